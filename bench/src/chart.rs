@@ -181,7 +181,7 @@ mod tests {
     use super::{BarGroup, ChartLine, bar_chart, line_chart, spread};
 
     #[test]
-    fn drawings_name_what_they_show() {
+    fn charts_name_their_series() {
         let groups = [
             BarGroup { name: "left", values: vec![1.0, 2.0] },
             BarGroup { name: "right", values: vec![3.0, 0.5] },
@@ -190,7 +190,7 @@ mod tests {
         for text in ["<title>Bars</title>", "one", "two", "left", "right", "prefers-color-scheme: dark"] {
             assert!(svg.contains(text), "{text}");
         }
-        assert_eq!(svg.matches("<rect").count(), 6, "a bar a value and two of the key");
+        assert_eq!(svg.matches("<rect").count(), 6, "a bar for each value, and two in the key");
 
         let drawn = [ChartLine { name: "up", values: vec![1.0, 2.0], marks: vec![1.1, 2.1] }];
         let svg = line_chart("Lines", &["a".to_owned(), "b".to_owned()], &drawn).unwrap();

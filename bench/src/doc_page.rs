@@ -74,7 +74,7 @@ mod tests {
     use super::fill_block;
 
     #[test]
-    fn blocks_are_filled_again_and_again() {
+    fn filled_blocks_can_be_filled_again() {
         let page = "# A\n<!-- a -->\nold\n<!-- /a -->\nrest\n";
         let filled = fill_block(page, "a", "new\n").unwrap();
         assert_eq!(filled, "# A\n<!-- a -->\n\nnew\n\n<!-- /a -->\nrest\n");

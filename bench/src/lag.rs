@@ -166,7 +166,7 @@ fn wait_until_caught_up(source: &TestServer, target: &TestServer) -> Result<()> 
         }
         thread::sleep(Duration::from_millis(250));
     }
-    ensure!(false, "the target does not keep up");
+    ensure!(false, "the target has not caught up");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! Benchmarks against other programs, which `cargo xtask bench` starts: contenders do the same job on the same input, in turns, several times. The tables
-//! have the medians.
+//! Benchmarks against other programs, started by `cargo xtask bench`. Contenders do the same job on the same input,
+//! in turns, several times. The tables show the medians.
 //!
 //! Each bench is a list of [`BenchCase`]s. A case is one job and its contenders, with ours first. All inputs are real logs,
 //! created if they are missing (`cargo xtask workloads`).

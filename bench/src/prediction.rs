@@ -196,7 +196,7 @@ mod tests {
     use crate::workloads::Workload;
 
     #[test]
-    fn what_is_too_far_off_is_named() {
+    fn missed_goals_are_named() {
         let line = |predicted, server, seconds| PredictionLine {
             workload: Workload::Load,
             level: 3,

@@ -168,7 +168,7 @@ fn measure_serving(
     options: &RelayBenchOptions,
 ) -> Result<Vec<ServedRun>> {
     let log_bytes = workload_runs::log_bytes(source)?;
-    let mysqld = source.pid().context("the source runs")?;
+    let mysqld = source.pid().context("the source does not run")?;
     let index = index_of(source)?;
     let as_is = RelayProcess::serve(bintide, &index, "as-is")?;
     let plain = RelayProcess::serve(bintide, &index, "plain")?;
@@ -180,7 +180,7 @@ fn measure_serving(
                 LogServer::AsIs => (as_is.port(), as_is.pid()),
                 LogServer::Plain => (plain.port(), plain.pid()),
             };
-            // The first clients of a form wait until it is made, as they do after a start.
+            // The first clients of a form wait until it is rendered, as they do after a start.
             let rounds = options.rounds(clients, log_bytes);
             let cpu_before = process_cpu_seconds(pid)?;
             let began = Instant::now();
@@ -200,7 +200,7 @@ fn measure_serving(
 }
 
 fn index_of(source: &TestServer) -> Result<PathBuf> {
-    Ok(source.binlogs()?.first().context("a server has logs")?.with_extension("index"))
+    Ok(source.binlogs()?.first().context("the server has no logs")?.with_extension("index"))
 }
 
 /// Lets clients read all logs at the same time, and each of them several times. Returns the bytes of all.
@@ -237,8 +237,8 @@ fn measure_idle(source: &TestServer, bintide: &Path) -> Result<f64> {
     let relay = RelayProcess::serve(bintide, &index_of(source)?, "auto")?;
     let place = source.sql("show binary log status")?;
     let mut words = place.split('\t');
-    let log = words.next().context("a server has a log")?.to_owned();
-    let position: u32 = words.next().context("a log has an end")?.parse()?;
+    let log = words.next().context("the server has no log")?.to_owned();
+    let position: u32 = words.next().context("no end of the log")?.parse()?;
     let mut replicas = Vec::new();
     for number in 0..REPLICAS {
         let mut replica = DiscardingClient::log_in(relay.port())?;
@@ -271,7 +271,7 @@ fn measure_receiving(source: &TestServer, bintide: &Path) -> Result<ReceivingRun
             thread::spawn(move || {
                 let mut client = DiscardingClient::log_in(port)?;
                 client.dump("binlog.000001", 4, DumpWish::for_ever(number))?;
-                // It ends with the relay.
+                // The client reads until the relay ends.
                 client.discard_to_end()
             })
         })
@@ -283,7 +283,7 @@ fn measure_receiving(source: &TestServer, bintide: &Path) -> Result<ReceivingRun
     let relay_seconds = began.elapsed().as_secs_f64();
     drop(relay);
     for client in clients {
-        // Its connection has ended.
+        // The relay has closed the connection.
         let _ = client.join();
     }
     let mysqlbinlog_seconds = time_mysqlbinlog(source)?;
@@ -298,7 +298,7 @@ fn stored_bytes(folder: &Path) -> Result<u64> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if name.starts_with("binlog.0") {
-            // A file may have just been replaced.
+            // A file may just have been replaced.
             bytes += entry.metadata().map_or(0, |metadata| metadata.len());
         }
     }

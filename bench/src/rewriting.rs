@@ -116,7 +116,7 @@ fn write_payloads(log: &Path, target: &Path) -> Result<()> {
 /// Returns the cases of peak memory on one transaction of 1 GiB, plain and compressed.
 pub(super) fn memory_cases() -> Result<Vec<BenchCase>> {
     let (bintide, folder, compressed) = (build_bintide()?, output_folder()?, large::log()?);
-    let plain = folder.join("plain").join(compressed.file_name().context("a log has a name")?);
+    let plain = folder.join("plain").join(compressed.file_name().context("a log without a name")?);
     run(&bintide_command(&bintide, "decompress", &[], &folder.join("plain"), &compressed))?;
     let mut cases = Vec::new();
     for (name, command, options, log) in [

@@ -146,7 +146,8 @@ impl RecordLines {
     fn of(words: &[String]) -> Result<Self> {
         let (program, arguments) = words.split_first().context("no program")?;
         let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).spawn()?;
-        let output = BufReader::with_capacity(1 << 20, child.stdout.take().context("a pipe")?);
+        let output =
+            BufReader::with_capacity(1 << 20, child.stdout.take().context("standard output is not piped")?);
         Ok(Self { child, output, bytes: 0 })
     }
 
@@ -168,7 +169,7 @@ impl RecordLines {
 /// of the log, and stays.
 fn without_clock(mut line: String) -> String {
     if let Some(at) = line.find("\",\"ts_ms\":").filter(|_| line.starts_with("{\"before\"")) {
-        // The first one is the log's time, in the source block.
+        // The first time is the log's, in the source block.
         let behind = line[at + 1..].rfind("\",\"ts_ms\":").map_or(at, |behind| at + 1 + behind);
         line.truncate(behind);
     }

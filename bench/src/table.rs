@@ -126,13 +126,13 @@ mod tests {
     use super::{count, difference, markdown};
 
     #[test]
-    fn numbers_are_written_for_people() {
+    fn numbers_have_separators_and_signs() {
         assert_eq!([0, 999, 1000, 7_500_000].map(count), ["0", "999", "1,000", "7,500,000"]);
         assert_eq!([0.0125, -0.1].map(difference), ["+1.25%", "-10.00%"]);
     }
 
     #[test]
-    fn tables_have_names_and_numbers() {
+    fn tables_are_formatted_as_markdown() {
         let rows = [vec!["x".to_owned(), "1".to_owned()]];
         assert_eq!(markdown(&["a", "b"], rows.into_iter()), "| a | b |\n|---|--:|\n| x | 1 |\n");
     }

@@ -1,6 +1,6 @@
-//! `cargo xtask chaos`: kills replays and their targets at random points, many times, in every way to replay.
+//! `cargo xtask chaos`: kills replays and their targets at random points, many times, with all sets of options.
 //!
-//! Arguments: how many times, and a seed.
+//! Arguments: the number of faults, and a seed.
 
 use std::env;
 
@@ -10,7 +10,9 @@ use testkit::{Launch, SeededRandom};
 
 fn main() -> Result<()> {
     let numbers: Vec<u64> = env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
-    let [count, seed] = numbers[..] else { bail!("two numbers are needed: how many times, and a seed") };
+    let [count, seed] = numbers[..] else {
+        bail!("two numbers are needed: the number of faults, and a seed")
+    };
     println!("seed {seed}");
     let source = source(&Launch::mysql(), 30)?;
     let ways = WAYS.len() as u64;

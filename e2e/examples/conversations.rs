@@ -1,4 +1,4 @@
-//! Records what replicas say to real servers, and real clients to ours:
+//! Records conversations of replicas with real servers, and of real clients with our server:
 //! `cargo run -p bintide-e2e --example conversations`.
 
 use std::fs;

@@ -1,6 +1,6 @@
-//! `cargo xtask soak`: a target that follows a source for as long as is asked for, while everything is stopped at random.
+//! `cargo xtask soak`: a target follows a source for a given time, while faults are injected at random.
 //!
-//! Arguments: for how many minutes, and a seed.
+//! Arguments: the number of minutes, and a seed.
 
 use std::env;
 use std::time::{Duration, Instant};
@@ -9,12 +9,14 @@ use anyhow::{Result, bail};
 use e2e::soak::Soak;
 use testkit::SeededRandom;
 
-/// How often to say that it goes on.
+/// Interval between two progress messages.
 const TELL_PERIOD: Duration = Duration::from_secs(60);
 
 fn main() -> Result<()> {
     let numbers: Vec<u64> = env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
-    let [minutes, seed] = numbers[..] else { bail!("two numbers are needed: how many minutes, and a seed") };
+    let [minutes, seed] = numbers[..] else {
+        bail!("two numbers are needed: the number of minutes, and a seed")
+    };
     println!("seed {seed}");
     let (begin, mut told) = (Instant::now(), Duration::ZERO);
     let soaked = Soak::new(&[])?.run(&mut SeededRandom::new(seed), |blows| {

@@ -1,4 +1,4 @@
-//! Logs applied as SQL statements, by any account, and servers of different kinds compared.
+//! Replays as SQL statements with any account, and comparisons of servers of different kinds.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use testkit::TestServer;
 use crate::command::command;
 use crate::replays::{kill_and_go_on, options, replay_on, tables};
 
-/// Edge values of every type that both know.
+/// Edge values of every type that MySQL and MariaDB share.
 pub const TYPES: &str = "create database d; use d;
     create table n (id int primary key auto_increment, a tinyint, b tinyint unsigned, c smallint unsigned, d mediumint,
       e mediumint unsigned, f int unsigned, g bigint, h bigint unsigned, i float, j double, k decimal(65,30), l decimal(5,2),
@@ -52,19 +52,19 @@ pub const TYPES: &str = "create database d; use d;
     update n set b = b - 1 where id = 1; update t set a = '2020-01-01'; update s set d = '字' where id = 1; update g set b = null;
     delete from n where id = 2;";
 
-/// An account of a server.
+/// Returns the address of a server for an account.
 ///
 /// # Errors
-/// When the server's socket is no part of an address.
+/// Returns an error if the socket's path cannot be part of an address.
 pub fn address(server: &TestServer, user: &str) -> Result<ServerAddress> {
     let text = format!("mysql://{user}@localhost/?socket={}", server.socket().display());
-    ServerAddress::parse(&text).context("the socket is no part of an address")
+    ServerAddress::parse(&text).context("the socket's path cannot be part of an address")
 }
 
 /// Replays all of these logs.
 ///
 /// # Errors
-/// When that fails.
+/// Returns an error if the replay fails.
 pub fn replay(
     logs: &[PathBuf],
     address: ServerAddress,
@@ -74,19 +74,19 @@ pub fn replay(
     replay_on(&MysqlTarget::open_as(address, apply_as)?, logs, &options(order))
 }
 
-/// Replays all of a server's logs by the command, with these options, killing it again and again, and then to the end.
+/// Replays all logs of a server with the command and these options. Kills it repeatedly, then lets it finish.
 ///
 /// # Errors
-/// When it fails in the end.
+/// Returns an error if the last run fails.
 pub fn replay_killed(source: &TestServer, target: &TestServer, options: &[&str]) -> Result<()> {
     let logs = source.binlogs()?;
     kill_and_go_on(|| command(&logs, target, options), [40, 70, 110, 160, 230, 350, 500, 700])
 }
 
-/// Do both have the same tables, with the same rows?
+/// Checks that both servers have the same tables with the same rows.
 ///
 /// # Errors
-/// When they do not: the first table that differs is named.
+/// Returns an error that names the first table that differs.
 pub fn are_equal(
     source: &TestServer,
     target: &TestServer,
@@ -94,7 +94,7 @@ pub fn are_equal(
 ) -> Result<()> {
     let (theirs, ours) = (tables(source)?, tables(target)?);
     ensure!(theirs == ours, "the source has {theirs:?}, the target {ours:?}");
-    ensure!(!theirs.is_empty(), "there are tables");
+    ensure!(!theirs.is_empty(), "the source has no tables");
     for table in &theirs {
         let (theirs, ours) = (same(source, table)?, same(target, table)?);
         ensure!(theirs == ours, "{table}: the source has\n{theirs}\nthe target\n{ours}");
@@ -102,12 +102,12 @@ pub fn are_equal(
     Ok(())
 }
 
-/// Every row of a table, its values in hexadecimal, in some order that both have: for servers of different kinds.
+/// Returns every row of a table, with hexadecimal values, in the same order on servers of different kinds.
 ///
 /// # Errors
-/// When the server does not say.
+/// Returns an error if a query fails.
 pub fn rows(server: &TestServer, table: &str) -> Result<String> {
-    let (database, name) = table.split_once("`.`").context("a table has two names")?;
+    let (database, name) = table.split_once("`.`").context("a table name without a database")?;
     let names = server.sql(&format!(
         "select column_name, data_type from information_schema.columns
          where table_schema = '{}' and table_name = '{}' order by ordinal_position",
@@ -117,9 +117,9 @@ pub fn rows(server: &TestServer, table: &str) -> Result<String> {
     let shown = names.lines().filter_map(|line| line.split_once('\t')).map(|(name, data_type)| {
         let name = quote_name(name);
         match data_type {
-            // As numbers, they are what the log has.
+            // The log has these as numbers.
             "enum" | "set" | "bit" => format!("{name}+0"),
-            // As the number that it is, not as its few digits.
+            // The server would show fewer digits than the number has.
             "float" => format!("{name} + 0e0"),
             "char" | "varchar" | "text" | "tinytext" | "mediumtext" | "longtext" | "json" => {
                 format!("hex(convert({name} using utf8mb4))")

@@ -1,4 +1,4 @@
-//! Logs of a few kilobytes that open to any size.
+//! Logs of a few kilobytes that decompress to any size.
 
 use std::path::Path;
 
@@ -19,26 +19,26 @@ const TABLE: &[u8] = b"CREATE TABLE d.t (a INT PRIMARY KEY, b LONGBLOB)";
 const COLUMN_TYPES: [u8; 2] = [3, 252];
 const METADATA: [u8; 1] = [4];
 const NULLABLE: [u8; 1] = [2];
-/// INT is signed; the columns are `a` and `b`.
+/// INT is signed; the columns are named `a` and `b`.
 const OPTIONAL: [u8; 9] = [1, 1, 0, 4, 4, 1, b'a', 1, b'b'];
 
 /// A compressed transaction that inserts rows of zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Bomb {
-    /// Rows, each in an event of its own.
+    /// Number of rows, each in an event of its own.
     pub rows: u32,
     /// Bytes of each row's value.
     pub row_size: u32,
-    /// The stated size, from the true one.
+    /// Maps the true decompressed size to the size that the event states.
     pub claim: fn(u64) -> u64,
 }
 
 impl Bomb {
-    /// A log with the table's definition and this transaction.
+    /// Returns a log with the table's definition and this transaction.
     ///
     /// # Errors
     ///
-    /// When zstd cannot compress it.
+    /// Returns an error if zstd cannot compress the transaction.
     pub fn log(&self) -> Result<Vec<u8>> {
         let (mut log, format) = beginning()?;
         put(&gtid(1), &format, &mut log)?;
@@ -63,7 +63,7 @@ impl Bomb {
         Ok(log)
     }
 
-    /// The compressed events, and how many bytes they are when opened.
+    /// Returns the compressed events and their decompressed size.
     fn payload(&self, format: &EventFormat) -> Result<(Vec<u8>, u64)> {
         let format = format.inside_payload();
         let inner = |event: &Event<'_>| -> Result<Vec<u8>> {
@@ -116,7 +116,7 @@ impl Bomb {
     }
 }
 
-/// The magic and the format description of a real server's log.
+/// Returns the magic and the format description event of a real server's log.
 fn beginning() -> Result<(Vec<u8>, EventFormat)> {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/types-compressed.binlog");
     let mut reader = LogReader::open(&sample)?;

@@ -1,4 +1,4 @@
-//! A command that must end within a time, and the memory that it took.
+//! Runs of a command with a time limit, and their peak memory.
 
 use std::fs;
 use std::io::{self, Read};
@@ -13,32 +13,32 @@ use nix::unistd::Pid;
 
 use crate::command::Ran;
 
-/// The end of a bounded run.
+/// Result of a run with a time limit.
 #[derive(Debug)]
 pub struct Bounded {
     /// Exit code and output.
     pub ran: Ran,
-    /// The most memory that it took, in KiB; 0 if it ended before that could be seen.
+    /// Peak memory in KiB; 0 if the command ended before its memory could be read.
     pub peak_kib: u64,
 }
 
-/// Interval at which a run is looked at.
+/// Interval between two reads of the command's state.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Runs a command to its end.
 ///
 /// # Errors
 ///
-/// When it does not start, or runs longer than `time_max`.
+/// Returns an error if the command does not start, or runs longer than `time_max`.
 pub fn run(command: &mut Command, time_max: Duration) -> Result<Bounded> {
     run_within(command, None, time_max)
 }
 
-/// Runs a command, and asks it once to end, as Ctrl-C does, if it still runs after a time.
+/// Runs a command, and sends it SIGINT, as Ctrl-C does, if it still runs after a time.
 ///
 /// # Errors
 ///
-/// When it does not start, or runs longer than `time_max` after it was asked to end.
+/// Returns an error if the command does not start, or runs longer than `time_max` after SIGINT.
 pub fn run_interrupted(
     command: &mut Command,
     interrupt_after: Duration,
@@ -60,7 +60,7 @@ fn run_within(
         let mut peak_kib = 0;
         let ended = wait(&mut child, interrupt_after, time_max, &mut peak_kib);
         if ended.is_err() {
-            // The pipes end with it.
+            // The readers end when the command closes its pipes.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -69,12 +69,12 @@ fn run_within(
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
         let (stdout, stderr) = (text(stdout.join())?, text(stderr.join())?);
-        let status = ended.with_context(|| format!("{command:?} said: {stderr}"))?;
+        let status = ended.with_context(|| format!("{command:?} printed: {stderr}"))?;
         Ok(Bounded { ran: Ran { code: code_of(status), stdout, stderr }, peak_kib })
     })
 }
 
-/// The exit code as shells have it: `dump` leaves SIGINT to the system, as mysqlbinlog does.
+/// Returns the exit code as shells report it: like mysqlbinlog, `dump` does not handle SIGINT.
 fn code_of(status: ExitStatus) -> Option<i32> {
     const INTERRUPTED: i32 = 130;
     status.code().or_else(|| (status.signal() == Some(Signal::SIGINT as i32)).then_some(INTERRUPTED))
@@ -97,7 +97,7 @@ fn wait(
             (began, interrupt_after) = (Instant::now(), None);
         }
         if began.elapsed() > time_max {
-            bail!("it still runs after {time_max:?}");
+            bail!("the command still runs after {time_max:?}");
         }
         thread::sleep(POLL_INTERVAL);
     }
@@ -111,7 +111,7 @@ fn read(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The most memory that a process has taken so far, in KiB; none if it has ended.
+/// Returns the peak memory of a process in KiB; `None` if it has ended.
 fn peak_of(id: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -119,18 +119,18 @@ fn peak_of(id: u32) -> Option<u64> {
 }
 
 impl Bounded {
-    /// Checks that the run ended as every run must: no panic, no signal, and an error in words. `codes` are the exit
-    /// codes that are right.
+    /// Checks that the command ended without a panic and without a signal, with one of the exit codes in `codes`, and
+    /// with a message if the code is not 0.
     ///
     /// # Errors
     ///
-    /// When it did not.
+    /// Returns an error if one of these does not hold.
     pub fn ended_well(&self, codes: &[i32]) -> Result<()> {
         let Ran { code, stderr, .. } = &self.ran;
-        let code = code.with_context(|| format!("a signal ended it: {stderr}"))?;
+        let code = code.with_context(|| format!("a signal ended the command: {stderr}"))?;
         ensure!(!stderr.contains("panicked") && !stderr.contains("internal error"), "{stderr}");
         ensure!(codes.contains(&code), "exit code {code}, not one of {codes:?}: {stderr}");
-        ensure!(code == 0 || code == 130 || !stderr.trim().is_empty(), "exit code {code} without a word");
+        ensure!(code == 0 || code == 130 || !stderr.trim().is_empty(), "exit code {code} without a message");
         let is_visible = |character: char| character == '\n' || !character.is_control();
         ensure!(stderr.chars().all(is_visible), "control characters: {stderr:?}");
         Ok(())

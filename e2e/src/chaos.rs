@@ -1,5 +1,5 @@
-//! Replays that are stopped again and again, at random points, and go on: in the end the target has what the source
-//! has, and nothing twice.
+//! Replays that are stopped at random points and then resume: at the end, the target has the same rows as the
+//! source, and no change was applied twice.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Output, Stdio};
@@ -13,14 +13,14 @@ use crate::as_sql::are_equal;
 use crate::program::bintide;
 use crate::replays::{self, checksum};
 
-/// What stops a replay.
+/// Fault that stops a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Blow {
     /// `kill -9` of bintide.
     Bintide,
     /// `kill -9` of the target.
     Target,
-    /// The target is stopped, as an operator would, and started again.
+    /// The target is shut down and started again.
     Restart,
     /// All connections are closed.
     Close,
@@ -29,20 +29,20 @@ pub enum Blow {
 }
 
 impl Blow {
-    /// All of them.
+    /// All kinds of faults.
     pub const ALL: [Self; 5] = [Self::Bintide, Self::Target, Self::Restart, Self::Close, Self::Reset];
 }
 
-/// One way to replay.
+/// Options of a replay and its target.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
-    /// The target's option for its binary log.
+    /// Option of the target for its binary log.
     pub log: &'static str,
     /// Options of `bintide replay`.
     pub options: &'static [&'static str],
 }
 
-/// Every commit order, with and without a binary log on the target, as events and as statements.
+/// All commit orders, with and without a binary log on the target, as events and as statements.
 pub const WAYS: [Way; 7] = [
     Way { log: "--skip-log-bin", options: &["--commit-order", "grouped", "--group-max", "7"] },
     Way { log: "--log-bin=binlog", options: &["--commit-order", "grouped"] },
@@ -53,14 +53,14 @@ pub const WAYS: [Way; 7] = [
     Way { log: "--log-bin=binlog", options: &["--log"] },
 ];
 
-/// Blows that one target takes at most: a server that crashed too often is slow to start.
+/// Maximum number of faults for one target: a server that crashed many times starts slowly.
 const BLOWS_MAX: usize = 12;
 
-/// A source with changes of many kinds, of rows without a key too: what is done twice shows. A `table` is made from
-/// a query again and again, where that is asked for.
+/// Starts a source with changes of many kinds. Some rows have no key, so that a change that is applied twice is
+/// visible. With `CREATE TABLE … SELECT` repeatedly, if the server supports it.
 ///
 /// # Errors
-/// When the server does not start, or refuses something.
+/// Returns an error if the server does not start, or refuses a statement.
 pub fn source(launch: &Launch, size: usize) -> Result<TestServer> {
     let source = replays::source(launch, &[])?;
     source.sql(
@@ -77,25 +77,25 @@ pub fn source(launch: &Launch, size: usize) -> Result<TestServer> {
     Ok(source)
 }
 
-/// A replay of a source, in one way, to one target after the other.
+/// Repeated replays of one source with one set of options, to one target after the other.
 pub struct Chaos<'s> {
     source: &'s TestServer,
     way: Way,
-    /// How long it takes when nothing stops it.
+    /// Duration of a replay without faults.
     span: Duration,
 }
 
-/// One target, and the network in front of it.
+/// One target, and the proxy in front of it.
 struct Victim {
     server: TestServer,
     proxy: Proxy,
 }
 
 impl<'s> Chaos<'s> {
-    /// Replays once without harm.
+    /// Runs the first replay, without faults.
     ///
     /// # Errors
-    /// When that fails.
+    /// Returns an error if the replay fails.
     pub fn new(source: &'s TestServer, way: Way) -> Result<Self> {
         bintide()?;
         let mut chaos = Self { source, way, span: Duration::ZERO };
@@ -107,11 +107,11 @@ impl<'s> Chaos<'s> {
         Ok(chaos)
     }
 
-    /// Deals so many blows, drawn from these, at random moments, and lets the replay end in between. Gives how many of
-    /// each there were.
+    /// Injects `count` faults, drawn from these, at random moments, and lets replays finish in between. Returns the
+    /// number of faults of each kind.
     ///
     /// # Errors
-    /// When a target ends with something else than the source, or a replay does not go on.
+    /// Returns an error if a target differs from the source at the end, or a replay cannot resume.
     pub fn strike(
         &self,
         blows: &[Blow],
@@ -153,7 +153,7 @@ impl<'s> Chaos<'s> {
         Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
     }
 
-    /// However it ended, it did not panic, and said why.
+    /// Checks that the replay did not panic, and printed the reason if it failed.
     fn check(&self, output: &Output) -> Result<()> {
         let said = String::from_utf8_lossy(&output.stderr);
         let is_told = output.status.success() || output.status.code().is_none() || !said.is_empty();
@@ -161,7 +161,7 @@ impl<'s> Chaos<'s> {
         Ok(())
     }
 
-    /// Replays to the end, and once more: then there is nothing left.
+    /// Replays to the end, then once more: the second replay must find nothing to apply.
     fn ends_equal(&self, victim: &Victim) -> Result<()> {
         for wanted in ["", "0 transactions applied"] {
             let output = self.begin(victim)?.wait_with_output()?;
@@ -179,7 +179,7 @@ impl<'s> Chaos<'s> {
 }
 
 impl Victim {
-    /// Takes a blow while a replay is under way; gives what became of that.
+    /// Injects a fault while a replay runs; returns the output of the replay.
     fn take(&mut self, blow: Blow, mut child: Child) -> Result<Output> {
         match blow {
             Blow::Bintide => child.kill()?,

@@ -1,4 +1,4 @@
-//! `bintide replay` as a program of its own.
+//! Runs of `bintide replay` as a separate process.
 
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use testkit::TestServer;
 
 use crate::program::bintide;
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Ran {
-    /// Its exit code; none if a signal ended it.
+    /// Exit code; `None` if a signal ended the run.
     pub code: Option<i32>,
-    /// What it printed.
+    /// Standard output.
     pub stdout: String,
-    /// What it said besides.
+    /// Standard error.
     pub stderr: String,
 }
 
@@ -31,7 +31,7 @@ impl From<Output> for Ran {
     }
 }
 
-/// A server's address, for an account that it knows.
+/// Returns a server's address for one of its accounts.
 pub fn address(user: &str, server: &TestServer) -> String {
     format!("mysql://{user}@localhost/?socket={}", server.socket().display())
 }
@@ -40,62 +40,62 @@ pub fn address(user: &str, server: &TestServer) -> String {
 ///
 /// # Errors
 ///
-/// When it does not start.
+/// Returns an error if the command does not start.
 pub fn replay(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<Ran> {
     Ok(command(logs, target, more)?.output()?.into())
 }
 
-/// The same, and does not wait for its end.
+/// Starts the same command, and does not wait for its end.
 ///
 /// # Errors
 ///
-/// When it does not start.
+/// Returns an error if the command does not start.
 pub fn begin(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<Child> {
     let mut command = command(logs, target, more)?;
     Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
 }
 
-/// What does so, not begun.
+/// Returns the same command without starting it.
 ///
 /// # Errors
 ///
-/// When there is no such program.
+/// Returns an error if bintide cannot be built.
 pub fn command(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(logs).args(["--to", &address("root", target)]).args(more);
     Ok(command)
 }
 
-/// A program that runs, and does not outlive a test that fails.
+/// A running program that is killed when a test fails.
 #[derive(Debug)]
 pub struct Running(Option<Child>);
 
 impl Running {
-    /// Starts it.
+    /// Starts the program.
     ///
     /// # Errors
     ///
-    /// When it does not start.
+    /// Returns an error if the program does not start.
     pub fn start(command: &mut Command) -> Result<Self> {
         Ok(Self(Some(command.spawn()?)))
     }
 
-    /// Asks it to end, as Ctrl-C does.
+    /// Sends SIGINT, as Ctrl-C does.
     ///
     /// # Errors
     ///
-    /// When it is gone.
+    /// Returns an error if the program has ended.
     pub fn interrupt(&self) -> Result<()> {
         Ok(kill(Pid::from_raw(i32::try_from(self.id())?), Signal::SIGINT)?)
     }
 
-    /// Waits for its end; gives what it left in the pipes that it was given.
+    /// Waits for the end; returns the rest of the output in the program's pipes.
     ///
     /// # Errors
     ///
-    /// When a pipe cannot be read.
+    /// Returns an error if a pipe cannot be read.
     pub fn output(mut self) -> Result<Output> {
-        let child = self.0.take().context("nothing runs")?;
+        let child = self.0.take().context("the program was already waited for")?;
         Ok(child.wait_with_output()?)
     }
 }
@@ -104,36 +104,36 @@ impl Deref for Running {
     type Target = Child;
 
     fn deref(&self) -> &Child {
-        self.0.as_ref().expect("ours: there until it is waited for")
+        self.0.as_ref().expect("ours: present until the program is waited for")
     }
 }
 
 impl DerefMut for Running {
     fn deref_mut(&mut self) -> &mut Child {
-        self.0.as_mut().expect("ours: there until it is waited for")
+        self.0.as_mut().expect("ours: present until the program is waited for")
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
-            // It may have ended by itself.
+            // The program may have ended by itself.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Waits until something is so; a minute is more than enough.
+/// Waits up to a minute until a condition holds.
 ///
 /// # Errors
 ///
-/// When it is not so by then, or cannot be told.
+/// Returns an error if the condition does not hold after a minute, or cannot be checked.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let began = Instant::now();
     while !is_so()? {
         if began.elapsed() > Duration::from_secs(60) {
-            bail!("{what} does not come");
+            bail!("timed out waiting for {what}");
         }
         thread::sleep(Duration::from_millis(5));
     }

@@ -1,4 +1,4 @@
-//! One run of both programs, and the first difference.
+//! One run of mysqlbinlog and bintide with the same arguments, and the first difference.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,54 +10,54 @@ use tempfile::TempDir;
 
 use crate::program::{Outcome, Program, Surroundings};
 
-/// Under this name the programs find the logs in the folder that they run in.
+/// Name of the directory with the logs, below the directory that the programs run in.
 pub const LOGS: &str = "logs";
 
-/// How much of a long line is shown.
+/// Maximum number of characters shown of a line.
 const SHOWN_MAX: usize = 300;
 
-/// One run: what both programs are given.
+/// Input of one run, the same for both programs.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// The command line; logs are under [`LOGS`].
+    /// Command line; logs are under [`LOGS`].
     pub arguments: Vec<String>,
-    /// The log that comes on standard input, under [`LOGS`].
+    /// Log for standard input, under [`LOGS`].
     pub stdin: Option<String>,
-    /// The time zone; none is UTC.
+    /// Time zone; `None` is UTC.
     pub time_zone: Option<&'static str>,
-    /// Files to be there before, such as option files: name and text.
+    /// Name and text of files that exist before the run, such as option files.
     pub files: Vec<(String, String)>,
 }
 
-/// A difference between the two, told in a few lines.
+/// A difference between the two programs, described in a few lines.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// What was run.
+    /// The run that differs.
     pub run: Run,
-    /// Where they part.
+    /// Description of the first difference.
     pub what: String,
-    /// What the real one did.
+    /// Outcome of mysqlbinlog.
     pub real: Outcome,
-    /// What ours did.
+    /// Outcome of bintide.
     pub ours: Outcome,
 }
 
 impl Run {
-    /// A run with these arguments.
+    /// Creates a run with these arguments.
     pub fn new<A: Into<String>>(arguments: impl IntoIterator<Item = A>) -> Self {
         Self { arguments: arguments.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// Runs the real program, then `other`, in a folder of the same name with copies of the logs in it, and compares
-    /// what they print, what they complain about, their exit codes and the files that they leave.
+    /// Runs mysqlbinlog, then `other`, in a directory of the same name with copies of the logs, and compares output,
+    /// error messages, exit codes and written files.
     ///
     /// # Errors
-    /// When a program cannot be started.
+    /// Returns an error if a program cannot be started.
     pub fn compare(&self, other: Program, logs: &Path) -> Result<Option<Difference>> {
         let scratch = TempDir::new()?;
         let (real, real_files) = self.outcome(Program::Real, logs, scratch.path())?;
         if real.code.is_none() {
-            return Ok(None); // It crashed: nothing to be like.
+            return Ok(None); // mysqlbinlog crashed: there is no reference.
         }
         let (ours, our_files) = self.outcome(other, logs, scratch.path())?;
         let what = difference(&real, &ours).or_else(|| files_difference(&real_files, &our_files));
@@ -84,7 +84,7 @@ impl Run {
         Ok((outcome, files))
     }
 
-    /// Copies, because options drawn at random may make a program write over what it was to read.
+    /// Copies the logs, because random options may make a program overwrite its input.
     fn copy_logs(&self, logs: &Path, folder: &Path) -> io::Result<()> {
         for named in self.arguments.iter().chain(&self.stdin) {
             let Some(name) = Path::new(named).strip_prefix(LOGS).ok() else { continue };
@@ -98,8 +98,8 @@ impl Run {
     }
 }
 
-/// What a program says about itself is its own: the line of its version, and how the help words things. What
-/// the help lists must be the same: the options and how they are written, and the values that they have.
+/// Removes text that differs on purpose: the version line and the descriptions in the help. The options, their
+/// syntax and their values in the help must be the same.
 fn forget_words(stdout: &mut Vec<u8>) {
     if !stdout.starts_with(b"mysqlbinlog  Ver ") {
         return;
@@ -112,7 +112,7 @@ fn forget_words(stdout: &mut Vec<u8>) {
     *stdout = kept.into_bytes();
 }
 
-/// How an option is written, without what the help says about it.
+/// Returns the option's syntax, without its description.
 fn written(line: &str) -> String {
     line.split_whitespace().take_while(|word| word.starts_with('-')).collect::<Vec<_>>().join(" ")
 }
@@ -130,7 +130,7 @@ fn files_left(folder: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// Where two outcomes part; the complaints first, since they tell most.
+/// Returns the first difference of two outcomes. Error messages are compared first, because they tell most.
 pub fn difference(real: &Outcome, ours: &Outcome) -> Option<String> {
     text_difference("stderr", &real.stderr, &ours.stderr)
         .or_else(|| text_difference("stdout", &real.stdout, &ours.stdout))
@@ -147,7 +147,7 @@ fn files_difference(real: &Files, ours: &Files) -> Option<String> {
     real.iter().find_map(|(name, bytes)| text_difference(name, bytes, ours.get(name)?))
 }
 
-/// The first line that differs, with the line before.
+/// Returns the first line that differs, with the line before.
 fn text_difference(name: &str, real: &[u8], ours: &[u8]) -> Option<String> {
     if real == ours {
         return None;
@@ -184,7 +184,7 @@ mod tests {
     use super::{forget_words, text_difference};
 
     #[test]
-    fn first_difference_is_told() {
+    fn first_difference_is_shown() {
         assert_eq!(text_difference("x", b"same\n", b"same\n"), None);
         let told = text_difference("out", b"a\nb\nc\n", b"a\nB\nc\n").unwrap();
         assert_eq!(told, "out, line 2:\n  before  a\\n\n  real    b\\n\n  ours    B\\n");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn help_is_compared_by_what_it_lists() {
+    fn help_is_compared_by_options_and_values() {
         let mut help =
             b"mysqlbinlog  Ver 9\nWords.\n  -v, --verbose-as-is More.\n                      --and more.\n\
             \nVariables (--variable-name=value)\nverbose  FALSE\n"

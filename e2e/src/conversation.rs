@@ -11,17 +11,17 @@ use wire::{
     ReplicaOptions, ReplicaStart, ReplicaStep, SemiSync, ServerKeySource,
 };
 
-/// Bytes on a line.
+/// Bytes a line.
 const LINE_SIZE: usize = 48;
 
 /// A kind of server.
 type Kind = fn() -> Launch;
 
-/// The servers whose conversations are kept, and the file of each.
+/// Servers with a recorded conversation, and the file of each.
 pub const KEPT: [(&str, Kind); 2] =
     [("mysql-9.7.txt", Launch::mysql), ("mariadb-10.11.txt", Launch::mariadb)];
 
-/// What the replica is, in all of them. What it draws at random elsewhere is fixed here.
+/// Returns the client options of all recordings; fixed values replace the random ones.
 pub fn client() -> ClientOptions {
     ClientOptions {
         server_key: ServerKeySource::Ask,
@@ -30,7 +30,7 @@ pub fn client() -> ClientOptions {
     }
 }
 
-/// What it wants: the first log, up to its end.
+/// Returns the replica options: the first log, up to its end.
 pub fn replica() -> ReplicaOptions {
     ReplicaOptions {
         server_id: 77,
@@ -44,11 +44,11 @@ pub fn replica() -> ReplicaOptions {
     }
 }
 
-/// Has such a conversation with a new server: lines of `client` or `server`, and hexadecimal digits.
+/// Records a conversation with a new server: lines of `client` or `server`, and hexadecimal digits.
 ///
 /// # Errors
 ///
-/// When the server does not start, or the two do not understand each other.
+/// Returns an error if the server does not start, or the handshake or the dump fails.
 pub fn record(launch: &Launch) -> Result<String> {
     let server = launch.clone().option("--server-id=1").start()?;
     server.sql(
@@ -66,7 +66,7 @@ pub fn record(launch: &Launch) -> Result<String> {
                 wire.send(&payload)?;
                 HandshakeStep::Wait
             }
-            HandshakeStep::StartTls(_) => bail!("a recorded conversation is plain"),
+            HandshakeStep::StartTls(_) => bail!("a recorded conversation must not use TLS"),
             HandshakeStep::Done(session) => break session,
         };
     };
@@ -113,11 +113,11 @@ impl Recorded {
             self.packets.receive(&bytes[..count]);
             note(&mut self.text, "server", &bytes[..count]);
         }
-        Ok(self.packets.next()?.context("a packet was waited for")?.to_vec())
+        Ok(self.packets.next()?.context("no complete packet")?.to_vec())
     }
 }
 
-/// Appends what one side said, in lines.
+/// Appends the bytes that one side sent, in lines.
 pub fn note(text: &mut String, who: &str, bytes: &[u8]) {
     for line in bytes.chunks(LINE_SIZE) {
         let digits: String = line.iter().map(|byte| format!("{byte:02x}")).collect();

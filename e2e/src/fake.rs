@@ -1,5 +1,5 @@
-//! A fake server: it speaks the server's side of the handshake, answers statements as a script says, and sends any
-//! events. As a source it is followed, as a target it is written to.
+//! A fake server: it speaks the server's side of the handshake, answers statements with a script, and sends any
+//! events. Tests use it as a source or as a target.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -22,57 +22,57 @@ use crate::test_listener::TestListener;
 pub enum Asked<'a> {
     /// A statement.
     Query(&'a str),
-    /// The log, from a position or by GTIDs.
+    /// A request for the log, by position or by GTIDs.
     Dump,
-    /// Another command, by its number.
+    /// Another command, with its number.
     Other(u8),
 }
 
-/// What a fake server answers to a command.
+/// Answer of a fake server to a command.
 pub enum Reply {
-    /// Done.
+    /// An OK packet.
     Ok,
-    /// Rows, as text.
+    /// A text result set.
     Rows {
-        /// The names of the columns.
+        /// Names of the columns.
         columns: Vec<String>,
-        /// The values.
+        /// Values of the rows.
         rows: Vec<Vec<Option<String>>>,
     },
-    /// Refused: number and message.
+    /// An error packet: number and message.
     Refused(u16, Vec<u8>),
-    /// These packets, by their payloads.
+    /// Packets with these payloads.
     Packets(Vec<Vec<u8>>),
-    /// Payloads one after the other, until there is none or the client goes.
+    /// Packets with these payloads, until the iterator ends or the client disconnects.
     Stream(Box<dyn FnMut() -> Option<Vec<u8>> + Send>),
-    /// These bytes, without packets around them.
+    /// Raw bytes, without packet headers.
     Bytes(Vec<u8>),
-    /// One byte of these from time to time.
+    /// These bytes, one at a time with pauses.
     Trickle(Vec<u8>, Duration),
-    /// Nothing, and the connection stays open.
+    /// No answer; the connection stays open.
     Silence,
-    /// The connection is closed.
+    /// No answer; the connection is closed.
     Close,
 }
 
 impl Reply {
-    /// One row of one value.
+    /// Returns a result set of one row with one value.
     pub fn value(value: &str) -> Self {
         Self::Rows { columns: vec!["value".to_owned()], rows: vec![vec![Some(value.to_owned())]] }
     }
 
-    /// Events of a log, each in a packet.
+    /// Returns events of a log, each in a packet.
     pub fn events(events: impl IntoIterator<Item = Vec<u8>>) -> Self {
         Self::Packets(events.into_iter().map(event_payload).collect())
     }
 }
 
-/// The payload of a packet with an event.
+/// Returns the payload of a packet with an event.
 pub fn event_payload(event: Vec<u8>) -> Vec<u8> {
     [vec![0], event].concat()
 }
 
-/// The payload that ends a log.
+/// Returns the payload of the packet that ends a log.
 pub fn end_payload() -> Vec<u8> {
     let mut payload = Vec::new();
     EofPacket::default().encode(Capabilities(0), &mut payload);
@@ -87,7 +87,7 @@ impl fmt::Debug for Reply {
 
 type Script = dyn FnMut(Asked<'_>) -> Reply + Send;
 
-/// A server that answers as a script says, until it is dropped.
+/// A server that answers from a script, until it is dropped.
 #[derive(Debug)]
 pub struct FakeServer {
     shared: Arc<Shared>,
@@ -106,7 +106,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// What a fake server can do: plain packets of MySQL 5.7 and later, no TLS.
+/// Capabilities of a fake server: plain packets of MySQL 5.7 and later, no TLS.
 const CAPABILITIES: [Capabilities; 8] = [
     Capabilities::LONG_PASSWORD,
     Capabilities::LONG_FLAG,
@@ -118,15 +118,15 @@ const CAPABILITIES: [Capabilities; 8] = [
     Capabilities::PLUGIN_AUTH,
 ];
 
-/// Bytes of a packet from a client at most.
+/// Maximum size of a packet from a client, in bytes.
 const PACKET_SIZE_MAX: usize = 64 << 20;
 
 impl FakeServer {
-    /// On a free port of 127.0.0.1; `version` is what the greeting says.
+    /// Starts the server on a free port of 127.0.0.1, with `version` in its greeting.
     ///
     /// # Errors
     ///
-    /// When there is no free port.
+    /// Returns an error if no port is free.
     pub fn start(version: &str, script: impl FnMut(Asked<'_>) -> Reply + Send + 'static) -> Result<Self> {
         let shared = Arc::new(Shared {
             version: version.to_owned(),
@@ -138,12 +138,12 @@ impl FakeServer {
         Ok(Self { shared, listener })
     }
 
-    /// Its address, with an account that it lets in, without TLS.
+    /// Returns its address with a valid account, without TLS.
     pub fn address(&self) -> String {
         format!("mysql://root@127.0.0.1:{}/?tls=off", self.port())
     }
 
-    /// Where it listens.
+    /// Returns the port that it listens on.
     pub const fn port(&self) -> u16 {
         self.listener.port()
     }
@@ -151,12 +151,12 @@ impl FakeServer {
 
 impl Drop for FakeServer {
     fn drop(&mut self) {
-        // The listener, dropped next, waits for no stream of payloads.
+        // Payload iterators may be endless: this flag stops them, so that the listener can be dropped.
         self.shared.is_over.store(true, Ordering::Relaxed);
     }
 }
 
-/// Lets a client in, and answers it until it goes.
+/// Accepts the login of a client, and answers its commands until it disconnects.
 fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut client = Client { stream, packets: PacketCodec::new(PACKET_SIZE_MAX) };
     let capabilities = CAPABILITIES.iter().fold(Capabilities(0), |all, one| Capabilities(all.0 | one.0));
@@ -171,7 +171,7 @@ fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     };
     client.send(|out| greeting.encode(out))?;
     client.next()?;
-    // Any password is right.
+    // Any password is accepted.
     client.send(|out| OkPacket::default().encode(capabilities, out))?;
     loop {
         client.packets.begin_command();

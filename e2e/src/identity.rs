@@ -1,4 +1,4 @@
-//! Many runs with arguments drawn at random: whatever is asked, bintide answers as `mysqlbinlog` does.
+//! Many runs with random arguments: bintide must answer as `mysqlbinlog` does.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -17,21 +17,21 @@ use crate::logs::{LogSet, Logs};
 use crate::options::{self, Choice, NOT_DRAWN};
 use crate::program::Program;
 
-/// The environment variable that repeats a run.
+/// Environment variable with the seed of a run.
 pub const SEED: &str = "BINTIDE_SEED";
-/// The environment variable that says how many runs to draw.
+/// Environment variable with the number of runs.
 pub const DRAWS: &str = "BINTIDE_DRAWS";
 
-/// Time zones to run in: none, whole hours, half hours, daylight saving on either half of the world.
+/// Time zones of the runs: none, whole hours, half hours, daylight saving on both hemispheres.
 const TIME_ZONES: [&str; 6] =
     ["UTC", "UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Australia/Sydney"];
-/// How many differences are told in full.
+/// Maximum number of differences that are shown in full.
 const TOLD_MAX: usize = 12;
 
-/// Draws runs over the logs and compares each; all differences are told together at the end.
+/// Draws runs over the logs and compares each; reports all differences at the end.
 ///
 /// # Errors
-/// When one differs, or a program cannot be run.
+/// Returns an error if a run differs, or a program cannot be run.
 pub fn check_random(name: &str, logs: &Logs, seed: u64, draws: usize) -> Result<()> {
     let choices = options::all()?;
     let drawn: Vec<Choice> =
@@ -53,10 +53,10 @@ pub fn check_random(name: &str, logs: &Logs, seed: u64, draws: usize) -> Result<
     check_all(name, logs, &runs)
 }
 
-/// Compares each of the runs, on all cores; the differences are told together.
+/// Compares each of the runs, on all cores; reports all differences at the end.
 ///
 /// # Errors
-/// When one differs, or a program cannot be run.
+/// Returns an error if a run differs, or a program cannot be run.
 pub fn check_all(name: &str, logs: &Logs, runs: &[Run]) -> Result<()> {
     check_program(Program::Ours, name, logs, runs)
 }
@@ -88,7 +88,7 @@ fn check_program(program: Program, name: &str, logs: &Logs, runs: &[Run]) -> Res
     Ok(())
 }
 
-/// One run: two to four options over one log, a folder of them, standard input, or several.
+/// Draws one run: two to four options with one log, a series of logs, standard input, or several logs.
 fn draw(random: &mut SeededRandom, logs: &Logs, choices: &[Choice], used: &mut BTreeSet<String>) -> Run {
     let set = random.pick(&logs.sets);
     let mut arguments = Vec::new();
@@ -108,7 +108,7 @@ fn draw(random: &mut SeededRandom, logs: &Logs, choices: &[Choice], used: &mut B
     run
 }
 
-/// Options about what is printed are drawn more often than those about a connection that is never made.
+/// Draws an option. Output options are drawn more often than options of a connection, which is never made.
 fn pick_choice<'a>(random: &mut SeededRandom, choices: &'a [Choice]) -> &'a Choice {
     const OFTEN: [&str; 12] = [
         "verbose",
@@ -173,7 +173,7 @@ fn add_logs(
     }
 }
 
-/// The differences in words, the shortest command lines first, and the outputs kept beside the build.
+/// Describes the differences, the shortest command lines first, and saves the outputs in the build directory.
 fn tell(name: &str, differences: &[Difference]) -> Result<String> {
     let mut sorted: Vec<&Difference> = differences.iter().collect();
     sorted.sort_by_key(|difference| difference.run.arguments.len());
@@ -206,7 +206,7 @@ fn keep(folder: &std::path::Path, difference: &Difference) -> Result<PathBuf> {
     Ok(folder.to_path_buf())
 }
 
-/// An argument as a shell wants it.
+/// Quotes an argument for a shell.
 fn quoted(argument: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./,:+".contains(&byte);
     if !argument.is_empty() && argument.bytes().all(plain) {
@@ -227,7 +227,7 @@ mod tests {
     use crate::options;
     use crate::program::Program;
 
-    /// The comparison itself finds nothing where there is nothing to find.
+    /// The comparison finds no difference between two equal outcomes.
     #[test]
     fn real_program_is_like_itself() -> Result<()> {
         let (logs, choices) = (Logs::samples()?, options::all()?);

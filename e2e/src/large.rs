@@ -1,5 +1,5 @@
-//! A log large enough that bintide works on many pieces of it at once: one statement of many events, and many
-//! small transactions.
+//! A log that bintide processes in many chunks in parallel: one statement of many events, and many small
+//! transactions.
 
 use std::fs;
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use testkit::Launch;
 
-/// Rows of the large statement, and small transactions after it.
+/// Rows of the large statement, and number of small transactions after it.
 const ROWS: usize = 120_000;
 const TRANSACTIONS: usize = 8_000;
 
-/// Makes such a log at `folder/NAME.binlog`, on a server with these options.
+/// Writes such a log to `folder/NAME.binlog`, from a server with these options.
 ///
 /// # Errors
-/// When the server cannot be had.
+/// Returns an error if the server does not start, or refuses a statement.
 pub fn record(options: &[&str], name: &str, folder: &Path) -> Result<()> {
     let options = options.iter().copied().chain(["--max-binlog-size=1G"]);
     let mut server = Launch::mysql().options(options).start()?;
@@ -27,7 +27,7 @@ pub fn record(options: &[&str], name: &str, folder: &Path) -> Result<()> {
     );
     for number in 1..=TRANSACTIONS {
         let id = 1 + number * 7919 % ROWS;
-        // The session's settings change now and then, so that pieces begin under different ones.
+        // The session settings change at intervals, so that chunks start under different settings.
         let (zone, second) = (number % 9, 1_600_000_000 + number);
         sql += &format!("set timestamp = {second}, time_zone = '+0{zone}:00';\n");
         sql += &match number % 5 {

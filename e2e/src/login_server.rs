@@ -1,5 +1,5 @@
-//! A server to log in to: the server's side of `wire` on blocking sockets, with TLS. It answers every query with one
-//! row, and sends a log if it has one.
+//! A server that clients log in to: the server's side of `wire` on blocking sockets, with TLS. It answers every query
+//! with one row, and sends a log if it has one.
 
 use std::collections::HashMap;
 use std::io::{self, Cursor, Read, Write};
@@ -24,40 +24,40 @@ use wire::{
 use crate::conversation;
 use crate::test_listener::TestListener;
 
-/// Seed of all connections: conversations with it can be recorded.
+/// Seed of all connections, fixed so that conversations with it can be recorded.
 pub const SEED: [u8; 32] = [7; 32];
 
-/// Interval at which a thread that sends events looks for the client's answer.
+/// Interval at which a thread that sends events polls for the client's answer.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Number of the event type.
 const FORMAT_DESCRIPTION: u8 = 15;
-/// Bytes of a packet from a client at most.
+/// Maximum size of a packet from a client, in bytes.
 const PACKET_SIZE_MAX: usize = 64 << 20;
 
-/// What a login server is.
+/// Options of a login server.
 #[derive(Clone, Debug)]
 pub struct LoginServerOptions {
-    /// The version in its greeting.
+    /// Version in the greeting.
     pub version: String,
-    /// The plugin in its greeting.
+    /// Authentication plugin in the greeting.
     pub plugin: PasswordPlugin,
-    /// Each account's name and password.
+    /// Name and password of each account.
     pub accounts: HashMap<String, StoredPassword>,
-    /// The key for clients without TLS.
+    /// RSA key for clients without TLS.
     pub password_key: Option<Arc<PasswordKey>>,
-    /// The events of its log; without any, it refuses to send one.
+    /// Events of the log; if there are none, the server refuses to send a log.
     pub log: Vec<Vec<u8>>,
 }
 
-/// The password of the usual accounts.
+/// Password of the accounts of [`LoginServerOptions::usual`].
 pub const PASSWORD: &str = "secret";
 
 impl LoginServerOptions {
-    /// Accounts `caching` and `native` with the same password, and `empty` without one; and a key, always the same.
+    /// Returns options with three accounts, `caching`, `native` and `empty` (without a password), and a fixed key.
     ///
     /// # Errors
     ///
-    /// When the key cannot be made.
+    /// Returns an error if the key cannot be created.
     pub fn usual(version: &str, plugin: PasswordPlugin) -> Result<Self> {
         let caching = StoredPassword::caching_sha2(PASSWORD.as_bytes(), [1; 32])?;
         let native = StoredPassword::native(PASSWORD.as_bytes());
@@ -73,18 +73,18 @@ impl LoginServerOptions {
     }
 }
 
-/// A client that has logged in, or was refused.
+/// A client that has logged in, or whose login was refused.
 #[derive(Clone, Debug)]
 pub struct LoginRecord {
-    /// How it came in; the refusal's number if it did not.
+    /// Login session; the error number if the login was refused.
     pub outcome: Result<ServerSession, u16>,
-    /// The commands that it has sent, as far as they are SQL or for a log.
+    /// Commands of the client: SQL and requests for a log only.
     pub commands: Vec<String>,
-    /// What both sides have said without TLS, in the lines of [`conversation::note`].
+    /// Bytes that both sides sent without TLS, in the lines of [`conversation::note`].
     pub transcript: String,
 }
 
-/// A server that lets in the clients of its accounts, until it is dropped.
+/// A server that accepts the logins of its accounts, until it is dropped.
 #[derive(Debug)]
 pub struct LoginServer {
     shared: Arc<LoginShared>,
@@ -96,17 +96,17 @@ struct LoginShared {
     options: LoginServerOptions,
     tls: Arc<ServerConfig>,
     next_connection: AtomicU32,
-    /// The digest of each account that has logged in with the password itself.
+    /// Password digest of each account that has sent its password itself.
     digests: Mutex<HashMap<Vec<u8>, PasswordDigest>>,
     records: Mutex<Vec<LoginRecord>>,
 }
 
 impl LoginServer {
-    /// On a free port of 127.0.0.1, with a certificate that it makes itself.
+    /// Starts the server on a free port of 127.0.0.1, with a new certificate.
     ///
     /// # Errors
     ///
-    /// When there is no free port, or no certificate.
+    /// Returns an error if no port is free, or the certificate cannot be created.
     pub fn start(options: LoginServerOptions) -> Result<Self> {
         let shared = Arc::new(LoginShared {
             options,
@@ -120,22 +120,22 @@ impl LoginServer {
         Ok(Self { shared, listener })
     }
 
-    /// Where it listens.
+    /// Returns the port that it listens on.
     pub const fn port(&self) -> u16 {
         self.listener.port()
     }
 
-    /// The version in its greeting.
+    /// Returns the version in the greeting.
     pub fn version(&self) -> &str {
         &self.shared.options.version
     }
 
-    /// Takes the records of the clients that have gone.
+    /// Takes the records of the clients that have disconnected.
     pub fn take_records(&self) -> Vec<LoginRecord> {
         std::mem::take(&mut lock(&self.shared.records))
     }
 
-    /// Forgets the digests: the next client has to send its password itself.
+    /// Clears the digest cache: the next client has to send its password itself.
     pub fn forget(&self) {
         lock(&self.shared.digests).clear();
     }
@@ -152,16 +152,16 @@ fn tls_config() -> Result<ServerConfig> {
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(vec![issued.cert.der().clone()], key)
-        .context("the certificate")
+        .context("could not create a certificate")
 }
 
-/// A connection, which may become one over TLS.
+/// A connection; the login may switch it to TLS.
 enum ClientStream {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ServerConnection, BufferedStream>>),
 }
 
-/// A socket behind bytes that were read from it already.
+/// A socket with bytes that were already read from it.
 struct BufferedStream {
     received: Cursor<Vec<u8>>,
     stream: TcpStream,
@@ -186,7 +186,7 @@ impl Write for BufferedStream {
     }
 }
 
-/// One client: its connection, and the packets on it.
+/// One client: its connection and its packets.
 struct LoginClient {
     stream: ClientStream,
     packets: PacketCodec,
@@ -194,7 +194,7 @@ struct LoginClient {
 }
 
 impl LoginClient {
-    /// Sends what stands ready.
+    /// Sends the pending bytes.
     fn flush(&mut self) -> io::Result<()> {
         let output = self.packets.output();
         let size = output.len();
@@ -268,7 +268,7 @@ fn serve(stream: TcpStream, shared: &LoginShared) -> io::Result<()> {
     result
 }
 
-/// How a login ended: the session, or the number of the refusal.
+/// Result of a login: the session, or the number of the error.
 type Outcome = Result<ServerSession, u16>;
 
 fn log_in(mut client: LoginClient, shared: &LoginShared) -> io::Result<Option<(LoginClient, Outcome)>> {
@@ -316,7 +316,7 @@ fn log_in(mut client: LoginClient, shared: &LoginShared) -> io::Result<Option<(L
     }
 }
 
-/// What the server knows of a client that has logged in.
+/// State of a client that has logged in.
 struct ServedClient<'a> {
     version: &'a str,
     log: &'a [Vec<u8>],
@@ -326,7 +326,7 @@ struct ServedClient<'a> {
     commands: Vec<String>,
 }
 
-/// Answers until the client goes.
+/// Answers commands until the client disconnects.
 fn answer(client: &mut LoginClient, served: &mut ServedClient<'_>) -> io::Result<()> {
     let capabilities = served.capabilities;
     loop {
@@ -403,12 +403,13 @@ fn respond(command: &ClientCommand<'_>, response: &mut ResponseWriter<'_>, serve
     }
 }
 
-/// Sends the log, and waits until the client goes. With semi-synchronous replication, each event is to be acknowledged.
+/// Sends the log, and waits until the client disconnects. With semi-synchronous replication, it requests an
+/// acknowledgement of each event.
 fn send_log(client: &mut LoginClient, served: &mut ServedClient<'_>) -> io::Result<()> {
     let capabilities = served.capabilities;
     client.packets.ignore_sequence();
     for event in served.log {
-        // Replicas do not acknowledge what is not of the file.
+        // Replicas do not acknowledge artificial events.
         let is_of_file = event[..4] != [0; 4] && event[4] != FORMAT_DESCRIPTION;
         let acknowledge = match served.semi_sync {
             SemiSync::On if is_of_file => AckRequest::Wanted,
@@ -444,7 +445,7 @@ fn query(sql: &str, response: &mut ResponseWriter<'_>, version: &str) {
         let ok = OkPacket { status: ServerStatus::AUTOCOMMIT, ..OkPacket::default() };
         return response.ok(&ok);
     }
-    // The client of MySQL 9 asks this to learn whether the server knows dollar quotes: none does.
+    // The client of MySQL 9 sends this query to learn whether the server supports dollar quotes: this one does not.
     if lower == "select $$" {
         return response.error(&ServerError::new(1054, "42S22", "Unknown column '$$' in 'field list'"));
     }
@@ -459,7 +460,7 @@ fn query(sql: &str, response: &mut ResponseWriter<'_>, version: &str) {
     row(response, name, value, RowEncoding::Text);
 }
 
-/// One row of one value.
+/// Writes a result set of one row with one value.
 fn row(response: &mut ResponseWriter<'_>, name: &str, value: ResultValue<'_>, encoding: RowEncoding) {
     let column = match value {
         ResultValue::Int(_) => ColumnDefinition::integer(name.as_bytes()),
@@ -470,22 +471,22 @@ fn row(response: &mut ResponseWriter<'_>, name: &str, value: ResultValue<'_>, en
     rows.end(ServerStatus::AUTOCOMMIT);
 }
 
-/// A client whose conversation with a login server is kept.
+/// A client with a recorded conversation with a login server.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptClient {
-    /// The file of the conversation.
+    /// File of the conversation.
     pub file: &'static str,
-    /// The package of the program.
+    /// Package of the program.
     pub package: TestPackage,
-    /// The program.
+    /// Name of the program.
     pub program: &'static str,
-    /// Its account.
+    /// Account of the login.
     pub user: &'static str,
-    /// Its arguments, besides address and account.
+    /// Arguments, besides address and account.
     pub arguments: &'static [&'static str],
 }
 
-/// The clients whose conversations are kept: `crates/wire/tests/conversations/clients`.
+/// Clients with recorded conversations: `crates/wire/tests/conversations/clients`.
 pub const KEPT_CLIENTS: [KeptClient; 5] = [
     KeptClient {
         file: "mysql-9.7.txt",
@@ -525,11 +526,11 @@ pub const KEPT_CLIENTS: [KeptClient; 5] = [
 ];
 
 impl KeptClient {
-    /// Has the conversation with a new server.
+    /// Records the conversation with a new server.
     ///
     /// # Errors
     ///
-    /// When the client or the server does not start, or the client is not let in.
+    /// Returns an error if the client or the server does not start, or the login is refused.
     pub fn record(&self) -> Result<LoginRecord> {
         let server = LoginServer::start(LoginServerOptions::usual("9.7.4", PasswordPlugin::CachingSha2)?)?;
         let mut command = PackageHome::find(self.package)?.command(self.program)?;

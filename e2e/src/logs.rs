@@ -1,4 +1,4 @@
-//! The logs to run on.
+//! Input logs of the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,47 +7,48 @@ use anyhow::{Context, Result};
 
 use crate::compare::LOGS;
 
-/// The size of an event's header.
+/// Size of an event's header, in bytes.
 const HEADER_SIZE: usize = 19;
-/// What a plain log begins with.
+/// First bytes of a plain log.
 const MAGIC: &[u8] = b"\xfebin";
 
-/// A folder of logs, and what is to be known of them to draw sensible arguments.
+/// A directory of logs, and facts about them for drawing sensible arguments.
 #[derive(Clone, Debug)]
 pub struct Logs {
-    /// The folder.
+    /// The directory.
     pub folder: PathBuf,
-    /// The logs, each a file or the files of one server in order; paths as the programs see them.
+    /// Series of logs, each a file or the files of one server in order.
     pub sets: Vec<LogSet>,
 }
 
-/// Files that belong together.
+/// Files of one server, in order.
 #[derive(Clone, Debug)]
 pub struct LogSet {
     /// Paths as the programs see them: under [`LOGS`].
     pub files: Vec<String>,
-    /// Where events begin in the first and in the last file.
+    /// Start positions of events in the first and in the last file.
     pub positions: Vec<u64>,
-    /// When events happened, in seconds since 1970.
+    /// Timestamps of events, in seconds since 1970.
     pub times: Vec<u32>,
-    /// Databases that are named in them.
+    /// Names of databases in the logs.
     pub databases: Vec<String>,
 }
 
 impl Logs {
-    /// The samples of the repository.
+    /// Returns the samples of the repository.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if a sample cannot be read.
     pub fn samples() -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
+        let root =
+            Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the crate is not in a workspace")?;
         Self::read(&root.join("samples"))
     }
 
-    /// The logs of a folder: each `*.binlog` is one, each folder with an index is one.
+    /// Reads the logs of a directory: each `*.binlog`, and each directory with an index.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if a log cannot be read.
     pub fn read(folder: &Path) -> Result<Self> {
         let mut sets = Vec::new();
         let entries = fs::read_dir(folder).with_context(|| format!("could not read {}", folder.display()))?;
@@ -64,7 +65,7 @@ impl Logs {
     }
 }
 
-/// The files that a folder's index lists.
+/// Returns the files that a directory's index lists.
 fn index_of(folder: &Path) -> Result<Option<Vec<PathBuf>>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -85,7 +86,7 @@ impl LogSet {
             let bytes = fs::read(path).with_context(|| format!("could not read {}", path.display()))?;
             set.read_headers(&bytes, index == 0 || index == last);
             set.read_databases(&bytes);
-            let path = path.strip_prefix(folder).context("a log outside its folder")?;
+            let path = path.strip_prefix(folder).context("the log is outside its directory")?;
             set.files.push(format!("{LOGS}/{}", path.display()));
         }
         Ok(set)
@@ -103,7 +104,7 @@ impl LogSet {
         }
     }
 
-    /// Names after `CREATE DATABASE`, which every sample begins with.
+    /// Reads the names after `CREATE DATABASE`, the first statement of every sample.
     fn read_databases(&mut self, bytes: &[u8]) {
         const BEFORE: &[u8] = b"CREATE DATABASE ";
         for (at, window) in bytes.windows(BEFORE.len()).enumerate() {

@@ -1,4 +1,5 @@
-//! One server of each chosen version, with logs of the same work, for tests that run a command on all of them.
+//! One server of each chosen version, with logs of the same statements, for tests that run a command on all of
+//! them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,15 +12,15 @@ use testkit::{Launch, ServerFlavour, TestPackage, TestServer};
 
 use crate::as_sql::TYPES;
 
-/// A running server whose binary logs hold the shared work. It runs until the test program ends: the tests of all
-/// commands share it.
+/// A running server whose binary logs contain the shared statements. It runs until the test program ends, because
+/// the tests of all commands share it.
 #[derive(Debug)]
 pub struct MatrixServer {
-    /// The version.
+    /// Version of the server.
     pub package: TestPackage,
     /// The server.
     pub server: TestServer,
-    /// The folder of the copied logs; each is a `*.binlog`.
+    /// Directory of the copied logs; each is a `*.binlog`.
     pub folder: PathBuf,
     /// Copies of the closed logs, in order.
     pub logs: Vec<PathBuf>,
@@ -30,11 +31,11 @@ type Slot = &'static Mutex<Option<&'static MatrixServer>>;
 static SLOTS: LazyLock<Mutex<BTreeMap<TestPackage, Slot>>> = LazyLock::new(Mutex::default);
 
 impl MatrixServer {
-    /// The server of this version, started and worked on at the first call.
+    /// Returns the server of this version. The first call starts it and runs the shared statements.
     ///
     /// # Errors
     ///
-    /// When it does not start, or refuses the work.
+    /// Returns an error if the server does not start, or refuses a statement.
     pub fn of(package: TestPackage) -> Result<&'static Self> {
         let slot = *lock(&SLOTS).entry(package).or_insert_with(|| Box::leak(Box::default()));
         let mut slot = lock(slot);
@@ -48,7 +49,7 @@ impl MatrixServer {
 
     fn start(package: TestPackage) -> Result<Self> {
         let server = launch(package).option("--server-id=1").start()?;
-        server.sql(&work(package)).context("the shared work")?;
+        server.sql(&work(package)).context("the shared statements failed")?;
         server.sql("flush logs")?;
         let folder = server.datadir().with_file_name("copies");
         fs::create_dir(&folder)?;
@@ -64,23 +65,23 @@ impl MatrixServer {
         Ok(Self { package, server, folder, logs })
     }
 
-    /// A fresh server of the same version.
+    /// Starts an empty server of the same version.
     ///
     /// # Errors
     ///
-    /// When it does not start.
+    /// Returns an error if the server does not start.
     pub fn target(&self) -> Result<TestServer> {
         launch(self.package).option("--server-id=2").start()
     }
 
-    /// Whether it is a MariaDB.
+    /// Returns `true` for a MariaDB server.
     pub fn is_mariadb(&self) -> bool {
         self.package.flavour() == Some(ServerFlavour::MariaDb)
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A test that failed leaves the server as usable as it was.
+    // A failed test does not make the server unusable for the others.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -88,11 +89,11 @@ fn launch(package: TestPackage) -> Launch {
     Launch::of(package).option("--binlog-format=ROW")
 }
 
-/// Runs a check on each of these versions, two at a time; all failures are told together.
+/// Runs a check on each of these versions, two at a time; reports all failures at the end.
 ///
 /// # Errors
 ///
-/// When a check fails on one of them.
+/// Returns an error if a check fails on a server.
 pub fn check_each(
     packages: &[TestPackage],
     check: impl Fn(&'static MatrixServer) -> Result<()> + Sync,
@@ -115,7 +116,7 @@ pub fn check_each(
     Ok(())
 }
 
-/// Transactions, definitions and large rows that all versions know.
+/// Transactions, definitions and large rows for all versions.
 pub const PLAIN: &str = "create database w; use w;
     create table account (id int primary key auto_increment, owner varchar(40) character set latin1, n int, unique (owner))
       engine=innodb;
@@ -146,39 +147,39 @@ pub const PLAIN: &str = "create database w; use w;
     set @x = 5; insert into said (owner, n) values (concat('variable ', @x), @x); set binlog_format = row;
     create view v as select id from account; drop view v; drop table old_engine;";
 
-/// A trigger, whose changes are in the log: a replay by SQL statements refuses the table. Those of a MariaDB and of 5.5
-/// go that way.
+/// A trigger whose changes are in the log, which a replay as SQL statements refuses. Logs of MariaDB and MySQL 5.5
+/// are replayed as SQL statements.
 const TRIGGER: &str = "use w;
     create trigger t after update on account for each row insert into log_of (said) values (concat(new.owner, ' ', new.n));
     update account set n = n * 2; drop trigger t;";
 
-/// JSON and computed values, of MySQL from 5.7 on.
+/// JSON and generated columns, for MySQL since 5.7.
 const JSON: &str = "use w; create table j (id int primary key, j json, v int as (json_extract(j, '$.a')) virtual, key (v));
     insert into j (id, j) values (1, '{\"a\": 1, \"b\": [1, 2.5, \"é\", null, true]}'), (2, '[]'), (3, null), (4, '\"text\"');
     update j set j = json_set(j, '$.a', 2, '$.c', cast('2020-01-01 10:00:00.5' as datetime(3))) where id = 1;
     delete from j where id = 2;";
 
-/// What only 8.0 knows.
+/// Features of MySQL 8.0 only.
 const MYSQL_8: &str = "use w;
     set binlog_row_value_options = partial_json; update j set j = json_set(j, '$.b[1]', 7) where id = 1;
     set binlog_row_value_options = ''; alter table account add column added int default 7, algorithm=instant;
     insert into account (owner, n) values ('instant', 1); update account set added = 8 where owner = 'instant';
     create role r; create user u identified by 'x'; grant select on w.* to u;";
 
-/// A table made of a query, which a server with GTIDs allows from 8.0.21 on.
+/// A `CREATE TABLE … SELECT`, which a server with GTIDs allows since 8.0.21.
 const MADE: &str = "use w; create table made as select id, owner from account;";
 
-/// What only MariaDB knows, since 10.5.
+/// Features of MariaDB only, since 10.5.
 const MARIADB: &str = "use w; create table own (id int primary key, i6 inet6, t varchar(500) compressed, b blob compressed, j json);
     insert into own values (1, '2001:db8::1', repeat('abc', 150), repeat('x', 300), '{\"a\": 1}'), (2, null, null, null, null);
     update own set i6 = '::' where id = 1; delete from own where id = 2;
     create sequence seq; create table made as select id, owner from account;
     begin; insert into account (owner, n) values ('xa', 1); commit;";
 
-/// Servers of 8.0 that do not run [`MADE`].
+/// Servers of 8.0 that refuse [`MADE`].
 const MADE_WITHOUT: [TestPackage; 2] = [TestPackage::Mysql8_0_15, TestPackage::Mysql8_0_12];
 
-/// The shared work, as this version knows it: values of all its types, then transactions and definitions.
+/// Returns the shared statements for this version: values of all its types, then transactions and definitions.
 pub fn work(package: TestPackage) -> String {
     let mut parts = vec![types(package), PLAIN.to_owned()];
     match (package.flavour(), package.version()) {
@@ -196,7 +197,7 @@ pub fn work(package: TestPackage) -> String {
     parts.join("\n")
 }
 
-/// Edge values of all types, without those that an old version does not know.
+/// Returns edge values of all types that this version supports.
 fn types(package: TestPackage) -> String {
     let version = package.version();
     let mut text = TYPES.to_owned();
@@ -213,8 +214,8 @@ fn types(package: TestPackage) -> String {
     text
 }
 
-/// The newest program that prints logs of this version as rows, and its arguments: `mysqlbinlog` 9.7 does not print
-/// row events of version 1, which 5.5 wrote.
+/// Returns the newest program that prints row events of this version, and its arguments: `mysqlbinlog` 9.7 does not
+/// print version 1 of row events, which 5.5 writes.
 pub fn log_printer(package: TestPackage) -> TestPackage {
     match (package.flavour(), package.version()) {
         (Some(ServerFlavour::MariaDb), (11, 4)) => TestPackage::MariaDb11_8,
@@ -224,18 +225,18 @@ pub fn log_printer(package: TestPackage) -> TestPackage {
     }
 }
 
-/// Row changes that a text of `mysqlbinlog -v` shows: inserted, updated, deleted.
+/// Counts the row changes in the output of `mysqlbinlog -v`: inserted, updated, deleted.
 pub fn changes_shown(text: &[u8]) -> [usize; 3] {
     let lines = || text.split(|byte| *byte == b'\n');
     ["### INSERT INTO", "### UPDATE", "### DELETE FROM"]
         .map(|begin| lines().filter(|line| line.starts_with(begin.as_bytes())).count())
 }
 
-/// The text of logs as a real program shows it, with rows.
+/// Returns the output of mysqlbinlog for these logs, with rows.
 ///
 /// # Errors
 ///
-/// When it refuses a log.
+/// Returns an error if mysqlbinlog refuses a log.
 pub fn shown_by(printer: TestPackage, logs: &[PathBuf]) -> Result<Vec<u8>> {
     let mut arguments = vec!["--no-defaults".to_owned(), "-v".to_owned()];
     arguments.push("--base64-output=decode-rows".to_owned());

@@ -1,4 +1,4 @@
-//! Metrics of a running command, as a monitor reads them.
+//! Metrics of a running command, as a monitoring system reads them.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -10,14 +10,14 @@ use regex::Regex;
 /// Text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpositionFormat {
-    /// Format 0.0.4, the older one.
+    /// Prometheus text format 0.0.4, the older one.
     Classic,
     /// OpenMetrics 1.0.
     OpenMetrics,
 }
 
 impl ExpositionFormat {
-    /// The header that asks for it, and the content type of the answer.
+    /// Returns the header that requests the format, and the content type of the answer.
     const fn headers(self) -> (&'static str, &'static str) {
         match self {
             Self::Classic => ("Accept: text/plain\r\n", "text/plain; version=0.0.4"),
@@ -33,7 +33,7 @@ impl ExpositionFormat {
 ///
 /// # Errors
 ///
-/// If nothing answers, or the answer breaks the rules of HTTP or of its format.
+/// Returns an error if the server does not answer, or the answer violates HTTP or its format.
 pub fn scraped(address: &str) -> Result<String> {
     scraped_as(address, ExpositionFormat::OpenMetrics)?;
     scraped_as(address, ExpositionFormat::Classic)
@@ -45,29 +45,34 @@ fn scraped_as(address: &str, format: ExpositionFormat) -> Result<String> {
     stream.write_all(format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{accept}\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("an answer has a head")?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("the answer has no header")?;
     ensure!(head.starts_with("HTTP/1.1 200 OK") && head.contains(content_type), "{head}");
     ensure!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
     check_format(body, format).with_context(|| body.to_owned())?;
     Ok(body.to_owned())
 }
 
-/// Checks that a text obeys the rules of its format that matter here: each metric is described once, before its
-/// values, which stand together; names have the characters and the endings of their kind; no value is there twice;
-/// a histogram counts upwards to infinity.
+/// Checks the rules of the format that matter here: each metric is described once, before its values, which are
+/// adjacent; names have the characters and the suffix of their kind; no value occurs twice; the buckets of a
+/// histogram increase up to infinity.
 ///
 /// # Errors
 ///
-/// If a line breaks a rule.
+/// Returns an error if a line violates a rule.
 pub fn check_format(text: &str, format: ExpositionFormat) -> Result<()> {
     let body = match format {
         ExpositionFormat::Classic => {
-            ensure!(!text.contains("# EOF") && !text.contains("# UNIT"), "only OpenMetrics has these lines");
+            ensure!(
+                !text.contains("# EOF") && !text.contains("# UNIT"),
+                "these lines are valid in OpenMetrics only"
+            );
             text
         }
-        ExpositionFormat::OpenMetrics => text.strip_suffix("# EOF\n").context("the last line is # EOF")?,
+        ExpositionFormat::OpenMetrics => {
+            text.strip_suffix("# EOF\n").context("the last line is not # EOF")?
+        }
     };
-    ensure!(body.ends_with('\n') && !body.contains("\n\n"), "each line ends, and none is empty");
+    ensure!(body.ends_with('\n') && !body.contains("\n\n"), "an empty or incomplete line");
     let comment = Regex::new("^# (HELP|TYPE|UNIT) ([a-zA-Z_:][a-zA-Z0-9_:]*) (.+)$")?;
     let value = Regex::new(
         r#"^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]|\\["\\n])*",?)+\})? ([-+.0-9eE]+|[+-]Inf|NaN)$"#,
@@ -85,12 +90,15 @@ pub fn check_format(text: &str, format: ExpositionFormat) -> Result<()> {
                 "TYPE" => family.kind = rest.to_owned(),
                 _ => ensure!(name.ends_with(&format!("_{rest}")), "the unit is not in the name: {line}"),
             }
-            ensure!(family.name == name && family.count.is_none(), "in another metric: {line}");
+            ensure!(
+                family.name == name && family.count.is_none(),
+                "between the lines of another metric: {line}"
+            );
             continue;
         }
         let parts = value.captures(line).with_context(|| format!("not a value: {line}"))?;
         let labels = parts.get(2).map_or("", |labels| labels.as_str());
-        ensure!(values.insert((parts[1].to_owned(), labels.to_owned())), "there twice: {line}");
+        ensure!(values.insert((parts[1].to_owned(), labels.to_owned())), "duplicate value: {line}");
         family.take(&parts[1], labels, parts[3].parse()?, format).with_context(|| line.to_owned())?;
     }
     family.finish()
@@ -101,21 +109,23 @@ pub fn check_format(text: &str, format: ExpositionFormat) -> Result<()> {
 struct MetricFamily {
     name: String,
     kind: String,
-    /// Number of the values; of a histogram, that of its observations.
+    /// Number of the values; for a histogram, the number of its observations.
     count: Option<f64>,
-    /// The last bucket of a histogram.
+    /// Last bucket of a histogram.
     bucket: f64,
     is_bucket_infinite: bool,
 }
 
 impl MetricFamily {
     fn take(&mut self, name: &str, labels: &str, value: f64, format: ExpositionFormat) -> Result<()> {
-        let ending = name.strip_prefix(&self.name).context("not described")?;
+        let ending = name.strip_prefix(&self.name).context("a value without a description")?;
         match (self.kind.as_str(), ending, format) {
-            ("gauge", "", _) => ensure!(!name.ends_with("_total"), "a gauge has the name of a counter"),
+            ("gauge", "", _) => {
+                ensure!(!name.ends_with("_total"), "the name of a gauge must not end in _total")
+            }
             ("counter", "_total", ExpositionFormat::OpenMetrics) => {}
             ("counter", "", ExpositionFormat::Classic) => {
-                ensure!(name.ends_with("_total"), "a counter's name ends in _total");
+                ensure!(name.ends_with("_total"), "the name of a counter must end in _total");
             }
             ("histogram", "_sum", _) => {}
             ("histogram", "_count", _) => {
@@ -123,7 +133,7 @@ impl MetricFamily {
                 return Ok(());
             }
             ("histogram", "_bucket", _) => {
-                ensure!(labels.contains("le=") && value >= self.bucket, "buckets count upwards");
+                ensure!(labels.contains("le=") && value >= self.bucket, "buckets must not decrease");
                 (self.bucket, self.is_bucket_infinite) = (value, labels.contains("le=\"+Inf\""));
             }
             (kind, ending, _) => bail!("a {kind} has no {ending:?}"),
@@ -145,7 +155,7 @@ impl MetricFamily {
 ///
 /// # Errors
 ///
-/// If there is none.
+/// Returns an error if the metric is missing.
 pub fn number(metrics: &str, name: &str) -> Result<f64> {
     let lines =
         metrics.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));

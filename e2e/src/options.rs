@@ -1,4 +1,4 @@
-//! Every option that `mysqlbinlog --help` lists, and arguments drawn from them.
+//! Options that `mysqlbinlog --help` lists, and random arguments for them.
 
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
@@ -6,41 +6,41 @@ use testkit::{PackageHome, SeededRandom, TestPackage};
 
 use crate::logs::LogSet;
 
-/// An option, as the help lists it.
+/// An option in the help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The long name, without dashes.
+    /// Long name, without dashes.
     pub long: String,
-    /// The letter, if it has one.
+    /// Letter of the short form.
     pub short: Option<char>,
-    /// Whether it takes a value.
+    /// Kind of value.
     pub value: Takes,
-    /// Whether it is only understood as the first argument.
+    /// Set if the option is valid only as the first argument.
     pub first: bool,
 }
 
-/// Whether an option takes a value.
+/// Kind of value that an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// Never: it is on or off.
+    /// None: the option is a switch.
     Nothing,
-    /// One, if it is written with an equals sign.
+    /// Optional: after an equals sign.
     Maybe,
-    /// Always.
+    /// Required.
     Value,
 }
 
-/// Options that are not drawn, and why.
+/// Options that are not drawn, and the reasons.
 pub const NOT_DRAWN: [(&str, &str); 3] = [
     ("read-from-remote-server", "reads from a server"),
     ("read-from-remote-master", "reads from a server"),
     ("read-from-remote-source", "reads from a server"),
 ];
 
-/// Asks the real program for its options.
+/// Reads the options from the help of the real program.
 ///
 /// # Errors
-/// When it cannot be run, or its help is not understood.
+/// Returns an error if the program cannot be run, or its help has an unknown form.
 pub fn all() -> Result<Vec<Choice>> {
     let output = PackageHome::find(TestPackage::Mysql)?.mysqlbinlog(&["--no-defaults", "--help"], b"")?;
     let choices = parse(&String::from_utf8_lossy(&output.stdout))?;
@@ -48,12 +48,13 @@ pub fn all() -> Result<Vec<Choice>> {
     Ok(choices)
 }
 
-/// Reads the options out of the text of the help.
+/// Parses the options in the text of the help.
 fn parse(help: &str) -> Result<Vec<Choice>> {
     let listed = Regex::new(r"^  (?:-(.), )?--([a-z0-9-]+)(\[?)(=?)")?;
     let first = Regex::new(r"^--([a-z0-9-]+)(=?)")?;
-    let (options, rest) = help.split_once("Default options are read").context("no such place in the help")?;
-    let (firsts, _) = rest.split_once("Variables (").context("no such place in the help")?;
+    let (options, rest) =
+        help.split_once("Default options are read").context("the help has an unknown form")?;
+    let (firsts, _) = rest.split_once("Variables (").context("the help has an unknown form")?;
     let mut choices = Vec::new();
     for found in options.lines().filter_map(|line| listed.captures(line)) {
         let value = match (&found[3], &found[4]) {
@@ -72,7 +73,7 @@ fn parse(help: &str) -> Result<Vec<Choice>> {
 }
 
 impl Choice {
-    /// The option as an argument or two, with a value fit for the logs, in one of the ways it can be written.
+    /// Returns the option as one or two arguments, with a value that fits the logs, in a random spelling.
     pub fn draw(&self, random: &mut SeededRandom, set: &LogSet) -> Vec<String> {
         let dashes = self.long.as_str();
         match self.value {
@@ -114,7 +115,7 @@ impl Choice {
     }
 }
 
-/// A value for the option: mostly one that makes sense for the logs, now and then one that does not.
+/// Draws a value for the option: usually one that fits the logs, sometimes an unsuitable one.
 fn value_of(long: &str, random: &mut SeededRandom, set: &LogSet) -> String {
     let listed: &[&str] = match long {
         "base64-output" => &["never", "decode-rows", "auto", "always", "dec", "NEVER", "", "unspec"],
@@ -126,7 +127,7 @@ fn value_of(long: &str, random: &mut SeededRandom, set: &LogSet) -> String {
         "default-auth" => &["caching_sha2_password", "bogus"],
         "host" => &["localhost", "127.0.0.1"],
         "local-load" => &[".", "./", "no/such/folder"],
-        // Without a value it asks on the terminal, and a test would wait there.
+        // Without a value, the program asks for it on the terminal, and a test would hang.
         "password" => &["secret"],
         "port" | "connection-server-id" | "stop-never-slave-server-id" => {
             &["0", "3307", "65536", "-1", "12x"]
@@ -184,7 +185,7 @@ fn position(random: &mut SeededRandom, set: &LogSet) -> String {
     shifted.to_string()
 }
 
-/// A moment near the events of the log, in one of the ways a DATETIME can be written.
+/// Draws a time near the events of the log, in one of the spellings of DATETIME.
 fn datetime(random: &mut SeededRandom, set: &LogSet) -> String {
     if set.times.is_empty() || random.once_in(8) {
         let odd =
@@ -229,7 +230,7 @@ mod tests {
     use super::{Choice, Takes, parse};
 
     #[test]
-    fn help_is_read() {
+    fn options_are_read_from_the_help() {
         let help = "Usage: x\n  -?, --help          Display.\n  --base64-output=name \n                      Text --not-one=1\n\
                     \x20 -#, --debug[=#]     Catch.\nDefault options are read from\n--no-defaults           Do.\n\
                     --defaults-file=#       Only.\nVariables (--variable-name=value)\nraw  FALSE\n";

@@ -12,37 +12,37 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, ensure};
 use testkit::{PackageHome, TestPackage};
 
-/// The program that both pretend to be.
+/// Name under which both programs are called.
 const NAME: &str = "mysqlbinlog";
 
-/// Which of the two.
+/// A program under comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// MySQL's own.
+    /// `mysqlbinlog` of MySQL.
     Real,
     /// `bintide`, called by the name `mysqlbinlog`.
     Ours,
 }
 
-/// What a program left behind.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its exit code; none if a signal ended it.
+    /// Exit code; `None` if a signal ended the program.
     pub code: Option<i32>,
-    /// What it printed.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// What it complained about.
+    /// Standard error.
     pub stderr: Vec<u8>,
 }
 
-/// Where and how a program runs.
+/// Environment of a run.
 #[derive(Clone, Debug)]
 pub struct Surroundings<'a> {
-    /// The folder that it runs in.
+    /// Working directory.
     pub folder: &'a Path,
-    /// The time zone, as `TZ` has it.
+    /// Time zone, as in `TZ`.
     pub time_zone: &'a str,
-    /// What it reads from standard input.
+    /// Standard input.
     pub stdin: &'a [u8],
 }
 
@@ -50,12 +50,12 @@ impl Program {
     /// Runs the program to its end.
     ///
     /// # Errors
-    /// When it cannot be had or started.
+    /// Returns an error if the program is not available, or cannot be started.
     pub fn run(self, arguments: &[String], surroundings: &Surroundings<'_>) -> Result<Outcome> {
         let mut command = self.command(surroundings.folder)?;
         command.args(arguments).current_dir(surroundings.folder);
         command.env_clear().env("TZ", surroundings.time_zone).env("HOME", surroundings.folder);
-        // Files of LOAD DATA then land where they are compared.
+        // Temporary files of LOAD DATA are then in the directory that is compared.
         command.env("TMPDIR", surroundings.folder);
         command.env("TZDIR", PackageHome::find(TestPackage::Mysql)?.time_zones());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -63,7 +63,7 @@ impl Program {
         let mut stdin = child.stdin.take().context("the program has no standard input")?;
         let input = surroundings.stdin;
         let output = thread::scope(|scope| {
-            // A program may stop reading before the end: it was told where to stop.
+            // A program may stop reading before the end, for example because of --stop-position.
             scope.spawn(move || stdin.write_all(input));
             child.wait_with_output()
         })?;
@@ -87,10 +87,10 @@ impl Program {
     }
 }
 
-/// The `bintide` under test: what `BINTIDE_BIN` says, else built now from the sources as they are.
+/// Returns the `bintide` under test: the path in `BINTIDE_BIN`, or else the program that cargo builds.
 ///
 /// # Errors
-/// When it does not build.
+/// Returns an error if cargo cannot build it.
 pub fn bintide() -> Result<&'static Path> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let named = env::var_os("BINTIDE_BIN").map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! A server's logs as they were received, beside the server's own.
+//! Comparisons of received logs with the server's own.
 
 use std::fs;
 use std::path::Path;
@@ -9,21 +9,21 @@ use binlog::MAGIC;
 use logs::{LogReader, ReadOutcome, read_keyring};
 use testkit::TestServer;
 
-/// A folder has the logs of a server, and its index: the closed files are the same; of the last one, which the server
-/// has open, one flag in its head differs.
+/// Checks that a directory has the logs of a server, and its index. Closed files must be equal; the last one, which
+/// the server has open, differs in one flag of its header.
 ///
 /// # Errors
 ///
-/// With where they differ.
+/// Returns an error that names the first difference.
 pub fn same_logs(server: &TestServer, folder: &Path) -> Result<()> {
     same_logs_read(server, folder, |log| Ok(fs::read(log)?))
 }
 
-/// The same of a folder whose logs are encrypted, all of them, with keys of this keyring.
+/// Checks the same for a directory whose logs are all encrypted with keys of this keyring.
 ///
 /// # Errors
 ///
-/// As [`same_logs`]; also when a log is in the open.
+/// Returns the errors of [`same_logs`], and an error if a log is not encrypted.
 pub fn same_logs_encrypted(server: &TestServer, folder: &Path, keyring: &Path) -> Result<()> {
     let keyring = Arc::new(read_keyring(keyring)?);
     same_logs_read(server, folder, |log| {
@@ -37,11 +37,11 @@ pub fn same_logs_encrypted(server: &TestServer, folder: &Path, keyring: &Path) -
     })
 }
 
-/// A keyring file with one key for logs, as component_keyring_file has it.
+/// Writes a keyring file with one key for logs, in the format of component_keyring_file.
 ///
 /// # Errors
 ///
-/// When it cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn write_keyring(path: &Path) -> Result<()> {
     let id = "MySQLReplicationKey_5ea5ca5e-0009-4000-8000-000000000009_1";
     let data = "0123456789ABCDEF".repeat(4);
@@ -52,7 +52,7 @@ pub fn write_keyring(path: &Path) -> Result<()> {
 fn same_logs_read(server: &TestServer, folder: &Path, read: impl Fn(&Path) -> Result<Vec<u8>>) -> Result<()> {
     let logs = server.binlogs()?;
     for (number, log) in logs.iter().enumerate() {
-        let name = log.file_name().context("a log has a name")?;
+        let name = log.file_name().context("a log without a name")?;
         let mut wanted = fs::read(log)?;
         if number + 1 == logs.len() {
             wanted[21] &= !1;
@@ -60,7 +60,7 @@ fn same_logs_read(server: &TestServer, folder: &Path, read: impl Fn(&Path) -> Re
         let found = read(&folder.join(name))?;
         let first = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
         let (name, sizes) = (name.display(), (found.len(), wanted.len()));
-        ensure!(found == wanted, "{name} is another one: of {sizes:?} bytes, from {first:?} on");
+        ensure!(found == wanted, "{name} differs: sizes {sizes:?}, first difference at {first:?}");
     }
     let index = fs::read_to_string(folder.join("binlog.index"))?;
     ensure!(index == fs::read_to_string(server.datadir().join("binlog.index"))?, "{index}");

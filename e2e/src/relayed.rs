@@ -1,4 +1,4 @@
-//! Relays that run for a test, and replicas that follow them.
+//! Running relays, and replicas that follow them.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -15,22 +15,22 @@ use wire::CleartextPolicy;
 use crate::command::{Running, wait_until};
 use crate::program::bintide;
 
-/// A relay that runs, and the directories that it uses.
+/// A running relay, and the directories that it uses.
 pub struct RelayProcess {
-    /// Port that it listens on.
+    /// Port that the relay listens on.
     pub port: u16,
     logs: String,
     state: TempDir,
-    /// The program, unless it is stopped.
+    /// The running program; `None` while it is stopped.
     pub running: Option<Running>,
 }
 
 impl RelayProcess {
-    /// Serves the logs of an index or directory.
+    /// Starts a relay that serves the logs of an index or a directory.
     ///
     /// # Errors
     ///
-    /// When it does not start.
+    /// Returns an error if the relay does not start.
     pub fn start(logs: &Path, more: &[&str]) -> Result<Self> {
         let state = TempDir::new()?;
         let logs = logs.display().to_string();
@@ -39,20 +39,20 @@ impl RelayProcess {
         Ok(relay)
     }
 
-    /// Serves a server's own directory.
+    /// Starts a relay that serves a server's own directory.
     ///
     /// # Errors
     ///
-    /// When it does not start.
+    /// Returns an error if the relay does not start.
     pub fn of(server: &TestServer) -> Result<Self> {
         Self::start(&index_of(server)?, &[])
     }
 
-    /// Starts it, also again after a stop: on the same port, with the same state.
+    /// Starts the program, also after a stop: on the same port, with the same state.
     ///
     /// # Errors
     ///
-    /// When it does not start.
+    /// Returns an error if the relay does not start.
     pub fn run(&mut self, more: &[&str]) -> Result<()> {
         let mut command = Command::new(bintide()?);
         command.env_clear().args(["relay", &self.logs]).arg("--state").arg(self.state.path());
@@ -65,24 +65,24 @@ impl RelayProcess {
         wait_until("the relay", || Ok(TcpStream::connect(("127.0.0.1", port)).is_ok()))
     }
 
-    /// Serves the logs of an index or directory, with metrics at the returned port.
+    /// Starts a relay that serves the logs of an index or a directory, with metrics at the returned port.
     ///
     /// # Errors
     ///
-    /// When it does not start.
+    /// Returns an error if the relay does not start.
     pub fn with_metrics(logs: &Path, more: &[&str]) -> Result<(Self, u16)> {
         let http = free_port()?;
         let metrics = format!("--metrics=127.0.0.1:{http}");
         Ok((Self::start(logs, &[&[metrics.as_str()], more].concat())?, http))
     }
 
-    /// Stops it as Ctrl-C does.
+    /// Stops the relay with SIGINT, as Ctrl-C does.
     ///
     /// # Errors
     ///
-    /// When it does not end as after Ctrl-C.
+    /// Returns an error if the exit code is not the one of SIGINT.
     pub fn stop(&mut self) -> Result<()> {
-        let running = self.running.take().context("it runs")?;
+        let running = self.running.take().context("the relay does not run")?;
         running.interrupt()?;
         let output = running.output()?;
         ensure!(output.status.code() == Some(130), "{:?}", output.status);
@@ -111,29 +111,29 @@ pub fn relay_address(port: u16) -> ServerAddress {
 ///
 /// # Errors
 ///
-/// When the server has no logs.
+/// Returns an error if the server has no logs.
 pub fn index_of(server: &TestServer) -> Result<PathBuf> {
-    Ok(server.binlogs()?.first().context("a server has logs")?.with_extension("index"))
+    Ok(server.binlogs()?.first().context("the server has no logs")?.with_extension("index"))
 }
 
 /// Starts a MySQL source with GTIDs.
 ///
 /// # Errors
 ///
-/// When it does not start.
+/// Returns an error if the server does not start.
 pub fn source(package: TestPackage) -> Result<TestServer> {
     Launch::of(package)
         .options(["--server-id=1", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-bin=binlog"])
-        // Collations that all replicas have.
+        // All replicas support these collations.
         .options(["--character-set-server=latin1", "--collation-server=latin1_swedish_ci"])
         .start()
 }
 
-/// Starts a replica that does not replicate yet.
+/// Starts a replica whose replication is not started yet.
 ///
 /// # Errors
 ///
-/// When it does not start.
+/// Returns an error if the server does not start.
 pub fn replica(package: TestPackage) -> Result<TestServer> {
     let launch = Launch::of(package).options(["--server-id=2", "--skip-slave-start"]);
     match package.flavour() {
@@ -149,7 +149,7 @@ pub fn replica(package: TestPackage) -> Result<TestServer> {
     }
 }
 
-/// Statements with a form of their own, which all versions can apply.
+/// Returns statements that the relay serves in several forms, and that all versions can apply.
 pub fn work(from: u32, compression: &str) -> String {
     let first = format!("set names latin1; set session binlog_transaction_compression = {compression};");
     let rows: Vec<String> = (from..from + 20)
@@ -162,16 +162,16 @@ pub fn work(from: u32, compression: &str) -> String {
     )
 }
 
-/// Creates the table that [`work`] changes.
+/// Statements that create the table that [`work`] changes.
 pub const TABLE: &str = "set names latin1; create database d default character set latin1; \
                      create table d.t (id int primary key, s text) engine=innodb;";
 
-/// Place from which a replica starts.
+/// Start position of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaStartPlace {
-    /// By GTID.
+    /// Automatic, by GTID.
     Gtids,
-    /// At the start of the first log.
+    /// Start of the first log.
     FirstLog,
 }
 
@@ -179,7 +179,7 @@ pub enum ReplicaStartPlace {
 ///
 /// # Errors
 ///
-/// When the replica refuses.
+/// Returns an error if the replica refuses a statement.
 pub fn follow(replica: &TestServer, port: u16, place: ReplicaStartPlace) -> Result<()> {
     let is_new = replica.home().package() == TestPackage::Mysql;
     let mut options = vec![
@@ -209,7 +209,7 @@ pub fn follow(replica: &TestServer, port: u16, place: ReplicaStartPlace) -> Resu
 ///
 /// # Errors
 ///
-/// When the replica has stopped with an error, or never has the same data.
+/// Returns an error if the replica stops with an error, or the data are still different after the timeout.
 pub fn wait_for_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
     let tables = source.sql(
         "select concat(table_schema, '.', table_name) from information_schema.tables \
@@ -236,21 +236,21 @@ pub fn wait_for_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
     equal.with_context(|| format!("wanted\n{wanted}\nfound\n{found}\n{:?}", status(replica)))
 }
 
-/// Returns the replica's status, a line.
+/// Returns the replica's status in one line.
 ///
 /// # Errors
 ///
-/// When the replica does not answer.
+/// Returns an error if the query fails.
 pub fn status(replica: &TestServer) -> Result<String> {
     let word = if replica.home().package() == TestPackage::Mysql { "replica" } else { "slave" };
     replica.sql(&format!("show {word} status"))
 }
 
-/// Returns the status if the applier or the receiver has stopped by an error.
+/// Returns the status if the applier or the receiver has stopped with an error.
 ///
 /// # Errors
 ///
-/// When the replica does not answer.
+/// Returns an error if the query fails.
 pub fn error_of(replica: &TestServer) -> Result<Option<String>> {
     let status = status(replica)?;
     let fields: Vec<&str> = status.split('\t').collect();

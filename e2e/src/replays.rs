@@ -1,4 +1,4 @@
-//! Logs applied to another server, and what must be equal then.
+//! Logs applied to another server, and comparisons of the two servers.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -20,7 +20,7 @@ use servers::ServerAddress;
 use sql::ReplicationFilter;
 use testkit::{Launch, TestServer};
 
-/// Sample scripts whose transactions are of many kinds, and say the same wherever they are run.
+/// Sample scripts with transactions of many kinds, which give the same rows on every server.
 pub const SCRIPTS: [&str; 13] = [
     "types",
     "json",
@@ -37,21 +37,21 @@ pub const SCRIPTS: [&str; 13] = [
     "rotation",
 ];
 
-/// The SQL of a sample script.
+/// Returns the SQL of a sample script.
 ///
 /// # Errors
 ///
-/// When it cannot be read.
+/// Returns an error if the script cannot be read.
 pub fn script(name: &str) -> Result<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name).with_extension("sql");
     fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
 }
 
-/// A source that has run these sample scripts.
+/// Starts a source and runs these sample scripts on it.
 ///
 /// # Errors
 ///
-/// When it does not start, or refuses one.
+/// Returns an error if the server does not start, or refuses a script.
 pub fn source(launch: &Launch, scripts: &[&str]) -> Result<TestServer> {
     let source = launch.clone().option("--server-id=1").start()?;
     for script in scripts {
@@ -61,12 +61,12 @@ pub fn source(launch: &Launch, scripts: &[&str]) -> Result<TestServer> {
     Ok(source)
 }
 
-/// Has a source run what must survive kills: changes that are not the same when they are done twice, definitions, and
-/// tables made from queries; so many of each.
+/// Runs statements for replays that are killed: the given numbers of changes that give different rows if they are
+/// applied twice, of definitions, and of tables created from queries.
 ///
 /// # Errors
 ///
-/// When the source refuses.
+/// Returns an error if the source refuses a statement.
 pub fn run_what_is_killed(source: &TestServer, changes: usize, definitions: usize) -> Result<()> {
     source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
     source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(changes))?;
@@ -79,16 +79,16 @@ pub fn run_what_is_killed(source: &TestServer, changes: usize, definitions: usiz
     Ok(())
 }
 
-/// A target, with this option for its binary log.
+/// Starts a target with this option for its binary log.
 ///
 /// # Errors
 ///
-/// When it does not start.
+/// Returns an error if the server does not start.
 pub fn target(log: &str) -> Result<TestServer> {
     Launch::mysql().options(["--server-id=2", "--local-infile=1", log]).start()
 }
 
-/// Commits in this order, from four workers.
+/// Returns options with this commit order and four workers.
 pub fn options(order: CommitOrder) -> ReplayOptions {
     let mode =
         if order == CommitOrder::Grouped { ParallelMode::Writeset } else { ParallelMode::LogicalClock };
@@ -105,7 +105,7 @@ pub fn options(order: CommitOrder) -> ReplayOptions {
     }
 }
 
-/// Watches and says nothing.
+/// A monitor that reports nothing.
 pub struct Quiet;
 
 impl ReplayObserver for Quiet {
@@ -118,7 +118,7 @@ impl ReplayObserver for Quiet {
 ///
 /// # Errors
 ///
-/// When the replay fails.
+/// Returns an error if the replay fails.
 pub fn replay_on(
     target: &dyn ReplayTarget,
     logs: &[PathBuf],
@@ -132,17 +132,17 @@ pub fn replay_on(
 ///
 /// # Errors
 ///
-/// When the replay fails.
+/// Returns an error if the replay fails.
 pub fn replay_to(logs: &[PathBuf], socket: &Path, options: &ReplayOptions) -> Result<ReplayReport> {
     let text = format!("mysql://root@localhost/?socket={}", socket.display());
     replay_on(&MysqlTarget::open(ServerAddress::parse(&text)?)?, logs, options)
 }
 
-/// Replays by the command, killing it again and again after so many milliseconds, and then to the end.
+/// Replays with the command: kills it after each of these numbers of milliseconds, then lets it finish.
 ///
 /// # Errors
 ///
-/// When it fails in the end.
+/// Returns an error if the last run fails.
 pub fn kill_and_go_on(
     command: impl Fn() -> Result<Command>,
     pauses: impl IntoIterator<Item = u64>,
@@ -163,64 +163,64 @@ pub fn kill_and_go_on(
     Ok(())
 }
 
-/// Every table of every database but our own, quoted, in order.
+/// Returns the quoted names of all tables in order, except bintide's own and the system tables.
 ///
 /// # Errors
 ///
-/// When the server refuses.
+/// Returns an error if a query fails.
 pub fn tables(server: &TestServer) -> Result<Vec<String>> {
     let tables = server.sql(
         "select concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`')
          from information_schema.tables where table_type = 'BASE TABLE'
            and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema', 'bintide')",
     )?;
-    // Each server would put them in an order of its own.
+    // Servers sort names in different orders.
     let mut tables: Vec<String> = tables.lines().map(str::to_owned).collect();
     tables.sort_unstable();
     Ok(tables)
 }
 
-/// A table's checksum: for two servers of the same kind.
+/// Returns a table's checksum; comparable only between servers of the same kind.
 ///
 /// # Errors
 ///
-/// When the server refuses.
+/// Returns an error if the query fails.
 pub fn checksum(server: &TestServer, table: &str) -> Result<String> {
     server.sql(&format!("checksum table {table}"))
 }
 
-/// Every table of every database but our own, and its checksum.
+/// Returns the name and checksum of each table of [`tables`].
 ///
 /// # Errors
 ///
-/// When the server refuses.
+/// Returns an error if a query fails.
 pub fn checksums(server: &TestServer) -> Result<Vec<String>> {
     tables(server)?.iter().map(|table| checksum(server, table)).collect()
 }
 
-/// What a server counts as executed.
+/// Returns a server's gtid_executed.
 ///
 /// # Errors
 ///
-/// When the server refuses.
+/// Returns an error if the query fails.
 pub fn executed(server: &TestServer) -> Result<String> {
     Ok(server.sql("select replace(@@global.gtid_executed, '\\n', '')")?.trim().to_owned())
 }
 
-/// Have both the same tables with the same rows, and does the target count all that the source executed?
+/// Checks that both have the same tables with the same rows, and that the target counts all GTIDs of the source.
 ///
 /// # Errors
 ///
-/// When not.
+/// Returns an error if one of these does not hold.
 pub fn ends_equal(source: &TestServer, target: &TestServer) -> Result<()> {
     let (ours, theirs) = (checksums(target)?, checksums(source)?);
-    ensure!(theirs.len() > 1, "there are tables");
+    ensure!(theirs.len() > 1, "the source has too few tables");
     for (ours, theirs) in ours.iter().zip(&theirs) {
         ensure!(ours == theirs, "the target has {ours}, the source {theirs}");
     }
     ensure!(ours.len() == theirs.len(), "{ours:?} {theirs:?}");
     let all = executed(source)?;
     let has_all = target.sql(&format!("select gtid_subset('{all}', @@global.gtid_executed)"))?;
-    ensure!(has_all.trim() == "1", "the target's account lacks some: {}", executed(target)?);
+    ensure!(has_all.trim() == "1", "the target's gtid_executed lacks GTIDs: {}", executed(target)?);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Rows as a server logs them, decoded by the library.
+//! Rows in a server's log, decoded by the library.
 
 use std::fs;
 use std::path::Path;
@@ -10,37 +10,37 @@ use binlog::{
     TableRegistry, Value,
 };
 
-/// A column's value in one row, in the form that [`select`] asks the server for.
+/// A column's value in one row, in the form that [`select`] requests from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// The column's name.
+    /// Name of the column.
     pub column: String,
-    /// `None` for NULL.
+    /// Text of the value; `None` for NULL.
     pub text: Option<String>,
-    /// Was it put together from what was before and what changed?
+    /// Set if the value is computed from the before image and a partial update.
     pub rebuilt: bool,
 }
 
-/// A row of some table: what it was, what it became.
+/// A change of one row.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// `database.table`.
     pub table: String,
-    /// What was done.
+    /// Kind of change.
     pub kind: RowsKind,
-    /// What it was.
+    /// Before image.
     pub before: Option<Vec<Cell>>,
-    /// What it became.
+    /// After image.
     pub after: Option<Vec<Cell>>,
 }
 
-/// Every row in a log.
+/// Returns every row change in a log.
 ///
 /// # Errors
-/// When anything in it cannot be decoded.
+/// Returns an error if an event cannot be decoded.
 pub fn read(log: &Path, flavour: Flavour) -> Result<Vec<Change>> {
     let bytes = fs::read(log).with_context(|| format!("could not read {}", log.display()))?;
-    let mut rest = bytes.strip_prefix(&MAGIC).context("no plain log")?;
+    let mut rest = bytes.strip_prefix(&MAGIC).context("not a plain log")?;
     let mut framer = Framer::new();
     let mut tables = TableRegistry::new();
     let mut changes = Vec::new();
@@ -69,7 +69,7 @@ fn take(
     changes: &mut Vec<Change>,
 ) -> Result<()> {
     let decoder = tables.decoder(rows)?;
-    let table = tables.table(rows.table_id).context("a table")?;
+    let table = tables.table(rows.table_id).context("no table map for these rows")?;
     let name = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let table = format!("{}.{}", name(&table.database), name(&table.name));
     let mut count = 0;
@@ -82,7 +82,7 @@ fn take(
         changes.push(Change { table: table.clone(), kind: rows.kind, before, after });
         count += 1;
     }
-    anyhow::ensure!(decoder.count(rows)? == count, "counting rows is not reading them");
+    anyhow::ensure!(decoder.count(rows)? == count, "count() and decode() find different numbers of rows");
     Ok(())
 }
 
@@ -95,7 +95,7 @@ fn cell(row: &RowChange<'_, '_>, field: &RowField<'_, '_>, flavour: Flavour) -> 
     let text = match field.value()? {
         Value::Null => None,
         Value::JsonChanges(_) => {
-            let document = row.document_after(field.index())?.context("the document before")?;
+            let document = row.document_after(field.index())?.context("no before image of the document")?;
             Some(show(column, &column.value(&document)?, flavour)?)
         }
         value => Some(show(column, &value, flavour)?),
@@ -103,7 +103,7 @@ fn cell(row: &RowChange<'_, '_>, field: &RowField<'_, '_>, flavour: Flavour) -> 
     Ok(Cell { column: name, text, rebuilt: field.is_partial() })
 }
 
-/// The value as [`select`] makes the server show it.
+/// Shows the value in the form that [`select`] requests.
 fn show(column: &Column, value: &Value<'_>, flavour: Flavour) -> Result<String> {
     Ok(match value {
         Value::Null => "NULL".to_owned(),
@@ -129,7 +129,7 @@ fn show(column: &Column, value: &Value<'_>, flavour: Flavour) -> Result<String> 
         }
         Value::Bit(bit) => bit.value.to_string(),
         Value::Text(text) => {
-            let collation = Collation::new(text.collation, flavour).context("a known collation")?;
+            let collation = Collation::new(text.collation, flavour).context("an unknown collation")?;
             format!("{} {}", hex(text.bytes), collation.charset().decode(text.bytes)?)
         }
         Value::Bytes(bytes) => format!("{}{}", hex(bytes.bytes), "00".repeat(bytes.padding.into())),
@@ -157,9 +157,9 @@ fn show(column: &Column, value: &Value<'_>, flavour: Flavour) -> Result<String> 
 
 fn text_of(column: &Column, index: Option<usize>, flavour: Flavour) -> Result<String> {
     let Some(index) = index else { return Ok(String::new()) };
-    let text = column.texts.get(index).context("a text for every value")?;
+    let text = column.texts.get(index).context("a value without a text")?;
     let collation =
-        column.collation.and_then(|id| Collation::new(id, flavour)).context("a known collation")?;
+        column.collation.and_then(|id| Collation::new(id, flavour)).context("an unknown collation")?;
     Ok(collation.charset().decode(text)?.into_owned())
 }
 
@@ -167,11 +167,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// The expression that makes a server show the column `name`, of an SQL type, in the form of [`Cell::text`].
+/// Returns the expression that makes a server show the column `name`, of an SQL type, in the form of
+/// [`Cell::text`].
 pub fn select(name: &str, sql_type: &str) -> String {
     let word = sql_type.split(|byte: char| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
     match word {
-        // As a double, so that no digit of a FLOAT is lost; compared as numbers.
+        // A DOUBLE keeps all digits of a FLOAT; the values are compared as numbers.
         "FLOAT" | "DOUBLE" => format!("{name} + 0e0"),
         "ENUM" | "SET" => format!("CONCAT({name} + 0, ' ', CONVERT({name} USING utf8mb4))"),
         "BIT" | "YEAR" => format!("{name} + 0"),
@@ -184,7 +185,7 @@ pub fn select(name: &str, sql_type: &str) -> String {
     }
 }
 
-/// Do the server and the library say the same? Floating-point numbers are compared as numbers.
+/// Compares the server's text with the library's; floating-point values are compared as numbers.
 pub fn same(server: Option<&str>, library: Option<&str>, sql_type: &str) -> bool {
     match (server, library) {
         (Some(server), Some(library)) if sql_type.starts_with("FLOAT") || sql_type.starts_with("DOUBLE") => {

@@ -1,5 +1,5 @@
-//! A target that follows a source at work, by `bintide replay --from`, while all that is between them, and they
-//! themselves, are stopped at random: in the end both have the same tables.
+//! A target that follows a source with `bintide replay --from`, while bintide, both servers and the network are
+//! stopped at random: at the end, both servers must have the same rows.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,28 +19,28 @@ use crate::as_sql::are_equal;
 use crate::program::bintide;
 use crate::replays::{self, checksum};
 
-/// What is done to them.
+/// Fault that is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Blow {
     /// `kill -9` of bintide.
     Bintide,
-    /// Bintide is told to end, as by Ctrl-C.
+    /// SIGINT to bintide, as Ctrl-C sends it.
     Interrupt,
     /// `kill -9` of the source.
     Source,
-    /// The source is stopped, as an operator would, and started again.
+    /// The source is shut down and started again.
     SourceRestart,
     /// `kill -9` of the target.
     Target,
-    /// The target is stopped and started again.
+    /// The target is shut down and started again.
     TargetRestart,
-    /// The network to the source is closed.
+    /// Connections to the source are closed.
     SourceNetwork,
-    /// The network to the target is reset.
+    /// Connections to the target are reset.
     TargetNetwork,
 }
 
-/// All of them; those of bintide and of the network more often, as they take less time.
+/// All kinds of faults; those of bintide and of the network several times, because they are fast.
 const BLOWS: [Blow; 12] = [
     Blow::Bintide,
     Blow::Interrupt,
@@ -56,18 +56,18 @@ const BLOWS: [Blow; 12] = [
     Blow::TargetNetwork,
 ];
 
-/// What a soak came to.
+/// Result of a soak.
 #[derive(Debug, Default)]
 pub struct Soaked {
-    /// How many blows of each kind there were.
+    /// Number of faults of each kind.
     pub blows: BTreeMap<Blow, u64>,
-    /// Rounds of work that the source did.
+    /// Rounds of work on the source.
     pub rounds: u64,
-    /// How often bintide was started.
+    /// Number of starts of bintide.
     pub starts: u64,
 }
 
-/// A source, a target, and what is between them.
+/// A source, a target, and the proxies and the replay between them.
 pub struct Soak {
     source: TestServer,
     target: TestServer,
@@ -79,21 +79,21 @@ pub struct Soak {
     soaked: Soaked,
 }
 
-/// Between two blows, at most.
+/// Maximum time between two faults.
 const CALM_MAX: Duration = Duration::from_millis(1500);
-/// How long the target may take for the rest.
+/// Time limit for the target to catch up.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The exit code of what could not be begun.
+/// Exit code of a replay that could not begin.
 const NOT_BEGUN: i32 = 2;
-/// Between two looks.
+/// Interval between two checks.
 const GLANCE: Duration = Duration::from_millis(50);
 
 const TABLES: &str = "create database d;
     create table d.t (id int primary key auto_increment, n int, s varchar(400));
     create table d.u like d.t; create table d.v (n int, key (n)); create table d.rounds (n int primary key)";
 
-/// A round of work: changes that are not the same when they are made twice or left out, and tables that do not grow
-/// for ever.
+/// Returns a round of work: changes that give different rows if they are applied twice or skipped, in tables of
+/// limited size.
 fn round(number: u64) -> String {
     let (part, old) = (number % 7, number / 2);
     let mut script = format!(
@@ -116,10 +116,10 @@ fn round(number: u64) -> String {
 }
 
 impl Soak {
-    /// With these options for `bintide replay`.
+    /// Starts the servers, with these options for `bintide replay`.
     ///
     /// # Errors
-    /// When a server does not start.
+    /// Returns an error if a server does not start.
     pub fn new(options: &[&str]) -> Result<Self> {
         let source = Launch::mysql().option("--max-binlog-size=1M").start()?;
         let target = replays::target("--skip-log-bin")?;
@@ -137,12 +137,12 @@ impl Soak {
         })
     }
 
-    /// Deals blows at random moments as long as `more` wants, which is told how many there were; then lets the target
-    /// catch up, and compares.
+    /// Injects faults at random moments while `more`, called with the number of faults, returns `true`; then waits
+    /// until the target catches up, and compares.
     ///
     /// # Errors
-    /// When bintide ends for another reason than a blow, when the target does not catch up, or when it ends with
-    /// something else than the source.
+    /// Returns an error if bintide ends without a fault, if the target does not catch up, or if it differs from the
+    /// source at the end.
     pub fn run(mut self, random: &mut SeededRandom, mut more: impl FnMut(u64) -> bool) -> Result<Soaked> {
         self.follow()?;
         let (is_over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -168,7 +168,7 @@ impl Soak {
         Ok(std::mem::take(&mut self.soaked))
     }
 
-    /// Starts bintide. What it says goes into a file, for who wants to know why it ended.
+    /// Starts bintide. Its messages go into a file, which error reports show.
     fn follow(&mut self) -> Result<()> {
         let mut command = Command::new(bintide()?);
         let address = |proxy: &Proxy| format!("mysql://root@127.0.0.1:{}/", proxy.port());
@@ -200,10 +200,10 @@ impl Soak {
             Blow::TargetNetwork => self.to_target.cut(CutMode::Reset),
         }
         match blow {
-            // The source may go and come back: that is gone through.
+            // The replay survives a restart of the source.
             Blow::Source | Blow::SourceRestart => self.source.start_again(&[])?,
             Blow::SourceNetwork => self.to_source.mend(),
-            // Without its target it ends, and whoever watches it starts it again.
+            // The replay ends when its target stops; here, as a supervisor would, the test starts it again.
             Blow::Target | Blow::TargetRestart => {
                 self.ends_with(&[1, 2])?;
                 self.target.start_again(&[])?;
@@ -217,7 +217,7 @@ impl Soak {
         }
         match self.child()?.try_wait()? {
             None => Ok(()),
-            // The blow came before it was connected, and what cannot be begun ends.
+            // The fault came before the replay was connected; a replay that cannot begin ends.
             Some(status) if status.code() == Some(NOT_BEGUN) => self.follow(),
             Some(_) if matches!(blow, Blow::Source | Blow::SourceRestart | Blow::SourceNetwork) => {
                 self.ended()
@@ -226,18 +226,18 @@ impl Soak {
         }
     }
 
-    /// Waits for its end: with one of these codes, and with nothing said of a panic.
+    /// Waits until bintide ends; checks that the exit code is one of these and that it did not panic.
     fn ends_with(&mut self, codes: &[i32]) -> Result<()> {
         let begin = Instant::now();
         let status = loop {
             if let Some(status) = self.child()?.try_wait()? {
                 break status;
             }
-            ensure!(begin.elapsed() < PATIENCE, "it does not end");
+            ensure!(begin.elapsed() < PATIENCE, "bintide does not end");
             thread::sleep(GLANCE);
         };
         let said = self.said()?;
-        // A process that has just started has no handler of SIGINT yet, and nothing to end in order.
+        // A process that has just started has no handler for SIGINT yet.
         let is_too_early = status.signal() == Some(Signal::SIGINT as i32) && codes.contains(&130);
         let is_meant = is_too_early || status.code().is_some_and(|code| codes.contains(&code));
         ensure!(is_meant && !said.contains("panicked"), "{status}: {said}");
@@ -248,7 +248,7 @@ impl Soak {
         Ok(fs::read_to_string(self.relay.path().join("said"))?)
     }
 
-    /// It ended by itself.
+    /// Returns an error if bintide has ended by itself.
     fn ended<T>(&self) -> Result<T> {
         anyhow::bail!("bintide has ended: {}", self.said()?)
     }
@@ -283,15 +283,16 @@ impl Soak {
 impl Drop for Soak {
     fn drop(&mut self) {
         if let Some(mut child) = self.following.take() {
-            // It may have ended.
+            // bintide may have ended.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Has the source work until that is over. What is refused while it is away is left out: the source is right, whatever
-/// it has. What it has prepared by then is ended later: nobody else would, and it holds its locks.
+/// Runs rounds of work on the source until `is_over`. Statements that fail during a restart are skipped: the source
+/// is the reference in any case. XA transactions that a crash leaves prepared are ended later, because
+/// they hold locks.
 fn work(client: &ServerClient, rounds: &AtomicU64, is_over: &AtomicBool) {
     let mut open = None;
     for number in 1.. {
@@ -315,10 +316,10 @@ fn work(client: &ServerClient, rounds: &AtomicU64, is_over: &AtomicBool) {
     }
 }
 
-/// What the server says of what was not prepared.
+/// Server's error for an XA transaction that is not prepared.
 const NO_SUCH_XID: &str = "ERROR 1397";
 
-/// Ends what a round may have prepared, one way or the other.
+/// Returns statements that end the XA transactions that a round may have left prepared.
 fn end_prepared(number: u64) -> String {
     let way = if number.is_multiple_of(2) { "commit" } else { "rollback" };
     format!("xa {way} 'x{number}'")

@@ -21,7 +21,7 @@ struct ListenerState {
     streams: Mutex<Vec<TcpStream>>,
 }
 
-/// Interval at which the thread that accepts looks for the end.
+/// Interval at which the accepting thread checks for the end.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl TestListener {
@@ -50,7 +50,7 @@ impl Drop for TestListener {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
         if let Some(accepting) = self.accepting.take() {
-            // After a panic of the thread, its message is out.
+            // After a panic, the thread has already printed its message.
             let _ = accepting.join();
         }
         for stream in self.state.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -68,7 +68,7 @@ where
             thread::sleep(POLL_INTERVAL);
             continue;
         };
-        // A client that goes away is no error of ours.
+        // A client that disconnects is no error.
         let Ok(kept) = configure(&stream) else { continue };
         state.streams.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
         let serve = Arc::clone(serve);

@@ -14,7 +14,7 @@ use crate::command::wait_until;
 use crate::metrics::{number, scraped};
 use crate::program::bintide;
 
-/// What makes a server a replica whose applier does not start by itself, and whose buffer pool begins empty.
+/// Options of a replica whose applier does not start by itself, and whose buffer pool is empty at the start.
 pub const REPLICA: [&str; 7] = [
     "--server-id=2",
     "--relay-log=relay",
@@ -28,17 +28,17 @@ pub const REPLICA: [&str; 7] = [
 /// A running `bintide warm`.
 #[derive(Debug)]
 pub struct Warming {
-    /// Until it has ended.
+    /// The process; `None` after it has ended.
     child: Option<Child>,
     address: String,
     stderr: BufReader<ChildStderr>,
 }
 
-/// A source and a replica of it that has all that the source has run by now.
+/// Starts a source and a replica, and waits until the replica has applied `sql`.
 ///
 /// # Errors
 ///
-/// When they do not start, or the source refuses.
+/// Returns an error if a server does not start, or the source refuses a statement.
 pub fn pair(source: &Launch, replica: &Launch, sql: &str) -> Result<(TestServer, TestServer)> {
     let source = source.start()?;
     source.sql(sql)?;
@@ -52,12 +52,12 @@ pub fn pair(source: &Launch, replica: &Launch, sql: &str) -> Result<(TestServer,
     Ok((source, replica))
 }
 
-/// Has the source run this while the replica receives it and applies nothing; the data directory of the replica, which
-/// is stopped then.
+/// Runs SQL on the source while the replica receives it but does not apply it. Stops the replica, and returns its
+/// data directory.
 ///
 /// # Errors
 ///
-/// When a server refuses.
+/// Returns an error if a server refuses a statement.
 pub fn leave_behind(source: &TestServer, replica: &mut TestServer, sql: &str) -> Result<PathBuf> {
     replica.sql("stop replica sql_thread")?;
     source.sql(sql)?;
@@ -67,11 +67,11 @@ pub fn leave_behind(source: &TestServer, replica: &mut TestServer, sql: &str) ->
     Ok(replica.datadir())
 }
 
-/// Waits until the replica has received all that the source has, in any of its channels.
+/// Waits until the replica has received all transactions of the source, in any of its channels.
 ///
 /// # Errors
 ///
-/// When it does not.
+/// Returns an error if the replica has not received them after the timeout.
 pub fn wait_until_received(source: &TestServer, replica: &TestServer) -> Result<()> {
     let all = source.sql("select @@gtid_executed")?;
     let received = format!(
@@ -79,50 +79,50 @@ pub fn wait_until_received(source: &TestServer, replica: &TestServer) -> Result<
          from performance_schema.replication_connection_status",
         all.trim().replace('\n', "")
     );
-    wait_until("what the source has run", || Ok(replica.sql(&received)?.trim() == "1"))
+    wait_until("the transactions of the source", || Ok(replica.sql(&received)?.trim() == "1"))
 }
 
-/// Waits until the replica has applied all that the source has.
+/// Waits until the replica has applied all transactions of the source.
 ///
 /// # Errors
 ///
-/// When it does not, or says why it cannot.
+/// Returns an error if the replica has not applied them after the timeout, or reports an error.
 pub fn wait_until_applied(source: &TestServer, replica: &TestServer) -> Result<()> {
     let all = source.sql("select @@gtid_executed")?;
     let applied = format!("select gtid_subset('{}', @@global.gtid_executed)", all.trim().replace('\n', ""));
-    wait_until("what the source has run", || {
+    wait_until("the transactions of the source", || {
         let errors = replica.sql(
             "select last_error_message from performance_schema.replication_applier_status_by_worker
              where last_error_number <> 0",
         )?;
-        ensure!(errors.is_empty(), "the replica says: {errors}");
+        ensure!(errors.is_empty(), "the replica reports: {errors}");
         Ok(replica.sql(&applied)?.trim() == "1")
     })
 }
 
-/// A replica on a copy of this data directory, with an empty buffer pool.
+/// Starts a replica on a copy of this data directory, with an empty buffer pool.
 ///
 /// # Errors
 ///
-/// When it does not start.
+/// Returns an error if the replica does not start.
 pub fn cold(data: &Path, more: &[&str]) -> Result<TestServer> {
     cold_as(&Launch::mysql(), data, more)
 }
 
-/// The same, of this kind.
+/// Starts such a replica with these launch options.
 ///
 /// # Errors
 ///
-/// When it does not start.
+/// Returns an error if the replica does not start.
 pub fn cold_as(launch: &Launch, data: &Path, more: &[&str]) -> Result<TestServer> {
     launch.clone().options(REPLICA).options(more.iter().copied()).data(data).start()
 }
 
-/// Pages of an index that are in memory: `d.t.PRIMARY`.
+/// Returns the number of an index's pages in memory; the index is named as in `d.t.PRIMARY`.
 ///
 /// # Errors
 ///
-/// When the server does not say.
+/// Returns an error if the query fails.
 pub fn pages_cached(server: &TestServer, index: &str) -> Result<u64> {
     let pages = server.sql(&format!(
         "select ifnull(sum(c.n_cached_pages), 0) from information_schema.innodb_cached_indexes c
@@ -133,11 +133,11 @@ pub fn pages_cached(server: &TestServer, index: &str) -> Result<u64> {
     Ok(pages.trim().parse()?)
 }
 
-/// Pages that the replica's applier has read from disk since it was started.
+/// Returns the number of pages that the replica's applier has read from disk since its start.
 ///
 /// # Errors
 ///
-/// When the replica does not say.
+/// Returns an error if the query fails.
 pub fn pages_by_applier(replica: &TestServer) -> Result<u64> {
     let pages = replica.sql(
         "select ifnull(sum(w.count_star), 0) from performance_schema.threads t
@@ -149,47 +149,47 @@ pub fn pages_by_applier(replica: &TestServer) -> Result<u64> {
 }
 
 impl Warming {
-    /// Begins it beside this replica, as this account.
+    /// Starts `bintide warm` beside this replica, with this account.
     ///
     /// # Errors
     ///
-    /// When it does not start.
+    /// Returns an error if it does not start.
     pub fn begin(replica: &TestServer, user: &str, more: &[&str]) -> Result<Self> {
         let mut command = command(replica, user)?;
         command.args(["--json", "--metrics", "127.0.0.1:0"]).args(more);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let mut stderr = BufReader::new(child.stderr.take().context("its standard error is piped")?);
+        let mut stderr = BufReader::new(child.stderr.take().context("standard error is not piped")?);
         let mut line = String::new();
         stderr.read_line(&mut line)?;
         let address = line.trim().strip_prefix("bintide: metrics are at http://");
         let address = address.and_then(|rest| rest.strip_suffix("/metrics"));
-        let address = address.with_context(|| format!("it says where its metrics are: {line}"))?.to_owned();
+        let address = address.with_context(|| format!("no address of the metrics: {line}"))?.to_owned();
         Ok(Self { child: Some(child), address, stderr })
     }
 
-    /// A figure, by its name without `bintide_warm_`.
+    /// Returns a metric, by its name without `bintide_warm_`.
     ///
     /// # Errors
     ///
-    /// When it does not say.
+    /// Returns an error if the metric cannot be read.
     pub fn figure(&self, name: &str) -> Result<u64> {
         Ok(number(&scraped(&self.address)?, &format!("bintide_warm_{name}"))? as u64)
     }
 
-    /// Searches, those that were made lately and are not made again among them.
+    /// Returns the number of searches, including those skipped because they were made recently.
     ///
     /// # Errors
     ///
-    /// When it does not say.
+    /// Returns an error if a metric cannot be read.
     pub fn searches(&self) -> Result<u64> {
         Ok(self.figure("touches_total")? + self.figure("repeated_total")?)
     }
 
-    /// Waits until so many changes of rows were found, and no search for them is left to be run.
+    /// Waits until `rows` row changes were found, and no search for them is pending.
     ///
     /// # Errors
     ///
-    /// When that does not come.
+    /// Returns an error if this does not happen before the timeout.
     pub fn wait_for(&self, rows: u64) -> Result<()> {
         wait_until("the last search", || {
             let sheet = scraped(&self.address)?;
@@ -199,55 +199,55 @@ impl Warming {
         })
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     ///
     /// # Errors
     ///
-    /// When it is not there any more.
+    /// Returns an error if the process has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let child = self.child.as_ref().context("it has ended")?;
+        let child = self.child.as_ref().context("bintide warm has ended")?;
         Ok(kill(Pid::from_raw(i32::try_from(child.id())?), signal)?)
     }
 
-    /// Ctrl-C: what it came to.
+    /// Sends SIGINT, as Ctrl-C does; returns the report.
     ///
     /// # Errors
     ///
-    /// When it does not end well.
+    /// Returns an error if the exit code is not the one of SIGINT.
     pub fn end(self) -> Result<Value> {
         self.signal(Signal::SIGINT)?;
         self.report(130)
     }
 
-    /// What it came to, when it has ended by itself.
+    /// Waits until the process ends by itself; returns the report.
     ///
     /// # Errors
     ///
-    /// When it did not end well.
+    /// Returns an error if the exit code is not 0.
     pub fn ended(self) -> Result<Value> {
         self.report(0)
     }
 
-    /// Has it not ended yet?
+    /// Returns `true` while the process runs.
     ///
     /// # Errors
     ///
-    /// When the system does not say.
+    /// Returns an error if the state of the process cannot be read.
     pub fn is_running(&mut self) -> Result<bool> {
-        Ok(self.child.as_mut().context("it has ended")?.try_wait()?.is_none())
+        Ok(self.child.as_mut().context("bintide warm has ended")?.try_wait()?.is_none())
     }
 
     fn report(mut self, code: i32) -> Result<Value> {
         let mut said = String::new();
         self.stderr.read_to_string(&mut said)?;
-        let ended = self.child.take().context("it has ended")?.wait_with_output()?;
+        let ended = self.child.take().context("bintide warm has ended")?.wait_with_output()?;
         ensure!(ended.status.code() == Some(code), "{:?}: {said}", ended.status);
         Ok(serde_json::from_slice(&ended.stdout)?)
     }
 }
 
 impl Drop for Warming {
-    /// A test that has failed leaves nothing behind.
+    /// Kills the process, so that a failed test leaves none behind.
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
             let _ = child.kill();
@@ -256,7 +256,7 @@ impl Drop for Warming {
     }
 }
 
-/// Were all searches made, but for those that a busy machine had no time for?
+/// Checks that no search failed, except those that timed out on a busy machine.
 pub fn has_no_errors(report: &Value) -> bool {
     const TOO_LONG: [u64; 2] = [1969, 3024];
     let refusals: Vec<&Value> = report["refusals"].as_array().into_iter().flatten().collect();
@@ -265,11 +265,11 @@ pub fn has_no_errors(report: &Value) -> bool {
     codes.all(|code| TOO_LONG.contains(&code)) && report["errors"] == times
 }
 
-/// `bintide warm` beside this replica, not begun.
+/// Returns the command `bintide warm` for this replica, not started.
 ///
 /// # Errors
 ///
-/// When there is no such program.
+/// Returns an error if bintide cannot be built.
 pub fn command(replica: &TestServer, user: &str) -> Result<Command> {
     let mut command = Command::new(bintide()?);
     command.env_clear().args(["warm", "--user", user, "--socket"]).arg(replica.socket());

@@ -1,6 +1,6 @@
 //! The reviewed snapshot of all text that a user can see: three files under `e2e/words/`.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `help.txt` | the `--help` of every command: [`help`] |
 //! | `messages.txt` | commands, and the errors and warnings that they cause: [`messages`] |
@@ -23,20 +23,20 @@ pub mod help;
 pub mod messages;
 pub mod templates;
 
-/// The environment variable that makes the tests write the files, if its value is `write`.
+/// Environment variable that makes the tests write the files, if its value is `write`.
 const MODE_VARIABLE: &str = "BINTIDE_WORDS";
 
-/// The file with the examples of messages.
+/// File with the examples of messages.
 pub const MESSAGES: &str = "messages.txt";
 
 /// Compares a file of the snapshot with the text that the program and the sources have now, or writes it.
 ///
 /// # Errors
-/// When they differ, or a file cannot be read or written.
+/// Returns an error if they differ, or a file cannot be read or written.
 pub fn check(name: &str, now: &str) -> Result<()> {
     let path = folder().join(name);
     if is_written() {
-        // Another run may read it: it sees the old text or the new one.
+        // Another run may read the file at the same time: it must see either the old text or the new one.
         let new = folder().join(format!(".{name}.{}", process::id()));
         fs::write(&new, now).with_context(|| format!("could not write {}", new.display()))?;
         fs::rename(&new, &path).with_context(|| format!("could not replace {}", path.display()))?;
@@ -49,7 +49,7 @@ pub fn check(name: &str, now: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether the files are to be written, instead of compared.
+/// Returns `true` if the files are written, not compared.
 pub fn is_written() -> bool {
     env::var_os(MODE_VARIABLE).is_some_and(|mode| mode == "write")
 }
@@ -57,7 +57,7 @@ pub fn is_written() -> bool {
 /// Reads a file of the snapshot.
 ///
 /// # Errors
-/// When it cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn read(name: &str) -> Result<String> {
     let path = folder().join(name);
     fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))
@@ -67,7 +67,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("words")
 }
 
-/// The differing lines with three lines around them, and how to update the file.
+/// Returns the differing lines with three lines around them, and the command that updates the file.
 fn difference(name: &str, path: &Path, now: &str) -> Result<String> {
     let scratch = TempDir::new()?;
     let new = scratch.path().join(name);
@@ -89,7 +89,7 @@ fn difference(name: &str, path: &Path, now: &str) -> Result<String> {
     ))
 }
 
-/// A place to run `bintide` in where nothing of this machine shows: no settings, no option files, no variables.
+/// A directory to run `bintide` in, isolated from this machine's settings, option files and variables.
 #[derive(Debug)]
 pub struct Stage {
     scratch: TempDir,
@@ -97,27 +97,27 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Makes its directories, and links the program.
+    /// Creates the directories, and links the program.
     ///
     /// # Errors
-    /// When bintide does not build, or a directory cannot be made.
+    /// Returns an error if bintide does not build, or a directory cannot be created.
     pub fn new() -> Result<Self> {
         let scratch = TempDir::new()?;
         for name in ["bin", "home", "tmp"] {
             fs::create_dir(scratch.path().join(name))?;
         }
-        let program = fs::canonicalize(bintide()?).context("bintide is not there")?;
+        let program = fs::canonicalize(bintide()?).context("the bintide program is missing")?;
         symlink(program, scratch.path().join("bin/bintide"))?;
         let normalizer = Normalizer::new(scratch.path())?;
         Ok(Self { scratch, normalizer })
     }
 
-    /// The directory that everything is in.
+    /// Returns the directory that contains everything.
     pub fn path(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// A command that sees nothing of this machine but its system programs.
+    /// Returns a command that can use only the system programs of this machine.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         let path = format!("{}:/usr/bin:/bin", self.path().join("bin").display());
@@ -127,13 +127,13 @@ impl Stage {
         command
     }
 
-    /// Replaces what differs from run to run and from machine to machine.
+    /// Replaces text that differs between runs or machines.
     pub fn normalize(&self, text: &str) -> String {
         self.normalizer.apply(text)
     }
 }
 
-/// Words for what differs from run to run and from machine to machine.
+/// Replacements for text that differs between runs or machines.
 #[derive(Debug)]
 struct Normalizer {
     scratch: String,
@@ -155,11 +155,11 @@ impl Normalizer {
     }
 }
 
-/// Patterns, and what is written in their place.
+/// Patterns and their replacements.
 const PATTERNS: &[(&str, &str)] = &[
     (concat!(env!("CARGO_PKG_VERSION_MAJOR"), r"\.\d+\.\d+ for \S+ on \S+"), "VERSION for SYSTEM on CPU"),
     (r"bintide \d+\.\d+\.\d+", "bintide VERSION"),
-    // Temporary files, and how long something took.
+    // Temporary files, and durations.
     (r"\.tmp[A-Za-z0-9]{6}\b", ".tmpNAME"),
     (r"\bbintide-[A-Za-z0-9]{6}\b", "bintide-NAME"),
     (r"\b\d+(\.\d+)? (ns|µs|ms|s)\b", "TIME"),
@@ -168,7 +168,7 @@ const PATTERNS: &[(&str, &str)] = &[
 /// Fails if an example is missing for one of these commands.
 ///
 /// # Errors
-/// When `messages.txt` has no section for a command.
+/// Returns an error if `messages.txt` has no section for a command.
 pub fn check_sections(commands: &[String], messages: &str) -> Result<()> {
     let sections: Vec<&str> = messages.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     for command in commands {

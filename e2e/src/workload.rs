@@ -1,7 +1,7 @@
-//! SQL drawn at random, run on a real server: tables of all types, changes, transactions with savepoints, XA,
+//! Random SQL, run on a real server: tables of all types, changes, transactions with savepoints, XA,
 //! definitions, triggers, temporary tables, loads, tagged GTIDs, session settings, character sets, time zones.
 //!
-//! A statement may fail (a table is gone, a value does not fit): what the server then logs is part of the game.
+//! A statement may fail (a table is missing, a value does not fit); the server's log of it is part of the test.
 
 mod literal;
 mod statement;
@@ -17,14 +17,14 @@ use testkit::{Launch, SeededRandom, TestServer};
 
 use crate::workload::statement::Session;
 
-/// Sessions of one workload, one after the other.
+/// Number of sessions of one workload, one after the other.
 const SESSIONS: usize = 4;
 /// Steps of one session; a step is a statement or a transaction.
 const STEPS: usize = 120;
-/// Of statements at most this share may fail, in percent; more means that the generator has gone astray.
+/// Maximum share of statements that may fail, in percent; more indicates an error in the generator.
 const FAILURES_MAX: usize = 20;
 
-/// The same each time, so that arguments drawn for the samples fit these logs too.
+/// Fixed server UUID, so that arguments drawn for the samples fit these logs too.
 const UUID: &str = "5ea5ca5e-0001-4000-8000-000000000001";
 
 /// Server options, one drawn from each line.
@@ -45,10 +45,10 @@ const OPTIONS: [&[&str]; 9] = [
     &["--binlog-row-event-max-size=8192", "--binlog-row-event-max-size=256"],
 ];
 
-/// Runs a workload on a server of its own and leaves its logs, and the SQL, in `folder/NAME`.
+/// Runs a workload on a new server and writes its logs, and the SQL, to `folder/NAME`.
 ///
 /// # Errors
-/// When the server cannot be had, or nearly everything failed on it.
+/// Returns an error if the server does not start, or too many statements fail.
 pub fn record(seed: u64, name: &str, folder: &Path) -> Result<()> {
     let mut server = record_on(seed, name, folder)?;
     let target = folder.join(name);
@@ -61,18 +61,19 @@ pub fn record(seed: u64, name: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a workload on a server of its own, leaves the SQL in `folder/NAME`, and gives the server.
+/// Runs a workload on a new server, writes the SQL to `folder/NAME`, and returns the server.
 ///
 /// # Errors
-/// As [`record`].
+/// Returns the errors of [`record`].
 pub fn record_on(seed: u64, name: &str, folder: &Path) -> Result<TestServer> {
     record_some_on(seed, name, folder, &[], |line| Some(line.to_owned()))
 }
 
-/// As [`record_on`], with more server options, which win, and what `said` makes of each statement, if anything.
+/// Does the same as [`record_on`] with more server options, which take precedence, and with a function that may
+/// replace each statement.
 ///
 /// # Errors
-/// As [`record`].
+/// Returns the errors of [`record`].
 pub fn record_some_on(
     seed: u64,
     name: &str,
@@ -87,11 +88,11 @@ pub fn record_some_on(
     run_on(&mut random, &options, name, folder, &changed)
 }
 
-/// As [`record_on`], with every change of a row logged as that, `binlog_format=ROW` throughout, and with definitions
-/// whose texts say what they are: the client sends UTF-8, whatever SET NAMES says, and a column may lack a character.
+/// Does the same as [`record_on`] with `binlog_format=ROW` throughout, and with definitions in UTF-8: the client
+/// sends UTF-8 regardless of SET NAMES, and a column's character set may lack a character.
 ///
 /// # Errors
-/// As [`record`].
+/// Returns the errors of [`record`].
 pub fn record_rows_on(seed: u64, name: &str, folder: &Path) -> Result<TestServer> {
     let mut random = SeededRandom::new(seed);
     let mut options: Vec<&str> = OPTIONS.iter().map(|several| *random.pick(several)).collect();
@@ -128,11 +129,11 @@ fn run_on(
     Ok(server)
 }
 
-/// Runs the script to its end whatever fails, and counts what did; its messages are in `folder` then.
+/// Runs the script to its end even if statements fail, and counts the failures; the messages are in `folder`.
 ///
 /// # Errors
 ///
-/// When the client cannot be run, or the server goes away.
+/// Returns an error if the client cannot be run, or the server crashes.
 pub fn run(server: &TestServer, folder: &Path, sql: &str) -> Result<usize> {
     let mut command = server.client().command()?;
     command.args(["--batch", "--force", "--binary-mode", "--local-infile=1"]).current_dir(folder);
@@ -140,12 +141,12 @@ pub fn run(server: &TestServer, folder: &Path, sql: &str) -> Result<usize> {
     let mut child = command.spawn().context("could not run the client")?;
     let mut stdin = child.stdin.take().context("the client has no standard input")?;
     let output = thread::scope(|scope| {
-        // That the client ends early shows in what it said.
+        // If the client ends early, its messages show the reason.
         scope.spawn(move || stdin.write_all(sql.as_bytes()));
         child.wait_with_output()
     })?;
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
     fs::write(folder.join("errors.txt"), &messages)?;
-    ensure!(!messages.contains("ERROR 2013"), "the server went away: {messages}");
+    ensure!(!messages.contains("ERROR 2013"), "the server crashed: {messages}");
     Ok(messages.lines().filter(|line| line.starts_with("ERROR")).count())
 }

@@ -1,4 +1,4 @@
-//! `bintide advise --from`: a running server is asked, and nothing is changed on it.
+//! `bintide advise --from`: reads a running server, and changes nothing on it.
 
 use std::process::{Command, Output};
 
@@ -35,7 +35,7 @@ fn settings(server: &TestServer) -> Result<String> {
 }
 
 #[test]
-fn a_server_says_what_only_it_knows() -> Result<()> {
+fn live_server_facts_are_reported() -> Result<()> {
     let source = Launch::mysql().start()?;
     let replica = Launch::mysql().options(["--server-id=2", "--skip-log-bin"]).start()?;
     source.sql(WORK)?;
@@ -47,8 +47,8 @@ fn a_server_says_what_only_it_knows() -> Result<()> {
     wait_until_applied(&source, &replica)?;
     let before = settings(&source)?;
     let report = document(&advise(&source, "root", &["--json"])?)?;
-    ensure!(settings(&source)? == before, "something was switched");
-    let server = report.get("server").context("there is a server")?;
+    ensure!(settings(&source)? == before, "a setting was changed");
+    let server = report.get("server").context("the report has no server")?;
     let version = source.sql("select @@version")?;
     ensure!(server["version"] == version.trim(), "{server}");
     let setting = |name: &str| {
@@ -57,7 +57,7 @@ fn a_server_says_what_only_it_knows() -> Result<()> {
     };
     ensure!(setting("binlog_transaction_compression") == "\"OFF\"", "{server}");
     ensure!(setting("binlog_transaction_compression_level_zstd") == "\"3\"", "{server}");
-    let statistics = server["statistics"].as_array().context("a list")?;
+    let statistics = server["statistics"].as_array().context("not a list")?;
     let found: Vec<String> = statistics
         .iter()
         .map(|row| {
@@ -72,16 +72,16 @@ fn a_server_says_what_only_it_knows() -> Result<()> {
     )?;
     ensure!(found == wanted.lines().collect::<Vec<_>>() && !found.is_empty(), "{found:?} is not {wanted}");
     ensure!(server["log_io"]["writes"].as_u64() > Some(0), "{server}");
-    let readers = server["readers"].as_array().context("a list")?;
+    let readers = server["readers"].as_array().context("not a list")?;
     ensure!(readers.len() == 1 && readers[0]["program"] == "mysqld", "{readers:?}");
     ensure!(
         readers[0]["reads_compressed"] == "yes" && server["unknown"] == Value::Array(Vec::new()),
         "{server}"
     );
-    // What was looked at are the server's logs: all of them, or the newest.
+    // The report covers the server's logs: all of them, or the newest.
     let logs = |report: &Value| report["logs"].as_array().map_or(0, Vec::len);
     ensure!(logs(&report) == 2, "{}", report["logs"]);
-    // By their names at the server, and not where they lie for the moment.
+    // Logs have their names on the server, not those of the temporary copies.
     ensure!(report["logs"][0]["name"] == "binlog.000001", "{}", report["logs"]);
     ensure!(logs(&document(&advise(&source, "root", &["--json", "--fetch", "1"])?)?) == 1, "not the newest");
     let text = advise(&source, "root", &[])?;
@@ -91,12 +91,12 @@ fn a_server_says_what_only_it_knows() -> Result<()> {
 }
 
 #[test]
-fn what_an_account_may_not_see_is_named() -> Result<()> {
+fn facts_hidden_by_missing_privileges_are_named() -> Result<()> {
     let source = Launch::mysql().start()?;
     source.sql(WORK)?;
     source.sql("create user r; grant replication slave, replication client on *.* to r")?;
     let report = document(&advise(&source, "r", &["--json"])?)?;
-    let unknown = report["server"]["unknown"].as_array().context("a list")?;
+    let unknown = report["server"]["unknown"].as_array().context("not a list")?;
     ensure!(
         unknown.iter().any(|line| line.as_str().is_some_and(|line| line.starts_with("replicas: "))),
         "{unknown:?}"
@@ -113,7 +113,7 @@ fn what_an_account_may_not_see_is_named() -> Result<()> {
 }
 
 #[test]
-fn a_mariadb_is_refused_before_anything_is_fetched() -> Result<()> {
+fn mariadb_is_refused_before_logs_are_fetched() -> Result<()> {
     let refused = advise(&Launch::mariadb().start()?, "root", &["--json"])?;
     let said = String::from_utf8_lossy(&refused.stderr);
     ensure!(refused.status.code() == Some(2) && said.contains("is a MariaDB server, which has no"), "{said}");

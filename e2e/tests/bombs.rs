@@ -1,4 +1,5 @@
-//! Logs of a few kilobytes that open to much more: every command refuses them in words, in little time and space.
+//! Logs of a few kilobytes that decompress to much more: every command refuses them with a message, quickly and in
+//! little memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Runs `bintide` in a folder; temporary files go to `tmp` in it, if that is there.
+/// Runs `bintide` in a directory; temporary files go to `tmp` in it, if that exists.
 fn bintide_in(folder: &Path, arguments: &[&str]) -> Result<Bounded> {
     let mut command = Command::new(bintide()?);
     command.env_clear().env("TMPDIR", folder.join("tmp")).current_dir(folder).args(arguments);
@@ -27,7 +28,7 @@ fn with_log(bomb: Bomb) -> Result<(TempDir, PathBuf)> {
     Ok((folder, log))
 }
 
-/// Every command that opens payloads.
+/// Commands that decompress payloads.
 const READERS: [&[&str]; 9] = [
     &["dump", "-v"],
     &["dump", "--json"],
@@ -40,9 +41,9 @@ const READERS: [&[&str]; 9] = [
     &["compress", "--recompress", "--output", "out"],
 ];
 
-/// A size is stated in front of a payload, and what is behind it is of that size.
+/// The stated size of a payload must equal the size of its contents.
 #[test]
-fn a_payload_of_another_size_than_stated_is_corrupt() -> Result<()> {
+fn payloads_with_a_wrong_stated_size_are_corrupt() -> Result<()> {
     let claims: [fn(u64) -> u64; 3] = [|_| 1000, |size| size - 1, |size| size + 1];
     for claim in claims {
         let (folder, log) = with_log(Bomb { rows: 4, row_size: 1 << 20, claim })?;
@@ -64,9 +65,9 @@ fn a_payload_of_another_size_than_stated_is_corrupt() -> Result<()> {
     Ok(())
 }
 
-/// What is stated truly waits on the disk, as far as that is allowed.
+/// Payloads with a correct stated size go to temporary files, up to the limit.
 #[test]
-fn temporary_files_have_a_bound() -> Result<()> {
+fn temporary_files_are_limited() -> Result<()> {
     let (folder, _) = with_log(Bomb { rows: 256, row_size: 1 << 20, claim: |size| size })?;
     fs::create_dir(folder.path().join("tmp"))?;
     let cases: [&[&str]; 3] = [
@@ -84,7 +85,7 @@ fn temporary_files_have_a_bound() -> Result<()> {
             said.contains("would exceed 10000000 bytes; increase --temporary-max"),
             "{arguments:?}: {said}"
         );
-        // dump says besides that rows are missing.
+        // dump also reports that rows are missing.
         ensure!(said.lines().filter(|line| line.contains("temporary")).count() == 1, "{arguments:?}: {said}");
     }
     ensure!(fs::read_dir(folder.path().join("tmp"))?.next().is_none(), "temporary files are left");
@@ -93,7 +94,7 @@ fn temporary_files_have_a_bound() -> Result<()> {
 
 /// One event of 40 MiB, in a log of a few kilobytes.
 #[test]
-fn an_event_that_does_not_fit_in_memory_is_refused_by_its_size() -> Result<()> {
+fn events_larger_than_the_memory_limit_are_refused() -> Result<()> {
     let (folder, _) = with_log(Bomb { rows: 1, row_size: 40 << 20, claim: |size| size })?;
     let cases: [&[&str]; 2] = [
         &["replay", "--memory", "60M", "--to", "sqlite:copy.db"],

@@ -1,18 +1,18 @@
-//! A slice of `cargo xtask chaos`: replays that are killed, and whose targets are, at random points.
+//! A short run of `cargo xtask chaos`: bintide and its targets are killed at random points of a replay.
 
 use anyhow::{Context, Result};
 use e2e::chaos::{Blow, Chaos, WAYS, source};
 use testkit::{Launch, SeededRandom, seed_from_env};
 
-/// Blows to each way.
+/// Number of faults for each set of options.
 const BLOWS: usize = 3;
 
 #[test]
-fn whatever_stops_a_replay_it_goes_on_and_repeats_nothing() -> Result<()> {
+fn stopped_replays_resume_and_apply_nothing_twice() -> Result<()> {
     let first = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {first}");
     let source = source(&Launch::mysql(), 6)?;
-    // Every other one: with each commit order.
+    // Every other set of options: this covers each commit order.
     for (way, seed) in WAYS.into_iter().step_by(2).zip(first..) {
         let dealt = Chaos::new(&source, way)?.strike(&Blow::ALL, BLOWS, &mut SeededRandom::new(seed));
         println!("{way:?}: {:?}", dealt.with_context(|| format!("seed {seed}, {way:?}"))?);
@@ -21,7 +21,7 @@ fn whatever_stops_a_replay_it_goes_on_and_repeats_nothing() -> Result<()> {
 }
 
 #[test]
-fn what_has_no_gtids_goes_on_as_well() -> Result<()> {
+fn stopped_replays_without_gtids_resume() -> Result<()> {
     let first = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {first}");
     let source = source(&Launch::mysql().option("--gtid-mode=OFF"), 6)?;

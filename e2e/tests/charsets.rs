@@ -1,4 +1,4 @@
-//! Character sets and collations are those of the real servers.
+//! Character sets and collations compared with the real servers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use binlog::{Charset, Collation, Flavour};
 use testkit::{Launch, TestServer};
 
 #[test]
-fn collations_are_those_of_mysql() -> Result<()> {
+fn collations_equal_mysqls() -> Result<()> {
     let server = Launch::mysql().start()?;
     let query = "SELECT id, collation_name, character_set_name, maxlen, pad_attribute, is_default
         FROM information_schema.collations JOIN information_schema.character_sets USING (character_set_name)
@@ -25,7 +25,7 @@ fn collations_are_those_of_mysql() -> Result<()> {
 }
 
 #[test]
-fn collations_are_those_of_mariadb() -> Result<()> {
+fn collations_equal_mariadbs() -> Result<()> {
     let server = Launch::mariadb().start()?;
     let query = "SELECT id, full_collation_name, character_set_name
         FROM information_schema.collation_character_set_applicability WHERE id > 0 ORDER BY id";
@@ -49,7 +49,7 @@ fn same_lines(ours: &str, theirs: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the server makes of codes, in UTF-32; none if they are no characters there.
+/// Returns the server's UTF-32 text for each code; `None` for codes that are no characters there.
 fn characters(
     server: &TestServer,
     charset: Charset,
@@ -63,13 +63,13 @@ fn characters(
     ))?;
     let mut characters = BTreeMap::new();
     for line in output.lines() {
-        let (code, text) = line.split_once('\t').context("two columns")?;
+        let (code, text) = line.split_once('\t').context("expected two columns")?;
         let code = unhex(code)?;
         let text = match text {
             "NULL" => None,
             text => Some(Charset::Utf32.decode(&unhex(text)?)?.into_owned()),
         };
-        // What has no character is shown as a question mark, or as U+FFFD.
+        // The server shows a code without a character as a question mark, or as U+FFFD.
         let text = text.filter(|text| !text.contains(['?', '\u{fffd}']) || code.contains(&b'?'));
         characters.insert(code, text);
     }
@@ -84,9 +84,9 @@ fn unhex(digits: &str) -> Result<Vec<u8>> {
 const ONE_BYTE: &str = "SELECT UNHEX(LPAD(HEX(n), 2, '0')) FROM n WHERE n < 256";
 const TWO_BYTES: &str = "SELECT UNHEX(HEX(n)) FROM n WHERE n >= 32768";
 
-/// All 256 bytes of every character set that has one byte a character.
+/// Tests all 256 bytes of every single-byte character set.
 #[test]
-fn bytes_are_the_servers_characters() -> Result<()> {
+fn single_byte_codes_equal_the_servers() -> Result<()> {
     let server = Launch::mysql().start()?;
     let mut sets = 0;
     for charset in Charset::all() {
@@ -103,10 +103,10 @@ fn bytes_are_the_servers_characters() -> Result<()> {
     Ok(())
 }
 
-/// All codes of two bytes, and of three where there are such, that are characters on the server. Other codes never
-/// get into a column, or cannot be told from what they are on the web.
+/// Tests all codes of two bytes, and of three bytes where they exist, that are characters on the server. Other
+/// codes cannot be stored in a column, or differ from their definition on the web.
 #[test]
-fn codes_are_the_servers_characters() -> Result<()> {
+fn multi_byte_codes_equal_the_servers() -> Result<()> {
     let server = Launch::mysql().start()?;
     let check = |charset: Charset, codes: &str| -> Result<usize> {
         let mut count = 0;
@@ -137,7 +137,7 @@ fn codes_are_the_servers_characters() -> Result<()> {
         let count = check(charset, &TWO_BYTES.replace("HEX(n)", "CONCAT('8F', HEX(n))"))?;
         ensure!(count > 6000, "{charset:?} has {count} characters of three bytes");
     }
-    // Every four-byte code of the first plane, and some beyond.
+    // Every four-byte code of the Basic Multilingual Plane, and some beyond it.
     let four = "SELECT UNHEX(CONCAT(HEX(129 + n DIV 12600), HEX(48 + n DIV 1260 MOD 10), HEX(129 + n DIV 10 MOD 126),
         HEX(48 + n MOD 10))) FROM n";
     ensure!(check(Charset::Gb18030, four)? > 30_000, "few characters of four bytes");

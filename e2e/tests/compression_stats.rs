@@ -1,5 +1,5 @@
-//! `performance_schema.binary_log_transaction_compression_stats`, worked out from the logs, beside what the servers
-//! that wrote them say: source and replica, compressed and not, before and after a reset.
+//! `performance_schema.binary_log_transaction_compression_stats` computed from logs, compared with the table on the
+//! source and the replica: compressed and uncompressed, before and after a reset.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer};
 
-/// Sample scripts, and whether their sessions compress.
+/// Sample scripts, and `true` if their sessions compress.
 const SCRIPTS: [(&str, bool); 6] = [
     ("types", true),
     ("ddl", true),
@@ -26,7 +26,7 @@ const SCRIPTS: [(&str, bool); 6] = [
     ("json", true),
 ];
 
-/// What grows when it is compressed, what has a tag, and what is no transaction of rows.
+/// Transactions that grow when compressed, tagged GTIDs, and events that are not row transactions.
 const MORE: &str = "
     create database more; use more; create table t (id int primary key, a varbinary(4000)); create user more;
     set binlog_transaction_compression = on;
@@ -39,7 +39,7 @@ const MORE: &str = "
 const TABLE: &str = "performance_schema.binary_log_transaction_compression_stats";
 
 #[test]
-fn the_servers_own_table_comes_out_of_its_logs() -> Result<()> {
+fn statistics_of_logs_equal_the_servers_table() -> Result<()> {
     let source = Launch::mysql().option("--server-id=1").start()?;
     let replica = Launch::mysql()
         .options(["--server-id=2", "--relay-log=relay", "--relay-log-purge=OFF"])
@@ -55,11 +55,11 @@ fn the_servers_own_table_comes_out_of_its_logs() -> Result<()> {
     }
     let rows = check_both(&source, &replica, (0, 0))?;
     ensure!(rows == (2, 4), "{rows:?}");
-    // Checksums count in relay logs: what comes next has none.
+    // The table counts checksums in relay logs: the following transactions have none.
     source.sql("set global binlog_checksum = none")?;
     for server in [&source, &replica] {
         server.sql(&format!("flush local logs; truncate table {TABLE}"))?;
-        ensure!(told(server)?.is_empty(), "there are rows after a reset: {}", told(server)?);
+        ensure!(told(server)?.is_empty(), "the table has rows after a reset: {}", told(server)?);
     }
     let begin = (source.binlogs()?.len() - 1, replica.binlogs()?.len() - 1);
     source.sql(MORE)?;
@@ -68,10 +68,10 @@ fn the_servers_own_table_comes_out_of_its_logs() -> Result<()> {
     Ok(())
 }
 
-/// What `bintide receive` counts of a source's log is what a replica counts of its relay logs (RELAY), and, kept as it
-/// comes, what the source counts of its own (BINARY); kept compressed, what is in the logs.
+/// The statistics of `bintide receive` equal a replica's statistics of its relay logs (RELAY). Without --compress,
+/// they equal the source's statistics of its binary logs (BINARY); with it, they describe the compressed logs.
 #[test]
-fn what_is_received_counts_as_a_replica_counts_it() -> Result<()> {
+fn statistics_of_received_logs_equal_a_replicas() -> Result<()> {
     let source = Launch::mysql().option("--server-id=1").start()?;
     let replica = Launch::mysql().options(["--server-id=2", "--relay-log=relay"]).start()?;
     replica.sql(&format!(
@@ -86,7 +86,7 @@ fn what_is_received_counts_as_a_replica_counts_it() -> Result<()> {
     source.sql("flush binary logs")?;
     let all = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
     let late = replica.sql(&format!("select wait_for_executed_gtid_set('{}', 120)", all.trim()))?;
-    ensure!(late.trim() == "0", "the replica did not apply all");
+    ensure!(late.trim() == "0", "the replica has not applied all transactions");
     let wanted = |server: &TestServer, log_type: &str| -> Result<Vec<String>> {
         let rows = told(server)?;
         Ok(rows.lines().filter(|row| row.starts_with(log_type)).map(without_times).collect())
@@ -98,7 +98,7 @@ fn what_is_received_counts_as_a_replica_counts_it() -> Result<()> {
         ensure!(of_type(&received, "BINARY")? == wanted(&source, "BINARY")?, "{received} {}", told(&source)?);
         Ok(())
     })?;
-    // Kept compressed, they are as in the logs: all but the last, which is still open.
+    // The compressed logs, except the last, which is still open.
     let folder = TempDir::new()?;
     let compressed = receive(&source, folder.path(), &["--compress", "3"])?;
     ensure!(of_type(&compressed, "RELAY")? == of_type(&received, "RELAY")?, "{compressed}");
@@ -114,7 +114,7 @@ fn what_is_received_counts_as_a_replica_counts_it() -> Result<()> {
     Ok(())
 }
 
-/// What `bintide receive --json` says of compression, all that there is received.
+/// Receives all logs; returns the compression statistics of `bintide receive --json`.
 fn receive(source: &TestServer, folder: &Path, more: &[&str]) -> Result<Value> {
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     let mut command = Command::new(bintide()?);
@@ -129,7 +129,7 @@ fn receive(source: &TestServer, folder: &Path, more: &[&str]) -> Result<Value> {
     Ok(serde_json::from_slice::<Value>(&ran.stdout)?["compression"].clone())
 }
 
-/// Its rows of this type, as the client prints the table, without times.
+/// Returns the rows of this type, as the client prints the table, without times.
 fn of_type(rows: &Value, log_type: &str) -> Result<Vec<String>> {
     const COLUMNS: [&str; 12] = [
         "log_type",
@@ -145,12 +145,12 @@ fn of_type(rows: &Value, log_type: &str) -> Result<Vec<String>> {
         "last_transaction_compressed_bytes",
         "last_transaction_uncompressed_bytes",
     ];
-    let rows = rows.as_array().context("a list")?.iter().filter(|row| row["log_type"] == log_type);
+    let rows = rows.as_array().context("not a list")?.iter().filter(|row| row["log_type"] == log_type);
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     Ok(rows.map(|row| COLUMNS.map(|column| text(&row[column])).join("\t")).collect())
 }
 
-/// A row of the table without when its first and last transaction were.
+/// Returns a row of the table without the times of its first and last transaction.
 fn without_times(row: &str) -> String {
     let values = row.split('\t').enumerate().filter(|(column, _)| ![9, 13].contains(column));
     values.map(|(_, value)| value).collect::<Vec<_>>().join("\t")
@@ -165,21 +165,22 @@ fn run_script(server: &TestServer, script: &str, compresses: bool) -> Result<()>
     server.sql("flush binary logs").map(drop)
 }
 
-/// Compares both servers' tables with what their logs say from the given ones on; gives the numbers of rows.
+/// Compares both servers' tables with the statistics of their logs from the given numbers on; returns the numbers
+/// of rows.
 fn check_both(source: &TestServer, replica: &TestServer, begin: (usize, usize)) -> Result<(usize, usize)> {
     let all = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
     let late = replica.sql(&format!("select wait_for_executed_gtid_set('{}', 120)", all.trim()))?;
-    ensure!(late.trim() == "0", "the replica did not apply all");
+    ensure!(late.trim() == "0", "the replica has not applied all transactions");
     let of_source = in_time(|| check(source, &source.binlogs()?[begin.0..]))?;
     let mut logs = replica.binlogs()?.split_off(begin.1);
     let relay_logs = replica.indexed_logs("relay.index")?;
-    // A relay log that ends at the reset is full, and none is before the first.
+    // A relay log that ends at the reset is complete; none exists before the first.
     let relay_begin = if begin.1 == 0 { 0 } else { relay_logs.len() - 1 };
     logs.extend_from_slice(&relay_logs[relay_begin..]);
     Ok((of_source, in_time(|| check(replica, &logs))?))
 }
 
-/// The table learns of a transaction a moment after everyone else does.
+/// Retries a check: the table is updated shortly after a transaction becomes visible.
 fn in_time<T>(mut check: impl FnMut() -> Result<T>) -> Result<T> {
     let begin = Instant::now();
     loop {
@@ -190,7 +191,7 @@ fn in_time<T>(mut check: impl FnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Compares a server's table with what its logs say; gives the number of its rows.
+/// Compares a server's table with the statistics of its logs; returns the number of its rows.
 fn check(server: &TestServer, logs: &[PathBuf]) -> Result<usize> {
     let told = told(server)?;
     let readers = logs.iter().map(LogReader::open);
@@ -202,7 +203,7 @@ fn check(server: &TestServer, logs: &[PathBuf]) -> Result<usize> {
         let mut told: Vec<String> = told.split('\t').map(str::to_owned).collect();
         let mut found = columns(row);
         if row.log_type == LogType::Relay {
-            // When the replica received it stands in no log; it cannot be before the commit.
+            // No log contains the time at which the replica received a transaction; it cannot be before the commit.
             for timestamp in [9, 13] {
                 ensure!(found[timestamp] <= told[timestamp], "{}", both());
                 (found[timestamp], told[timestamp]) = (String::new(), String::new());
@@ -213,12 +214,12 @@ fn check(server: &TestServer, logs: &[PathBuf]) -> Result<usize> {
     Ok(rows.len())
 }
 
-/// A line a row, tabs between the columns.
+/// Returns a line for each row, with tabs between the columns.
 fn told(server: &TestServer) -> Result<String> {
     server.sql(&format!("set time_zone = '+00:00'; select * from {TABLE}"))
 }
 
-/// All fourteen, as the client prints them.
+/// Returns all fourteen columns, as the client prints them.
 fn columns(row: &CompressionRow) -> Vec<String> {
     let timestamp = |moment: Option<inspect::stats::LogTime>| {
         let text = moment.map(|moment| moment.to_string()).unwrap_or_default();

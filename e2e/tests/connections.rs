@@ -1,4 +1,4 @@
-//! Connection options, from each place that may have them, for each command that connects.
+//! Connection options from every source of options, for each command that connects.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,10 +16,10 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
-/// The password of the account `c`.
+/// Password of the account `c`.
 const PASSWORD: &str = "se/c@r?e#t%";
 
-/// A server with accounts that are let in by a password, without one, and by a certificate.
+/// Starts a server with accounts that log in with a password, without one, and with a certificate.
 fn server() -> Result<TestServer> {
     let server = replays::source(&Launch::mysql(), &[])?;
     server.sql(&format!(
@@ -30,7 +30,7 @@ fn server() -> Result<TestServer> {
     Ok(server)
 }
 
-/// The commands that connect.
+/// Commands that connect.
 const COMMANDS: [&str; 6] = ["receive", "replay --to", "replay --from", "stream", "warm", "advise"];
 
 struct Commands {
@@ -50,7 +50,7 @@ impl Commands {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// A command without a word of the server.
+    /// Returns a command without connection options.
     fn command(&self, name: &str) -> Result<Command> {
         let mut command = Command::new(bintide()?);
         command.env_clear().env("NOTIFY_SOCKET", "/nowhere").stdin(Stdio::null());
@@ -77,13 +77,13 @@ impl Commands {
         Ok(command)
     }
 
-    /// The options that name the host and the port, as this command calls them.
+    /// Returns the options for host and port, as this command names them.
     fn place(&self, name: &str) -> Vec<String> {
         let port = self.server.port();
         options(name, &["--host=127.0.0.1".to_owned(), format!("--port={port}")])
     }
 
-    /// Runs a command until it ends by itself; one that goes on is stopped as a service is, once it has been let in.
+    /// Runs a command until it ends; stops a command that keeps running with SIGTERM once it is connected.
     fn is_let_in(&self, name: &str, mut command: Command, user: &str) -> Result<Output> {
         let ends = matches!(name, "replay --to" | "advise");
         let child = command.spawn()?;
@@ -101,17 +101,17 @@ impl Commands {
     }
 }
 
-/// Options with the prefix of the command's server.
+/// Returns options with the prefix of the command's server.
 fn options(name: &str, words: &[String]) -> Vec<String> {
     let prefix = if name == "replay --from" { "--source-" } else { "--" };
     words.iter().map(|word| word.replacen("--", prefix, 1)).collect()
 }
 
-/// Ends a child: by SIGTERM once it is let in, if it does not end by itself before.
+/// Waits for the end of a child; sends SIGTERM once it is connected, if it has not ended before.
 fn end(mut child: Child, is_in: impl Fn() -> Result<bool>) -> Result<Output> {
     let begun = Instant::now();
     while child.try_wait()?.is_none() {
-        ensure!(begun.elapsed() < Duration::from_secs(60), "it neither ends nor connects");
+        ensure!(begun.elapsed() < Duration::from_secs(60), "the command neither ends nor connects");
         if is_in()? {
             kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
             break;
@@ -148,10 +148,10 @@ fn every_command_takes_options_from_every_place() -> Result<()> {
     for name in COMMANDS {
         let mut of_file = vec![format!("--defaults-file={}", file.display())];
         if name == "replay --from" {
-            // The place in an option file is that of the main server.
+            // host and port in an option file apply to the main server.
             of_file.extend(commands.place(name));
         }
-        // An option file alone does not say that there is to be a server.
+        // An option file alone does not select a server.
         match name {
             "replay --to" => of_file.push("--to=mysql://".to_owned()),
             "stream" | "advise" => of_file.push("--from=mysql://".to_owned()),
@@ -175,7 +175,7 @@ fn every_command_takes_options_from_every_place() -> Result<()> {
         ];
         commands.check(name, "certificate", &[commands.place(name), options(name, &words)].concat(), "x")?;
     }
-    // Short names, and a password that is attached to its option or stands in an address.
+    // Short names, and a password attached to its option or in an address.
     let short = ["-h127.0.0.1".to_owned(), format!("-P{port}"), "-uc".to_owned(), format!("-p{PASSWORD}")];
     commands.check("stream", "short options", &short, "c")?;
     let escaped: String = PASSWORD.bytes().map(|byte| format!("%{byte:02x}")).collect();
@@ -185,7 +185,7 @@ fn every_command_takes_options_from_every_place() -> Result<()> {
 }
 
 #[test]
-fn a_password_that_changes_is_asked_for_again() -> Result<()> {
+fn changed_passwords_are_read_again() -> Result<()> {
     let commands = Commands::new()?;
     let (server, secret) = (&commands.server, commands.folder.path().join("secret"));
     write_private(&secret, PASSWORD)?;
@@ -202,7 +202,7 @@ fn a_password_that_changes_is_asked_for_again() -> Result<()> {
             let id: Result<String> = is_in();
             match id? {
                 id if !id.is_empty() && id != before => return Ok(id),
-                _ => ensure!(begun.elapsed() < Duration::from_secs(30), "it does not connect"),
+                _ => ensure!(begun.elapsed() < Duration::from_secs(30), "the command does not connect"),
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -218,7 +218,7 @@ fn a_password_that_changes_is_asked_for_again() -> Result<()> {
     Ok(())
 }
 
-/// Runs a command that is to be refused before anything is sent; returns what it says.
+/// Runs a command that must be refused before it connects; returns the message.
 fn refused(arguments: &[&str]) -> Result<String> {
     let ran = Command::new(bintide()?).env_clear().args(arguments).stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
@@ -227,7 +227,7 @@ fn refused(arguments: &[&str]) -> Result<String> {
 }
 
 #[test]
-fn options_that_cannot_be_honoured_are_refused() -> Result<()> {
+fn unsupported_options_are_refused() -> Result<()> {
     let folder = TempDir::new()?;
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (store, file, nobody) = (path("store"), path("my.cnf"), "mysql://root@127.0.0.1:1/");
@@ -293,9 +293,9 @@ fn errors_show_no_password() -> Result<()> {
     Ok(())
 }
 
-/// `nohup` has SIGHUP ignored, and it stays so; else it ends the run, as an interruption.
+/// Under `nohup`, SIGHUP is ignored and must stay ignored; otherwise SIGHUP interrupts the run.
 #[test]
-fn a_hangup_that_is_ignored_stays_ignored() -> Result<()> {
+fn ignored_sighup_stays_ignored() -> Result<()> {
     let commands = Commands::new()?;
     for (ignored, wanted) in [(true, 0), (false, 130)] {
         let mut command = Command::new("/usr/bin/env");
@@ -309,7 +309,7 @@ fn a_hangup_that_is_ignored_stays_ignored() -> Result<()> {
             let is_in = commands.server.sql(count)?.trim() != "0";
             if is_in {
                 kill(id, Signal::SIGHUP)?;
-                // It ends meanwhile, if it is going to.
+                // Leaves the command time to end.
                 thread::sleep(Duration::from_millis(500));
             }
             Ok(is_in)
@@ -320,9 +320,9 @@ fn a_hangup_that_is_ignored_stays_ignored() -> Result<()> {
     Ok(())
 }
 
-/// What such a file asks for would be lost: a verified connection, perhaps.
+/// Ignoring the file could ignore its options, for example a verified connection.
 #[test]
-fn option_files_that_cannot_be_used_end_the_command() -> Result<()> {
+fn unusable_option_files_end_the_command() -> Result<()> {
     let folder = TempDir::new()?;
     let path = |name: &str| folder.path().join(name);
     let files = [

@@ -30,7 +30,7 @@ fn shown_output_is_the_real_output() -> Result<()> {
     for path in pages()? {
         let text = fs::read_to_string(&path)?;
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        // From the end, so that the places of earlier blocks stay.
+        // From the end, so that the line numbers of earlier blocks stay valid.
         for block in blocks(&text).iter().rev().filter(|block| block.language == "console") {
             count += 1;
             let actual = run_block(&stage, block).with_context(|| format!("in {}", path.display()))?;
@@ -144,7 +144,7 @@ fn is_shown_as(actual: &str, shown: &str) -> bool {
     }
 }
 
-/// Cuts the actual lines where the shown lines are cut: as many lines stay before the cut, and behind it.
+/// Cuts the actual lines where the shown lines are cut, with the same numbers of lines before and after the cut.
 fn cut_as(shown: &[&str], actual: &[String]) -> Vec<String> {
     let Some(before) = shown.iter().position(|line| *line == CUT) else { return actual.to_vec() };
     let behind = shown.len() - before - 1;
@@ -153,7 +153,7 @@ fn cut_as(shown: &[&str], actual: &[String]) -> Vec<String> {
     [&actual[..start], &[CUT.to_owned()], &actual[end..]].concat()
 }
 
-/// Returns the `bintide` commands of a shell block, without what follows a pipe.
+/// Returns the `bintide` commands of a shell block, up to a pipe.
 fn commands(lines: &[&str]) -> Vec<String> {
     let text = lines.join("\n").replace("\\\n", " ");
     let parts = text.lines().flat_map(|line| line.split(" | ")).map(str::trim);
@@ -162,7 +162,7 @@ fn commands(lines: &[&str]) -> Vec<String> {
     starts.map(str::to_owned).collect()
 }
 
-/// Checks whether the words before `bintide` leave it a command: none, `sudo`, variables.
+/// Checks whether the words before `bintide` keep it a command: none, `sudo`, variables.
 fn is_command(before: &str) -> bool {
     before.split_whitespace().all(|word| word == "sudo" || word.contains('='))
 }
@@ -178,7 +178,7 @@ fn check_arguments(stage: &Stage, command: &str) -> Result<()> {
         .current_dir(workspace_root())
         .output()?;
     if !output.status.success() {
-        bail!("bintide does not accept it: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!("bintide does not accept the arguments: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The table of events is the one that the real servers show, row for row: for every sample, and for what a server
-//! wrote under SQL drawn at random.
+//! The event table of `bintide list`, compared row for row with SHOW BINLOG EVENTS of real servers: for every
+//! sample, and for logs of random SQL.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn logs_of_random_sql() -> Result<()> {
     show_and_compare(&Launch::mysql(), &logs)
 }
 
-/// Gives the logs to a server as its own, and compares what it shows of each with ours.
+/// Gives the logs to a server as its own, and compares its SHOW BINLOG EVENTS with ours.
 fn show_and_compare(launch: &Launch, logs: &[PathBuf]) -> Result<()> {
     let folder = TempDir::new()?;
     let mut copies = Vec::new();
@@ -71,9 +71,9 @@ fn compare(server: &TestServer, copy: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The samples that are whole and not encrypted: a server refuses to show the others.
+/// Returns the samples that are complete and not encrypted: a server refuses to show the others.
 fn sample_logs() -> Result<Vec<PathBuf>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the crate is not in a workspace")?;
     let mut logs = logs_below(&root.join("samples"))?;
     logs.retain(|path| !path.ends_with("torn.binlog"));
     ensure!(logs.len() > 60, "only {} samples", logs.len());

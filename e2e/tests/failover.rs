@@ -1,5 +1,5 @@
-//! A replica takes its source's place: the store goes on with it, each transaction once, and what reads the store goes
-//! across.
+//! Failover to a replica: the store continues with the new source, contains each transaction once, and readers of
+//! the store continue.
 
 use std::collections::HashSet;
 use std::fs;
@@ -67,7 +67,7 @@ fn executed(server: &TestServer) -> Result<GtidSet> {
     text.trim().parse().map_err(|_| anyhow!("{text}"))
 }
 
-/// The GTIDs in the store's logs, in order.
+/// Returns the GTIDs in the store's logs, in order.
 fn stored(folder: &Path) -> Result<Vec<Gtid>> {
     let mut found = Vec::new();
     for log in Store::open(folder)?.logs() {
@@ -81,7 +81,8 @@ fn stored(folder: &Path) -> Result<Vec<Gtid>> {
     Ok(found)
 }
 
-/// All that the server has is in the store, once, and nothing else; its logs are as a server's own.
+/// Checks that the store contains each of the server's transactions once and no others, and that its logs are
+/// valid.
 fn is_whole(folder: &Path, server: &TestServer) -> Result<()> {
     let found = stored(folder)?;
     let set: GtidSet = found.iter().copied().collect();
@@ -89,7 +90,7 @@ fn is_whole(folder: &Path, server: &TestServer) -> Result<()> {
     let (lacking, more) = (wanted.difference(&set), set.difference(&wanted));
     ensure!(lacking.is_empty() && more.is_empty(), "lacks {lacking}, has also {more}");
     let different: HashSet<Gtid> = found.iter().copied().collect();
-    ensure!(different.len() == found.len(), "{} come twice", found.len() - different.len());
+    ensure!(different.len() == found.len(), "{} occur twice", found.len() - different.len());
     Ok(())
 }
 
@@ -99,7 +100,7 @@ fn verify(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A stream of the store has each transaction once, in the store's order.
+/// Checks that a stream of the store has each transaction once, in the store's order.
 fn stream(folder: &Path) -> Result<()> {
     let mut command = Command::new(bintide()?);
     command.env_clear().args(["stream", "-q", "--format", "debezium", "--columns", "numbered"]).arg(folder);
@@ -130,9 +131,9 @@ fn launch(server_id: u32) -> Launch {
     Launch::mysql().options([format!("--server-id={server_id}"), "--max-binlog-size=64K".to_owned()])
 }
 
-/// The source is lost within a transaction, its replica takes over; later, another replica does.
+/// The source is lost within a transaction and its replica takes over; later, another replica does.
 #[test]
-fn a_replica_takes_the_sources_place() -> Result<()> {
+fn receiving_continues_from_a_promoted_replica() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let (mut first, second, third) = (launch(1).start()?, launch(2).start()?, launch(3).start()?);
     let (target, folder) = (target("--skip-log-bin")?, TempDir::new()?);
@@ -144,7 +145,7 @@ fn a_replica_takes_the_sources_place() -> Result<()> {
     let mut receiving = receive(&ports, folder.path())?;
     wait_for(|| is_whole(folder.path(), &first))?;
     let replaying = follow(folder.path(), &target)?;
-    // Logs end at other places in each server's history.
+    // Log boundaries differ between the servers.
     for round in 0..12 {
         first.sql(WORK)?;
         let flushed = [&first, &second, &third][random.below(3)];
@@ -156,7 +157,7 @@ fn a_replica_takes_the_sources_place() -> Result<()> {
         }
     }
     wait_for(|| is_whole(folder.path(), &first))?;
-    // What it has of this transaction is not all of it, and comes again from the other server.
+    // The store has a part of this transaction, and gets it again from the other server.
     proxy.cut_after(300_000 + random.below(300_000) as u64, CutMode::Close);
     first.sql("insert into d.u (b) values (repeat('x', 1000000))")?;
     wait_for(|| proxy.is_cut().then_some(()).context("nothing was sent"))?;
@@ -165,8 +166,8 @@ fn a_replica_takes_the_sources_place() -> Result<()> {
     second.sql("stop replica; reset replica all")?;
     second.sql(&WORK.repeat(3))?;
     wait_for(|| is_whole(folder.path(), &second))?;
-    // Started again, it goes on with the server that took over, which leaves out a log without transactions; what it has
-    // of a log that had only begun does not count.
+    // After a restart, it continues with the new source, which skips a log without transactions; the started copy
+    // of a log does not count.
     receiving.kill()?;
     receiving.wait()?;
     ends_when_told(replaying)?;
@@ -183,9 +184,9 @@ fn a_replica_takes_the_sources_place() -> Result<()> {
     wait_for(|| are_equal(&third, &target, checksum))?;
     let said = ends_when_told(receiving)?;
     ensure!(said.contains("resuming from the server"), "{said}");
-    // The name and the position are the directory's own: the last server's differ.
-    let last = Store::open(folder.path())?.logs().last().context("there are logs")?.clone();
-    let name = last.file_name().context("a log has a name")?.to_string_lossy();
+    // The name and the position are those of the directory's log: the last server's differ.
+    let last = Store::open(folder.path())?.logs().last().context("no logs")?.clone();
+    let name = last.file_name().context("a log without a name")?.to_string_lossy();
     let end = format!("ends at {name}:{}\n", std::fs::metadata(&last)?.len());
     ensure!(said.contains(&end), "{end}: {said}");
     ends_when_told(replaying)?;
@@ -193,9 +194,9 @@ fn a_replica_takes_the_sources_place() -> Result<()> {
     stream(folder.path())
 }
 
-/// A replica that has not applied all that is in the store does not take the source's place until it has.
+/// A replica that has not applied all transactions of the store is not used as the source until it has.
 #[test]
-fn a_replica_that_lags_is_waited_for() -> Result<()> {
+fn lagging_replicas_are_waited_for() -> Result<()> {
     let (mut first, second) = (launch(1).start()?, launch(2).start()?);
     let folder = TempDir::new()?;
     first.sql(TABLES)?;
@@ -205,20 +206,20 @@ fn a_replica_that_lags_is_waited_for() -> Result<()> {
     let mut receiving = receive(&[first.port(), second.port()], folder.path())?;
     first.sql(WORK)?;
     wait_for(|| is_whole(folder.path(), &first))?;
-    // It has received them.
+    // The replica has received the transactions.
     let wanted = executed(&first)?.to_string().replace('\n', "");
     wait_for(|| {
         let sql = "select received_transaction_set from performance_schema.replication_connection_status";
-        let received: GtidSet = second.sql(sql)?.trim().parse().map_err(|_| anyhow!("no set of GTIDs"))?;
-        let wanted: GtidSet = wanted.parse().map_err(|_| anyhow!("no set of GTIDs"))?;
+        let received: GtidSet = second.sql(sql)?.trim().parse().map_err(|_| anyhow!("not a GTID set"))?;
+        let wanted: GtidSet = wanted.parse().map_err(|_| anyhow!("not a GTID set"))?;
         ensure!(wanted.difference(&received).difference(&executed(&second)?).is_empty(), "{received}");
         Ok(())
     })?;
     first.kill()?;
-    let mut lines = BufReader::new(receiving.stderr.take().context("standard error")?).lines();
+    let mut lines = BufReader::new(receiving.stderr.take().context("standard error is not piped")?).lines();
     let lacks = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("lacks stored transactions")));
-    lacks.context("it was taken as it is")??;
-    ensure!(Store::open(folder.path())?.logs().len() == 1, "another log has begun");
+    lacks.context("the lagging replica was used")??;
+    ensure!(Store::open(folder.path())?.logs().len() == 1, "a new log was started");
     second.sql("start replica sql_thread")?;
     wait_for(|| ensure_same(&executed(&second)?, &stored(folder.path())?.into_iter().collect()))?;
     second.sql("stop replica; reset replica all")?;
@@ -229,7 +230,7 @@ fn a_replica_that_lags_is_waited_for() -> Result<()> {
     verify(folder.path())
 }
 
-/// As killed behind the first bytes of a log, in front of what says which transactions come before it.
+/// Truncates the last log as a kill after its first bytes would, before its Previous_gtids event.
 fn only_begun(store: &Path) -> Result<()> {
     let index = store.join("binlog.index");
     let text = fs::read_to_string(&index)?;

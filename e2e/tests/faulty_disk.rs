@@ -1,8 +1,9 @@
-//! Disks that fail: every command that writes, with each call that changes a file failing once, from then on, or being the
-//! last one before a crash. It ends in order, says which file, and the same command goes on without losing or repeating
-//! anything once the disk works.
+//! Disks that fail: for every command that writes, a call that changes a file fails once, or it and all later calls
+//! fail, or the program crashes at it. The command must end with a message that names the file, and the same
+//! command must resume without loss or duplicates once the disk works.
 //!
-//! A few calls of each command are tried. `BINTIDE_FAULTS=all` tries every one, `BINTIDE_FAULTS=20` twenty of each kind.
+//! A few calls of each command are tested. `BINTIDE_FAULTS=all` tests every call, `BINTIDE_FAULTS=20` twenty of
+//! each kind.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -24,16 +25,16 @@ use rusqlite::types::Value;
 use tempfile::TempDir;
 use testkit::{DiskFault, FaultyDisk, Launch, SeededRandom, TestServer, seed_from_env};
 
-/// Makes a command that works in a folder.
+/// Function that creates a command for a directory.
 type Start<'a> = &'a dyn Fn(&Path) -> Result<Command>;
 
-/// A command on a folder.
+/// A command and the check of its result.
 struct Trial<'t> {
     name: &'t str,
-    /// Puts into the folder what the command begins with.
+    /// Prepares the directory.
     prepare: &'t dyn Fn(&Path) -> Result<()>,
     command: &'t dyn Fn(&Path) -> Result<Command>,
-    /// What must be the same in the end, whatever failed: by the folder and the runs.
+    /// Returns the outcome, which must be the same with and without faults, from the directory and the runs.
     outcome: &'t dyn Fn(&Path, &[Ran]) -> Result<String>,
     is_file_named: IsFileNamed,
 }
@@ -41,11 +42,11 @@ struct Trial<'t> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IsFileNamed {
     Yes,
-    /// The words are mysqlbinlog's.
+    /// No, because the error messages are mysqlbinlog's.
     No,
 }
 
-/// The kinds of failure, at the call of a number.
+/// Kinds of failure, at the call with a number.
 const KINDS: [fn(usize) -> DiskFault; 4] = [
     |call| DiskFault::Once(call, Errno::ENOSPC),
     |call| DiskFault::Once(call, Errno::EIO),
@@ -53,7 +54,7 @@ const KINDS: [fn(usize) -> DiskFault; 4] = [
     DiskFault::Kill,
 ];
 
-/// How many calls are tried of each kind.
+/// Number of calls that are tested for each kind.
 const SAMPLES: usize = 3;
 
 /// A run without failures, and its outcome.
@@ -63,7 +64,7 @@ struct CleanRun {
 }
 
 impl Trial<'_> {
-    /// Runs the command with failures, and once more without.
+    /// Runs the command with each failure, then again without it.
     fn run(&self) -> Result<()> {
         let place = place()?;
         let folder = place.path().join("disk");
@@ -92,22 +93,22 @@ impl Trial<'_> {
         let CleanRun { ran: clean, outcome: wanted } = clean;
         self.fresh(folder)?;
         let first = self.once(folder, disk, fault)?;
-        ensure!(!first.stderr.contains("panicked"), "it panics: {first:?}");
+        ensure!(!first.stderr.contains("panicked"), "the command panicked: {first:?}");
         match first.code {
-            None => ensure!(matches!(fault, DiskFault::Kill(_)), "a signal ends it: {first:?}"),
+            None => ensure!(matches!(fault, DiskFault::Kill(_)), "a signal ended the command: {first:?}"),
             Some(code) if code == clean.code.unwrap_or_default() => {}
             Some(1 | 2) => {
                 let is_named = self.is_file_named == IsFileNamed::No
                     || first.stderr.contains(&folder.display().to_string());
-                ensure!(is_named && !first.stderr.is_empty(), "it names no file: {first:?}");
+                ensure!(is_named && !first.stderr.is_empty(), "the message names no file: {first:?}");
             }
-            Some(_) => bail!("it ends with another code: {first:?}"),
+            Some(_) => bail!("unexpected exit code: {first:?}"),
         }
         check_reported(disk, fault, &first, folder)?;
         let calls = fs::read(disk_log(folder))?;
         let again = self.once(folder, disk, DiskFault::None)?;
         fs::write(disk_log(folder), calls)?;
-        ensure!(again.code == clean.code, "it does not go on: {again:?}, after {first:?}");
+        ensure!(again.code == clean.code, "the command does not resume: {again:?}, after {first:?}");
         let runs = [first, again];
         let found = (self.outcome)(folder, &runs)?;
         ensure!(found == *wanted, "the outcome is\n{found}\nand should be\n{wanted}\nafter {runs:?}");
@@ -126,23 +127,23 @@ impl Trial<'_> {
         let mut command = (self.command)(folder)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = Running::start(disk.attach(&mut command, fault)?)?;
-        // A stream waits at its end for whoever reads.
-        let mut stdout = child.stdout.take().context("standard output is a pipe")?;
+        // A stream waits at its end for its reader.
+        let mut stdout = child.stdout.take().context("standard output is not piped")?;
         let reader = thread::spawn(move || {
             let mut text = String::new();
             stdout.read_to_string(&mut text).map(|_| text)
         });
         wait_until(&format!("the end of {} with {fault:?}", self.name), || Ok(child.try_wait()?.is_some()))?;
-        let stdout = reader.join().map_err(|_| anyhow!("the reader broke"))??;
+        let stdout = reader.join().map_err(|_| anyhow!("the reader panicked"))??;
         Ok(Ran { stdout, ..child.output()?.into() })
     }
 }
 
-/// Checks that a run says that something may not be on the disk, if that is so.
+/// Checks that a run reports a failed fsync.
 fn check_reported(disk: &FaultyDisk, fault: DiskFault, ran: &Ran, folder: &Path) -> Result<()> {
     let DiskFault::Once(number, Errno::EIO) = fault else { return Ok(()) };
     let calls = disk.calls()?;
-    // Sizes of commits depend on timing: a run with fewer calls than the first one meets no fault.
+    // The number of calls depends on timing: a run with fewer calls than the first one has no fault.
     let Some(call) = calls.get(number - 1) else { return Ok(()) };
     let is_reported = ran.code != Some(0) || ran.stderr.contains(&folder.display().to_string());
     let is_sync = ["fsync", "fdatasync", "rename"].contains(&call.name.as_str());
@@ -150,7 +151,7 @@ fn check_reported(disk: &FaultyDisk, fault: DiskFault, ran: &Ran, folder: &Path)
     Ok(())
 }
 
-/// A folder in memory, if there is such a place: what fails is not the machine's own disk, which need not be waited for.
+/// Returns a directory in memory, if available, which is faster than the machine's disk.
 fn place() -> Result<TempDir> {
     Ok(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?)
 }
@@ -159,11 +160,11 @@ fn disk_log(folder: &Path) -> PathBuf {
     folder.with_file_name("calls")
 }
 
-/// The numbers of the calls that are tried.
+/// Returns the numbers of the calls that are tested.
 fn sampled(calls: usize) -> Result<Vec<usize>> {
     let samples = match env::var("BINTIDE_FAULTS") {
         Ok(all) if all == "all" => calls,
-        Ok(number) => number.parse().context("BINTIDE_FAULTS is a number, or all")?,
+        Ok(number) => number.parse().context("BINTIDE_FAULTS must be a number or `all`")?,
         Err(_) => SAMPLES,
     };
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
@@ -183,14 +184,15 @@ fn command(arguments: &[&str]) -> Result<Command> {
 }
 
 fn text(path: &Path) -> Result<&str> {
-    path.to_str().context("a path is text")
+    path.to_str().context("a path that is not UTF-8")
 }
 
 fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name)
 }
 
-/// Each file of a folder, but those that differ each time, and what a crash leaves until something is written again.
+/// Returns the files of a directory, except those that differ in each run, and those that a crash leaves until the
+/// next write.
 fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
@@ -205,7 +207,7 @@ fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     Ok(files)
 }
 
-/// Names, sizes and contents, in few words.
+/// Describes names, sizes and contents in a short text.
 fn content(files: &BTreeMap<String, Vec<u8>>) -> String {
     let line = |(name, bytes): (&String, &Vec<u8>)| {
         let sum = bytes.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
@@ -222,7 +224,7 @@ fn nothing(_: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A server with three small logs.
+/// Starts a server with three small logs.
 fn server() -> Result<TestServer> {
     let server = Launch::mysql().start()?;
     server.sql("create database d; create table d.t (a int primary key auto_increment, b longtext)")?;
@@ -241,7 +243,7 @@ fn receive(server: &TestServer, folder: &Path, more: &[&str]) -> Result<Command>
 }
 
 #[test]
-fn receive_goes_on_behind_a_disk_that_failed() -> Result<()> {
+fn receive_resumes_after_disk_failures() -> Result<()> {
     let server = server()?;
     let keys = TempDir::new()?;
     let keyring = keys.path().join("keyring");
@@ -278,7 +280,7 @@ fn receive_goes_on_behind_a_disk_that_failed() -> Result<()> {
 }
 
 #[test]
-fn dump_writes_whole_files_behind_a_disk_that_failed() -> Result<()> {
+fn dump_writes_whole_files_after_disk_failures() -> Result<()> {
     let server = server()?;
     let port = server.port().to_string();
     let raw = |folder: &Path| {
@@ -315,14 +317,14 @@ fn dump_writes_whole_files_behind_a_disk_that_failed() -> Result<()> {
     .run()
 }
 
-/// The records of all files.
+/// Returns the records of all files.
 fn records(folder: &Path, _: &[Ran]) -> Result<String> {
     let files = files(&folder.join("out"))?;
     let records = files.iter().filter(|(name, _)| name.starts_with("changes."));
     records.map(|(_, bytes)| Ok(String::from_utf8(bytes.clone())?)).collect()
 }
 
-/// The records that all runs wrote, each line once: where a run ended in the middle, the next one may repeat some.
+/// Returns the records that all runs wrote, without duplicates: a run after an interrupted one may repeat some.
 fn lines(_: &Path, runs: &[Ran]) -> Result<String> {
     let mut lines: Vec<&str> = Vec::new();
     for line in runs.iter().flat_map(|run| run.stdout.lines()) {
@@ -334,7 +336,7 @@ fn lines(_: &Path, runs: &[Ran]) -> Result<String> {
 }
 
 #[test]
-fn stream_goes_on_behind_a_disk_that_failed() -> Result<()> {
+fn stream_resumes_after_disk_failures() -> Result<()> {
     let logs = [sample("gtids/binlog.000001"), sample("gtids/binlog.000002")];
     let logs = [text(&logs[0])?, text(&logs[1])?];
     let stream = ["stream", "--format", "maxwell", "--schema", "ddl", logs[0], logs[1]];
@@ -358,13 +360,13 @@ fn stream_goes_on_behind_a_disk_that_failed() -> Result<()> {
 fn copied(folder: &Path, samples: &[&str]) -> Result<()> {
     for name in samples {
         let from = sample(name);
-        fs::copy(&from, folder.join(from.file_name().context("a sample has a name")?))?;
+        fs::copy(&from, folder.join(from.file_name().context("a sample without a name")?))?;
     }
     Ok(())
 }
 
 #[test]
-fn logs_are_rewritten_whole_or_not_at_all() -> Result<()> {
+fn rewrites_are_complete_or_change_nothing() -> Result<()> {
     let plain = |folder: &Path| copied(folder, &["gtids/binlog.000001", "gtids/binlog.000002"]);
     let compressed =
         |folder: &Path| copied(folder, &["gtids-compressed/binlog.000001", "gtids-compressed/binlog.000002"]);
@@ -382,7 +384,7 @@ fn logs_are_rewritten_whole_or_not_at_all() -> Result<()> {
     Trial { name: "verify --repair-tail", prepare: &torn, command: &repair, outcome, is_file_named }.run()
 }
 
-/// The rows of all tables that are not ours.
+/// Returns the rows of all tables except bintide's own.
 fn rows(folder: &Path, _: &[Ran]) -> Result<String> {
     let database = Connection::open(folder.join("copy.db"))?;
     let sql = "select name from sqlite_master where type = 'table' and name not like 'bintide.%' \
@@ -403,7 +405,7 @@ fn rows(folder: &Path, _: &[Ran]) -> Result<String> {
 }
 
 #[test]
-fn a_sqlite_copy_has_each_transaction_once() -> Result<()> {
+fn sqlite_files_have_each_transaction_once() -> Result<()> {
     let logs = [sample("gtids/binlog.000001"), sample("gtids/binlog.000002")];
     let replay = |folder: &Path| {
         let to = format!("sqlite:{}/copy.db", folder.display());
@@ -414,9 +416,9 @@ fn a_sqlite_copy_has_each_transaction_once() -> Result<()> {
         .run()
 }
 
-/// After a power cut, what was acknowledged is found only if the folders that it is in are found.
+/// After a power failure, acknowledged data can be found only if its directories can be found.
 #[test]
-fn new_folders_are_on_the_disk_before_what_is_in_them() -> Result<()> {
+fn new_directories_are_synced_before_their_files() -> Result<()> {
     let server = server()?;
     let log = sample("gtids/binlog.000001");
     let store = |folder: &Path| receive(&server, &folder.join("a/b"), &[]);

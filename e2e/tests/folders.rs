@@ -1,4 +1,5 @@
-//! Folders with surprises in them: an index that names files elsewhere, a server's own logs, pipes and symbolic links.
+//! Directories with unusual contents: an index of files elsewhere, a server's own logs, named pipes and symbolic
+//! links.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,10 +22,10 @@ fn receive(server: &TestServer, folder: &Path) -> Result<Command> {
 }
 
 fn text(path: &Path) -> Result<&str> {
-    path.to_str().context("a path is text")
+    path.to_str().context("a path that is not UTF-8")
 }
 
-/// Each file of a folder.
+/// Returns the files of a directory.
 fn files(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     let entries = fs::read_dir(folder)?.map(|entry| {
         let path = entry?.path();
@@ -33,7 +34,7 @@ fn files(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     entries.collect()
 }
 
-/// A server that writes its logs to a folder of their own: its index has absolute paths.
+/// Starts a server with its logs in a separate directory: its index has absolute paths.
 fn server_with_logs_in(folder: &Path) -> Result<TestServer> {
     let server = Launch::mysql().option(format!("--log-bin={}/binlog", folder.display())).start()?;
     server.sql(TABLE)?;
@@ -42,17 +43,17 @@ fn server_with_logs_in(folder: &Path) -> Result<TestServer> {
     Ok(server)
 }
 
-/// Copies a folder's files.
+/// Copies a directory's files.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for (path, bytes) in files(from)? {
-        fs::write(to.join(path.file_name().context("a file has a name")?), bytes)?;
+        fs::write(to.join(path.file_name().context("a file without a name")?), bytes)?;
     }
     Ok(())
 }
 
 #[test]
-fn receive_writes_to_no_logs_but_its_own() -> Result<()> {
+fn receive_writes_only_to_its_own_logs() -> Result<()> {
     let place = TempDir::new()?;
     let live = place.path().join("live");
     fs::create_dir(&live)?;
@@ -64,13 +65,13 @@ fn receive_writes_to_no_logs_but_its_own() -> Result<()> {
         ensure!(files(&live)? == before, "{wanted}: the server's logs were changed");
         Ok(())
     };
-    // The folder of the server's logs; also where somebody marks it as a store.
+    // The directory of the server's logs, also when it is marked as a store.
     refused(&live, "which bintide receive did not write")?;
     fs::write(live.join("bintide.lock"), "")?;
     let ran = Ran::from(receive(&server, &live)?.output()?);
     fs::remove_file(live.join("bintide.lock"))?;
     ensure!(ran.code == Some(2) && ran.stderr.contains("line 1 is \"/"), "{ran:?}");
-    // A copy of it, whose index still names the server's own files.
+    // A copy of the directory, whose index still names the server's own files.
     let folder = place.path().join("copy");
     copy(&live, &folder)?;
     refused(&folder, "which bintide receive did not write")?;
@@ -81,7 +82,7 @@ fn receive_writes_to_no_logs_but_its_own() -> Result<()> {
         .replacen("../live/", "./", 1);
     fs::write(folder.join("binlog.index"), &up)?;
     refused(&folder, "line 2 is \"../live/binlog.000002\"")?;
-    // A store of ours, whose last log is the server's file by another name.
+    // A store whose last log is a hard link to the server's file.
     let store = place.path().join("store");
     let ran = Ran::from(receive(&server, &store)?.output()?);
     ensure!(ran.code == Some(0), "{ran:?}");
@@ -98,7 +99,7 @@ fn run(arguments: &[&str]) -> Result<Ran> {
     Ok(Command::new(bintide()?).env_clear().args(arguments).output()?.into())
 }
 
-/// The commands that read logs, with what stands behind the logs.
+/// Commands that read logs, with the arguments after the logs.
 const READERS: [&[&str]; 8] = [
     &["verify"],
     &["stats"],
@@ -110,9 +111,10 @@ const READERS: [&[&str]; 8] = [
     &["decompress", "--dry-run"],
 ];
 
-/// The original is sound, and the copy is not: what is looked at is the copy, and that the index names another is said.
+/// The original log is valid and its copy is damaged: commands read the copy, and report that the index names
+/// another file.
 #[test]
-fn a_copy_is_read_and_not_its_original() -> Result<()> {
+fn copied_logs_are_read_instead_of_the_originals() -> Result<()> {
     let place = TempDir::new()?;
     let live = place.path().join("live");
     fs::create_dir(&live)?;
@@ -137,7 +139,7 @@ fn a_copy_is_read_and_not_its_original() -> Result<()> {
             ensure!(of_copy.stderr.contains(&remark), "{words:?}: {of_copy:?}");
         }
     }
-    // The folder of the originals themselves, and an index beside which there are no logs.
+    // The directory of the originals, and an index without logs beside it.
     let index = place.path().join("index");
     fs::create_dir(&index)?;
     fs::copy(live.join("binlog.index"), index.join("binlog.index"))?;
@@ -150,9 +152,9 @@ fn a_copy_is_read_and_not_its_original() -> Result<()> {
     Ok(())
 }
 
-/// A pipe in the place of a log or an index would be waited for; one that is given by name is read.
+/// A named pipe in place of a log or an index would block; pipes named as arguments are read.
 #[test]
-fn pipes_in_a_folder_are_refused_at_once() -> Result<()> {
+fn named_pipes_in_directories_are_refused() -> Result<()> {
     let place = TempDir::new()?;
     let folder = place.path().join("folder");
     fs::create_dir(&folder)?;
@@ -182,7 +184,7 @@ fn pipes_in_a_folder_are_refused_at_once() -> Result<()> {
     fifo(&folder.join("binlog.index"))?;
     refused(&folder)?;
     refused(&folder.join("binlog.index"))?;
-    // Pipes that are given themselves.
+    // Pipes named as arguments.
     for line in [
         r#""$0" stats <(cat "$1")"#,
         r#""$0" verify /dev/stdin < "$1""#,
@@ -195,9 +197,9 @@ fn pipes_in_a_folder_are_refused_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Two that write to one file of progress would each have the other's records left out.
+/// Two writers of one progress file would each skip the other's records.
 #[test]
-fn a_file_of_progress_has_one_writer() -> Result<()> {
+fn progress_files_have_one_writer() -> Result<()> {
     let server = Launch::mysql().start()?;
     let place = TempDir::new()?;
     let progress = place.path().join("progress");
@@ -212,15 +214,15 @@ fn a_file_of_progress_has_one_writer() -> Result<()> {
     ensure!(second.code == Some(2) && second.stderr.contains("in use by another process"), "{second:?}");
     first.interrupt()?;
     first.wait()?;
-    ensure!(!lock.exists(), "the lock stays");
+    ensure!(!lock.exists(), "the lock file remains");
     let third = run(&[&words[..], &["--stop-at-end"]].concat())?;
     ensure!(third.code == Some(0), "{third:?}");
     Ok(())
 }
 
-/// A link could point at anything that the user may write to.
+/// A link could point to any file that the user may write to.
 #[test]
-fn what_a_link_in_a_folder_points_at_is_left_alone() -> Result<()> {
+fn targets_of_symbolic_links_are_not_changed() -> Result<()> {
     let server = Launch::mysql().start()?;
     let place = TempDir::new()?;
     let target = place.path().join("target");
@@ -230,14 +232,14 @@ fn what_a_link_in_a_folder_points_at_is_left_alone() -> Result<()> {
         fs::create_dir(&folder)?;
         std::os::unix::fs::symlink(&target, folder.join(name))?;
         if name != "bintide.lock" {
-            // Else the folder of an index is refused before its files are opened.
+            // Otherwise, the directory of an index is refused before its files are opened.
             fs::write(folder.join("bintide.lock"), "")?;
         }
         let ran = Ran::from(receive(&server, &folder)?.output()?);
         ensure!(ran.code != Some(0) && ran.stderr.contains(name), "{name}: {ran:?}");
         let is_named = name != "binlog.000001" || ran.stderr.contains("it is a symbolic link");
         ensure!(is_named, "{name}: {ran:?}");
-        ensure!(fs::read(&target)? == b"text", "{name}: what it points at was changed");
+        ensure!(fs::read(&target)? == b"text", "{name}: the target of the link was changed");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! GTID sets as the server has them: its functions, its grammar, its Previous_gtids events.
+//! GTID sets compared with the server: its functions, its grammar, its Previous_gtids events.
 
 use anyhow::{Context, Result, ensure};
 use binlog::gtid::{GtidSet, GtidSetFormat};
@@ -18,7 +18,7 @@ const UUIDS: &[&str] = &[
 const TAGS: &[&str] = &["a", "_", "tag_1", "B", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"];
 
 #[test]
-fn algebra_is_that_of_the_server() -> Result<()> {
+fn set_operations_equal_the_servers() -> Result<()> {
     let seed = seed_from_env("BINTIDE_SEED");
     println!("BINTIDE_SEED={seed}");
     let mut random = SeededRandom::new(seed);
@@ -42,10 +42,10 @@ fn algebra_is_that_of_the_server() -> Result<()> {
         let sets = [one.difference(&two), one.union(&two), one.intersection(&two)];
         let texts = sets.map(|set| set.to_string().replace('\n', ""));
         let found = format!("{}\t{}", texts.join("\t"), u8::from(one.is_subset(&two)));
-        ensure!(found == line, "{one_text} and {two_text}: the server says {line}, bintide {found}");
+        ensure!(found == line, "{one_text} and {two_text}: the server returns {line}, bintide {found}");
         subsets += usize::from(one.is_subset(&two));
     }
-    ensure!(subsets > 0, "no set was part of another");
+    ensure!(subsets > 0, "no set was a subset of another");
     Ok(())
 }
 
@@ -69,7 +69,7 @@ fn set(random: &mut SeededRandom) -> String {
 }
 
 #[test]
-fn grammar_is_that_of_the_server() -> Result<()> {
+fn accepted_texts_equal_the_servers() -> Result<()> {
     let seed = seed_from_env("BINTIDE_SEED");
     println!("BINTIDE_SEED={seed}");
     let mut random = SeededRandom::new(seed);
@@ -95,14 +95,14 @@ fn grammar_is_that_of_the_server() -> Result<()> {
             Ok(set) => format!("taken {}", set.to_string().replace('\n', "")),
             Err(_) => "refused".to_owned(),
         };
-        ensure!(found == line, "{text:?}: the server says {line}, bintide {found}");
+        ensure!(found == line, "{text:?}: the server returns {line}, bintide {found}");
         taken += usize::from(line != "refused");
     }
-    ensure!((TEXTS / 20..TEXTS * 19 / 20).contains(&taken), "{taken} of {TEXTS} texts were taken");
+    ensure!((TEXTS / 20..TEXTS * 19 / 20).contains(&taken), "{taken} of {TEXTS} texts were accepted");
     Ok(())
 }
 
-/// A set's text, changed here and there.
+/// Returns a set's text with random changes.
 fn text(random: &mut SeededRandom) -> String {
     const PARTS: &[&str] = &[
         " ",
@@ -146,11 +146,11 @@ fn text(random: &mut SeededRandom) -> String {
 }
 
 #[test]
-fn encoding_is_that_of_the_server() -> Result<()> {
+fn encoding_equals_the_servers() -> Result<()> {
     let seed = seed_from_env("BINTIDE_SEED");
     println!("BINTIDE_SEED={seed}");
     let mut random = SeededRandom::new(seed);
-    // A server that has seen a tag writes the tagged format from then on.
+    // A server that has seen a tag writes the tagged format afterwards.
     for format in [GtidSetFormat::Untagged, GtidSetFormat::Tagged] {
         let server = Launch::mysql().start()?;
         for _ in 0..10 {
@@ -177,16 +177,16 @@ fn encoding_is_that_of_the_server() -> Result<()> {
     Ok(())
 }
 
-/// The set at the start of the server's last log, as it stands there.
+/// Returns the bytes of the Previous_gtids event at the start of the server's last log.
 fn previous_gtids(server: &TestServer) -> Result<Vec<u8>> {
     let log = std::fs::read(server.binlogs()?.last().context("no log")?)?;
     let (mut framer, mut rest) = (Framer::new(), &log[MAGIC.len()..]);
     while let FramerOutput::Event(raw) = framer.next(rest)? {
-        let format = framer.format().context("no format")?;
+        let format = framer.format().context("no format description")?;
         if let Event::PreviousGtids(previous) = raw.decode(format)? {
             return Ok(previous.set.to_owned());
         }
         rest = &rest[raw.bytes().len()..];
     }
-    anyhow::bail!("no such event")
+    anyhow::bail!("no Previous_gtids event")
 }

@@ -1,4 +1,4 @@
-//! Peers that do what no server does: say nothing, say it slowly, never stop, or say it to a terminal.
+//! Peers that misbehave: they send nothing, send slowly, never stop, or send control characters.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn bintide_in(folder: &Path, arguments: &[&str]) -> Result<Bounded> {
     run(&mut command(folder, arguments)?, TIME_MAX)
 }
 
-/// What a MySQL source answers to a replica's questions.
+/// Answers a replica's queries as a MySQL source does.
 fn as_source(sql: &str) -> Reply {
     match sql {
         "SELECT UNIX_TIMESTAMP()" => Reply::value("1700000000"),
@@ -35,7 +35,7 @@ fn as_source(sql: &str) -> Reply {
     }
 }
 
-/// The arguments of each command that follows a source, or writes to a target, at this address.
+/// Returns the arguments of each command that follows a source, or writes to a target, at this address.
 fn commands(address: &str) -> [Vec<&str>; 5] {
     [
         vec!["receive", "store", "--from", address, "--stop-at-end"],
@@ -46,9 +46,9 @@ fn commands(address: &str) -> [Vec<&str>; 5] {
     ]
 }
 
-/// One empty packet made a client panic.
+/// One empty packet once made a client panic.
 #[test]
-fn an_empty_packet_is_an_error() -> Result<()> {
+fn empty_packets_are_errors() -> Result<()> {
     let server = FakeServer::start(VERSION, |_| Reply::Packets(vec![Vec::new()]))?;
     for arguments in commands(&server.address()) {
         let folder = TempDir::new()?;
@@ -60,9 +60,9 @@ fn an_empty_packet_is_an_error() -> Result<()> {
     Ok(())
 }
 
-/// One Ctrl-C ends whatever waits for a server that says nothing, or a byte from time to time.
+/// SIGINT ends a command that waits for a server which sends nothing, or a byte at intervals.
 #[test]
-fn silence_and_single_bytes_keep_nobody_from_ending() -> Result<()> {
+fn sigint_ends_commands_at_silent_servers() -> Result<()> {
     let replies: [fn() -> Reply; 2] =
         [|| Reply::Silence, || Reply::Trickle(vec![1; 1 << 10], Duration::from_millis(50))];
     for reply in replies {
@@ -78,9 +78,9 @@ fn silence_and_single_bytes_keep_nobody_from_ending() -> Result<()> {
     Ok(())
 }
 
-/// Rows without an end are refused: at 16 MiB, or where a server may have many, at 1 GiB.
+/// Endless result sets are refused: at 16 MiB, or at 1 GiB for queries with large results.
 #[test]
-fn an_answer_without_an_end_is_refused() -> Result<()> {
+fn endless_result_sets_are_refused() -> Result<()> {
     let server = FakeServer::start(VERSION, |_| {
         let mut number = 0;
         Reply::Stream(Box::new(move || {
@@ -104,16 +104,16 @@ fn an_answer_without_an_end_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// The definition of a column of text.
+/// Returns the definition of a text column.
 fn column() -> Vec<u8> {
     let mut payload = vec![3];
     payload.extend(b"def\0\0\0\x01v\x01v\x0c\xff\0\0\0\x01\0\xfd\0\0\0\0\0");
     payload
 }
 
-/// A packet takes memory for little more than its size, as it comes.
+/// A packet takes little more memory than its size, and only as its bytes arrive.
 #[test]
-fn a_huge_packet_takes_its_size_once() -> Result<()> {
+fn huge_packets_take_little_more_memory_than_their_size() -> Result<()> {
     const SIZE: usize = 200 << 20;
     let server = FakeServer::start(VERSION, |asked| match asked {
         Asked::Query(sql) => as_source(sql),
@@ -131,9 +131,9 @@ fn a_huge_packet_takes_its_size_once() -> Result<()> {
     Ok(())
 }
 
-/// What a server says goes to a terminal.
+/// Text from a server may go to a terminal.
 #[test]
-fn control_characters_of_a_server_are_shown_and_not_obeyed() -> Result<()> {
+fn control_characters_from_servers_are_escaped() -> Result<()> {
     let hostile = "\u{1b}[2J\u{1b}]0;title\u{7}\r\u{9b}31m\u{202e}txt";
     let server = FakeServer::start(VERSION, move |_| Reply::Refused(1105, hostile.into()))?;
     for arguments in commands(&server.address()) {

@@ -13,7 +13,7 @@ use e2e::workload;
 use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage};
 
-/// The ways of printing that people use, over every sample.
+/// Usual options, with every sample.
 #[test]
 fn every_sample_with_usual_options() -> Result<()> {
     let usual: [&[&str]; 10] = [
@@ -39,8 +39,8 @@ fn every_sample_with_usual_options() -> Result<()> {
     identity::check_all("usual", &logs, &runs)
 }
 
-/// Row events of version 1, which mysqlbinlog 9.7 refuses, are printed as mysqlbinlog 8.0 prints them, and refused under
-/// mysqlbinlog's name.
+/// mysqlbinlog 9.7 refuses version 1 of row events. `bintide dump` prints them as mysqlbinlog 8.0 does; under
+/// mysqlbinlog's name, bintide refuses them too.
 #[test]
 fn row_events_of_version_1_are_printed_as_by_mysqlbinlog_8() -> Result<()> {
     let ways: [&[&str]; 8] = [
@@ -63,7 +63,7 @@ fn row_events_of_version_1_are_printed_as_by_mysqlbinlog_8() -> Result<()> {
     let real = PackageHome::find(TestPackage::Mysql8_0)?;
     for log in old.iter().chain([&fresh]) {
         for way in ways {
-            let log = log.to_str().context("a path in UTF-8")?;
+            let log = log.to_str().context("a path that is not UTF-8")?;
             let arguments: Vec<&str> = ["--no-defaults"].iter().chain(way).copied().chain([log]).collect();
             let mut theirs = real.command("mysqlbinlog")?;
             let mut ours = Command::new(bintide()?);
@@ -85,7 +85,7 @@ fn row_events_of_version_1_are_printed_as_by_mysqlbinlog_8() -> Result<()> {
     identity::check_all("rows-v1", &logs, &ways.iter().map(of).collect::<Vec<_>>())
 }
 
-/// Rows of the types that MySQL 5.5 and 5.7 know.
+/// Rows of the types that MySQL 5.5 and 5.7 have.
 const ROWS: &str = "create database v1; use v1; create table t (id int primary key, a varchar(300), b blob, c char(9),
     d decimal(20, 6), e enum('x', 'y'), f double, g bit(11), h timestamp(3) null, i time, j json, k datetime(6)) charset utf8;
     insert into t values (1, 'a', 'b', 'c', -1.5, 'y', 1e100, b'101', '2023-11-14 22:13:20.125', '-12:00:01', '{\"a\": [1, null]}',
@@ -93,13 +93,13 @@ const ROWS: &str = "create database v1; use v1; create table t (id int primary k
     update t set a = repeat('z', 299); delete from t where id = 2; begin; update t set j = '[]'; insert into t (id) values (3);
     commit; create table u (n int); insert into u values (1), (2), (3); update t, u set t.c = 'both', u.n = 0; delete from u";
 
-/// Two to four options drawn from all there are, over every sample.
+/// Two to four options drawn from all options, with every sample.
 #[test]
 fn every_sample_with_random_options() -> Result<()> {
     identity::check_random("samples", &Logs::samples()?, testkit::seed_from_env(SEED), 600)
 }
 
-/// The same over logs that a server has just written under random SQL.
+/// The same with logs of random SQL on a new server.
 #[test]
 fn fresh_logs_with_random_options() -> Result<()> {
     let seed = testkit::seed_from_env(SEED);

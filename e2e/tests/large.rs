@@ -1,4 +1,4 @@
-//! The same text from a log that is worked on in many pieces at once.
+//! Dumps of a log that is processed in many chunks in parallel, compared with mysqlbinlog.
 
 use anyhow::Result;
 use e2e::compare::Run;

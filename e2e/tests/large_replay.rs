@@ -1,4 +1,4 @@
-//! Transactions larger than the memory that a replay may take.
+//! Transactions larger than the memory limit of a replay.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,10 +11,10 @@ use e2e::replays::{ends_equal, options, replay_to, source, target};
 use replay::CommitOrder;
 use testkit::{Launch, TestServer};
 
-/// Rows in each of the large transactions, of 8000 bytes each: many times what a replay may take.
+/// Rows of each large transaction, of 8000 bytes each: many times the memory limit.
 const ROWS: usize = 7000;
 
-/// A source with two transactions of 56 MB each, one of them compressed.
+/// Starts a source with two transactions of 56 MB each, one of them compressed.
 fn large() -> Result<TestServer> {
     let source = source(&Launch::mysql(), &[])?;
     source.sql("create database d; create table d.s (n int)")?;
@@ -42,7 +42,7 @@ fn large() -> Result<TestServer> {
     Ok(source)
 }
 
-/// The most memory that a replay took, in KiB.
+/// Replays, and returns the peak memory in KiB.
 fn replayed(source: &TestServer, target: &TestServer, order: &str) -> Result<u64> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?).args([
@@ -66,10 +66,10 @@ fn replayed(source: &TestServer, target: &TestServer, order: &str) -> Result<u64
     Ok(peak)
 }
 
-/// Statements of rows that are together larger than the target takes are cut between rows, in every way that rows are
-/// changed; a row that no statement has room for is refused, with the setting that lets it through.
+/// A statement whose rows exceed the target's max_allowed_packet is split between rows, for every kind of row
+/// change. If a single row exceeds it, the error names the setting to change.
 #[test]
-fn rows_are_cut_to_fit_the_target() -> Result<()> {
+fn row_events_are_split_to_fit_max_allowed_packet() -> Result<()> {
     let source = source(&Launch::mysql().option("--binlog-row-event-max-size=4194304"), &[])?;
     source.sql(
         "create database d; create table d.s (n int);
@@ -88,10 +88,10 @@ fn rows_are_cut_to_fit_the_target() -> Result<()> {
             .options(["--server-id=2", "--skip-log-bin", "--max-allowed-packet=1M"])
             .start()?;
         let refused = replay_to(&source.binlogs()?, target.socket(), &options(order));
-        let error = refused.err().context("refused")?.to_string();
+        let error = refused.err().context("not refused")?.to_string();
         let (_, setting) = error.split_once(". Run SET GLOBAL ").with_context(|| error.clone())?;
         let rows = target.sql("select count(*) from d.t where id = 100")?;
-        ensure!(rows.trim() == "0", "nothing of it is applied: {rows}");
+        ensure!(rows.trim() == "0", "a part of the transaction was applied: {rows}");
         target.sql(&format!("set global {setting}"))?;
         replay_to(&source.binlogs()?, target.socket(), &options(order))?;
         ends_equal(&source, &target)?;
@@ -99,10 +99,11 @@ fn rows_are_cut_to_fit_the_target() -> Result<()> {
     Ok(())
 }
 
-/// A row that is too large for a statement of row events, in base64, goes as a statement with parameters: as one packet
-/// or, where it is larger than that, in pieces. Whatever stands beside it, and whoever changes it.
+/// A row that is too large for a BINLOG statement goes as a prepared statement with parameters: in one packet or,
+/// if it is larger than max_allowed_packet, in pieces. This holds for every kind of row change, also beside other
+/// rows.
 #[test]
-fn a_row_that_is_larger_than_a_statement_goes_as_parameters() -> Result<()> {
+fn rows_larger_than_a_statement_are_sent_as_parameters() -> Result<()> {
     const MIB: usize = 1 << 20;
     let (one, pieces) = ((4 * MIB, 3 * MIB + MIB / 4), (20 * MIB, 12 * MIB));
     for ((packet, value), order) in [(one, CommitOrder::Grouped), (pieces, CommitOrder::Strict)] {
@@ -134,7 +135,7 @@ fn a_row_that_is_larger_than_a_statement_goes_as_parameters() -> Result<()> {
 
 #[test]
 fn transactions_larger_than_memory_are_applied() -> Result<()> {
-    let source = large().context("make the transactions")?;
+    let source = large().context("could not create the transactions")?;
     for order in ["grouped", "strict", "any"] {
         let target = target("--skip-log-bin")?;
         let peak = replayed(&source, &target, order)?;

@@ -1,5 +1,5 @@
-//! A replica made of two commands: one receives a server's logs, the other applies them as they come. Whatever is
-//! stopped, the target has the source's rows in the end.
+//! A replica made of two commands: one receives a server's logs, the other applies them as they arrive. After any
+//! restart, the target must have the source's rows.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -23,24 +23,24 @@ fn receive(source: &TestServer, store: &Path) -> Result<Child> {
     let mut command = Command::new(bintide()?);
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     command.env_clear().arg("receive").arg(store).args(["--from", &from, "-q"]);
-    command.stdout(Stdio::null()).spawn().context("start to receive")
+    command.stdout(Stdio::null()).spawn().context("could not start receive")
 }
 
 fn replay(store: &Path, target: &TestServer) -> Result<Child> {
     let mut command = Command::new(bintide()?);
     let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
     command.env_clear().args(["replay", "-q", "--from"]).arg(store).args(["--to", &to]);
-    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("start to replay")
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("could not start replay")
 }
 
-/// Both in one command.
+/// Starts `replay --from`, which receives and applies.
 fn replay_from(source: &TestServer, relay: &Path, target: &TestServer, more: &[&str]) -> Result<Child> {
     let mut command = Command::new(bintide()?);
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
     command.env_clear().args(["replay", "-q", "--from", &from, "--relay"]).arg(relay).args(more);
     command.args(["--to", &to]);
-    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("start to replay")
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("could not start replay")
 }
 
 fn end(mut child: Child) -> Result<()> {
@@ -49,7 +49,7 @@ fn end(mut child: Child) -> Result<()> {
     Ok(())
 }
 
-/// What the source runs: changes that are not the same when they are made twice or left out.
+/// Returns a round of work for the source: changes that give different rows if they are applied twice or skipped.
 fn work(round: usize) -> String {
     format!(
         "insert into d.t (n) values ({round}), (0); update d.t set n = n + 1;
@@ -66,7 +66,7 @@ fn sums(server: &TestServer) -> Result<String> {
 }
 
 #[test]
-fn a_target_follows_through_kills_of_all_that_is_between() -> Result<()> {
+fn targets_follow_through_kills_of_bintide() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let mut source = Launch::mysql().option("--max-binlog-size=64K").start()?;
     let target = target("--skip-log-bin")?;
@@ -112,14 +112,14 @@ fn wait_for(mut check: impl FnMut() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// A slice of `cargo xtask soak`.
+/// A short run of `cargo xtask soak`.
 #[test]
-fn a_target_follows_through_restarts_of_everything() -> Result<()> {
+fn targets_follow_through_restarts_of_all_processes() -> Result<()> {
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
     let soaked = Soak::new(&[])?.run(&mut SeededRandom::new(seed), |blows| blows < 10)?;
     println!("{soaked:?}");
-    ensure!(soaked.rounds > 0, "the source did nothing");
+    ensure!(soaked.rounds > 0, "the source ran no rounds");
     Ok(())
 }
 
@@ -128,7 +128,7 @@ fn catches_up(source: &TestServer, target: &TestServer, children: &mut [&mut Chi
     while sums(target).ok() != Some(sums(source)?) {
         ensure!(start.elapsed() < Duration::from_secs(60), "the target is behind");
         for child in children.iter_mut() {
-            ensure!(child.try_wait()?.is_none(), "one has ended");
+            ensure!(child.try_wait()?.is_none(), "a command has ended");
         }
         thread::sleep(Duration::from_millis(50));
     }
@@ -168,7 +168,7 @@ fn one_command_follows_a_server() -> Result<()> {
     catches_up(&source, &target, &mut [&mut child])?;
     ends_when_told(child)?;
     are_equal(&source, &target, checksum)?;
-    // Applied logs may go: the newest stays, and is gone on with.
+    // Applied logs may be deleted, except the newest, which the next run needs.
     let index = folder.path().join("binlog.index");
     let kept = || Ok::<_, anyhow::Error>(std::fs::read_to_string(&index)?.lines().count());
     ensure!(kept()? > 2, "few logs");
@@ -176,11 +176,11 @@ fn one_command_follows_a_server() -> Result<()> {
     source.sql(&work(10))?;
     catches_up(&source, &target, &mut [&mut child])?;
     ends_when_told(child)?;
-    ensure!(kept()? <= 2, "{} are kept", kept()?);
-    // What the source has no more ends it.
+    ensure!(kept()? <= 2, "{} logs are kept", kept()?);
+    // The replay ends with an error if the source has purged the log that it needs.
     source.sql("flush binary logs; create database gone; flush binary logs; flush binary logs")?;
     let last = source.binlogs()?.last().and_then(|log| Some(log.file_name()?.to_string_lossy().into_owned()));
-    source.sql(&format!("purge binary logs to '{}'", last.context("there is a log")?))?;
+    source.sql(&format!("purge binary logs to '{}'", last.context("no logs")?))?;
     let fails = |source: &TestServer, code: i32, wanted: &str| -> Result<()> {
         let ran = replay_from(source, folder.path(), &target, &[])?.wait_with_output()?;
         let said = String::from_utf8_lossy(&ran.stderr);
@@ -199,9 +199,9 @@ fn catches_up_and_ends(source: &TestServer, target: &TestServer, relay: &Path) -
     are_equal(source, target, rows)
 }
 
-/// A MariaDB as the source: by file and position, for its transactions have no GTIDs that the target keeps account of.
+/// Follows a MariaDB source by file and position, because a MySQL target does not record its GTIDs.
 #[test]
-fn a_mariadb_is_followed_through_kills() -> Result<()> {
+fn mariadb_is_followed_through_kills() -> Result<()> {
     let mut source = Launch::mariadb().options(["--binlog-format=row", "--max-binlog-size=64K"]).start()?;
     let target = Launch::mariadb().options(["--server-id=2", "--skip-log-bin"]).start()?;
     let folder = TempDir::new()?;
@@ -228,10 +228,10 @@ fn a_mariadb_is_followed_through_kills() -> Result<()> {
     are_equal(&source, &target, checksum)
 }
 
-/// A relay that is empty begins with what the target lacks: by GTIDs, or without them by the log that its progress is
-/// in. What is older the source need not have.
+/// An empty relay directory starts at the first transaction that the target lacks: by GTIDs, or without GTIDs at
+/// the log of the saved position. The source may have purged earlier logs.
 #[test]
-fn what_the_target_has_says_where_an_empty_relay_begins() -> Result<()> {
+fn empty_relay_directories_start_at_the_targets_position() -> Result<()> {
     let mysql = || Launch::mysql().options(["--server-id=2", "--skip-log-bin"]);
     let mariadb = || Launch::mariadb().options(["--server-id=2", "--skip-log-bin"]);
     let without = "--gtid-mode=OFF";
@@ -246,8 +246,9 @@ fn what_the_target_has_says_where_an_empty_relay_begins() -> Result<()> {
         source.sql(&work(1))?;
         let first = TempDir::new()?;
         catches_up_and_ends(&source, &target, first.path())?;
-        ensure!(first.path().join("binlog.000001").exists(), "an empty target was not given all");
-        // A MariaDB keeps what a replica reads, until it has something to send and sees that the replica is gone.
+        ensure!(first.path().join("binlog.000001").exists(), "an empty target did not get all logs");
+        // A MariaDB keeps a log that a replica reads, until it sends something and notices that the replica has
+        // disconnected.
         wait_for(|| {
             source.sql("insert into d.u values (null, 1); purge binary logs to 'binlog.000003'").map(drop)
         })?;
@@ -261,10 +262,10 @@ fn what_the_target_has_says_where_an_empty_relay_begins() -> Result<()> {
     Ok(())
 }
 
-/// Logs that a store keeps no longer than it is told to, whether or not they are applied: who follows it ends, and names
-/// what is missing, with what to do; so does who begins again.
+/// A store deletes logs as --keep says, even if a replay has not applied them. The replay ends, names the missing
+/// log and the remedy; so does a new replay.
 #[test]
-fn logs_that_are_purged_before_they_are_applied_are_named() -> Result<()> {
+fn logs_purged_before_they_are_applied_are_named() -> Result<()> {
     let (mysql, mariadb) = (Launch::mysql, Launch::mariadb);
     let (gap, place) = ("gap: the target lacks ", "the target's progress is at binlog.000001:");
     for (source, target, again) in [
@@ -283,19 +284,22 @@ fn logs_that_are_purged_before_they_are_applied_are_named() -> Result<()> {
         source.sql("insert into d.rounds values (1)")?;
         catches_up(&source, &target, &mut [&mut replaying, &mut receiving])?;
         ends_when_told(receiving)?;
-        // While it waits, it reads nothing.
+        // While the replay waits for a lock, it reads nothing.
         let replaying_id = Pid::from_raw(i32::try_from(replaying.id())?);
         kill(replaying_id, Signal::SIGSTOP)?;
         source.sql(
             "insert into d.rounds values (2); flush binary logs; insert into d.rounds values (3); flush binary logs;
              insert into d.rounds values (4); flush binary logs; create table d.w as select repeat('x', 2000)",
         )?;
-        // It removes logs when one begins, and at its start: all but the last the second time.
+        // receive deletes logs when it starts a log, and at its own start: the second run deletes all but the last.
         for _ in ["what there is", "what is kept of it"] {
             let from = format!("mysql://root@127.0.0.1:{}/", source.port());
             let mut keep = Command::new(bintide()?);
             keep.env_clear().arg("receive").arg(folder.path()).args(["--from", &from, "--keep", "1K"]);
-            ensure!(keep.args(["-q", "--stop-at-end"]).stdout(Stdio::null()).status()?.success(), "not kept");
+            ensure!(
+                keep.args(["-q", "--stop-at-end"]).stdout(Stdio::null()).status()?.success(),
+                "receive failed"
+            );
         }
         ensure!(!folder.path().join("binlog.000003").exists(), "more than one log was kept");
         kill(replaying_id, Signal::SIGCONT)?;
@@ -309,7 +313,7 @@ fn logs_that_are_purged_before_they_are_applied_are_named() -> Result<()> {
         }
         ensure!(
             target.sql("select max(n) from d.rounds")?.trim() == "2",
-            "not all was applied that was there"
+            "the available logs were not all applied"
         );
         let ran = replay(folder.path(), &target)?.wait_with_output()?;
         let said = String::from_utf8_lossy(&ran.stderr);

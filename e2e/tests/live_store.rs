@@ -1,4 +1,4 @@
-//! A source's log as it is sent, written down: the same files as the source's, wherever it was stopped.
+//! A source's log written by the store: the same files as the source's, wherever the writer was stopped.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use testkit::{Launch, TestServer};
 use wire::{FormatOrigin, ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
-/// Receives what follows what the store has, up to the end or so many events.
+/// Receives events after the end of the store, up to the source's end or `events_max` events.
 fn receive(server: &TestServer, folder: &Path, events_max: usize) -> Result<usize> {
     let mut store = StoreWriter::open(folder, LogEncryption::Plain { keyring: None })?;
     let (file, position) =
@@ -52,7 +52,7 @@ fn receive(server: &TestServer, folder: &Path, events_max: usize) -> Result<usiz
 }
 
 #[test]
-fn a_store_goes_on_where_it_ends_until_it_is_the_source() -> Result<()> {
+fn interrupted_stores_resume_until_they_equal_the_source() -> Result<()> {
     for launch in [Launch::mysql(), Launch::mariadb()] {
         let server = launch.start()?;
         let folder = TempDir::new()?;
@@ -61,10 +61,10 @@ fn a_store_goes_on_where_it_ends_until_it_is_the_source() -> Result<()> {
              insert into d.t (b) values ('one'), (repeat('two', 100000)); flush binary logs;
              insert into d.t (b) values ('three'); flush binary logs; insert into d.t (b) values ('four')",
         )?;
-        // A few events at a time, with the tail of the last log torn off in between, as by a crash.
+        // A few events at a time; in between, the end of the last log is cut off, as by a crash.
         while receive(&server, folder.path(), 4)? == 4 {
             let store = StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: None })?;
-            let place = store.store_end().context("there is a log")?;
+            let place = store.store_end().context("no logs")?;
             let log = fs::OpenOptions::new().write(true).open(folder.path().join(place.log))?;
             let end = place.next;
             drop(store);

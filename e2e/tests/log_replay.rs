@@ -1,4 +1,4 @@
-//! A replica below the target: it ends equal to the source, or stops with an error, and is never quietly different.
+//! A replica of the target: it ends equal to the source, or stops with an error; its rows never differ silently.
 
 use std::process::{Command, Output};
 use std::thread;
@@ -9,7 +9,7 @@ use e2e::program::bintide;
 use e2e::replays::{SCRIPTS, checksums, ends_equal, executed, source};
 use testkit::{Launch, TestServer};
 
-/// How long a replica may take.
+/// Time limit for a replica.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn target() -> Result<TestServer> {
@@ -34,7 +34,7 @@ fn replica_of(target: &TestServer) -> Result<TestServer> {
     Ok(replica)
 }
 
-/// Waits until the replica has all of this, or says why not.
+/// Waits until the replica has these GTIDs, or stops with an error.
 fn follows(replica: &TestServer, all: &str) -> Result<()> {
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {
@@ -46,27 +46,31 @@ fn follows(replica: &TestServer, all: &str) -> Result<()> {
              union select last_error_message from performance_schema.replication_applier_status_by_worker
              union select last_error_message from performance_schema.replication_applier_status_by_coordinator",
         )?;
-        ensure!(errors.trim().is_empty(), "the replica says: {}", errors.trim());
+        ensure!(errors.trim().is_empty(), "the replica reports: {}", errors.trim());
         thread::sleep(Duration::from_millis(100));
     }
     bail!("the replica has only {}, expected {all}", executed(replica)?)
 }
 
-/// Replays with a replica below the target: both end equal, and the target has logged nothing under GTIDs of its own.
+/// Replays with a replica of the target: both end equal, and the target has logged no GTIDs of its own.
 fn all_end_equal(source: &TestServer, target: &TestServer, options: &[&str]) -> Result<()> {
     let replica = replica_of(target)?;
     let output = replay(source, target, options)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     ends_equal(source, target).context("the target")?;
     let own = target.sql("select @@server_uuid")?;
-    ensure!(!executed(target)?.contains(own.trim()), "the target has its own: {}", executed(target)?);
+    ensure!(
+        !executed(target)?.contains(own.trim()),
+        "the target has GTIDs of its own: {}",
+        executed(target)?
+    );
     follows(&replica, &executed(source)?)?;
     ends_equal(source, &replica).context("the replica")?;
     Ok(())
 }
 
 #[test]
-fn a_replica_below_a_target_that_logs_ends_equal() -> Result<()> {
+fn replicas_of_a_logging_target_end_equal() -> Result<()> {
     let source = source(&Launch::mysql(), &SCRIPTS)?;
     let target = target()?;
     all_end_equal(&source, &target, &["--log", "--workers", "4"])?;
@@ -76,41 +80,42 @@ fn a_replica_below_a_target_that_logs_ends_equal() -> Result<()> {
 }
 
 #[test]
-fn a_replica_below_a_target_that_logs_what_statements_change_ends_equal() -> Result<()> {
+fn replicas_of_a_target_that_logs_statements_end_equal() -> Result<()> {
     let source =
         source(&Launch::mysql(), &["types", "json", "savepoints", "partitions", "gtids", "xa", "charsets"])?;
     let target = target()?;
     all_end_equal(&source, &target, &["--log", "--apply-as", "sql"])?;
-    // The server allows no rows behind the table, and one GTID is one transaction.
+    // The server does not accept row events after the CREATE TABLE, and one GTID is one transaction.
     source.sql("create database s; create table s.t as select 1 as n; flush binary logs")?;
     let output = replay(&source, &target, &["--log", "--apply-as", "sql"])?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(said.contains("one GTID cannot log both"), "{said}");
-    ensure!(target.sql("show tables in s")?.is_empty(), "nothing of it is applied");
+    ensure!(target.sql("show tables in s")?.is_empty(), "a part of the transaction was applied");
     Ok(())
 }
 
 #[test]
-fn a_replica_below_a_target_that_does_not_log_stops_with_an_error() -> Result<()> {
+fn replicas_of_a_target_that_does_not_log_stop_with_an_error() -> Result<()> {
     let source = source(&Launch::mysql(), &["types"])?;
     for order in ["grouped", "strict", "any"] {
         let target = target()?;
-        // One that is there from the start hears nothing until it connects again.
+        // A replica that is connected from the start gets the error only when it connects again.
         let replica = replica_of(&target)?;
         let output = replay(&source, &target, &["--commit-order", order])?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         ends_equal(&source, &target)?;
         replica.sql("stop replica; start replica")?;
-        let error =
-            follows(&replica, &executed(&source)?).err().context("it cannot have what was not logged")?;
+        let error = follows(&replica, &executed(&source)?)
+            .err()
+            .context("the replica has transactions that were not logged")?;
         ensure!(error.to_string().contains("purged"), "{order}: {error}");
-        ensure!(checksums(&replica)?.is_empty(), "{order}: it has a part");
+        ensure!(checksums(&replica)?.is_empty(), "{order}: the replica has some tables");
     }
     Ok(())
 }
 
 #[test]
-fn logging_is_refused_where_it_cannot_be() -> Result<()> {
+fn logging_is_refused_on_unsuitable_targets() -> Result<()> {
     let source = source(&Launch::mysql(), &["types"])?;
     let (logs, does_not) = (target()?, e2e::replays::target("--skip-log-bin")?);
     let without = e2e::replays::source(&Launch::mysql().option("--gtid-mode=OFF"), &["types"])?;
@@ -128,7 +133,7 @@ fn logging_is_refused_where_it_cannot_be() -> Result<()> {
 }
 
 #[test]
-fn a_target_that_logs_goes_on_after_a_kill() -> Result<()> {
+fn logging_targets_resume_after_a_kill() -> Result<()> {
     let source = source(&Launch::mysql(), &[])?;
     source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
     source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(400))?;

@@ -1,5 +1,5 @@
-//! A source that says anything: recorded conversations with errors in them. What comes of it is an error in words, or a
-//! log; never a panic, and never more memory than what came.
+//! A malicious source: recorded conversations with random errors. The result must be an error message or a log,
+//! without a panic and without more memory than the received bytes.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use testkit::{SeededRandom, seed_from_env};
 use wire::{CleartextPolicy, FormatOrigin, SourceEvent};
 
-/// What the server said in a recorded conversation.
+/// Returns the bytes that the server sent in a recorded conversation.
 fn recorded(name: &str) -> Result<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wire/tests/conversations");
     let text = std::fs::read_to_string(folder.join(name))?;
@@ -30,7 +30,7 @@ fn recorded(name: &str) -> Result<Vec<u8>> {
     (0..digits.len()).step_by(2).map(|at| Ok(u8::from_str_radix(&digits[at..at + 2], 16)?)).collect()
 }
 
-/// Where each packet's payload lies.
+/// Returns start and end of each packet's payload.
 fn packets(bytes: &[u8]) -> Vec<(usize, usize)> {
     let (mut at, mut found) = (0, Vec::new());
     while let Some([a, b, c, _]) = bytes.get(at..at + 4) {
@@ -41,7 +41,7 @@ fn packets(bytes: &[u8]) -> Vec<(usize, usize)> {
     found
 }
 
-/// With up to three errors.
+/// Returns the bytes with up to three errors.
 fn mutated(good: &[u8], random: &mut SeededRandom) -> Vec<u8> {
     let mut bytes = good.to_vec();
     for _ in 0..=random.below(3) {
@@ -56,10 +56,10 @@ fn mutated(good: &[u8], random: &mut SeededRandom) -> Vec<u8> {
             1 => bytes[at] = random.below(256) as u8,
             2 => bytes.truncate(at.max(1)),
             3 => drop(bytes.splice(at..at, (0..random.below(40)).map(|_| 0xff).collect::<Vec<u8>>())),
-            // The packet's own size.
+            // The size in the packet header.
             4 => bytes[start - 4 + random.below(3)] = random.below(256) as u8,
             _ => {
-                // An event whose checksum is right all the same.
+                // An event with a wrong value and a valid checksum.
                 bytes[at] = random.below(256) as u8;
                 let is_event = bytes[start] == 0 && end - start > HEADER_SIZE + 5;
                 if is_event {
@@ -73,12 +73,12 @@ fn mutated(good: &[u8], random: &mut SeededRandom) -> Vec<u8> {
     bytes
 }
 
-/// Says these to whoever connects, one each, and hangs up.
+/// Sends one conversation to each client, then closes the connection.
 fn serve(listener: &TcpListener, conversations: &[Vec<u8>], served: &AtomicUsize) -> Result<()> {
     for bytes in conversations {
         let (mut stream, _) = listener.accept()?;
         served.fetch_add(1, Ordering::Relaxed);
-        // Whoever has heard enough hangs up first.
+        // The client may close the connection first.
         let said = stream.write_all(bytes).and_then(|()| stream.shutdown(Shutdown::Write));
         if said.is_ok() {
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -88,7 +88,7 @@ fn serve(listener: &TcpListener, conversations: &[Vec<u8>], served: &AtomicUsize
     Ok(())
 }
 
-/// Receives into a new store; how many events came.
+/// Receives into a new store; returns the number of received events.
 fn receive(port: u16, folder: &Path) -> Result<usize> {
     let address = ServerAddress {
         user: "repl".to_owned(),
@@ -124,7 +124,7 @@ fn receive(port: u16, folder: &Path) -> Result<usize> {
 }
 
 #[test]
-fn whatever_a_source_says_is_an_error_in_words() -> Result<()> {
+fn damaged_conversations_are_errors() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     for (name, _) in KEPT {
         let good = recorded(name)?;
@@ -139,24 +139,27 @@ fn whatever_a_source_says_is_an_error_in_words() -> Result<()> {
             for number in 0..conversations.len() {
                 let folder = TempDir::new()?;
                 match receive(port, folder.path()) {
-                    Ok(count) => ensure!(number > 0 || count > 10, "{name}: {count} events of a good one"),
+                    Ok(count) => ensure!(
+                        number > 0 || count > 10,
+                        "{name}: {count} events of an undamaged conversation"
+                    ),
                     Err(error) if number == 0 => return Err(error.context(name)),
                     Err(error) => {
-                        ensure!(!error.to_string().is_empty(), "{name}: an error without words");
+                        ensure!(!error.to_string().is_empty(), "{name}: an error without a message");
                         refused += 1;
                     }
                 }
             }
             ensure!(refused > conversations.len() / 2, "{name}: only {refused} were refused");
-            serving.join().map_err(|_| anyhow::anyhow!("the source broke"))?
+            serving.join().map_err(|_| anyhow::anyhow!("the source panicked"))?
         })?;
     }
     Ok(())
 }
 
-/// The command itself, through which a source's words reach a person.
+/// The command must print the error of the library.
 #[test]
-fn the_command_says_what_is_wrong() -> Result<()> {
+fn commands_report_damaged_conversations() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let folder = TempDir::new()?;
     for (round, (name, _)) in (0..12).flat_map(|round| KEPT.map(|kept| (round, kept))) {
@@ -170,7 +173,7 @@ fn the_command_says_what_is_wrong() -> Result<()> {
         let mut child = command.spawn()?;
         let served = AtomicUsize::new(0);
         serve(&listener, &[bytes], &served)?;
-        // One that had begun tries again, where nobody answers any more.
+        // After the first data, the command retries; the source accepts no more connections.
         drop(listener);
         let start = Instant::now();
         while child.try_wait()?.is_none() && start.elapsed() < Duration::from_millis(400) {
@@ -180,16 +183,16 @@ fn the_command_says_what_is_wrong() -> Result<()> {
         child.kill()?;
         let said = String::from_utf8(child.wait_with_output()?.stderr)?;
         ensure!(!said.contains("panicked"), "{name}: {said}");
-        let code = ended.map(|status| status.code().context("a signal ended it")).transpose()?;
+        let code = ended.map(|status| status.code().context("a signal ended the command")).transpose()?;
         ensure!(matches!(code, None | Some(0..=2)), "{name}: {code:?} {said}");
         ensure!(code.is_none_or(|code| code == 0) || said.starts_with("bintide: "), "{name}: {said}");
     }
     Ok(())
 }
 
-/// Not a server at all.
+/// A server of another protocol.
 #[test]
-fn a_port_of_something_else_is_named() -> Result<()> {
+fn servers_of_other_protocols_are_reported() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();
     let serving = thread::spawn(move || -> std::io::Result<()> {
@@ -197,8 +200,8 @@ fn a_port_of_something_else_is_named() -> Result<()> {
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     });
     let folder = TempDir::new()?;
-    let said = format!("{:#}", receive(port, folder.path()).err().context("it is taken for a server")?);
+    let said = format!("{:#}", receive(port, folder.path()).err().context("the connection succeeded")?);
     ensure!(said.contains("or this is not MySQL's protocol"), "{said}");
-    serving.join().map_err(|_| anyhow::anyhow!("the source broke"))??;
+    serving.join().map_err(|_| anyhow::anyhow!("the source panicked"))??;
     Ok(())
 }

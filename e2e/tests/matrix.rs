@@ -1,5 +1,5 @@
-//! Every command on every server: those that `BINTIDE_SERVERS` names, six otherwise. docs/reference/servers.md has the
-//! results.
+//! Every command on every server: the servers in `BINTIDE_SERVERS`, or six by default. docs/reference/servers.md
+//! has the results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn bintide_on(arguments: &[&str], logs: &[PathBuf]) -> Result<Output> {
     Ok(command.output()?)
 }
 
-/// The standard output of a run that succeeds.
+/// Returns the standard output of a successful run.
 fn printed(output: Output) -> Result<Vec<u8>> {
     let (text, end) = (String::from_utf8_lossy(&output.stderr), output.stdout.len().saturating_sub(2000));
     let shown = String::from_utf8_lossy(&output.stdout[end..]);
@@ -43,14 +43,14 @@ fn document(output: Output) -> Result<Value> {
     Ok(serde_json::from_slice(&printed(output)?)?)
 }
 
-/// The chosen servers of MySQL.
+/// Returns the chosen MySQL servers.
 fn mysql_servers() -> Result<Vec<TestPackage>> {
     let chosen = TestPackage::from_env()?.into_iter();
     Ok(chosen.filter(|package| package.flavour() == Some(ServerFlavour::Mysql)).collect())
 }
 
 #[test]
-fn the_catalogue_has_the_same_columns_and_indexes_everywhere() -> Result<()> {
+fn catalogues_of_all_servers_have_the_same_columns_and_indexes() -> Result<()> {
     check_each(&TestPackage::from_env()?, |matrix| {
         let server = matrix.target()?;
         server.sql(
@@ -61,7 +61,7 @@ fn the_catalogue_has_the_same_columns_and_indexes_everywhere() -> Result<()> {
         )?;
         let mut connection = SqlConnection::open(&address(&server, "root")?)?;
         let mut catalogue = ServerCatalogue::new(&mut connection);
-        let table = catalogue.table(b"c", b"t")?.context("the table exists")?;
+        let table = catalogue.table(b"c", b"t")?.context("the catalogue has no table c.t")?;
         ensure!(
             (table.engine.as_deref(), table.table_type.as_str()) == (Some("InnoDB"), "BASE TABLE"),
             "{table:?}"
@@ -115,7 +115,7 @@ fn dump_prints_what_mysqlbinlog_prints() -> Result<()> {
     check_each(&TestPackage::from_env()?, |server| {
         let mut runs = Vec::new();
         for log in &server.logs {
-            let name = log.file_name().context("a log has a name")?.to_string_lossy().into_owned();
+            let name = log.file_name().context("a log without a name")?.to_string_lossy().into_owned();
             for options in
                 [&[][..], &["-vv", "--base64-output=decode-rows"], &["--hexdump"], &["--short-form"]]
             {
@@ -128,8 +128,8 @@ fn dump_prints_what_mysqlbinlog_prints() -> Result<()> {
 }
 
 #[test]
-fn dump_makes_a_server_equal() -> Result<()> {
-    // What mysqlbinlog 9.7 prints of MySQL 5.6 and of MariaDB does not run there.
+fn dumps_restore_equal_rows() -> Result<()> {
+    // The output of mysqlbinlog 9.7 for MySQL 5.6 and MariaDB does not run on those servers.
     let servers: Vec<TestPackage> =
         mysql_servers()?.into_iter().filter(|package| package.version() >= (5, 7)).collect();
     check_each(&servers, |server| {
@@ -141,7 +141,7 @@ fn dump_makes_a_server_equal() -> Result<()> {
 }
 
 #[test]
-fn verify_finds_all_logs_sound() -> Result<()> {
+fn verify_finds_no_damage() -> Result<()> {
     check_each(&TestPackage::from_env()?, |server| printed(bintide_on(&["verify"], &server.logs)?).map(drop))
 }
 
@@ -157,12 +157,12 @@ fn stats_counts_the_rows_that_mysqlbinlog_prints() -> Result<()> {
     })
 }
 
-/// The rows that inserts, updates and deletes leave, by `id`: one column of theirs, as text.
+/// Returns the final rows of a stream, ordered by `id`: one column as text.
 fn left(records: &[u8], table: &str, column: &str) -> Result<Vec<String>> {
     let mut rows = std::collections::BTreeMap::new();
     for line in records.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let record: Value = serde_json::from_slice(line)?;
-        // The table `larger` was called `large` when its rows came.
+        // The table `larger` was called `large` when its rows were logged.
         if !record["table"]
             .as_str()
             .is_some_and(|name| name == table || name.len() > 4 && table.starts_with(name))
@@ -181,7 +181,7 @@ fn left(records: &[u8], table: &str, column: &str) -> Result<Vec<String>> {
     Ok(rows.into_values().collect())
 }
 
-/// Tables and columns whose values are the same text in SQL and in JSON.
+/// Tables and columns whose values have the same text in SQL and in JSON.
 const STREAMED: [(&str, &str); 4] = [("n", "g"), ("n", "l"), ("account", "n"), ("larger", "t")];
 
 fn check_streamed(server: &TestServer, records: &[u8]) -> Result<()> {
@@ -198,7 +198,7 @@ fn check_streamed(server: &TestServer, records: &[u8]) -> Result<()> {
 }
 
 #[test]
-fn stream_by_definitions_ends_at_the_rows_of_the_server() -> Result<()> {
+fn streams_with_definitions_end_at_the_servers_rows() -> Result<()> {
     check_each(&TestPackage::from_env()?, |server| {
         let arguments = ["stream", "--format", "maxwell", "--schema", "ddl", "--skip-statements"];
         let records = printed(bintide_on(&arguments, &server.logs)?)?;
@@ -207,11 +207,11 @@ fn stream_by_definitions_ends_at_the_rows_of_the_server() -> Result<()> {
 }
 
 #[test]
-fn receive_has_the_bytes_of_the_server() -> Result<()> {
+fn received_logs_equal_the_servers() -> Result<()> {
     check_each(&TestPackage::from_env()?, |server| {
         let folder = TempDir::new()?;
         let from = command::address("root", &server.server) + "&timeout=8";
-        // A MariaDB writes into a new log, some time later, that all of the old one is on disk.
+        // Some time after a rotation, MariaDB writes an event to the new log when the old one is synced.
         wait_until("the server's logs", || {
             let mut command = Command::new(bintide()?);
             command.env_clear().arg("receive").arg(folder.path()).args(["--from", &from, "--stop-at-end"]);
@@ -222,13 +222,13 @@ fn receive_has_the_bytes_of_the_server() -> Result<()> {
     })
 }
 
-/// MySQL 5.5 is a source for logs, but no target and no replica to be warmed.
+/// Checks for MySQL 5.5, which is supported as a source only, not as a target and not by `warm`.
 fn is_too_old(package: TestPackage) -> bool {
     package.version() < (5, 6)
 }
 
 fn refused_by_name<T>(result: Result<T>) -> Result<()> {
-    let message = format!("{:#}", result.err().context("the server is refused")?);
+    let message = format!("{:#}", result.err().context("the server is not refused")?);
     let is_named = message.contains("is MySQL 5.5.") && message.contains("needs MySQL 5.6.5 or newer");
     ensure!(is_named, "{message}");
     Ok(())
@@ -277,17 +277,17 @@ fn replay_of_the_newest_mysql_ends_equal() -> Result<()> {
     })
 }
 
-/// A copy of logs, to be rewritten.
+/// Copies logs, so that a test can rewrite them.
 fn copies(logs: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
     let copy = |log: &PathBuf| {
-        let copy = folder.join(log.file_name().context("a log has a name")?);
+        let copy = folder.join(log.file_name().context("a log without a name")?);
         fs::copy(log, &copy)?;
         Ok(copy)
     };
     logs.iter().map(copy).collect()
 }
 
-/// What is printed of rows, without the places and sizes that change with compression.
+/// Returns the lines for rows, without positions and sizes, which depend on compression.
 fn rows_printed(text: &[u8]) -> Vec<&[u8]> {
     text.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"### ")).collect()
 }
@@ -301,18 +301,18 @@ fn compressed_logs_are_read_by_mysqlbinlog_8_0() -> Result<()> {
         printed(bintide_on(&["verify"], &logs)?)?;
         let sizes =
             |logs: &[PathBuf]| logs.iter().map(|log| Ok(fs::metadata(log)?.len())).sum::<Result<u64>>();
-        // MySQL 5.6 and 5.5 log no transactions that a server would compress.
+        // MySQL 5.6 and 5.5 log no transactions that `compress` can compress.
         let is_smaller = sizes(&logs)? < sizes(&server.logs)? / 2;
         ensure!(is_smaller == (server.package.version() >= (5, 7)), "{report}");
         let (before, after) =
             (shown_by(TestPackage::Mysql8_0, &server.logs)?, shown_by(TestPackage::Mysql8_0, &logs)?);
-        ensure!(rows_printed(&before) == rows_printed(&after), "other rows");
+        ensure!(rows_printed(&before) == rows_printed(&after), "the rows differ");
         ensure!(changes_shown(&after)[0] > 20, "too few rows");
         Ok(())
     })
 }
 
-/// Servers with GTIDs from before 8.0.20.
+/// Returns the servers with GTIDs that are older than 8.0.20.
 fn without_payloads() -> Result<Vec<TestPackage>> {
     let old = [TestPackage::Mysql8_0_15, TestPackage::Mysql8_0_12, TestPackage::Mysql5_7];
     Ok(TestPackage::from_env()?.into_iter().filter(|package| old.contains(package)).collect())
@@ -372,14 +372,14 @@ fn decompressed_logs_are_read_by_old_mysqlbinlogs() -> Result<()> {
         let is_too_old = is_too_old(package) || package == TestPackage::MariaDb10_5;
         if home.has(name) && !is_too_old {
             let found = shown_by(package, &logs).with_context(|| package.name())?;
-            ensure!(changes_shown(&found) == changes_shown(&wanted), "{}: other rows", package.name());
+            ensure!(changes_shown(&found) == changes_shown(&wanted), "{}: the rows differ", package.name());
         }
     }
     Ok(())
 }
 
 #[test]
-fn advise_asks_the_server() -> Result<()> {
+fn advise_reads_the_servers_version() -> Result<()> {
     check_each(&mysql_servers()?, |server| {
         let from = command::address("root", &server.server);
         let arguments = ["advise", "--from", &from, "--levels", "3", "--time", "1", "--json"];
@@ -412,7 +412,7 @@ fn snapshots_have_the_rows_of_the_server() -> Result<()> {
     })
 }
 
-/// The statement that makes a server a replica of another one, and starts it.
+/// Returns the statement that makes a server a replica of another one and starts it.
 fn follow(package: TestPackage, port: u16) -> String {
     let key = match (package.flavour(), package.version()) {
         (Some(ServerFlavour::Mysql), version) if version >= (8, 4) => {
@@ -430,7 +430,7 @@ fn follow(package: TestPackage, port: u16) -> String {
 }
 
 #[test]
-fn warm_searches_for_what_a_replica_will_change() -> Result<()> {
+fn warm_searches_for_rows_that_a_replica_will_change() -> Result<()> {
     check_each(&TestPackage::from_env()?, |server| {
         let package = server.package;
         let source = server.target()?;

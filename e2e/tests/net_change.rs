@@ -1,4 +1,4 @@
-//! A target that gets net changes ends as the source did.
+//! Targets that apply net changes end equal to the source.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ const SCHEMA: &str = "CREATE DATABASE d; USE d;
     CREATE TABLE uniq (id BIGINT UNSIGNED PRIMARY KEY, u INT UNIQUE, v DECIMAL(5,2));
     CREATE TABLE keyless (v INT);";
 
-/// What the target's catalogue would say; of `keyless`, nothing.
+/// Returns a table's definition as in the target's catalogue; `None` for `keyless`.
 fn definition(table: &[u8]) -> Option<TargetTableDefinition> {
     let part = |column| KeyPart { column, prefix: 0 };
     let (key, unique_keys, auto_increment) = match table {
@@ -37,7 +37,7 @@ fn definition(table: &[u8]) -> Option<TargetTableDefinition> {
     })
 }
 
-/// Statements that do much to few rows.
+/// Returns random statements that change the same few rows many times.
 fn script(random: &mut SeededRandom, statements: usize) -> Result<String> {
     let mut script = "USE d; BEGIN;".to_owned();
     for _ in 0..statements {
@@ -75,7 +75,7 @@ fn script(random: &mut SeededRandom, statements: usize) -> Result<String> {
     Ok(script)
 }
 
-/// The source's transactions of rows, and its format description.
+/// Row transactions of the source, and its format description event.
 struct Log {
     description: Vec<u8>,
     format: EventFormat,
@@ -83,14 +83,14 @@ struct Log {
 }
 
 fn read(server: &TestServer) -> Result<Log> {
-    let path = server.binlogs()?.pop().context("a log")?;
+    let path = server.binlogs()?.pop().context("no log")?;
     let bytes = std::fs::read(path)?;
-    let mut rest = bytes.strip_prefix(&MAGIC).context("a binary log")?;
+    let mut rest = bytes.strip_prefix(&MAGIC).context("not a binary log")?;
     let mut framer = Framer::new();
     let (mut description, mut transactions, mut open) = (Vec::new(), Vec::new(), Vec::new());
     while let FramerOutput::Event(raw) = framer.next(rest)? {
         rest = &rest[raw.bytes().len()..];
-        let format = framer.format().context("a format")?;
+        let format = framer.format().context("no format description")?;
         match EventRole::of(&raw, format)? {
             EventRole::LogBoundary if description.is_empty() => description = raw.bytes().to_vec(),
             EventRole::Statement => open.clear(),
@@ -101,7 +101,7 @@ fn read(server: &TestServer) -> Result<Log> {
             _ => open.push(raw.to_buf()),
         }
     }
-    let format = framer.format().context("a format")?.clone();
+    let format = framer.format().context("no format description")?.clone();
     Ok(Log { description, format, transactions })
 }
 
@@ -110,7 +110,7 @@ fn binlog_statement(script: &mut String, events: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The highest `counted.id` that was ever inserted.
+/// Returns the highest `counted.id` that was ever inserted.
 fn highest_inserted(log: &Log) -> Result<i32> {
     let mut tables = binlog::TableRegistry::new();
     let mut highest = 0;
@@ -120,9 +120,9 @@ fn highest_inserted(log: &Log) -> Result<i32> {
             Event::WriteRows(rows) => {
                 let decoder = tables.decoder(&rows)?;
                 for row in decoder.rows(&rows) {
-                    let image = row?.after.context("an image")?;
+                    let image = row?.after.context("no after image")?;
                     if &*image.table().name == b"counted" {
-                        let id = image.field(0).and_then(|field| field.bytes()).context("an id")?;
+                        let id = image.field(0).and_then(|field| field.bytes()).context("no id")?;
                         highest = highest.max(i32::from_le_bytes(id.try_into()?));
                     }
                 }

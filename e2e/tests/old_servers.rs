@@ -1,5 +1,5 @@
-//! Logs as servers wrote them that are not run here: a sample, its GTID events cut down to what each version knew. Logs
-//! of real old servers are in `matrix.rs`.
+//! Logs of server versions that are not run here: a sample whose GTID events are reduced to the fields of each
+//! version. `matrix.rs` tests logs of real old servers.
 
 use std::fs;
 
@@ -10,19 +10,19 @@ use e2e::identity;
 use e2e::logs::Logs;
 use tempfile::TempDir;
 
-/// What a version's GTID events say.
+/// Fields of a version's GTID events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Knows {
     /// 5.6: the identifier, without the logical clock of 5.7.
     Identifier,
-    /// 8.0.1: also when the transaction committed, but not how large it is.
+    /// 8.0.1: also the commit timestamps, without the transaction's length.
     Times,
 }
 
 const VERSIONS: [(&str, Knows); 2] = [("5.6.51-log", Knows::Identifier), ("8.0.1-dmr", Knows::Times)];
 
 #[test]
-fn what_old_servers_left_out_is_told_as_mysqlbinlog_tells_it() -> Result<()> {
+fn fields_missing_in_old_logs_are_printed_as_by_mysqlbinlog() -> Result<()> {
     let folder = TempDir::new()?;
     let mut runs = Vec::new();
     for (number, (version, knows)) in VERSIONS.iter().enumerate() {
@@ -42,12 +42,12 @@ fn what_old_servers_left_out_is_told_as_mysqlbinlog_tells_it() -> Result<()> {
     identity::check_all("old servers", &Logs::read(folder.path())?, &runs)
 }
 
-/// The same log, as a server of this version could have written it.
+/// Returns the same log as a server of this version would have written it.
 fn older(log: &[u8], version: &str, knows: Knows) -> Result<Vec<u8>> {
     let (mut framer, mut rest, mut out) = (Framer::new(), &log[MAGIC.len()..], MAGIC.to_vec());
     while let FramerOutput::Event(raw) = framer.next(rest)? {
         rest = &rest[raw.bytes().len()..];
-        let format = framer.format().context("no format")?.clone();
+        let format = framer.format().context("no format description")?.clone();
         let next = NextPosition::FromStart(out.len() as u64);
         let mut event = raw.decode(&format)?;
         let mut server_version = [0; 50];

@@ -1,4 +1,4 @@
-//! Nothing that is meant for one user is shown to the others of a machine: passwords, logs, copies of tables.
+//! Data of one user is not visible to other users of the machine: passwords, logs, copies of tables.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,11 +23,11 @@ fn mode(path: &Path) -> Result<u32> {
 
 /// `ps` shows the arguments of all processes to all users.
 #[test]
-fn passwords_are_not_in_the_list_of_processes() -> Result<()> {
+fn passwords_are_hidden_in_the_process_list() -> Result<()> {
     let deaf = UnresponsivePort::open()?;
     let folder = TempDir::new()?;
     let store = folder.path().join("store");
-    let store = store.to_str().context("a path is text")?;
+    let store = store.to_str().context("a path that is not UTF-8")?;
     let port = deaf.port().to_string();
     let address = format!("mysql://root:se%2Fcret@127.0.0.1:{port}/");
     let dump =
@@ -36,13 +36,13 @@ fn passwords_are_not_in_the_list_of_processes() -> Result<()> {
         let child = Running::start(&mut command(arguments)?)?;
         let list = PathBuf::from(format!("/proc/{}/cmdline", child.id()));
         let shown = || -> Result<String> { Ok(fs::read_to_string(&list)?.replace('\0', " ")) };
-        // Between two programs it has no arguments.
+        // During exec, the process has no arguments.
         wait_until("a line without a password", || {
             let shown = shown()?;
             Ok(shown.contains(arguments[0]) && shown.contains("127.0.0.1") && !shown.contains("cret"))
         })?;
         let name = fs::read_to_string(format!("/proc/{}/comm", child.id()))?;
-        ensure!(name.trim_end() == "bintide", "it is called {name}");
+        ensure!(name.trim_end() == "bintide", "the process name is {name}");
         wait_until("the end of the file with the password", || {
             let mut files = fs::read_dir(format!("/proc/{}/fd", child.id()))?.flatten();
             Ok(!files.any(|file| fs::read_link(file.path()).is_ok_and(|to| to.starts_with("/memfd:"))))
@@ -51,9 +51,9 @@ fn passwords_are_not_in_the_list_of_processes() -> Result<()> {
     Ok(())
 }
 
-/// What is not shown is used all the same.
+/// A password that is hidden from the process list still works.
 #[test]
-fn a_password_on_the_command_line_logs_in() -> Result<()> {
+fn passwords_on_the_command_line_log_in() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql("create user s@'%' identified by 's p''t\\nx'; grant replication slave on *.* to s@'%'")?;
     let port = server.port().to_string();
@@ -71,16 +71,16 @@ fn a_password_on_the_command_line_logs_in() -> Result<()> {
 }
 
 #[test]
-fn copies_of_tables_and_logs_are_not_for_all() -> Result<()> {
+fn copies_of_tables_and_logs_are_private() -> Result<()> {
     let folder = TempDir::new()?;
     let database = folder.path().join("copy.db");
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/gtids/binlog.000001");
     let to = format!("sqlite:{}", database.display());
-    let sample = sample.to_str().context("a path is text")?;
+    let sample = sample.to_str().context("a path that is not UTF-8")?;
     let ran = Ran::from(command(&["replay", sample, "--to", &to])?.output()?);
     ensure!(ran.code == Some(0), "{ran:?}");
     ensure!(mode(&database)? & 0o137 == 0, "{:o}", mode(&database)?);
-    // It waits for a connection, and has its folder already.
+    // The command waits for a connection; its directory already exists.
     let deaf = UnresponsivePort::open()?;
     let temporary = folder.path().join("temporary");
     fs::create_dir(&temporary)?;

@@ -1,4 +1,4 @@
-//! `bintide receive` beside the server it receives from: the same bytes, whatever stops it on the way.
+//! `bintide receive` compared with its source: the same bytes, wherever it is stopped.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -42,8 +42,8 @@ fn stderr(ran: &Output) -> String {
     String::from_utf8_lossy(&ran.stderr).into_owned()
 }
 
-/// Receives until the directory has what the server has. A MariaDB writes into a new log, some time later, that all of
-/// the old one is on disk.
+/// Receives until the directory has the server's logs. Some time after a rotation, MariaDB writes an event to the
+/// new log when the old one is synced.
 fn receive_until_equal(server: &TestServer, folder: &Path) -> Result<()> {
     wait_for(|| {
         receive_all(server, folder, &[])?;
@@ -60,14 +60,14 @@ fn wait_for(mut check: impl FnMut() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// Ctrl-C: how it ended, and what it said.
+/// Sends SIGINT, as Ctrl-C does; returns exit status and output.
 fn interrupt(child: Child) -> Result<Output> {
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
     Ok(child.wait_with_output()?)
 }
 
 #[test]
-fn logs_are_the_same_and_go_on_where_they_ended() -> Result<()> {
+fn received_logs_equal_the_sources_after_a_second_run() -> Result<()> {
     for launch in [Launch::mysql(), Launch::mariadb()] {
         let server = launch.start()?;
         let folder = TempDir::new()?;
@@ -81,7 +81,7 @@ fn logs_are_the_same_and_go_on_where_they_ended() -> Result<()> {
             ensure!(said.contains(" received; ") && said.contains(" ends at binlog.00000"), "{said}");
             receive_until_equal(&server, folder.path())?;
         }
-        // Nothing new, and the same again.
+        // A second run without new transactions.
         wait_for(|| {
             let said = receive_all(&server, folder.path(), &["--json"])?;
             ensure!(said.contains("\"transactions\": 0") && said.contains("\"events\": 0,"), "{said}");
@@ -92,9 +92,9 @@ fn logs_are_the_same_and_go_on_where_they_ended() -> Result<()> {
     Ok(())
 }
 
-/// Killed again and again while the server writes, it has the same bytes in the end.
+/// After repeated kills while the server writes, the logs have the same bytes.
 #[test]
-fn killed_at_any_moment_it_repeats_and_loses_nothing() -> Result<()> {
+fn kills_neither_lose_nor_repeat_bytes() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     for launch in [Launch::mysql(), Launch::mariadb()] {
         let server = launch.options(["--max-binlog-size=256K", "--binlog-format=row"]).start()?;
@@ -111,24 +111,24 @@ fn killed_at_any_moment_it_repeats_and_loses_nothing() -> Result<()> {
                 child.wait()?;
                 kills += 1;
             }
-            client.join().map_err(|_| anyhow!("the client broke"))?.map(drop)
+            client.join().map_err(|_| anyhow!("the client panicked"))?.map(drop)
         })?;
         receive_until_equal(&server, folder.path())?;
-        ensure!(server.binlogs()?.len() > 3, "no log ended");
+        ensure!(server.binlogs()?.len() > 3, "the server has not rotated its log");
     }
     Ok(())
 }
 
-/// Closed logs are kept compressed. Opened again they are the source's, byte for byte, whenever it was killed; and what
-/// follows the directory meanwhile misses nothing.
+/// Closed logs are compressed. After any kill, they decompress to the source's bytes, and a stream that follows the
+/// directory misses nothing.
 #[test]
-fn closed_logs_are_kept_compressed() -> Result<()> {
+fn closed_logs_are_compressed() -> Result<()> {
     kept_compressed(None)
 }
 
-/// The same of logs that are encrypted, before and afterwards.
+/// Repeats the test with logs that are encrypted from the start, or later.
 #[test]
-fn closed_logs_are_kept_compressed_and_encrypted() -> Result<()> {
+fn closed_logs_are_compressed_and_encrypted() -> Result<()> {
     let folder = TempDir::new()?;
     let keyring = folder.path().join("keyring");
     write_keyring(&keyring)?;
@@ -136,7 +136,7 @@ fn closed_logs_are_kept_compressed_and_encrypted() -> Result<()> {
 }
 
 fn text(path: &Path) -> Result<&str> {
-    path.to_str().context("a path is text")
+    path.to_str().context("a path that is not UTF-8")
 }
 
 fn kept_compressed(keyring: Option<&str>) -> Result<()> {
@@ -166,14 +166,14 @@ fn kept_compressed(keyring: Option<&str>) -> Result<()> {
             child.wait()?;
             kills += 1;
         }
-        client.join().map_err(|_| anyhow!("the client broke"))?.map(drop)
+        client.join().map_err(|_| anyhow!("the client panicked"))?.map(drop)
     })?;
     server.sql("flush binary logs; insert into d.t (b) values (repeat('end', 1000)); flush binary logs")?;
     let said: serde_json::Value = serde_json::from_str(&receive_all(&server, folder.path(), &compress)?)?;
     let figure = |name: &str| said[name].as_u64().with_context(|| format!("{name} is missing: {said}"));
     ensure!(figure("logs_compressed")? > 0, "{said}");
     ensure!(figure("compressed_to")? < figure("compressed_from")?, "{said}");
-    // The last event, of a few bytes, is asked for again.
+    // The receiver requests the last event, of a few bytes, again.
     ensure!(figure("network_bytes")? > 0 && figure("bytes")? > 0, "{said}");
     wait_for(|| e2e::as_sql::are_equal(&server, &target, e2e::replays::checksum))?;
     replay.kill()?;
@@ -186,24 +186,24 @@ fn kept_compressed(keyring: Option<&str>) -> Result<()> {
     let size = |folder: &Path, name: &Path| Ok::<_, anyhow::Error>(fs::metadata(folder.join(name))?.len());
     let logs = server.binlogs()?;
     for log in &logs {
-        let name = Path::new(log.file_name().context("a log has a name")?);
+        let name = Path::new(log.file_name().context("a log without a name")?);
         let is_sealed = fs::read(folder.path().join(name))?.starts_with(&binlog::MAGIC_ENCRYPTED);
-        ensure!(is_sealed == keyring.is_some(), "{} is in the open, or is not", name.display());
+        ensure!(is_sealed == keyring.is_some(), "{}: encrypted is not as expected", name.display());
         let is_smaller = size(folder.path(), name)? * 4 < size(opened.path(), name)?;
         ensure!(is_smaller || fs::metadata(log)?.len() < 4000, "{} is not compressed", name.display());
     }
     fs::copy(folder.path().join("binlog.index"), opened.path().join("binlog.index"))?;
     same_logs(&server, opened.path())?;
-    // Without GTIDs there is no way to say where in such a log somebody is.
+    // Without GTIDs, a replica has no position in a compressed log.
     let without = Launch::mysql().option("--gtid-mode=OFF").start()?;
     let ran = receive(without.port(), TempDir::new()?.path(), &compress)?.output()?;
     ensure!(ran.status.code() == Some(2) && stderr(&ran).contains("gtid_mode=ON"), "{ran:?}");
     Ok(())
 }
 
-/// Killed at any moment, what is kept is encrypted, and is the source's for whoever has the key.
+/// After any kill, the logs are encrypted, and decrypt to the source's bytes.
 #[test]
-fn what_is_kept_can_be_encrypted() -> Result<()> {
+fn received_logs_can_be_encrypted() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let server = Launch::mysql().options(["--max-binlog-size=128K", "--binlog-format=row"]).start()?;
     let (folder, keys) = (TempDir::new()?, TempDir::new()?);
@@ -222,16 +222,16 @@ fn what_is_kept_can_be_encrypted() -> Result<()> {
             child.wait()?;
             kills += 1;
         }
-        client.join().map_err(|_| anyhow!("the client broke"))?.map(drop)
+        client.join().map_err(|_| anyhow!("the client panicked"))?.map(drop)
     })?;
     receive_all(&server, folder.path(), &encrypt)?;
     same_logs_encrypted(&server, folder.path(), &keyring)?;
     for log in server.binlogs()? {
-        let kept = fs::read(folder.path().join(log.file_name().context("a log has a name")?))?;
-        ensure!(!kept.windows(8).any(|part| part == b"readable"), "{} is in the open", log.display());
+        let kept = fs::read(folder.path().join(log.file_name().context("a log without a name")?))?;
+        ensure!(!kept.windows(8).any(|part| part == b"readable"), "{} is not encrypted", log.display());
     }
     readers_need_the_key(&server, folder.path(), text(&keyring)?)?;
-    // What goes on is encrypted, and cannot go on without its key; new logs are as is said now.
+    // An encrypted log resumes encrypted, and only with its key; --encrypt applies to new logs.
     let without = receive(server.port(), folder.path(), &["--stop-at-end"])?.output()?;
     ensure!(without.status.code() == Some(2), "{without:?}");
     ensure!(stderr(&without).contains("give this file with --keyring"), "{}", stderr(&without));
@@ -241,12 +241,13 @@ fn what_is_kept_can_be_encrypted() -> Result<()> {
     server.sql("insert into d.t (b) values ('more'); flush binary logs; create table d.u (a int)")?;
     receive_all(&server, folder.path(), &encrypt[1..])?;
     let logs = server.binlogs()?;
-    let last = logs.last().and_then(|log| log.file_name()).context("a log has a name")?;
-    ensure!(fs::read(folder.path().join(last))?.starts_with(&binlog::MAGIC), "it is encrypted");
+    let last = logs.last().and_then(|log| log.file_name()).context("a log without a name")?;
+    ensure!(fs::read(folder.path().join(last))?.starts_with(&binlog::MAGIC), "the log is encrypted");
     Ok(())
 }
 
-/// Each command that reads a directory reads this one with its key, and says what it lacks without.
+/// Checks that each command which reads a directory reads this one with its key, and names the missing key without
+/// it.
 fn readers_need_the_key(server: &TestServer, folder: &Path, keyring: &str) -> Result<()> {
     let run = |command: &str, log: &Path, more: &[&str]| -> Result<Output> {
         let mut ran = Command::new(bintide()?);
@@ -264,7 +265,7 @@ fn readers_need_the_key(server: &TestServer, folder: &Path, keyring: &str) -> Re
         let found = run(command, &here, &[more, &key].concat())?;
         ensure!(wanted.status.success() && found.status.success(), "{command}: {wanted:?} {found:?}");
         let is_of_text = matches!(command, "dump" | "stream");
-        ensure!(!is_of_text || found.stdout == wanted.stdout, "{command} says something else");
+        ensure!(!is_of_text || found.stdout == wanted.stdout, "{command} prints different output");
         let without = run(command, &here, more)?;
         ensure!(!without.status.success(), "{command} needs no key");
         ensure!(stderr(&without).contains("encrypted"), "{command}: {}", stderr(&without));
@@ -272,9 +273,9 @@ fn readers_need_the_key(server: &TestServer, folder: &Path, keyring: &str) -> Re
     Ok(())
 }
 
-/// A log that cannot be compressed is tried again, and a monitor is told.
+/// A failed compression is retried, and the metrics report it.
 #[test]
-fn a_log_that_could_not_be_compressed_is_tried_again() -> Result<()> {
+fn failed_compressions_are_retried() -> Result<()> {
     let server = Launch::mysql().start()?;
     let (folder, keys) = (TempDir::new()?, TempDir::new()?);
     let keyring = keys.path().join("keyring");
@@ -283,7 +284,7 @@ fn a_log_that_could_not_be_compressed_is_tried_again() -> Result<()> {
     server.sql("insert into d.t (b) values (repeat('x', 100000)); flush binary logs; flush binary logs")?;
     let key = ["--keyring", text(&keyring)?];
     receive_all(&server, folder.path(), &[&["--encrypt"], &key[..]].concat())?;
-    // The log that goes on is in the open, so nothing else needs the key.
+    // The current log is not encrypted, so nothing else needs the key.
     server.sql("flush binary logs")?;
     receive_all(&server, folder.path(), &key)?;
     let whole = fs::read(&keyring)?;
@@ -292,9 +293,9 @@ fn a_log_that_could_not_be_compressed_is_tried_again() -> Result<()> {
     let before = fs::metadata(&log)?.len();
     let more = [&key[..], &["--compress", "3", "--metrics", "127.0.0.1:0"]].concat();
     let mut child = Running::start(&mut receive(server.port(), folder.path(), &more)?)?;
-    let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
-    let metrics = &metrics_of(&lines.next().context("it ended")??)?;
-    let failed = lines.next().context("it ended")??;
+    let mut lines = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
+    let metrics = &metrics_of(&lines.next().context("the command ended")??)?;
+    let failed = lines.next().context("the command ended")??;
     ensure!(
         failed.contains("is not in the keyring") && failed.contains("retrying in 1.0 s, then"),
         "{failed}"
@@ -313,13 +314,13 @@ fn a_log_that_could_not_be_compressed_is_tried_again() -> Result<()> {
         ensure!(number(&told, "bintide_receive_logs_to_compress")? == 0.0, "{told}");
         Ok(())
     })?;
-    ensure!(fs::metadata(&log)?.len() * 10 < before, "it is not compressed");
+    ensure!(fs::metadata(&log)?.len() * 10 < before, "the log is not compressed");
     Ok(())
 }
 
-/// Received with the keyring of a server, a log is as good to that server as its own.
+/// A server reads logs that were received with its keyring like its own.
 #[test]
-fn a_server_reads_encrypted_logs_of_ours() -> Result<()> {
+fn servers_read_our_encrypted_logs() -> Result<()> {
     let mut server = Launch::mysql().keyring().option("--binlog-encryption=ON").start()?;
     server.sql(TABLE)?;
     server
@@ -328,7 +329,7 @@ fn a_server_reads_encrypted_logs_of_ours() -> Result<()> {
     let (folder, keyring) = (TempDir::new()?, server.datadir().join("keyring"));
     receive_all(&server, folder.path(), &["--encrypt", "--keyring", text(&keyring)?])?;
     let logs = server.binlogs()?;
-    let Some((_, closed)) = logs.split_last() else { return Err(anyhow!("there are no logs")) };
+    let Some((_, closed)) = logs.split_last() else { return Err(anyhow!("no logs")) };
     let shown = |server: &TestServer| -> Result<Vec<String>> {
         let names = closed.iter().filter_map(|log| log.file_name()?.to_str());
         names.map(|name| server.sql(&format!("show binlog events in '{name}'"))).collect()
@@ -336,22 +337,22 @@ fn a_server_reads_encrypted_logs_of_ours() -> Result<()> {
     let wanted = shown(&server)?;
     server.stop()?;
     for log in closed {
-        let ours = fs::read(folder.path().join(log.file_name().context("a log has a name")?))?;
+        let ours = fs::read(folder.path().join(log.file_name().context("a log without a name")?))?;
         let theirs = fs::read(log)?;
         ensure!(ours.len() == theirs.len() && ours[512..] != theirs[512..], "{}", log.display());
         fs::write(log, ours)?;
     }
     server.start_again(&[])?;
-    ensure!(shown(&server)? == wanted, "the server reads something else");
-    // The server puts its new key into each, and takes the old one away.
+    ensure!(shown(&server)? == wanted, "the server shows different events");
+    // The server re-encrypts the headers with its new key, and removes the old key.
     server.sql("alter instance rotate binlog master key")?;
-    ensure!(shown(&server)? == wanted, "the server reads something else with its new key");
+    ensure!(shown(&server)? == wanted, "with its new key, the server shows different events");
     Ok(())
 }
 
-/// It follows, through a restart of the server, and ends when it is told to.
+/// The receiver follows through a restart of the server, and ends at SIGINT.
 #[test]
-fn it_follows_a_server_that_is_started_again() -> Result<()> {
+fn receiving_continues_after_a_restart_of_the_server() -> Result<()> {
     let mut server = Launch::mysql().start()?;
     let folder = TempDir::new()?;
     server.sql(TABLE)?;
@@ -369,7 +370,7 @@ fn it_follows_a_server_that_is_started_again() -> Result<()> {
     same_logs(&server, folder.path())
 }
 
-/// The messages of a run that loses its server and finds it again, as a collector of logs reads them.
+/// Messages of a run that loses its server and reconnects, in JSON for log collectors.
 #[test]
 fn messages_have_levels_in_json() -> Result<()> {
     let mut server = Launch::mysql().start()?;
@@ -391,7 +392,7 @@ fn messages_have_levels_in_json() -> Result<()> {
         };
         ensure!(messages.iter().any(is_it), "{level} {wanted}: {said}");
     }
-    // The same run for people, with only what is wrong.
+    // The same run as text, with warnings and errors only.
     let (port, levels) =
         (server.port(), ["--log-level", "warn", "--stop-at-end", "--metrics", "127.0.0.1:0"]);
     let quieter = receive(port, folder.path(), &levels)?.output()?;
@@ -399,21 +400,21 @@ fn messages_have_levels_in_json() -> Result<()> {
     Ok(())
 }
 
-/// Cut to the byte, in each way that a network can be, it connects again.
+/// The receiver reconnects after every kind of cut, at any byte.
 #[test]
-fn a_network_that_is_cut_is_gone_through() -> Result<()> {
+fn receiving_continues_after_network_failures() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let server = Launch::mysql().option("--max-binlog-size=1M").start()?;
     server.sql(TABLE)?;
     server.sql(&"insert into d.t (b) values (repeat('x', 20000)); ".repeat(100))?;
     let proxy = Proxy::to(server.port())?;
     let folder = TempDir::new()?;
-    // A silent network shows only after the 8 seconds of the address.
+    // A silent network is noticed after the 8 seconds in the address.
     let cuts = [CutMode::Close, CutMode::Reset, CutMode::Close, CutMode::Reset, CutMode::Silence];
     proxy.cut_after(5000 + random.below(200_000) as u64, cuts[0]);
     let child = receive(proxy.port(), folder.path(), &[])?.spawn()?;
     for next in cuts.iter().skip(1).map(Some).chain([None]) {
-        wait_for(|| proxy.is_cut().then_some(()).context("the network is whole"))?;
+        wait_for(|| proxy.is_cut().then_some(()).context("the proxy has not cut the connection"))?;
         proxy.mend();
         if let Some(cut) = next {
             proxy.cut_after(5000 + random.below(400_000) as u64, *cut);
@@ -440,7 +441,7 @@ fn fails(from: &str, folder: &Path, code: i32, wanted: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn what_stands_in_the_way_is_named() -> Result<()> {
+fn obstacles_are_named() -> Result<()> {
     let server = Launch::mysql().start()?;
     let folder = TempDir::new()?;
     server.sql("create user r@'%' identified by 'secret'")?;
@@ -454,7 +455,7 @@ fn what_stands_in_the_way_is_named() -> Result<()> {
     fails(&from, &server.datadir(), 2, &["is a server's data directory"])?;
     fails(&from, folder.path(), 0, &[])?;
     fails("mysql://r@127.0.0.1/?tls=maybe", folder.path(), 2, &["--from: tls is maybe"])?;
-    // The source purges what is needed.
+    // The source purges a log that the receiver needs.
     server.sql("flush binary logs")?;
     receive_all(&server, folder.path(), &[])?;
     server.sql(
@@ -462,15 +463,15 @@ fn what_stands_in_the_way_is_named() -> Result<()> {
     )?;
     let another = "keep this directory as it is, and receive into another one";
     fails(&from, folder.path(), 1, &["cannot resume after binlog.000002", "1236", another])?;
-    // Another one begins with what there is.
+    // An empty directory starts with the available logs.
     let fresh = TempDir::new()?;
     fails(&from, fresh.path(), 0, &[])?;
     same_logs(&server, fresh.path())
 }
 
-/// What was made for a directory that nothing came into goes again; what was there stays.
+/// A failed start removes the files and directories that it created, and no others.
 #[test]
-fn a_start_that_fails_leaves_nothing_behind() -> Result<()> {
+fn failed_starts_leave_no_files() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql("flush binary logs; purge binary logs to 'binlog.000002'; flush binary logs")?;
     server.sql("create user r@'%' identified by 's'; grant replication slave on *.* to r@'%'")?;
@@ -518,19 +519,19 @@ fn a_start_that_fails_leaves_nothing_behind() -> Result<()> {
         &["--keyring", "/nowhere/keyring"],
         &["could not read the keyring /nowhere/keyring"],
     )?;
-    // Nor is a directory made in a file, or in one that is the system's own.
+    // No directory is created below a file, or in a system directory.
     let wanted = format!("{} is a file; expected a directory", file.display());
     check(&file, &root, &[], &[&wanted])?;
     check(&file.join("below"), &root, &[], &[&wanted])?;
     check(Path::new("/proc/below"), &root, &[], &["could not create /proc/below: "])?;
-    // One that is there stays, with what is in it.
+    // An existing directory stays, with its files.
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("note"), "mine")?;
     let ran = receive(port, &folder, &["--start-log", "binlog.000009"])?.output()?;
     ensure!(ran.status.code() == Some(2), "{ran:?}");
     let left: Vec<_> = fs::read_dir(&folder)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
     ensure!(left == ["note"], "{left:?}");
-    // Where to begin is for an empty one.
+    // Start options apply to an empty directory only.
     receive_all(&server, &folder, &[])?;
     let ran = receive(port, &folder, &["--start-log", "binlog.000009", "--stop-at-end"])?.output()?;
     ensure!(ran.status.success(), "{ran:?}");
@@ -540,9 +541,9 @@ fn a_start_that_fails_leaves_nothing_behind() -> Result<()> {
     same_logs(&server, &folder)
 }
 
-/// A keyring that is being written when a log begins is waited for; one that stays so ends it.
+/// The receiver waits for a keyring that is being written when a log starts; after the timeout it ends.
 #[test]
-fn a_keyring_that_is_half_written_is_waited_for() -> Result<()> {
+fn half_written_keyrings_are_waited_for() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql(TABLE)?;
     let (folder, keys) = (TempDir::new()?, TempDir::new()?);
@@ -551,12 +552,12 @@ fn a_keyring_that_is_half_written_is_waited_for() -> Result<()> {
     let whole = fs::read(&keyring)?;
     let more = ["--encrypt", "--keyring", text(&keyring)?];
     let mut child = Running::start(&mut receive(server.port(), folder.path(), &more)?)?;
-    let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
+    let mut lines = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
     wait_for(|| same_logs_encrypted(&server, folder.path(), &keyring))?;
     let mut half_written = || -> Result<()> {
         fs::write(&keyring, &whole[..whole.len() / 2])?;
         server.sql("flush binary logs; insert into d.t (b) values ('more')")?;
-        let line = lines.next().context("it ended")??;
+        let line = lines.next().context("the command ended")??;
         ensure!(line.contains("keyring") && line.ends_with("waiting 10.0 s for a valid keyring"), "{line}");
         Ok(())
     };
@@ -564,7 +565,7 @@ fn a_keyring_that_is_half_written_is_waited_for() -> Result<()> {
     fs::write(&keyring, &whole)?;
     wait_for(|| same_logs_encrypted(&server, folder.path(), &keyring))?;
     half_written()?;
-    let line = lines.next().context("it ended")??;
+    let line = lines.next().context("the command ended")??;
     ensure!(line.ends_with("rename it over the old one, and run the command again"), "{line}");
     let ran = child.output()?;
     ensure!(ran.status.code() == Some(2), "{ran:?}");
@@ -573,9 +574,9 @@ fn a_keyring_that_is_half_written_is_waited_for() -> Result<()> {
     same_logs_encrypted(&server, folder.path(), &keyring)
 }
 
-/// A log that was compressed has other positions than the source's.
+/// A compressed log has other positions than the source's.
 #[test]
-fn a_newest_log_that_was_compressed_is_named_and_can_be_restored() -> Result<()> {
+fn compressed_newest_logs_are_refused_until_they_are_restored() -> Result<()> {
     let server = Launch::mysql().start()?;
     let folder = TempDir::new()?;
     server.sql(TABLE)?;
@@ -603,7 +604,7 @@ fn a_newest_log_that_was_compressed_is_named_and_can_be_restored() -> Result<()>
         server.sql(more)?;
         replace("compress")?;
         fails(&from, folder.path(), 1, &compressed_text)?;
-        // Without the list, nothing shows that the log was compressed.
+        // Without the list of compressed logs, nothing shows that the log was compressed.
         fs::rename(&list, folder.path().join("list"))?;
         fails(&from, folder.path(), 1, &["because its logs were reset or the received log was changed"])?;
         fs::rename(folder.path().join("list"), &list)?;
@@ -615,9 +616,9 @@ fn a_newest_log_that_was_compressed_is_named_and_can_be_restored() -> Result<()>
     Ok(())
 }
 
-/// Logs that were reset have their old names again, and other events.
+/// After RESET, the source's logs have their old names and different events.
 #[test]
-fn another_log_of_the_same_name_is_not_gone_on_with() -> Result<()> {
+fn different_logs_with_the_same_name_are_refused() -> Result<()> {
     let server = Launch::mysql().start()?;
     let folder = TempDir::new()?;
     server.sql("create database one")?;
@@ -627,17 +628,17 @@ fn another_log_of_the_same_name_is_not_gone_on_with() -> Result<()> {
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
     fails(&from, folder.path(), 2, &["the source has another event at this position: its logs were reset"])?;
     ensure!(fs::read(folder.path().join("binlog.000001"))? == before, "the store was changed");
-    // Shorter than what is here.
+    // The source's log is shorter than the received one.
     server.sql("reset binary logs and gtids")?;
     fails(&from, folder.path(), 1, &["cannot resume after binlog.000001", "1236"])?;
-    // Another server, whatever its logs are.
+    // Another server is refused for any logs.
     let other = Launch::mysql().start()?;
     let from = format!("mysql://root@127.0.0.1:{}/", other.port());
     fails(&from, folder.path(), 2, &["the source's server_uuid is", "another directory for another server"])
 }
 
 #[test]
-fn a_directory_has_one_receiver() -> Result<()> {
+fn directories_have_one_receiver() -> Result<()> {
     let server = Launch::mysql().start()?;
     let folder = TempDir::new()?;
     server.sql(TABLE)?;
@@ -650,7 +651,7 @@ fn a_directory_has_one_receiver() -> Result<()> {
         "{}",
         stderr(&second)
     );
-    // A copy of the directory has the same name at the source, which ends the older connection.
+    // A copy of the directory connects with the same server UUID, so the source ends the older connection.
     let copy = TempDir::new()?;
     fs::copy(folder.path().join("replica.cnf"), copy.path().join("replica.cnf"))?;
     let mut third = receive(server.port(), copy.path(), &[])?.spawn()?;
@@ -662,9 +663,9 @@ fn a_directory_has_one_receiver() -> Result<()> {
     Ok(())
 }
 
-/// A source that never stops writing leaves no moment of silence; Ctrl-C ends it all the same.
+/// SIGINT ends the receiver even if the source writes without a pause.
 #[test]
-fn it_can_be_stopped_while_the_source_writes() -> Result<()> {
+fn receiving_stops_while_the_source_writes() -> Result<()> {
     let server = Launch::mysql().start()?;
     let folder = TempDir::new()?;
     server.sql(TABLE)?;
@@ -681,24 +682,24 @@ fn it_can_be_stopped_while_the_source_writes() -> Result<()> {
         let ran = stop_in_the_middle(&server, folder.path());
         over.store(true, Ordering::Relaxed);
         for writer in writers {
-            writer.join().map_err(|_| anyhow!("a writer broke"))??;
+            writer.join().map_err(|_| anyhow!("a writer panicked"))??;
         }
-        ensure!(ran?.contains(" ends at binlog.000001"), "it says something else");
+        ensure!(ran?.contains(" ends at binlog.000001"), "unexpected output");
         Ok(())
     })?;
     receive_until_equal(&server, folder.path())
 }
 
-/// Stops a receiver once it has received something; what it says then.
+/// Stops a receiver once it has received a part; returns its output.
 fn stop_in_the_middle(server: &TestServer, folder: &Path) -> Result<String> {
     let mut child = receive(server.port(), folder, &[])?.spawn()?;
     wait_for(|| {
         let size = fs::metadata(folder.join("binlog.000001"))?.len();
-        ensure!(size > 1 << 16, "{size} bytes have come");
+        ensure!(size > 1 << 16, "only {size} bytes were received");
         Ok(())
     })?;
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
-    let ended = wait_for(|| child.try_wait()?.map(drop).context("it goes on"));
+    let ended = wait_for(|| child.try_wait()?.map(drop).context("the command does not end"));
     if ended.is_err() {
         child.kill()?;
     }
@@ -707,18 +708,18 @@ fn stop_in_the_middle(server: &TestServer, folder: &Path) -> Result<String> {
 }
 
 #[test]
-fn old_logs_go_and_a_later_log_can_be_the_first() -> Result<()> {
+fn old_logs_are_deleted_and_start_log_is_obeyed() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql(TABLE)?;
     server.sql(&"insert into d.t (b) values (repeat('x', 9000)); flush binary logs; ".repeat(6))?;
     let folder = TempDir::new()?;
     receive_all(&server, folder.path(), &["--start-log", "binlog.000003"])?;
-    ensure!(!folder.path().join("binlog.000002").exists(), "it began too early");
+    ensure!(!folder.path().join("binlog.000002").exists(), "receiving started too early");
     receive_all(&server, folder.path(), &["--keep", "15K"])?;
     let index = fs::read_to_string(folder.path().join("binlog.index"))?;
     ensure!(index == "./binlog.000006\n./binlog.000007\n", "{index}");
-    ensure!(!folder.path().join("binlog.000005").exists(), "it is still there");
-    // The logs that stay are whole, and go on.
+    ensure!(!folder.path().join("binlog.000005").exists(), "the log is not deleted");
+    // The remaining logs are complete, and receiving resumes in them.
     server.sql(&"insert into d.t (b) values (repeat('x', 9000)); flush binary logs; ".repeat(3))?;
     receive_all(&server, folder.path(), &["--keep", "7d"])?;
     for number in 6..=9 {
@@ -728,9 +729,9 @@ fn old_logs_go_and_a_later_log_can_be_the_first() -> Result<()> {
     Ok(())
 }
 
-/// Asked by GTIDs, the source says which of its logs comes first: whole, as any other.
+/// A request by GTIDs starts at a whole log, which the source selects.
 #[test]
-fn what_a_backup_has_says_where_to_begin() -> Result<()> {
+fn gtids_of_a_backup_select_the_first_log() -> Result<()> {
     let flush = "flush binary logs; insert into d.t (b) values ('one'); insert into d.t (b) values ('two');";
     let uuid = "5ea5ca5e-0001-4000-8000-000000000001:1";
     for (launch, variable, none) in
@@ -744,13 +745,13 @@ fn what_a_backup_has_says_where_to_begin() -> Result<()> {
         server.sql("purge binary logs to 'binlog.000002'")?;
         let folder = TempDir::new()?;
         receive_all(&server, folder.path(), &["--start-after-gtid", had.trim()])?;
-        ensure!(!folder.path().join("binlog.000002").exists(), "it began too early");
+        ensure!(!folder.path().join("binlog.000002").exists(), "receiving started too early");
         for name in ["binlog.000003", "binlog.000004"] {
             let (found, wanted) =
                 (fs::read(folder.path().join(name)), fs::read(server.datadir().join(name))?);
-            ensure!(found.context("it began too late")?.len() == wanted.len(), "{name}");
+            ensure!(found.context("receiving started too late")?.len() == wanted.len(), "{name}");
         }
-        // What is behind these the source has no more.
+        // The source has purged the transactions after these GTIDs.
         let fresh = TempDir::new()?;
         let from = format!("mysql://root@127.0.0.1:{}/", server.port());
         let mut command = Command::new(bintide()?);
@@ -761,12 +762,13 @@ fn what_a_backup_has_says_where_to_begin() -> Result<()> {
     Ok(())
 }
 
-/// No file may become larger than this, which is told as a disk without room is; then it may. Meanwhile what is there
-/// counts and nothing else, nothing is acknowledged, and it is tried again more and more rarely: what comes again is little.
+/// Maximum file size of the run, which acts like a full disk until it is raised. While the disk is full, the
+/// metrics count only stored transactions, nothing is acknowledged, and retries become rare, so that little is
+/// received twice.
 const FILE_MAX: u64 = 2000 * 512;
 
 #[test]
-fn a_full_disk_is_waited_for() -> Result<()> {
+fn full_disks_are_waited_for() -> Result<()> {
     let server = Launch::mysql().option("--plugin-load-add=semisync_source.so").start()?;
     server.sql(TABLE)?;
     let insert = "insert into d.t (b) values (repeat('x', 100000)); ";
@@ -780,12 +782,12 @@ fn a_full_disk_is_waited_for() -> Result<()> {
         let plain = |_: &Path| {
             let client =
                 client.get_or_insert_with(|| scope.spawn(|| server.sql("insert into d.t values ()")));
-            ensure!(!client.is_finished(), "it is acknowledged");
+            ensure!(!client.is_finished(), "the transaction was acknowledged");
             Ok(())
         };
         waits_for_room(&server, &["--semi-sync"], plain, same_logs)?;
-        let client = client.context("nobody waits")?;
-        client.join().map_err(|_| anyhow!("the client broke"))?.map(drop)
+        let client = client.context("no client waits")?;
+        client.join().map_err(|_| anyhow!("the client panicked"))?.map(drop)
     })?;
     server.sql("set global rpl_semi_sync_source_enabled = 0; flush binary logs")?;
     let keys = TempDir::new()?;
@@ -798,20 +800,20 @@ fn a_full_disk_is_waited_for() -> Result<()> {
     })?;
     waits_for_room(&server, &["--compress", "3"], nothing, |server, folder| {
         let logs = server.binlogs()?;
-        let name = logs[1].file_name().context("a log has a name")?;
+        let name = logs[1].file_name().context("a log without a name")?;
         let (found, there) = (fs::metadata(folder.join(name))?.len(), fs::metadata(&logs[1])?.len());
         ensure!(found * 10 < there, "{found} of {there} bytes are left");
         Ok(())
     })?;
-    // Since it began with its last log, there is more than is to be kept.
+    // --keep is exceeded because receiving resumed in the last log.
     let gone = |folder: &Path| {
-        ensure!(!folder.join("binlog.000001").exists(), "it is still there");
+        ensure!(!folder.join("binlog.000001").exists(), "the log is not deleted");
         Ok(())
     };
     waits_for_room(&server, &["--keep", "1500K"], gone, |server, folder| {
         let logs = server.binlogs()?;
-        let last = logs.last().and_then(|log| log.file_name()).context("a log has a name")?;
-        ensure!(fs::metadata(folder.join(last)).is_ok(), "it does not go on");
+        let last = logs.last().and_then(|log| log.file_name()).context("a log without a name")?;
+        ensure!(fs::metadata(folder.join(last)).is_ok(), "receiving does not resume");
         Ok(())
     })
 }
@@ -829,15 +831,15 @@ fn waits_for_room(
     limited.arg(bintide()?).arg("receive").arg(folder.path()).args(["--from", &from]).args(more);
     limited.args(["--metrics", "127.0.0.1:0"]).stderr(Stdio::piped()).stdout(Stdio::null());
     let mut child = Running::start(&mut limited)?;
-    let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
-    let metrics = metrics_of(&lines.next().context("it ended")??)?;
+    let mut lines = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
+    let metrics = metrics_of(&lines.next().context("the command ended")??)?;
     let mut told = String::new();
     wait_for(|| {
         told = scraped(&metrics)?;
         let number = |name: &str| number(&told, &format!("bintide_receive_{name}"));
-        ensure!(number("disk_full")? == 1.0, "there is room: {told}");
+        ensure!(number("disk_full")? == 1.0, "the disk is not full: {told}");
         meanwhile(folder.path())?;
-        // Between two tries.
+        // Between two retries.
         ensure!(number("connections_total")? >= 2.0 && number("connected")? == 0.0, "{told}");
         Ok(())
     })?;
@@ -851,10 +853,10 @@ fn waits_for_room(
     ensure!(number("position_bytes")? == end as f64, "not {end}: {told}");
     ensure!(number("acknowledgements_total")? == 0.0, "{told}");
     let again = number("network_bytes_total")? - (first_end + end) as f64;
-    ensure!(again < 3.0 * f64::from(1 << 20), "{again} bytes came again: {told}");
+    ensure!(again < 3.0 * f64::from(1 << 20), "{again} bytes were received twice: {told}");
     let pid = child.id().to_string();
     let raised = Command::new("prlimit").args(["--fsize=unlimited", "--pid", &pid]).status()?;
-    ensure!(raised.success(), "the limit stays");
+    ensure!(raised.success(), "the limit was not raised");
     wait_for(|| in_the_end(server, folder.path()))?;
     wait_for(|| {
         let told = scraped(&metrics)?;
@@ -870,7 +872,8 @@ fn waits_for_room(
     ensure!(count("retrying") == 0, "{said:?}");
     Ok(())
 }
-/// How many transactions begin in so much of a log, and where the last event ends that is whole in it.
+/// Counts the transactions that start in the first `size` bytes of a log; also returns the end of the last complete
+/// event in them.
 fn fitting(log: &Path, size: u64) -> Result<(u32, u64)> {
     let mut reader = LogReader::open(log)?;
     let (mut transactions, mut end) = (0, 0);
@@ -884,15 +887,16 @@ fn fitting(log: &Path, size: u64) -> Result<(u32, u64)> {
     Ok((transactions, end))
 }
 
-/// Where a run that has just begun says that a monitor can ask.
+/// Returns the address of the metrics from the first line of a run.
 fn metrics_of(line: &str) -> Result<String> {
     let address = line.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/metrics"));
     Ok(address.with_context(|| line.to_owned())?.to_owned())
 }
 
-/// A source that waits for an acknowledgement gets it, once what it waits for is in the file.
+/// A source with semi-synchronous replication gets the acknowledgement after the transaction is written to the
+/// file.
 #[test]
-fn a_source_that_waits_is_answered() -> Result<()> {
+fn semi_synchronous_sources_get_acknowledgements() -> Result<()> {
     let server = Launch::mysql().option("--plugin-load-add=semisync_source.so").start()?;
     server.sql(TABLE)?;
     server.sql(
@@ -908,10 +912,10 @@ fn a_source_that_waits_is_answered() -> Result<()> {
     wait_for(|| (status("clients")? == "1").then_some(()).context("no replica"))?;
     for number in 0..20 {
         server.sql(&format!("insert into d.t (b) values (repeat('{number} ', 20000))"))?;
-        // It is committed: it is in the file, too.
+        // The commit has returned, so the transaction is in the file.
         let logs = server.binlogs()?;
-        let last = logs.last().context("there is a log")?;
-        let name = last.file_name().context("a log has a name")?;
+        let last = logs.last().context("no logs")?;
+        let name = last.file_name().context("a log without a name")?;
         ensure!(fs::metadata(folder.path().join(name))?.len() == fs::metadata(last)?.len(), "{number}");
     }
     ensure!(status("yes_tx")?.parse::<u32>()? >= 20, "{}", status("yes_tx")?);
@@ -923,13 +927,13 @@ fn a_source_that_waits_is_answered() -> Result<()> {
 }
 
 #[test]
-fn a_monitor_can_ask() -> Result<()> {
+fn metrics_are_served() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql(TABLE)?;
     let folder = TempDir::new()?;
     let mut child = receive(server.port(), folder.path(), &["--metrics", "127.0.0.1:0"])?.spawn()?;
-    let mut lines = BufReader::new(child.stderr.take().context("standard error")?).lines();
-    let address = metrics_of(&lines.next().context("it ended")??)?;
+    let mut lines = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
+    let address = metrics_of(&lines.next().context("the command ended")??)?;
     wait_for(|| same_logs(&server, folder.path()))?;
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;

@@ -1,4 +1,4 @@
-//! `bintide relay` between real servers: a source, and replicas that cannot read what it writes.
+//! `bintide relay` between real servers: a source, and replicas that cannot read the source's logs themselves.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
 /// A replica that stops with error 13121 at a compressing source gets the same data through a relay, by GTID and by
-/// position, also when compression is switched on and off.
+/// position, while compression is switched on and off.
 fn old_replica_of_a_compressed_source(place: ReplicaStartPlace) -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     let replica = replica(TestPackage::Mysql8_0_15)?;
@@ -52,9 +52,9 @@ fn mysql_8_0_15_follows_a_compressed_source_by_position() -> Result<()> {
     old_replica_of_a_compressed_source(ReplicaStartPlace::FirstLog)
 }
 
-/// A replica that the source's compressed transactions have already stopped goes on at the relay.
+/// A replica that stopped at the source's compressed transactions resumes at the relay.
 #[test]
-fn a_replica_that_has_stopped_goes_on_at_the_relay() -> Result<()> {
+fn stopped_replicas_resume_at_the_relay() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     let replica = replica(TestPackage::Mysql8_0_15)?;
     source.sql("create user repl identified with mysql_native_password by ''; grant replication slave on *.* to repl")?;
@@ -68,9 +68,9 @@ fn a_replica_that_has_stopped_goes_on_at_the_relay() -> Result<()> {
     wait_for_equal(&source, &replica)
 }
 
-/// Replicas read what they can, each in its form, while the relay is stopped and started again.
+/// Replicas of several versions read the relay, each in its form, while the relay is stopped and restarted.
 #[test]
-fn replicas_of_other_versions_go_on_after_a_restart() -> Result<()> {
+fn replicas_of_other_versions_resume_after_a_restart() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
     source.sql(&work(0, "on"))?;
@@ -89,7 +89,7 @@ fn replicas_of_other_versions_go_on_after_a_restart() -> Result<()> {
     let replicas: Vec<(TestServer, ReplicaStartPlace)> =
         replicas.into_iter().map(|(package, place)| Ok((replica(package)?, place))).collect::<Result<_>>()?;
     for (replica, place) in &replicas {
-        follow(replica, relay.port, *place).context("to follow")?;
+        follow(replica, relay.port, *place).context("could not start replication")?;
         wait_for_equal(&source, replica).with_context(|| format!("{:?}", replica.home().package()))?;
     }
     relay.stop()?;
@@ -103,7 +103,7 @@ fn replicas_of_other_versions_go_on_after_a_restart() -> Result<()> {
     Ok(())
 }
 
-/// The raw output of mysqlbinlog is the source's log.
+/// mysqlbinlog --raw copies the source's logs from the relay.
 #[test]
 fn mysqlbinlog_copies_the_logs_byte_for_byte() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
@@ -130,16 +130,16 @@ fn copy_with_mysqlbinlog(source: &TestServer, relay: &RelayProcess, ssl: &str) -
     let folder = TempDir::new()?;
     let home = PackageHome::find(TestPackage::Mysql)?;
     for log in &source.binlogs()? {
-        let name = log.file_name().and_then(|name| name.to_str()).context("a log has a name")?;
+        let name = log.file_name().and_then(|name| name.to_str()).context("a log without a name")?;
         let mut command = home.command("mysqlbinlog")?;
         command.args(["--no-defaults", "-R", "--raw", "--host=127.0.0.1", "--user=repl"]);
         command.arg(format!("--port={}", relay.port)).args([ssl, name]).current_dir(folder.path());
         let output = command.output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let mut wanted = fs::read(log)?;
-        // The flag of an open log, as a source clears it.
+        // A source clears the flag of an open log when it sends it.
         wanted[21] &= !1;
-        ensure!(fs::read(folder.path().join(name))? == wanted, "{name} is another one");
+        ensure!(fs::read(folder.path().join(name))? == wanted, "{name} differs");
     }
     Ok(())
 }
@@ -164,10 +164,10 @@ fn wrong_passwords_and_unknown_accounts_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Writes a file of accounts with `repl` and this password.
+/// Writes an accounts file with the account `repl` and this password.
 fn write_account(folder: &Path, password: &str) -> Result<String> {
     let (accounts, file) = (folder.join("accounts.toml"), folder.join("password"));
-    // There may be no account yet.
+    // The account may not exist yet.
     let _ = fs::remove_file(&accounts);
     fs::write(&file, password)?;
     let mut add = Command::new(bintide()?);
@@ -177,7 +177,7 @@ fn write_account(folder: &Path, password: &str) -> Result<String> {
     Ok(accounts.display().to_string())
 }
 
-/// Logs in with a password: the error, if it is refused.
+/// Logs in with a password; returns the error if the login is refused.
 fn login(port: u16, password: &str, option: &str) -> Result<Option<String>> {
     let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
     command.args(["--no-defaults", "--host=127.0.0.1", "--user=repl", "-e", "SELECT 1", option]);
@@ -187,7 +187,7 @@ fn login(port: u16, password: &str, option: &str) -> Result<Option<String>> {
 }
 
 #[test]
-fn a_relay_that_receives_serves_over_tls() -> Result<()> {
+fn receiving_relays_serve_over_tls() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
     source.sql(&work(0, "on"))?;
@@ -218,7 +218,7 @@ fn accounts_are_read_again_after_sighup() -> Result<()> {
     ensure!(without.is_some(), "the account requires TLS");
     write_account(folder.path(), "after")?;
     ensure!(login(relay.port, "before", tls)?.is_none());
-    let id = relay.running.as_ref().context("it runs")?.id();
+    let id = relay.running.as_ref().context("the relay does not run")?.id();
     kill(Pid::from_raw(i32::try_from(id)?), Signal::SIGHUP)?;
     wait_until("the new password", || Ok(login(relay.port, "after", tls)?.is_none()))?;
     let refused = login(relay.port, "before", tls)?;
@@ -227,7 +227,7 @@ fn accounts_are_read_again_after_sighup() -> Result<()> {
 }
 
 #[test]
-fn a_relay_without_accounts_listens_on_loopback_only() -> Result<()> {
+fn relays_without_accounts_listen_on_loopback_only() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     let state = TempDir::new()?;
     let mut command = Command::new(bintide()?);
@@ -272,7 +272,7 @@ fn mariadb_follows_mariadb() -> Result<()> {
     wait_for_equal(&source, &replica)
 }
 
-/// A MariaDB replica by GTID, which stops and goes on, also at another relay.
+/// Tests a MariaDB replica by GTID that stops and resumes, also at another relay.
 fn mariadb_follows_mariadb_by_gtid(package: TestPackage) -> Result<()> {
     let source = Launch::of(package).options(["--server-id=1", "--log-bin=binlog"]).start()?;
     source.sql(TABLE)?;
@@ -302,10 +302,10 @@ fn mariadb_follows_mariadb_by_gtid(package: TestPackage) -> Result<()> {
     source.sql("insert into d.t values (7, 'at the other relay')")?;
     wait_for_equal(&source, &replica)?;
     ensure!(replica.sql("select @@gtid_slave_pos")? == source.sql("select @@gtid_binlog_pos")?);
-    // Transactions that the source has not.
+    // Transactions that the source does not have.
     replica.sql("stop slave; set global gtid_slave_pos = '0-1-999'; start slave")?;
     wait_until("the error", || Ok(error_of(&replica)?.is_some()))?;
-    let error = error_of(&replica)?.context("it has stopped")?;
+    let error = error_of(&replica)?.context("the replica has not stopped")?;
     ensure!(error.contains("1236") && error.contains("requested to start from GTID 0-1-999"), "{error}");
     Ok(())
 }
@@ -320,18 +320,18 @@ fn mariadb_11_8_follows_by_gtid() -> Result<()> {
     mariadb_follows_mariadb_by_gtid(TestPackage::MariaDb11_8)
 }
 
-/// Idle clients cost little memory.
+/// Memory of idle clients stays below the limit.
 #[test]
-fn idle_clients_cost_little() -> Result<()> {
+fn idle_clients_take_little_memory() -> Result<()> {
     const CLIENTS: u64 = 200;
     const KILOBYTES_MAX: u64 = 150;
     let source = source(TestPackage::Mysql)?;
     let relay = RelayProcess::of(&source)?;
     let address = relay_address(relay.port);
-    let id = relay.running.as_ref().context("it runs")?.id();
+    let id = relay.running.as_ref().context("the relay does not run")?.id();
     let memory = || -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{id}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
         Ok(line.trim().trim_end_matches(" kB").parse()?)
     };
     let before = memory()?;
@@ -349,7 +349,7 @@ fn idle_clients_cost_little() -> Result<()> {
 }
 
 #[test]
-fn definitions_come_from_the_named_server_and_rows_do_not() -> Result<()> {
+fn definitions_are_queried_at_the_named_server_and_rows_are_not() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     source.sql("create database shop; create table shop.orders (id int primary key, note text)")?;
     let relay = RelayProcess::of(&source)?;
@@ -380,11 +380,11 @@ fn definitions_come_from_the_named_server_and_rows_do_not() -> Result<()> {
         let refused = sql(relay.port, question)?;
         ensure!(refused.starts_with("Err"), "{question}: {refused}");
     }
-    // A connection that was lost is replaced.
+    // A lost connection is replaced.
     let others = "select group_concat(id) from information_schema.processlist where user = 'root' and id <> connection_id()";
     let address = ServerAddress::parse(&format!("mysql://root@127.0.0.1:{}/", source.port()))?;
     let mut connection = SqlConnection::open(&address)?;
-    let ids = connection.value(others)?.context("the relay has a connection")?;
+    let ids = connection.value(others)?.context("the relay has no connection")?;
     for id in ids.split(',') {
         connection.run(&format!("kill {id}"))?;
     }
@@ -394,35 +394,35 @@ fn definitions_come_from_the_named_server_and_rows_do_not() -> Result<()> {
 }
 
 #[test]
-fn a_relay_with_accounts_never_lets_others_in() -> Result<()> {
+fn relays_with_accounts_refuse_other_accounts() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     let folder = TempDir::new()?;
     let accounts = write_account(folder.path(), "secret")?;
     let relay = RelayProcess::start(&index_of(&source)?, &["--accounts", &accounts])?;
-    let pid = Pid::from_raw(relay.running.as_ref().context("it runs")?.id().try_into()?);
+    let pid = Pid::from_raw(relay.running.as_ref().context("the relay does not run")?.id().try_into()?);
     let tls = "--ssl-mode=REQUIRED";
-    // A removed file changes nothing.
+    // Deleting the file changes nothing.
     let saved = fs::read(&accounts)?;
     fs::remove_file(&accounts)?;
     kill(pid, Signal::SIGHUP)?;
     thread::sleep(Duration::from_millis(500));
     ensure!(login(relay.port, "secret", tls)?.is_none());
     ensure!(login(relay.port, "", tls)?.is_some_and(|error| error.contains("1045")));
-    // Without accounts, no client logs in.
+    // With an empty accounts file, no client can log in.
     fs::write(&accounts, "")?;
     let mut permissions = fs::metadata(&accounts)?.permissions();
     std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
     fs::set_permissions(&accounts, permissions)?;
     kill(pid, Signal::SIGHUP)?;
-    wait_until("the removed account is refused", || Ok(login(relay.port, "secret", tls)?.is_some()))?;
+    wait_until("the refusal of the removed account", || Ok(login(relay.port, "secret", tls)?.is_some()))?;
     ensure!(login(relay.port, "", tls)?.is_some_and(|error| error.contains("1045")));
     fs::write(&accounts, saved)?;
     kill(pid, Signal::SIGHUP)?;
-    wait_until("the account is there again", || Ok(login(relay.port, "secret", tls)?.is_none()))
+    wait_until("the restored account", || Ok(login(relay.port, "secret", tls)?.is_none()))
 }
 
 #[test]
-fn a_missing_file_of_accounts_and_an_empty_password_are_errors() -> Result<()> {
+fn missing_accounts_files_and_empty_passwords_are_errors() -> Result<()> {
     let folder = TempDir::new()?;
     let run = |arguments: &[&str]| -> Result<String> {
         let mut command = Command::new(bintide()?);
@@ -443,9 +443,9 @@ fn a_missing_file_of_accounts_and_an_empty_password_are_errors() -> Result<()> {
     Ok(())
 }
 
-/// Transactions cross a thin line compressed, and reach an old replica plain.
+/// Transactions are sent compressed between two relays, and uncompressed to an old replica.
 #[test]
-fn a_relay_behind_a_relay_receives_compressed_transactions() -> Result<()> {
+fn relays_of_relays_receive_compressed_transactions() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
     source.sql(&work(0, "off"))?;
@@ -480,13 +480,14 @@ fn request(port: u16, path: &str) -> Result<TcpStream> {
 fn get(port: u16, path: &str) -> Result<(String, String)> {
     let mut answer = String::new();
     request(port, path)?.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("an answer has a body")?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("the answer has no body")?;
     Ok((head.lines().next().unwrap_or_default().to_owned(), body.to_owned()))
 }
 
-/// Lag, savings and costs of two clients in two forms, as metrics, as a page, as events, and in a terminal.
+/// Lag, saved bytes and CPU time of two clients in two forms: as metrics, on the page, as events, and in a
+/// terminal.
 #[test]
-fn people_see_clients_with_their_lag() -> Result<()> {
+fn clients_and_their_lag_are_shown() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
     source.sql(&work(0, "on"))?;
@@ -526,7 +527,7 @@ fn check_page(http: u16) -> Result<()> {
     ensure!(page.contains("<title>bintide relay</title>"), "{page}");
     let (_, document) = get(http, "/status.json")?;
     let document: serde_json::Value = serde_json::from_str(&document)?;
-    let forms = document["forms"].as_array().context("forms")?;
+    let forms = document["forms"].as_array().context("no forms")?;
     ensure!(forms.len() == 2 && document["ready"] == true, "{document}");
     ensure!(document["clients"].as_array().is_some_and(|clients| clients.len() == 2), "{document}");
     let plain = document["logs"]
@@ -537,8 +538,8 @@ fn check_page(http: u16) -> Result<()> {
     for wanted in ["event: history", "event: status", "event: status"] {
         let found = events.find(|line| line.as_ref().is_ok_and(|line| line == wanted));
         ensure!(found.is_some(), "no {wanted}");
-        let data = events.next().context("an event has data")??;
-        let data = data.strip_prefix("data: ").context("the line after the name has the data")?;
+        let data = events.next().context("the event has no data")??;
+        let data = data.strip_prefix("data: ").context("no data line after the event's name")?;
         serde_json::from_str::<serde_json::Value>(data)?;
     }
     Ok(())
@@ -556,20 +557,20 @@ fn check_status(relay: &RelayProcess) -> Result<()> {
     }
     let output = command.arg("--json").output()?;
     let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let lags = document["clients"].as_array().context("clients")?.iter();
+    let lags = document["clients"].as_array().context("no clients")?.iter();
     let lags: Vec<u64> = lags.filter_map(|client| client["lag_transactions"].as_u64()).collect();
     ensure!(lags == [0, 0], "{document}");
     Ok(())
 }
 
 fn signal(server: &TestServer, signal: Signal) -> Result<()> {
-    let id = server.pid().context("it runs")?;
+    let id = server.pid().context("the relay does not run")?;
     Ok(kill(Pid::from_raw(i32::try_from(id)?), signal)?)
 }
 
-/// A client that reads nothing is behind by what is stored, and a source that is gone is said.
+/// The lag of a client that reads nothing grows with the store, and a lost source is shown.
 #[test]
-fn a_slow_client_and_a_lost_source_are_seen() -> Result<()> {
+fn slow_clients_and_lost_sources_are_shown() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
     source.sql("insert into d.t values (1, '')")?;
@@ -581,7 +582,7 @@ fn a_slow_client_and_a_lost_source_are_seen() -> Result<()> {
     follow(&replica, relay.port, ReplicaStartPlace::Gtids)?;
     wait_for_equal(&source, &replica)?;
     signal(&replica, Signal::SIGSTOP)?;
-    // More than the buffers of the sockets.
+    // More data than the socket buffers hold.
     source.sql("set session cte_max_recursion_depth = 100000; insert into d.t with recursive n (i) as (select 100 union all select i + 1 from n where i < 20000) select i, repeat(uuid(), 60) from n")?;
     source.sql("insert into d.t values (2, ''); insert into d.t values (3, '')")?;
     wait_until("the lag", || {
@@ -598,7 +599,7 @@ fn a_slow_client_and_a_lost_source_are_seen() -> Result<()> {
     wait_until("the loss", || Ok(get(http, "/readyz")?.0.starts_with("HTTP/1.1 503")))?;
     wait_until("the reason", || Ok(get(http, "/readyz")?.1.contains("no source is connected: ")))?;
     ensure!(get(http, "/healthz")?.0 == "HTTP/1.1 200 OK");
-    // The document is made once a second.
+    // The relay updates the document once a second.
     wait_until("the document", || {
         let (_, document) = get(http, "/status.json")?;
         let document: serde_json::Value = serde_json::from_str(&document)?;

@@ -17,7 +17,7 @@ use testkit::{PackageHome, TestPackage, TestServer};
 
 use ReplicaStartPlace::{FirstLog, Gtids};
 
-/// Replicas of one source, which switches compression on and off, globally and in sessions.
+/// Tests replicas of one source, which switches compression on and off, globally and in sessions.
 fn replicas_follow(source_package: TestPackage, replicas: &[(TestPackage, ReplicaStartPlace)]) -> Result<()> {
     let source = source(source_package)?;
     source.sql(TABLE)?;
@@ -90,10 +90,10 @@ fn old_replicas_of_mysql_9_7() -> Result<()> {
     )
 }
 
-/// A replica by file and position that the source's compressed transactions have stopped: it goes on at the relay, at
-/// the start of the log in which it has stopped.
+/// A replica by file and position that stopped at the source's compressed transactions resumes at the relay, at the
+/// start of the log in which it stopped.
 #[test]
-fn a_replica_by_position_that_has_stopped_goes_on_at_the_relay() -> Result<()> {
+fn stopped_replicas_by_position_resume_at_the_relay() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     let replica = replica(TestPackage::Mysql8_0_15)?;
     source.sql("create user repl identified with mysql_native_password by ''; grant replication slave on *.* to repl")?;
@@ -104,7 +104,7 @@ fn a_replica_by_position_that_has_stopped_goes_on_at_the_relay() -> Result<()> {
     source.sql("flush binary logs")?;
     source.sql(&work(100, "on"))?;
     wait_until("the replica's error", || Ok(error_of(&replica)?.is_some()))?;
-    let error = error_of(&replica)?.context("it has stopped")?;
+    let error = error_of(&replica)?.context("the replica has not stopped")?;
     ensure!(error.contains("13121"), "{error}");
     let relay = RelayProcess::of(&source)?;
     replica.sql(&format!(
@@ -117,9 +117,9 @@ fn a_replica_by_position_that_has_stopped_goes_on_at_the_relay() -> Result<()> {
     wait_for_equal(&source, &replica)
 }
 
-/// Events beyond the maximum size of a packet, to replicas that get the form as it is, and plain.
+/// Events larger than a packet, to replicas that get the form as-is, and plain.
 #[test]
-fn events_beyond_the_size_of_a_packet() -> Result<()> {
+fn events_larger_than_a_packet() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
     source.sql("set names latin1; create table d.big (id int primary key, s longtext) engine=innodb")?;
@@ -135,9 +135,9 @@ fn events_beyond_the_size_of_a_packet() -> Result<()> {
     replicas.iter().try_for_each(|replica| wait_for_equal(&source, replica))
 }
 
-/// A relay that receives from a relay, and a replica of each. The first one has its logs plain.
+/// A relay that receives from a relay, and a replica of each. The first relay stores plain logs.
 #[test]
-fn a_relay_behind_a_relay() -> Result<()> {
+fn relays_of_relays() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
     source.sql(&work(0, "on"))?;
@@ -154,9 +154,9 @@ fn a_relay_behind_a_relay() -> Result<()> {
     replicas.iter().try_for_each(|replica| wait_for_equal(&source, replica))
 }
 
-/// Logs without checksums, with checksums, and again without.
+/// Logs without checksums, then with checksums, then without again.
 #[test]
-fn sources_that_change_their_checksums() -> Result<()> {
+fn sources_with_changing_binlog_checksum() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql("set global binlog_checksum = none")?;
     source.sql(TABLE)?;
@@ -175,9 +175,9 @@ fn sources_that_change_their_checksums() -> Result<()> {
     replicas.iter().try_for_each(|(replica, _)| wait_for_equal(&source, replica))
 }
 
-/// A replica that `KILL` disconnects connects again.
+/// A replica whose connection is ended by `KILL` reconnects.
 #[test]
-fn a_replica_that_is_killed_connects_again() -> Result<()> {
+fn killed_replica_connections_reconnect() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
     let relay = RelayProcess::of(&source)?;
@@ -196,7 +196,7 @@ fn a_replica_that_is_killed_connects_again() -> Result<()> {
         let line = list.lines().find(|line| line.contains("Binlog Dump GTID"));
         Ok(line.and_then(|line| line.split('\t').next()).map(str::to_owned))
     };
-    let before = dump_id()?.context("the replica is connected")?;
+    let before = dump_id()?.context("the replica is not connected")?;
     mysql(&format!("KILL {before}"))?;
     wait_until("the replica", || Ok(dump_id()?.is_some_and(|id| id != before)))?;
     source.sql(&work(0, "on"))?;
@@ -205,7 +205,7 @@ fn a_replica_that_is_killed_connects_again() -> Result<()> {
     Ok(())
 }
 
-/// Writes an authority of clients, and a certificate that it has signed.
+/// Writes a certificate authority for clients, and a certificate that it has signed.
 fn write_certificates(folder: &Path) -> Result<()> {
     let mut authority = CertificateParams::new(Vec::new())?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -218,7 +218,7 @@ fn write_certificates(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An account that requires a certificate: the mysql program, and a replica.
+/// An account that requires a certificate: with the mysql client, and a replica.
 #[test]
 fn clients_with_certificates() -> Result<()> {
     let source = source(TestPackage::Mysql)?;

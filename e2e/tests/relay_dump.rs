@@ -1,4 +1,4 @@
-//! Dumps of a server's own logs, by the server and by the relay: the same events, and the same errors.
+//! Dumps of a server's own logs by the server and by the relay: the same events, and the same errors.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,11 +15,11 @@ use servers::{LinkOptions, ServerAddress, ServerLink};
 use testkit::{Launch, TestPackage, TestServer};
 use wire::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, EofPacket, ErrPacket};
 
-/// Result of a dump: the events, and the error at their end.
+/// Result of a dump: the events, and the final error.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct DumpResult {
     events: Vec<Vec<u8>>,
-    /// The number and the message, without the places that a server adds.
+    /// Error number and message, without the positions that a server appends.
     error: Option<(u16, String)>,
 }
 
@@ -40,7 +40,7 @@ fn from_server(server: &TestServer, command: &ClientCommand<'_>) -> Result<DumpR
     from_server_after(server, &[], command)
 }
 
-/// Sends a command after these statements.
+/// Runs these statements, then sends a command.
 fn from_server_after(
     server: &TestServer,
     statements: &[String],
@@ -104,7 +104,7 @@ fn from_relay(source: &Arc<FormSource>, request: &DumpRequest, gtids: SourceGtid
     result
 }
 
-/// A server with several logs, with and without compressed transactions.
+/// Starts a server with several logs, with and without compressed transactions.
 fn source() -> Result<TestServer> {
     let server = Launch::mysql()
         .option("--server-id=1")
@@ -124,7 +124,7 @@ fn source() -> Result<TestServer> {
 
 fn relay_of(server: &TestServer, folder: &tempfile::TempDir) -> Result<Arc<FormSource>> {
     let logs = server.binlogs()?;
-    let index = logs.first().context("a server has logs")?.with_extension("index");
+    let index = logs.first().context("the server has no logs")?.with_extension("index");
     let store = Arc::new(RelayStore::open(index, None)?);
     let clock = || Duration::ZERO;
     let limits = SourceLimits { folder: folder.path().to_owned(), cache_bytes: 1 << 20, clock };
@@ -135,7 +135,7 @@ fn name_of(log: &std::path::Path) -> Vec<u8> {
     log.file_name().unwrap_or_default().as_encoded_bytes().to_vec()
 }
 
-/// Positions of a log's events, and some that are none.
+/// Returns positions of a log's events, and some invalid ones.
 fn positions(log: &std::path::Path) -> Result<Vec<u32>> {
     let bytes = std::fs::read(log)?;
     let (mut at, mut positions) = (4, vec![0, 3, bytes.len() as u32, bytes.len() as u32 + 1]);
@@ -147,7 +147,7 @@ fn positions(log: &std::path::Path) -> Result<Vec<u32>> {
 }
 
 #[test]
-fn dumps_by_position_are_those_of_the_server() -> Result<()> {
+fn dumps_by_position_equal_the_servers() -> Result<()> {
     let (server, folder) = (source()?, tempfile::tempdir()?);
     let relay = relay_of(&server, &folder)?;
     let mut requests = vec![(Vec::new(), 4), (b"nowhere.000001".to_vec(), 4)];
@@ -167,7 +167,7 @@ fn dumps_by_position_are_those_of_the_server() -> Result<()> {
 }
 
 #[test]
-fn dumps_by_gtid_are_those_of_the_server() -> Result<()> {
+fn dumps_by_gtid_equal_the_servers() -> Result<()> {
     let (server, folder) = (source()?, tempfile::tempdir()?);
     let relay = relay_of(&server, &folder)?;
     let uuid = server.sql("select @@server_uuid")?.trim().to_owned();
@@ -193,7 +193,7 @@ fn dumps_by_gtid_are_those_of_the_server() -> Result<()> {
         Ok(())
     };
     compare_all()?;
-    let second = server.binlogs()?.get(1).map(|log| name_of(log)).context("a server has logs")?;
+    let second = server.binlogs()?.get(1).map(|log| name_of(log)).context("the server has no logs")?;
     server.sql(&format!("purge binary logs to '{}'", String::from_utf8(second)?))?;
     compare_all()
 }
@@ -213,12 +213,12 @@ fn compare(found: &DumpResult, wanted: &DumpResult) -> Result<()> {
     Ok(())
 }
 
-/// Damaged logs that have a successor: the relay refuses them as the server does.
+/// The relay refuses damaged logs with a successor as the server does.
 #[test]
-fn dumps_of_damaged_logs_are_those_of_the_server() -> Result<()> {
+fn dumps_of_damaged_logs_equal_the_servers() -> Result<()> {
     let (server, folder) = (source()?, tempfile::tempdir()?);
     let logs = server.binlogs()?;
-    let (second, third) = (logs.get(1).context("a second log")?, logs.get(2).context("a third log")?);
+    let (second, third) = (logs.get(1).context("no second log")?, logs.get(2).context("no third log")?);
     let (whole, next) = (std::fs::read(second)?, std::fs::read(third)?);
     let mut damaged: Vec<Vec<u8>> = [0, 2, 4, 10, 60, 120].map(|size| whole[..size].to_vec()).into();
     damaged.push([whole.as_slice(), &next].concat());
@@ -239,7 +239,7 @@ fn dumps_of_damaged_logs_are_those_of_the_server() -> Result<()> {
     Ok(())
 }
 
-/// A MariaDB with transactions of several domains and servers, and with a hole.
+/// Starts a MariaDB with transactions of several domains and servers, and with a gap.
 fn mariadb_source(package: TestPackage) -> Result<TestServer> {
     let server = Launch::of(package).options(["--server-id=1", "--log-bin=binlog"]).start()?;
     server.sql(
@@ -254,7 +254,7 @@ fn mariadb_source(package: TestPackage) -> Result<TestServer> {
     Ok(server)
 }
 
-/// Requests of MariaDB replicas: positions, with and without an end, strict and not.
+/// Returns requests of MariaDB replicas: positions, with and without an end, strict and not strict.
 fn mariadb_requests() -> Vec<[&'static str; 4]> {
     let positions = [
         "",
@@ -296,7 +296,7 @@ fn mariadb_requests() -> Vec<[&'static str; 4]> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ComparedEvents {
     All,
-    /// GTID events only. Since 11.4, a server has indexes, and leaves out more of the events in front of the start.
+    /// GTID events only: since 11.4, a server has GTID indexes, and skips more events before the start.
     Gtids,
 }
 
@@ -340,12 +340,12 @@ fn mariadb_dumps_are_those_of_the_server(package: TestPackage, compared: Compare
         Ok(())
     };
     compare_all()?;
-    let third = server.binlogs()?.get(2).map(|log| name_of(log)).context("a server has logs")?;
+    let third = server.binlogs()?.get(2).map(|log| name_of(log)).context("the server has no logs")?;
     server.sql(&format!("purge binary logs to '{}'", String::from_utf8(third)?))?;
     compare_all()
 }
 
-/// Sorts the entries of artificial Gtid_list events: a server has them in the order of a hash table.
+/// Sorts the entries of artificial Gtid_list events: the server sends them in the order of a hash table.
 fn sort_lists(dump: &mut DumpResult) {
     for event in dump.events.iter_mut().filter(|event| event[4] == 163 && event[17] == 0x20) {
         event.truncate(event.len() - 4);
@@ -380,11 +380,11 @@ fn mariadb_dump(
 }
 
 #[test]
-fn dumps_by_mariadb_gtid_are_those_of_mariadb_10_11() -> Result<()> {
+fn dumps_by_mariadb_gtid_equal_mariadb_10_11() -> Result<()> {
     mariadb_dumps_are_those_of_the_server(TestPackage::MariaDb, ComparedEvents::All)
 }
 
 #[test]
-fn dumps_by_mariadb_gtid_are_those_of_mariadb_11_8() -> Result<()> {
+fn dumps_by_mariadb_gtid_equal_mariadb_11_8() -> Result<()> {
     mariadb_dumps_are_those_of_the_server(TestPackage::MariaDb11_8, ComparedEvents::Gtids)
 }

@@ -1,4 +1,4 @@
-//! Hostile and many clients of `bintide relay`: it keeps serving others, in little memory.
+//! Hostile clients and many clients of `bintide relay`: it must keep serving others, in little memory.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -13,14 +13,14 @@ use servers::{LinkOptions, ServerLink};
 use testkit::{TestPackage, TestServer};
 use wire::{BinlogDump, Capabilities, ClientCommand, DumpFlags, ErrPacket};
 
-/// Time without data after which a damaged conversation is left.
+/// Time without data after which a test abandons a damaged conversation.
 const SILENCE_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Memory of the program, in KiB.
+/// Returns the memory of the program, in KiB.
 fn memory(relay: &RelayProcess) -> Result<u64> {
-    let id = relay.running.as_ref().context("it runs")?.id();
+    let id = relay.running.as_ref().context("the relay does not run")?.id();
     let status = fs::read_to_string(format!("/proc/{id}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
@@ -36,7 +36,7 @@ fn link(relay: &RelayProcess) -> Result<ServerLink> {
     Ok(ServerLink::open(&relay_address(relay.port), &LinkOptions::default())?)
 }
 
-/// Checks that the relay serves others.
+/// Checks that the relay serves other clients.
 fn check_serves(relay: &RelayProcess) -> Result<()> {
     let mut link = link(relay)?;
     link.query("SELECT 1")?;
@@ -48,7 +48,8 @@ fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
     [&size[..3], &[sequence], payload].concat()
 }
 
-/// Everything that a client sends: the login without a password, the questions of a replica, and the request of a dump.
+/// Returns the packets that a client sends: the login without a password, the queries of a replica, and the dump
+/// command.
 fn conversation() -> Result<Vec<Vec<u8>>> {
     let capabilities = Capabilities::PROTOCOL_41
         | Capabilities::SECURE_CONNECTION
@@ -58,7 +59,7 @@ fn conversation() -> Result<Vec<Vec<u8>>> {
     login.extend_from_slice(&(1_u32 << 24).to_le_bytes());
     login.push(33);
     login.extend_from_slice(&[0; 23]);
-    // With this version, the relay does not ask for another plugin.
+    // For a client of this version, the relay does not switch the authentication plugin.
     login.extend_from_slice(b"repl\0\0caching_sha2_password\0\x16\x0f_client_version\x059.7.4");
     let dump = BinlogDump { position: 4, flags: DumpFlags::NON_BLOCK, server_id: 9, file: b"binlog.000001" };
     let commands = [
@@ -74,7 +75,8 @@ fn conversation() -> Result<Vec<Vec<u8>>> {
     Ok(packets)
 }
 
-/// Sends bytes behind the greeting, and reads until the end or until this time has passed without data. Returns the bytes that came.
+/// Sends bytes after the greeting, and reads to the end, or until no data arrive for this time. Returns the
+/// received bytes.
 fn send(relay: &RelayProcess, bytes: &[u8], silence: Duration) -> Result<Vec<u8>> {
     let mut stream = TcpStream::connect(("127.0.0.1", relay.port))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -91,12 +93,12 @@ fn send(relay: &RelayProcess, bytes: &[u8], silence: Duration) -> Result<Vec<u8>
 }
 
 #[test]
-fn conversations_that_are_cut_or_damaged_harm_nobody() -> Result<()> {
+fn damaged_conversations_do_not_affect_other_clients() -> Result<()> {
     let (_source, relay) = relay()?;
     let packets = conversation()?;
     let whole = packets.concat();
     let answers = send(&relay, &whole, Duration::from_secs(3))?;
-    ensure!(answers.len() > 2000, "the whole conversation is understood: {answers:?}");
+    ensure!(answers.len() > 2000, "the undamaged conversation failed: {answers:?}");
     let before = memory(&relay)?;
     for end in 0..whole.len() {
         send(&relay, &whole[..end], SILENCE_TIMEOUT)?;
@@ -123,7 +125,7 @@ fn conversations_that_are_cut_or_damaged_harm_nobody() -> Result<()> {
 }
 
 #[test]
-fn connections_without_a_login_do_not_keep_others_out() -> Result<()> {
+fn connections_without_a_login_do_not_block_others() -> Result<()> {
     const CONNECTIONS: u64 = 3000;
     raise_descriptor_limit(CONNECTIONS + 500)?;
     let (_source, relay) = relay()?;
@@ -142,9 +144,9 @@ fn connections_without_a_login_do_not_keep_others_out() -> Result<()> {
     Ok(())
 }
 
-/// A client that asks for a large log and takes nothing delays no other, and takes little memory.
+/// A client that requests a large log and reads nothing does not delay other clients, and takes little memory.
 #[test]
-fn a_client_that_reads_nothing_delays_no_other() -> Result<()> {
+fn clients_that_read_nothing_do_not_delay_others() -> Result<()> {
     let (source, relay) = relay()?;
     source.sql("create table d.big (id int primary key, s longtext)")?;
     for id in 0..8 {
@@ -188,7 +190,7 @@ fn com_change_user_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// A second dump of the same replica ends the first one; `KILL` ends a dump, too.
+/// A second dump of the same replica ends the first one; so does `KILL`.
 #[test]
 fn dumps_are_ended_by_the_same_replica_and_by_kill() -> Result<()> {
     let (_source, relay) = relay()?;
@@ -200,7 +202,7 @@ fn dumps_are_ended_by_the_same_replica_and_by_kill() -> Result<()> {
     ensure!(error == Some((1236, wanted.to_owned())), "{error:?}");
     let id = other.session().connection_id;
     link(&relay)?.query(&format!("KILL {id}"))?;
-    ensure!(last_error(other)?.is_none(), "a replica that is killed connects again: it gets no error 1236");
+    ensure!(last_error(other)?.is_none(), "KILL must not send error 1236, so that the replica reconnects");
     let id = second.session().connection_id;
     link(&relay)?.query(&format!("KILL {id}"))?;
     last_error(second)?;
@@ -220,7 +222,7 @@ fn waiting_replica(relay: &RelayProcess, uuid: &str) -> Result<ServerLink> {
     Ok(link)
 }
 
-/// Reads to the end of a dump. Returns its error; `None` if the connection just ends.
+/// Reads to the end of a dump. Returns its error; `None` if the connection is closed without one.
 fn last_error(mut link: ServerLink) -> Result<Option<(u16, String)>> {
     loop {
         match link.next() {

@@ -9,15 +9,15 @@ use e2e::relayed::{RelayProcess, ReplicaStartPlace, follow, replica, source, wai
 use tempfile::TempDir;
 use testkit::{TestPackage, TestServer, free_port};
 
-/// Time that the relay waits for replicas in the tests. The source itself waits much longer.
+/// Time for which the relay waits for replicas in these tests. The source itself waits much longer.
 const ACK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Source that waits for acknowledgements.
+/// Starts a source that waits for acknowledgements.
 fn semi_sync_source() -> Result<TestServer> {
     let source = source(TestPackage::Mysql)?;
     source.sql("install plugin rpl_semi_sync_source soname 'semisync_source.so'")?;
     source.sql(
-        // Enabled last: the first commit after it waits for a replica.
+        // Enabled last, because the first commit afterwards waits for a replica.
         "set names latin1; create database d; create table d.t (id int primary key); \
          set global rpl_semi_sync_source_timeout = 100000; set global rpl_semi_sync_source_enabled = on",
     )?;
@@ -35,10 +35,10 @@ fn semi_sync_replica(relay: &RelayProcess) -> Result<TestServer> {
 /// Returns the value of a status variable.
 fn status(server: &TestServer, name: &str) -> Result<String> {
     let row = server.sql(&format!("show global status like '{name}'"))?;
-    Ok(row.split_whitespace().nth(1).context("the variable exists")?.to_owned())
+    Ok(row.split_whitespace().nth(1).context("no such variable")?.to_owned())
 }
 
-/// Commits one row. Returns the time that the commit took.
+/// Commits one row. Returns the duration of the commit.
 fn commit(source: &TestServer, id: u32) -> Result<Duration> {
     let began = Instant::now();
     source.sql(&format!("insert into d.t values ({id})"))?;
@@ -48,11 +48,11 @@ fn commit(source: &TestServer, id: u32) -> Result<Duration> {
 fn metric(address: &str, name: &str) -> Result<u64> {
     let text = scraped(address)?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    Ok(line.with_context(|| format!("{name} in {text}"))?.parse()?)
+    Ok(line.with_context(|| format!("{name} is not in {text}"))?.parse()?)
 }
 
 #[test]
-fn the_source_waits_for_replicas_of_the_relay() -> Result<()> {
+fn sources_wait_for_replicas_of_the_relay() -> Result<()> {
     let source = semi_sync_source()?;
     let folder = TempDir::new()?;
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
@@ -65,7 +65,7 @@ fn the_source_waits_for_replicas_of_the_relay() -> Result<()> {
         wait_for_equal(&source, replica)?;
         ensure!(status(replica, "Rpl_semi_sync_replica_status")? == "ON");
     }
-    // A commit that came before the replicas has timed out, or none did.
+    // A commit before the replicas connected may have timed out.
     commit(&source, 1)?;
     wait_until("both replicas", || Ok(metric(&metrics, "bintide_relay_asynchronous")? == 0))?;
     let (timeouts, acks) = (
@@ -75,7 +75,7 @@ fn the_source_waits_for_replicas_of_the_relay() -> Result<()> {
     for id in 10..30 {
         let took = commit(&source, id)?;
         ensure!(took < ACK_TIMEOUT, "a commit took {took:?}");
-        // Semi-synchronous: a replica has the transaction when the commit returns.
+        // When the commit returns, a replica has the transaction.
         let received = replicas[0]
             .sql("select received_transaction_set from performance_schema.replication_connection_status")?;
         let executed = source.sql("select @@gtid_executed")?;
@@ -96,8 +96,8 @@ fn the_source_waits_for_replicas_of_the_relay() -> Result<()> {
     ensure!(metric(&metrics, "bintide_relay_ack_timeouts_total")? == timeouts + 1);
     ensure!(metric(&metrics, "bintide_relay_asynchronous")? == 1);
     let took = commit(&source, 101)?;
-    ensure!(took < ACK_TIMEOUT, "asynchronous, a commit took {took:?}");
-    ensure!(status(&source, "Rpl_semi_sync_source_status")? == "ON", "the source has not timed out");
+    ensure!(took < ACK_TIMEOUT, "in asynchronous mode, a commit took {took:?}");
+    ensure!(status(&source, "Rpl_semi_sync_source_status")? == "ON", "the source has timed out");
 
     replicas[1].sql("start replica io_thread")?;
     wait_until("both replicas", || Ok(metric(&metrics, "bintide_relay_asynchronous")? == 0))?;
@@ -110,9 +110,10 @@ fn one_line(text: &str) -> String {
     text.replace('\n', "").trim().to_owned()
 }
 
-/// The relay understands the acknowledgements of a MariaDB, whose form has other positions than the source's logs.
+/// The acknowledgements of a replica that gets plain logs have other positions than the source's logs; the relay
+/// converts them.
 #[test]
-fn the_source_waits_for_a_replica_with_plain_logs() -> Result<()> {
+fn sources_wait_for_replicas_with_plain_logs() -> Result<()> {
     let source = semi_sync_source()?;
     let folder = TempDir::new()?;
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());

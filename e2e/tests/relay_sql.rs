@@ -1,4 +1,4 @@
-//! SQL of `bintide relay`, asked by the mysql client, beside the answers of the source.
+//! SQL of `bintide relay` in the mysql client, compared with the answers of the source.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,31 +10,31 @@ use e2e::relayed::{RelayProcess, index_of};
 use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
-/// A relay that runs, and its state directory.
+/// A running relay, and its state directory.
 struct AskedRelay {
     port: u16,
     _relay: RelayProcess,
 }
 
 impl AskedRelay {
-    /// Serves the logs of an index or directory.
+    /// Starts a relay that serves the logs of an index or a directory.
     fn start(logs: &Path, more: &[&str]) -> Result<Self> {
         let relay = RelayProcess::start(logs, more)?;
         Ok(Self { port: relay.port, _relay: relay })
     }
 
-    /// Serves a server's own directory.
+    /// Starts a relay that serves a server's own directory.
     fn of(server: &TestServer, more: &[&str]) -> Result<Self> {
         Self::start(&index_of(server)?, more)
     }
 
-    /// Asks as the mysql client does. Returns what it prints, the error included.
+    /// Runs SQL with the mysql client. Returns its output, including errors.
     fn ask(&self, sql: &str) -> Result<String> {
         ask(self.port, sql, &[])
     }
 }
 
-/// Returns what the mysql client prints, the error included.
+/// Returns the output of the mysql client, including errors.
 fn ask(port: u16, sql: &str, more: &[&str]) -> Result<String> {
     let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
     command.args(["--no-defaults", "--host=127.0.0.1", "--user=root", "--batch", "-e", sql]).args(more);
@@ -48,7 +48,7 @@ fn source(package: TestPackage) -> Result<TestServer> {
     launch.options(["--enforce-gtid-consistency=ON", "--log-bin=binlog"]).start()
 }
 
-/// Compressed and plain transactions, of which some are larger than a chunk of the relay.
+/// Runs compressed and plain transactions, some larger than a chunk of the relay.
 fn work(source: &TestServer) -> Result<()> {
     let long = "x".repeat(300_000);
     source.sql("create database d; create table d.t (id int primary key, a longblob)")?;
@@ -69,7 +69,7 @@ fn work(source: &TestServer) -> Result<()> {
     Ok(())
 }
 
-/// Text that compression does not make smaller.
+/// Text that compression does not shrink.
 const RANDOM: &str = "random_bytes(1000), ";
 
 #[test]
@@ -78,8 +78,8 @@ fn events_are_shown_as_the_source_shows_them() -> Result<()> {
     work(&source)?;
     let relay = AskedRelay::of(&source, &["--form", "as-is"])?;
     let events = ask(source.port(), "SHOW BINLOG EVENTS IN 'binlog.000002'", &[])?;
-    let payload = events.lines().find(|line| line.contains("Transaction_payload")).context("a payload")?;
-    let at: u64 = payload.split('\t').nth(1).context("Pos")?.parse()?;
+    let payload = events.lines().find(|line| line.contains("Transaction_payload")).context("no payload")?;
+    let at: u64 = payload.split('\t').nth(1).context("no Pos")?.parse()?;
     let mut statements: Vec<String> = [
         "SHOW BINLOG EVENTS",
         "SHOW BINLOG EVENTS IN 'binlog.000001'",
@@ -113,9 +113,9 @@ fn events_are_shown_as_the_source_shows_them() -> Result<()> {
     Ok(())
 }
 
-/// Events of a rendered form are shown at the positions that its clients see.
+/// Events of a rendered form are shown at the positions of its clients.
 #[test]
-fn events_of_a_form_are_those_that_its_clients_get() -> Result<()> {
+fn events_of_a_form_equal_those_that_its_clients_get() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
     for form in ["plain", "compressed"] {
@@ -147,7 +147,7 @@ fn listed(log: &Path) -> Result<String> {
 const STATS: &str = "performance_schema.binary_log_transaction_compression_stats";
 const STAGES: &str = "performance_schema.events_stages_summary_global_by_event_name";
 
-/// Reads all logs of a relay from this one on, once, as mysqlbinlog does.
+/// Reads all logs of a relay from this one on, once, with mysqlbinlog.
 fn read_from(relay: &AskedRelay, log: &str) -> Result<()> {
     let folder = TempDir::new()?;
     let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysqlbinlog")?;
@@ -158,7 +158,7 @@ fn read_from(relay: &AskedRelay, log: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a relay has sent once, and as it is, counts as the source counts its own log.
+/// The relay's statistics of transactions that it sent as-is equal the source's statistics of its log.
 #[test]
 fn sent_transactions_count_as_the_source_counts_them() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
@@ -174,7 +174,7 @@ fn sent_transactions_count_as_the_source_counts_them() -> Result<()> {
     let wanted = ask(source.port(), &format!("SET time_zone = '+00:00'; {select}"), &[])?;
     let found = relay.ask(&select)?;
     ensure!(found == wanted, "\nours:\n{found}\nserver's:\n{wanted}");
-    // The reset, as people write it.
+    // TRUNCATE in other letter cases and spellings.
     for truncate in [
         format!("TRUNCATE TABLE {STATS}"),
         format!("TRUNCATE {STATS}"),
@@ -186,7 +186,7 @@ fn sent_transactions_count_as_the_source_counts_them() -> Result<()> {
         ensure!(relay.ask(&select)?.is_empty(), "{truncate}: {}", relay.ask(&select)?);
         read_from(&relay, "binlog.000002")?;
     }
-    // Errors are the server's.
+    // The error messages equal the server's.
     for wrong in [
         "TRUNCATE TABLE performance_schema.global_variables",
         "TRUNCATE TABLE performance_schema.nothing",
@@ -201,7 +201,7 @@ fn sent_transactions_count_as_the_source_counts_them() -> Result<()> {
     Ok(())
 }
 
-/// Rendering counts as a stage: once for each transaction that is decompressed.
+/// Rendering is a stage: it counts each transaction that is decompressed.
 #[test]
 fn stages_count_decompressed_transactions() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
@@ -223,9 +223,9 @@ fn stages_count_decompressed_transactions() -> Result<()> {
     Ok(())
 }
 
-/// The statements of the documentation run as they stand.
+/// The statements in the documentation run unchanged.
 #[test]
-fn transcripts_run_as_they_stand() -> Result<()> {
+fn documented_statements_run_unchanged() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
     let relay = AskedRelay::of(&source, &[])?;
@@ -261,7 +261,7 @@ fn transcripts_run_as_they_stand() -> Result<()> {
     Ok(())
 }
 
-/// `KILL` by the mysql client ends the connection of a replica, which then connects again.
+/// `KILL` in the mysql client ends the connection of a replica, which then reconnects.
 #[test]
 fn kill_ends_the_dump_of_a_replica() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
@@ -278,7 +278,7 @@ fn kill_ends_the_dump_of_a_replica() -> Result<()> {
     let dump = || ask(relay.port, dumps, &["--skip-column-names"]);
     wait_until("the dump", || Ok(dump()?.lines().count() == 1))?;
     let first = dump()?;
-    let (id, has_commit) = first.trim().split_once('\t').context("two columns")?;
+    let (id, has_commit) = first.trim().split_once('\t').context("expected two columns")?;
     ensure!(has_commit == "1", "{first}");
     ensure!(relay.ask(&format!("KILL {id}"))?.is_empty());
     wait_until("another connection", || {
@@ -294,17 +294,18 @@ fn kill_ends_the_dump_of_a_replica() -> Result<()> {
     Ok(())
 }
 
-/// A relay that receives from a source into a directory.
+/// Starts a relay that receives from a source into a directory.
 fn receiving(source: &TestServer, folder: &Path, more: &[&str]) -> Result<AskedRelay> {
     let from = format!("--from=mysql://root@127.0.0.1:{}/", source.port());
     AskedRelay::start(&folder.join("logs"), &[&[from.as_str()], more].concat())
 }
 
-/// Returns the columns of a statement's only row, with the names that its first line has.
+/// Returns the columns of a statement's only row, with their names from the first line.
 fn row_of(relay: &AskedRelay, statement: &str) -> Result<Vec<(String, String)>> {
     let shown = relay.ask(statement)?;
     let mut lines = shown.lines().map(|line| line.split('\t').map(str::to_owned));
-    let (names, values) = (lines.next().context("names")?, lines.next().context("values")?);
+    let (names, values) =
+        (lines.next().context("no line with names")?, lines.next().context("no line with values")?);
     Ok(names.zip(values).collect())
 }
 
@@ -313,9 +314,9 @@ fn value_of(row: &[(String, String)], name: &str) -> Result<String> {
     Ok(value.clone())
 }
 
-/// The columns are those of the servers, new and old; receiving stops and starts by SQL.
+/// The columns equal those of the servers, new and old; SQL stops and starts receiving.
 #[test]
-fn the_upstream_is_shown_and_steered_as_a_replica() -> Result<()> {
+fn receiving_is_shown_and_controlled_as_a_replica() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
     let folder = TempDir::new()?;
@@ -343,8 +344,8 @@ fn the_upstream_is_shown_and_steered_as_a_replica() -> Result<()> {
     let connection = row_of(&relay, "SELECT * FROM performance_schema.replication_connection_status")?;
     ensure!(value_of(&connection, "SERVICE_STATE")? == "ON" && value_of(&connection, "SOURCE_UUID")? == uuid);
     let last = value_of(&connection, "LAST_QUEUED_TRANSACTION")?;
-    ensure!(last == format!("{uuid}:{}", end[4].rsplit('-').next().context("a last number")?), "{last}");
-    // What was received counts as the source's own log does, but for checksums.
+    ensure!(last == format!("{uuid}:{}", end[4].rsplit('-').next().context("no last number")?), "{last}");
+    // The statistics of received transactions equal those of the source's log, except for checksums.
     let received =
         format!("SELECT COMPRESSION_TYPE, TRANSACTION_COUNTER FROM {STATS} WHERE LOG_TYPE = 'RELAY'");
     let sent = format!("SELECT COMPRESSION_TYPE, TRANSACTION_COUNTER FROM {STATS} WHERE LOG_TYPE = 'BINARY'");
@@ -357,19 +358,19 @@ fn the_upstream_is_shown_and_steered_as_a_replica() -> Result<()> {
     ensure!(status("Read_Source_Log_Pos")? == end[1]);
     ensure!(relay.ask("START REPLICA")?.is_empty());
     wait_until("the later transaction", || Ok(status("Read_Source_Log_Pos")? != end[1]))?;
-    // A lost source is an error that SQL shows.
+    // SQL shows the error of a lost source.
     drop(source);
     wait_until("the error", || Ok(status("Last_IO_Errno")? != "0"))?;
     ensure!(status("Replica_IO_Running")? == "Connecting" && !status("Last_IO_Error")?.is_empty());
     Ok(())
 }
 
-/// Logs go by `PURGE` and by `--keep`, but not while a client reads them.
+/// `PURGE` and `--keep` delete logs, except those that a client reads.
 #[test]
-fn logs_that_a_client_reads_are_spared() -> Result<()> {
+fn logs_that_a_client_reads_are_not_deleted() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     source.sql("create database d; create table d.t (id int primary key auto_increment, a longblob)")?;
-    // More than the buffers between the relay and a client that does not read.
+    // More data than the buffers between the relay and a client that does not read.
     let insert = "insert into d.t (a) values (repeat(random_bytes(1000), 2000))";
     source.sql(&[insert; 12].join("; "))?;
     let folder = TempDir::new()?;
@@ -383,7 +384,7 @@ fn logs_that_a_client_reads_are_spared() -> Result<()> {
     wait_until("the client", || {
         Ok(ask(relay.port, reads, &["--skip-column-names"])?.trim() == "binlog.000001")
     })?;
-    // The relay passes it to the source.
+    // The relay forwards FLUSH BINARY LOGS to the source.
     for log in ["binlog.000002", "binlog.000003", "binlog.000004"] {
         let flushed = relay.ask("FLUSH BINARY LOGS")?;
         ensure!(flushed.is_empty(), "{flushed}");
@@ -392,7 +393,7 @@ fn logs_that_a_client_reads_are_spared() -> Result<()> {
     }
     ensure!(
         is_there("binlog.000001") && is_there("binlog.000002"),
-        "--keep has not spared what a client reads"
+        "--keep deleted a log that a client reads"
     );
     let purged = ask(relay.port, "PURGE BINARY LOGS TO 'binlog.000003'", &["--show-warnings"])?;
     ensure!(purged.contains("Warning (Code 1867): file binlog.000001 was not purged"), "{purged}");
@@ -414,7 +415,7 @@ fn logs_that_a_client_reads_are_spared() -> Result<()> {
     Ok(())
 }
 
-/// `SET GLOBAL` decides the form of clients that connect later.
+/// `SET GLOBAL` sets the form of clients that connect later.
 #[test]
 fn compression_is_set_by_sql() -> Result<()> {
     let source = source(TestPackage::Mysql)?;

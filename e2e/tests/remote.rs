@@ -1,4 +1,4 @@
-//! `bintide dump -R`, called mysqlbinlog, prints what mysqlbinlog prints of the same server's logs.
+//! `bintide dump -R`, called mysqlbinlog, compared with mysqlbinlog on the same server's logs.
 
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
@@ -31,14 +31,14 @@ fn server() -> Result<TestServer> {
     Ok(server)
 }
 
-/// Options that end before the log's name; `SOCKET` and `DATA` in them stand for the server's paths.
+/// Compares runs with these options before the log's name; `SOCKET` and `DATA` stand for the server's paths.
 fn check(server: &TestServer, name: &str, runs: &[&str]) -> Result<()> {
     let port = server.port();
     let runs: Vec<Run> = runs
         .iter()
         .map(|words| {
             let line = format!("--no-defaults -R -h 127.0.0.1 -P {port} -u root {words}");
-            // The paths may have spaces in them.
+            // The paths may contain spaces.
             let [socket, data] = [server.socket(), &server.datadir()].map(|path| path.display().to_string());
             let with_paths = |word: &str| word.replace("SOCKET", &socket).replace("DATA", &data);
             Run::new(line.split_whitespace().map(with_paths))
@@ -127,7 +127,7 @@ fn files_are_the_same() -> Result<()> {
     )
 }
 
-/// Options of which two matter together, in front of a log: with text and with raw files, by position and by GTIDs.
+/// Pairs of options that affect each other, before a log: with text and with raw files, by position and by GTIDs.
 const PAIRED: [&str; 22] = [
     "--rewrite-db=d->renamed binlog.000001",
     "--rewrite-db=d->renamed --rewrite-db=other->o -t binlog.000001",
@@ -175,7 +175,7 @@ fn options_in_pairs_are_the_same() -> Result<()> {
     identity::check_all("remote-pairs", &logs, &runs)
 }
 
-/// Under its own name, bintide leaves raw files the logs that they are, where mysqlbinlog appends SQL to them.
+/// With --idempotent, mysqlbinlog appends SQL to raw files; under its own name, bintide writes unchanged logs.
 #[test]
 fn raw_files_of_an_idempotent_dump_are_logs() -> Result<()> {
     let server = server()?;
@@ -227,11 +227,11 @@ fn connections_are_the_same() -> Result<()> {
     )
 }
 
-/// With the certificates that a server makes for itself.
+/// Uses the certificates that a server creates for itself.
 #[test]
 fn encrypted_connections_are_the_same() -> Result<()> {
     let server = server()?;
-    // Who is to have a cipher is to show a certificate, too.
+    // An account that requires a cipher also requires a certificate here.
     server.sql(
         "create user x@'%' require x509; create user c@'%' require cipher 'ECDHE-RSA-AES128-GCM-SHA256';
          create user t@'%' require cipher 'TLS_CHACHA20_POLY1305_SHA256';
@@ -263,9 +263,9 @@ fn encrypted_connections_are_the_same() -> Result<()> {
     check(&server, "remote-tls", &runs.each_ref().map(String::as_str))
 }
 
-/// mysqlbinlog 9.7 does not get as far: it has lost the plugin that lets it in.
+/// mysqlbinlog 9.7 fails earlier: it lacks the authentication plugin.
 #[test]
-fn a_mariadb_is_refused() -> Result<()> {
+fn mariadb_is_refused() -> Result<()> {
     let server = Launch::mariadb().start()?;
     let mut command = Command::new(bintide()?);
     command.env_clear().args(["dump", "-R", "-h", "127.0.0.1", "-u", "root", "-P"]);
@@ -275,9 +275,9 @@ fn a_mariadb_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// What the server writes comes out soon, and nothing ends it but the server.
+/// New events are printed soon after they are written, until the server ends the dump.
 #[test]
-fn it_waits_for_more() -> Result<()> {
+fn dumps_wait_for_new_events() -> Result<()> {
     let server = server()?;
     for raw in [false, true] {
         let folder = TempDir::new()?;
@@ -297,7 +297,7 @@ fn it_waits_for_more() -> Result<()> {
         }
         let out = folder.path().join("out");
         let last = server.binlogs()?.last().and_then(|log| log.file_name()?.to_str().map(str::to_owned));
-        let last = last.context("there is a log")?;
+        let last = last.context("no logs")?;
         command.arg(&last).stdout(std::fs::File::create(&out)?).stderr(Stdio::inherit());
         let mut child = command.spawn()?;
         let has = |path: &Path, text: &str| -> Result<()> {
@@ -319,8 +319,8 @@ fn it_waits_for_more() -> Result<()> {
     Ok(())
 }
 
-/// Passes connections on to a server until the test ends, with one name in what the server says replaced by another of
-/// the same length.
+/// Forwards connections to a server until the test ends, and replaces one name in the server's packets by another
+/// of the same length.
 fn rename_in_transit(server: u16, from: &'static [u8], to: Vec<u8>) -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let port = listener.local_addr()?.port();
@@ -353,9 +353,9 @@ fn pass(mut client: TcpStream, server: u16, from: &[u8], to: &[u8]) -> std::io::
     }
 }
 
-/// A server may name any file of this machine; mysqlbinlog's own rule says what is the name of a log.
+/// A server could name any file of this machine; mysqlbinlog's rule defines valid names of logs.
 #[test]
-fn raw_files_are_written_to_no_place_that_a_server_names() -> Result<()> {
+fn raw_files_are_not_written_to_paths_from_a_server() -> Result<()> {
     let server = server()?;
     let place = TempDir::new()?;
     let folder = place.path().join("outer/inner");

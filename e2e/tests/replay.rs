@@ -1,4 +1,4 @@
-//! Logs of a real server applied to another one: equal tables, nothing twice.
+//! Logs of a real server replayed to another one: equal tables, and no change twice.
 
 use anyhow::{Context, Result, ensure};
 use e2e::replays::{SCRIPTS, checksums, ends_equal, executed, options, replay_to, source, target};
@@ -7,7 +7,7 @@ use replay::CommitOrder;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer, seed_from_env};
 
-/// Twice: the second time there is nothing left to do.
+/// Replays twice: the second run must find nothing to apply.
 fn applies(source: &TestServer, target: &TestServer, order: CommitOrder) -> Result<()> {
     let first = replay_to(&source.binlogs()?, target.socket(), &options(order))?;
     ensure!(first.transactions > 20 && first.skipped == 0, "{first:?}");
@@ -25,18 +25,18 @@ fn samples_end_equal_on_a_target_without_a_binary_log() -> Result<()> {
 }
 
 #[test]
-fn samples_end_equal_on_a_target_with_a_binary_log_which_stays_empty() -> Result<()> {
+fn samples_end_equal_on_a_target_with_an_empty_binary_log() -> Result<()> {
     let source = source(&Launch::mysql().option("--binlog-transaction-compression=ON"), &SCRIPTS)?;
     let target = target("--log-bin=binlog")?;
     applies(&source, &target, CommitOrder::Grouped)?;
     let own = target.sql("select @@server_uuid")?;
     ensure!(
         !executed(&target)?.contains(own.trim()),
-        "the target counts none of its own: {}",
+        "the target has GTIDs of its own: {}",
         executed(&target)?
     );
     for log in target.binlogs()? {
-        let name = log.file_name().context("a name")?.to_string_lossy().into_owned();
+        let name = log.file_name().context("no name")?.to_string_lossy().into_owned();
         let events = target.sql(&format!("show binlog events in '{name}'"))?;
         ensure!(!events.contains("Write_rows") && !events.contains("Query"), "{events}");
     }
@@ -59,9 +59,9 @@ fn random_sql_ends_equal() -> Result<()> {
     Ok(())
 }
 
-/// As clients send it that mean UTF-8 and say another character set.
+/// Text from clients that send UTF-8 and declare another character set.
 #[test]
-fn user_variables_keep_text_that_is_none_of_their_character_set() -> Result<()> {
+fn user_variables_keep_text_that_is_invalid_in_their_character_set() -> Result<()> {
     let source = source(&Launch::mysql().option("--binlog-format=STATEMENT"), &[])?;
     source.sql("create database d; create table d.t (id int primary key auto_increment, v blob, c text); create table d.u (id int)")?;
     for charset in ["gbk", "sjis", "ujis", "euckr", "utf8mb3", "utf8mb4", "ascii", "latin1", "binary"] {
@@ -71,7 +71,7 @@ fn user_variables_keep_text_that_is_none_of_their_character_set() -> Result<()> 
             "insert into t (v, c) values (@v, hex(@v)), (@`naïve`, charset(@v)), ('é', collation(@v))"
                 .as_bytes(),
         );
-        // Not all of them have the names of the variables.
+        // Not every character set can represent the names of the variables.
         if source.client().sql_bytes(&sql).is_err() {
             let sql = sql.split(|byte| *byte == b',').next().unwrap_or_default();
             let more = [sql, b"; insert into t (v, c) values (@v, hex(@v)), (@v, collation(@v))"].concat();
@@ -83,6 +83,6 @@ fn user_variables_keep_text_that_is_none_of_their_character_set() -> Result<()> 
     replay_to(&source.binlogs()?, target.socket(), &options(CommitOrder::Strict))?;
     ends_equal(&source, &target)?;
     let has_odd = source.sql("select count(*) from d.t where v like 0x25E6BCA22325")?;
-    ensure!(has_odd.trim() != "0", "there are such texts");
+    ensure!(has_odd.trim() != "0", "no text is invalid in its character set");
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! Disks that are full in the middle of a replay: it stops and says so, and the same command goes on where there is
-//! room again.
+//! Full disks during a replay: it stops with an error, and the same command resumes once the disk has free space.
 
 use std::process::{Command, Output};
 
@@ -9,7 +8,7 @@ use e2e::program::bintide;
 use e2e::replays::{self, checksum};
 use testkit::{Launch, TestServer};
 
-/// A source with 20 transactions of 400 kB, and one of 8 MB.
+/// Starts a source with 20 transactions of 400 kB, and one of 8 MB.
 fn source() -> Result<TestServer> {
     let source = replays::source(&Launch::mysql(), &[])?;
     source.sql("create database d; create table d.t (id int primary key auto_increment, v longblob)")?;
@@ -27,12 +26,12 @@ fn replay(source: &TestServer, target: &TestServer, order: &str) -> Result<Outpu
     arguments(Command::new(bintide()?).env_clear(), source, target, order)
 }
 
-/// InnoDB may not make its one file larger than so much: to a server, that is a disk without room.
+/// Limits InnoDB's data file, which acts as a full disk for the server.
 const SMALL: &str = "--innodb-data-file-path=ibdata1:12M:autoextend:max:20M";
 const LARGE: &str = "--innodb-data-file-path=ibdata1:12M:autoextend";
 
 #[test]
-fn a_target_without_room_goes_on_when_there_is_some() -> Result<()> {
+fn replays_resume_after_the_target_has_free_space() -> Result<()> {
     let source = source()?;
     for order in ["grouped", "strict", "any"] {
         let options = ["--server-id=2", "--skip-log-bin", "--innodb-file-per-table=OFF", SMALL];
@@ -55,9 +54,9 @@ fn a_target_without_room_goes_on_when_there_is_some() -> Result<()> {
     Ok(())
 }
 
-/// No file of ours may become larger than 1 MB, which is told as a disk without room is.
+/// The limit of 1 MB for the files of a process acts as a full disk.
 #[test]
-fn temporary_files_without_room_are_told() -> Result<()> {
+fn full_disks_of_temporary_files_are_reported() -> Result<()> {
     let source = source()?;
     let target = replays::target("--skip-log-bin")?;
     let mut limited = Command::new("/bin/sh");
@@ -65,7 +64,7 @@ fn temporary_files_without_room_are_told() -> Result<()> {
     let output = arguments(&mut limited, &source, &target, "grouped")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(!output.status.success() && said.contains("temporary file"), "{said}");
-    ensure!(target.sql("select count(*) from d.u")?.trim() == "0", "nothing of it is applied");
+    ensure!(target.sql("select count(*) from d.u")?.trim() == "0", "a part of the transaction was applied");
     let output = replay(&source, &target, "grouped")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     are_equal(&source, &target, checksum)

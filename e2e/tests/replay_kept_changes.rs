@@ -1,5 +1,5 @@
-//! Tables whose engine cannot roll back, such as MyISAM: neither a stop nor the failure of another transaction leaves a
-//! change without its progress, and an error says that a change may be there already.
+//! Tables whose engine cannot roll back, such as MyISAM: after a stop or the failure of another transaction, each
+//! change is saved with its progress, and an error reports a change that may already be applied.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -23,7 +23,7 @@ const MODES: [&[&str]; 4] = [
     &["--workers", "4", "--apply-as", "sql"],
 ];
 
-/// A source, and a target that has its tables.
+/// A source, and a target with the same tables.
 struct ServerPair {
     source: TestServer,
     target: TestServer,
@@ -51,13 +51,13 @@ impl ServerPair {
     fn ensure_equal(&self, more: &[&str]) -> Result<()> {
         let ran = self.replay(more)?;
         ensure!(ran.code == Some(0), "{more:?}: {ran:?}");
-        ensure!(checksums(&self.source)? == checksums(&self.target)?, "{more:?}: tables differ");
+        ensure!(checksums(&self.source)? == checksums(&self.target)?, "{more:?}: the tables differ");
         Ok(())
     }
 }
 
 #[test]
-fn a_stop_waits_until_the_change_is_saved() -> Result<()> {
+fn stops_wait_until_the_change_is_saved() -> Result<()> {
     for (mode, gtid_mode) in MODES.iter().zip(["--gtid-mode=ON", "--gtid-mode=OFF"].iter().cycle()) {
         let pair = ServerPair::new(gtid_mode)?;
         pair.source
@@ -75,28 +75,28 @@ fn a_stop_waits_until_the_change_is_saved() -> Result<()> {
             running.interrupt()?;
             let ran: Ran = running.output()?.into();
             ensure!(ran.code == Some(130), "{mode:?}: {ran:?}");
-            blocked.join().expect("the lock ends")?;
+            blocked.join().expect("the locking thread panicked")?;
             Ok(())
         })?;
         ensure!(
             pair.target.sql("select count(*) from d.m")?.trim() == "2",
-            "{mode:?}: the change was completed"
+            "{mode:?}: the change was not completed"
         );
         pair.ensure_equal(mode)?;
     }
     Ok(())
 }
 
-/// One that commits at the same time as another on the source, or in one group with it, waits for it on the target.
+/// A transaction that commits in parallel with another, or in one group with it, waits for it on the target.
 #[test]
-fn the_failure_of_another_transaction_does_not_undo_progress_only() -> Result<()> {
+fn failures_of_other_transactions_do_not_undo_progress_alone() -> Result<()> {
     for mode in MODES {
         let pair = ServerPair::new("--gtid-mode=ON")?;
         thread::scope(|scope| -> Result<()> {
             let first = scope.spawn(|| pair.source.sql("insert into d.t values (7)"));
             thread::sleep(Duration::from_millis(100));
             pair.source.sql("insert into d.m values (7)")?;
-            first.join().expect("the insert ends")?;
+            first.join().expect("the inserting thread panicked")?;
             Ok(())
         })?;
         for number in 10..30 {
@@ -115,7 +115,7 @@ fn the_failure_of_another_transaction_does_not_undo_progress_only() -> Result<()
 }
 
 #[test]
-fn an_error_says_that_the_change_may_be_there_already() -> Result<()> {
+fn errors_say_that_a_change_may_already_be_applied() -> Result<()> {
     for (gtid_mode, option) in
         [("--gtid-mode=ON", "--exclude-gtids"), ("--gtid-mode=OFF", "--start-position")]
     {
@@ -124,16 +124,16 @@ fn an_error_says_that_the_change_may_be_there_already() -> Result<()> {
         {
             let pair = ServerPair::new(gtid_mode)?;
             pair.source.sql(&format!("insert into d.t values (1); {change}; insert into d.t values (2)"))?;
-            // As after kill -9 between the change and its progress.
+            // The state after kill -9 between the change and its progress.
             pair.target.sql("insert into d.m values (1)")?;
             let ran = pair.replay(&[])?;
             ensure!(ran.code == Some(1) && ran.stderr.contains("it may already have"), "{ran:?}");
             ensure!(!ran.stderr.contains("to resume"), "{ran:?}");
             let (_, told) = ran.stderr.split_once(option).with_context(|| ran.stderr.clone())?;
-            let value = told.split_whitespace().next().context("a value")?;
+            let value = told.split_whitespace().next().context("no value")?;
             let ran = pair.replay(&[option, value])?;
             ensure!(ran.code == Some(0), "{ran:?}");
-            ensure!(checksums(&pair.source)? == checksums(&pair.target)?, "{gtid_mode}: tables differ");
+            ensure!(checksums(&pair.source)? == checksums(&pair.target)?, "{gtid_mode}: the tables differ");
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! MariaDB as a target and as a source: the same rows as on the other side, value by value.
+//! MariaDB as target and as source: the same rows on both sides, value by value.
 
 use ::replay::CommitOrder;
 use anyhow::{Context, Result, ensure};
@@ -9,7 +9,7 @@ use mysql_target::ApplyAs;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer, seed_from_env};
 
-/// A MySQL whose defaults MariaDB knows.
+/// Returns a MySQL whose default settings MariaDB supports.
 fn mysql() -> Launch {
     Launch::mysql().options(["--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci"])
 }
@@ -37,9 +37,9 @@ fn mysql_to_mariadb_ends_equal() -> Result<()> {
     Ok(())
 }
 
-/// What both know of random SQL.
+/// Returns a line of random SQL as both support it; `None` if only MySQL does.
 fn known_to_both(line: &str) -> Option<String> {
-    // The client sends UTF-8 whatever it is told, which MariaDB checks.
+    // The client sends UTF-8 regardless of SET NAMES, which MariaDB checks.
     const ONLY_MYSQL: [&str; 9] = [
         " TRIGGER ",
         "SET binlog_format",
@@ -52,7 +52,7 @@ fn known_to_both(line: &str) -> Option<String> {
         "SET NAMES binary",
     ];
     let is_known = !ONLY_MYSQL.iter().any(|only| line.contains(only));
-    // MySQL's default for the character set is one that MariaDB lacks, and definitions made of definitions name it.
+    // MariaDB lacks MySQL's default collation, and SHOW CREATE statements name it.
     let general = "CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci";
     let line = line.replace(" VECTOR(3)", " VARBINARY(12)").replace("CHARACTER SET utf8mb4", general);
     is_known.then(|| line.replace(" COLLATE utf8mb4_general_ci COLLATE", " COLLATE"))
@@ -76,13 +76,13 @@ fn random_mysql_to_mariadb_ends_equal() -> Result<()> {
 }
 
 #[test]
-fn what_mariadb_does_not_know_is_refused_by_name() -> Result<()> {
+fn features_that_mariadb_lacks_are_refused_by_name() -> Result<()> {
     let check = |launch: Launch, sql: &str, apply_as, wanted: &str| -> Result<()> {
         let source = source(&launch, &[])?;
         source.sql(&format!("{sql}; flush binary logs"))?;
         let target = mariadb()?;
         let result = replay(&source.binlogs()?, address(&target, "root")?, apply_as, CommitOrder::Strict);
-        let message = format!("{:#}", result.err().context("it is refused")?);
+        let message = format!("{:#}", result.err().context("not refused")?);
         ensure!(message.contains(wanted), "{sql}: {message}");
         Ok(())
     };
@@ -103,8 +103,8 @@ fn what_mariadb_does_not_know_is_refused_by_name() -> Result<()> {
 }
 
 #[test]
-fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
-    // Without GTIDs that the replay keeps account of, too: a MariaDB's transactions are known by their place.
+fn killed_replays_resume() -> Result<()> {
+    // Also without GTIDs that the target records: transactions of MariaDB are identified by position.
     for launch in [mysql(), Launch::mariadb().option("--binlog-format=ROW")] {
         let source = source(&launch, &[])?;
         run_what_is_killed(&source, 80, 5)?;
@@ -115,7 +115,7 @@ fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
     Ok(())
 }
 
-/// MariaDB's own types, kinds of tables, and ways to log.
+/// MariaDB's own types, kinds of tables, and log formats.
 const OWN: &str = "create database m; use m;
     create table own (id int primary key, u uuid, i6 inet6, i4 inet4, j json, t varchar(500) compressed, b blob compressed,
       s varchar(9) collate utf8mb4_uca1400_ai_ci);

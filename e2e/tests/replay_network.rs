@@ -1,4 +1,4 @@
-//! A network between bintide and its target that fails: the same command again goes on, and repeats nothing.
+//! Network failures between bintide and its target: the same command resumes, and repeats nothing.
 
 use std::process::{Command, Output};
 
@@ -9,7 +9,7 @@ use e2e::program::bintide;
 use e2e::replays::{checksum, target};
 use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
-/// Every way to apply: the options.
+/// Options of each way to apply.
 const WAYS: [&[&str]; 4] = [
     &["--commit-order", "grouped", "--group-max", "7"],
     &["--commit-order", "strict"],
@@ -17,14 +17,14 @@ const WAYS: [&[&str]; 4] = [
     &["--commit-order", "strict", "--apply-as", "sql"],
 ];
 
-/// How often each way is cut.
+/// Number of cuts for each way.
 const CUTS: usize = 6;
 
 fn replay(source: &TestServer, proxy: &Proxy, way: &[&str]) -> Result<Output> {
     replay_for(source, proxy, way, "")
 }
 
-/// With these options in the target's address.
+/// Replays with these options in the target's address.
 fn replay_for(source: &TestServer, proxy: &Proxy, way: &[&str], options: &str) -> Result<Output> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?).args(way).arg("--to");
@@ -32,7 +32,7 @@ fn replay_for(source: &TestServer, proxy: &Proxy, way: &[&str], options: &str) -
 }
 
 #[test]
-fn a_cut_network_loses_nothing_and_repeats_nothing() -> Result<()> {
+fn network_failures_lose_and_repeat_nothing() -> Result<()> {
     let first = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {first}");
     let mut random = SeededRandom::new(first);
@@ -50,7 +50,7 @@ fn a_cut_network_loses_nothing_and_repeats_nothing() -> Result<()> {
             proxy.cut_after(at, *random.pick(&[CutMode::Close, CutMode::Reset]));
             let output = replay(&source, &proxy, way)?;
             let said = String::from_utf8_lossy(&output.stderr);
-            // One that was done before was not cut.
+            // A replay that ended before the cut was not affected.
             ensure!(output.status.success() != proxy.is_cut(), "{way:?}, cut after {at}: {said}");
             ensure!(
                 output.status.success() || said.contains("no connection to the server"),
@@ -66,14 +66,14 @@ fn a_cut_network_loses_nothing_and_repeats_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_network_that_falls_silent_is_noticed_and_the_next_replay_takes_over() -> Result<()> {
+fn silent_networks_are_noticed_and_the_next_replay_takes_over() -> Result<()> {
     let first = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {first}");
     let mut random = SeededRandom::new(first);
     let source = source(&Launch::mysql(), 10)?;
     let target = target("--skip-log-bin")?;
     let proxy = Proxy::to(target.port())?;
-    // Nobody answers, from the first byte on, and somewhere in the middle of the changes.
+    // The network is silent from the first byte on, or from the middle of the changes on.
     for (silent_after, wanted) in
         [(0, "the login took longer than"), (60_000 + random.below(20_000), "silent for")]
     {
@@ -83,14 +83,14 @@ fn a_network_that_falls_silent_is_noticed_and_the_next_replay_takes_over() -> Re
         ensure!(!output.status.success() && said.contains(wanted), "silent after {silent_after}: {said}");
         proxy.mend();
     }
-    // The server still holds the locks of whoever it heard of last.
+    // The server still holds the locks of the lost connection.
     let output = replay(&source, &proxy, WAYS[1])?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     are_equal(&source, &target, checksum)
 }
 
 #[test]
-fn a_server_that_is_at_work_may_be_silent_for_longer() -> Result<()> {
+fn busy_servers_may_be_silent_for_longer() -> Result<()> {
     let source = e2e::replays::source(&Launch::mysql().option("--binlog-format=STATEMENT"), &[])?;
     source.sql(
         "create database d; create table d.t (n int); insert into d.t select sleep(7); flush binary logs",

@@ -1,4 +1,4 @@
-//! Logs of new servers applied to old ones, and of old ones to the newest.
+//! Logs of new servers replayed to old ones, and logs of old servers to the newest.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use testkit::{Launch, TestPackage, TestServer};
 
-/// Statements and row changes of all kinds, in a database of its own.
+/// Returns statements and row changes of all kinds, in a database of their own.
 fn script(database: &str, charset: &str) -> String {
     format!(
         "create database {database}{charset}; use {database};
@@ -23,7 +23,7 @@ fn script(database: &str, charset: &str) -> String {
     )
 }
 
-/// The kernel has few asynchronous requests for all servers of a machine, and old ones take many.
+/// The kernel limits asynchronous I/O requests for all servers of a machine, and old servers reserve many.
 const SYNCHRONOUS: &str = "--innodb-use-native-aio=OFF";
 
 fn target(package: TestPackage) -> Result<TestServer> {
@@ -40,8 +40,8 @@ fn source(package: TestPackage, options: &[&str], sql: &str) -> Result<TestServe
     Ok(source)
 }
 
-/// Applies a server's logs, twice: the second time there is nothing left to do. The target forgets its progress then,
-/// and can take another server's.
+/// Applies a server's logs twice: the second run must find nothing to apply. Then removes the progress from the
+/// target, so that it accepts another server's logs.
 fn applies(source: &TestServer, target: &TestServer, more: &[&str]) -> Result<Ran> {
     let first = replay(&source.binlogs()?, target, more)?;
     ensure!(first.code == Some(0), "{more:?}: {first:?}");
@@ -68,7 +68,7 @@ fn is_equal(source: &TestServer, target: &TestServer, database: &str) -> Result<
 }
 
 #[test]
-fn logs_of_new_servers_go_into_old_ones() -> Result<()> {
+fn logs_of_new_servers_replay_to_old_ones() -> Result<()> {
     let targets = [target(TestPackage::Mysql5_7)?, target(TestPackage::Mysql8_0_15)?];
     let sources = [
         (TestPackage::Mysql, "newest", "", ""),
@@ -91,7 +91,7 @@ fn logs_of_new_servers_go_into_old_ones() -> Result<()> {
                 let is_left = ran.stderr.contains("gtid_executed was not changed");
                 ensure!(is_left == is_old, "{}: {ran:?}", package.name());
                 is_equal(&source, target, database).with_context(|| package.name())?;
-                // The account of GTIDs would have the next one pass over all.
+                // With the GTIDs of this run, the next one would skip all transactions.
                 target.sql(&format!("drop database {database}; reset master"))?;
             }
         }
@@ -124,7 +124,7 @@ fn the_privilege_that_5_7_lacks_is_not_recommended() -> Result<()> {
 }
 
 #[test]
-fn an_account_with_an_unknown_plugin_has_a_remedy() -> Result<()> {
+fn accounts_with_unknown_plugins_have_a_remedy() -> Result<()> {
     let sql = "create database d character set latin1; create table d.t (id int primary key) engine = innodb;
         create user u@localhost identified with caching_sha2_password by 'secret'; insert into d.t values (7)";
     let source = source(TestPackage::Mysql8_0, &["--gtid-mode=ON", "--enforce-gtid-consistency=ON"], sql)?;
@@ -148,7 +148,7 @@ fn an_account_with_an_unknown_plugin_has_a_remedy() -> Result<()> {
     Ok(())
 }
 
-/// Row changes, and nothing that 5.5 does not know.
+/// Row changes that 5.5 supports.
 const CHANGES: &str = "create database d character set latin1; use d;
     create table t (id int primary key, a varchar(20), b blob, f double, n decimal(9,4)) engine = innodb;
     insert into t values (1, 'é', x'00ff', 0.1, 1.5), (2, null, null, null, null), (3, 'c', '', -1, 0);
@@ -157,7 +157,7 @@ const CHANGES: &str = "create database d character set latin1; use d;
     delete from keyless where a = 1 limit 1; update keyless set b = 'c' where a = 2;";
 
 #[test]
-fn logs_of_old_servers_go_into_the_newest() -> Result<()> {
+fn logs_of_old_servers_replay_to_the_newest() -> Result<()> {
     let target = target(TestPackage::Mysql)?;
     let sources = [
         (TestPackage::Mysql5_5, "--binlog-format=ROW"),
@@ -178,7 +178,7 @@ fn logs_of_old_servers_go_into_the_newest() -> Result<()> {
 }
 
 #[test]
-fn hidden_columns_of_functional_indexes_are_passed_over() -> Result<()> {
+fn hidden_columns_of_functional_indexes_are_skipped() -> Result<()> {
     let changes = "create database d; use d; create table f (id int primary key, a int, key ((a * 2)));
         create table g (a int, b varchar(10), key ((a * 2), b, (a + 3)));
         insert into f values (1, 2), (2, 3); update f set a = 5 where id = 1; delete from f where id = 2;
@@ -207,7 +207,7 @@ fn hidden_columns_of_functional_indexes_are_passed_over() -> Result<()> {
     hidden_columns_of_tables_that_are_there(&source, &target)
 }
 
-/// Replays a log from behind the definitions of its tables, which the target has.
+/// Replays a log from a point after the definitions of its tables, which the target already has.
 fn hidden_columns_of_tables_that_are_there(source: &TestServer, target: &TestServer) -> Result<()> {
     let definitions = "create database d; use d; create table f (id int primary key, a int, key ((a * 2)));
         create table g (a int, b varchar(10), key ((a * 2), b, (a + 3)));";
@@ -228,7 +228,7 @@ fn hidden_columns_of_tables_that_are_there(source: &TestServer, target: &TestSer
 }
 
 #[test]
-fn documents_with_generated_columns_go_into_5_7_as_sql() -> Result<()> {
+fn documents_with_generated_columns_replay_to_5_7_as_sql() -> Result<()> {
     let sql = "create database d; use d;
         create table g (id int primary key, d json, e varchar(30) as (json_unquote(json_extract(d, '$.n'))) virtual,
           f varchar(30) as (concat('e', e)) stored, key (e));

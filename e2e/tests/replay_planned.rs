@@ -1,4 +1,4 @@
-//! What a replay says before it begins, where it stops, and what it is held against in the end.
+//! The dry run of a replay, its start and stop options, and comparisons with the result.
 
 use anyhow::{Result, ensure};
 use e2e::command::{Ran, replay};
@@ -12,7 +12,7 @@ fn source(options: &[&str], sql: &str) -> Result<TestServer> {
     Ok(source)
 }
 
-/// A document without its blanks.
+/// Returns a document without blanks.
 fn squeezed(ran: &Ran) -> String {
     ran.stdout.split_whitespace().collect()
 }
@@ -26,7 +26,8 @@ fn says(ran: &Ran, code: i32, wanted: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Ten rows, each inserted and changed five times, and three of them deleted; others of a table that is not InnoDB's.
+/// Returns ten rows, each inserted and changed five times, three of them deleted, and changes of a table that does
+/// not use InnoDB.
 fn changes() -> String {
     let mut sql = "create database d; create table d.t (id int primary key, n int);
         create table d.m (id int primary key, n int) engine = MyISAM;"
@@ -40,13 +41,13 @@ fn changes() -> String {
 }
 
 #[test]
-fn a_dry_run_says_what_a_replay_does_and_changes_nothing() -> Result<()> {
+fn dry_runs_report_the_plan_and_change_nothing() -> Result<()> {
     let source = source(&[], &changes())?;
     let (logs, target) = (source.binlogs()?, target("--skip-log-bin")?);
     let dry = |more: &[&str]| replay(&logs, &target, &[&["--dry-run", "--json"], more].concat());
     let merged = "\"table\":\"t\"";
     let ran = dry(&[])?;
-    // 3 definitions, 60 changes of single rows, one of three, two of the other table.
+    // 3 definitions, 60 changes of single rows, one of three rows, two of the other table.
     says(
         &ran,
         0,
@@ -58,15 +59,15 @@ fn a_dry_run_says_what_a_replay_does_and_changes_nothing() -> Result<()> {
             merged,
             "\"applied\":7,\"database\":\"d\",\"in_logs\":63,\"is_known\":true,\"table\":\"t\"",
             "\"applied\":2,\"database\":\"d\",\"in_logs\":2,\"is_known\":true,\"table\":\"m\"",
-            // The definitions, one behind the other, the two changes of the table without transactions, and the rest as
-            // one.
+            // The definitions one after the other, the two changes of the table without transactions, and the rest
+            // as one group.
             "\"groups\":{\"at_once\":1.0,\"count\":6,\"longest_chain\":6}",
             "\"findings\":[],",
             "\"refusals\":0,",
         ],
     )?;
-    // Changes of the same row wait for each other, those of other rows do not: 3 definitions, then an insert, five
-    // updates, a deletion. The two transactions that change a table of another engine than InnoDB run alone.
+    // Changes of the same row wait for each other, changes of other rows do not: 3 definitions, then an insert,
+    // five updates, a delete. The two transactions that change a table of another engine than InnoDB run alone.
     let strict = dry(&["--commit-order", "strict", "--parallel", "writeset"])?;
     says(&strict, 0, &["\"count\":66,\"longest_chain\":12}", "\"groups\":null,", "\"applied\":63,"])?;
     let none = dry(&["--commit-order", "strict", "--parallel", "none"])?;
@@ -74,23 +75,23 @@ fn a_dry_run_says_what_a_replay_does_and_changes_nothing() -> Result<()> {
     let databases = target.sql("show databases")?;
     ensure!(!databases.contains("bintide") && !databases.contains("d\n"), "{databases}");
     says(&dry(&["--stop-position", "binlog.000002:4"])?, 0, &["\"transactions\":66,"])?;
-    // What stands in the way is said as by a replay, but not instead of everything else.
+    // The dry run reports obstacles as a replay does, in addition to the plan.
     target.sql("set global super_read_only = 1")?;
     says(&dry(&[])?, 1, &["\"check\":\"read-only\"", "\"allowed\":false", "\"transactions\":66,"])?;
     target.sql("set global super_read_only = 0, global read_only = 0")?;
-    // And the replay does what was said.
+    // The replay does what the dry run reported.
     let ran = replay(&logs, &target, &["--json"])?;
     says(&ran, 0, &["\"transactions\":66,"])?;
     ends_equal(&source, &target)?;
     says(&dry(&[])?, 0, &["\"transactions\":0,", "\"skipped\":66,", "\"tables\":[]"])?;
-    // Without the target, it counts as empty.
+    // Without a target, the dry run assumes an empty one.
     says(&dry(&["--offline"])?, 0, &["\"transactions\":66,", "\"in_logs\":63"])?;
     let text = replay(&logs, &target, &["--dry-run", "--offline"])?;
     says(&text, 0, &["transactions66(0skipped)", "d.t63788.9%", "about"])
 }
 
 #[test]
-fn a_dry_run_names_what_would_be_refused() -> Result<()> {
+fn dry_runs_name_refused_statements() -> Result<()> {
     let sql = "create database d; create table d.t (id int primary key); insert into d.t values (1), (2);
         update d.t set id = 3 where id = 2; create function d.f() returns int deterministic return 1";
     let source = source(&["--binlog-format=STATEMENT"], sql)?;
@@ -101,17 +102,17 @@ fn a_dry_run_names_what_would_be_refused() -> Result<()> {
     command.env_clear().arg("replay").args(&logs).args(["--to", &to, "--dry-run", "--json"]);
     let ran: Ran = command.output()?.into();
     says(&ran, 1, &["\"refusals\":2,", "binlog_format=STATEMENT", "\"transactions\":5,"])?;
-    ensure!(std::fs::read_dir(folder.path())?.next().is_none(), "a file was made");
-    // A server takes them.
+    ensure!(std::fs::read_dir(folder.path())?.next().is_none(), "a file was created");
+    // A server accepts them.
     let target = target("--skip-log-bin")?;
     says(&replay(&logs, &target, &["--dry-run", "--json"])?, 0, &["\"refusals\":0,", "\"alone\":5,"])
 }
 
 #[test]
-fn transactions_behind_the_stop_that_were_committed_earlier_are_counted() -> Result<()> {
+fn earlier_commits_after_stop_datetime_are_counted() -> Result<()> {
     let sql = "create database d; create table d.t (id int primary key); insert into d.t values (1)";
     let source = source(&[], sql)?;
-    // Logs of two servers, one behind the other, are not in the order of their times.
+    // Logs of two servers in sequence are not in the order of their commit times.
     let other = Launch::mysql().option("--server-id=3").start()?;
     other.sql("create database e; create table e.t (id int primary key)")?;
     let now = |server: &TestServer| server.sql("select now(6) + interval 0 second");
@@ -137,7 +138,7 @@ fn transactions_behind_the_stop_that_were_committed_earlier_are_counted() -> Res
 }
 
 #[test]
-fn places_to_start_are_gtids_too() -> Result<()> {
+fn start_points_can_be_gtids() -> Result<()> {
     let mut sql = "create database d; create table d.t (id int primary key);".to_owned();
     sql.extend((3..=9).map(|id| format!("insert into d.t values ({id});")));
     let source = source(&["--binlog-transaction-compression=ON"], &sql)?;

@@ -1,4 +1,4 @@
-//! A definition that the target refuses: after the correction, which changes definitions too, replay runs it.
+//! A definition that the target refuses: after a correction, which is also a definition, replay runs it.
 
 use anyhow::{Result, ensure};
 use e2e::command;
@@ -11,7 +11,7 @@ struct RefusedDefinition {
     before: &'static str,
     /// Statements of the source. The target refuses the first one.
     source: &'static str,
-    /// Change of the target for which it refuses the statement.
+    /// Change of the target that makes it refuse the statement.
     obstacle: &'static str,
     /// Change that removes the obstacle.
     correction: &'static str,
@@ -38,7 +38,7 @@ const REFUSED: [RefusedDefinition; 3] = [
     },
 ];
 
-/// Lets the target refuse the definition, removes the obstacle, and runs replay again.
+/// Makes the target refuse the definition, removes the obstacle, and runs replay again.
 fn check(refused: &RefusedDefinition, more: &[&str]) -> Result<()> {
     let start =
         |id: &str| Launch::mysql().options([id, "--gtid-mode=ON", "--enforce-gtid-consistency=ON"]).start();
@@ -50,7 +50,7 @@ fn check(refused: &RefusedDefinition, more: &[&str]) -> Result<()> {
     ensure!(ran.code == Some(0), "{ran:?}");
     target.sql(refused.obstacle)?;
     let ran = command::replay(&logs, &target, more)?;
-    ensure!(ran.code != Some(0), "the target refuses nothing: {ran:?}");
+    ensure!(ran.code != Some(0), "the target does not refuse the definition: {ran:?}");
     target.sql(refused.correction)?;
     let ran = command::replay(&logs, &target, more)?;
     ensure!(ran.code == Some(0), "{ran:?}");
@@ -59,7 +59,7 @@ fn check(refused: &RefusedDefinition, more: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_refused_definition_is_run_after_the_correction() -> Result<()> {
+fn refused_definitions_run_after_the_correction() -> Result<()> {
     for more in [&[][..], &["--apply-as", "sql"], &["--workers", "1"]] {
         for refused in &REFUSED {
             check(refused, more)?;

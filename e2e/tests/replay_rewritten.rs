@@ -1,5 +1,5 @@
 //! Logs without GTIDs that are compressed and decompressed in place between two runs of replay: each transaction is
-//! applied once, because saved positions are those of the source.
+//! applied once, because saved positions are those of the source's logs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,8 @@ struct LogCopies {
     ends: Vec<u64>,
 }
 
-/// Makes two logs of transactions that insert 1, 2, 3… into a table without a key: repeated rows show, and lost ones.
+/// Writes two logs of transactions that insert 1, 2, 3… into a table without a key, so that repeated and lost rows
+/// are visible.
 fn logs(options: &[&str]) -> Result<LogCopies> {
     let options = options.iter().copied().chain(["--server-id=1", "--gtid-mode=OFF"]);
     let source = Launch::mysql().options(options).start()?;
@@ -31,7 +32,7 @@ fn logs(options: &[&str]) -> Result<LogCopies> {
     for number in 1..=2 * TRANSACTIONS {
         source.sql(&format!("insert into d.t values ({number}, repeat('abc', {}))", number * 40))?;
         let status = source.sql("show binary log status")?;
-        let position = status.split_whitespace().nth(1).context("a position")?;
+        let position = status.split_whitespace().nth(1).context("no position")?;
         ends.push(position.parse()?);
         if number == TRANSACTIONS {
             source.sql("flush binary logs")?;
@@ -40,7 +41,7 @@ fn logs(options: &[&str]) -> Result<LogCopies> {
     source.sql("flush binary logs")?;
     let folder = tempfile::tempdir()?;
     for log in &source.binlogs()?[..3] {
-        fs::copy(log, folder.path().join(log.file_name().context("a name")?))?;
+        fs::copy(log, folder.path().join(log.file_name().context("no name")?))?;
     }
     ends.truncate(TRANSACTIONS);
     Ok(LogCopies { folder, ends })
@@ -57,7 +58,7 @@ impl LogCopies {
         Ok(paths)
     }
 
-    /// Name and position after a transaction of the second file.
+    /// Returns name and position after a transaction of the second file.
     fn place(&self, number: usize) -> String {
         format!("binlog.000002:{}", self.ends[number - 1])
     }
@@ -70,7 +71,7 @@ impl LogCopies {
     }
 }
 
-/// A database that logs are applied to.
+/// A target of the replay.
 enum Target {
     Mysql(TestServer),
     Sqlite(TempDir),
@@ -94,7 +95,7 @@ impl Target {
         Ok(command.arg("replay").args(logs).args(["--to", &self.address()]).args(more).output()?.into())
     }
 
-    /// The numbers in the table, in order.
+    /// Returns the numbers in the table, in order.
     fn numbers(&self) -> Result<Vec<usize>> {
         match self {
             Self::Mysql(server) => {
@@ -135,7 +136,7 @@ fn continues(logs: &LogCopies, target: &Target, steps: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn logs_rewritten_between_two_runs_are_continued() -> Result<()> {
+fn replay_resumes_in_rewritten_logs() -> Result<()> {
     for (options, steps) in [
         (&[][..], &["compress"][..]),
         (&[], &["compress", "decompress"]),
@@ -145,14 +146,14 @@ fn logs_rewritten_between_two_runs_are_continued() -> Result<()> {
         continues(&logs(options)?, &Target::mysql()?, steps)?;
         continues(&logs(options)?, &Target::Sqlite(tempfile::tempdir()?), steps)?;
     }
-    // Rewritten before the first run, too.
+    // Also rewritten before the first run.
     let logs = logs(&[])?;
     logs.rewrite("compress")?;
     continues(&logs, &Target::Sqlite(tempfile::tempdir()?), &["decompress"])
 }
 
 #[test]
-fn a_log_that_grew_and_was_compressed_is_continued() -> Result<()> {
+fn replay_resumes_in_a_compressed_log_that_has_grown() -> Result<()> {
     let (logs, target) = (logs(&[])?, Target::mysql()?);
     let (first, second) = (logs.paths()?[0].clone(), logs.paths()?[1].clone());
     let whole = fs::read(&second)?;
@@ -168,7 +169,7 @@ fn a_log_that_grew_and_was_compressed_is_continued() -> Result<()> {
 }
 
 #[test]
-fn a_rewritten_log_without_its_positions_is_refused() -> Result<()> {
+fn rewritten_logs_without_positions_are_refused() -> Result<()> {
     for number in [3, TRANSACTIONS] {
         let (logs, target) = (logs(&[])?, Target::Sqlite(tempfile::tempdir()?));
         let ran = target.replay(&logs.paths()?, &["--stop-position", &logs.place(number)])?;
@@ -191,7 +192,7 @@ fn a_rewritten_log_without_its_positions_is_refused() -> Result<()> {
 }
 
 #[test]
-fn positions_of_a_selection_are_those_of_the_source() -> Result<()> {
+fn start_and_stop_positions_are_those_of_the_source() -> Result<()> {
     let logs = logs(&[])?;
     logs.rewrite("compress")?;
     let paths = logs.paths()?;
@@ -207,8 +208,8 @@ fn positions_of_a_selection_are_those_of_the_source() -> Result<()> {
         let ran = target.replay(&paths, &[option, &format!("binlog.000002:{position}")])?;
         ensure!(ran.code == Some(2) && ran.stderr.contains(&position.to_string()), "{option}: {ran:?}");
     }
-    // Beyond the end of the file, but not of the source's log.
-    ensure!(logs.ends[TRANSACTIONS - 1] > file_size, "the log shrank");
+    // Beyond the end of the file, but not beyond the end of the source's log.
+    ensure!(logs.ends[TRANSACTIONS - 1] > file_size, "the log is not smaller");
     let ran = target.replay(&paths, &["--stop-position", &logs.place(TRANSACTIONS)])?;
     ensure!(ran.code == Some(0), "{ran:?}");
     target.ensure_applied(TRANSACTIONS)?;
@@ -222,5 +223,5 @@ fn rewritten_start(folder: &Path, original: u64) -> Result<u64> {
     let list = fs::read_to_string(folder.join("positions.binlog.000002"))?;
     let mut pairs = list.lines().filter_map(|line| line.split_once('\t'));
     let found = pairs.find(|(before, _)| before.parse() == Ok(original));
-    Ok(found.with_context(|| format!("{original} in {list}"))?.1.parse()?)
+    Ok(found.with_context(|| format!("{original} is not in {list}"))?.1.parse()?)
 }

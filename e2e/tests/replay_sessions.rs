@@ -1,4 +1,4 @@
-//! What statements, triggers and functions do to a session, and what stops a replay.
+//! Effects of statements, triggers and functions on the replay's sessions, and errors that stop a replay.
 
 use std::fs;
 
@@ -37,12 +37,12 @@ fn ends_equal(source: &TestServer, orders: &[&str], more: &[&str]) -> Result<()>
 }
 
 #[test]
-fn files_are_loaded_in_the_character_set_that_they_were_loaded_in() -> Result<()> {
+fn load_data_uses_the_original_character_set() -> Result<()> {
     let folder = TempDir::new()?;
     let file = folder.path().join("latin1.txt");
     fs::write(&file, b"\xe9t\xe9\n\xfcber\n")?;
     let load = format!("load data infile '{}' into table d.t (a);", file.display());
-    // The default database's own collation comes back with each USE, and with ALTER DATABASE.
+    // USE and ALTER DATABASE must restore the default database's collation.
     let source = source(&format!(
         "create database d character set utf8mb4; create database d2 character set koi8r; use d;
          create table t (id int primary key auto_increment, a varchar(20));
@@ -53,9 +53,9 @@ fn files_are_loaded_in_the_character_set_that_they_were_loaded_in() -> Result<()
     ends_equal(&source, &ORDERS, &[])
 }
 
-/// The log has the time zone of the statements that read it, and only of those.
+/// The log has the time zone only of statements that depend on it.
 #[test]
-fn what_functions_set_is_set_back() -> Result<()> {
+fn variables_set_by_functions_are_restored() -> Result<()> {
     let source = source(
         "set global log_bin_trust_function_creators = 1;
          create database d; use d; create table t (id int primary key auto_increment, a varchar(60), n int);
@@ -80,7 +80,7 @@ fn what_functions_set_is_set_back() -> Result<()> {
 }
 
 #[test]
-fn tables_of_queries_have_engines_and_partitions() -> Result<()> {
+fn tables_created_from_queries_keep_engines_and_partitions() -> Result<()> {
     let source = source(
         "create database d; use d; create table a (i int primary key); insert into a values (1), (2);
          create table b engine = innodb select * from a; create table c comment 'START TRANSACTION' select * from a;
@@ -91,7 +91,7 @@ fn tables_of_queries_have_engines_and_partitions() -> Result<()> {
     )?;
     ends_equal(&source, &ORDERS, &[])?;
     ends_equal(&source, &["grouped"], &["--apply-as", "sql"])?;
-    // With the table's own log only, it is not asked for in advance.
+    // With only the log that uses the table, the replay does not query its definition in advance.
     let target = target("--skip-log-bin")?;
     target.sql("create database d; create table d.a (i int primary key); insert into d.a values (1), (2)")?;
     let uuid = source.sql("select @@server_uuid")?;
@@ -102,7 +102,7 @@ fn tables_of_queries_have_engines_and_partitions() -> Result<()> {
 }
 
 #[test]
-fn xa_transactions_that_are_rolled_back_count() -> Result<()> {
+fn rolled_back_xa_transactions_are_counted() -> Result<()> {
     let source = source(
         "create database d; use d; create table t (id int primary key, n int);
          create table log (id int primary key auto_increment, what varchar(20));
@@ -113,13 +113,13 @@ fn xa_transactions_that_are_rolled_back_count() -> Result<()> {
     )?;
     ensure!(
         source.sql("select group_concat(id) from d.log")?.trim() == "1,4",
-        "the source's counter goes on"
+        "AUTO_INCREMENT reused the values of the rollback"
     );
     ends_equal(&source, &ORDERS, &[])
 }
 
 #[test]
-fn the_transaction_of_a_group_that_fails_is_named_and_can_be_left_out() -> Result<()> {
+fn failed_transactions_of_a_group_are_named_and_can_be_skipped() -> Result<()> {
     let source = source("create database d; create table d.t (id int primary key, n int)")?;
     source.sql(
         "insert into d.t values (1, 1); insert into d.t values (2, 2); insert into d.t values (3, 3);
@@ -145,7 +145,7 @@ fn the_transaction_of_a_group_that_fails_is_named_and_can_be_left_out() -> Resul
 }
 
 #[test]
-fn commits_in_any_order_are_refused_before_the_first_without_a_gtid() -> Result<()> {
+fn commit_order_any_is_refused_without_gtids() -> Result<()> {
     let source = Launch::mysql().options(["--server-id=1", "--gtid-mode=OFF"]).start()?;
     source.sql("create database d; create table d.t (id int primary key); flush binary logs")?;
     let target = target("--skip-log-bin")?;
@@ -153,14 +153,14 @@ fn commits_in_any_order_are_refused_before_the_first_without_a_gtid() -> Result<
     let ran: Ran = replay(&source.binlogs()?, &target, &any)?;
     ensure!(ran.code == Some(2) && ran.stderr.contains("commit-order: "), "{ran:?}");
     ensure!(ran.stderr.contains("nothing was changed"), "{ran:?}");
-    ensure!(target.sql("show databases like 'bintide'")?.is_empty(), "there is progress");
+    ensure!(target.sql("show databases like 'bintide'")?.is_empty(), "the target has progress");
     let ran: Ran = replay(&source.binlogs()?, &target, &[&any[..], &["--dry-run"]].concat())?;
     ensure!(ran.code == Some(1) && ran.stdout.contains("commit-order"), "{ran:?}");
     Ok(())
 }
 
 #[test]
-fn changes_of_a_document_that_do_not_fit_it_stop_the_replay() -> Result<()> {
+fn partial_updates_of_a_different_document_stop_the_replay() -> Result<()> {
     let documents = r#"create database d; create table d.j (id int primary key, j json);
         insert into d.j values (1, '{"a": 1, "l": [1, 2, 3], "o": {"x": 1}}');"#;
     let updates = [
@@ -183,7 +183,7 @@ fn changes_of_a_document_that_do_not_fit_it_stop_the_replay() -> Result<()> {
     }
     source.sql("flush binary logs")?;
     ends_equal(&source, &["strict"], &["--apply-as", "sql"])?;
-    // The update of each table is in a log of its own.
+    // The update of each table is in a separate log.
     let (logs, target) = (source.binlogs()?, target("--skip-log-bin")?);
     for (number, update) in updates.iter().enumerate() {
         for document in [r#"'{}'"#, r#"'{"a": 1, "l": 5, "o": 7}'"#, "null"] {
@@ -207,7 +207,7 @@ fn changes_of_a_document_that_do_not_fit_it_stop_the_replay() -> Result<()> {
 }
 
 #[test]
-fn a_sqlite_column_that_leaves_the_primary_key_takes_null_again() -> Result<()> {
+fn sqlite_columns_removed_from_the_primary_key_accept_null() -> Result<()> {
     let source = source(
         "create database d; use d; create table t (a int primary key, b int); insert into t values (1, 1);
          alter table t modify a int, drop primary key; insert into t values (null, 2);
@@ -222,7 +222,7 @@ fn a_sqlite_column_that_leaves_the_primary_key_takes_null_again() -> Result<()> 
     let copy = Connection::open(file)?;
     let closed = "select group_concat(name) from pragma_table_info(?1) where \"notnull\"";
     let closed = |table: &str| copy.query_row(closed, [table], |row| row.get::<_, Option<String>>(0));
-    // What the key made NOT NULL stays that, unless the column is defined anew.
+    // A column that the key made NOT NULL stays so, unless it is defined again.
     ensure!((closed("d.t")?, closed("d.u")?) == (None, Some("a".to_owned())), "{:?}", closed("d.t"));
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Row changes replayed as SQL statements: to servers that do not take events, and by accounts that may not send them.
+//! Row changes replayed as SQL statements: to servers that do not accept row events, and with accounts without the
+//! privilege for them.
 
 use ::replay::CommitOrder;
 use anyhow::{Context, Result, ensure};
@@ -9,7 +10,7 @@ use mysql_target::ApplyAs;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer, seed_from_env};
 
-/// Sample scripts that say the same wherever they are run; those with triggers are refused.
+/// Sample scripts that give the same rows on every server, without triggers, which are refused.
 const SCRIPTS: [&str; 10] = [
     "types",
     "json",
@@ -23,7 +24,7 @@ const SCRIPTS: [&str; 10] = [
     "rotation",
 ];
 
-/// What an account needs whose row changes go as statements, and nothing else.
+/// Privileges that an account needs for row changes as statements, and no others.
 const LOW: &str = "create user low@localhost identified by '';
     grant select, insert, update, delete, create, drop, references, index, alter, trigger, create view on *.*
       to low@localhost";
@@ -32,7 +33,7 @@ fn target(options: &[&str]) -> Result<TestServer> {
     Launch::mysql().options(["--server-id=2", "--local-infile=1"]).options(options.iter().copied()).start()
 }
 
-/// Twice: the second time there is nothing left to do.
+/// Applies the logs twice: the second run must find nothing to apply.
 fn applies(
     source: &TestServer,
     target: &TestServer,
@@ -56,7 +57,7 @@ fn samples_end_equal() -> Result<()> {
 }
 
 #[test]
-fn samples_of_small_images_end_equal() -> Result<()> {
+fn samples_with_minimal_images_end_equal() -> Result<()> {
     for option in ["--binlog-row-image=MINIMAL", "--binlog-row-image=NOBLOB"] {
         let launch = Launch::mysql().options([option, "--binlog-row-value-options=PARTIAL_JSON"]);
         let source =
@@ -112,7 +113,7 @@ fn random_sql_ends_equal() -> Result<()> {
 }
 
 #[test]
-fn an_account_with_no_more_than_rights_to_the_tables_is_enough() -> Result<()> {
+fn table_privileges_suffice_for_statements() -> Result<()> {
     let source = source(&Launch::mysql(), &["types", "json", "savepoints", "partitions", "gtids"])?;
     for log in ["--skip-log-bin", "--log-bin=binlog"] {
         let target = target(&[log])?;
@@ -122,7 +123,7 @@ fn an_account_with_no_more_than_rights_to_the_tables_is_enough() -> Result<()> {
     let target = target(&[])?;
     target.sql(LOW)?;
     let refused = replay(&[], address(&target, "low")?, ApplyAs::Binlog, CommitOrder::Grouped);
-    let message = format!("{:#}", refused.err().context("the account may not send events")?);
+    let message = format!("{:#}", refused.err().context("the account could send row events")?);
     ensure!(message.contains("REPLICATION_APPLIER (or BINLOG_ADMIN)"), "{message}");
     Ok(())
 }
@@ -135,7 +136,7 @@ const FAMILY: &str = "create database f; use f; create table parent (id int prim
     delete from parent where id = 1; update parent set id = 20 where id = 2; delete from parent; flush binary logs";
 
 #[test]
-fn foreign_keys_of_both_kinds_act_once() -> Result<()> {
+fn foreign_key_actions_run_once() -> Result<()> {
     for (log, target_log) in [(false, false), (true, false), (false, true), (true, true)] {
         let native =
             |is_native| format!("--innodb-native-foreign-keys={}", if is_native { "ON" } else { "OFF" });
@@ -146,13 +147,13 @@ fn foreign_keys_of_both_kinds_act_once() -> Result<()> {
             .with_context(|| format!("native on the source: {log}, on the target: {target_log}"))?;
         ensure!(
             target.sql("select count(*) from f.child")?.trim() == "1",
-            "the child that lost its parent stays"
+            "the orphaned child row is missing"
         );
     }
     Ok(())
 }
 
-/// Replays what `change` makes the source log after the target was changed by `drift`; gives the error.
+/// Replays the log of `change` after the target was changed with `drift`; returns the error.
 fn refused(before: &str, drift: &str, change: &str) -> Result<String> {
     let source = source(&Launch::mysql(), &[])?;
     source.sql(&format!("create database d; use d; {before}; flush binary logs"))?;
@@ -162,11 +163,11 @@ fn refused(before: &str, drift: &str, change: &str) -> Result<String> {
     target.sql(&format!("use d; {drift}"))?;
     source.sql(&format!("use d; {change}; flush binary logs"))?;
     let result = replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Sql, order);
-    Ok(format!("{:#}", result.err().context("it is refused")?))
+    Ok(format!("{:#}", result.err().context("not refused")?))
 }
 
 #[test]
-fn what_cannot_be_right_is_refused_by_name() -> Result<()> {
+fn conflicting_changes_are_refused_by_name() -> Result<()> {
     let check = |before: &str, drift: &str, change: &str, wanted: &str| -> Result<()> {
         let message = refused(before, drift, change)?;
         ensure!(message.contains(wanted), "{change}: {message}");
@@ -210,7 +211,7 @@ fn what_cannot_be_right_is_refused_by_name() -> Result<()> {
 }
 
 #[test]
-fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
+fn killed_replays_resume() -> Result<()> {
     let source = source(&Launch::mysql(), &[])?;
     run_what_is_killed(&source, 200, 15)?;
     for (log, order) in [("--skip-log-bin", "grouped"), ("--log-bin=binlog", "strict")] {

@@ -1,5 +1,5 @@
-//! Logs of a real server replayed into a SQLite database: the rows that the server has, and nothing twice, whatever
-//! stops it on the way.
+//! Logs of a real server replayed to a SQLite database: it ends with the server's rows, and no change is applied
+//! twice, wherever the replay is stopped.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +25,7 @@ use sqlite_target::SqliteTarget;
 use tempfile::TempDir;
 use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
-/// Sample scripts whose tables are there in the end, or nearly so: what drops them is left out.
+/// Sample scripts whose tables exist at the end; statements that drop them are left out.
 const SCRIPTS: [&str; 13] = [
     "gtids",
     "types",
@@ -66,7 +66,7 @@ fn replay_all(logs: &[PathBuf], file: &Path, order: CommitOrder) -> Result<Repla
     replay_on(&SqliteTarget::open(file)?, logs, &options(order))
 }
 
-/// What makes the server show a value as SQLite has it.
+/// Returns an expression that makes the server show a value in SQLite's form.
 fn shown(name: &str, data_type: &str) -> String {
     let name = quote_name(name);
     match data_type {
@@ -91,13 +91,13 @@ fn number(text: &str) -> String {
     text.parse::<f64>().map_or_else(|_| text.to_owned(), |number| format!("{:?}", number + 0.0))
 }
 
-/// Hexadecimal digits with a question mark for every U+FFFD: servers show either for what is no character.
+/// Returns hexadecimal digits with a question mark for every U+FFFD: servers show either for an invalid character.
 fn plain(digits: &str) -> String {
     let pairs = digits.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).unwrap_or_default());
     pairs.collect::<Vec<_>>().join(" ").replace("EF BF BD", "3F").replace(' ', "")
 }
 
-/// A value of SQLite's as [`shown`] makes the server show it.
+/// Returns a SQLite value in the form of [`shown`].
 fn own(value: Value, data_type: &str) -> Option<String> {
     let is_hex = shown("x", data_type).starts_with("HEX");
     match value {
@@ -121,7 +121,7 @@ fn text(value: &Option<Vec<u8>>) -> String {
     String::from_utf8_lossy(value.as_deref().unwrap_or_default()).into_owned()
 }
 
-/// Every table of the server and its rows beside SQLite's: how many rows.
+/// Compares the rows of every table with SQLite's; returns their number.
 fn compare(source: &TestServer, file: &Path) -> Result<usize> {
     let address = format!("mysql://root@localhost/?socket={}", source.socket().display());
     let mut server = SqlConnection::open(&ServerAddress::parse(&address)?)?;
@@ -132,7 +132,7 @@ fn compare(source: &TestServer, file: &Path) -> Result<usize> {
         "select table_schema, table_name from information_schema.tables where table_type = 'BASE TABLE'
          and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema') order by 1, 2",
     )?;
-    ensure!(!tables.is_empty(), "the source has tables");
+    ensure!(!tables.is_empty(), "the source has no tables");
     let (mut names, mut count) = (Vec::new(), 0);
     for table in &tables {
         let (database, table) = (text(&table[0]), text(&table[1]));
@@ -199,13 +199,13 @@ fn compare_table(server: &mut SqlConnection, sqlite: &Sqlite, database: &str, ta
     Ok(ours.len())
 }
 
-/// Twice: the second time there is nothing left to do.
+/// Applies the logs twice: the second run must find nothing to apply.
 fn applies(source: &TestServer, order: CommitOrder) -> Result<()> {
     let folder = TempDir::new()?;
     let file = folder.path().join("copy.db");
     let first = replay_all(&source.binlogs()?, &file, order)?;
     ensure!(first.transactions > 5, "{first:?}");
-    ensure!(compare(source, &file)? > 5, "there are rows");
+    ensure!(compare(source, &file)? > 5, "too few rows");
     let again = replay_all(&source.binlogs()?, &file, order)?;
     ensure!(again.transactions == 0 && again.applied == first.applied, "{again:?}");
     compare(source, &file)?;
@@ -220,7 +220,7 @@ fn samples_end_with_the_same_rows() -> Result<()> {
 }
 
 #[test]
-fn samples_with_little_in_their_images_end_with_the_same_rows() -> Result<()> {
+fn samples_with_minimal_images_end_with_the_same_rows() -> Result<()> {
     let options = [
         "--binlog-row-image=MINIMAL",
         "--binlog-row-metadata=FULL",
@@ -231,14 +231,14 @@ fn samples_with_little_in_their_images_end_with_the_same_rows() -> Result<()> {
 }
 
 #[test]
-fn samples_without_gtids_and_with_foreign_keys_of_the_engine_end_with_the_same_rows() -> Result<()> {
+fn samples_without_gtids_and_with_innodb_foreign_keys_end_with_the_same_rows() -> Result<()> {
     let options = ["--gtid-mode=OFF", "--innodb-native-foreign-keys=ON", "--binlog-row-image=NOBLOB"];
     let scripts =
         SCRIPTS.into_iter().filter(|name| !["rotation", "gtids"].contains(name)).collect::<Vec<_>>();
     applies(&source(&options, &scripts)?, CommitOrder::Grouped)
 }
 
-/// Definitions of tables that have rows.
+/// Definitions of tables with rows.
 const DEFINITIONS: &str = "create database d; use d;
     create table a (id int primary key, v varchar(20) default 'x', key (v));
     insert into a values (1, 'one'), (2, 'two'), (3, null);
@@ -286,7 +286,7 @@ const DEFINITIONS: &str = "create database d; use d;
 
 fn keeps_definitions(options: &[&str]) -> Result<()> {
     let source = source(options, &[])?;
-    // `T` and `t` are one name to SQLite: the later has another.
+    // SQLite does not distinguish `T` and `t`, so the later table gets another name.
     source
         .sql(&DEFINITIONS.replace("create table T (x int);", "").replace("insert into T values (1);", ""))?;
     source.sql("flush binary logs")?;
@@ -299,7 +299,7 @@ fn tables_follow_their_definitions() -> Result<()> {
 }
 
 #[test]
-fn tables_follow_their_definitions_with_minimal_images_and_foreign_keys_of_the_engine() -> Result<()> {
+fn tables_follow_their_definitions_with_minimal_images_and_innodb_foreign_keys() -> Result<()> {
     keeps_definitions(&[
         "--innodb-native-foreign-keys=ON",
         "--binlog-row-image=MINIMAL",
@@ -324,9 +324,9 @@ fn random_sql_ends_with_the_same_rows() -> Result<()> {
     Ok(())
 }
 
-/// Rows that refer to each other, in both kinds of logs.
+/// Rows that reference each other, in statement and row format.
 #[test]
-fn foreign_keys_do_the_same_in_both_kinds_of_logs() -> Result<()> {
+fn foreign_keys_act_equally_in_both_binlog_formats() -> Result<()> {
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("BINTIDE_E2E_SEED={seed}");
     for option in ["--innodb-native-foreign-keys=ON", "--innodb-native-foreign-keys=OFF"] {
@@ -349,7 +349,7 @@ fn foreign_keys_do_the_same_in_both_kinds_of_logs() -> Result<()> {
                 6 => format!("update ignore a set u = {one} where id = {other};"),
                 7 => format!("delete from a where id = {one};"),
                 8 => {
-                    // Three deep: a server follows no more than fifteen.
+                    // Three levels deep: a server follows at most fifteen.
                     let of = ["false", "up is null", "up in (select id from s where up is null)"];
                     format!("insert into s select {step}, max(id) from s where {};", random.pick(&of))
                 }
@@ -357,7 +357,7 @@ fn foreign_keys_do_the_same_in_both_kinds_of_logs() -> Result<()> {
                 _ => format!("set foreign_key_checks = {};", usize::from(!random.once_in(3))),
             });
         }
-        // A server refuses some of the deletions: it follows cascades through so many tables, and no more.
+        // A server refuses deletes whose cascades are too deep.
         let failures = workload::run(&source, TempDir::new()?.path(), &(sql + "flush binary logs;"))?;
         ensure!(failures < 40, "{failures} statements failed");
         applies(&source, CommitOrder::Grouped).with_context(|| option.to_owned())?;
@@ -365,7 +365,7 @@ fn foreign_keys_do_the_same_in_both_kinds_of_logs() -> Result<()> {
     Ok(())
 }
 
-/// What cannot be right: what it is refused with, and what is run behind a table with one row.
+/// Statements that must be refused, run after a table with one row was created, and the errors.
 const REFUSED: [(&str, &str); 6] = [
     (
         "the log contains INSERT as a statement",
@@ -379,7 +379,7 @@ const REFUSED: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn what_cannot_be_right_is_refused_whole() -> Result<()> {
+fn refused_transactions_are_not_applied_in_part() -> Result<()> {
     let source = source(&[], &[])?;
     let folder = TempDir::new()?;
     for (number, (wanted, sql)) in REFUSED.iter().enumerate() {
@@ -391,7 +391,7 @@ fn what_cannot_be_right_is_refused_whole() -> Result<()> {
         source.sql(&format!("{sql}; flush binary logs"))?;
         let file = folder.path().join(format!("{number}.db"));
         let Err(error) = replay_all(&source.binlogs()?, &file, CommitOrder::Grouped) else {
-            bail!("it is applied: {sql}")
+            bail!("the transaction was applied: {sql}")
         };
         let message = format!("{error:#}");
         ensure!(message.contains(wanted), "{message}");
@@ -405,7 +405,7 @@ fn what_cannot_be_right_is_refused_whole() -> Result<()> {
 }
 
 #[test]
-fn a_reference_that_only_a_collation_finds_is_refused() -> Result<()> {
+fn references_equal_only_under_a_collation_are_refused() -> Result<()> {
     let source = source(&["--innodb-native-foreign-keys=ON"], &[])?;
     source.sql(
         "create database d; use d; create table p (k varchar(9) primary key); create table c (k varchar(9),
@@ -416,7 +416,7 @@ fn a_reference_that_only_a_collation_finds_is_refused() -> Result<()> {
     let folder = TempDir::new()?;
     let file = folder.path().join("copy.db");
     let Err(error) = replay_all(&source.binlogs()?, &file, CommitOrder::Strict) else {
-        bail!("it is applied")
+        bail!("the transaction was applied")
     };
     ensure!(error.to_string().contains("with another spelling"), "{error}");
     let rows: String =
@@ -426,22 +426,22 @@ fn a_reference_that_only_a_collation_finds_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_database_of_somebody_else_is_left_as_it_is() -> Result<()> {
+fn databases_of_other_programs_are_not_changed() -> Result<()> {
     let folder = TempDir::new()?;
     let file = folder.path().join("theirs.db");
     Sqlite::open(&file)?.execute_batch("create table theirs (x int); insert into theirs values (1)")?;
     let before = fs::read(&file)?;
-    let Err(error) = SqliteTarget::open(&file) else { bail!("it is taken") };
+    let Err(error) = SqliteTarget::open(&file) else { bail!("the database was opened") };
     ensure!(
         error.to_string().contains("the database contains the table theirs, but no replay position"),
         "{error}"
     );
-    ensure!(fs::read(&file)? == before, "it has changed");
+    ensure!(fs::read(&file)? == before, "the database has changed");
     Ok(())
 }
 
 #[test]
-fn a_gap_is_refused_before_a_file_is_made_and_progress_is_shown() -> Result<()> {
+fn gaps_are_refused_before_a_file_is_created_and_progress_is_shown() -> Result<()> {
     let source = source(&[], &[])?;
     source.sql("create database d; create table d.t (id int primary key); flush binary logs")?;
     source.sql("insert into d.t values (1)")?;
@@ -457,7 +457,7 @@ fn a_gap_is_refused_before_a_file_is_made_and_progress_is_shown() -> Result<()> 
     ensure!(ran.code == Some(2) && ran.stderr.starts_with("bintide: gap: the target lacks "), "{ran:?}");
     let ran = run(&[], &["--status"])?;
     ensure!(ran.code == Some(0) && ran.stdout.contains("There is no replay position"), "{ran:?}");
-    ensure!(!file.exists(), "no file is made");
+    ensure!(!file.exists(), "a file was created");
     ensure!(run(&logs, &[])?.code == Some(0));
     let applied = source.sql("select @@global.gtid_executed")?;
     for (option, wanted) in [
@@ -471,23 +471,24 @@ fn a_gap_is_refused_before_a_file_is_made_and_progress_is_shown() -> Result<()> 
 }
 
 #[test]
-fn a_later_replay_takes_over() -> Result<()> {
+fn later_replays_take_over() -> Result<()> {
     let folder = TempDir::new()?;
     let file = folder.path().join("copy.db");
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/types.binlog");
     let earlier = SqliteTarget::open(&file)?;
     let later = SqliteTarget::open(&file)?;
     let replay = |target| replay_on(target, std::slice::from_ref(&log), &options(CommitOrder::Strict));
-    let Err(error) = replay(&earlier) else { bail!("the earlier goes on") };
+    let Err(error) = replay(&earlier) else { bail!("the earlier replay continues") };
     ensure!(error.to_string().contains("another replay has taken over"), "{error}");
     let report = replay(&later)?;
     ensure!(report.transactions > 20 && report.skipped == 0, "{report:?}");
     Ok(())
 }
 
-/// Two counters are changed by turns: in whatever state, the first is as far as the second, or one ahead.
+/// Transactions change two counters in turn: in any state of the source, the first counter equals the second, or is
+/// one ahead.
 #[test]
-fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
+fn readers_see_only_states_that_the_source_had() -> Result<()> {
     let source = source(&[], &[])?;
     source.sql("create database d; create table d.a (n int); create table d.b (n int)")?;
     source.sql("insert into d.a values (0); insert into d.b values (0)")?;
@@ -500,7 +501,7 @@ fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
         let reader = scope.spawn(|| -> Result<BTreeSet<i64>> {
             let mut seen = BTreeSet::new();
             while !over.load(Ordering::SeqCst) {
-                // The tables may not be there yet.
+                // The tables may not exist yet.
                 let Ok(sqlite) = Sqlite::open(&file) else { continue };
                 let question = "select (select n from \"d.a\"), (select n from \"d.b\")";
                 let Ok(state) = sqlite.query_row(question, [], |row| Ok((row.get(0)?, row.get(1)?))) else {
@@ -508,15 +509,15 @@ fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
                 };
                 let (a, b): (Option<i64>, Option<i64>) = state;
                 let (Some(a), Some(b)) = (a, b) else { continue };
-                ensure!(a == b || a == b + 1, "{a} and {b}: the source never had that");
-                ensure!(seen.last().is_none_or(|last| *last <= a), "back to {a}");
+                ensure!(a == b || a == b + 1, "the source never had the state {a} and {b}");
+                ensure!(seen.last().is_none_or(|last| *last <= a), "the counter went back to {a}");
                 seen.insert(a);
             }
             Ok(seen)
         });
         let replayed = replay_all(&logs, &file, CommitOrder::Strict);
         over.store(true, Ordering::SeqCst);
-        let seen = reader.join().map_err(|_| anyhow!("the reader panics"))?;
+        let seen = reader.join().map_err(|_| anyhow!("the reader panicked"))?;
         replayed.and(seen)
     })?;
     ensure!(seen.len() > 2, "the reader saw {} states", seen.len());
@@ -525,7 +526,7 @@ fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
 }
 
 #[test]
-fn names_that_are_one_to_sqlite_stay_two() -> Result<()> {
+fn names_that_sqlite_does_not_distinguish_are_kept_apart() -> Result<()> {
     let source = source(&[], &[])?;
     source.sql(
         "create database d; use d; create table T (x int); create table t (x int); insert into T values (1);
@@ -540,7 +541,7 @@ fn names_that_are_one_to_sqlite_stay_two() -> Result<()> {
 }
 
 #[test]
-fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
+fn killed_replays_resume() -> Result<()> {
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("BINTIDE_E2E_SEED={seed}");
     let mut random = SeededRandom::new(seed);

@@ -1,4 +1,4 @@
-//! Encrypted connections to a target: what is verified, and what is said when that fails.
+//! TLS connections to a target: verification, and the error messages when it fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use testkit::{Launch, TestServer};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
-/// An authority, and its certificate in a file.
+/// Returns a certificate authority, and its certificate in a file.
 fn authority(folder: &Path, name: &str) -> Result<(Authority, PathBuf)> {
     let mut params = CertificateParams::new([])?;
     params.distinguished_name.push(CommonName, name);
@@ -30,7 +30,7 @@ fn authority(folder: &Path, name: &str) -> Result<(Authority, PathBuf)> {
     Ok((authority, path))
 }
 
-/// A server that takes encrypted connections only, with a certificate for these names, good until the end of a year.
+/// Starts a server that requires TLS, with a certificate for these names that is valid until the end of a year.
 fn target(folder: &Path, authority: &Authority, names: &[&str], until: i32) -> Result<TestServer> {
     let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
     (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(until, 12, 31));
@@ -56,7 +56,7 @@ fn source() -> Result<TestServer> {
     Ok(source)
 }
 
-/// Is it refused, in these words, before anything is applied?
+/// Checks that the connection is refused with this message before anything is applied.
 fn refused(source: &TestServer, target: &TestServer, options: &str, wanted: &str) -> Result<()> {
     let output = replay(source, &format!("mysql://root@127.0.0.1:{}/{options}", target.port()), &[])?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -66,7 +66,7 @@ fn refused(source: &TestServer, target: &TestServer, options: &str, wanted: &str
 }
 
 #[test]
-fn what_is_asked_for_is_verified() -> Result<()> {
+fn the_ssl_mode_selects_the_verification() -> Result<()> {
     let (folder, source) = (TempDir::new()?, source()?);
     let (ours, ca) = authority(folder.path(), "ca.pem")?;
     let (_, other_ca) = authority(folder.path(), "other.pem")?;
@@ -103,7 +103,7 @@ fn what_is_asked_for_is_verified() -> Result<()> {
 }
 
 #[test]
-fn certificates_for_others_and_expired_ones_are_refused() -> Result<()> {
+fn certificates_of_other_hosts_and_expired_ones_are_refused() -> Result<()> {
     let (folder, source) = (TempDir::new()?, source()?);
     let (ours, ca) = authority(folder.path(), "ca.pem")?;
     let verified = format!("?tls-ca={}", ca.display());

@@ -1,4 +1,5 @@
-//! `bintide replay --verify`: what is the same is found the same, and what is not is named, whatever the target is.
+//! `bintide replay --verify`: equal tables are reported as equal, and different tables are named, for every kind of
+//! target.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +29,7 @@ fn verified(source: &TestServer, target: &TestServer, more: &[&str]) -> Result<R
     replay(&source.binlogs()?, target, &[&["--verify", &with], more].concat())
 }
 
-/// Into a SQLite database.
+/// Replays to a SQLite database with --verify.
 fn verified_file(source: &TestServer, file: &Path, more: &[&str]) -> Result<Ran> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?);
@@ -36,7 +37,7 @@ fn verified_file(source: &TestServer, file: &Path, more: &[&str]) -> Result<Ran>
     Ok(command.args(more).output()?.into())
 }
 
-/// All are equal: how many.
+/// Checks that all tables are equal; returns their number.
 fn all_equal(ran: &Ran, by: &str) -> Result<usize> {
     let equal = ran.stdout.lines().filter(|line| line.starts_with("equal ")).count();
     let sum = ran.stdout.lines().last().unwrap_or_default();
@@ -56,7 +57,7 @@ fn differs(ran: &Ran, wanted: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_server_of_the_same_release_is_compared_by_checksums() -> Result<()> {
+fn servers_of_the_same_release_are_compared_by_checksums() -> Result<()> {
     let source = source(&Launch::mysql(), &SCRIPTS)?;
     source
         .sql("create database d; create table d.a (id int primary key, n int); create table d.b like d.a")?;
@@ -68,7 +69,7 @@ fn a_server_of_the_same_release_is_compared_by_checksums() -> Result<()> {
     let ran = verified(&source, &target, &[])?;
     ensure!(all_equal(&ran, "CHECKSUM TABLE")? > 10, "{ran:?}");
     ensure!(!ran.stdout.contains("`v`") && !ran.stdout.contains("`gone`"), "{ran:?}");
-    // A second time, when there is nothing to apply: the tables of the logs are the same.
+    // A second run with nothing to apply verifies the same tables of the logs.
     ensure!(all_equal(&verified(&source, &target, &[])?, "CHECKSUM TABLE")? > 10);
     target.sql("update d.a set n = 3 where id = 2; drop table d.b; alter table d.c add column n int")?;
     let wanted = [
@@ -96,7 +97,7 @@ fn a_server_of_the_same_release_is_compared_by_checksums() -> Result<()> {
 }
 
 #[test]
-fn what_is_left_out_is_not_compared_and_what_is_renamed_is_under_its_new_name() -> Result<()> {
+fn filtered_tables_are_not_compared_and_renamed_tables_have_their_new_names() -> Result<()> {
     let tables =
         "create table d.t (id int primary key, n int); create table d.u like d.t; create table e.t like d.t;";
     let source = source(&Launch::mysql(), &[])?;
@@ -114,7 +115,7 @@ fn what_is_left_out_is_not_compared_and_what_is_renamed_is_under_its_new_name() 
     target.sql("delete from x.t")?;
     differs(&verified(&source, &target, &rules)?, &["differs  `d`.`t` as `x`.`t`"])?;
     ensure!(all_equal(&verified(&source, &target, &[&rules[..], &["--do-db", "e"]].concat())?, "")? == 1);
-    // Of what is behind the end, only that it is there is said.
+    // For transactions after the stop position, only their existence is reported.
     let uuid = source.sql("select @@server_uuid")?;
     target.sql(
         "drop database bintide; reset binary logs and gtids; delete from e.t; insert into x.t values (9, 2)",
@@ -134,7 +135,7 @@ fn what_is_left_out_is_not_compared_and_what_is_renamed_is_under_its_new_name() 
 }
 
 #[test]
-fn a_sqlite_database_is_compared_by_a_digest() -> Result<()> {
+fn sqlite_databases_are_compared_by_a_digest() -> Result<()> {
     let source = source(&Launch::mysql(), &SCRIPTS)?;
     source.sql(TYPES)?;
     source.sql("create table d.z (id int(6) zerofill primary key, d decimal(6,2) zerofill, f float zerofill, e enum('a', 'b'))")?;
@@ -153,20 +154,20 @@ fn a_sqlite_database_is_compared_by_a_digest() -> Result<()> {
         let copy = folder.path().join(format!("{table}.db"));
         Sqlite::open(&file)?.execute("VACUUM INTO ?1", [copy.display().to_string()])?;
         let count = Sqlite::open(&copy)?.execute(sql, [])?;
-        ensure!(count > 0, "{sql} changes something");
+        ensure!(count > 0, "{sql} changes nothing");
         differs(
             &verified_file(&source, &copy, &[])?,
             &[&format!("differs  `d`.`{table}`: the server has ")],
         )?;
     }
-    // A table that is known from its rows only.
+    // A table that the replay knows only from its rows.
     source.sql("create database k; create table k.e (id int primary key, e enum('a','b'), s set('p','q'), t tinyint unsigned)")?;
     source.sql(
         "flush binary logs; insert into k.e values (1, 'b', 'p,q', 200), (2, null, '', 0); flush binary logs",
     )?;
     let mut command = Command::new(bintide()?);
     let made = folder.path().join("made.db");
-    let log = source.binlogs()?.into_iter().rev().nth(1).context("there are logs")?;
+    let log = source.binlogs()?.into_iter().rev().nth(1).context("no logs")?;
     command.env_clear().arg("replay").arg(log).args(["--allow-gap", "--verify", &address("root", &source)]);
     let ran = Ran::from(command.args(["--to", &format!("sqlite:{}", made.display())]).output()?);
     ensure!(all_equal(&ran, "row digest")? == 1, "{ran:?}");
@@ -174,7 +175,7 @@ fn a_sqlite_database_is_compared_by_a_digest() -> Result<()> {
 }
 
 #[test]
-fn a_mariadb_is_compared_by_a_digest() -> Result<()> {
+fn mariadb_is_compared_by_a_digest() -> Result<()> {
     let general = ["--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci"];
     let source = source(&Launch::mysql().options(general), &[])?;
     source.sql(TYPES)?;
@@ -193,7 +194,7 @@ fn a_mariadb_is_compared_by_a_digest() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said_before_anything_is_applied() -> Result<()> {
+fn impossible_comparisons_are_refused_before_anything_is_applied() -> Result<()> {
     let source = source(&Launch::mysql(), &[])?;
     source.sql("create database d; create table d.t (id int)")?;
     let target = target("--skip-log-bin")?;
@@ -201,7 +202,7 @@ fn what_cannot_be_compared_is_said_before_anything_is_applied() -> Result<()> {
     let check = |logs: &[PathBuf], options: &[&str], wanted: &str| -> Result<()> {
         let ran = replay(logs, &target, options)?;
         ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{ran:?}");
-        ensure!(target.sql("show databases like 'd'")?.is_empty(), "nothing is applied");
+        ensure!(target.sql("show databases like 'd'")?.is_empty(), "something was applied");
         Ok(())
     };
     check(&source.binlogs()?, &nowhere, "--verify: could not connect")?;

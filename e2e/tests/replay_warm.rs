@@ -1,4 +1,4 @@
-//! `bintide replay --warm`: what its own target will need is in memory before it comes there.
+//! `bintide replay --warm`: reads the target's pages into memory before the replay needs them.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use servers::{ServerAddress, SqlConnection};
 use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
-/// Rows of a few to a page.
+/// Number of rows, a few to a page.
 const ROWS: usize = 6000;
 
 const TABLE: &str = "create database d; create table d.none (id int primary key);
@@ -25,7 +25,7 @@ const TABLE: &str = "create database d; create table d.none (id int primary key)
     insert into d.t with recursive n as (select 1 i union all select i + 1 from n where i < 6000)
       select i, i, repeat('x', 3000) from n;";
 
-/// A source, and a data directory that has all of it up to the last log, which begins now.
+/// Starts a source; returns a data directory with all transactions up to its last log, which starts here.
 fn source_and_data() -> Result<(TestServer, TestServer, PathBuf)> {
     let (source, mut copy) = pair(&Launch::mysql(), &Launch::mysql(), TABLE)?;
     wait_until_applied(&source, &copy)?;
@@ -37,12 +37,12 @@ fn source_and_data() -> Result<(TestServer, TestServer, PathBuf)> {
 }
 
 fn last_log(source: &TestServer) -> Result<PathBuf> {
-    source.binlogs()?.pop().context("the source has a log")
+    source.binlogs()?.pop().context("the source has no logs")
 }
 
-/// Where it says that its metrics are; and what else it says, which somebody has to listen to.
+/// Returns the address of the metrics, and the rest of standard error, which must be read.
 fn address_of_metrics(child: &mut Child) -> Result<(String, BufReader<ChildStderr>)> {
-    let mut said = BufReader::new(child.stderr.take().context("its standard error is piped")?);
+    let mut said = BufReader::new(child.stderr.take().context("standard error is not piped")?);
     let mut line = String::new();
     while said.read_line(&mut line)? > 0 {
         if let Some(address) = line.trim().strip_prefix("bintide: metrics are at http://") {
@@ -50,13 +50,13 @@ fn address_of_metrics(child: &mut Child) -> Result<(String, BufReader<ChildStder
         }
         line.clear();
     }
-    bail!("it does not say where its metrics are")
+    bail!("no address of the metrics")
 }
 
-/// What it printed, when it has ended with this code.
+/// Checks the exit code; returns the report.
 fn outcome(mut child: Child, code: i32) -> Result<Value> {
     let (mut out, mut said) = (String::new(), String::new());
-    child.stdout.take().context("its output is piped")?.read_to_string(&mut out)?;
+    child.stdout.take().context("standard output is not piped")?.read_to_string(&mut out)?;
     if let Some(mut stderr) = child.stderr.take() {
         stderr.read_to_string(&mut said)?;
     }
@@ -66,7 +66,7 @@ fn outcome(mut child: Child, code: i32) -> Result<Value> {
 }
 
 #[test]
-fn the_targets_pages_are_in_memory_before_they_are_needed() -> Result<()> {
+fn target_pages_are_in_memory_before_they_are_needed() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let (source, _copy, data) = source_and_data()?;
     let others: String = (0..400)
@@ -76,14 +76,14 @@ fn the_targets_pages_are_in_memory_before_they_are_needed() -> Result<()> {
     let target = cold(&data, &[])?;
     let before = pages_cached(&target, "d.t.PRIMARY")?;
     ensure!(before < 50, "{before} pages are in memory at once");
-    // The replay comes no farther than to its first row, as somebody else has it.
+    // The replay waits at its first row, which another session has locked.
     let mut holder = SqlConnection::open(&ServerAddress::parse(&address("root", &target))?)?;
     holder.run("begin; select n from d.t where id = 1 for update")?;
     let options = ["--warm", "--json", "--workers", "1", "--metrics", "127.0.0.1:0"];
     let mut child = begin(&[last_log(&source)?], &target, &options)?;
     let (metrics, _said) = address_of_metrics(&mut child)?;
     wait_until("the pages of the other rows", || Ok(pages_cached(&target, "d.t.PRIMARY")? > 250))?;
-    // A search is counted behind its batch, when its page is in memory already.
+    // A search is counted after its batch, when its page is already in memory.
     wait_until("the searches in the metrics", || {
         Ok(number(&scraped(&metrics)?, "bintide_warm_touches_total")? > 250.0)
     })?;
@@ -99,9 +99,9 @@ fn the_targets_pages_are_in_memory_before_they_are_needed() -> Result<()> {
     ends_equal(&source, &target)
 }
 
-/// What is searched for is what the target will need: nothing that filters leave out, and all under its own names.
+/// Searches obey filters and use the target's names.
 #[test]
-fn filters_and_new_names_count() -> Result<()> {
+fn searches_obey_filters_and_rewrites() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let (source, _copy, data) = source_and_data()?;
     let others: String = (0..300)
@@ -128,21 +128,22 @@ fn filters_and_new_names_count() -> Result<()> {
     let warm = &report["warm"];
     ensure!(has_no_errors(warm) && warm["rows_left"] == 0, "{report}");
     ensure!(warm["rows"].as_u64() >= Some(290) && warm["statements"].as_u64() >= Some(90), "{report}");
-    // Rows of two tables, a definition of one, and a statement.
+    // Rows of two tables, a definition of one table, and a statement.
     ensure!(warm["filtered"] == 4, "{report}");
     let rows = |table| format!("select count(*), sum(n) from {table}.t");
-    ensure!(source.sql(&rows("d"))? == target.sql(&rows("x"))?, "rows differ");
+    ensure!(source.sql(&rows("d"))? == target.sql(&rows("x"))?, "the rows differ");
     Ok(())
 }
 
-/// All is in memory, and logs are followed as they are written: it says so, and the replay goes on alone.
+/// All pages are in memory, and the logs are followed as they are written: warming reports this and stops, and the
+/// replay continues.
 #[test]
-fn it_leaves_a_replay_alone_where_nothing_is_gained() -> Result<()> {
+fn warming_stops_without_a_gain_while_the_replay_continues() -> Result<()> {
     let (source, _copy, data) = source_and_data()?;
     let target = cold(&data, &[])?;
     let folder = source.datadir();
     let mut child = begin(&[folder], &target, &["--follow", "--warm", "--json"])?;
-    let mut stderr = BufReader::new(child.stderr.take().context("its standard error is piped")?);
+    let mut stderr = BufReader::new(child.stderr.take().context("standard error is not piped")?);
     let said = std::thread::spawn(move || {
         let mut line = String::new();
         while !line.contains("has stopped: no gain") {
@@ -158,9 +159,9 @@ fn it_leaves_a_replay_alone_where_nothing_is_gained() -> Result<()> {
         ensure!(Instant::now() < deadline, "warming has not stopped in time");
         source.sql(&"update d.t set n = n + 1 where id <= 40;".repeat(100))?;
     }
-    let found = said.join().map_err(|_| anyhow::anyhow!("who listens has panicked"))??;
-    ensure!(found.is_some(), "it ended without a word");
-    wait_until("all that the source has", || {
+    let found = said.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
+    ensure!(found.is_some(), "the command ended without a message");
+    wait_until("all transactions of the source", || {
         let rows = "select sum(n) from d.t";
         Ok(source.sql(rows)? == target.sql(rows)?)
     })?;
@@ -171,7 +172,7 @@ fn it_leaves_a_replay_alone_where_nothing_is_gained() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_read_twice_is_refused() -> Result<()> {
+fn standard_input_is_refused() -> Result<()> {
     let target = Launch::mysql().start()?;
     let ran = replay(&["-".into()], &target, &["--warm"])?;
     ensure!(ran.code == Some(2) && ran.stderr.contains("give the logs as files"), "{ran:?}");

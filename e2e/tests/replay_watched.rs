@@ -1,4 +1,4 @@
-//! A replay that somebody watches and stops while it runs.
+//! Replays that are interrupted and followed, and their metrics.
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use servers::{ServerAddress, SqlConnection};
 use testkit::{CutMode, Launch, Proxy, TestServer};
 
-/// A source with a table, and so many transactions behind a log of their own: two logs.
+/// Starts a source with a table, and this number of transactions in a second log.
 fn source_of(transactions: u32) -> Result<TestServer> {
     let source = Launch::mysql().option("--server-id=1").start()?;
     source.sql("create database d; create table d.t (id int primary key, n int); flush binary logs")?;
@@ -35,7 +35,7 @@ fn ended(child: Child) -> Result<Ran> {
     Ok(child.wait_with_output()?.into())
 }
 
-/// Somebody else's row of the target, not committed: whoever inserts the same waits for it.
+/// Locks a row of the target in another session, without a commit: an insert of the same row waits.
 fn in_the_way(target: &TestServer, id: u32) -> Result<SqlConnection> {
     let mut connection = SqlConnection::open(&ServerAddress::parse(&address("root", target))?)?;
     connection.run(&format!("begin; insert into d.t values ({id}, -1)"))?;
@@ -51,17 +51,17 @@ fn waits(target: &TestServer) -> Result<bool> {
 }
 
 #[test]
-fn the_first_interrupt_ends_it_in_order_and_the_second_at_once() -> Result<()> {
+fn the_first_sigint_ends_a_replay_in_order_and_the_second_at_once() -> Result<()> {
     let source = source_of(50)?;
     let logs: Vec<PathBuf> = source.binlogs()?;
     let target = target("--skip-log-bin")?;
     ensure!(replay(&logs[..1], &target, &[])?.code == Some(0));
     let mut holder = in_the_way(&target, 30)?;
     for workers in ["1", "4"] {
-        // The first: what is being committed is, and what waits gives up.
+        // The first: commits in progress finish, and waiting transactions are rolled back.
         let strict = ["--commit-order", "strict", "--workers", workers, "--quiet"];
         let child = begin(&logs, &target, &strict)?;
-        wait_until("a wait", || Ok(rows(&target)? == "29" && waits(&target)?))?;
+        wait_until("a session that waits", || Ok(rows(&target)? == "29" && waits(&target)?))?;
         signal(&child, Signal::SIGINT)?;
         let ran = ended(child)?;
         ensure!(ran.code == Some(130) && rows(&target)? == "29", "{workers}: {ran:?}");
@@ -69,9 +69,9 @@ fn the_first_interrupt_ends_it_in_order_and_the_second_at_once() -> Result<()> {
             if workers == "1" { "29 transactions applied in 29 commits" } else { "0 transactions applied" };
         ensure!(ran.stdout.contains(applied) && ran.stdout.contains("interrupted; "), "{workers}: {ran:?}");
         ensure!(ran.stderr.is_empty(), "{ran:?}");
-        // The second: nothing is waited for, not even a report.
+        // The second: the replay ends at once, without a report.
         let mut child = begin(&logs, &target, &strict)?;
-        wait_until("a wait", || waits(&target))?;
+        wait_until("a session that waits", || waits(&target))?;
         wait_until("the end", || {
             signal(&child, Signal::SIGINT)?;
             Ok(child.try_wait()?.is_some())
@@ -87,7 +87,7 @@ fn the_first_interrupt_ends_it_in_order_and_the_second_at_once() -> Result<()> {
     ends_equal(&source, &target)
 }
 
-/// Has the target the rows that the source has?
+/// Checks whether the target has the rows of the source.
 fn has_caught_up(source: &TestServer, target: &TestServer) -> Result<bool> {
     let count = "select concat(count(*), ' ', coalesce(sum(n), 0)) from d.t";
     let there = target.sql("select count(*) from information_schema.tables where table_name = 't'")?;
@@ -102,7 +102,7 @@ fn ends_when_told(child: Child) -> Result<Ran> {
 }
 
 #[test]
-fn a_server_is_followed_as_it_writes_rotates_and_purges() -> Result<()> {
+fn logs_are_followed_through_rotations_and_purges() -> Result<()> {
     let mut source = source_of(20)?;
     let target = target("--skip-log-bin")?;
     let index = [source.datadir().join("binlog.index")];
@@ -114,8 +114,8 @@ fn a_server_is_followed_as_it_writes_rotates_and_purges() -> Result<()> {
         ))?;
         match step {
             2 | 5 => drop(source.sql("flush binary logs")?),
-            3 => wait_until("what was written", || has_caught_up(&source, &target))?,
-            // What was read by now is not needed any more.
+            3 => wait_until("the written transactions", || has_caught_up(&source, &target))?,
+            // The replay has read these logs and does not need them any more.
             4 => drop(source.sql("purge binary logs to 'binlog.000003'")?),
             6 => {
                 source.kill()?;
@@ -128,7 +128,7 @@ fn a_server_is_followed_as_it_writes_rotates_and_purges() -> Result<()> {
     let ran = ends_when_told(child)?;
     ensure!(ran.stderr.is_empty(), "{ran:?}");
     ends_equal(&source, &target)?;
-    // What is purged before it was applied is missed, by name.
+    // A log that is purged before it is applied is reported as a gap.
     source.sql("insert into d.t values (1000, 0); flush binary logs; insert into d.t values (1001, 0)")?;
     let last = source.binlogs()?.last().and_then(|log| Some(log.file_name()?.to_string_lossy().into_owned()));
     source.sql(&format!("purge binary logs to '{}'", last.unwrap_or_default()))?;
@@ -138,20 +138,20 @@ fn a_server_is_followed_as_it_writes_rotates_and_purges() -> Result<()> {
 }
 
 #[test]
-fn a_torn_tail_is_waited_for() -> Result<()> {
+fn incomplete_transactions_are_waited_for() -> Result<()> {
     let source = source_of(5)?;
     let target = target("--skip-log-bin")?;
     let folder = tempfile::tempdir()?;
     let index = [folder.path().join("binlog.index")];
     let logs = source.binlogs()?;
     fs::copy(&logs[0], folder.path().join("binlog.000001"))?;
-    // Within the last transaction, and then within an event of it.
+    // Cut within the last transaction, then within one of its events.
     let whole = fs::read(&logs[1])?;
     let (torn, rest) = whole.split_at(whole.len() - 150);
     fs::write(folder.path().join("binlog.000002"), torn)?;
     fs::write(&index[0], "./binlog.000001\n./binlog.000002\n")?;
     let child = begin(&index, &target, &["--follow"])?;
-    wait_until("what is whole", || {
+    wait_until("the whole transactions", || {
         Ok(target.sql("show tables from d").is_ok_and(|_| true)
             && rows(&target).is_ok_and(|rows| rows == "5"))
     })?;
@@ -159,7 +159,7 @@ fn a_torn_tail_is_waited_for() -> Result<()> {
     for piece in rest.chunks(7) {
         file.write_all(piece)?;
     }
-    wait_until("the rest", || Ok(target.sql("show tables from d")?.contains('u')))?;
+    wait_until("the last transaction", || Ok(target.sql("show tables from d")?.contains('u')))?;
     ends_when_told(child)?;
     ends_equal(&source, &target)
 }
@@ -191,7 +191,7 @@ fn relay_logs_are_followed() -> Result<()> {
     ends_equal(&source, &target)
 }
 
-/// Does a relay log end within a transaction?
+/// Checks whether a relay log ends within a transaction.
 fn ends_within(log: &Path) -> Result<bool> {
     let (mut reader, mut assembler) = (LogReader::open(log)?, None);
     while let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20)? {
@@ -201,21 +201,21 @@ fn ends_within(log: &Path) -> Result<bool> {
             let format = chunk.format();
             let assembler =
                 assembler.get_or_insert_with(|| TransactionAssembler::new((**format).clone(), usize::MAX));
-            // One that goes on here is not whole.
+            // A transaction that continues from the previous log is not whole.
             let _ = assembler.push(event.offset, &event.raw, format);
         }
     }
     Ok(assembler.is_some_and(|assembler| assembler.open().is_some()))
 }
 
-/// A replica's relay logs, in order.
+/// Returns a replica's relay logs, in order.
 fn relay_logs(replica: &TestServer) -> Result<Vec<PathBuf>> {
     let index = fs::read_to_string(replica.datadir().join("relay.index"))?;
     Ok(index.lines().map(|line| replica.datadir().join(line)).collect())
 }
 
 #[test]
-fn a_transaction_that_a_replica_received_in_parts_is_applied_once() -> Result<()> {
+fn transactions_received_in_parts_are_applied_once() -> Result<()> {
     for (gtid_mode, auto_position) in [("ON", 1), ("ON", 0), ("OFF", 0)] {
         let mode = format!("--gtid-mode={gtid_mode}");
         let source = Launch::mysql().options(["--server-id=1", &mode]).start()?;
@@ -242,7 +242,7 @@ fn a_transaction_that_a_replica_received_in_parts_is_applied_once() -> Result<()
         ))?;
         let target = Launch::mysql().options(["--server-id=2", "--skip-log-bin", &mode]).start()?;
         let child = begin(&[replica.datadir().join("relay.index")], &target, &["--follow"])?;
-        wait_until("what is small", || has_caught_up(&source, &target))?;
+        wait_until("the small transactions", || has_caught_up(&source, &target))?;
         proxy.cut_after(300_000, CutMode::Close);
         source.sql(
             "set cte_max_recursion_depth = 50000; insert into d.t with recursive
@@ -270,9 +270,9 @@ fn a_transaction_that_a_replica_received_in_parts_is_applied_once() -> Result<()
         let split = logs.iter().map(|log| ends_within(log)).collect::<Result<Vec<_>>>()?;
         ensure!(
             split.contains(&true) && logs.len() > 2,
-            "{mode} {auto_position}: no log ends within: {split:?}"
+            "{mode} {auto_position}: no log ends within a transaction: {split:?}"
         );
-        // The same from files, and with little of it in memory; it is known again.
+        // The same from files and with a small memory limit; the transaction is recognised as applied.
         for (memory, wanted) in [("4M", "\"skipped\": 0"), ("300M", "\"transactions\": 0")] {
             if memory == "4M" {
                 target.sql("drop database d; drop database bintide; reset binary logs and gtids")?;
@@ -286,7 +286,7 @@ fn a_transaction_that_a_replica_received_in_parts_is_applied_once() -> Result<()
 }
 
 #[test]
-fn logs_that_are_applied_are_not_read_again() -> Result<()> {
+fn applied_logs_are_not_read_again() -> Result<()> {
     for mode in ["--gtid-mode=ON", "--gtid-mode=OFF"] {
         let source = Launch::mysql().options(["--server-id=1", mode]).start()?;
         source.sql(
@@ -309,7 +309,7 @@ fn logs_that_are_applied_are_not_read_again() -> Result<()> {
         garble("binlog.000002")?;
         follow()?;
         ends_equal(&source, &target)?;
-        // What is needed is read.
+        // A log that is needed is read.
         source.sql("flush binary logs; insert into d.t values (4, 0); flush binary logs; insert into d.t values (5, 0)")?;
         garble("binlog.000005")?;
         let ran = replay(&index, &target, &["--follow"])?;
@@ -319,7 +319,7 @@ fn logs_that_are_applied_are_not_read_again() -> Result<()> {
 }
 
 #[test]
-fn a_monitor_is_told_how_far_it_is_while_it_runs() -> Result<()> {
+fn metrics_show_the_progress_of_a_running_replay() -> Result<()> {
     let source = source_of(20)?;
     let target = target("--skip-log-bin")?;
     let folder = tempfile::tempdir()?;
@@ -329,10 +329,11 @@ fn a_monitor_is_told_how_far_it_is_while_it_runs() -> Result<()> {
     let options = ["--follow", "--metrics", "127.0.0.1:0", "--metrics-file", &written, "--workers", "3"];
     let mut child = begin(&index, &target, &options)?;
     let mut told = String::new();
-    let mut stderr = BufReader::new(child.stderr.take().context("it has a standard error")?);
+    let mut stderr = BufReader::new(child.stderr.take().context("standard error is not piped")?);
     stderr.read_line(&mut told)?;
-    let address = told.trim().strip_prefix("bintide: metrics are at http://").context("it says where")?;
-    let address = address.strip_suffix("/metrics").context("under /metrics")?;
+    let address =
+        told.trim().strip_prefix("bintide: metrics are at http://").context("no address of the metrics")?;
+    let address = address.strip_suffix("/metrics").context("no path /metrics")?;
     wait_until("the end", || {
         Ok(has_caught_up(&source, &target)? && number(&scraped(address)?, "bintide_replay_caught_up")? == 1.0)
     })?;
@@ -348,11 +349,11 @@ fn a_monitor_is_told_how_far_it_is_while_it_runs() -> Result<()> {
     ] {
         ensure!(number(&idle, name)? == wanted, "{name} is not {wanted}: {idle}");
     }
-    // Two of the sessions wait for a lock: a monitor is answered all the same.
+    // Two of the sessions wait for a lock; the metrics are still served.
     let mut holder = in_the_way(&target, 1000)?;
     source.sql("insert into d.t values (1000, 0)")?;
-    wait_until("a wait", || waits(&target))?;
-    wait_until("what waits", || {
+    wait_until("a session that waits", || waits(&target))?;
+    wait_until("the waiting transactions", || {
         let metrics = scraped(address)?;
         let busy = number(&metrics, "bintide_replay_workers_busy")?;
         Ok(busy >= 1.0 && number(&metrics, "bintide_replay_lag_seconds")? > 0.0)
@@ -364,7 +365,7 @@ fn a_monitor_is_told_how_far_it_is_while_it_runs() -> Result<()> {
         Ok(number(&metrics, "bintide_replay_caught_up")? == 1.0
             && number(&metrics, "bintide_replay_commits_total")? == commits + 1.0)
     })?;
-    // Each transaction has a lag, also the one that waited for the lock.
+    // Each transaction has a lag, including the one that waited for the lock.
     let last = scraped(address)?;
     ensure!(number(&last, "bintide_replay_commit_lag_seconds_count")? == 24.0, "{last}");
     ensure!(number(&last, "bintide_replay_commit_lag_seconds_sum")? > 0.0, "{last}");
@@ -374,11 +375,11 @@ fn a_monitor_is_told_how_far_it_is_while_it_runs() -> Result<()> {
     ensure!(last.lines().any(|line| line == wanted), "{wanted}: {last}");
     ends_when_told(child)?;
     drop(stderr);
-    // The file is written to the end.
+    // The file has the final values.
     let file = fs::read_to_string(&file)?;
     check_format(&file, ExpositionFormat::Classic)?;
     ensure!(number(&file, "bintide_replay_transactions_total")? == 24.0, "{file}");
-    // An address that is taken is refused before anything is done.
+    // An address in use is refused before anything is applied.
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let ran = replay(&index, &target, &["--metrics", &taken.local_addr()?.to_string()])?;
     ensure!(ran.code == Some(2) && ran.stderr.contains("could not serve metrics at 127.0.0.1:"), "{ran:?}");

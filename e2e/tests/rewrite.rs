@@ -1,5 +1,5 @@
-//! Rewritten logs in the hands of those who read logs: `mysqlbinlog`, a source that serves them, a replica that
-//! receives or applies them.
+//! Programs that read rewritten logs: `mysqlbinlog`, a source that serves them, a replica that receives or applies
+//! them.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -19,7 +19,7 @@ use rewrite::{
 use tempfile::TempDir;
 use testkit::{Launch, TestPackage, TestServer};
 
-/// Sample scripts whose transactions are of many kinds.
+/// Sample scripts with transactions of many kinds.
 const SCRIPTS: [&str; 6] = ["types", "json", "triggers", "savepoints", "foreign-keys", "partitions"];
 
 fn run_scripts(server: &TestServer) -> Result<()> {
@@ -34,7 +34,7 @@ fn run_scripts(server: &TestServer) -> Result<()> {
 }
 
 fn compress(level: u8, keep: MinimumGain) -> Result<RewriteAction> {
-    let level = ZstdLevel::new(level).context("a level")?;
+    let level = ZstdLevel::new(level).context("not a compression level")?;
     Ok(RewriteAction::Compress(CompressSettings {
         level,
         minimum_gain: keep,
@@ -49,7 +49,12 @@ fn rewrite_all(logs: &[PathBuf], action: RewriteAction, keyring: Option<&Path>) 
     let mut sum = RewriteTally::default();
     for log in logs {
         let before = fs::metadata(log)?.modified()?;
-        let plan = ResourcePlan::new(action, NonZeroUsize::new(2).context("two")?, 300_000_000, u64::MAX);
+        let plan = ResourcePlan::new(
+            action,
+            NonZeroUsize::new(2).context("not a number of threads")?,
+            300_000_000,
+            u64::MAX,
+        );
         let job = FileJob {
             source: log,
             target: log,
@@ -62,7 +67,11 @@ fn rewrite_all(logs: &[PathBuf], action: RewriteAction, keyring: Option<&Path>) 
             may_replace: |_| true,
         };
         let file = rewrite_file(&job, &mut |_| ControlFlow::Continue(()))?;
-        ensure!(fs::metadata(log)?.modified()? == before, "{} has another time", log.display());
+        ensure!(
+            fs::metadata(log)?.modified()? == before,
+            "{} has a different modification time",
+            log.display()
+        );
         ensure!((file.outcome == FileOutcome::Written) == file.report.tally.is_changed());
         sum.add(&file.report.tally);
     }
@@ -79,14 +88,14 @@ fn read_with_mysqlbinlog(server: &TestServer, logs: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// What a replica and its source must agree on: every table of every database.
+/// Returns the checksums of all tables, which replica and source must have in common.
 fn checksums(server: &TestServer) -> Result<String> {
     let tables = server.sql(
         "select group_concat('`', table_schema, '`.`', table_name, '`' order by table_schema, table_name)
          from information_schema.tables where table_type = 'BASE TABLE'
            and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema')",
     )?;
-    ensure!(tables.contains('.'), "there are tables: {tables}");
+    ensure!(tables.contains('.'), "no tables: {tables}");
     server.sql(&format!("checksum table {}", tables.trim()))
 }
 
@@ -115,12 +124,12 @@ fn ends_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
     let why = || {
         replica.sql("select last_error_message from performance_schema.replication_applier_status_by_worker")
     };
-    ensure!(late.trim() == "0", "the replica did not apply all: {}", why()?);
+    ensure!(late.trim() == "0", "the replica has not applied all transactions: {}", why()?);
     ensure!(checksums(source)? == checksums(replica)?, "source and replica differ");
     Ok(())
 }
 
-/// A source whose logs are rewritten while it is down serves them to a replica that has nothing yet.
+/// Rewrites the logs of a source while it is down; then a new replica replicates from it.
 fn served(launch: &Launch, action: RewriteAction, is_encrypted: bool) -> Result<RewriteTally> {
     let mut source = launch.clone().option("--server-id=1").start()?;
     run_scripts(&source)?;
@@ -148,14 +157,14 @@ fn serve_rewritten(
 }
 
 #[test]
-fn a_source_serves_compressed_logs_to_a_replica() -> Result<()> {
+fn sources_serve_compressed_logs_to_replicas() -> Result<()> {
     let tally = served(&Launch::mysql(), compress(9, MinimumGain::Percent(0))?, false)?;
     ensure!(tally.compressed > 50 && tally.bytes_after < tally.bytes_before, "{tally:?}");
     Ok(())
 }
 
 #[test]
-fn a_source_serves_decompressed_logs_to_a_replica() -> Result<()> {
+fn sources_serve_decompressed_logs_to_replicas() -> Result<()> {
     let launch = Launch::mysql().option("--binlog-transaction-compression=ON");
     let tally = served(&launch, RewriteAction::Decompress, false)?;
     ensure!(tally.opened > 50 && tally.bytes_after > tally.bytes_before, "{tally:?}");
@@ -163,7 +172,7 @@ fn a_source_serves_decompressed_logs_to_a_replica() -> Result<()> {
 }
 
 #[test]
-fn a_source_serves_encrypted_logs_that_were_compressed() -> Result<()> {
+fn sources_serve_compressed_encrypted_logs() -> Result<()> {
     let launch = Launch::mysql().keyring().option("--binlog-encryption=ON");
     let tally = served(&launch, compress(3, MinimumGain::None)?, true)?;
     ensure!(tally.compressed > 50, "{tally:?}");
@@ -171,7 +180,7 @@ fn a_source_serves_encrypted_logs_that_were_compressed() -> Result<()> {
 }
 
 #[test]
-fn a_replica_applies_relay_logs_that_were_compressed() -> Result<()> {
+fn replicas_apply_compressed_relay_logs() -> Result<()> {
     let source = Launch::mysql().option("--server-id=1").start()?;
     let mut replica = replica()?;
     point(&replica, &source)?;
@@ -189,7 +198,7 @@ fn a_replica_applies_relay_logs_that_were_compressed() -> Result<()> {
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    ensure!(received.trim() == "1", "the replica did not receive all");
+    ensure!(received.trim() == "1", "the replica has not received all transactions");
     replica.stop()?;
     let logs = replica.indexed_logs("relay.index")?;
     let tally = rewrite_all(&logs, compress(3, MinimumGain::None)?, None)?;
@@ -206,7 +215,7 @@ fn run_bintide(arguments: &[&str]) -> Result<Output> {
 }
 
 #[test]
-fn a_running_servers_logs_are_left_alone_unless_told() -> Result<()> {
+fn logs_of_a_running_server_are_refused_without_an_option() -> Result<()> {
     let mut source = Launch::mysql().option("--server-id=1").start()?;
     run_scripts(&source)?;
     let datadir = source.datadir().display().to_string();
@@ -217,9 +226,13 @@ fn a_running_servers_logs_are_left_alone_unless_told() -> Result<()> {
     let refused = run_bintide(&["compress", &datadir])?;
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     ensure!(refused.status.code() == Some(2) && message.contains("a server is running in"), "{message}");
-    ensure!(message.contains(&format!("process {}", source.pid().context("it runs")?)), "{message}");
-    ensure!(read(&source)? == before, "nothing has changed");
-    // Told to, it takes the closed logs; the server goes on writing to the last, and serves them all.
+    ensure!(
+        message.contains(&format!("process {}", source.pid().context("the relay does not run")?)),
+        "{message}"
+    );
+    ensure!(read(&source)? == before, "a log was changed");
+    // With the option, the closed logs are rewritten; the server keeps writing to the last log, and serves all of
+    // them.
     let told = run_bintide(&["compress", "--live", "--verify", &datadir])?;
     let report = String::from_utf8_lossy(&told.stdout).into_owned();
     ensure!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
@@ -245,7 +258,7 @@ fn run_scripts_again(server: &TestServer) -> Result<()> {
 }
 
 #[test]
-fn logs_of_5_5_and_5_6_are_said_to_have_nothing_to_compress() -> Result<()> {
+fn logs_of_5_5_and_5_6_have_nothing_to_compress() -> Result<()> {
     let gtids = ["--gtid-mode=ON", "--enforce-gtid-consistency", "--log-slave-updates"];
     for (package, more) in
         [(TestPackage::Mysql5_5, &[][..]), (TestPackage::Mysql5_6, &[]), (TestPackage::Mysql5_6, &gtids)]
@@ -256,7 +269,7 @@ fn logs_of_5_5_and_5_6_are_said_to_have_nothing_to_compress() -> Result<()> {
             "create database d; create table d.t (a text) engine = innodb; insert into d.t values ('x')",
         )?;
         server.sql("flush logs")?;
-        let log = server.binlogs()?.first().context("a log")?.clone();
+        let log = server.binlogs()?.first().context("no log")?.clone();
         let (folder, version) = (TempDir::new()?, server.sql("select @@version")?);
         for (option, code) in [(Some("--upgrade-format"), 0), (None, 1)] {
             let mut command = Command::new(bintide()?);
@@ -265,7 +278,7 @@ fn logs_of_5_5_and_5_6_are_said_to_have_nothing_to_compress() -> Result<()> {
             let wanted = "MySQL before 5.7 does not mark transactions that have only row changes";
             ensure!(ran.code == Some(code) && ran.stderr.contains(wanted), "{ran:?}");
             ensure!(ran.stderr.contains(&format!("MySQL {}", version.trim())), "{ran:?}");
-            fs::remove_file(folder.path().join(log.file_name().context("a name")?))
+            fs::remove_file(folder.path().join(log.file_name().context("no name")?))
                 .or_else(|error| if option.is_none() { Ok(()) } else { Err(error) })?;
         }
     }

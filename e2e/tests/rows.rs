@@ -1,11 +1,11 @@
-//! Rows decoded from a log are the rows that the server has.
+//! Rows decoded from a log equal the server's rows.
 
 use anyhow::{Context, Result, ensure};
 use binlog::Flavour;
 use e2e::rows::{self, Change, same, select};
 use testkit::{Launch, SeededRandom, TestServer};
 
-/// A column type, and values worth trying: a column each, a row a value.
+/// A column type and values to test, as SQL literals.
 type Case = (&'static str, &'static [&'static str]);
 
 const NUMBERS: &[Case] = &[
@@ -195,12 +195,12 @@ fn launch(flavour: Flavour, options: &[&str]) -> Result<TestServer> {
     Ok(server)
 }
 
-/// The rows of the newest log.
+/// Returns the row changes of the newest log.
 fn changes(server: &TestServer, flavour: Flavour) -> Result<Vec<Change>> {
-    rows::read(server.binlogs()?.last().context("a log")?, flavour)
+    rows::read(server.binlogs()?.last().context("no log")?, flavour)
 }
 
-/// Inserts, updates and deletes each value; every image must be what SELECT gave.
+/// Inserts, updates and deletes each value; every image must equal the result of SELECT.
 fn check(server: &TestServer, cases: &[Case], flavour: Flavour) -> Result<()> {
     let mut faults = String::new();
     for case in cases {
@@ -234,7 +234,7 @@ fn check_type(server: &TestServer, (sql_type, values): &Case, flavour: Flavour) 
             let found = image.iter().find(|cell| cell.column == "v").context("no such column")?;
             let found = found.text.as_deref();
             let literal = values.get(index % count).unwrap_or(&"NULL");
-            ensure!(same(wanted, found, sql_type), "{literal} is {found:?}, the server has {wanted:?}");
+            ensure!(same(wanted, found, sql_type), "{literal} is {found:?}, but {wanted:?} on the server");
         }
     }
     Ok(())
@@ -260,7 +260,7 @@ fn every_type_and_edge_value_of_mariadb() -> Result<()> {
     check(&server, MARIADB_ONLY, Flavour::MariaDb)
 }
 
-/// Signedness and collations count only the columns that have any; so do JSON columns.
+/// The metadata counts only columns with signedness, columns with collations, or JSON columns.
 #[test]
 fn attributes_belong_to_their_columns() -> Result<()> {
     let server = launch(Flavour::MySql, &["--binlog-row-metadata=MINIMAL"])?;
@@ -271,9 +271,9 @@ fn attributes_belong_to_their_columns() -> Result<()> {
          INSERT INTO d.t VALUES ('é', 4000000000, '1', NULL, 'x', -1, 'é', 2024, '2', 200, 'i', -1.5, 's', 1.5, 'é')",
     )?;
     let changes = changes(&server, Flavour::MySql)?;
-    let after = changes[0].after.as_ref().context("an image")?;
+    let after = changes[0].after.as_ref().context("no after image")?;
     let texts: Vec<&str> = after.iter().map(|cell| cell.text.as_deref().unwrap_or("NULL")).collect();
-    // The texts of ENUM and SET are not in such a log.
+    // This log lacks the texts of ENUM and SET.
     let known: Vec<&str> = texts.iter().copied().filter(|text| *text != "1 ?").collect();
     assert_eq!(
         known,
@@ -296,7 +296,7 @@ fn attributes_belong_to_their_columns() -> Result<()> {
     Ok(())
 }
 
-/// What an image leaves out is left out, and what is in it is in its column.
+/// Decoded images have exactly the columns in the log.
 #[test]
 fn images_have_the_columns_that_the_server_chose() -> Result<()> {
     let server = launch(Flavour::MySql, &["--binlog-row-image=MINIMAL"])?;
@@ -339,7 +339,7 @@ fn show(change: &Change) -> String {
     text.trim_start().to_owned()
 }
 
-/// Documents that partial updates change at random: what is rebuilt must be what the server has.
+/// Random partial updates of documents: the rebuilt document must equal the server's.
 #[test]
 fn partial_updates_rebuild_the_document() -> Result<()> {
     let server = launch(Flavour::MySql, &["--binlog-row-value-options=PARTIAL_JSON"])?;
@@ -371,16 +371,16 @@ fn partial_updates_rebuild_the_document() -> Result<()> {
     assert_eq!(wanted.len(), UPDATES);
     let mut rebuilt = 0;
     for (change, wanted) in updates.iter().zip(wanted) {
-        let after = change.after.as_ref().context("an image")?;
-        let found = after.iter().find(|cell| cell.column == "j").context("the column")?;
+        let after = change.after.as_ref().context("no after image")?;
+        let found = after.iter().find(|cell| cell.column == "j").context("no column j")?;
         assert_eq!(found.text.as_deref(), Some(wanted));
         rebuilt += usize::from(found.rebuilt);
     }
-    assert!(rebuilt > UPDATES / 4, "only {rebuilt} documents were put together");
+    assert!(rebuilt > UPDATES / 4, "only {rebuilt} documents were rebuilt");
     Ok(())
 }
 
-/// An expression that changes the document that another one gives.
+/// Returns an expression that changes the document of another expression.
 fn json_change(random: &mut SeededRandom, document: &str, depth: usize) -> String {
     let document = match depth > 0 && random.once_in(3) {
         true => json_change(random, document, depth - 1),

@@ -1,4 +1,4 @@
-//! What commands that talk to servers say when something is in the way, and how soon.
+//! Error messages of commands that connect to servers, and the time until they appear.
 
 use std::fs;
 use std::net::TcpListener;
@@ -21,7 +21,8 @@ fn command(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// The same, as from a terminal: what a shell starts in the background ignores SIGINT, and so does all below it.
+/// Returns a command that handles SIGINT as in a terminal: background processes of a shell ignore it, and so do
+/// their children.
 fn interruptible(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new("/usr/bin/env");
     command.env_clear().arg("--default-signal=INT").arg(bintide()?).args(arguments);
@@ -37,7 +38,7 @@ fn stderr(ran: &Output) -> String {
     String::from_utf8_lossy(&ran.stderr).into_owned()
 }
 
-/// It ends with this code, and says all of this.
+/// Checks the exit code of a command, and that its messages contain these texts.
 fn says(arguments: &[&str], code: i32, wanted: &[&str]) -> Result<()> {
     let ran = run(arguments)?;
     let said = stderr(&ran);
@@ -49,10 +50,10 @@ fn says(arguments: &[&str], code: i32, wanted: &[&str]) -> Result<()> {
 }
 
 fn text(path: &Path) -> Result<&str> {
-    path.to_str().context("a path is text")
+    path.to_str().context("a path that is not UTF-8")
 }
 
-/// A folder with a log and the index that names it.
+/// Creates a directory with a log and an index.
 fn store() -> Result<TempDir> {
     let folder = TempDir::new()?;
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/gtids/binlog.000001");
@@ -61,7 +62,7 @@ fn store() -> Result<TempDir> {
     Ok(folder)
 }
 
-/// Every command that connects, to the server at this port.
+/// Returns every command that connects, for the server at this port.
 fn connecting(port: u16, folder: &Path, log: &Path) -> Result<Vec<Vec<String>>> {
     let address = format!("mysql://root@127.0.0.1:{port}/");
     let sqlite = format!("sqlite:{}", folder.join("x.db").display());
@@ -82,17 +83,17 @@ fn connecting(port: u16, folder: &Path, log: &Path) -> Result<Vec<Vec<String>>> 
 fn ended(child: &mut Child) -> Result<()> {
     let start = Instant::now();
     while child.try_wait()?.is_none() {
-        // Without anybody's doing it ends after a minute.
+        // Without SIGINT, the command ends after a minute.
         if start.elapsed() > Duration::from_secs(30) {
             child.kill()?;
-            bail!("it goes on");
+            bail!("the command does not end");
         }
         thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }
 
-/// A server that lets nobody in is waited for up to a minute, or until Ctrl-C.
+/// A command waits up to a minute for a connection; SIGINT ends the wait.
 #[test]
 fn ctrl_c_ends_the_wait_for_a_connection() -> Result<()> {
     let mute = TcpListener::bind("127.0.0.1:0")?;
@@ -112,9 +113,10 @@ fn ctrl_c_ends_the_wait_for_a_connection() -> Result<()> {
     Ok(())
 }
 
-/// Does somebody wait for an answer of this port of 127.0.0.1?
+/// Checks whether a connection to this port of 127.0.0.1 waits for an answer.
 fn is_waited_for(port: u16) -> Result<bool> {
-    // Columns of a line: number, local address, remote address, state, which is 02 as long as nobody has answered.
+    // Columns of a line: number, local address, remote address, state, which is 02 (SYN_SENT) until the peer
+    // answers.
     let place = format!("0100007F:{port:04X}");
     let is_so = |line: &str| {
         let mut words = line.split_whitespace().skip(2);
@@ -123,7 +125,7 @@ fn is_waited_for(port: u16) -> Result<bool> {
     Ok(fs::read_to_string("/proc/net/tcp")?.lines().any(is_so))
 }
 
-/// Nothing can be heard of a host that drops packets; its name is looked up and its answer waited for beside.
+/// A host that drops packets gives no answer; name lookup and connecting run in another thread.
 #[test]
 fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
     let deaf = UnresponsivePort::open()?;
@@ -136,9 +138,9 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
     lines.push(dump.map(str::to_owned).to_vec());
     for arguments in lines {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        wait_until("the end of the one before", || Ok(!is_waited_for(deaf.port())?))?;
+        wait_until("the end of the previous connection", || Ok(!is_waited_for(deaf.port())?))?;
         let mut child = Running::start(&mut interruptible(&arguments)?)?;
-        wait_until("a connection that is waited for", || is_waited_for(deaf.port()))?;
+        wait_until("a pending connection", || is_waited_for(deaf.port()))?;
         child.interrupt()?;
         ended(&mut child).with_context(|| format!("{arguments:?}"))?;
         let ran = child.output()?;
@@ -151,9 +153,9 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
     Ok(())
 }
 
-/// The next of some sources has its turn after seconds.
+/// The command tries the next source after some seconds.
 #[test]
-fn a_source_that_drops_packets_is_passed_over() -> Result<()> {
+fn sources_that_drop_packets_are_skipped() -> Result<()> {
     let (deaf, server) = (UnresponsivePort::open()?, Launch::mysql().start()?);
     let [deaf, server] = [deaf.port(), server.port()].map(|port| format!("mysql://root@127.0.0.1:{port}/"));
     let folder = TempDir::new()?;
@@ -163,7 +165,7 @@ fn a_source_that_drops_packets_is_passed_over() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_named() -> Result<()> {
+fn unreachable_servers_are_named() -> Result<()> {
     let store = store()?;
     for arguments in connecting(1, TempDir::new()?.path(), &store.path().join("binlog.000001"))? {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -180,11 +182,11 @@ fn a_server_that_cannot_be_reached_is_named() -> Result<()> {
     )
 }
 
-/// The way by which an account's password is proved may want encryption: what helps is said, by every command, and the
-/// server is asked for its key by none that was not told to.
+/// An authentication plugin may require encryption: every command names the remedy, and none requests the server's
+/// public key without --get-server-public-key.
 #[test]
-fn a_password_is_not_sent_in_the_open() -> Result<()> {
-    // A server without TLS: with it, passwords are safe unless somebody asks for less.
+fn passwords_are_not_sent_in_plain_text() -> Result<()> {
+    // A server without TLS: with TLS, passwords are protected unless an option weakens it.
     let server = Launch::mysql().option("--tls-version=").start()?;
     server.sql(
         "create user r@'%' identified with caching_sha2_password by 'secret'; grant all on *.* to r@'%'",
@@ -212,7 +214,7 @@ fn a_password_is_not_sent_in_the_open() -> Result<()> {
         &["warm", "-h", "127.0.0.1", "-P", &port, "-u", "r", "-psecret"],
     ];
     for line in lines {
-        // The server forgets who has proved his password.
+        // FLUSH PRIVILEGES clears the server's authentication cache.
         server.sql("flush privileges")?;
         let (code, wanted) = match line[0] {
             "warm" => (2, &of_warm[..]),
@@ -222,7 +224,7 @@ fn a_password_is_not_sent_in_the_open() -> Result<()> {
     }
     let key = server.datadir().join("public_key.pem").display().to_string();
     for told in [&["--get-server-public-key"][..], &["--server-public-key-path", &key]] {
-        // The others go on for ever, or have more to say.
+        // The other commands keep running, or print more messages.
         for line in [lines[0], lines[1], lines[5]] {
             server.sql("flush privileges")?;
             says(&[line, told].concat(), 0, &[])?;
@@ -245,9 +247,9 @@ fn a_password_is_not_sent_in_the_open() -> Result<()> {
     says(&[&dump[..], &asked].concat(), 0, &[])
 }
 
-/// Who asks for acknowledgements to count is told once that they do not.
+/// A source without semi-synchronous replication is reported once if acknowledgements are requested.
 #[test]
-fn a_source_that_does_not_wait_is_named() -> Result<()> {
+fn sources_without_semi_sync_are_reported() -> Result<()> {
     let server = Launch::mysql().start()?;
     let folder = TempDir::new()?;
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
@@ -263,13 +265,13 @@ fn a_source_that_does_not_wait_is_named() -> Result<()> {
     Ok(())
 }
 
-/// A log that an index names and that is gone is named, with what to do.
+/// A log that is in the index but does not exist is named, with the remedy.
 #[test]
-fn a_log_that_is_missing_is_named() -> Result<()> {
+fn missing_logs_are_named() -> Result<()> {
     let folder = store()?;
     let place = text(folder.path())?;
     fs::write(folder.path().join("binlog.index"), "./binlog.000001\n./binlog.000002\n")?;
-    // As in a store that receive has begun: it writes to no others.
+    // The directory looks like a store of receive, which refuses other directories.
     fs::write(folder.path().join("bintide.lock"), "")?;
     let missing = format!(
         "{place}/binlog.000002 does not exist, but {place}/binlog.index names it: restore the log, or remove its line"
@@ -286,9 +288,9 @@ fn a_log_that_is_missing_is_named() -> Result<()> {
     Ok(())
 }
 
-/// Files that cannot be written are refused before anything is done.
+/// Output files that cannot be written are refused before anything else.
 #[test]
-fn files_that_cannot_be_written_are_found_first() -> Result<()> {
+fn unwritable_files_are_refused_first() -> Result<()> {
     let (folder, logs) = (TempDir::new()?, store()?);
     let [place, store, log] =
         [folder.path(), &folder.path().join("store"), &logs.path().join("binlog.000001")];
@@ -305,7 +307,7 @@ fn files_that_cannot_be_written_are_found_first() -> Result<()> {
         ] {
             says(&[command, &metrics].concat(), 2, &[&wanted])?;
         }
-        ensure!(!store.exists() && !place.with_extension("new").exists(), "something was made");
+        ensure!(!store.exists() && !place.with_extension("new").exists(), "a directory or file was created");
     }
     let page = place.join("no/page.html");
     let wanted = format!("could not write {}", page.display());
@@ -313,13 +315,13 @@ fn files_that_cannot_be_written_are_found_first() -> Result<()> {
     says(&["stats", text(log)?, "--html", text(place)?], 2, &["could not write", "Is a directory"])?;
     let page = place.join("page.html");
     says(&["advise", "--from", nobody, "--html", text(&page)?], 2, &["no connection to the server"])?;
-    ensure!(!page.exists(), "a page without anything on it");
+    ensure!(!page.exists(), "an empty page was created");
     says(&["advise", "--from", nobody, "--fetch", "0"], 2, &["expected a size of at least one byte"])
 }
 
-/// Rows would be there twice.
+/// Otherwise, rows would be applied twice.
 #[test]
-fn a_server_does_not_apply_its_own_changes_again() -> Result<()> {
+fn a_server_as_source_and_target_is_refused() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql("create database d; create table d.t (a int)")?;
     let folder = TempDir::new()?;
@@ -328,16 +330,16 @@ fn a_server_does_not_apply_its_own_changes_again() -> Result<()> {
     let relay = folder.path().join("relay");
     let replay = ["replay", "--from", &one, "--relay", text(&relay)?, "--to", &other];
     says(&replay, 2, &["are the same server", "give another target"])?;
-    ensure!(!relay.exists(), "something was received");
+    ensure!(!relay.exists(), "a relay directory was created");
     let datadir = server.datadir();
     let follow = ["replay", "--follow", text(&datadir)?, "--to", &other];
     says(&follow, 2, &["is the data directory of --to", "give another target"])?;
     Ok(())
 }
 
-/// Another server can take a MariaDB's place nowhere.
+/// MariaDB is refused as one of several sources, because no other server can replace it.
 #[test]
-fn a_mariadb_is_no_source_among_several() -> Result<()> {
+fn mariadb_is_refused_among_several_sources() -> Result<()> {
     let (mariadb, mysql) = (Launch::mariadb().start()?, Launch::mysql().start()?);
     let [mariadb, mysql] =
         [&mariadb, &mysql].map(|server| format!("mysql://root@127.0.0.1:{}/", server.port()));
@@ -346,7 +348,7 @@ fn a_mariadb_is_no_source_among_several() -> Result<()> {
     let receive = ["receive", text(&store)?, "--stop-at-end"];
     says(&[&receive[..], &["--from", &mariadb, "--from", &mariadb]].concat(), 2, &wanted)?;
     says(&[&receive[..], &["--from", &mysql, "--from", &mariadb]].concat(), 0, &[])?;
-    // Behind a MySQL that is lost.
+    // After a MySQL source that was lost.
     let lost = "mysql://root@127.0.0.1:1/";
     says(&[&receive[..], &["--from", lost, "--from", &mariadb]].concat(), 2, &wanted)
 }
@@ -356,9 +358,9 @@ fn receives(server: &TestServer, folder: &Path, code: i32, wanted: &[&str]) -> R
     says(&["receive", text(folder)?, "--from", &from, "--stop-at-end"], code, wanted)
 }
 
-/// What a source's logs are reset to does not go on with what is here; that is said, and what to do.
+/// After RESET, the source's logs do not continue the received ones; the error says so, with the remedy.
 #[test]
-fn logs_that_were_reset_are_named() -> Result<()> {
+fn reset_logs_are_reported() -> Result<()> {
     let server = Launch::mysql().start()?;
     let folder = TempDir::new()?;
     server.sql("create database one; create database two; flush binary logs; create database three")?;
@@ -366,15 +368,15 @@ fn logs_that_were_reset_are_named() -> Result<()> {
     let another = "keep this directory as it is, and receive into another one";
     let reset = ["its logs were reset", another];
     server.sql("reset binary logs and gtids")?;
-    // There is no log of this name any more.
+    // The source has no log of this name.
     receives(&server, folder.path(), 1, &reset)?;
     server.sql("flush binary logs")?;
-    // It is shorter.
+    // The source's log is shorter.
     receives(&server, folder.path(), 1, &reset)?;
-    // It is another one, in which no event stands there.
+    // The source's log is a different one, without an event at this position.
     server.sql(&format!("create database {}; create database four", "x".repeat(60)))?;
     receives(&server, folder.path(), 1, &reset)?;
-    // While it is followed.
+    // RESET while the log is followed.
     let folder = TempDir::new()?;
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
     let mut child = Running::start(&mut command(&["receive", text(folder.path())?, "--from", &from])?)?;
@@ -382,7 +384,7 @@ fn logs_that_were_reset_are_named() -> Result<()> {
     while !fs::read_to_string(folder.path().join("binlog.index"))
         .is_ok_and(|index| index.contains("binlog.000002"))
     {
-        ensure!(started.elapsed() < Duration::from_secs(60), "it does not come");
+        ensure!(started.elapsed() < Duration::from_secs(60), "no message");
         thread::sleep(Duration::from_millis(20));
     }
     server.sql("reset binary logs and gtids; create database five")?;

@@ -1,4 +1,5 @@
-//! Several workers at once: equal tables in every order and mode, and readers that see no state the source never had.
+//! Several workers in parallel: equal tables in every order and mode, and readers see only states that the source
+//! had.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -17,7 +18,7 @@ use servers::SqlConnection;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer, seed_from_env};
 
-/// Every order with every mode that means something for it.
+/// Every commit order with every parallel mode that applies to it.
 const WAYS: [(CommitOrder, ParallelMode); 9] = [
     (CommitOrder::Grouped, ParallelMode::Writeset),
     (CommitOrder::Grouped, ParallelMode::Database),
@@ -30,7 +31,7 @@ const WAYS: [(CommitOrder, ParallelMode); 9] = [
     (CommitOrder::Any, ParallelMode::None),
 ];
 
-/// Small groups, so that there are many.
+/// Returns options with small groups, so that a replay forms many.
 fn small(order: CommitOrder, mode: ParallelMode) -> ReplayOptions {
     let workers = NonZeroUsize::MIN.saturating_add(3);
     ReplayOptions { group_max: 4, workers, mode, ..options(order) }
@@ -55,7 +56,7 @@ fn random_sql_ends_equal() -> Result<()> {
     let folder = TempDir::new()?;
     let ways = WAYS.into_iter().filter(|(_, mode)| *mode == ParallelMode::Writeset);
     for (seed, (order, mode)) in (seed_from_env("BINTIDE_E2E_SEED")..).zip(ways) {
-        // Without GTIDs, `any` refuses: see any_order_is_refused_without_gtids.
+        // Without GTIDs, `any` is refused: see any_order_is_refused_without_gtids.
         let more: &[&str] = if order == CommitOrder::Any { &["--gtid-mode=ON"] } else { &[] };
         let name = format!("random-{seed}");
         let as_drawn = |line: &str| Some(line.to_owned());
@@ -69,11 +70,11 @@ fn random_sql_ends_equal() -> Result<()> {
     Ok(())
 }
 
-/// Rows of the counters.
+/// Number of counters.
 const COUNTERS: i64 = 60;
 
-/// A source whose transactions set one counter after the other to their own number: whatever two of them are next to
-/// each other may run at once, and a state says exactly which transactions it has.
+/// Starts a source whose transactions set one counter after the other to their own number: adjacent transactions
+/// may run in parallel, and a state shows exactly which transactions it contains.
 fn counters() -> Result<TestServer> {
     let source = source(&Launch::mysql(), &[])?;
     let rows: Vec<String> = (0..COUNTERS).map(|id| format!("({id}, 0)")).collect();
@@ -88,7 +89,7 @@ fn counters() -> Result<TestServer> {
 }
 
 #[test]
-fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
+fn readers_see_only_states_that_the_source_had() -> Result<()> {
     let source = counters()?;
     for (order, mode) in WAYS.into_iter().filter(|(order, _)| *order != CommitOrder::Any) {
         let target = target("--skip-log-bin")?;
@@ -100,7 +101,7 @@ fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
             let last = state.values().copied().max().unwrap_or(0);
             for (id, n) in state {
                 let wanted = last - (last - id).rem_euclid(COUNTERS);
-                ensure!(*n == wanted.max(0), "{order:?} by {mode:?}: {state:?}, the source never had that");
+                ensure!(*n == wanted.max(0), "{order:?} by {mode:?}: the source never had {state:?}");
             }
         }
         ends_equal(&source, &target)?;
@@ -109,7 +110,7 @@ fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
 }
 
 #[test]
-fn what_depends_on_each_other_keeps_its_order_in_any_order() -> Result<()> {
+fn dependent_transactions_keep_their_order_in_order_any() -> Result<()> {
     let source = counters()?;
     let target = target("--skip-log-bin")?;
     let (report, seen) = watched(&source, &target, &small(CommitOrder::Any, ParallelMode::Writeset))?;
@@ -123,7 +124,7 @@ fn what_depends_on_each_other_keeps_its_order_in_any_order() -> Result<()> {
     ends_equal(&source, &target)
 }
 
-/// Changes of MyISAM cannot be rolled back, so such a transaction must not lose a deadlock.
+/// MyISAM changes cannot be rolled back, so such a transaction must not be the victim of a deadlock.
 #[test]
 fn transactions_of_myisam_tables_run_alone() -> Result<()> {
     let source = source(&Launch::mysql(), &[])?;
@@ -136,7 +137,7 @@ fn transactions_of_myisam_tables_run_alone() -> Result<()> {
         replay_to(&source.binlogs()?, target.socket(), &small(CommitOrder::Strict, ParallelMode::Writeset))?;
     ensure!(report.at_once == 1, "{report:?}");
     let checksum = "checksum table d.m extended";
-    ensure!(source.sql(checksum)? == target.sql(checksum)?, "the target has other rows");
+    ensure!(source.sql(checksum)? == target.sql(checksum)?, "the tables differ");
     Ok(())
 }
 
@@ -146,16 +147,16 @@ fn any_order_is_refused_without_gtids() -> Result<()> {
     source.sql("create database d; flush binary logs")?;
     let target = target("--skip-log-bin")?;
     let refused = replay_to(&source.binlogs()?, target.socket(), &options(CommitOrder::Any));
-    let error = format!("{:#}", refused.err().context("refused")?);
+    let error = format!("{:#}", refused.err().context("not refused")?);
     ensure!(error.contains("has no GTID"), "{error}");
-    ensure!(!target.sql("show databases")?.lines().any(|name| name == "d"), "nothing is applied");
+    ensure!(!target.sql("show databases")?.lines().any(|name| name == "d"), "the target was changed");
     Ok(())
 }
 
-/// Two in order wait for one row of progress. If the first is undone by the server at the last moment, the second has
-/// the row next, and says of both that they are applied.
+/// Two transactions in order wait for the same row of progress. If the server rolls back the first one at its
+/// commit, the second must not commit, because its progress would include the first one.
 #[test]
-fn what_follows_a_commit_that_failed_is_not_committed() -> Result<()> {
+fn transactions_after_a_failed_commit_are_not_committed() -> Result<()> {
     for server in [target("--skip-log-bin")?, Launch::mariadb().start()?] {
         for sql_mode in ["", "NO_UNSIGNED_SUBTRACTION", "TRADITIONAL"] {
             server.sql(&format!("set global sql_mode = '{sql_mode}'; drop database if exists bintide"))?;
@@ -168,7 +169,7 @@ fn what_follows_a_commit_that_failed_is_not_committed() -> Result<()> {
                     &mut || (),
                 )
             };
-            let refused = commit(&mut second, 2).err().context("it is refused")?;
+            let refused = commit(&mut second, 2).err().context("not refused")?;
             ensure!(refused.message.contains("the previous transaction was not committed"), "{refused}");
             second.rollback()?;
             commit(&mut first, 1)?;
@@ -180,7 +181,7 @@ fn what_follows_a_commit_that_failed_is_not_committed() -> Result<()> {
     Ok(())
 }
 
-/// Replays while a reader looks; what was done, and the states that were seen.
+/// Replays while a reader polls; returns the report and the states that the reader saw.
 fn watched(
     source: &TestServer,
     target: &TestServer,
@@ -191,7 +192,7 @@ fn watched(
         let reader = scope.spawn(|| read(target, &over));
         let replayed = replay_to(&source.binlogs()?, target.socket(), options);
         over.store(true, Ordering::SeqCst);
-        let seen = reader.join().map_err(|_| anyhow!("the reader panics"))?;
+        let seen = reader.join().map_err(|_| anyhow!("the reader panicked"))?;
         Ok((replayed?, seen?))
     })
 }
@@ -200,7 +201,7 @@ fn read(target: &TestServer, over: &AtomicBool) -> Result<Vec<BTreeMap<i64, i64>
     let mut connection = SqlConnection::open(&address(target, "root")?)?;
     let mut seen: Vec<BTreeMap<i64, i64>> = Vec::new();
     while !over.load(Ordering::SeqCst) {
-        // The table may not be there yet.
+        // The table may not exist yet.
         let Ok(rows) = connection.rows("select id, n from d.c") else { continue };
         let mut state = BTreeMap::new();
         for row in rows {

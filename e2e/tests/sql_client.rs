@@ -1,4 +1,4 @@
-//! The SQL client on real servers, new and old: those that `BINTIDE_SERVERS` names, a telling few otherwise.
+//! The SQL client on real servers, new and old: the servers in `BINTIDE_SERVERS`, or a selection by default.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use testkit::{Launch, ServerFlavour, TestPackage, TestServer};
 use wire::CleartextPolicy;
 
 const PASSWORD: &str = "secret";
-/// What the server takes in a packet.
+/// The server's max_allowed_packet.
 const PACKET_MAX: usize = 32 << 20;
 
 fn start(package: TestPackage) -> Result<TestServer> {
@@ -41,7 +41,7 @@ fn address(server: &TestServer, mode: SslMode) -> ServerAddress {
 }
 
 #[test]
-fn every_server_is_spoken_with() -> Result<()> {
+fn all_servers_are_supported() -> Result<()> {
     let mut packages = TestPackage::from_env()?;
     packages.extend([TestPackage::Mysql, TestPackage::MariaDb]);
     packages.sort();
@@ -59,7 +59,7 @@ fn check_server(package: TestPackage) -> Result<()> {
     several_statements(&mut connection)?;
     rows(&mut connection)?;
     prepared(&mut connection)?;
-    // Packets are cut in the same way for all.
+    // Client and server split packets in the same way.
     if matches!(package, TestPackage::Mysql | TestPackage::MariaDb) {
         large(&mut connection)?;
         small_packets(&server)?;
@@ -67,7 +67,7 @@ fn check_server(package: TestPackage) -> Result<()> {
     files(&mut connection)?;
     bytes_of_other_character_sets(&mut connection)?;
     drop(connection);
-    // As mysql and the others: by the socket, too.
+    // By socket too, as the mysql client does.
     let by_socket =
         ServerAddress { socket: Some(server.socket().to_path_buf()), ..address(&server, SslMode::Preferred) };
     server.sql("create user sql_client@localhost identified by 'secret'")?;
@@ -75,13 +75,14 @@ fn check_server(package: TestPackage) -> Result<()> {
     Ok(())
 }
 
-/// Servers that offer TLS are encrypted by default; those that speak only what is not known here are named.
+/// Connections to servers that offer TLS are encrypted by default; an error names servers whose TLS is not
+/// supported.
 fn login(server: &TestServer, package: TestPackage) -> Result<()> {
     let preferred = address(server, SslMode::Preferred);
     let has_only_dhe = matches!(package, TestPackage::Mysql8_0_15 | TestPackage::Mysql8_0_12);
     match SqlConnection::open(&preferred) {
         Ok(mut connection) => {
-            ensure!(!has_only_dhe, "it speaks a TLS that bintide knows");
+            ensure!(!has_only_dhe, "the server has a TLS that bintide supports");
             let cipher = connection.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")?;
             let cipher = cipher.into_iter().flatten().nth(1).flatten().unwrap_or_default();
             let offers = package.flavour() == Some(ServerFlavour::Mysql) && package.version() >= (8, 0)
@@ -114,11 +115,11 @@ fn several_statements(connection: &mut SqlConnection) -> Result<()> {
             is_first_done = true
         });
     ensure!(matches!(error, Err(ConnectionError::Refused { code: 1054, .. })), "{error:?}");
-    ensure!(is_first_done, "the first statement was not reported");
+    ensure!(is_first_done, "the first statement was not reported as done");
     let mut is_called = false;
     let error = connection.run_then("SELECT nonsense; SELECT 1", || is_called = true);
-    ensure!(error.is_err() && !is_called, "a statement that failed was reported as done");
-    // Those behind the one that failed were not run, and the connection goes on.
+    ensure!(error.is_err() && !is_called, "the failed statement was reported as done");
+    // Statements after the failed one were not run, and the connection is still usable.
     let left = connection.rows("SELECT a, b, NULL, '' FROM d.t")?;
     let text = |text: &str| Some(text.as_bytes().to_vec());
     ensure!(left == [vec![text("1"), text("y"), None, text("")]], "{left:?}");
@@ -132,7 +133,7 @@ fn rows(connection: &mut SqlConnection) -> Result<()> {
     let names: Vec<&str> = named.iter().flatten().map(|(name, _)| name.as_str()).collect();
     ensure!(names == ["one", "none", "one", "none"], "{names:?}");
     let mut count = 0;
-    // All are sent, and the rest is passed over.
+    // All statements are sent, and the remaining results are skipped.
     let many =
         "SELECT x.a FROM (SELECT 1 AS a UNION SELECT 2 UNION SELECT 3) x, information_schema.character_sets";
     connection.each_row(many, &mut |_| {
@@ -169,7 +170,7 @@ fn prepared(connection: &mut SqlConnection) -> Result<()> {
     let text: Vec<String> = found[0].iter().flatten().map(|v| String::from_utf8_lossy(v).into()).collect();
     let wanted = ["-9223372036854775808", "18446744073709551615", "1.5", "-2.25", "6772C3BC6E"];
     ensure!(text == wanted && found[0][5].is_none(), "{text:?}");
-    // Rows that are found count, changed or not.
+    // The count includes rows that were found but not changed.
     ensure!(
         connection.execute("UPDATE d.p SET f = 1.5 WHERE id < ?", vec![StatementParameter::UInt(2)])? == 2
     );
@@ -182,7 +183,7 @@ fn prepared(connection: &mut SqlConnection) -> Result<()> {
         matches!(error, Err(ConnectionError::StatementShape { parameters: 7, columns: 0, values: 1 })),
         "{error:?}"
     );
-    // More than are kept: old ones are closed, and prepared again.
+    // More statements than the cache holds: old ones are closed, and prepared again.
     for _ in 0..2 {
         for number in 0..100 {
             let sql = format!("UPDATE d.p SET i = ? WHERE id = {number}");
@@ -197,15 +198,16 @@ fn prepared(connection: &mut SqlConnection) -> Result<()> {
     Ok(())
 }
 
-/// Packets of more than 16 MiB, there and back, and parameters that go in pieces.
+/// Tests packets of more than 16 MiB in both directions, and parameters in pieces.
 fn large(connection: &mut SqlConnection) -> Result<()> {
     let size = 17_000_000;
     let sql = format!("SELECT '{}'", "x".repeat(size));
-    ensure!(connection.value(&sql)?.is_some_and(|text| text.len() == size), "not as large as it was sent");
+    ensure!(connection.value(&sql)?.is_some_and(|text| text.len() == size), "the size differs");
     let bytes = |size: usize, byte: u8| StatementParameter::Bytes(vec![byte; size]);
     connection.run("CREATE TABLE d.l (id INT PRIMARY KEY, a LONGBLOB, b LONGBLOB, c LONGTEXT, d INT)")?;
     let insert = "INSERT INTO d.l VALUES (?, ?, ?, ?, ?)";
-    // 3 are less than 16 MiB together, 9 are more than the server takes in one packet: each goes by itself.
+    // 3 rows are less than 16 MiB together, 9 rows exceed the server's max_allowed_packet: each value is sent
+    // separately.
     for (id, millions) in [(1, 3), (2, 9)] {
         let row = vec![
             StatementParameter::Int(id),
@@ -229,7 +231,7 @@ fn large(connection: &mut SqlConnection) -> Result<()> {
     Ok(())
 }
 
-/// Values that fit into a packet each, and not together; and pieces of less than the usual size.
+/// Tests values that fit into a packet each but not together, and pieces smaller than usual.
 fn small_packets(server: &TestServer) -> Result<()> {
     let load = b"LOAD DATA LOCAL INFILE 'any' INTO TABLE d.s FIELDS TERMINATED BY ',' (a, b)";
     for (id, packet_max, size) in [(1, 4 << 20, 3 << 20), (2, 256 << 10, 200 << 10)] {
@@ -263,14 +265,14 @@ fn files(connection: &mut SqlConnection) -> Result<()> {
     let load = b"LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE d.f";
     connection.load(load, file)?;
     ensure!(connection.value("SELECT COUNT(*) FROM d.f")?.as_deref() == Some("60000"));
-    // No statement of ours that is to load one: nothing of this machine is read.
+    // The client did not send LOAD DATA LOCAL, so it must not read a file for the server.
     let error = connection.run_bytes(load);
     ensure!(matches!(error, Err(ConnectionError::FileRequest { .. })), "{error:?}");
     ensure!(connection.value("SELECT COUNT(*) FROM d.f")?.as_deref() == Some("60000"));
     Ok(())
 }
 
-/// Statements as logs have them, also those that cannot be prepared.
+/// Tests statements in the form that logs have, including those that cannot be prepared.
 fn bytes_of_other_character_sets(connection: &mut SqlConnection) -> Result<()> {
     connection.run("SET NAMES latin1")?;
     connection.run_bytes(b"CREATE TABLE d.b (a VARCHAR(20) CHARACTER SET utf8)")?;

@@ -12,7 +12,7 @@ use testkit::{Launch, TestServer};
 
 const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b longtext);";
 
-/// What happens to a log while it is followed.
+/// Changes a log in several ways while it is followed.
 fn live(server: &mut TestServer) -> Result<()> {
     server.sql(TABLE)?;
     for step in 0..12 {
@@ -39,7 +39,7 @@ fn live(server: &mut TestServer) -> Result<()> {
     server.stop()
 }
 
-/// Follows until `over` says that nothing more is written, and then to the end.
+/// Follows until `over` says that writing has ended, then to the end.
 fn follow(follower: &mut StoreFollower, over: &AtomicBool) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     loop {
@@ -57,7 +57,7 @@ fn follow(follower: &mut StoreFollower, over: &AtomicBool) -> Result<Vec<u8>> {
     }
 }
 
-/// All events of all logs, one behind the other, once the server is down.
+/// Returns all events of all logs in order, after the server was stopped.
 fn all_events(logs: &[PathBuf], keyring: &PathBuf) -> Result<Vec<u8>> {
     let keyring = Arc::new(read_keyring(keyring)?);
     let mut bytes = Vec::new();
@@ -97,7 +97,7 @@ fn encrypted_logs_are_followed_through_rotation_key_rotation_and_crash() -> Resu
     ensure!(logs.len() == 7, "{} logs", logs.len());
     let mut wanted = all_events(&logs, &keyring)?;
     let mut followed = followed?;
-    // Crash recovery clears the flag that says that a log is in use, behind its reader.
+    // Crash recovery clears the in-use flag after the reader has passed it.
     clear_in_use(&mut wanted);
     clear_in_use(&mut followed);
     ensure!(followed == wanted, "followed {} bytes of {}", followed.len(), wanted.len());

@@ -1,4 +1,4 @@
-//! `bintide stream` beside the server: its records say what the server selects, each transaction once.
+//! `bintide stream` compared with the server: its records describe the server's rows, each transaction once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ fn command(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// What a run prints.
+/// Returns the output of a successful run.
 fn printed(arguments: &[&str]) -> Result<String> {
     let output = command(arguments)?.output()?;
     ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -38,7 +38,7 @@ fn sample(name: &str) -> Result<String> {
     Ok(fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name))?)
 }
 
-/// The rows that tables end with, by `database.table`, as Maxwell's records tell them.
+/// Applies Maxwell's records; returns the final rows by `database.table`.
 fn applied(records: &str) -> Result<BTreeMap<String, Vec<Value>>> {
     let mut tables: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for line in records.lines() {
@@ -53,11 +53,13 @@ fn applied(records: &str) -> Result<BTreeMap<String, Vec<Value>>> {
                 for (name, value) in record["old"].as_object().into_iter().flatten() {
                     before[name] = value.clone();
                 }
-                let at = rows.iter().position(|row| *row == before).context("an update of no row")?;
+                let at =
+                    rows.iter().position(|row| *row == before).context("an update without a matching row")?;
                 rows[at] = data.clone();
             }
             Some("delete") => {
-                let at = rows.iter().position(|row| row == data).context("a delete of no row")?;
+                let at =
+                    rows.iter().position(|row| row == data).context("a delete without a matching row")?;
                 rows.remove(at);
             }
             _ => {}
@@ -70,14 +72,14 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// What to select so that a column's value is JSON as Maxwell has it.
+/// Returns an expression that selects a column's value as JSON in Maxwell's form.
 fn selected(name: &str, data_type: &str) -> String {
     match data_type {
         "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "decimal" => format!("`{name}`"),
         "float" | "double" => format!("CAST(`{name}` AS DOUBLE)"),
         "bit" => format!("CAST(`{name}` AS UNSIGNED)"),
         "year" => format!("CAST(`{name}` AS SIGNED)"),
-        // Within another document it might be nested too deep.
+        // Inside another document, the nesting may be too deep.
         "json" | "date" | "time" | "datetime" | "timestamp" => format!("CAST(`{name}` AS CHAR)"),
         "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" | "enum" | "set" => {
             format!("CONVERT(`{name}` USING utf8mb4)")
@@ -88,11 +90,11 @@ fn selected(name: &str, data_type: &str) -> String {
     }
 }
 
-/// A document without what only the server says: fractions of nothing, and the types of bytes in base64.
+/// Removes text that only the server adds: zero fractions, and the types of bytes in base64.
 fn plain_document(text: &str) -> String {
     let mut plain = text.replace(".000000\"", "\"");
     if plain.contains("\"base64:type") {
-        // It breaks lines.
+        // The server inserts line breaks into base64.
         plain = plain.replace("\\n", "");
     }
     while let Some(at) = plain.find("\"base64:type") {
@@ -102,7 +104,7 @@ fn plain_document(text: &str) -> String {
     plain
 }
 
-/// The same value in the same words: the server's on the left, Maxwell's on the right.
+/// Compares a value of the server with Maxwell's.
 fn same(data_type: &str, server: &Value, told: &Value) -> bool {
     match data_type {
         "float" => server.as_f64().map(|number| number as f32) == told.as_f64().map(|number| number as f32),
@@ -115,7 +117,7 @@ fn same(data_type: &str, server: &Value, told: &Value) -> bool {
             Some(Err(_)) => false,
             None => told.is_null(),
         },
-        // The last digit may be lost where the text is read here.
+        // Parsing the text here may lose the last digit.
         "decimal" | "double" => match (server.as_f64(), told.as_f64()) {
             (Some(server), Some(told)) => (server - told).abs() <= server.abs() * 1e-15,
             (server, told) => server == told,
@@ -127,9 +129,9 @@ fn same(data_type: &str, server: &Value, told: &Value) -> bool {
     }
 }
 
-/// Compares the rows of a table; gives how many values were compared.
+/// Compares the rows of a table; returns the number of compared values.
 fn compare(connection: &mut SqlConnection, name: &str, told: &[Value]) -> Result<usize> {
-    let (database, table) = name.split_once('.').context("a table has a database")?;
+    let (database, table) = name.split_once('.').context("a table name without a database")?;
     let columns = connection.rows(&format!(
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = '{database}' AND table_name = '{table}'"
     ))?;
@@ -143,7 +145,12 @@ fn compare(connection: &mut SqlConnection, name: &str, told: &[Value]) -> Result
         columns.iter().map(|(name, kind)| format!("'{name}', {}", selected(name, kind))).collect();
     let rows =
         connection.rows(&format!("SELECT JSON_OBJECT({}) FROM `{database}`.`{table}`", parts.join(", ")))?;
-    ensure!(rows.len() == told.len(), "{name}: {} rows told, {} there", told.len(), rows.len());
+    ensure!(
+        rows.len() == told.len(),
+        "{name}: {} rows in the records, {} on the server",
+        told.len(),
+        rows.len()
+    );
     let mut told: Vec<&Value> = told.iter().collect();
     for row in rows {
         let row: Value =
@@ -157,7 +164,7 @@ fn compare(connection: &mut SqlConnection, name: &str, told: &[Value]) -> Result
 }
 
 #[test]
-fn records_say_what_the_server_selects() -> Result<()> {
+fn records_equal_the_servers_rows() -> Result<()> {
     for compression in ["OFF", "ON"] {
         let options = [
             "--binlog-row-metadata=FULL".to_owned(),
@@ -180,7 +187,7 @@ fn records_say_what_the_server_selects() -> Result<()> {
     Ok(())
 }
 
-/// A server with so many transactions, and its logs.
+/// Starts a server with this number of transactions; also returns the path of its index.
 fn busy(transactions: usize) -> Result<(TestServer, PathBuf)> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql("create database d; create table d.t (a int primary key auto_increment, b text)")?;
@@ -192,7 +199,7 @@ fn busy(transactions: usize) -> Result<(TestServer, PathBuf)> {
 }
 
 #[test]
-fn each_transaction_is_in_the_files_once_whenever_it_is_killed() -> Result<()> {
+fn killed_streams_write_each_transaction_once() -> Result<()> {
     let (_server, index) = busy(1500)?;
     let index = index.display().to_string();
     let wanted = printed(&["--format", "maxwell", &index])?;
@@ -223,14 +230,14 @@ fn each_transaction_is_in_the_files_once_whenever_it_is_killed() -> Result<()> {
         }
     }
     println!("{kills} kills");
-    ensure!(joined(&out)? == wanted, "the files are not what one run prints");
+    ensure!(joined(&out)? == wanted, "the files differ from the output of one run");
     Ok(())
 }
 
-/// A store of what a server has, in which closed logs are compressed, and a stream of it into files.
+/// A store with compressed closed logs, and a stream of it to files.
 struct Rested {
     folder: TempDir,
-    /// How its logs are encrypted, and with what they are read.
+    /// Options for encryption, and for reading encrypted logs.
     encryption: [Vec<String>; 2],
 }
 
@@ -243,7 +250,7 @@ impl Rested {
         self.folder.path().join("out")
     }
 
-    /// Receives what there is.
+    /// Receives up to the server's last event.
     fn receive(&self, server: &TestServer) -> Result<()> {
         let mut command = Command::new(bintide()?);
         command.env_clear().arg("receive").arg(self.folder.path().join("logs"));
@@ -253,14 +260,14 @@ impl Rested {
         Ok(())
     }
 
-    /// Streams what there is.
+    /// Streams up to the store's last event.
     fn stream(&self, more: &[&str]) -> Result<String> {
         let index = self.folder.path().join("logs/binlog.index").display().to_string();
         let key: Vec<&str> = self.encryption[1].iter().map(String::as_str).collect();
         printed(&[&["--format", "maxwell", &index], &key[..], more].concat())
     }
 
-    /// How many logs are compressed.
+    /// Returns the number of compressed logs.
     fn compressed(&self) -> Result<usize> {
         let entries = fs::read_dir(self.folder.path().join("logs"))?;
         let names = entries.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>>>()?;
@@ -268,15 +275,15 @@ impl Rested {
     }
 }
 
-/// Rows of all sizes, and a transaction that the source itself compresses.
+/// Rows of several sizes, and a transaction that the source itself compresses.
 const CHANGES: &str = "insert into d.t (b, c) values (repeat('x', 300), '[1]'), ('two', '{}'), ('three', null);
     begin; update d.t set b = 'four', c = json_array(a); delete from d.t where a % 3 = 0; commit;
     set session binlog_transaction_compression = on; insert into d.t (b) values (repeat('y', 3000));
     set session binlog_transaction_compression = off; insert into d.t (b) select repeat(b, 9) from d.t limit 20;";
 
-/// `receive --compress` compresses logs within which a stream rests: it goes on as if nothing had happened.
+/// `receive --compress` compresses logs in which a stream has stopped: the stream resumes in them.
 #[test]
-fn it_goes_on_within_a_log_that_was_compressed_meanwhile() -> Result<()> {
+fn streams_resume_in_a_log_that_was_compressed_meanwhile() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     let folder = TempDir::new()?;
     let keyring = folder.path().join("keyring");
@@ -307,29 +314,29 @@ fn it_goes_on_within_a_log_that_was_compressed_meanwhile() -> Result<()> {
     let places: Vec<_> = wanted.match_indices("\"resume\":\"").collect();
     for store in &stores {
         rest(store)?;
-        ensure!(
-            joined(&store.out())? == wanted,
-            "the files are not what one run prints of the source's logs"
-        );
-        // Nor does it matter where it goes on.
+        ensure!(joined(&store.out())? == wanted, "the files differ from one run over the source's logs");
+        // Every resume point gives the same result.
         for _ in 0..8 {
             let (start, _) = places[random.below(places.len())];
             let place = wanted[start + 10..].split('"').next().unwrap_or_default();
-            let behind = start + wanted[start..].find('\n').context("an end")? + 1;
-            ensure!(store.stream(&["--resume", place])? == wanted[behind..], "another rest behind {place}");
+            let behind = start + wanted[start..].find('\n').context("no end of line")? + 1;
+            ensure!(
+                store.stream(&["--resume", place])? == wanted[behind..],
+                "a different rest after {place}"
+            );
         }
     }
     Ok(())
 }
 
-/// Some 40 MiB that become some 21 when they are compressed: a payload that is not held.
+/// Statement with about 40 MiB of rows, about 21 MiB compressed: a payload too large to be kept in memory.
 const LARGE: &str = "set session cte_max_recursion_depth = 20000;
     insert into d.t (b) with recursive n (i) as (select 1 union all select i + 1 from n where i < 20000)
         select hex(random_bytes(1024)) from n;";
 
-/// The same with transactions whose payload is too large to be held, one that `receive` makes and one of the source.
+/// The same with payloads too large to be kept in memory: one that `receive` compresses, and one of the source.
 #[test]
-fn it_goes_on_around_a_large_payload_that_was_made_meanwhile() -> Result<()> {
+fn streams_resume_around_a_large_payload_that_was_compressed_meanwhile() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql(
         "create database d; create table d.t (a int primary key auto_increment, b mediumtext, c json)",
@@ -337,7 +344,7 @@ fn it_goes_on_around_a_large_payload_that_was_made_meanwhile() -> Result<()> {
     let store = Rested::new([Vec::new(), Vec::new()])?;
     let out = store.out().display().to_string();
     for (log, compression) in [("binlog.000001", "off"), ("binlog.000002", "on")] {
-        // The stream rests in the log as the source has it, in front of the large transaction.
+        // The stream has stopped in the uncompressed log, before the large transaction.
         server.sql("insert into d.t (b) values ('first')")?;
         store.receive(&server)?;
         store.stream(&["--out", &out])?;
@@ -351,20 +358,20 @@ fn it_goes_on_around_a_large_payload_that_was_made_meanwhile() -> Result<()> {
     store.stream(&["--out", &out])?;
     let wanted =
         printed(&["--format", "maxwell", &server.datadir().join("binlog.index").display().to_string()])?;
-    ensure!(joined(&store.out())? == wanted, "the files are not what one run prints of the source's logs");
+    ensure!(joined(&store.out())? == wanted, "the files differ from one run over the source's logs");
     let places: Vec<usize> = wanted.match_indices("\"resume\":\"").map(|(start, _)| start).collect();
     let large = places.windows(2).filter(|ends| ends[1] - ends[0] > 16 << 20);
     let around: Vec<usize> = large.flatten().copied().collect();
     ensure!(around.len() == 4, "{around:?}");
     for start in around {
         let place = wanted[start + 10..].split('"').next().unwrap_or_default();
-        let behind = start + wanted[start..].find('\n').context("an end")? + 1;
-        ensure!(store.stream(&["--resume", place])? == wanted[behind..], "another rest behind {place}");
+        let behind = start + wanted[start..].find('\n').context("no end of line")? + 1;
+        ensure!(store.stream(&["--resume", place])? == wanted[behind..], "a different rest after {place}");
     }
     Ok(())
 }
 
-/// All finished files of a folder.
+/// Returns the contents of all finished files of a directory.
 fn joined(folder: &Path) -> Result<String> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
@@ -374,7 +381,7 @@ fn joined(folder: &Path) -> Result<String> {
 }
 
 #[test]
-fn a_running_server_is_followed_and_gone_on_with() -> Result<()> {
+fn running_servers_are_followed_and_resumed() -> Result<()> {
     for launch in [Launch::mysql(), Launch::mariadb()] {
         let server = launch.option("--binlog-row-metadata=FULL").option("--binlog-format=ROW").start()?;
         server.sql("create database d; create table d.t (a int primary key, b text); insert into d.t values (1, 'one')")?;
@@ -390,12 +397,12 @@ fn a_running_server_is_followed_and_gone_on_with() -> Result<()> {
         let progress = folder.path().join("progress").display().to_string();
         let kept = [&live[..], &["--progress", &progress]].concat();
         let mut child = Running::start(command(&kept)?.stdout(Stdio::piped()))?;
-        let mut lines = BufReader::new(child.stdout.take().context("a pipe")?).lines();
+        let mut lines = BufReader::new(child.stdout.take().context("standard output is not piped")?).lines();
         for wanted in there.lines() {
-            ensure!(lines.next().context("a record")?? == wanted);
+            ensure!(lines.next().context("no record")?? == wanted);
         }
         server.sql("insert into d.t values (3, 'drei')")?;
-        let record: Value = serde_json::from_str(&lines.next().context("a record")??)?;
+        let record: Value = serde_json::from_str(&lines.next().context("no record")??)?;
         ensure!(record["data"]["b"] == "drei", "{record}");
         stop(child)?;
         ensure!(fs::read_to_string(&progress)?.lines().next() == record["resume"].as_str());
@@ -407,7 +414,7 @@ fn a_running_server_is_followed_and_gone_on_with() -> Result<()> {
 }
 
 #[test]
-fn versioned_tables_have_their_names_and_the_columns_of_their_history() -> Result<()> {
+fn system_versioned_tables_have_their_names_and_history_columns() -> Result<()> {
     const HIDDEN: &str = "v (a int, b text) with system versioning";
     const OWN: &str = "v (a int, b text, s timestamp(6) generated always as row start, e timestamp(6) generated always as \
         row end, period for system_time (s, e)) with system versioning";
@@ -436,7 +443,7 @@ fn versioned_tables_have_their_names_and_the_columns_of_their_history() -> Resul
     Ok(())
 }
 
-/// Ctrl-C, and how it ends then.
+/// Sends SIGINT, as Ctrl-C does, and checks the exit code.
 fn stop(child: Running) -> Result<()> {
     child.interrupt()?;
     let status = child.output()?.status;
@@ -444,17 +451,17 @@ fn stop(child: Running) -> Result<()> {
     Ok(())
 }
 
-/// What the records of a table's two rows say, of which the log names the columns of the second only.
+/// Returns the records of a table's two rows; the log names the columns of the second only.
 fn both(records: &str) -> Result<[Value; 2]> {
     let rows = records.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
     let mut rows = rows.into_iter().filter_map(|mut record| {
         let row = if record["data"].is_object() { record["data"].take() } else { record["after"].take() };
         row.is_object().then_some(row)
     });
-    Ok([rows.next().context("a row")?, rows.next().context("another row")?])
+    Ok([rows.next().context("no row")?, rows.next().context("no second row")?])
 }
 
-/// Columns whose values depend on what the log does not say, and what is inserted into them.
+/// Columns with values that the log alone does not determine, and values to insert.
 const MYSQL: [&str; 2] = [
     "a int unsigned, b enum('x','it''s','ä') character set latin1, c set('p','q'), e varchar(9) character set latin1,
      f varbinary(9), g blob, h point, i decimal(9,2), j bigint unsigned, k datetime(3), l char(3), `m\"n` json",
@@ -469,7 +476,7 @@ const MARIADB: [&str; 2] = [
 ];
 
 #[test]
-fn a_server_says_what_columns_are_called() -> Result<()> {
+fn column_names_come_from_the_server() -> Result<()> {
     let mariadb = Launch::mariadb().option("--binlog-format=ROW");
     for (launch, [columns, values]) in [(Launch::mysql(), MYSQL), (mariadb, MARIADB)] {
         let server = launch.start()?;
@@ -498,7 +505,7 @@ fn a_server_says_what_columns_are_called() -> Result<()> {
     Ok(())
 }
 
-/// Tables that are no longer as they were.
+/// Tests tables whose definition has changed since the log was written.
 fn changed_since(server: &TestServer, from: &str, index: &str) -> Result<()> {
     server.sql(
         "set global binlog_row_metadata = default; create table d.u (a int, b int); insert into d.u values (1, 2);
@@ -538,7 +545,7 @@ fn changed_since(server: &TestServer, from: &str, index: &str) -> Result<()> {
     Ok(())
 }
 
-/// Functional indexes in front of, between and behind other columns.
+/// Tables with functional indexes before, between and after other columns.
 const FUNCTIONAL: &str = "create database f; use f; create table one (id int primary key, a int, key ((a * 2)));
     insert into one values (1, 2), (2, null); update one set a = 3 where id = 1; delete from one where id = 2;
     create table mid (id int primary key, a varchar(10), key ((upper(a))), b int, unique key ((b + 1), a),

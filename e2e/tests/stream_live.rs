@@ -1,5 +1,5 @@
-//! `bintide stream --from` through what happens to servers and networks: nothing is lost, and in files nothing is there
-//! twice.
+//! `bintide stream --from` through failures of servers and networks: no transaction is lost, and files have each
+//! one once.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -14,7 +14,7 @@ use e2e::program::bintide;
 use tempfile::TempDir;
 use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
-/// How long something that has to happen may take.
+/// Time limit of waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b text)";
@@ -29,7 +29,7 @@ fn from(port: u16) -> String {
     format!("mysql://root@127.0.0.1:{port}/?timeout=8")
 }
 
-/// What a run prints that ends by itself.
+/// Returns the output of a run that ends by itself.
 fn printed(arguments: &[&str]) -> Result<String> {
     let ran = stream(arguments)?.output()?;
     ensure!(ran.status.success(), "{arguments:?}: {}", said(&ran));
@@ -40,7 +40,7 @@ fn said(ran: &Output) -> String {
     String::from_utf8_lossy(&ran.stderr).into_owned()
 }
 
-/// What the server's logs say.
+/// Returns the stream of the server's logs.
 fn wanted(server: &TestServer) -> Result<String> {
     printed(&[&server.datadir().join("binlog.index").display().to_string()])
 }
@@ -56,7 +56,7 @@ fn wait_for(mut what: impl FnMut() -> Result<()>) -> Result<()> {
     }
 }
 
-/// Ends a run by Ctrl-C; gives what it said.
+/// Ends a run with SIGINT, as Ctrl-C does; returns its messages.
 fn interrupted(child: Running) -> Result<String> {
     child.interrupt()?;
     let ran = child.output()?;
@@ -64,7 +64,7 @@ fn interrupted(child: Running) -> Result<String> {
     Ok(said(&ran))
 }
 
-/// All records in a folder's files, whole or growing.
+/// Returns all records in a directory's files, finished or not.
 fn records(folder: &Path) -> Result<String> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
@@ -73,7 +73,7 @@ fn records(folder: &Path) -> Result<String> {
     paths.into_iter().map(|path| Ok(fs::read_to_string(path)?)).collect()
 }
 
-/// Cut off in each way that a network can be, and through a restart of the server, each transaction is there once.
+/// After every kind of network cut and a restart of the server, each transaction is in the files once.
 #[test]
 fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     let seed = seed_from_env("BINTIDE_E2E_SEED");
@@ -87,12 +87,12 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     let folder = TempDir::new()?;
     let out = folder.path().join("out").display().to_string();
     let cuts = [CutMode::Close, CutMode::Reset, CutMode::Close, CutMode::Reset];
-    // Logging in takes some thousand bytes: the first connection has to be made.
+    // The login takes some thousand bytes: the first connection must succeed.
     proxy.cut_after(30_000 + random.below(300_000) as u64, cuts[0]);
     let arguments = ["--from", &from(proxy.port()), "--out", &out, "--file-size", "100000"];
     let child = Running::start(stream(&arguments)?.stderr(Stdio::piped()))?;
     for next in cuts.iter().skip(1).map(Some).chain([None]) {
-        wait_for(|| proxy.is_cut().then_some(()).context("the network is whole"))?;
+        wait_for(|| proxy.is_cut().then_some(()).context("the proxy has not cut the connection"))?;
         proxy.mend();
         if let Some(cut) = next {
             proxy.cut_after(2000 + random.below(400_000) as u64, *cut);
@@ -119,7 +119,7 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A source, and a replica of it that writes a log of its own with the same GTIDs.
+/// Starts a source, and a replica that logs the same GTIDs itself.
 fn pair(mysql: bool) -> Result<[TestServer; 2]> {
     let launch = |id: u8| {
         let options = ["--binlog-row-metadata=FULL".to_owned(), format!("--server-id={id}")];
@@ -152,21 +152,21 @@ fn count(server: &TestServer, rows: usize) -> Result<()> {
     Ok(())
 }
 
-/// The rows' texts.
+/// Returns the texts of the rows.
 fn values(records: &str) -> Result<Vec<String>> {
     let value = |line: &str| -> Result<String> {
         let record: serde_json::Value = serde_json::from_str(line)?;
-        Ok(record["data"]["b"].as_str().context("a row")?.to_owned())
+        Ok(record["data"]["b"].as_str().context("no row")?.to_owned())
     };
     records.lines().filter(|line| line.contains("\"data\":")).map(value).collect()
 }
 
-/// A run goes on with a replica that has become the source, by the transactions that came.
+/// After a failover, a stream resumes at the promoted replica by GTIDs.
 #[test]
-fn behind_a_failover_it_goes_on_by_gtids() -> Result<()> {
+fn streams_resume_by_gtids_after_a_failover() -> Result<()> {
     for mysql in [true, false] {
         let [mut source, replica] = pair(mysql)?;
-        // The replica's log has other transactions' places: it begins with more of them.
+        // Positions in the replica's log differ: it starts with more transactions.
         source.sql(TABLE)?;
         source.sql(
             "flush binary logs; insert into d.t (b) values ('one'); insert into d.t (b) values ('two')",
@@ -193,7 +193,7 @@ fn behind_a_failover_it_goes_on_by_gtids() -> Result<()> {
     Ok(())
 }
 
-/// A server that is no copy, and one whose logs were reset.
+/// Checks that a server without the transactions is refused, and one whose logs were reset.
 fn refused(progress: &str, replica: &TestServer) -> Result<()> {
     let check = |server: &TestServer, wanted: &str| {
         let ran = stream(&["--from", &from(server.port()), "--progress", progress])?.output()?;
@@ -209,9 +209,9 @@ fn refused(progress: &str, replica: &TestServer) -> Result<()> {
     check(replica, "its logs were reset")
 }
 
-/// Without GTIDs nobody can tell what another server has of what came: it is refused, and not told from its start.
+/// Without GTIDs, another server's position is unknown: it is refused, not streamed from its start.
 #[test]
-fn without_gtids_no_other_server_is_gone_on_with() -> Result<()> {
+fn other_servers_are_refused_without_gtids() -> Result<()> {
     let named = "--binlog-row-metadata=FULL";
     let source =
         Launch::mysql().options([named, "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"]).start()?;
@@ -239,8 +239,8 @@ fn without_gtids_no_other_server_is_gone_on_with() -> Result<()> {
     Ok(())
 }
 
-/// A server whose log does not name columns, and an account that may see no table: the definitions in the log name
-/// them, and a run that goes on knows them.
+/// The server does not log column names, and the account may not see any table: the definitions in the log name the
+/// columns, and the next run knows them.
 #[test]
 fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
     let server = Launch::mysql().start()?;
@@ -265,9 +265,9 @@ fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
     run()?;
     let found = records(Path::new(&out))?;
     ensure!(values(&found)? == ["one", "two", "three", "four"], "{found}");
-    let last = found.lines().last().context("a record")?;
+    let last = found.lines().last().context("no record")?;
     ensure!(last.contains(r#""data":{"b":"four","k":4}"#), "{last}");
-    // A run that does not follow them passes over a definition: what was kept in front of it is not believed behind it.
+    // A run without --schema skips a definition: column names from before the definition are not used after it.
     server.sql(
         "alter table d.t rename column k to b, rename column b to k; insert into d.t values ('five', 5)",
     )?;
@@ -289,7 +289,7 @@ fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
     Ok(())
 }
 
-/// IF NOT EXISTS stands in the log whether or not there was one: its columns are not those of a table from before.
+/// Errors that a retry cannot fix end the run.
 #[test]
 fn errors_that_another_attempt_does_not_mend_end_the_run() -> Result<()> {
     let [server, schema] = [Launch::mysql().start()?, Launch::mysql().start()?];
@@ -307,7 +307,7 @@ fn errors_that_another_attempt_does_not_mend_end_the_run() -> Result<()> {
                 .stderr(Stdio::piped()),
         )?;
         wait_for(|| {
-            ensure!(child.try_wait()?.is_some(), "it goes on");
+            ensure!(child.try_wait()?.is_some(), "the command does not end");
             Ok(())
         })?;
         let ran = child.output()?;
@@ -318,19 +318,20 @@ fn errors_that_another_attempt_does_not_mend_end_the_run() -> Result<()> {
     fails("names:wrong", &place, "--schema: Access denied for user 'names'")?;
     fails("names:right", "127.0.0.1:1", "--schema: no connection to the server")?;
     fails("names:right", "no.such.host.invalid", "--schema: no connection to the server")?;
-    // The login works at the start, and not when a table is looked up.
+    // The login works at the start, but not for the later lookup of a table.
     fails("locked:right", &place, "could not query the columns of d.t on the server: User 'locked'")
 }
 
+/// The log contains CREATE TABLE IF NOT EXISTS even if the table existed, so its columns may be wrong.
 #[test]
-fn a_definition_that_made_nothing_says_nothing_of_columns() -> Result<()> {
+fn create_table_if_not_exists_without_effect_gives_no_columns() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql(
         "create database d; create table d.before (a int, b int); flush binary logs;
          create table if not exists d.made (k int, l int); insert into d.made values (1, 2);
          create table if not exists d.before (x int, y int); insert into d.before values (3, 4)",
     )?;
-    let log = server.binlogs()?.pop().context("a log")?.display().to_string();
+    let log = server.binlogs()?.pop().context("no log")?.display().to_string();
     let told = printed(&["--schema", "ddl", "--do-table", "d.made", &log])?;
     ensure!(told.contains(r#""data":{"k":1,"l":2}"#), "{told}");
     let ran = stream(&["--schema", "ddl", &log])?.output()?;
@@ -339,9 +340,9 @@ fn a_definition_that_made_nothing_says_nothing_of_columns() -> Result<()> {
     Ok(())
 }
 
-/// What was taken is kept although nothing more comes, and `… | head -1` ends.
+/// Progress of read records is saved while no events arrive, and `… | head -1` ends.
 #[test]
-fn a_reader_that_has_gone_is_noticed_while_nothing_comes() -> Result<()> {
+fn closed_pipes_are_noticed_without_new_events() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql(&format!("{TABLE}; insert into d.t (b) values ('one')"))?;
     let folder = TempDir::new()?;
@@ -350,20 +351,20 @@ fn a_reader_that_has_gone_is_noticed_while_nothing_comes() -> Result<()> {
         stream(&["--from", &from(server.port()), "--progress", &progress.display().to_string()])?;
     let mut child = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     let mut line = String::new();
-    let mut reader = BufReader::new(child.stdout.take().context("its output")?);
+    let mut reader = BufReader::new(child.stdout.take().context("standard output is not piped")?);
     while !line.contains("\"one\"") {
         line.clear();
-        ensure!(reader.read_line(&mut line)? > 0, "it has ended");
+        ensure!(reader.read_line(&mut line)? > 0, "the command has ended");
     }
     let record: serde_json::Value = serde_json::from_str(&line)?;
-    let place = record["resume"].as_str().context("a place")?;
+    let place = record["resume"].as_str().context("no resume point")?;
     wait_for(|| {
         let kept = fs::read_to_string(&progress)?;
         ensure!(kept.lines().next() == Some(place), "{kept}, not {place}");
         Ok(())
     })?;
     drop(reader);
-    wait_for(|| child.try_wait()?.map(drop).context("it waits for more"))?;
+    wait_for(|| child.try_wait()?.map(drop).context("the command does not end"))?;
     let ran = child.output()?;
     ensure!(ran.status.success() && said(&ran).is_empty(), "{ran:?}");
     Ok(())

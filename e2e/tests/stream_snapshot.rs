@@ -1,5 +1,5 @@
-//! `bintide stream --snapshot` beside writers: the rows that it reads and the changes that it tells behind them are the
-//! table, without a gap and without a change twice.
+//! `bintide stream --snapshot` with concurrent writers: the snapshot's rows and the following changes give the
+//! table, without a gap and without a duplicate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,7 +32,7 @@ fn connect(user: &str, server: &TestServer) -> Result<SqlConnection> {
     Ok(SqlConnection::open(&ServerAddress::parse(&address(user, server))?)?)
 }
 
-/// All records in a folder's files, whole or growing, up to the last whole one.
+/// Returns all records in a directory's files, finished or not, up to the last complete one.
 fn records(folder: &Path) -> Result<Vec<Value>> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
@@ -42,7 +42,7 @@ fn records(folder: &Path) -> Result<Vec<Value>> {
     texts.concat().lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-/// Ends a run by Ctrl-C; gives what it said.
+/// Ends a run with SIGINT, as Ctrl-C does; returns its messages.
 fn interrupted(child: Running) -> Result<String> {
     child.interrupt()?;
     let ran = child.output()?;
@@ -50,7 +50,7 @@ fn interrupted(child: Running) -> Result<String> {
     Ok(said(&ran))
 }
 
-/// A row of either form: as it was, and as it is.
+/// Returns the images of a record of either format: before and after.
 fn images(record: &Value) -> Option<[Option<Value>; 2]> {
     let some = |value: &Value| Some(value.clone()).filter(|value| !value.is_null());
     if record.get("op").is_some() {
@@ -78,7 +78,7 @@ fn table(record: &Value) -> String {
     format!("{}.{}", word(["db", "database"]), word(["table", "table"]))
 }
 
-/// The tables that records come to, by `id`: each change finds what it changes.
+/// Applies records, checking that each change finds its row; returns the tables by `id`.
 fn applied(records: &[Value]) -> Result<BTreeMap<String, BTreeMap<String, Value>>> {
     let mut tables: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
     for record in records {
@@ -96,10 +96,10 @@ fn applied(records: &[Value]) -> Result<BTreeMap<String, BTreeMap<String, Value>
     Ok(tables)
 }
 
-/// Sums that stay, whatever is moved between rows.
+/// Number of rows. Moves between rows keep the sum.
 const ROWS: u64 = 400;
 
-/// The server has rolled back a transaction that another one waited for.
+/// Error of a transaction that the server has rolled back because of a deadlock.
 const DEADLOCK: u16 = 1213;
 
 fn fill(server: &TestServer) -> Result<()> {
@@ -115,9 +115,9 @@ fn fill(server: &TestServer) -> Result<()> {
     Ok(())
 }
 
-/// Moves something from one table to the other, or a row to another place, until it is told to stop.
+/// Moves an amount from one table to the other, or changes the id of a row, until it is stopped.
 ///
-/// The pauses in between grow: however slow the machine is, in one of them whoever needs a moment without commits is done.
+/// The pauses in between grow: on a slow machine too, some pause is long enough for a snapshot without a lock.
 fn write(
     server: &TestServer,
     random: &mut SeededRandom,
@@ -131,7 +131,7 @@ fn write(
             "begin; update d.t set n = n - 1 where id = {one}; update d.u set n = n + 1 where id = {other};
              insert ignore into d.t values ({away}, 0, 'new'); delete from d.u where id = {away}; commit"
         ));
-        // Two of them may be in each other's way: the server rolls one back.
+        // Two writers may deadlock: the server rolls one back.
         if let Err(error) = ran
             && error.code() != Some(DEADLOCK)
         {
@@ -149,7 +149,8 @@ fn rows_of(server: &TestServer, table: &str) -> Result<Vec<String>> {
     Ok(rows.into_iter().map(|row| row.into_iter().map(word).collect::<Vec<_>>().join(" ")).collect())
 }
 
-/// Takes a snapshot while others write, as this account, and follows what they go on to write; gives what was said.
+/// Takes a snapshot with this account while other sessions write, then streams their later changes; returns the
+/// messages.
 fn beside_writers(
     server: &TestServer,
     user: &str,
@@ -171,7 +172,7 @@ fn beside_writers(
         }
         thread::sleep(Duration::from_millis(200));
         let child = Running::start(stream(&arguments)?.stderr(Stdio::piped()));
-        // What is told is saved from time to time: behind the snapshot some changes are.
+        // Progress is saved at intervals: after the snapshot, some changes are pending.
         let begun = wait_until("a change", || {
             let records = if out.exists() { records(&out).unwrap_or_default() } else { Vec::new() };
             Ok(records.iter().any(|record| record["op"] == "u" || record["type"] == "update"))
@@ -179,7 +180,7 @@ fn beside_writers(
         thread::sleep(Duration::from_millis(300));
         is_over.store(true, Ordering::Relaxed);
         for writer in write_all {
-            writer.join().map_err(|_| anyhow!("a writer has panicked"))??;
+            writer.join().map_err(|_| anyhow!("a writer panicked"))??;
         }
         begun?;
         child
@@ -201,9 +202,9 @@ fn beside_writers(
     interrupted(child)
 }
 
-/// By an account that may hold writers, and by one that may not, and has to find a moment between commits.
+/// With an account that may lock writers, and with one that has to find a moment between commits.
 #[test]
-fn rows_and_the_changes_behind_them_are_the_table() -> Result<()> {
+fn snapshots_and_later_changes_give_the_table() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     fill(&server)?;
     server.sql(
@@ -217,9 +218,9 @@ fn rows_and_the_changes_behind_them_are_the_table() -> Result<()> {
     Ok(())
 }
 
-/// Without GTIDs nobody can say when all is visible: writers are held.
+/// Without GTIDs, visibility cannot be determined, so writers are locked.
 #[test]
-fn a_server_without_gtids_holds_its_writers_for_a_moment() -> Result<()> {
+fn snapshots_without_gtids_lock_writers_briefly() -> Result<()> {
     let server = Launch::mysql()
         .options(["--binlog-row-metadata=FULL", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"])
         .start()?;
@@ -230,7 +231,7 @@ fn a_server_without_gtids_holds_its_writers_for_a_moment() -> Result<()> {
     let from = address("few", &server);
     let ran = stream(&["--format", "maxwell", "--from", &from, "--snapshot"])?.output()?;
     ensure!(ran.status.code() == Some(2) && said_ends(&ran, "grant the account RELOAD"), "{ran:?}");
-    // What is lacking is what is said to be.
+    // The error names the missing privilege.
     server.sql("revoke replication client on *.* from few; grant reload on *.* to few")?;
     let ran = stream(&["--format", "maxwell", "--from", &from, "--snapshot"])?.output()?;
     ensure!(
@@ -245,7 +246,7 @@ fn said_ends(ran: &Output, end: &str) -> bool {
 }
 
 #[test]
-fn a_mariadb_says_itself_where_its_snapshot_is() -> Result<()> {
+fn mariadb_returns_the_position_of_its_snapshot() -> Result<()> {
     let server = Launch::mariadb().options(["--binlog-row-metadata=FULL", "--binlog-format=ROW"]).start()?;
     fill(&server)?;
     let said = beside_writers(&server, "root", "maxwell", (6, Duration::ZERO))?;
@@ -253,10 +254,10 @@ fn a_mariadb_says_itself_where_its_snapshot_is() -> Result<()> {
     Ok(())
 }
 
-/// A transaction is prepared (XA) behind the first look at those that are, and committed in front of the second: the
-/// snapshot in between does not see its rows, and they are told all the same, once.
+/// An XA transaction is prepared after the first XA RECOVER, and committed before the second: the snapshot in
+/// between does not contain its rows, but the stream has them, once.
 #[test]
-fn a_transaction_that_is_prepared_and_committed_meanwhile_is_not_lost() -> Result<()> {
+fn xa_transactions_committed_during_the_snapshot_are_not_lost() -> Result<()> {
     let server = Launch::mariadb().options(["--binlog-row-metadata=FULL", "--binlog-format=ROW"]).start()?;
     server.sql("create database d; create table d.t (id int primary key); insert into d.t values (1)")?;
     let proxy = Proxy::to(server.port())?;
@@ -269,7 +270,7 @@ fn a_transaction_that_is_prepared_and_committed_meanwhile_is_not_lost() -> Resul
         if let Some((words, sql)) = steps.last()
             && said.windows(words.len()).any(|found| found == words.as_bytes())
         {
-            other.run(sql).expect("another session goes on");
+            other.run(sql).expect("the other session fails");
             steps.pop();
         }
     });
@@ -283,9 +284,9 @@ fn a_transaction_that_is_prepared_and_committed_meanwhile_is_not_lost() -> Resul
     Ok(())
 }
 
-/// Rows that are read say what the log says of the same rows, whatever their types are.
+/// Rows of a snapshot equal the rows in the log, for all types.
 #[test]
-fn rows_are_told_as_the_log_tells_them() -> Result<()> {
+fn snapshot_rows_equal_logged_rows() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     for name in ["types.sql", "json.sql"] {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name);
@@ -313,14 +314,14 @@ fn rows_are_told_as_the_log_tells_them() -> Result<()> {
     Ok(())
 }
 
-/// The rows that records come to, in an order that is the same however they came.
+/// Applies records; returns the rows in a fixed order.
 fn rows(records: &[Value]) -> Result<BTreeMap<String, Vec<Value>>> {
     let mut tables: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for record in records {
         let Some([before, after]) = images(record) else { continue };
         let rows = tables.entry(table(record)).or_default();
         if let Some(before) = before {
-            let at = rows.iter().position(|row| *row == before).context("a change of no row")?;
+            let at = rows.iter().position(|row| *row == before).context("a change without a matching row")?;
             rows.remove(at);
         }
         rows.extend(after);
@@ -332,8 +333,8 @@ fn rows(records: &[Value]) -> Result<BTreeMap<String, Vec<Value>>> {
     Ok(tables)
 }
 
-/// Without what only the server says in the text of a document: fractions of nothing, the types of bytes in base64,
-/// and other digits of the same numbers.
+/// Removes text that only the server adds to a document: zero fractions, the types of bytes in base64, and
+/// different digits of the same numbers.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -353,9 +354,9 @@ fn plain(value: &Value) -> Value {
     }
 }
 
-/// A snapshot that is killed starts over: in files each row is once. Behind it, a run goes on.
+/// A killed snapshot starts over: files have each row once. After the snapshot, a run resumes.
 #[test]
-fn a_snapshot_that_is_cut_off_starts_over() -> Result<()> {
+fn interrupted_snapshots_start_over() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql(MANY)?;
     let folder = TempDir::new()?;
@@ -370,7 +371,7 @@ fn a_snapshot_that_is_cut_off_starts_over() -> Result<()> {
     })?;
     child.kill()?;
     child.wait()?;
-    ensure!(!out.join("progress").exists(), "something was saved before the end");
+    ensure!(!out.join("progress").exists(), "progress was saved before the end of the snapshot");
     let once = stream(&[&arguments[..], &["--stop-at-end"]].concat())?.output()?;
     ensure!(once.status.success(), "{}", said(&once));
     ensure!(applied(&records(&out)?)?["d.t"].len() == 60_000);
@@ -382,7 +383,7 @@ fn a_snapshot_that_is_cut_off_starts_over() -> Result<()> {
 }
 
 #[test]
-fn what_has_no_snapshot_is_refused_by_name() -> Result<()> {
+fn unsupported_snapshots_are_refused_by_name() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql("create database d; create table d.t (id int primary key); create table d.old (id int) engine = myisam")?;
     let check = |user: &str, more: &[&str], code: i32, wanted: &str| -> Result<()> {
@@ -405,7 +406,7 @@ fn what_has_no_snapshot_is_refused_by_name() -> Result<()> {
 }
 
 #[test]
-fn the_progress_of_a_replay_is_left_out() -> Result<()> {
+fn the_progress_table_of_a_replay_is_left_out() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     let table = "(id int primary key); insert into";
     server.sql(&format!(
@@ -437,16 +438,15 @@ fn the_progress_of_a_replay_is_left_out() -> Result<()> {
     Ok(())
 }
 
-/// A table of which a pipe does not hold all rows.
+/// Statements that create a table whose rows do not fit into a pipe.
 const MANY: &str = "create database d; create table d.t (id int primary key, b text);
     set cte_max_recursion_depth = 1000000;
     insert into d.t with recursive r as (select 1 i union all select i + 1 from r where i < 60000)
       select i, repeat('x', 100) from r";
 
-/// Ctrl-C while rows come: the server is told to send no more, however long it takes to reach it.
-/// What is known of tables from the source is kept for runs that may not ask it, through definitions in the log.
+/// Definitions from the source are saved for later runs with fewer privileges, and updated from the log.
 #[test]
-fn definitions_are_followed_from_a_snapshot_on() -> Result<()> {
+fn definitions_are_tracked_from_a_snapshot_on() -> Result<()> {
     let mariadb = Launch::mariadb().option("--binlog-format=ROW");
     for launch in [Launch::mysql(), mariadb] {
         let server = launch.start()?;
@@ -484,9 +484,9 @@ fn definitions_are_followed_from_a_snapshot_on() -> Result<()> {
     Ok(())
 }
 
-/// What definitions make of tables is told behind a snapshot as from the log's start on.
+/// Definitions after a snapshot have the same effect as from the start of the log.
 #[test]
-fn definitions_behind_a_snapshot_say_what_they_make_of_tables() -> Result<()> {
+fn definitions_after_a_snapshot_change_columns() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql(
         "create database d character set latin2; use d;
@@ -520,11 +520,12 @@ fn definitions_behind_a_snapshot_say_what_they_make_of_tables() -> Result<()> {
     Ok(())
 }
 
+/// SIGINT while rows arrive: the query on the server is killed, however slow connecting is.
 #[test]
-fn rows_that_nobody_wants_any_more_are_not_sent() -> Result<()> {
+fn interrupted_snapshots_kill_their_query() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql(MANY)?;
-    // To connect takes longer than whoever waits for it glances at what was called off.
+    // Connecting takes longer than the interval at which a wait polls for SIGINT.
     server.sql(
         "create user slow; grant replication slave, replication client, xa_recover_admin, select on *.* to slow;
          set global init_connect = 'do sleep(0.5)'",
@@ -532,10 +533,10 @@ fn rows_that_nobody_wants_any_more_are_not_sent() -> Result<()> {
     let from = address("slow", &server);
     let mut command = stream(&["--format", "maxwell", "--from", &from, "--snapshot"])?;
     let mut child = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()))?;
-    let mut reader = BufReader::new(child.stdout.take().context("its output")?);
+    let mut reader = BufReader::new(child.stdout.take().context("standard output is not piped")?);
     let mut line = String::new();
     reader.read_line(&mut line)?;
-    // It waits for its reader: there is much more.
+    // The command waits for its reader, because there are more rows.
     child.interrupt()?;
     std::io::copy(&mut reader, &mut std::io::sink())?;
     let code = child.wait()?.code();
@@ -545,12 +546,13 @@ fn rows_that_nobody_wants_any_more_are_not_sent() -> Result<()> {
     Ok(())
 }
 
-/// A table takes another's name while rows of a third are waited for: it has other rows, and is not told in its place.
+/// A table is renamed to the name of another while the rows of a third are read: it has different rows, and must
+/// not be streamed in its place.
 #[test]
-fn a_table_that_got_the_name_of_another_is_noticed() -> Result<()> {
+fn renamed_tables_are_noticed_during_a_snapshot() -> Result<()> {
     let servers = [Launch::mysql().option("--binlog-row-metadata=FULL").start()?, Launch::mariadb().start()?];
     for server in servers {
-        // Not made within the same second.
+        // Creation times differ by more than a second.
         server.sql(
             "create database d; create table d.a (id int primary key); create table d.t (id int primary key);
              insert into d.t values (1), (2); do sleep(1.1); create table d.z like d.t; insert into d.z values (1)",
@@ -560,7 +562,7 @@ fn a_table_that_got_the_name_of_another_is_noticed() -> Result<()> {
         let mut holder = connect("root", &server)?;
         holder.run("lock tables d.a write")?;
         let child = Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))?;
-        wait_until("somebody who waits", || {
+        wait_until("a waiting session", || {
             let waiting = "select count(*) from information_schema.processlist where state like 'Waiting for table metadata%'
                 and info like 'SELECT 1 %'";
             Ok(server.sql(waiting)?.trim() != "0")
@@ -580,9 +582,9 @@ fn a_table_that_got_the_name_of_another_is_noticed() -> Result<()> {
     Ok(())
 }
 
-/// Ctrl-C is heeded while somebody holds a table, and while no moment is found at which nobody commits.
+/// SIGINT ends a run that waits for a locked table, or for a moment without commits.
 #[test]
-fn whoever_waits_for_others_can_be_stopped() -> Result<()> {
+fn waiting_snapshots_can_be_stopped() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql(
         "create database d; create table d.t (id int primary key); insert into d.t values (1);
@@ -595,7 +597,7 @@ fn whoever_waits_for_others_can_be_stopped() -> Result<()> {
     };
     let stopped = |mut child: Running, wanted: &str| -> Result<()> {
         child.interrupt()?;
-        wait_until("its end", || Ok(child.try_wait()?.is_some()))?;
+        wait_until("the end of the command", || Ok(child.try_wait()?.is_some()))?;
         let ran = child.output()?;
         let said = said(&ran);
         ensure!(ran.status.code() == Some(130) && said.lines().count() == wanted.lines().count(), "{ran:?}");
@@ -607,13 +609,13 @@ fn whoever_waits_for_others_can_be_stopped() -> Result<()> {
     let child = run()?;
     let waiting =
         "select count(*) from performance_schema.processlist where state = 'Waiting for table metadata lock'";
-    wait_until("somebody who waits", || Ok(server.sql(waiting)?.trim() != "0"))?;
+    wait_until("a waiting session", || Ok(server.sql(waiting)?.trim() != "0"))?;
     stopped(child, "snapshot of 1 table at")?;
     let flushes = || server.sql("show global status like 'Com_flush'");
     let before = flushes()?;
     holder.run("unlock tables; set gtid_next = '5ea5ca5e-0001-4000-8000-000000000001:1'; begin")?;
     let child = run()?;
-    // It tries to hold writers, which it may not, and goes on to wait.
+    // The run tries to lock writers, lacks the privilege, and continues to wait.
     wait_until("an attempt to lock", || Ok(flushes()? != before))?;
     stopped(child, "")
 }

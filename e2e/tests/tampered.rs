@@ -1,5 +1,5 @@
-//! Servers whose packets are changed on the way: whatever a command is told, it ends in words and in time, in bounded
-//! memory, and it ends when it is asked to.
+//! Servers whose packets are changed in transit: every command must end with a message, in time, in limited memory,
+//! and at SIGINT.
 
 use std::env;
 use std::path::Path;
@@ -15,13 +15,13 @@ use e2e::program::bintide;
 use tempfile::TempDir;
 use testkit::{AfterPacket, Launch, SeededRandom, ServerPacket, TamperProxy, TestServer, seed_from_env};
 
-/// Runs without more being asked for: about twenty seconds.
+/// Default number of runs: about twenty seconds.
 const DRAWS_USUAL: usize = 32;
-/// A command that still runs then is asked to end, as by Ctrl-C.
+/// Time after which a running command gets SIGINT.
 const INTERRUPT_AFTER: Duration = Duration::from_millis(1500);
-/// Time to end then.
+/// Time limit after SIGINT.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// Memory that no run may exceed: none has much to do.
+/// Memory limit of a run; each has little data.
 const PEAK_KIB_MAX: u64 = 200 << 10;
 
 const SETUP: &str =
@@ -32,10 +32,10 @@ const SETUP: &str =
     set binlog_transaction_compression = off; insert into d.t (s) values ('d');
     flush binary logs; insert into d.t (s) values ('e')";
 
-/// A change of the packets from one on.
+/// A change of the packets from a given one on.
 #[derive(Clone, Debug)]
 struct Tampering {
-    /// The connection, and the packet in it.
+    /// Number of the connection, and of the packet in it.
     at: (usize, usize),
     change: Change,
     seed: u64,
@@ -57,7 +57,7 @@ enum Change {
     ManyTimes,
     Refusal,
     HugeAndSilence,
-    /// Of an event, whose checksum is right all the same.
+    /// A change of an event, with a valid checksum.
     EventByte,
 }
 
@@ -82,7 +82,7 @@ const CHANGES: [Change; 16] = [
 
 impl Tampering {
     fn draw(random: &mut SeededRandom) -> Self {
-        // Most of what is said is said at the start, and much of it in the first connection.
+        // Most packets are sent at the start, and many of them in the first connection.
         let span = *random.pick(&[4, 12, 40, 120]);
         let at = (random.below(3).saturating_sub(1), random.below(span));
         Self { at, change: *random.pick(&CHANGES), seed: random.next_u64() }
@@ -136,7 +136,7 @@ impl Tampering {
     }
 }
 
-/// Changes a byte of an event, and makes its checksum right.
+/// Changes a byte of an event, and updates its checksum.
 fn change_event(bytes: &mut [u8], at: usize, random: &mut SeededRandom) {
     let Some((0, event)) = bytes[HEADER_SIZE..].split_first_mut().map(|(first, event)| (*first, event))
     else {
@@ -151,21 +151,21 @@ fn change_event(bytes: &mut [u8], at: usize, random: &mut SeededRandom) {
     move_event(event, EventChecksum::Crc32, NextPosition::Fixed(next));
 }
 
-/// Bytes of a packet's header.
+/// Size of a packet's header, in bytes.
 const HEADER_SIZE: usize = 4;
 
-/// A server, and what changes its words.
+/// A server, and a proxy that changes its packets.
 struct Tampered {
     server: TestServer,
     proxy: TamperProxy,
     tampering: Arc<Mutex<Tampering>>,
-    /// The connections of earlier runs.
+    /// Number of connections of earlier runs.
     connections: Arc<Mutex<usize>>,
 }
 
 impl Tampered {
     fn start(launch: &Launch) -> Result<Self> {
-        // Under TLS there would be no packets to be seen.
+        // With TLS, the proxy could not read the packets.
         let server = launch.clone().option("--tls-version=").start()?;
         let never = Tampering { at: (usize::MAX, 0), change: Change::Empty, seed: 0 };
         let (tampering, connections) = (Arc::new(Mutex::new(never)), Arc::new(Mutex::new(0)));
@@ -182,7 +182,7 @@ impl Tampered {
         Ok(Self { server, proxy, tampering, connections })
     }
 
-    /// From the next connection on.
+    /// Sets the change for the next connections.
     fn tamper(&self, tampering: &Tampering) {
         *self.tampering.lock().unwrap_or_else(PoisonError::into_inner) = tampering.clone();
         *self.connections.lock().unwrap_or_else(PoisonError::into_inner) = usize::MAX;
@@ -193,7 +193,7 @@ impl Tampered {
     }
 }
 
-/// A command that connects, by its arguments: `FROM` and `TO` are addresses behind proxies, `LOGS` the source's logs,
+/// Arguments of commands that connect: `FROM` and `TO` are addresses behind proxies, `LOGS` the source's logs,
 /// `PORT` is `FROM`'s port and `OWN` an address without a proxy.
 const COMMANDS: [&[&str]; 9] = [
     &["receive", "store", "--from", "FROM", "--stop-at-end", "-q"],
@@ -247,7 +247,7 @@ fn check(bounded: &Bounded) -> Result<()> {
 }
 
 #[test]
-fn whatever_is_changed_on_the_way_ends_in_words() -> Result<()> {
+fn changed_packets_end_in_error_messages() -> Result<()> {
     let source = Tampered::start(&Launch::mysql().option("--binlog-row-metadata=FULL"))?;
     let target = Tampered::start(&Launch::mysql().option("--server-id=2"))?;
     source.server.sql(SETUP)?;
@@ -261,7 +261,7 @@ fn whatever_is_changed_on_the_way_ends_in_words() -> Result<()> {
         target
             .server
             .sql("drop database if exists d; drop database if exists bintide; reset binary logs and gtids")?;
-        // The first of each kind is told the truth.
+        // The first run of each command gets unchanged packets.
         let is_true = number < COMMANDS.len();
         let tampering = match is_true {
             true => Tampering { at: (usize::MAX, 0), change: Change::Empty, seed: 0 },

@@ -1,4 +1,4 @@
-//! Compressed and opened again, logs of random SQL are what they were, byte for byte.
+//! Logs of random SQL that are compressed and decompressed equal the original bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use e2e::workload;
 use tempfile::TempDir;
 use testkit::SeededRandom;
 
-/// Logs of so many servers, whose options are drawn: payloads or none, row images, checksums, formats.
+/// Number of servers, with random options: compression, row images, checksums, formats.
 const SERVERS: u64 = 4;
 
-/// Rewrites all logs of a folder into another.
+/// Rewrites all logs of a directory into another one.
 fn rewrite(arguments: &[&str], from: &[PathBuf], to: &Path) -> Result<Vec<PathBuf>> {
     let mut command = Command::new(bintide()?);
     command.args(arguments).args(["--quiet", "--verify", "--output"]).arg(to).args(from);
@@ -25,7 +25,7 @@ fn rewrite(arguments: &[&str], from: &[PathBuf], to: &Path) -> Result<Vec<PathBu
         "{arguments:?} of {from:?}: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    from.iter().map(|log| Ok(to.join(log.file_name().context("a log's name")?))).collect()
+    from.iter().map(|log| Ok(to.join(log.file_name().context("a log without a name")?))).collect()
 }
 
 fn ensure_same(ours: &[PathBuf], wanted: &[PathBuf]) -> Result<()> {
@@ -36,10 +36,11 @@ fn ensure_same(ours: &[PathBuf], wanted: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Sessions may switch compression on and off whatever the server's own setting.
+/// Checks for compressed transactions: sessions may switch compression on and off regardless of the server's
+/// setting.
 fn has_payloads(log: &Path) -> Result<bool> {
     let log = fs::read(log)?;
-    let mut rest = log.strip_prefix(&MAGIC).context("a log")?;
+    let mut rest = log.strip_prefix(&MAGIC).context("no log")?;
     let mut framer = Framer::new();
     while let FramerOutput::Event(raw) = framer.next(rest)? {
         if raw.event_type() == EventType::TransactionPayload {
@@ -56,7 +57,7 @@ fn logs(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 #[test]
-fn logs_of_random_sql_come_back() -> Result<()> {
+fn logs_of_random_sql_round_trip() -> Result<()> {
     let seed = testkit::seed_from_env(SEED);
     let scratch = TempDir::new()?;
     for number in 0..SERVERS {
@@ -64,7 +65,7 @@ fn logs_of_random_sql_come_back() -> Result<()> {
         workload::record(seed + number, &name, scratch.path())?;
         let folder = scratch.path().join(name);
         let written = logs(&folder)?;
-        ensure!(!written.is_empty(), "the server has logs");
+        ensure!(!written.is_empty(), "the server has no logs");
         let level = (1 + SeededRandom::new(seed + number).below(12)).to_string();
         println!("workload {number} at level {level}");
 

@@ -1,5 +1,5 @@
-//! What connects and what is refused: for each mode, certificate and offer of TLS. What passes is recorded: nothing
-//! readable may, unless the mode allows it.
+//! Outcome of a connection for each TLS mode, certificate and offer of TLS. A proxy records the bytes: they must
+//! not contain readable data, unless the mode allows it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,13 +23,13 @@ use tempfile::TempDir;
 use testkit::{Launch, Proxy, TestServer};
 use wire::CleartextPolicy;
 
-/// The account, which nobody may read where the connection is to be encrypted.
+/// User name, which must not be readable in encrypted connections.
 const USER: &str = "matrix_user";
 const PASSWORD: &str = "matrix_secret";
-/// A table whose name is in the server's log.
+/// Table whose name is in the server's log.
 const TABLE: &str = "matrix_table";
 
-/// The server's certificate.
+/// Kind of server certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Certificate {
     Right,
@@ -51,15 +51,15 @@ impl Certificate {
     ];
 }
 
-/// Whether the server's offer of TLS reaches the client.
+/// Server's offer of TLS as the client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Offer {
     Arrives,
-    /// A man in the middle removes it.
+    /// A man in the middle removes the offer.
     Removed,
 }
 
-/// What becomes of a connection.
+/// Outcome of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionOutcome {
     Plain,
@@ -67,7 +67,7 @@ enum ConnectionOutcome {
     Refused(&'static str),
 }
 
-/// The rule of MySQL's own programs.
+/// Returns the outcome under the rules of MySQL's own programs.
 fn wanted(mode: SslMode, certificate: Certificate, offer: Offer) -> ConnectionOutcome {
     match (mode, offer) {
         (SslMode::Disabled, _) | (SslMode::Preferred, Offer::Removed) => return ConnectionOutcome::Plain,
@@ -91,7 +91,7 @@ fn wanted(mode: SslMode, certificate: Certificate, offer: Offer) -> ConnectionOu
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
-/// Certificates, in files of one folder.
+/// Certificates in the files of one directory.
 struct Certificates {
     folder: TempDir,
 }
@@ -162,10 +162,10 @@ impl Certificates {
         Ok(fs::write(self.path(&format!("{certificate:?}.key")), key.serialize_pem())?)
     }
 
-    /// Has the server show this certificate from here on.
+    /// Makes the running server use this certificate.
     fn install(&self, server: &TestServer, certificate: Certificate) -> Result<()> {
         let file = |kind: &str| self.text(&format!("{certificate:?}.{kind}"));
-        // The server wants to know who has signed its own.
+        // The server needs the CA of its own certificate.
         let authority = if certificate == Certificate::UnknownAuthority { "other-ca.pem" } else { "ca.pem" };
         let sql = format!(
             "set global ssl_ca='{}', ssl_cert='{}', ssl_key='{}'; alter instance reload tls",
@@ -176,13 +176,14 @@ impl Certificates {
         server.sql(&sql).map(drop).with_context(|| format!("{certificate:?}"))
     }
 
-    /// The options of a server that shows this certificate from its start on. A running one does not take an expired one.
+    /// Returns the options of a server that uses this certificate from its start. A running server refuses an
+    /// expired one.
     fn options(&self, certificate: Certificate) -> [String; 2] {
         let file = |kind: &str| self.text(&format!("{certificate:?}.{kind}"));
         [format!("--ssl-cert={}", file("pem")), format!("--ssl-key={}", file("key"))]
     }
 
-    /// Verifies with our authority, and its list of revoked certificates.
+    /// Returns a policy with our CA and its revocation list.
     fn policy(&self, mode: SslMode) -> TlsPolicy {
         let revocations = mode.verifies().then(|| self.path("crl.pem"));
         TlsPolicy { mode, revocations, ..TlsPolicy::verify_identity(self.path("ca.pem")) }
@@ -193,7 +194,7 @@ fn serial(certificate: Certificate) -> SerialNumber {
     SerialNumber::from(100 + certificate as u64)
 }
 
-/// A server with an account of ours, and a table in its log.
+/// Starts a server with an account, and with a table in its log.
 fn server() -> Result<TestServer> {
     server_by(&Launch::mysql())
 }
@@ -223,7 +224,7 @@ fn address(port: u16, tls: TlsPolicy) -> ServerAddress {
     }
 }
 
-/// A connection that asks for something, and says whether it is encrypted.
+/// Opens a connection, runs a query, and returns the outcome.
 type Connects = fn(&ServerAddress) -> Result<ConnectionOutcome, servers::ConnectionError>;
 
 fn outcome(cipher: Option<Vec<u8>>) -> ConnectionOutcome {
@@ -245,7 +246,7 @@ fn by_link(address: &ServerAddress) -> Result<ConnectionOutcome, servers::Connec
     Ok(outcome(rows.into_iter().flatten().nth(1).flatten()))
 }
 
-/// What was readable on the way?
+/// Returns the texts that were readable in transit.
 fn readable(proxy: &Proxy) -> Vec<&'static str> {
     let recording = proxy.recorded();
     [USER, PASSWORD, TABLE, "SELECT", "SHOW"].into_iter().filter(|text| recording.contains(text)).collect()
@@ -293,13 +294,13 @@ fn check(
             let said = error.to_string();
             ensure!(said.contains(why), "wanted {why}: {said}");
             for weak in ["tls=off", "DISABLED"] {
-                ensure!(!said.contains(weak), "{address} is advised to have it weaker: {said}");
+                ensure!(!said.contains(weak), "{address}: the message advises a weaker mode: {said}");
             }
         }
         (Err(error), wanted) => bail!("wanted {wanted:?}: {error}"),
     }
     match wanted {
-        // The key of the server encrypts the password. That the rest is readable proves the recorder.
+        // The server's public key encrypts the password. The other readable data prove that the proxy records.
         ConnectionOutcome::Plain => {
             let as_wanted = readable.contains(&USER) && !readable.contains(&PASSWORD);
             ensure!(as_wanted, "readable: {readable:?}");
@@ -310,7 +311,7 @@ fn check(
 }
 
 #[test]
-fn what_cannot_be_had_is_refused_before_anything_is_sent() -> Result<()> {
+fn unusable_tls_settings_are_refused_before_anything_is_sent() -> Result<()> {
     let (certificates, server) = (Certificates::new()?, server()?);
     let proxy = Proxy::to(server.port())?;
     proxy.record();
@@ -318,7 +319,8 @@ fn what_cannot_be_had_is_refused_before_anything_is_sent() -> Result<()> {
     fs::write(&odd, "odd")?;
     let refused = |policy: TlsPolicy, wanted: &str| {
         for connect in [by_sql as Connects, by_link] {
-            let error = connect(&address(proxy.port(), policy.clone())).err().context("it connects")?;
+            let error =
+                connect(&address(proxy.port(), policy.clone())).err().context("the connection succeeded")?;
             ensure!(error.to_string().contains(wanted), "wanted {wanted}: {error}");
         }
         Ok(())
@@ -347,7 +349,7 @@ fn sockets_folders_and_client_certificates() -> Result<()> {
         ..address(server.port(), policy)
     };
     for connect in [by_sql as Connects, by_link] {
-        // As with mysql, a socket is encrypted only where that is required.
+        // Like the mysql client, socket connections are encrypted only if the mode requires it.
         for (mode, wanted) in [
             (SslMode::Preferred, ConnectionOutcome::Plain),
             (SslMode::VerifyIdentity, ConnectionOutcome::Encrypted),
@@ -355,7 +357,7 @@ fn sockets_folders_and_client_certificates() -> Result<()> {
             let found = connect(&by_socket(certificates.policy(mode)))?;
             ensure!(found == wanted, "{mode:?} by a socket: {found:?}");
         }
-        // The names that openssl rehash makes; which hash it is does not matter here.
+        // File names as openssl rehash writes them; the hash does not matter here.
         let folder = certificates.folder.path().join("hashed");
         fs::create_dir_all(&folder)?;
         for (from, to) in [("ca.pem", "01234567.0"), ("crl.pem", "01234567.r0")] {
@@ -382,22 +384,22 @@ fn sockets_folders_and_client_certificates() -> Result<()> {
     Ok(())
 }
 
-/// The options about TLS of a command.
+/// TLS options of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TlsOption {
-    /// Nothing is said.
+    /// No options.
     Unsaid,
     Off,
     Required,
-    /// With our authority.
+    /// A mode and our CA.
     Verified,
-    /// The same, in an option file.
+    /// A mode and our CA in an option file.
     OptionFile,
-    /// `--ssl-ca` with our authority, and no mode.
+    /// `--ssl-ca` with our CA, without a mode.
     AuthorityAlone,
 }
 
-/// The commands that connect, and what they are to do.
+/// Commands that connect.
 const COMMANDS: [&str; 7] = ["dump", "receive", "replay --to", "replay --from", "stream", "warm", "advise"];
 
 struct Commands<'a> {
@@ -421,7 +423,7 @@ impl Commands<'_> {
         let mut command = Command::new(bintide()?);
         command.env_clear().env("MYSQL_PWD", PASSWORD).stdout(Stdio::null()).stderr(Stdio::piped());
         let account = ["-h", "127.0.0.1", "-P", &port, "-u", USER];
-        // The options of commands whose server has no address.
+        // Options of commands whose server is not given as an address.
         let options = match option {
             TlsOption::Unsaid | TlsOption::OptionFile => Vec::new(),
             TlsOption::Off => vec!["--ssl-mode=DISABLED".to_owned()],
@@ -453,11 +455,10 @@ impl Commands<'_> {
     }
 }
 
-/// Bytes of a server that are more than a login, with a certificate.
+/// Number of bytes from a server that is larger than a login with a certificate.
 const LET_IN_BYTES: usize = 2_000;
 
-/// Waits for the command's end, or until it has been let in and reads what the server sends. Returns what it complains
-/// about.
+/// Waits for the command's end, or until it is logged in and reads data. Returns its messages.
 fn watch(mut child: Child, proxy: &Proxy) -> Result<String> {
     const ENOUGH_BYTES: usize = 20_000;
     let start = Instant::now();
@@ -472,7 +473,7 @@ fn watch(mut child: Child, proxy: &Proxy) -> Result<String> {
 }
 
 #[test]
-fn every_command_keeps_to_the_mode() -> Result<()> {
+fn every_command_obeys_the_mode() -> Result<()> {
     let (certificates, server) = (Certificates::new()?, server()?);
     let source = replays::source(&Launch::mysql().option("--server-id=9"), &[])?;
     source.sql("create database e; create table e.t (a int primary key); flush binary logs")?;
@@ -480,7 +481,7 @@ fn every_command_keeps_to_the_mode() -> Result<()> {
     let logs: Vec<PathBuf> = source.binlogs()?;
     let (folder, port) = (TempDir::new()?, proxy.port());
     let commands = Commands { certificates: &certificates, logs: &logs, port, folder };
-    // A proof of the recorder, and of what each command sends: the server remembers the password from the first time.
+    // Unencrypted connections prove that the proxy records. This login puts the password into the server's cache.
     by_sql(&address(server.port(), TlsPolicy::default()))?;
     let untrusted = ConnectionOutcome::Refused("not signed by an authority in");
     let cells: [(TlsOption, Certificate, Offer, ConnectionOutcome); 9] = [
@@ -490,7 +491,7 @@ fn every_command_keeps_to_the_mode() -> Result<()> {
         (TlsOption::Verified, Certificate::UnknownAuthority, Offer::Arrives, untrusted),
         (TlsOption::OptionFile, Certificate::Right, Offer::Arrives, ConnectionOutcome::Encrypted),
         (TlsOption::OptionFile, Certificate::UnknownAuthority, Offer::Arrives, untrusted),
-        // As mysqlbinlog: an authority is to be verified, also if no mode says so.
+        // As in mysqlbinlog, --ssl-ca enables verification even without a mode.
         (TlsOption::AuthorityAlone, Certificate::UnknownAuthority, Offer::Arrives, untrusted),
         (
             TlsOption::Verified,
@@ -524,12 +525,12 @@ fn every_command_keeps_to_the_mode() -> Result<()> {
                     ensure!(!said.contains("TLS") && !said.contains("no connection"), "{cell}: {said}");
                     let received = proxy.recorded().server.len();
                     let is_let_in = wanted == ConnectionOutcome::Plain || received > LET_IN_BYTES;
-                    ensure!(is_let_in, "{cell}: it got {received} bytes only: {said}");
+                    ensure!(is_let_in, "{cell}: it received only {received} bytes: {said}");
                 }
             }
             ensure!(
                 !said.contains("tls=off") && !said.contains("DISABLED"),
-                "{cell}: weaker is advised: {said}"
+                "{cell}: the message advises a weaker mode: {said}"
             );
             match wanted {
                 ConnectionOutcome::Plain => {
@@ -554,11 +555,11 @@ fn servers_without_tls() -> Result<()> {
         };
         ensure!(connect(&address(SslMode::Preferred))? == ConnectionOutcome::Plain);
         for mode in [SslMode::Required, SslMode::VerifyCa, SslMode::VerifyIdentity] {
-            let error = connect(&address(mode)).err().context("it connects")?.to_string();
+            let error = connect(&address(mode)).err().context("the connection succeeded")?.to_string();
             ensure!(error.contains("does not offer TLS") && error.contains(mode.name()), "{error}");
         }
     }
-    // One that lets in nobody else, and a client that does not encrypt.
+    // A server that requires TLS, and a client without TLS.
     let strict = Launch::mysql().option("--require-secure-transport=ON").start()?;
     let plain = ServerAddress {
         user: "root".to_owned(),
@@ -566,15 +567,15 @@ fn servers_without_tls() -> Result<()> {
         ..address(strict.port(), TlsPolicy::with_mode(SslMode::Disabled))
     };
     for connect in [by_sql as Connects, by_link] {
-        let error = connect(&plain).err().context("it connects")?.to_string();
+        let error = connect(&plain).err().context("the connection succeeded")?.to_string();
         ensure!(error.contains("--ssl-mode") && error.contains("REQUIRED"), "{error}");
     }
     Ok(())
 }
 
 #[test]
-fn nothing_in_common() -> Result<()> {
-    // As old servers, which have other ciphers than ours only.
+fn servers_without_common_ciphers() -> Result<()> {
+    // As old servers, which lack bintide's ciphers.
     let server = Launch::mysql()
         .options(["--server-id=2", "--tls-version=TLSv1.2", "--ssl-cipher=DHE-RSA-AES128-GCM-SHA256"])
         .start()?;
@@ -585,7 +586,7 @@ fn nothing_in_common() -> Result<()> {
                 password: PasswordSource::None,
                 ..address(server.port(), TlsPolicy::with_mode(mode))
             };
-            let error = connect(&address).err().context("it connects")?.to_string();
+            let error = connect(&address).err().context("the connection succeeded")?.to_string();
             ensure!(error.contains("(9.") && error.contains("ECDHE"), "{error}");
             ensure!(error.contains("DISABLED") == advises_plain, "{mode:?}: {error}");
         }

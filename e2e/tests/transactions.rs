@@ -1,5 +1,5 @@
-//! What a real server writes under SQL drawn at random: every event encodes to the bytes it came from, every
-//! transaction has a start and an end where the grammar says, and is as large as the server says.
+//! Logs of random SQL: every event encodes to the original bytes, and every transaction has the start, the end and
+//! the size that the grammar and the server define.
 
 use std::fs;
 
@@ -30,13 +30,13 @@ fn transactions_of_random_sql() -> Result<()> {
     Ok(())
 }
 
-/// Checks one log, and gives the number of its transactions.
+/// Checks one log; returns the number of its transactions.
 fn check(log: &[u8]) -> Result<u64> {
     let (mut framer, mut tracker, mut count) = (Framer::new(), TransactionTracker::new(), 0);
     let mut rest = &log[MAGIC.len()..];
     while let FramerOutput::Event(raw) = framer.next(rest)? {
         let position = (log.len() - rest.len()) as u64;
-        let format = framer.format().context("no format")?;
+        let format = framer.format().context("no format description")?;
         check_event(&raw, format).with_context(|| format!("at {position}"))?;
         let tracked = tracker.track(position, &raw, format).with_context(|| format!("at {position}"))?;
         if let Some(outline) = tracked.ended {
@@ -54,7 +54,7 @@ fn check_event(raw: &RawEvent<'_>, format: &EventFormat) -> Result<()> {
     raw.verify()?;
     let (event, mut again) = (raw.decode(format)?, Vec::new());
     let next = NextPosition::Fixed(raw.header().next_position);
-    // Inside a payload, events have no checksum.
+    // Events in a payload have no checksum.
     let inner = format.inside_payload();
     let format_written = if raw.checksum_stored().is_some() { format } else { &inner };
     event.write(raw.header().origin(), next, format_written, &mut again)?;
@@ -66,7 +66,7 @@ fn check_event(raw: &RawEvent<'_>, format: &EventFormat) -> Result<()> {
             check_event(&raw, &inner)?;
             grammar.step(EventRole::of(&raw, &inner)?).map_err(|fault| anyhow!("inside: {fault}"))?;
         }
-        ensure!(!grammar.is_open(), "the payload has no commit");
+        ensure!(!grammar.is_open(), "the payload's transaction is not complete");
     }
     Ok(())
 }

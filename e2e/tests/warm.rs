@@ -1,4 +1,4 @@
-//! `bintide warm` beside real replicas: what it brings into memory, and what it leaves alone.
+//! `bintide warm` beside real replicas: the pages that it reads into memory, and the statements that it skips.
 
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use e2e::warming::{
 use servers::{ServerAddress, SqlConnection};
 use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
-/// Rows of a few to a page.
+/// Number of rows, a few to a page.
 const ROWS: usize = 6000;
 
 const TABLE: &str = "create database d;
@@ -27,11 +27,11 @@ const TABLE: &str = "create database d;
     grant select on d.* to warm@'%';
     grant select on performance_schema.* to warm@'%';";
 
-/// Rows that the server went over for the searches.
+/// Query for the rows that the server examined for searches.
 const EXAMINED: &str = "select ifnull(sum(sum_rows_examined), 0)
     from performance_schema.events_statements_summary_by_digest where digest_text like 'SELECT ? FROM `d` . `t` FORCE%'";
 
-/// Pages that the applier of a cold replica reads until it has all that the source has.
+/// Starts the applier of a cold replica; returns the pages that it reads until it has applied all transactions.
 fn apply(source: &TestServer, replica: &TestServer) -> Result<u64> {
     replica.sql("start replica sql_thread")?;
     wait_until_applied(source, replica)?;
@@ -58,9 +58,9 @@ fn pages_are_in_memory_before_the_applier_needs_them() -> Result<()> {
     let again = replica.sql("select @@global.gtid_executed, @@global.innodb_buffer_pool_size")?;
     ensure!(executed == again, "{again}");
     let pages = apply(&source, &replica)?;
-    // By its statistics, the table is as empty as it was when it was made.
+    // According to its statistics, the table is as empty as after its creation.
     let examined: u64 = replica.sql(EXAMINED)?.trim().parse()?;
-    ensure!(examined <= 400, "the searches went over {examined} rows: over the whole table");
+    ensure!(examined <= 400, "the searches examined {examined} rows: a full table scan");
     ensure!(pages_alone > 200, "the applier alone read {pages_alone} pages only");
     ensure!(pages < pages_alone / 5, "{pages} of {pages_alone} pages were left to the applier");
     let report = warming.end()?;
@@ -81,10 +81,10 @@ const INDEXES: &str = "create database d;
       select i * 10, concat(sha2(i, 256), repeat('k', 500)), concat(sha2(-i, 256), repeat('u', 500)), 1 + i % 10,
         repeat('b', 20000 * (i % 100 = 0)) from n;";
 
-/// Changes of each kind, of rows that are far from each other.
+/// Number of changes of each kind, in rows that are far apart.
 const CHANGES: usize = 100;
 
-/// Updates of secondary indexes, rows that are added between others and refer to others, and rows that go.
+/// Returns updates of secondary indexes, inserts between other rows with foreign keys, and deletes.
 fn changes_of_indexes(random: &mut SeededRandom) -> String {
     let (mut sql, first) = (String::new(), random.below(4000));
     for number in 0..CHANGES {
@@ -100,7 +100,7 @@ fn changes_of_indexes(random: &mut SeededRandom) -> String {
 }
 
 #[test]
-fn secondary_indexes_neighbours_and_parents_are_in_memory_of_compressed_and_encrypted_logs() -> Result<()> {
+fn secondary_indexes_neighbours_and_parents_are_read_for_compressed_and_encrypted_logs() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let compressed = Launch::mysql().option("--binlog-transaction-compression=ON");
     let encrypted = Launch::mysql().keyring().option("--binlog-encryption=ON");
@@ -110,7 +110,7 @@ fn secondary_indexes_neighbours_and_parents_are_in_memory_of_compressed_and_encr
     let alone = cold_as(&Launch::mysql().keyring(), &data, &encryption)?;
     let pages_alone = apply(&source, &alone)?;
     let keyring = alone.datadir().join("keyring");
-    let keyring = keyring.to_str().context("the path of the keyring")?;
+    let keyring = keyring.to_str().context("the keyring's path is not UTF-8")?;
     let replica = cold_as(&Launch::mysql().keyring(), &data, &encryption)?;
     let cached = |index: &str| pages_cached(&replica, index);
     let before = [cached("d.t.k")?, cached("d.t.u")?, cached("d.p.PRIMARY")?];
@@ -127,7 +127,7 @@ fn secondary_indexes_neighbours_and_parents_are_in_memory_of_compressed_and_encr
 }
 
 #[test]
-fn a_server_that_is_no_replica_is_left_alone() -> Result<()> {
+fn servers_that_are_no_replicas_are_refused() -> Result<()> {
     let server = Launch::mysql().start()?;
     let ran = command(&server, "root")?.output()?;
     let said = String::from_utf8_lossy(&ran.stderr);
@@ -147,7 +147,7 @@ const STATEMENTS: &str = "create database d;
     insert into d.u with recursive n as (select 1 i union all select i + 1 from n where i < 2000)
       select i, repeat('x', 3000) from n;";
 
-/// Statements of each kind that is made a search, each of rows far from those of the others.
+/// Returns statements of each kind that warm converts to searches, of rows that are far apart.
 fn statements(random: &mut SeededRandom) -> String {
     let (mut sql, first) = (String::from("set sql_log_bin = 1; use d;"), random.below(ROWS));
     for number in 0..CHANGES {
@@ -162,7 +162,7 @@ fn statements(random: &mut SeededRandom) -> String {
 }
 
 #[test]
-fn statements_in_the_log_are_read_ahead_of() -> Result<()> {
+fn rows_of_logged_statements_are_read_ahead() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let source = Launch::mysql().option("--binlog-format=STATEMENT");
     let (source, mut replica) = pair(&source, &Launch::mysql(), STATEMENTS)?;
@@ -185,9 +185,9 @@ fn statements_in_the_log_are_read_ahead_of() -> Result<()> {
     Ok(())
 }
 
-/// What a search of these would do, or whether it could be made, nobody knows: they are counted, and the rest goes on.
+/// Statements whose search could have effects, or cannot be built, are counted and skipped.
 #[test]
-fn statements_that_may_do_more_than_read_are_left() -> Result<()> {
+fn statements_whose_search_may_have_effects_are_skipped() -> Result<()> {
     let source =
         Launch::mysql().options(["--binlog-format=STATEMENT", "--log-bin-trust-function-creators=ON"]);
     let replica = Launch::mysql().option("--log-bin-trust-function-creators=ON");
@@ -218,7 +218,7 @@ fn statements_that_may_do_more_than_read_are_left() -> Result<()> {
     ensure!(has_no_errors(&report) && report["statements"] == 3, "{report}");
     let left = |why: &str| report["discarded_for"][why].as_u64().unwrap_or(0);
     ensure!([left("variable"), left("function"), left("table")] == [1, 2, 1], "{report}");
-    // Where the applier is comes late at times: then DDL from before is among them.
+    // The applier's position is sometimes reported late: then earlier DDL is included.
     ensure!(left("kind") >= 1 && report["discarded"].as_u64() == Some(4 + left("kind")), "{report}");
     Ok(())
 }
@@ -227,9 +227,9 @@ const NONE: &str =
     "create database d; create table d.t (id int primary key, n int); insert into d.t values (5, 5);
     create table d.u (id int primary key, n int); insert into d.u values (5, 5); create table d.none (id int primary key);";
 
-/// The replica has rows that the source has not: there, what no index helps takes more than a second.
+/// The replica has rows that the source does not have, so that a search without an index takes more than a second.
 #[test]
-fn tables_whose_searches_take_too_long_are_left_alone() -> Result<()> {
+fn tables_with_slow_searches_are_skipped() -> Result<()> {
     let source = Launch::mysql().option("--binlog-format=STATEMENT");
     let (source, replica) = pair(&source, &Launch::mysql(), NONE)?;
     replica.sql(
@@ -250,21 +250,21 @@ fn tables_whose_searches_take_too_long_are_left_alone() -> Result<()> {
     Ok(())
 }
 
-/// Somebody has the row in the midst of a transaction that changes more rows than may be ahead, and so the applier goes
-/// no farther than there: what is in front of it needs no search, and what is behind it has one.
+/// Another session locks a row in the middle of a transaction that is larger than the maximum lead, so the applier
+/// stops there: warm does not search for rows before this row, and does for rows after it.
 #[test]
-fn within_a_large_transaction_it_begins_where_the_applier_is() -> Result<()> {
+fn searches_in_a_large_transaction_start_at_the_applier() -> Result<()> {
     for compression in ["OFF", "ON"] {
         let source = Launch::mysql().option(format!("--binlog-transaction-compression={compression}"));
         let (source, mut replica) = pair(&source, &Launch::mysql(), TABLE)?;
-        // 1,200 rows, each in a page of its own.
+        // 1,200 rows, each in a separate page.
         let data = leave_behind(&source, &mut replica, "update d.t set n = n + 1 where id % 5 = 0")?;
         let replica = cold(&data, &["--innodb-buffer-pool-size=32M", "--innodb-lru-scan-depth=128"])?;
         let mut holder = SqlConnection::open(&ServerAddress::parse(&address("root", &replica))?)?;
         holder.run("begin; select n from d.t where id = 3000 for update")?;
         replica.sql("start replica sql_thread")?;
-        wait_until("the rows in front of that one", || {
-            // Asked sooner than after a tenth of a second, the server says the same again.
+        wait_until("the rows before the locked one", || {
+            // The server updates this value at most every tenth of a second.
             thread::sleep(Duration::from_millis(150));
             let changed = "select ifnull(max(trx_rows_modified), 0) from information_schema.innodb_trx";
             Ok(replica.sql(changed)?.trim() == "599")
@@ -275,10 +275,10 @@ fn within_a_large_transaction_it_begins_where_the_applier_is() -> Result<()> {
         wait_until_applied(&source, &replica)?;
         ends_equal(&source, &replica)?;
         let report = warming.end()?;
-        // The applier has read the pages in front of that row by itself.
+        // The applier has read the pages before that row itself.
         let ours = report["pages_read"]["warm"]["pages"].as_u64();
         ensure!(has_no_errors(&report) && ours > Some(200), "{compression}: {report}");
-        // Those of an event whose last row had not been changed are among them.
+        // This includes rows of an event whose last row was not yet changed.
         ensure!(report["rows"].as_u64() <= Some(620), "{compression}: {report}");
     }
     Ok(())

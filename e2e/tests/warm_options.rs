@@ -1,4 +1,4 @@
-//! What `bintide warm` is told: which channels, how far ahead, which logs, and as whom to ask.
+//! Options of `bintide warm`: channels, maximum lead, logs, and accounts.
 
 use std::path::Path;
 use std::thread;
@@ -14,10 +14,10 @@ use e2e::warming::{
 use serde_json::Value;
 use testkit::{Launch, TestServer};
 
-/// Each search is made, though all is in memory.
+/// Options that make every search run, even if the pages are in memory.
 const ALL: [&str; 2] = ["--offset-events=0", "--seconds-prefetch=86400"];
 
-/// A database of this name, two tables of a hundred rows each.
+/// Returns statements that create a database of this name with two tables of a hundred rows each.
 fn tables(database: &str) -> String {
     let rows = "with recursive n as (select 1 i union all select i + 1 from n where i < 100)";
     format!(
@@ -27,7 +27,7 @@ fn tables(database: &str) -> String {
     )
 }
 
-/// Has the replica follow this source in a channel of its own, with this filter.
+/// Makes the replica follow this source in a separate channel, with this filter.
 fn follow(replica: &TestServer, source: &TestServer, channel: &str, filter: &str) -> Result<()> {
     let port = source.port();
     replica.sql(&format!(
@@ -39,7 +39,7 @@ fn follow(replica: &TestServer, source: &TestServer, channel: &str, filter: &str
     wait_until_applied(source, replica)
 }
 
-/// Searches in this table that the server has run.
+/// Returns the number of searches in this table that the server has run.
 fn searches(server: &TestServer, table: &str) -> Result<u64> {
     let searches = server.sql(&format!(
         "select ifnull(sum(count_star), 0) from performance_schema.events_statements_summary_by_digest
@@ -48,7 +48,7 @@ fn searches(server: &TestServer, table: &str) -> Result<u64> {
     Ok(searches.trim().parse()?)
 }
 
-/// The names of the channels that it was beside.
+/// Returns the names of the channels in the report.
 fn channels(report: &Value) -> Vec<&str> {
     report["channels"]
         .as_array()
@@ -58,7 +58,7 @@ fn channels(report: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// A channel has relay logs, and filters, of its own.
+/// Each channel has its own relay logs and filters.
 #[test]
 fn all_channels_are_warmed_or_one() -> Result<()> {
     let (east, west) = (Launch::mysql().start()?, Launch::mysql().start()?);
@@ -102,10 +102,10 @@ fn all_channels_are_warmed_or_one() -> Result<()> {
     Ok(())
 }
 
-/// Rows of each second.
+/// Rows changed in each second.
 const EACH: u64 = 20;
 
-/// Updates of rows in ten seconds of the source's time.
+/// Returns updates of rows in ten seconds of the source's time.
 fn ten_seconds() -> String {
     let second = |second: u64| {
         let rows = second * EACH + 1..=(second + 1) * EACH;
@@ -120,22 +120,22 @@ const TABLE: &str = "create database d; create table d.none (id int primary key)
     create user warm@'%' identified by ''; grant select on d.* to warm@'%';
     create user asks@'%' identified by 'secret'; grant replication client on *.* to asks@'%';";
 
-/// By the rules of Replication Booster, which asks as another account than the one that searches.
+/// The limits of Replication Booster, with different accounts for status queries and searches.
 #[test]
-fn a_pace_that_is_given_is_kept_to() -> Result<()> {
+fn given_limits_are_obeyed() -> Result<()> {
     let (source, replica) = pair(&Launch::mysql(), &Launch::mysql(), TABLE)?;
     replica.sql("stop replica sql_thread")?;
     source.sql(&ten_seconds())?;
     wait_until_received(&source, &replica)?;
     let admin = ["--admin_user=asks", "--admin_password=secret"];
     let begin = |pace: &[&str]| Warming::begin(&replica, "warm", &[pace, &admin].concat());
-    // The applier would be at the first ones sooner.
+    // The applier would reach the first rows earlier.
     let warming = begin(&["-o", "30", "-s", "86400"])?;
     warming.wait_for(10 * EACH - 30)?;
     let report = warming.end()?;
     ensure!(has_no_errors(&report) && report["rows"] == 10 * EACH - 30, "{report}");
     ensure!(report["controller"]["state"] == "fixed", "{report}");
-    // It waits behind the first change that is too far ahead; whoever moves on is noticed before it looks again.
+    // It waits after the first change beyond the limit, and notices that the applier moves on.
     let warming = begin(&["-o", "0", "-s", "3", "-m", "3600000", "-t", "2"])?;
     warming.wait_for(4 * EACH)?;
     thread::sleep(Duration::from_millis(300));
@@ -149,9 +149,9 @@ fn a_pace_that_is_given_is_kept_to() -> Result<()> {
     Ok(())
 }
 
-/// There is no applier, so it goes over all that the logs have.
+/// Without an applier, all changes in the logs are searched for.
 #[test]
-fn any_servers_pages_are_read_for_logs_that_are_given() -> Result<()> {
+fn given_logs_are_searched_on_any_server() -> Result<()> {
     let big = "create database d; create table d.t (id int primary key, n int not null, pad varchar(3000) not null);
         set cte_max_recursion_depth = 10000;
         insert into d.t with recursive n as (select 1 i union all select i + 1 from n where i < 3000)
@@ -163,8 +163,8 @@ fn any_servers_pages_are_read_for_logs_that_are_given() -> Result<()> {
     let data = leave_behind(&source, &mut replica, &updates)?;
     let server = cold(&data, &[])?;
     server.sql("reset replica all")?;
-    let log = source.binlogs()?.pop().context("the source has a log")?;
-    let log = log.file_name().context("it has a name")?.to_string_lossy().into_owned();
+    let log = source.binlogs()?.pop().context("the source has no logs")?;
+    let log = log.file_name().context("a log without a name")?.to_string_lossy().into_owned();
     source.sql(&format!("flush binary logs; purge binary logs to '{log}'"))?;
     let folder = source.datadir();
     for (logs, why) in [
@@ -186,22 +186,22 @@ fn any_servers_pages_are_read_for_logs_that_are_given() -> Result<()> {
     let warming = Warming::begin(&server, "root", &["--force", "--relay-logs", &logs])?;
     warming.wait_for(200)?;
     let after = pages_cached(&server, "d.t.PRIMARY")?;
-    ensure!(before < 50 && after > before + 150, "{before} pages in memory before, {after} behind it");
-    // It follows them, too.
+    ensure!(before < 50 && after > before + 150, "{before} pages in memory before, {after} afterwards");
+    // New events of these logs are followed too.
     source.sql("update d.t set n = 1 where id = 2999")?;
-    wait_until("what was written since", || Ok(warming.figure("rows_total")? == 201))?;
+    wait_until("the search for the new change", || Ok(warming.figure("rows_total")? == 201))?;
     let report = warming.end()?;
     ensure!(has_no_errors(&report) && report["controller"]["state"] == "fixed", "{report}");
     Ok(())
 }
 
-/// What was found, and what to do about it, before anything is begun.
+/// The error names the problem and the remedy before anything starts.
 #[test]
-fn what_it_cannot_do_is_said_at_once() -> Result<()> {
+fn unusable_setups_are_refused_at_once() -> Result<()> {
     let accounts = "create user blind@'%'; grant replication client on *.* to blind@'%';";
     let (source, replica) = pair(&Launch::mysql(), &Launch::mysql(), &format!("{TABLE} {accounts}"))?;
     let log = replica.datadir().join("relay.000001");
-    let binary_log = source.binlogs()?.pop().context("the source has a log")?;
+    let binary_log = source.binlogs()?.pop().context("the source has no logs")?;
     let (log, binary_log) = (log.to_string_lossy(), binary_log.to_string_lossy());
     for (user, options, wanted) in [
         ("asks", &["--password=x"][..], "(error 1045); give an account that may log in, with --user"),
@@ -223,12 +223,12 @@ fn what_it_cannot_do_is_said_at_once() -> Result<()> {
         let said = String::from_utf8_lossy(&ran.stderr);
         ensure!(ran.status.code() == Some(2) && said.contains(wanted), "{wanted}: {said}");
     }
-    // To an account that may not read a table, the server says that there is none.
+    // If an account lacks SELECT on a table, the server hides the table.
     replica.sql("stop replica sql_thread")?;
     source.sql("update d.t set n = n + 1")?;
     wait_until_received(&source, &replica)?;
     let warming = Warming::begin(&replica, "blind", &ALL)?;
-    wait_until("word of the changes", || Ok(warming.figure("rows_left_total")? == 200))?;
+    wait_until("the count of skipped rows", || Ok(warming.figure("rows_left_total")? == 200))?;
     let report = warming.end()?;
     ensure!(report["rows"] == 200 && report["pages_read"]["applier"].is_null(), "{report}");
     Ok(())

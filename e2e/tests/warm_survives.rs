@@ -1,4 +1,4 @@
-//! `bintide warm` beside a replica to which things happen: it goes on, and the replica does not notice.
+//! Events on a replica beside `bintide warm`: warm continues, and does not affect the replica.
 
 use anyhow::{Result, ensure};
 use e2e::command::wait_until;
@@ -16,12 +16,12 @@ const TABLES: &str = "create database d;
     create user warm@'%' identified by '';
     grant select, replication client on *.* to warm@'%';";
 
-/// A replica, and what is run beside it.
+/// A replica, and `bintide warm` beside it.
 struct Scene {
     source: TestServer,
     replica: TestServer,
     warming: Warming,
-    /// Rows that were changed.
+    /// Number of changed rows.
     changed: usize,
 }
 
@@ -30,7 +30,7 @@ impl Scene {
         Self::begin_with(&[])
     }
 
-    /// Each search is made, though all is in memory.
+    /// Starts warm with options that make every search run, even if the pages are in memory.
     fn begin_with_all() -> Result<Self> {
         Self::begin_with(&["--offset-events=0", "--seconds-prefetch=86400"])
     }
@@ -41,21 +41,21 @@ impl Scene {
         Ok(Self { source, replica, warming, changed: 0 })
     }
 
-    /// Updates of rows that none was an update of before.
+    /// Returns updates of rows that were not updated before.
     fn updates(&mut self) -> String {
         let first = self.changed + 1;
         self.changed += 40;
         (first..=self.changed).map(|id| format!("update d.t set n = -n where id = {id};")).collect()
     }
 
-    /// Whatever happened: changes that the applier has not come to are searched for, and it applies them.
+    /// Checks that warm searches for changes ahead of the applier, and that the applier applies them.
     fn check(&mut self, what: &str) -> Result<()> {
         self.replica.sql("stop replica sql_thread")?;
         let before = self.warming.searches()?;
         let updates = self.updates();
         self.source.sql(&updates)?;
-        // The row, and what was and will be in the index. Where the applier is comes late at times, and then some of
-        // that was searched for already when the rows were added.
+        // The row, and its old and new index entries. The applier's position is sometimes reported late, so some of
+        // these were already searched for when the rows were inserted.
         wait_until(what, || Ok(self.warming.searches()? >= before + 3 * 40))?;
         self.replica.sql("start replica")?;
         wait_until_applied(&self.source, &self.replica)
@@ -68,22 +68,22 @@ impl Scene {
 }
 
 #[test]
-fn logs_are_rotated_and_purged_and_begin_anew() -> Result<()> {
+fn warming_continues_after_rotations_purges_and_resets() -> Result<()> {
     let mut scene = Scene::begin()?;
     scene.check("the first changes")?;
     scene.replica.sql("flush relay logs; flush relay logs")?;
-    scene.check("changes behind relay logs that were rotated")?;
+    scene.check("changes after rotated relay logs")?;
     scene.source.sql("flush binary logs")?;
-    scene.check("changes in another log of the source")?;
+    scene.check("changes in the next log of the source")?;
     scene.replica.sql("stop replica; start replica")?;
-    scene.check("changes behind a stop of the replica")?;
+    scene.check("changes after a stop of the replica")?;
     scene.replica.sql("stop replica; reset replica; start replica")?;
-    scene.check("changes in relay logs that begin anew")?;
+    scene.check("changes in relay logs after a reset")?;
     scene.end().map(drop)
 }
 
 #[test]
-fn an_applier_that_overtakes_is_followed() -> Result<()> {
+fn warming_skips_to_an_applier_that_overtakes() -> Result<()> {
     let mut scene = Scene::begin()?;
     scene.check("the first changes")?;
     scene.warming.signal(Signal::SIGSTOP)?;
@@ -91,28 +91,28 @@ fn an_applier_that_overtakes_is_followed() -> Result<()> {
         let updates = scene.updates();
         scene.source.sql(&updates)?;
         wait_until_applied(&scene.source, &scene.replica)?;
-        // What was applied is purged.
+        // The replica purges applied relay logs.
         scene.replica.sql("flush relay logs")?;
     }
     scene.warming.signal(Signal::SIGCONT)?;
-    scene.check("changes behind those that were applied meanwhile")?;
+    scene.check("changes after those that the applier has passed")?;
     scene.end().map(drop)
 }
 
 #[test]
-fn a_replica_that_is_killed_is_waited_for() -> Result<()> {
+fn warming_waits_for_a_killed_replica() -> Result<()> {
     let mut scene = Scene::begin()?;
     scene.check("the first changes")?;
     scene.replica.kill()?;
-    wait_until("word of that", || Ok(scene.warming.figure("connected")? == 0))?;
+    wait_until("the report of the lost connection", || Ok(scene.warming.figure("connected")? == 0))?;
     scene.replica.start_again(&[])?;
     scene.replica.sql("start replica")?;
-    scene.check("changes behind a crash of the replica")?;
+    scene.check("changes after a crash of the replica")?;
     scene.end().map(drop)
 }
 
 #[test]
-fn definitions_change_under_it() -> Result<()> {
+fn warming_continues_after_changed_definitions() -> Result<()> {
     let mut scene = Scene::begin()?;
     scene.check("the first changes")?;
     scene.replica.sql("stop replica sql_thread")?;
@@ -125,21 +125,19 @@ fn definitions_change_under_it() -> Result<()> {
          insert into d.u values ('one', 1), ('two', 2)",
     )?;
     wait_until_received(&scene.source, &scene.replica)?;
-    // The tables are not what these changes are of: they are counted, and left alone.
-    wait_until("rows of tables that are other ones still", || {
-        Ok(scene.warming.figure("rows_left_total")? >= 39)
-    })?;
+    // The tables differ from those in the changes: such rows are counted and skipped.
+    wait_until("rows of changed tables", || Ok(scene.warming.figure("rows_left_total")? >= 39))?;
     scene.replica.sql("start replica")?;
     wait_until_applied(&scene.source, &scene.replica)?;
     scene.replica.sql("stop replica sql_thread")?;
     let before = scene.warming.searches()?;
     scene.source.sql("insert into d.u values ('three', 3)")?;
-    // That the applier has made the tables others comes late at times, and until then their rows are left alone.
+    // warm learns late that the applier has changed the tables, and skips their rows until then.
     let searched = || {
         scene.source.sql("update d.t set first = coalesce(first, 0) - 1000 where id between 100 and 110")?;
         Ok(scene.warming.searches()? >= before + 1 + 3 * 11)
     };
-    wait_until("changes of what the tables are by now", searched)?;
+    wait_until("searches in the changed tables", searched)?;
     scene.replica.sql("start replica")?;
     wait_until_applied(&scene.source, &scene.replica)?;
     let report = scene.end()?;
@@ -147,9 +145,9 @@ fn definitions_change_under_it() -> Result<()> {
     Ok(())
 }
 
-/// Entries of an index have the columns of the one that holds the rows: those, and no others, are searched by.
+/// Secondary index entries contain the columns of the clustered index: searches use these columns, and no others.
 #[test]
-fn what_holds_the_rows_is_what_the_server_takes() -> Result<()> {
+fn searches_use_the_servers_clustered_index() -> Result<()> {
     let mut scene = Scene::begin_with_all()?;
     scene.source.sql(
         "create table d.first (z int not null, a int not null, n int, unique key z (z), unique key a (a), key n (n));
@@ -168,7 +166,7 @@ fn what_holds_the_rows_is_what_the_server_takes() -> Result<()> {
          where digest_text like '%`first`%FORCE INDEX%' or digest_text like '%`front`%FORCE INDEX%'";
     let clustered = "select i.name from information_schema.innodb_indexes i
          join information_schema.innodb_tables t using (table_id) where t.name = 'd/first' and i.type in (1, 3)";
-    ensure!(scene.replica.sql(clustered)?.trim() == "z", "InnoDB takes another one");
+    ensure!(scene.replica.sql(clustered)?.trim() == "z", "InnoDB uses a different index");
     wait_until("the search in the other index", || {
         Ok(scene.replica.sql(statements)?.contains("WHERE `n` = ? AND `z` = ?"))
     })?;
@@ -181,12 +179,12 @@ fn what_holds_the_rows_is_what_the_server_takes() -> Result<()> {
     Ok(())
 }
 
-/// The sessions are such that nobody can wait for them; and when they have to wait, they give up.
+/// DDL never waits for warm's sessions: they hold no locks, and give up when they have to wait.
 #[test]
-fn definitions_never_wait_for_it() -> Result<()> {
+fn ddl_never_waits_for_searches() -> Result<()> {
     let mut scene = Scene::begin_with_all()?;
     scene.check("the first changes")?;
-    // The one that asks for definitions has as long as it takes for an answer.
+    // The session that queries definitions has a longer lock timeout.
     let sessions = scene.replica.sql(
         "select distinct v.variable_name, v.variable_value from performance_schema.variables_by_thread v
          join performance_schema.threads t using (thread_id)
@@ -204,8 +202,8 @@ fn definitions_never_wait_for_it() -> Result<()> {
     let held = "select count(*) from performance_schema.metadata_locks l
          join performance_schema.threads t on t.thread_id = l.owner_thread_id
          where t.processlist_user = 'warm' and t.processlist_command = 'Sleep' and l.object_schema = 'd'";
-    ensure!(scene.replica.sql(held)?.trim() == "0", "a session that does nothing holds a lock");
-    // Somebody has the table for himself: searches give up, and are counted.
+    ensure!(scene.replica.sql(held)?.trim() == "0", "an idle session holds a lock");
+    // Another session locks the table: searches give up, and are counted.
     let mut locker = scene.replica.client().command()?;
     locker.args(["--execute", "lock tables d.t write; select sleep(1000)"]);
     let mut locker = locker.stdout(std::process::Stdio::null()).spawn()?;
@@ -230,9 +228,9 @@ fn definitions_never_wait_for_it() -> Result<()> {
     Ok(())
 }
 
-/// All is in memory: it says so, and leaves the replica to itself.
+/// All pages are in memory: warm reports this and ends.
 #[test]
-fn it_stops_where_nothing_is_gained() -> Result<()> {
+fn warming_stops_without_a_gain() -> Result<()> {
     let mut scene = Scene::begin()?;
     let updates = "update d.t set n = n + 1 where id <= 400;";
     while scene.warming.is_running()? {
@@ -251,7 +249,7 @@ fn it_stops_where_nothing_is_gained() -> Result<()> {
 }
 
 #[test]
-fn a_mariadb_is_a_replica_too() -> Result<()> {
+fn mariadb_replicas_are_warmed() -> Result<()> {
     let source = Launch::mariadb().options(["--binlog-format=row", "--log-bin-compress=ON"]).start()?;
     let options = ["--server-id=2", "--relay-log=relay", "--skip-log-bin", "--skip-slave-start"];
     let replica = Launch::mariadb().options(options).start()?;
@@ -283,10 +281,10 @@ fn a_mariadb_is_a_replica_too() -> Result<()> {
     )?;
     wait_until("statements", || Ok(warming.figure("statements_total")? >= 3))?;
     replica.sql("start slave sql_thread")?;
-    wait_until("what was changed", || Ok(rows(&source)? == rows(&replica)?))?;
+    wait_until("the changed rows", || Ok(rows(&source)? == rows(&replica)?))?;
     let report = warming.end()?;
     ensure!(report["errors"] == 0 && report["executed"].as_u64() > Some(10), "{report}");
-    // Its performance_schema is off: nobody counts who reads, which is not nothing.
+    // performance_schema is off, so the number of read pages is unknown, not zero.
     let read = &report["pages_read"];
     ensure!(read["warm"].is_null() && read["applier"].is_null(), "{report}");
     ensure!(report["controller"]["state"] == "unmeasured", "{report}");

@@ -1,4 +1,4 @@
-//! The protocol with real servers: every way in, and logs as they are sent.
+//! The client's side of the protocol with real servers: every authentication method, and dumps of logs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use wire::{
     ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent,
 };
 
-/// `user` on this server, by TCP.
+/// Returns the address of `user` on this server, by TCP.
 fn address(server: &TestServer, user: &str, password: &str, mode: SslMode) -> ServerAddress {
     ServerAddress {
         user: user.to_owned(),
@@ -44,23 +44,23 @@ fn by_socket(server: &TestServer, user: &str, password: &str) -> ServerAddress {
     }
 }
 
-/// Logs in and runs something: how the password was proved.
+/// Logs in and runs a query; returns the name of the authentication plugin.
 fn log_in(address: &ServerAddress, options: &LinkOptions) -> Result<&'static str> {
     let mut link = ServerLink::open(address, options)?;
     let rows = link.query("SELECT SUBSTRING_INDEX(CURRENT_USER(), '@', 1), NULL, REPEAT('x', 100000)")?;
     let wanted = vec![Some(address.user.clone().into_bytes()), None, Some(vec![b'x'; 100_000])];
-    ensure!(rows == [wanted], "not the row that was asked for");
+    ensure!(rows == [wanted], "a different row");
     Ok(link.session().plugin)
 }
 
-/// Logs in with the right password, and is refused with a wrong one.
+/// Logs in with the right password, and checks that a wrong one is refused.
 fn check(address: &ServerAddress, options: &LinkOptions, plugin: &str) -> Result<()> {
     let found = log_in(address, options).with_context(|| format!("{address} by {plugin}"))?;
-    ensure!(found == plugin, "the password of {address} was proved by {found}, not {plugin}");
+    ensure!(found == plugin, "{address} used the plugin {found}, not {plugin}");
     let wrong = ServerAddress { password: PasswordSource::Text("wrong".to_owned()), ..address.clone() };
     match ServerLink::open(&wrong, options).map(drop) {
         Err(ConnectionError::Refused { code: 1045, .. }) => Ok(()),
-        other => bail!("{address} was let in with a wrong password, or not refused for it: {other:?}"),
+        other => bail!("{address} did not get error 1045 for a wrong password: {other:?}"),
     }
 }
 
@@ -69,7 +69,7 @@ fn with_key(address: &ServerAddress, public_key: PublicKeySource) -> ServerAddre
 }
 
 #[test]
-fn mysql_lets_in() -> Result<()> {
+fn logins_to_mysql() -> Result<()> {
     let server = Launch::mysql().option("--server-id=1").start()?;
     let key = server.datadir().join("public_key.pem");
     server.sql("create user c@'%' identified with caching_sha2_password by 'secret'")?;
@@ -81,7 +81,7 @@ fn mysql_lets_in() -> Result<()> {
     let Err(error @ ConnectionError::PlaintextPassword { .. }) = error else { bail!("{error:?}") };
     ensure!(error.to_string().contains("--ssl-mode=REQUIRED"), "{error}");
     check(&with_key(&plain, PublicKeySource::Server), &LinkOptions::default(), caching)?;
-    // Now the server remembers the password, and no key is needed.
+    // The server has cached the password, so no key is needed.
     ensure!(log_in(&plain, &LinkOptions::default())? == caching);
     forget()?;
     check(&with_key(&plain, PublicKeySource::File(key)), &LinkOptions::default(), caching)?;
@@ -93,10 +93,10 @@ fn mysql_lets_in() -> Result<()> {
     forget()?;
     check(&address(&server, "c", "secret", SslMode::Required), &LinkOptions::default(), caching)?;
     check(&address(&server, "c", "secret", SslMode::Required), &LinkOptions::default(), caching)?;
-    // No password at all.
+    // No password.
     let root = address(&server, "root", "", SslMode::Disabled);
     check(&with_key(&root, PublicKeySource::Server), &LinkOptions::default(), caching)?;
-    // Proved in another way than the server proposes.
+    // A plugin that differs from the server's default.
     let plugin = "sha256_password";
     server.sql("create user s@'%' identified with sha256_password by 'secret'")?;
     check(&address(&server, "s", "secret", SslMode::Required), &LinkOptions::default(), plugin)?;
@@ -106,8 +106,8 @@ fn mysql_lets_in() -> Result<()> {
 }
 
 #[test]
-fn mariadb_lets_in() -> Result<()> {
-    // MySQL makes its certificate itself at its first start.
+fn logins_to_mariadb() -> Result<()> {
+    // MySQL creates its certificate at its first start.
     let mysql = Launch::mysql().start()?;
     let file = |option: &str, name: &str| format!("--{option}={}", mysql.datadir().join(name).display());
     let certificate = [file("ssl-cert", "server-cert.pem"), file("ssl-key", "server-key.pem")];
@@ -129,7 +129,7 @@ fn compressed(compression: PacketCompression) -> LinkOptions {
     LinkOptions { compressions: vec![Some(compression)], ..LinkOptions::default() }
 }
 
-/// What came of a log: events by file and position, and what else came.
+/// Result of a dump: events by file and position, event types, and counts of other events.
 #[derive(Default)]
 struct Received {
     files: BTreeMap<String, BTreeMap<u64, Vec<u8>>>,
@@ -155,7 +155,7 @@ fn first_file() -> ReplicaStart {
     ReplicaStart::Position { file: b"binlog.000001".to_vec(), position: 4 }
 }
 
-/// Everything from there to the end.
+/// Receives from a start point to the end.
 fn receive(address: &ServerAddress, options: &LinkOptions, start: ReplicaStart) -> Result<Received> {
     let mut source = LiveSource::open(address, options, replica(start, ReplicaEnd::LastEvent))?;
     let mut received = Received::default();
@@ -177,38 +177,41 @@ fn receive(address: &ServerAddress, options: &LinkOptions, start: ReplicaStart) 
         };
         received.types.push(event.event_type());
         let events = received.files.entry(file).or_default();
-        ensure!(events.insert(position, event.bytes().to_vec()).is_none(), "{position} came twice");
+        ensure!(events.insert(position, event.bytes().to_vec()).is_none(), "{position} was sent twice");
     }
 }
 
-/// Each event is what the source's file has at its place. Gives how many bytes of each file came.
+/// Compares each event with the source's file at its position. Returns the number of received bytes of each file.
 fn compare(server: &TestServer, received: &Received) -> Result<Vec<usize>> {
     let mut sizes = Vec::new();
     for path in server.binlogs()? {
-        let name = path.file_name().context("a log has a name")?.to_string_lossy().into_owned();
+        let name = path.file_name().context("a log without a name")?.to_string_lossy().into_owned();
         let mut file = fs::read(&path)?;
-        file[21] &= !1; // The format description is sent as that of a file that was closed.
+        file[21] &= !1; // The source sends the format description of a closed file.
         let events = received.files.get(&name);
         for (position, event) in events.into_iter().flatten() {
             let start = usize::try_from(*position)?;
-            ensure!(file.get(start..start + event.len()) == Some(event), "{name}, {position}: other bytes");
+            ensure!(
+                file.get(start..start + event.len()) == Some(event),
+                "{name}, {position}: the bytes differ"
+            );
         }
         sizes.push(events.into_iter().flatten().map(|(_, event)| event.len()).sum());
     }
     Ok(sizes)
 }
 
-/// All of it came.
+/// Checks that all bytes were received.
 fn compare_whole(server: &TestServer, received: &Received) -> Result<()> {
     let sizes = compare(server, received)?;
     for (path, size) in server.binlogs()?.iter().zip(sizes) {
         let wanted = fs::metadata(path)?.len() as usize - 4;
-        ensure!(size == wanted, "{}: {size} of {wanted} bytes came", path.display());
+        ensure!(size == wanted, "{}: {size} of {wanted} bytes were received", path.display());
     }
     Ok(())
 }
 
-/// Transactions of all sizes, one of them larger than a packet's largest piece, in two files and the start of a third.
+/// Runs transactions of all sizes, one larger than a packet's maximum size, in two files and the start of a third.
 fn write(server: &TestServer) -> Result<()> {
     server.sql(
         "create database d; create table d.t (a int primary key auto_increment, b longtext);
@@ -221,7 +224,7 @@ fn write(server: &TestServer) -> Result<()> {
 }
 
 #[test]
-fn mysql_sends_its_log() -> Result<()> {
+fn dumps_of_mysql() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql("set session binlog_transaction_compression = on; create database e; drop database e")?;
     write(&server)?;
@@ -238,7 +241,7 @@ fn mysql_sends_its_log() -> Result<()> {
 
     // From the middle of a file.
     let status = server.sql("show binary log status")?;
-    let position: u64 = status.split_whitespace().nth(1).context("a position")?.parse()?;
+    let position: u64 = status.split_whitespace().nth(1).context("no position")?.parse()?;
     server.sql("insert into d.t (b) values ('six')")?;
     let start = ReplicaStart::Position { file: b"binlog.000003".to_vec(), position };
     let received = receive(&plain, &LinkOptions::default(), start)?;
@@ -247,7 +250,7 @@ fn mysql_sends_its_log() -> Result<()> {
 
     by_the_other_command(&plain, &fs::read(&server.binlogs()?[2])?[position as usize..], position)?;
 
-    // Behind GTIDs, with and without tags.
+    // From GTID sets, with and without tags.
     let executed = || server.sql("select @@global.gtid_executed");
     let mut behind: Vec<String> = vec![executed()?];
     server.sql("set gtid_next = 'automatic:tag'; insert into d.t (b) values ('seven')")?;
@@ -260,12 +263,12 @@ fn mysql_sends_its_log() -> Result<()> {
         let received = receive(&plain, &LinkOptions::default(), ReplicaStart::Gtids { set })?;
         compare(&server, &received)?;
         let found = received.types.iter().filter(|one| **one == EventType::Xid).count();
-        ensure!(found == transactions, "{found} transactions came, and not {transactions}");
+        ensure!(found == transactions, "{found} transactions were received, not {transactions}");
     }
     refusals(&server, &plain)
 }
 
-/// The command for GTIDs takes a file and a position too, of 64 bits: a replica that has none is sent all from there on.
+/// Tests COM_BINLOG_DUMP_GTID without GTIDs: it takes a file and a position too, of 64 bits.
 fn by_the_other_command(plain: &ServerAddress, wanted: &[u8], position: u64) -> Result<()> {
     let mut link = ServerLink::open(plain, &LinkOptions::default())?;
     link.query("set @source_binlog_checksum = 'CRC32'")?;
@@ -282,16 +285,16 @@ fn by_the_other_command(plain: &ServerAddress, wanted: &[u8], position: u64) -> 
         if payload.first() != Some(&0) {
             break; // The end.
         }
-        // Made up are the Rotate event and the format description in front.
+        // The Rotate event and the format description before it are artificial.
         if !matches!(payload[5], 4 | 15) {
             found.extend_from_slice(&payload[1..]);
         }
     }
-    ensure!(found == wanted, "{} bytes came, and not {}", found.len(), wanted.len());
+    ensure!(found == wanted, "{} bytes were received, not {}", found.len(), wanted.len());
     Ok(())
 }
 
-/// What a source cannot send.
+/// Tests requests that a source refuses.
 fn refusals(server: &TestServer, plain: &ServerAddress) -> Result<()> {
     server.sql("purge binary logs to 'binlog.000003'")?;
     for start in [
@@ -316,7 +319,7 @@ fn refusals(server: &TestServer, plain: &ServerAddress) -> Result<()> {
 }
 
 #[test]
-fn mariadb_sends_its_log() -> Result<()> {
+fn dumps_of_mariadb() -> Result<()> {
     let server = Launch::mariadb().start()?;
     write(&server)?;
     let plain = address(&server, "root", "", SslMode::Disabled);
@@ -328,13 +331,13 @@ fn mariadb_sends_its_log() -> Result<()> {
     let received = receive(&plain, &LinkOptions::default(), ReplicaStart::MariadbGtids { state })?;
     compare(&server, &received)?;
     let found = received.types.iter().filter(|one| **one == EventType::Xid).count();
-    ensure!(found == 2, "{found} transactions came, and not 2");
+    ensure!(found == 2, "{found} transactions were received, not 2");
     Ok(())
 }
 
-/// A source with nothing to send gives signs of life, and whoever waits can be called off.
+/// An idle source sends heartbeats, and a wait can be cancelled.
 #[test]
-fn heartbeats_and_calling_off() -> Result<()> {
+fn heartbeats_and_cancellation() -> Result<()> {
     for launch in [Launch::mysql(), Launch::mariadb()] {
         let server = launch.start()?;
         let cancel = CancelToken::default();
@@ -343,7 +346,7 @@ fn heartbeats_and_calling_off() -> Result<()> {
         let mut source = LiveSource::open(&plain, &options, replica(first_file(), ReplicaEnd::Never))?;
         let mut count = 0;
         while count < 3 {
-            let live = source.next()?.context("the log has no end")?;
+            let live = source.next()?.context("the dump has ended")?;
             count += u32::from(matches!(live.arrival, SourceEvent::Heartbeat { .. }));
         }
         cancel.cancel();
@@ -358,7 +361,7 @@ fn heartbeats_and_calling_off() -> Result<()> {
     Ok(())
 }
 
-/// Commits wait until they are acknowledged: all of them are.
+/// Commits wait for acknowledgements, and all of them are acknowledged.
 #[test]
 fn commits_wait_for_acknowledgements() -> Result<()> {
     let mysql = Launch::mysql().start()?;
@@ -394,13 +397,13 @@ fn semi_sync(server: &TestServer, options: &LinkOptions, on: &str, status: &str)
     thread::scope(|scope| -> Result<()> {
         let client = scope.spawn(|| server.sql(&inserts));
         while !client.is_finished() {
-            let live = source.next()?.context("the log has no end")?;
+            let live = source.next()?.context("the dump has ended")?;
             if live.acknowledge == AckRequest::Wanted {
                 source.acknowledge()?;
                 acknowledgements += 1;
             }
         }
-        client.join().map_err(|_| anyhow::anyhow!("the client broke"))?.map(drop)
+        client.join().map_err(|_| anyhow::anyhow!("the client panicked"))?.map(drop)
     })?;
     let found = acknowledged(server, status)? - before;
     ensure!(
@@ -410,25 +413,25 @@ fn semi_sync(server: &TestServer, options: &LinkOptions, on: &str, status: &str)
     Ok(())
 }
 
-/// Commits that were acknowledged in time.
+/// Returns the number of commits that were acknowledged in time.
 fn acknowledged(server: &TestServer, status: &str) -> Result<usize> {
     let shown = server.sql(&format!("show global status like '{status}_yes_tx'"))?;
-    Ok(shown.split_whitespace().nth(1).context("a value")?.parse()?)
+    Ok(shown.split_whitespace().nth(1).context("no value")?.parse()?)
 }
 
-/// The conversations that are kept are still those of real servers: asked anew, the replica asks the same.
+/// Recorded conversations still match real servers: in a new conversation, the replica sends the same bytes.
 #[test]
-fn conversations_are_as_they_were_recorded() -> Result<()> {
+fn recorded_conversations_match_real_servers() -> Result<()> {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wire/tests/conversations");
     for (name, launch) in conversation::KEPT {
         let before = questions(&fs::read_to_string(kept.join(name))?);
         let now = questions(&conversation::record(&launch())?);
-        ensure!(before.len() > 5 && now == before, "{name}: record it again, and look at what has changed");
+        ensure!(before.len() > 5 && now == before, "{name}: record it again, and review the changes");
     }
     Ok(())
 }
 
-/// What the replica said from its first question on.
+/// Returns the replica's packets from its first query on.
 fn questions(text: &str) -> Vec<String> {
     let first = "SELECT UNIX_TIMESTAMP".bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
     let said = text.lines().filter(|line| line.starts_with("client"));

@@ -1,5 +1,5 @@
-//! The server's side of the protocol with real clients: each logs in by every way that it has, and is refused with a
-//! wrong password.
+//! The server's side of the protocol with real clients: each logs in with every plugin that it supports, and is
+//! refused with a wrong password.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -42,7 +42,7 @@ impl Client<'_> {
         Ok(command)
     }
 
-    /// Runs statements: the output, or the client's own words.
+    /// Runs statements; returns the output, or the client's error message.
     fn run(&self, server: &LoginServer, user: &str, password: &str) -> Result<Result<String, String>> {
         let mut command = self.command(server, user, password)?;
         command.args(["--batch", "--skip-column-names", "-e", "SELECT 1; SHOW VARIABLES LIKE 'version'"]);
@@ -54,7 +54,7 @@ impl Client<'_> {
         })
     }
 
-    /// Logs in with the right password, and is refused with a wrong one and as nobody.
+    /// Logs in with the right password, and checks that a wrong password and an unknown user are refused.
     fn check(&self, server: &LoginServer, user: &str) -> Result<ServerSession> {
         let what = format!("{} {} {:?}, {user}", self.home.package().name(), self.program, self.options);
         let password = if user == "empty" { "" } else { PASSWORD };
@@ -72,7 +72,7 @@ impl Client<'_> {
         for (user, password) in [(user, "wrong"), ("nobody", PASSWORD)] {
             match self.run(server, user, password)? {
                 Err(error) if error.contains("1045 (28000): Access denied for user") => {}
-                // To a client without the plugin, a name without an account is one with an account of that plugin.
+                // For a client without the plugin, an unknown user appears as an account of that plugin.
                 Err(error)
                     if self.is_old() && user == "nobody" && error.contains("caching_sha2_password") =>
                 {
@@ -88,7 +88,7 @@ impl Client<'_> {
     }
 }
 
-/// The record of the client that has just gone.
+/// Returns the record of the client that has just disconnected.
 fn one_record(server: &LoginServer) -> Result<LoginRecord> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -120,7 +120,7 @@ fn mysql_9_7_logs_in() -> Result<()> {
         attribute(&session, "program_name") == "mysql" && attribute(&session, "_client_version") == "9.7.4"
     );
     ensure!(!session.login.is_encrypted && session.compression.is_none());
-    // The server knows the digest now.
+    // The server has cached the digest.
     let answer = client(&home, &["--ssl-mode=DISABLED"]).run(&server, "caching", PASSWORD)?;
     ensure!(answer.is_ok() && one_record(&server)?.outcome.is_ok(), "{answer:?}");
     server.forget();
@@ -145,7 +145,7 @@ fn mysql_9_7_logs_in() -> Result<()> {
             ensure!(session.compression == Some(wanted), "{options:?}: {:?}", session.compression);
         }
     }
-    // Without the key, it keeps its password.
+    // Without the key, the client does not send its password.
     server.forget();
     let error =
         client(&home, &["--ssl-mode=DISABLED"]).run(&server, "caching", PASSWORD)?.err().unwrap_or_default();
@@ -176,7 +176,7 @@ fn mysql_8_0_logs_in() -> Result<()> {
     Ok(())
 }
 
-/// A client without connection attributes, that knows the native plugin only.
+/// A client without connection attributes that supports the native plugin only.
 #[test]
 fn mysql_5_5_logs_in() -> Result<()> {
     let home = PackageHome::find(TestPackage::Mysql5_5)?;
@@ -253,7 +253,7 @@ fn mysqlbinlog_logs_in() -> Result<()> {
     Ok(())
 }
 
-/// A script of sysbench: one prepared statement, run twice.
+/// A sysbench script: one prepared statement, run twice.
 const PREPARED: &str = r#"
 function event()
    local connection = sysbench.sql.driver():connect()
@@ -292,7 +292,7 @@ fn prepared_statements_are_run() -> Result<()> {
     Ok(())
 }
 
-/// A replica logs in to our server, and asks for its log.
+/// A replica logs in to our server, and requests its log; returns the replica's error.
 fn replicate(replica: &TestServer, server: &LoginServer, words: [&str; 2], password: &str) -> Result<String> {
     let [source, change] = words;
     let key = if source == "source" { ", get_source_public_key=1" } else { "" };
@@ -331,7 +331,7 @@ fn replicas_log_in() -> Result<()> {
         let number = replicate(&replica, &server, words, "wrong")?;
         ensure!(number.starts_with("1045"), "{words:?}: {number}");
         ensure!(one_record(&server)?.outcome.map(drop) == Err(1045));
-        // It has the log that it asks for refused.
+        // The login succeeds, and the dump is refused.
         let number = replicate(&replica, &server, words, PASSWORD)?;
         let record = one_record(&server)?;
         ensure!(
@@ -350,7 +350,7 @@ fn replicas_log_in() -> Result<()> {
     Ok(())
 }
 
-/// The events of a server's first log, behind the Rotate event that a source makes up.
+/// Returns the events of a server's first log, after the artificial Rotate event.
 fn first_log(source: &TestServer) -> Result<Vec<Vec<u8>>> {
     source.sql(
         "create database d; create table d.t (a int primary key); insert into d.t values (1), (2);
@@ -365,7 +365,7 @@ fn first_log(source: &TestServer) -> Result<Vec<Vec<u8>>> {
     }
     let mut rotate = Vec::new();
     let origin = EventOrigin { timestamp: 0, server_id: 1, flags: EventFlags::ARTIFICIAL };
-    let format = framer.format().context("a log has a format description")?;
+    let format = framer.format().context("no format description")?;
     Event::Rotate(Rotate { position: 4, file: b"binlog.000001" }).write(
         origin,
         NextPosition::Fixed(0),
@@ -376,9 +376,9 @@ fn first_log(source: &TestServer) -> Result<Vec<Vec<u8>>> {
     Ok(events)
 }
 
-/// A real replica takes our numbers of packets, and acknowledges each event.
+/// A real replica accepts our packet numbers, and acknowledges each event.
 #[test]
-fn a_replica_acknowledges() -> Result<()> {
+fn replicas_acknowledge_events() -> Result<()> {
     let log = first_log(&Launch::mysql().option("--server-id=1").start()?)?;
     for compression in ["uncompressed", "zlib", "zstd"] {
         let options = LoginServerOptions::usual("9.7.4", PasswordPlugin::CachingSha2)?;
@@ -404,7 +404,7 @@ fn a_replica_acknowledges() -> Result<()> {
         replica.sql("stop replica")?;
         let record = one_record(&server)?;
         let acks = record.commands.iter().filter(|command| command.starts_with("ack binlog.000001 ")).count();
-        // All but the Rotate event that is made up and the format description.
+        // All events except the artificial Rotate event and the format description.
         ensure!(acks + 2 >= log.len() - 1, "{compression}: {acks} of {}", log.len());
         let session = record.outcome.map_err(|code| anyhow::anyhow!("{code}"))?;
         ensure!(session.compression.is_some() == (compression != "uncompressed"), "{compression}");
@@ -429,7 +429,7 @@ fn address(port: u16, user: &str, mode: SslMode) -> ServerAddress {
     }
 }
 
-/// Hashes of our accounts are taken by a real server, and its own by us.
+/// A real server accepts our password hashes, and we accept the server's.
 #[test]
 fn hashes_are_exchanged_with_servers() -> Result<()> {
     let real = Launch::mysql().start()?;

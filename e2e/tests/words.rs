@@ -1,10 +1,10 @@
-//! All text that a user can see, as it was reviewed: `e2e/words/`. `cargo xtask words` writes it anew.
+//! Compares all text that a user can see with the reviewed text in `e2e/words/`. `cargo xtask words` updates it.
 
 use anyhow::{Result, ensure};
 use e2e::words::messages::Script;
 use e2e::words::{self, MESSAGES, Stage, help, templates};
 
-/// Examples that there must be at least.
+/// Minimum number of examples.
 const EXAMPLES_MIN: usize = 150;
 
 #[test]
@@ -25,13 +25,13 @@ fn every_command_has_examples() -> Result<()> {
     Ok(())
 }
 
-/// In one test, because the templates' marks depend on the messages.
+/// One test, because the marks of the templates depend on the messages.
 #[test]
 fn messages_and_templates_are_as_reviewed() -> Result<()> {
     let now = Script::parse(&words::read(MESSAGES)?)?.run(&Stage::new()?)?;
     let templates = templates::collect(&now, &help::collect(&Stage::new()?)?.text)?;
     let (messages, templates) = (words::check(MESSAGES, &now), words::check("templates.txt", &templates));
-    // Both differences are of use.
+    // Report both differences.
     match (messages, templates) {
         (Err(messages), Err(templates)) => Err(templates.context(messages.to_string())),
         (messages, templates) => messages.and(templates),

@@ -1,4 +1,4 @@
-//! Keys of rows are never told apart where the server takes them as equal.
+//! Row keys that are equal on the server are equal here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,9 +11,9 @@ use replay::schedule::KeySet;
 use replay::{StorageEngine, TargetTableDefinition, UniqueKey};
 use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
-/// Every character whose weights we know, and most of those that we do not.
+/// All characters with known weights, and most others.
 #[test]
-fn weights_are_those_of_the_server() -> Result<()> {
+fn weights_equal_the_servers() -> Result<()> {
     let server = Launch::mysql().start()?;
     let theirs = server.sql(
         "SET cte_max_recursion_depth = 2000000;
@@ -24,8 +24,8 @@ fn weights_are_those_of_the_server() -> Result<()> {
     )?;
     let mut known = 0;
     for line in theirs.lines() {
-        let (code, theirs) = line.split_once('\t').context("two columns")?;
-        let character = code.parse().ok().and_then(char::from_u32).context("a character")?;
+        let (code, theirs) = line.split_once('\t').context("expected two columns")?;
+        let character = code.parse().ok().and_then(char::from_u32).context("not a character")?;
         let Some(ours) = weights(&character.to_string()) else { continue };
         ensure!(hex(&ours) == theirs, "U+{:04X}: {}, {theirs}", u32::from(character), hex(&ours));
         known += 1;
@@ -34,9 +34,9 @@ fn weights_are_those_of_the_server() -> Result<()> {
     Ok(())
 }
 
-/// Nothing is made of two characters together that is not made of each alone.
+/// The weights of a text are the weights of its characters: no contraction of two characters is missed.
 #[test]
-fn weights_of_texts_are_those_of_their_characters() -> Result<()> {
+fn weights_of_texts_equal_those_of_their_characters() -> Result<()> {
     let server = Launch::mysql().start()?;
     let known: Vec<char> = ('\0'..='\u{ffff}').filter(|c| weights(&c.to_string()).is_some()).collect();
     let common = known.iter().filter(|c| !('\u{3400}'..'\u{e000}').contains(*c));
@@ -62,15 +62,15 @@ fn weights_of_texts_are_those_of_their_characters() -> Result<()> {
     );
     let theirs = server.sql(&script)?;
     for (line, text) in theirs.lines().zip(&texts) {
-        let (_, theirs) = line.split_once('\t').context("two columns")?;
-        let ours = hex(&weights(text).context("known")?);
+        let (_, theirs) = line.split_once('\t').context("expected two columns")?;
+        let ours = hex(&weights(text).context("unknown weights")?);
         ensure!(ours == theirs, "seed {seed}, {text:?}: {ours}, {theirs}");
     }
     assert_eq!(theirs.lines().count(), texts.len());
     Ok(())
 }
 
-/// Types, the prefix that is in the key, and the values put into them.
+/// Types, the length of the prefix in the key, and the values.
 const NUMBERS: &str = "0, -0.0, 0.0, 1, -1, 1.50, 1.5, -1.5, 7, 77, -77.25, 99.99";
 const TIMES: &str = "'2026-01-02 03:04:05', '2026-01-02 03:04:05.000', '2026-01-02 03:04:05.67', '2026-01-02', '1999-12-31 23:59:59.999'";
 const TEXTS: &str = "'', ' ', 'a', 'A', 'a ', 'a  ', ' a', 'ab', 'aB', 'abc', 'abcd', 'abCe', 'b', 'ba', 'a\\0', 'a\\t', 'z ', 'Z'";
@@ -120,8 +120,8 @@ fn columns() -> Vec<(String, u64, &'static str)> {
     columns
 }
 
-/// Every value beside every other, in every kind of column: equal on the server is equal here, and for all kinds
-/// that are taken row by row the other way around, too.
+/// Compares every value with every other, in every kind of column: values equal on the server are equal here, and
+/// for kinds that are compared row by row, the reverse holds too.
 #[test]
 fn values_equal_on_the_server_are_equal_here() -> Result<()> {
     let server = Launch::mysql().start()?;
@@ -138,13 +138,13 @@ fn values_equal_on_the_server_are_equal_here() -> Result<()> {
     let hashes = hashes(&server, &columns)?;
     let mut by_row = 0;
     for (index, (column, prefix, _)) in columns.iter().enumerate() {
-        let ours = hashes.get(&index).context("rows")?;
+        let ours = hashes.get(&index).context("no rows")?;
         let theirs = equal_pairs(&server, index, *prefix)?;
         let is_whole = |keys: &KeySet| keys.exclusive.contains(&keys.shared[0]);
         by_row += usize::from(!ours.values().all(is_whole));
         for (a, of_a) in ours {
             for (b, of_b) in ours.range(a + 1..) {
-                // Their primary keys differ, so that only the other key counts.
+                // The primary keys differ, so that only the other key matters.
                 let is_coarse = is_whole(of_a) || is_whole(of_b);
                 let meet = is_coarse || of_a.exclusive.iter().any(|key| of_b.exclusive.contains(key));
                 let equal = theirs.contains(&(*a, *b));
@@ -154,7 +154,7 @@ fn values_equal_on_the_server_are_equal_here() -> Result<()> {
             }
         }
     }
-    // Two other collations, and prefixes of characters of two and four bytes.
+    // Two more collations, and prefixes that end in characters of two and four bytes.
     assert_eq!(by_row, columns.len() - 2 - 4 * 3);
     Ok(())
 }
@@ -171,13 +171,13 @@ fn equal_pairs(server: &TestServer, index: usize, prefix: u64) -> Result<BTreeSe
     );
     let pairs = server.sql(&query)?;
     let pair = |line: &str| -> Result<(i32, i32)> {
-        let (a, b) = line.split_once('\t').context("two columns")?;
+        let (a, b) = line.split_once('\t').context("expected two columns")?;
         Ok((a.parse()?, b.parse()?))
     };
     pairs.lines().map(pair).collect()
 }
 
-/// The keys of each row of each table, by its number.
+/// Returns the keys of each row of each table, by the row's number.
 fn hashes(
     server: &TestServer,
     columns: &[(String, u64, &str)],
@@ -185,15 +185,15 @@ fn hashes(
     let mut all: BTreeMap<usize, BTreeMap<i32, KeySet>> = BTreeMap::new();
     for log in server.binlogs()? {
         let bytes = std::fs::read(log)?;
-        let mut rest = bytes.strip_prefix(&MAGIC).context("a log")?;
+        let mut rest = bytes.strip_prefix(&MAGIC).context("no log")?;
         let (mut framer, mut tables) = (Framer::new(), TableRegistry::new());
         while let FramerOutput::Event(raw) = framer.next(rest)? {
-            let format: &EventFormat = framer.format().context("a format")?;
+            let format: &EventFormat = framer.format().context("no format description")?;
             match raw.decode(format)? {
                 Event::TableMap(map) => drop(tables.register(&map)?),
                 Event::WriteRows(rows) => {
                     let decoder = tables.decoder(&rows)?;
-                    let table = tables.table(rows.table_id).context("a table")?;
+                    let table = tables.table(rows.table_id).context("no table map")?;
                     let index: usize = std::str::from_utf8(&table.name[1..])?.parse()?;
                     let part = KeyPart { column: 1, prefix: columns[index].1 };
                     let definition = TargetTableDefinition {
@@ -216,9 +216,9 @@ fn hashes(
 }
 
 fn first_number(decoder: &RowDecoder, rows: &Rows<'_>) -> Result<i32> {
-    let row = decoder.rows(rows).next().context("a row")??;
-    let field = row.after.and_then(|image| image.field(0)).context("an image")?;
-    Ok(i32::from_le_bytes(field.bytes().context("a number")?.try_into()?))
+    let row = decoder.rows(rows).next().context("no row")??;
+    let field = row.after.and_then(|image| image.field(0)).context("no after image")?;
+    Ok(i32::from_le_bytes(field.bytes().context("not a number")?.try_into()?))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,7 +1,7 @@
-//! What must hold for any bytes at all: one function a target, that panics if it does not.
+//! Properties that hold for any bytes: a function for each target, which panics if its property does not hold.
 //!
-//! Three things call them: the one-line targets of `libfuzzer/` (coverage-guided, `cargo xtask fuzz`), the
-//! fixed-seed slice in this crate's tests, and the findings in `findings/`, each a file that once broke something.
+//! Three callers: the one-line targets of `libfuzzer/` (coverage-guided, `cargo xtask fuzz`), the tests of this
+//! crate with a fixed seed, and the findings in `findings/`, each a file that once caused a failure.
 #![forbid(unsafe_code)]
 
 mod checks;
@@ -12,11 +12,11 @@ pub use crate::checks::{TARGETS, Target};
 pub use crate::mutate::mutate;
 pub use crate::seeds::{Sample, findings, samples, seeds};
 
-/// Throws `bytes` at the target of this name.
+/// Runs the target of this name on `bytes`.
 ///
 /// # Panics
 ///
-/// When what must hold does not, or there is no such target.
+/// Panics if the property does not hold, or the target does not exist.
 pub fn run(name: &str, bytes: &[u8]) {
     let Some(target) = Target::find(name) else { panic!("no target {name}") };
     (target.check)(bytes);

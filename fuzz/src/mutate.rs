@@ -1,8 +1,8 @@
-//! Small damage to real bytes, the same each time for the same seed.
+//! Small changes to real bytes, the same for the same seed.
 
 use testkit::SeededRandom;
 
-/// Numbers at the edge of what fields hold.
+/// Numbers at the limits of fields.
 const EDGES: [u64; 16] = [
     0,
     1,
@@ -22,7 +22,7 @@ const EDGES: [u64; 16] = [
     u64::MAX,
 ];
 
-/// A damaged copy of one of `seeds`: one to four changes, each of a byte, a number or a stretch.
+/// Returns a mutated copy of one of `seeds`: one to four changes, each of a byte, a number or a range.
 pub fn mutate(seeds: &[Vec<u8>], random: &mut SeededRandom) -> Vec<u8> {
     let Some(seed) = seeds.get(random.below(seeds.len())) else { return Vec::new() };
     let mut bytes = seed.clone();
@@ -62,7 +62,7 @@ fn xor(bytes: &mut [u8], at: usize, mask: u8) {
     }
 }
 
-/// Adds between -17 and 17.
+/// Adds a number between -17 and 17.
 fn add(bytes: &mut [u8], at: usize, amount: u8) {
     if let Some(byte) = bytes.get_mut(at) {
         *byte = byte.wrapping_add(amount).wrapping_sub(17);
@@ -77,7 +77,7 @@ fn put_edge(bytes: &mut [u8], at: usize, random: &mut SeededRandom) {
     }
 }
 
-/// Stretches are short, mostly.
+/// Returns the end of a range, usually a short one.
 fn stretch_end(bytes: &[u8], at: usize, random: &mut SeededRandom) -> usize {
     let size = match random.below(4) {
         0 => random.below(bytes.len() - at),

@@ -1,4 +1,4 @@
-//! Where inputs come from: real logs, and what once broke something.
+//! Inputs: real logs, and earlier findings.
 
 use std::fs;
 use std::io;
@@ -10,18 +10,18 @@ use binlog::{
 
 use crate::checks::Target;
 
-/// One real log, whole.
+/// A real log.
 pub struct Sample {
-    /// Its path below `samples/`.
+    /// Path below `samples/`.
     pub name: String,
-    /// Its bytes, magic included.
+    /// Bytes, magic included.
     pub bytes: Vec<u8>,
 }
 
-/// Larger samples show nothing that smaller ones do not, at this job.
+/// Maximum size of a sample: larger ones show nothing new here.
 const SAMPLE_SIZE_MAX: u64 = 1 << 20;
 
-/// Inputs for one target, each once, the smallest first.
+/// Returns the inputs for one target without duplicates, the smallest first.
 pub fn seeds(target: &Target, samples: &[Sample]) -> Vec<Vec<u8>> {
     let mut seeds: Vec<Vec<u8>> = samples.iter().flat_map(target.seeds).collect();
     seeds.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
@@ -29,11 +29,11 @@ pub fn seeds(target: &Target, samples: &[Sample]) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The real logs of `samples/`.
+/// Returns the real logs of `samples/`.
 ///
 /// # Errors
 ///
-/// When the folder cannot be read.
+/// Returns an error if the directory cannot be read.
 pub fn samples() -> io::Result<Vec<Sample>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
     let mut samples = Vec::new();
@@ -50,11 +50,11 @@ pub fn samples() -> io::Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// What once broke this target: file name and bytes.
+/// Returns earlier findings of this target: file name and bytes.
 ///
 /// # Errors
 ///
-/// When a file cannot be read.
+/// Returns an error if a file cannot be read.
 pub fn findings(target: &Target) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings").join(target.name);
     if !folder.exists() {
@@ -63,7 +63,7 @@ pub fn findings(target: &Target) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     files_below(&folder)?.into_iter().map(|path| fs::read(&path).map(|bytes| (path, bytes))).collect()
 }
 
-/// All files in a folder and its folders, by name.
+/// Returns all files in a directory and its subdirectories, by name.
 fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for found in fs::read_dir(folder)? {
@@ -77,7 +77,7 @@ fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// SQL statements, those of the caller and those of a log, each after a byte that selects a mode: 0.
+/// Returns SQL statements, those of the caller and those of a log, each after a byte that selects a mode: 0.
 pub(crate) fn statements(examples: &[&str], sample: &Sample) -> Vec<Vec<u8>> {
     let format = format_of("9.7.4", 8);
     let mut seeds: Vec<Vec<u8>> = examples.iter().map(|sql| [&[0], sql.as_bytes()].concat()).collect();
@@ -89,7 +89,7 @@ pub(crate) fn statements(examples: &[&str], sample: &Sample) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The events of a log, as far as it can be framed.
+/// Returns the events of a log, up to the first framing error.
 pub(crate) fn raw_events(sample: &Sample) -> impl Iterator<Item = RawEvent<'_>> {
     let mut framer = Framer::new();
     let mut rest = sample.bytes.strip_prefix(&MAGIC).unwrap_or(&sample.bytes);
@@ -102,7 +102,7 @@ pub(crate) fn raw_events(sample: &Sample) -> impl Iterator<Item = RawEvent<'_>> 
     })
 }
 
-/// A format description's promises: `rows_head` bytes in front of the bodies of table maps and rows.
+/// Returns a format description event with `rows_head` bytes as post-header length of table maps and rows.
 pub(crate) fn format_of(server_version: &str, rows_head: u8) -> EventFormat {
     let head = |code: u8| match EventType::from_code(code) {
         EventType::TableMap => rows_head,

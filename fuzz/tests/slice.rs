@@ -1,4 +1,4 @@
-//! A slice of fuzzing that is the same each time: what once broke something, and a fixed number of damaged seeds.
+//! A short, repeatable run of fuzzing: earlier findings, and a fixed number of mutated seeds.
 
 use std::panic::catch_unwind;
 
@@ -6,7 +6,7 @@ use fuzz::{TARGETS, Target, findings, mutate, samples, seeds};
 use testkit::SeededRandom;
 
 #[test]
-fn nothing_that_was_found_breaks_again() {
+fn earlier_findings_do_not_fail_again() {
     for target in TARGETS {
         for (path, bytes) in findings(target).unwrap() {
             run(target, &bytes, &path.display().to_string());
@@ -15,7 +15,7 @@ fn nothing_that_was_found_breaks_again() {
 }
 
 #[test]
-fn nothing_breaks_under_fixed_seeds() {
+fn mutated_seeds_do_not_fail() {
     let samples = samples().unwrap();
     for target in TARGETS {
         let seeds = seeds(target, &samples);
@@ -30,7 +30,7 @@ fn nothing_breaks_under_fixed_seeds() {
     }
 }
 
-/// A failure names the input, so that it can be kept as a finding.
+/// Runs a target; a failure prints the input, so that it can be saved as a finding.
 fn run(target: &Target, bytes: &[u8], what: &str) {
     let broke = catch_unwind(|| (target.check)(bytes)).is_err();
     assert!(!broke, "{}, {what}: {}", target.name, hex(bytes));

@@ -10,7 +10,7 @@ use wire::{
     HandshakeStep, OkPacket, PacketCodec, ServerKeySource, TlsMode, Transport,
 };
 
-/// Bytes read at once.
+/// Number of bytes read at once.
 const BUFFER_SIZE: usize = 1 << 20;
 /// Size of a packet's header.
 const HEADER_SIZE: usize = 4;
@@ -35,12 +35,12 @@ pub(super) struct DumpWish {
 }
 
 impl DumpWish {
-    /// Ends at the end of the last log.
+    /// Returns a dump that ends at the end of the last log.
     pub(super) const fn to_end(number: usize) -> Self {
         Self { flags: DumpFlags::NON_BLOCK, server_id: SERVER_ID + number as u32 }
     }
 
-    /// Waits for more.
+    /// Returns a dump that waits for new events.
     pub(super) const fn for_ever(number: usize) -> Self {
         Self { flags: DumpFlags(0), server_id: SERVER_ID + number as u32 }
     }
@@ -75,12 +75,12 @@ impl DiscardingClient {
                     ensure!(session.compression.is_none(), "the connection is compressed");
                     return Ok(client);
                 }
-                HandshakeStep::StartTls(_) => bail!("TLS was not asked for"),
+                HandshakeStep::StartTls(_) => bail!("the client did not request TLS"),
             }
         }
     }
 
-    /// Asks for a log from a position on.
+    /// Requests a log from a position on.
     pub(super) fn dump(&mut self, log: &str, position: u32, wish: DumpWish) -> Result<()> {
         let DumpWish { flags, server_id } = wish;
         self.command(&ClientCommand::BinlogDump(BinlogDump {
@@ -160,13 +160,13 @@ impl DiscardingClient {
 /// Finds the end of a dump without keeping the packets.
 #[derive(Default)]
 struct PacketSkipper {
-    /// Bytes of all packets.
+    /// Number of bytes of all packets.
     bytes: u64,
-    /// Bytes of the present packet that follow.
+    /// Number of remaining bytes of the current packet.
     left: usize,
     /// Header of the next packet, and its first byte.
     head: Vec<u8>,
-    /// True if the next packet continues the present one.
+    /// True if the next packet continues the current one.
     is_continued: bool,
 }
 
@@ -207,7 +207,7 @@ mod tests {
     use super::PacketSkipper;
 
     #[test]
-    fn the_end_is_found_in_any_pieces() {
+    fn the_end_is_found_for_all_sizes_of_reads() {
         let stream =
             [&[3, 0, 0, 1, 0, 0xfe, 9][..], &[1, 0, 0, 2, 0], &[5, 0, 0, 3, 0xfe, 0, 0, 2, 0]].concat();
         for piece in 1..=stream.len() {

@@ -31,11 +31,11 @@ pub(super) struct AddedLatency {
 
 /// Number of sessions that write to the source at once.
 const SESSIONS: u32 = 8;
-/// Silence after which a client looks whether the load is over.
+/// Time without events after which a client checks whether the load has ended.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Type codes of GTID events, without and with tags.
 const GTID_CODES: [u8; 2] = [33, 42];
-/// Offset of the number in a GTID event: behind the header, the flags and the UUID.
+/// Offset of the number in a GTID event: after the header, the flags and the UUID.
 const GNO_OFFSET: usize = 19 + 1 + 16;
 
 /// Measures the time from the receipt by a client of the source to the receipt by a client of the relay.
@@ -47,8 +47,8 @@ pub(super) fn measure_latency(
     source.sql("drop database if exists sbtest; create database sbtest")?;
     workloads::sysbench(source, "oltp_write_only", &["--rand-seed=11", "prepare"])?;
     source.sql("flush binary logs")?;
-    let log = source.binlogs()?.pop().context("a server has logs")?;
-    let name = log.file_name().and_then(|name| name.to_str()).context("a log has a name")?.to_owned();
+    let log = source.binlogs()?.pop().context("the server has no logs")?;
+    let name = log.file_name().and_then(|name| name.to_str()).context("a log without a name")?.to_owned();
     let folder = TempDir::new_in(testkit::target_dir())?;
     let relay = RelayProcess::receive(bintide, source, folder.path())?;
     let began = Instant::now();
@@ -62,7 +62,7 @@ pub(super) fn measure_latency(
             let (name, is_over) = (&name, &is_over);
             scope.spawn(move || receive_times(port, name, is_over))
         });
-        // Both are waiting before the load begins.
+        // Both clients wait before the load starts.
         thread::sleep(SILENCE);
         let loaded = run_load(source, load);
         is_over.store(true, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 use testkit::TestServer;
 
-/// Time in which a relay starts to listen.
+/// Time limit until a relay listens.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running relay. Dropping it stops it.
@@ -72,7 +72,7 @@ impl RelayProcess {
 impl Drop for RelayProcess {
     fn drop(&mut self) {
         if let Ok(pid) = i32::try_from(self.child.id()) {
-            // It may have ended.
+            // The relay may have ended.
             let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
         }
         let _ = self.child.wait();

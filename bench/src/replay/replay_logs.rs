@@ -136,7 +136,7 @@ pub(super) fn prepare(kind: ReplayLogKind, transactions: u32, bintide: &Path) ->
     let folder = logs_folder().join(format!("{}-{transactions}", kind.block()));
     let facts = folder.join("facts.json");
     if !facts.exists() {
-        eprintln!("making the log {}", kind.name());
+        eprintln!("creating the log {}", kind.name());
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
@@ -159,7 +159,7 @@ pub(super) fn prepare(kind: ReplayLogKind, transactions: u32, bintide: &Path) ->
 pub(super) fn base_folder() -> Result<PathBuf> {
     let base = logs_folder().join("base");
     if !base.exists() {
-        eprintln!("making the tables");
+        eprintln!("creating the tables");
         let mut server = Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).start()?;
         server.sql("create database sbtest")?;
         workloads::sysbench(&server, "oltp_write_only", &["--rand-seed=11", "prepare"])?;
@@ -245,7 +245,7 @@ fn disjoint_changes(session: usize, transactions: usize) -> String {
 
 /// Returns the rows that the nth transaction of a table changes. They are spread over the table.
 fn disjoint_rows(nth: usize) -> [usize; 3] {
-    // Coprime with the number of rows, so that each row comes once.
+    // Coprime with the number of rows, so that each row occurs once.
     const STRIDE: usize = 48_271;
     [0, 1, 2].map(|which| (3 * nth + which) * STRIDE % TABLE_ROWS + 1)
 }
@@ -354,12 +354,12 @@ mod tests {
     use super::{TABLE_ROWS, TABLES, count_gtids, disjoint_rows};
 
     #[test]
-    fn sets_are_counted() {
+    fn gtid_sets_are_counted() {
         assert_eq!(["a:1-10", "a:7", "a"].map(count_gtids), [Some(10), Some(1), None]);
     }
 
     #[test]
-    fn no_row_comes_twice() {
+    fn each_row_occurs_once() {
         let each_table = 100_000 / TABLES;
         let rows: HashSet<usize> = (0..each_table).flat_map(disjoint_rows).collect();
         assert_eq!(rows.len(), 3 * each_table);

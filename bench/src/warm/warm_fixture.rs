@@ -78,12 +78,12 @@ impl WarmFixture {
         fs::create_dir_all(&folder)?;
         let fixture = Self { disk: build_slow_disk(&folder)?, folder };
         if !fixture.base_folder().exists() {
-            eprintln!("making the table");
+            eprintln!("creating the table");
             fixture.make_base()?;
         }
         for kind in WarmChangeKind::ALL {
             if !fixture.behind_folder(kind).exists() {
-                eprintln!("making the relay log: changes {}", kind.name());
+                eprintln!("creating the relay log: changes {}", kind.name());
                 fixture.make_behind(kind)?;
             }
         }

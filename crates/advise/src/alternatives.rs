@@ -213,22 +213,22 @@ mod tests {
         // Each payload occurs twice in a row and never again, so the first half predicts nothing about the second.
         let samples: Vec<Vec<u8>> =
             all.chunks(400).take(4000).flat_map(|one| [one.to_vec(), one.to_vec()]).collect();
-        if let Some(report) = dictionary(&samples).expect("zstd works") {
+        if let Some(report) = dictionary(&samples).expect("zstd failed") {
             assert!(report.bytes_with * 100 > report.bytes_without * 98, "{report:?}");
         }
     }
 
     #[test]
-    fn a_dictionary_helps_small_payloads_that_are_alike() {
+    fn dictionaries_help_small_similar_payloads() {
         let samples: Vec<Vec<u8>> = (0..4000_u32)
             .map(|n| {
                 format!("BEGIN sbtest.sbtest1 id={n} k={} the same pad over and over COMMIT", n * 7919)
                     .into_bytes()
             })
             .collect();
-        let report = dictionary(&samples).expect("zstd works").expect("enough to train on");
+        let report = dictionary(&samples).expect("zstd failed").expect("too few samples");
         assert_eq!((report.transactions_trained, report.transactions_measured), (2000, 2000));
         assert!(report.bytes_with * 2 < report.bytes_without, "{report:?}");
-        assert_eq!(dictionary(&samples[..20]).expect("zstd works"), None);
+        assert_eq!(dictionary(&samples[..20]).expect("zstd failed"), None);
     }
 }

@@ -108,9 +108,9 @@ mod tests {
             let all: Vec<SampleCell> = cells.spread(seed).collect();
             assert_eq!(all.len() as u64, wanted);
             let distinct: HashSet<_> = all.iter().map(|cell| (cell.source, cell.start)).collect();
-            assert_eq!(distinct.len() as u64, wanted, "each once: {sizes:?}");
+            assert_eq!(distinct.len() as u64, wanted, "a cell occurs twice: {sizes:?}");
             let bytes: u64 = all.iter().map(|cell| cell.end - cell.start).sum();
-            assert_eq!(bytes, sizes.iter().sum::<u64>(), "and together all: {sizes:?}");
+            assert_eq!(bytes, sizes.iter().sum::<u64>(), "the cells do not cover the logs: {sizes:?}");
         }
     }
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_few_lie_everywhere() {
+    fn the_first_cells_are_spread_over_the_logs() {
         let cells = CellGrid::new([(0..1_000_000, 100)]);
         for seed in 0..20 {
             let mut tenths = [0; 10];
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_logs_have_cells_too() {
+    fn huge_logs_have_cells() {
         let cells = CellGrid::new([(4..1 << 50, 1 << 18)]);
         assert_eq!(cells.spread(1).take(1000).map(|cell| cell.start).collect::<HashSet<_>>().len(), 1000);
     }

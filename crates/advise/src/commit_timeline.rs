@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_few_and_hold_everything() {
+    fn buckets_are_few_and_cover_everything() {
         check(&[], 0, &[]);
         check(&[7], 1, &[1]);
         check(&[7, 9, 9], 1, &[1, 0, 2]);

@@ -60,7 +60,7 @@ mod tests {
     use super::CpuTime;
 
     #[test]
-    fn only_work_counts() {
+    fn sleep_is_not_counted() {
         let work = CpuTime::start();
         std::thread::sleep(std::time::Duration::from_millis(30));
         let slept = work.ns();

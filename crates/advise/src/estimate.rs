@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stretch_gives_a_wide_interval() {
+    fn one_range_gives_a_wide_interval() {
         let mut pairs = RatioSums::default();
         pairs.add(10.0, 4.0);
         let found = pairs.estimate(Population { x: 100.0, stretches: Some(10) });
@@ -105,7 +105,7 @@ mod tests {
 
     /// Draws samples from a known population, and counts how often the interval contains the true value.
     #[test]
-    fn intervals_hold_the_truth_as_often_as_they_say() {
+    fn intervals_have_their_stated_coverage() {
         let mut state = 7_u64;
         let mut random = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_right_to_four_percent() {
+    fn percentiles_are_accurate_to_four_percent() {
         check(&[], (0.0, 0.0, 0.0));
         check(&[1000], (1.0, 1.0, 1.0));
         check(&(1..=1000).map(|n| n * 1000).collect::<Vec<_>>(), (500.0, 990.0, 1000.0));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_count() {
+    fn percentiles_are_weighted() {
         let mut histogram = LatencyHistogram::default();
         histogram.add(1_000, 1.0, 1);
         histogram.add(9_000, 98.0, 1);

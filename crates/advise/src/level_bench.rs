@@ -327,17 +327,20 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_those_of_the_writer_in_memory_and_in_pieces() {
+    fn sizes_equal_the_writers_in_memory_and_in_pieces() {
         let levels: Vec<ZstdLevel> = [1, 3, 19].into_iter().filter_map(ZstdLevel::new).collect();
-        let mut bench = LevelBench::new(&levels, LARGE_SIZE).expect("memory");
+        let mut bench = LevelBench::new(&levels, LARGE_SIZE).expect("out of memory");
         let payloads = [events(0), events(300), events(70_000), events(LARGE_SIZE + 1)];
         let lent: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
         let mut taken = vec![LevelCost::default(); levels.len()];
-        let made = bench.measure(&lent, &mut taken).expect("measured");
+        let made = bench.measure(&lent, &mut taken).expect("could not measure");
         for (payload, made) in payloads.iter().zip(made.chunks(levels.len())) {
             for (level, made) in levels.iter().zip(made) {
-                let mut writer = PayloadWriter::new(*level).expect("memory");
-                assert_eq!(made.frame, Some(writer.frame(payload).expect("a frame").len() as u64));
+                let mut writer = PayloadWriter::new(*level).expect("out of memory");
+                assert_eq!(
+                    made.frame,
+                    Some(writer.frame(payload).expect("could not compress the frame").len() as u64)
+                );
             }
         }
         let all: u64 = payloads.iter().map(|payload| payload.len() as u64).sum();
@@ -345,15 +348,15 @@ mod tests {
         let mut pieces = |push: &mut dyn FnMut(&[u8]) -> Result<(), CompressError>| {
             payloads[2].chunks(999).try_for_each(push)
         };
-        let streamed = bench.measure_pieces(70_000, &mut pieces, &mut taken).expect("measured");
-        // Payloads in pieces are decompressed, too.
+        let streamed = bench.measure_pieces(70_000, &mut pieces, &mut taken).expect("could not measure");
+        // Payloads in pieces are decompressed too.
         let all = all + 70_000;
         assert!(taken.iter().all(|taken| (taken.bytes, taken.bytes_opened) == (all, all)));
         for (level, made) in levels.iter().zip(streamed) {
-            let mut writer = PayloadWriter::new(*level).expect("memory");
-            writer.begin(70_000).expect("begun");
-            payloads[2].chunks(999).try_for_each(|piece| writer.push(piece)).expect("pushed");
-            assert_eq!(made.frame, Some(writer.finish().expect("a frame").len() as u64));
+            let mut writer = PayloadWriter::new(*level).expect("out of memory");
+            writer.begin(70_000).expect("could not begin");
+            payloads[2].chunks(999).try_for_each(|piece| writer.push(piece)).expect("could not push");
+            assert_eq!(made.frame, Some(writer.finish().expect("could not compress the frame").len() as u64));
         }
     }
 }

@@ -111,21 +111,25 @@ mod tests {
     }
 
     #[test]
-    fn the_level_is_found_however_a_server_frames() {
+    fn the_level_is_found_for_all_kinds_of_frames() {
         for level in [1, 3, 9, 13] {
             for way in FRAME_STYLES
                 .into_iter()
                 .filter(|way| *way == FrameStyle::Announced || level <= UNANNOUNCED_LEVEL_MAX)
             {
-                let frames =
-                    (0..3).map(|seed| compress_frame(&inner(seed), level, way).expect("a frame")).collect();
+                let frames = (0..3)
+                    .map(|seed| {
+                        compress_frame(&inner(seed), level, way).expect("could not compress the frame")
+                    })
+                    .collect();
                 let found = found(frames);
                 assert!(found.levels.contains(&level), "{level} {way:?}: {found:?}");
                 assert!(found.levels.len() < 8 && found.probed == 3, "{level} {way:?}: {found:?}");
             }
-            let mut writer = PayloadWriter::new(ZstdLevel::new(level).expect("a level")).expect("memory");
-            let frames = vec![writer.frame(&inner(0)).expect("a frame").to_vec()];
-            assert!(found(frames).levels.contains(&level), "as we write it");
+            let mut writer =
+                PayloadWriter::new(ZstdLevel::new(level).expect("not a level")).expect("out of memory");
+            let frames = vec![writer.frame(&inner(0)).expect("could not compress the frame").to_vec()];
+            assert!(found(frames).levels.contains(&level), "frames of PayloadWriter");
         }
     }
 

@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_levels_fit_in_the_usual_memory() {
+    fn the_default_levels_fit_in_the_default_memory() {
         let usual = levels(&[1, 3, 6, 9, 12, 19]);
         for workers in [1, 2, 4, 64].into_iter().filter_map(NonZeroUsize::new) {
             let plan = MeasurementPlan::new(&usual, workers, 300_000_000, 1 << 30);
             assert!(plan.memory_needed <= 300_000_000, "{plan:?}");
             assert!(plan.workers.get() >= workers.get().min(2), "{plan:?}");
         }
-        let two = NonZeroUsize::new(2).expect("two");
+        let two = NonZeroUsize::new(2).expect("zero");
         let plan = MeasurementPlan::new(&usual, two, 3 << 30, 1 << 30);
         assert!(plan.sizes == super::MemoryLimits::default(), "{plan:?}");
         assert!(MeasurementPlan::new(&levels(&[22]), two, 300_000_000, 1 << 30).memory_needed > 300 * MIB);

@@ -145,7 +145,7 @@ mod tests {
     use super::SimulatedConnection;
 
     fn check(events: &[usize], uncompressed: u64, zlib: std::ops::RangeInclusive<u64>) {
-        let mut wire = SimulatedConnection::new().expect("memory");
+        let mut wire = SimulatedConnection::new().expect("out of memory");
         events.iter().for_each(|size| wire.put(&[&vec![7; *size]]));
         wire.flush();
         let sent = wire.take();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_have_heads_and_small_ones_stay_plain() {
+    fn packets_have_headers_and_small_ones_stay_uncompressed() {
         check(&[], 0, 0..=0);
         check(&[44], 49, 49 + 7..=49 + 7);
         check(&[45], 50, 7 + 8..=40);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn large_events_go_in_one_piece_behind_a_full_buffer() {
+    fn large_events_are_sent_in_one_piece_after_a_full_buffer() {
         check(&[100, 1 << 20], (1 << 20) + 110, 14 + 20..=2_000);
         check(&[1 << 20], (1 << 20) + 5, 7 + 20..=2_000);
         check(&[10_000; 4], 40_020, 21 + 30..=600);

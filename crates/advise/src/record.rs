@@ -166,7 +166,7 @@ mod tests {
     use super::CellShare;
 
     #[test]
-    fn shares_make_up_the_whole() {
+    fn shares_add_up_to_the_whole() {
         for of in [1, 7, 100, 12_345] {
             for whole in [0, 1, 99, 1 << 40] {
                 let cuts = [0, of / 3, of / 2, of];

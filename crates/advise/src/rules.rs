@@ -348,7 +348,8 @@ mod tests {
         LevelSetting,
     };
 
-    /// Report on a gigabyte of plain logs. Levels have the percentage saved, and the seconds per gigabyte.
+    /// Returns a report on a gigabyte of plain logs. Levels have the percentage saved, and the seconds per
+    /// gigabyte.
     fn report(eligible: u64, on: u64, levels: &[(u8, i64, f64)]) -> AdviseReport {
         let giga = 1_000_000_000;
         let level = |(level, saved, work): &(u8, i64, f64)| LevelReport {
@@ -417,22 +418,22 @@ mod tests {
     }
 
     #[test]
-    fn an_easier_level_that_saves_as_much_is_taken() {
+    fn lower_levels_with_equal_savings_are_recommended() {
         check(&report(99, 0, &[(1, 55, 1.0), (3, 56, 3.0)]), AdviceVerdict::SwitchOn, Some(1));
     }
 
     #[test]
-    fn a_harder_level_is_taken_while_it_pays() {
+    fn higher_levels_are_recommended_if_they_pay() {
         check(&report(99, 0, &[(3, 50, 3.0), (6, 58, 6.0), (9, 60, 12.0)]), AdviceVerdict::SwitchOn, Some(6));
     }
 
     #[test]
-    fn a_harder_level_is_not_taken_when_commits_would_wait() {
+    fn higher_levels_that_delay_commits_are_not_recommended() {
         check(&report(99, 0, &[(3, 50, 1_500.0), (6, 58, 2_500.0)]), AdviceVerdict::SwitchOn, Some(3));
     }
 
     #[test]
-    fn no_level_is_promised_that_a_server_ignores() {
+    fn levels_that_a_server_ignores_are_not_recommended() {
         for setting in [LevelSetting::Ignored, LevelSetting::Unknown] {
             let mut report = report(99, 0, &[(1, 55, 1.0), (3, 56, 3.0), (6, 70, 4.0)]);
             report.server.level_setting = setting;
@@ -441,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_of_other_levels_prove_the_setting_is_honoured() {
+    fn payloads_of_other_levels_prove_that_the_setting_is_obeyed() {
         let mut report = report(99, 99, &[(1, 50, 1.0), (3, 56, 3.0), (6, 70, 4.0)]);
         report.server.level_setting = LevelSetting::Unknown;
         report.found.levels = vec![1];
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn incompressible_logs_get_their_own_verdicts() {
+    fn incompressible_logs_get_separate_verdicts() {
         check(&report(2, 0, USUAL), AdviceVerdict::NothingToGain, None);
         let mut old = report(99, 0, USUAL);
         old.server.can_compress = false;
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_cannot_compress_has_no_level() {
+    fn servers_without_compression_have_no_level() {
         let mut old = report(99, 0, USUAL);
         old.server.version = "5.7.44-log".to_owned();
         old.server.can_compress = false;
@@ -486,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_not_reported_without_an_honoured_level() {
+    fn growth_is_not_reported_if_the_level_is_ignored() {
         let mut old = report(99, 90, &[(1, 50, 1.0), (6, 58, 9.0)]);
         old.server.level_setting = LevelSetting::Ignored;
         check(&old, AdviceVerdict::Keep, None);
@@ -498,7 +499,7 @@ mod tests {
         let mut sampled = report(99, 0, USUAL);
         sampled.sample.is_complete = false;
         let says = |report: &AdviseReport| advise(report).uncertainties.join(" ");
-        assert!(!says(&sampled).contains("between"), "both ends read the same");
+        assert!(!says(&sampled).contains("between"), "both ends have the same text");
         sampled.levels[1].bytes =
             IntervalEstimate { value: 440_000_000, low: 430_000_000, high: 450_000_000 };
         assert!(says(&sampled).contains("between 55.0 % and 57.0 %"), "{}", says(&sampled));

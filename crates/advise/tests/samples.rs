@@ -14,7 +14,7 @@ use binlog::{
 };
 use logs::{CutError, EventChunk, LogReader, ReadOutcome, SegmentContent, TransactionCutter};
 
-/// Parts of a log: its format description, and transactions of several kinds and sizes.
+/// Events of a log: its format description, and transactions of several kinds and sizes.
 struct Parts {
     head: Vec<u8>,
     transactions: Vec<Vec<Vec<u8>>>,
@@ -90,7 +90,7 @@ fn try_asking(
 }
 
 #[test]
-fn samples_hold_the_truth_within_their_intervals() {
+fn intervals_of_samples_contain_the_true_values() {
     let logs = [log(9 << 20), log(3 << 20)];
     let truth = ask(&logs, MeasureExtent::All, 0);
     assert!(truth.sample.is_complete);
@@ -111,7 +111,7 @@ fn samples_hold_the_truth_within_their_intervals() {
 }
 
 #[test]
-fn all_cells_together_are_the_whole() {
+fn all_cells_together_equal_the_whole_log() {
     let logs = [log(2 << 20), log(1 << 20)];
     let truth = ask(&logs, MeasureExtent::All, 0);
     let found = ask(&logs, MeasureExtent::Sample { time: None, bytes: None }, 3);
@@ -124,7 +124,7 @@ fn all_cells_together_are_the_whole() {
     assert_eq!((found.totals, &found.refused), (truth.totals, &truth.refused));
 }
 
-/// Builds a log from the wanted events of a sample.
+/// Builds a log from events of a sample that `wanted` selects.
 fn log_of(sample: &str, wanted: impl Fn(&RawEvent<'_>) -> bool) -> Arc<[u8]> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
     let mut reader = LogReader::open(path).unwrap();
@@ -140,7 +140,7 @@ fn log_of(sample: &str, wanted: impl Fn(&RawEvent<'_>) -> bool) -> Arc<[u8]> {
 }
 
 #[test]
-fn payloads_without_a_gtid_event_are_counted_as_they_are() {
+fn payloads_without_a_gtid_event_count_with_their_size() {
     let is_gtid = |raw: &RawEvent<'_>| matches!(raw.event_type(), EventType::Gtid | EventType::AnonymousGtid);
     let bytes = log_of("types-compressed.binlog", |raw| !is_gtid(raw));
     let size = bytes.len() as u64;
@@ -182,7 +182,7 @@ fn transactions_not_kept_in_memory_are_measured() {
         };
         assert_eq!(tables(&found), tables(&truth), "{name}");
         for (found, truth) in found.levels.iter().zip(&truth.levels) {
-            // zstd cuts blocks differently when its input comes in pieces.
+            // zstd splits blocks differently when its input comes in pieces.
             let apart = found.bytes.value.abs_diff(truth.bytes.value);
             assert!(apart * 1000 <= truth.bytes.value, "{name}: {found:?} {truth:?}");
             assert!(found.decompress_bytes_per_s > 0.0, "{name}: {found:?}");
@@ -218,7 +218,7 @@ fn with_claims(log: &[u8], claim: u64) -> Arc<[u8]> {
                 false => bytes.extend_from_slice(raw.bytes()),
                 true => {
                     let Ok(Event::TransactionPayload(body)) = raw.decode(chunk.format()) else {
-                        panic!("a payload")
+                        panic!("no payload")
                     };
                     let mut fields = Vec::new();
                     TransactionPayload::put_zstd_fields(claim, body.payload.len() as u64, &mut fields);
@@ -237,7 +237,7 @@ fn with_claims(log: &[u8], claim: u64) -> Arc<[u8]> {
 }
 
 #[test]
-fn payloads_of_another_size_than_they_state_are_damaged() {
+fn payloads_with_a_wrong_stated_size_are_damaged() {
     let honest = sample("types-compressed.binlog");
     for claim in [1, 1 << 40, u64::MAX] {
         let logs = [with_claims(&honest, claim)];
@@ -265,7 +265,7 @@ fn daily_figures_come_from_first_and_last_commits() {
 }
 
 #[test]
-fn a_transaction_wider_than_cells_counts_once() {
+fn transactions_larger_than_cells_count_once() {
     let parts = parts();
     let largest = parts.transactions.iter().max_by_key(|events| events.len()).unwrap();
     let (gtid, rest) = largest.split_first().unwrap();
@@ -302,7 +302,7 @@ fn without_a_level_nothing_is_measured() {
 }
 
 #[test]
-fn a_watcher_can_cancel_advise() {
+fn monitors_can_cancel_advise() {
     let bytes = log(1 << 20);
     let open = Box::new(move || Ok(LogReader::from_bytes("made".to_owned(), Arc::clone(&bytes))));
     let sources = [LogSource { name: "made".to_owned(), bytes: 1 << 20, open }];
@@ -319,7 +319,7 @@ fn a_watcher_can_cancel_advise() {
 }
 
 #[test]
-fn no_damage_makes_it_panic() {
+fn damaged_logs_do_not_panic() {
     let whole = log(200 << 10);
     let mut state = 5_u64;
     for _ in 0..60 {

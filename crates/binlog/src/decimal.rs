@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_of_every_left_over() {
+    fn incomplete_groups_of_digits() {
         check(1, 0, &[0x85], "5");
         check(2, 0, &[0x80 | 42], "42");
         check(3, 0, &[0x83, 0xe7], "999");
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_of_the_point() {
+    fn digits_before_and_after_the_point() {
         // The example of MySQL's manual: 1234567890.1234.
         check(14, 4, &[0x81, 0x0d, 0xfb, 0x38, 0xd2, 0x04, 0xd2], "1234567890.1234");
         check(14, 4, &[0x7e, 0xf2, 0x04, 0xc7, 0x2d, 0xfb, 0x2d], "-1234567890.1234");

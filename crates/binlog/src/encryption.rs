@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_of_a_real_server_open() {
+    fn logs_of_a_real_server_are_decrypted() {
         for (path, keyring) in samples() {
             let mut bytes = std::fs::read(&path).unwrap();
             let head = EncryptedHeader::decode(&header(&bytes)).unwrap();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn sealed_header_opens() {
+    fn encrypted_headers_round_trip() {
         let (password, iv) = (FilePassword::new([7; 32]), [9; IV_SIZE]);
         let keyring = Keyring::new(vec![key(b"a", KEY_SIZE), key(b"short", 16)]);
         let header = EncryptedHeader::seal(&keyring.keys()[0], &password, iv).unwrap();
@@ -365,7 +365,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_part_of_a_log(start in 0_usize..5000, size in 0_usize..500, beyond in any::<u32>()) {
+        fn any_part_of_a_log_is_decrypted(start in 0_usize..5000, size in 0_usize..500, beyond in any::<u32>()) {
             let password = FilePassword::new([3; 32]);
             let base = u64::from(beyond) << 8;
             let mut whole = vec![0; 5500];

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_format_description_says_whether_checksums_follow() {
+    fn the_last_format_description_sets_the_checksum_algorithm() {
         let xid = Event::Xid(Xid { xid: 1 });
         let log = [
             description(b"9.7.4", Some(1)),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_sends_a_made_up_rotation_first() {
+    fn sources_send_an_artificial_rotate_event_first() {
         let rotate = Event::Rotate(Rotate { position: 4, file: b"binlog.000007" });
         let log = [whole(&rotate, ChecksumAlgorithm::Crc32), description(b"9.7.4", Some(1))].concat();
         // Source and replica agreed on checksums beforehand.
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn format_descriptions_that_cannot_be_read() {
+    fn invalid_format_descriptions() {
         let check = |offset: usize, byte: u8, at: usize, field, wanted| {
             let mut event = description(b"9.7.4", Some(1));
             event[offset] = byte;

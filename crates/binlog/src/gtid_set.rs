@@ -367,7 +367,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn algebra(one in parts(), two in parts()) {
+        fn set_operations_equal_the_model(one in parts(), two in parts()) {
             let ((one, one_model), (two, two_model)) = (both(&one), both(&two));
             check(&one, &one_model);
             check(&one.union(&two), &(&one_model | &two_model));
@@ -391,7 +391,7 @@ mod tests {
         }
 
         #[test]
-        fn one_at_a_time(numbers in vec((0_u8..4, 1_u64..30), 0..60)) {
+        fn gtids_are_added_one_at_a_time(numbers in vec((0_u8..4, 1_u64..30), 0..60)) {
             let (mut set, mut model) = (GtidSet::new(), BTreeSet::new());
             for (source, gno) in numbers {
                 let gtid = Gtid { tsid: tsid(source), gno: Gno::new(gno).unwrap() };

@@ -333,7 +333,7 @@ mod tests {
         bytes.extend([1, 0, 0, 0]);
         bytes.extend(size.to_le_bytes());
         bytes.extend([0; 6]);
-        // Neither constant nor noise: zstd compresses this in part.
+        // Neither constant nor random: zstd compresses this in part.
         let body = (HEADER_SIZE as u32..size).map(|at| (at.wrapping_mul(at / 97) as u8) ^ seed);
         bytes.extend(body);
         bytes
@@ -381,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Opens `input` by event and by chunk. Both must return `plain` and then end, or fail with `wanted`.
+    /// Decompresses `input` by event and by chunk. Both must return `plain` and then end, or fail with `wanted`.
     fn check(
         input: &TransactionPayload<'_>,
         plain: &[u8],
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn size_claims_are_compared_and_not_believed() {
+    fn stated_sizes_are_compared_and_not_trusted() {
         let plain = events(&[100, 200]);
         let input = zstd(&plain);
         for (claimed_size, is_true) in
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_behind_the_last_frame() {
+    fn bytes_after_the_last_frame() {
         let plain = events(&[100, 70]);
         let message = "Unknown frame descriptor";
         check(
@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_in_front_of_a_fault_comes_out() {
+    fn all_events_before_a_fault_are_returned() {
         let plain = events(&[1000; 2000]);
         for mut input in [zstd(&plain), frame_sized(&plain), frame(&plain, CParameter::ChecksumFlag(true))] {
             let at = input.len() - 10;
@@ -691,7 +691,7 @@ mod tests {
         }
 
         #[test]
-        fn any_flip(flips in vec((any::<proptest::sample::Index>(), 1_u8..), 1..4), sizes in vec(19_u32..900, 1..20)) {
+        fn any_changed_bytes(flips in vec((any::<proptest::sample::Index>(), 1_u8..), 1..4), sizes in vec(19_u32..900, 1..20)) {
             let mut input = zstd(&events(&sizes));
             for (at, flip) in flips {
                 let at = at.index(input.len());

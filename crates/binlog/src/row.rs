@@ -751,7 +751,7 @@ mod tests {
         Arc::new(Table::new(&map).unwrap())
     }
 
-    /// Returns a table of SMALLINT, VARCHAR(10), JSON, VARCHAR(300), JSON.
+    /// Returns a table with the columns SMALLINT, VARCHAR(10), JSON, VARCHAR(300) and JSON.
     fn five() -> Arc<Table> {
         table(&[2, 15, 245, 15, 245], &[10, 0, 4, 44, 1, 4])
     }
@@ -806,7 +806,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_are_there() {
+    fn present_columns() {
         write(0b00001, &[0, 1, 2, 0, 3, 4], "+ 0=[1, 2]; + 0=[3, 4]");
         write(0b00011, &[0, 1, 2, 1, 9], "+ 0=[1, 2] 1=[9]");
         write(0b01010, &[0, 0, 3, 0, 7, 8, 9], "+ 1=[] 3=[7, 8, 9]");
@@ -867,7 +867,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_take_no_bytes() {
+    fn rows_without_bytes() {
         let none = || table(&[], &[]);
         check(RowsKind::Write, none(), [&[], &[]], &[], "");
         check(
@@ -886,7 +886,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_stop_short() {
+    fn incomplete_rows() {
         write(0b00001, &[0, 1, 2, 0, 3], "byte 33: expected 2 more bytes, found 1");
         write(0b00011, &[0, 1, 2, 5, 6], "byte 33: expected 5 more bytes, found 1");
         write(0b00010, &[0], "byte 30: expected 1 more bytes, found 0");
@@ -895,7 +895,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_do_not_fit_the_table() {
+    fn events_that_do_not_match_the_table() {
         let table = five();
         let rows = event(RowsKind::Write, &table, [&[1], &[]], &[]);
         let wrong = Rows { column_count: 6, ..rows };

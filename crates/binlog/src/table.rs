@@ -405,7 +405,7 @@ mod tests {
 
     /// Four types share one code. Two bits of the size are stored where all their type codes have ones.
     #[test]
-    fn strings_hide_their_type_and_size() {
+    fn string_metadata_contains_the_real_type_and_size() {
         check_type(254, &[254, 40], Ok((ColumnType::Char { size_max: 40 }, 0xfe28)));
         check_type(254, &[0xee, 0x2c], Ok((ColumnType::Char { size_max: 300 }, 0xee2c)));
         check_type(254, &[0xce, 0xfc], Ok((ColumnType::Char { size_max: 1020 }, 0xcefc)));
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_count_only_the_columns_that_have_one() {
+    fn bits_refer_only_to_columns_of_their_types() {
         let unsigned = |table: &Table| each(table, |column| column.unsigned.map(u8::from));
         check(&[1, 1, 0b0110_0000], unsigned, "0 - 1 - - - 1 - -");
         check(&[1, 1, 0b1000_0000], unsigned, "1 - 0 - - - 0 - -");
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn collations_come_one_by_one_or_with_a_default() {
+    fn collations_are_listed_or_have_a_default() {
         let collation = |table: &Table| each(table, |column| column.collation);
         check(&[2, 3, 0xfc, 0xff, 0], collation, "- 255 - - 255 - - - 255");
         check(&[2, 5, 0xfc, 0xff, 0, 1, 63], collation, "- 255 - - 63 - - - 255");
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn no_columns_and_too_many() {
+    fn zero_columns_and_too_many_columns() {
         assert_eq!(Table::new(&map(&[], &[], &[])).unwrap().columns.len(), 0);
         let types = [3; 4097];
         let error = Table::new(&map(&types, &[], &[])).unwrap_err();

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn number_used_again_for_another_table() {
+    fn numbers_reused_for_another_table() {
         let mut tables = TableRegistry::new();
         tables.register(&map(7, &[1])).unwrap();
         check(&mut tables, &rows(7, 1, &[0, 5, 0, 6]), Ok(2));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn column_count_must_be_the_tables() {
+    fn column_counts_must_equal_the_tables() {
         let mut tables = TableRegistry::new();
         tables.register(&map(7, &[1, 1])).unwrap();
         let differs = DecodeReason::Differs { field: "column count", found: 1, wanted: 2 };
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_in_use_outlive_a_flood_of_others() {
+    fn tables_in_use_are_kept_while_many_others_are_added() {
         let mut tables = TableRegistry::new();
         for table_id in 0..10 * TABLES_KEPT as u64 {
             tables.register(&map(table_id + 1, &[1])).unwrap();

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_have_the_sign_that_the_log_tells() {
+    fn integers_have_the_sign_in_the_metadata() {
         for (type_code, size) in [(1, 1), (2, 2), (9, 3), (3, 4), (8, 8)] {
             let unknown = column(type_code, &[]).unwrap();
             let unsigned = Column { unsigned: Some(true), ..unknown.clone() };
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_have_the_collation_that_the_log_tells() {
+    fn characters_have_the_collation_in_the_metadata() {
         for (type_code, metadata) in [(254, &[254, 4][..]), (15, &[4, 0]), (252, &[2])] {
             let unknown = column(type_code, metadata).unwrap();
             let text = Column { collation: Some(255), ..unknown.clone() };

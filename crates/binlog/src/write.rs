@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_positions_and_checksums_are_right() {
+    fn sizes_positions_and_checksums_are_written() {
         let xid = Event::Xid(Xid { xid: 0x1122 });
         let check = |next, checksum, size: u32, position: u32| {
             let bytes = write(&xid, next, checksum);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_moves_into_a_payload_and_out_again() {
+    fn events_round_trip_through_a_payload() {
         let bytes =
             write(&Event::Xid(Xid { xid: 7 }), NextPosition::FromStart(100), ChecksumAlgorithm::Crc32);
         let raw = RawEvent::new(&bytes, EventChecksum::Crc32).unwrap();

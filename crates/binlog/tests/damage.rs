@@ -29,7 +29,7 @@ fn logs_cut_at_every_byte() {
     }
 }
 
-/// Events cut at any byte, with an adjusted size, decode to something shorter or fail within the event.
+/// Events cut at any byte, with an adjusted size, decode to a shorter event or fail within the event.
 #[test]
 fn events_cut_at_every_byte() {
     for sample in samples() {
@@ -95,7 +95,7 @@ fn check_again(event: &Event<'_>, format: &EventFormat, what: &dyn Fn() -> Strin
 
 /// With events omitted, repeated and swapped, each event still belongs to a transaction or is reported.
 #[test]
-fn logs_with_events_out_of_place() {
+fn logs_with_missing_repeated_and_swapped_events() {
     let mut random = RandomBytes(2);
     for sample in samples() {
         for _ in 0..20 {

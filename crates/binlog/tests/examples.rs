@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-#[allow(dead_code)] // Its `main`; so below.
+#[allow(dead_code)] // The example's `main` is unused; likewise below.
 #[path = "../examples/change_server_id.rs"]
 mod change_server_id;
 #[allow(dead_code)]
@@ -51,7 +51,7 @@ fn rows_are_counted_plain_and_compressed() {
 }
 
 #[test]
-fn gtids_are_followed_from_log_to_log() {
+fn gtids_are_tracked_from_log_to_log() {
     let text = output(follow_gtids::run, &["gtids/binlog.000001", "gtids/binlog.000002"]);
     assert!(text.contains("Committed  cccccccc-cccc-cccc-cccc-cccccccccccc:by_hand:77\n"), "{text}");
     let text = output(follow_gtids::run, &["torn.binlog"]);
@@ -59,14 +59,14 @@ fn gtids_are_followed_from_log_to_log() {
 }
 
 #[test]
-fn payloads_are_opened() {
+fn payloads_are_decompressed() {
     let text = output(open_payloads::run, &["savepoints-compressed.binlog"]);
     assert!(text.contains("ZSTD compressed"), "{text}");
     assert!(text.contains("Write_rows"), "{text}");
 }
 
 #[test]
-fn a_log_is_written_again_and_again() {
+fn logs_are_written_repeatedly() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
     let sample = folder.join("ddl.binlog");
     let changed = Path::new(env!("CARGO_TARGET_TMPDIR")).join("changed.binlog");

@@ -49,7 +49,7 @@ fn changes(name: &str) -> (Vec<PlainChange>, u32) {
 }
 
 #[test]
-fn compressed_events_hold_what_plain_ones_do() {
+fn compressed_events_contain_the_same_changes_as_plain_ones() {
     let check = |plain: &str, compressed: &str| {
         let (plain, none) = changes(plain);
         let (changes, some) = changes(compressed);
@@ -79,7 +79,7 @@ fn limits_and_corruption_are_errors() {
 }
 
 #[test]
-fn gtid_events_tell_of_xa_and_group_commits() {
+fn gtid_events_contain_xa_ids_and_commit_ids() {
     let (mut xids, mut commit_ids) = (Vec::new(), 0);
     for_each_event(&sample("mariadb.binlog").bytes, |_, raw, format| {
         if let Event::MariadbGtid(gtid) = raw.decode(format).unwrap() {

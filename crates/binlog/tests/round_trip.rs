@@ -39,7 +39,7 @@ fn check_as(event: &Event<'_>, format: &EventFormat) -> Result<(), EncodeError> 
     let mut bytes = Vec::new();
     event.write(origin, NextPosition::FromStart(u64::from(u32::MAX)), format, &mut bytes)?;
     let mut framer = Framer::with_format(format.clone());
-    let FramerOutput::Event(raw) = framer.next(&bytes).unwrap() else { panic!("an event is whole") };
+    let FramerOutput::Event(raw) = framer.next(&bytes).unwrap() else { panic!("the event is incomplete") };
     assert_eq!(raw.bytes().len(), bytes.len());
     assert_eq!(raw.header().origin(), origin);
     assert_eq!(raw.header().next_position, (bytes.len() - 1) as u32);
@@ -206,7 +206,7 @@ proptest! {
         clock in (signed(), signed()),
         stamps in whole_stamps(),
         fields_needed in 0..=12_u64,
-        // Unknown fields have numbers from 12 on.
+        // Numbers of unknown fields start at 12.
         rest in prop_oneof![Just(vec![]), bytes(200).prop_map(|body| [&[24], body.as_slice()].concat())],
     ) {
         let (last_committed, sequence_number) = clock;
@@ -356,7 +356,7 @@ fn rows_event(event_type: EventType, rows: Rows<'_>) -> Event<'_> {
 }
 
 #[test]
-fn only_updates_have_an_image_after() {
+fn only_updates_have_two_images() {
     for event_type in EventType::ALL {
         let is_update = format!("{event_type:?}").contains("UpdateRows") && event_type.rows_kind().is_some();
         let has_after = event_type.rows_kind().is_some_and(RowsKind::has_after);

@@ -65,9 +65,9 @@ fn kind(value: &Value<'_>) -> String {
     text.split(|character: char| !character.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
-/// A row that is cut off is an error at that place; the rows before it are still returned.
+/// A truncated row is an error at its offset; the rows before it are still returned.
 #[test]
-fn every_cut_is_an_error_in_its_place() {
+fn every_cut_is_an_error_at_its_offset() {
     for_each_rows(|name, tables, rows| {
         let decoder = tables.decoder(rows).unwrap();
         // Cuts at the end of a row are no errors.
@@ -96,7 +96,7 @@ fn every_cut_is_an_error_in_its_place() {
 
 /// Offsets in errors refer to bytes of the event.
 #[test]
-fn offsets_are_of_the_event() {
+fn offsets_refer_to_the_event() {
     for sample in samples() {
         for_each_event_deep(&sample.bytes, |_, raw, format| {
             let event = raw.decode(format).unwrap();

@@ -11,7 +11,7 @@ use bintide_binlog::{
 use common::{for_each_event, for_each_event_deep, samples};
 
 #[test]
-fn every_event_encodes_to_the_bytes_it_came_from() {
+fn every_event_encodes_to_its_original_bytes() {
     let mut seen: BTreeMap<EventType, u32> = BTreeMap::new();
     for sample in samples() {
         let torn = for_each_event_deep(&sample.bytes, |position, raw, format| {
@@ -58,7 +58,7 @@ const NOT_IN_THE_SAMPLES: &[EventType] = &[
 ];
 
 #[test]
-fn checksums_and_positions_are_right() {
+fn checksums_and_positions_are_valid() {
     for sample in samples() {
         for_each_event(&sample.bytes, |position, raw, _| {
             assert_eq!(raw.verify(), Ok(()), "{} {position}", sample.name);
@@ -86,14 +86,14 @@ fn inner_events_have_no_position_and_no_checksum() {
     assert!(count > 500, "only {count} events");
 }
 
-/// Returns true if the event has a position of this file. Most events of relay logs keep their position in the
+/// Checks whether the event has a position of this file. Most events of relay logs keep their position in the
 /// source's log.
 fn is_of_this_file(name: &str, raw: &RawEvent<'_>) -> bool {
     !name.contains("relay") || raw.header().flags.contains(EventFlags::RELAY_LOG)
 }
 
 #[test]
-fn transaction_sizes_are_settled_as_the_server_does() {
+fn recomputed_transaction_sizes_equal_the_servers() {
     let mut count = 0;
     for sample in samples() {
         for_each_event(&sample.bytes, |position, raw, format| {
@@ -125,7 +125,7 @@ fn resettle(raw: &RawEvent<'_>, format: &EventFormat) -> Option<bool> {
 }
 
 #[test]
-fn a_log_without_checksums_becomes_one_with_them() {
+fn checksums_can_be_added_to_a_log() {
     let sample = samples().into_iter().find(|sample| sample.name == "types-no-checksum.binlog").unwrap();
     let mut count = 0;
     for_each_event(&sample.bytes, |position, raw, _| {

@@ -34,7 +34,7 @@ fn every_event_names_its_type() {
 }
 
 #[test]
-fn text_is_text_and_other_bytes_are_base64() {
+fn text_is_a_string_and_other_bytes_are_base64() {
     let map = first("xa.binlog", EventType::TableMap);
     assert_eq!(
         map,

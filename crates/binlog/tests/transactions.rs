@@ -26,7 +26,7 @@ fn outlines(tracker: &mut TransactionTracker, sample: &Sample) -> Vec<Transactio
 }
 
 #[test]
-fn transactions_are_as_large_as_they_say() {
+fn transactions_have_their_stated_sizes() {
     let mut count = 0;
     for sample in samples() {
         let mut tracker = TransactionTracker::new();
@@ -91,7 +91,7 @@ fn identifiers_of_transactions() {
 }
 
 #[test]
-fn payloads_hold_what_stands_between_gtid_and_commit() {
+fn payloads_contain_the_events_between_gtid_and_commit() {
     let mut count = 0;
     for sample in samples() {
         for_each_event(&sample.bytes, |position, raw, format| {
@@ -132,7 +132,7 @@ fn assemble(sample: &Sample, size_max: usize) -> (Vec<Transaction>, Vec<Assemble
 }
 
 #[test]
-fn assembled_transactions_are_the_bytes_of_the_log() {
+fn assembled_transactions_equal_the_bytes_of_the_log() {
     for sample in samples() {
         let (transactions, errors) = assemble(&sample, usize::MAX);
         assert_eq!(errors, [], "{}", sample.name);
@@ -151,7 +151,7 @@ fn assembled_transactions_are_the_bytes_of_the_log() {
 }
 
 #[test]
-fn transactions_beyond_the_limit_are_refused_and_the_others_come() {
+fn transactions_beyond_the_limit_are_refused_and_others_returned() {
     let sample = samples().into_iter().find(|sample| sample.name == "types.binlog").unwrap();
     let sizes: Vec<u64> =
         outlines(&mut TransactionTracker::new(), &sample).iter().map(|outline| outline.size).collect();
@@ -193,7 +193,7 @@ fn follow(events: &[(u64, Vec<u8>, EventChecksum, EventFormat)]) -> (usize, Vec<
 }
 
 #[test]
-fn a_transaction_goes_on_in_the_next_relay_log() {
+fn transactions_continue_in_the_next_relay_log() {
     let whole = relay_events("relay/relay.000002", 0, usize::MAX);
     let (ended, cut) = follow(&whole);
     assert_eq!((ended, cut), (4, vec![]));
@@ -207,7 +207,7 @@ fn a_transaction_goes_on_in_the_next_relay_log() {
 }
 
 #[test]
-fn a_transaction_is_cut_where_the_connection_broke_off() {
+fn transactions_are_cut_at_a_lost_connection() {
     // The source sends the transaction again from its start, after an artificial rotation and the format description.
     let mut events = relay_events("relay/relay.000002", 0, 12);
     events.extend(relay_events("relay/relay.000004", 0, usize::MAX));
@@ -217,7 +217,7 @@ fn a_transaction_is_cut_where_the_connection_broke_off() {
 }
 
 #[test]
-fn positions_go_beyond_four_gigabytes() {
+fn positions_can_exceed_four_gigabytes() {
     let (start, mut ends) = (5_u64 << 30, Vec::new());
     let mut tracker = TransactionTracker::new();
     for (position, bytes, checksum, format) in relay_events("relay/relay.000002", 0, usize::MAX) {

@@ -178,7 +178,7 @@ mod tests {
     };
 
     #[test]
-    fn an_interrupt_hides_no_other_error() {
+    fn interrupts_do_not_hide_other_errors() {
         let check = |outcome: CommandResult, is_interrupted, wanted: (u8, Option<&str>)| {
             let (code, line) = exit_code_and_message(outcome, is_interrupted);
             assert_eq!((code, line.as_deref()), wanted);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_one_line_that_ends_in_advice() {
+    fn errors_are_one_line_that_ends_in_advice() {
         let error = Err::<(), _>(anyhow!("permission denied"))
             .context("open /x")
             .context(ErrorAdvice("run it as the user mysql"))
@@ -207,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_its_parent_quotes_is_shown_once() {
+    fn causes_quoted_by_their_parent_are_shown_once() {
         let line = error_message(&anyhow!("b").context("a: b"));
         assert_eq!(line, "a: b");
     }
 
     #[test]
-    fn closed_pipes_are_seen_through_context() {
+    fn closed_pipes_are_found_below_context() {
         let pipe = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("write the report");
         assert!(is_broken_pipe(&pipe));
         assert!(!is_broken_pipe(&anyhow!("else")));

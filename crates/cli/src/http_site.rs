@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_without_a_page_has_metrics_and_health() {
+    fn commands_without_a_page_have_metrics_and_health() {
         let bound = listen(HttpSite::from(MetricsRegistry::new()).with_readiness(|| Err("no source".into())));
         let check = |path, status: &str, wanted: &str| {
             let answer = get(bound, path);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_live_and_its_streams_are_limited() {
+    fn pages_are_live_and_their_streams_are_limited() {
         let page = Arc::new(LivePage::new("<p>page</p>".to_owned(), || "{\"a\":1}".to_owned()));
         let bound = listen(HttpSite::from(MetricsRegistry::new()).with_page(page));
         assert!(get(bound, "/").ends_with("<p>page</p>"));
@@ -374,7 +374,7 @@ mod tests {
             assert!(is_there("event: status") && is_there("data: {\"a\":1}"), "{lines:?}");
         }
         assert!(get(bound, "/events").starts_with("HTTP/1.1 503"));
-        assert!(get(bound, "/healthz").ends_with("ok\n"), "streams leave room for requests");
+        assert!(get(bound, "/healthz").ends_with("ok\n"), "streams block requests");
         drop(streams);
         let freed = (0..100).any(|_| {
             thread::sleep(Duration::from_millis(100));
@@ -382,11 +382,11 @@ mod tests {
             request(bound, "/events").read_exact(&mut first).unwrap();
             &first == b"HTTP/1.1 200"
         });
-        assert!(freed, "places of clients that have gone are not freed");
+        assert!(freed, "streams of disconnected clients are not freed");
     }
 
     #[test]
-    fn slow_clients_block_no_others_and_are_closed() {
+    fn slow_clients_do_not_block_others_and_are_closed() {
         let bound = listen(MetricsRegistry::new().into());
         let text = MetricsRegistry::new().text(MetricsFormat::Classic);
         let began = Instant::now();

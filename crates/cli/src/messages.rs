@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_one_line_and_cannot_steer_a_terminal() {
+    fn messages_are_one_line_without_control_characters() {
         let check = |format, wanted| {
             let line = super::line(format, Level::INFO, Timestamp::UNIX_EPOCH, "a\n\u{1b}[2J\u{9b}");
             assert_eq!(line, wanted);

@@ -254,7 +254,7 @@ mod tests {
     ];
 
     #[test]
-    fn documents_are_nested_and_null_where_nothing_is_known() {
+    fn documents_are_nested_and_unknown_values_are_null() {
         let check = |state, wanted| assert_eq!(serde_json::Value::from(document(ROWS, &state)), wanted);
         check(Some(7), json!({ "a": 7, "nested": { "b": 7, "deeper": { "c": 3.5 } } }));
         check(None, json!({ "a": 1234, "nested": null }));

@@ -216,7 +216,7 @@ mod tests {
             "# HELP bintide_build_info Version of bintide.\n# TYPE bintide_build_info gauge\n\
              bintide_build_info{{version=\"{version}\"}} 1\n"
         );
-        text.strip_prefix(&build).expect("the version comes first").to_owned()
+        text.strip_prefix(&build).expect("the version is not first").to_owned()
     }
 
     #[test]
@@ -265,7 +265,7 @@ x_wait_seconds_bucket{le="+Inf"} 3
         assert!(classic.starts_with(wanted), "{classic}");
         assert!(!classic.contains("UNIT") && !classic.contains("EOF"), "{classic}");
         for absent in ["x_lag_seconds", "x_kinds"] {
-            assert!(!classic.contains(absent), "{absent} is not known: {classic}");
+            assert!(!classic.contains(absent), "{absent} must be absent: {classic}");
         }
     }
 }

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_masked_wherever_they_stand() {
+    fn passwords_are_masked_in_all_places() {
         for (line, wanted) in [
             ("mysqlbinlog -R -uroot -psecret binlog.000001", "mysqlbinlog -R -uroot -px binlog.000001"),
             ("bintide dump -vvpsecret b", "bintide dump -vvpx b"),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn other_arguments_stay() {
+    fn other_arguments_are_not_changed() {
         for line in [
             "bintide dump -R -p -hpost -P3306 -upeter binlog.000001",
             "bintide receive d --from mysql://r@h:3306/?a=b@c --password-file /tmp/p",

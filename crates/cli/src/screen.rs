@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_steer_a_terminal() {
+    fn control_characters_in_names_are_escaped() {
         let check = |name, wanted| assert_eq!(super::visible(name), wanted);
         check("sbtest.größe 表", "sbtest.größe 表");
         check("a\u{1b}[2Jb\n", r"a\u{1b}[2Jb\u{a}");

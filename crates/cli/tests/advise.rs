@@ -48,7 +48,7 @@ fn compressed_size(log: &str, level: &str) -> u64 {
 }
 
 #[test]
-fn a_full_measurement_equals_compress() {
+fn full_measurements_equal_compress() {
     let logs = [
         "large.binlog",
         "types.binlog",
@@ -77,7 +77,7 @@ fn a_full_measurement_equals_compress() {
 }
 
 #[test]
-fn a_complete_sample_equals_a_full_measurement() {
+fn complete_samples_equal_full_measurements() {
     for log in ["types.binlog", "types-compressed.binlog", "relay", "gtids", "gtids-compressed"] {
         let sizes = |args: &[&str]| {
             let report = json(&[&["advise", "--json", "--levels", "1,3", log], args].concat());
@@ -116,7 +116,7 @@ fn unsupported_logs_are_refused() {
 }
 
 #[test]
-fn logs_of_statements_have_nothing_to_gain() {
+fn logs_of_statements_have_no_gain() {
     let output = bintide(&["advise", "statements.binlog"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(

@@ -6,15 +6,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Runs `bintide` with these settings only.
+/// Runs `bintide` with only these environment variables.
 fn bintide(args: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
     command.args(args).env_clear().envs(environment.iter().copied());
-    command.output().expect("run bintide")
+    command.output().expect("could not run bintide")
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+    String::from_utf8(bytes.to_vec()).expect("not UTF-8")
 }
 
 fn fails(args: &[&str], environment: &[(&str, &str)], code: i32, message: &str) {
@@ -23,12 +23,12 @@ fn fails(args: &[&str], environment: &[(&str, &str)], code: i32, message: &str) 
     assert_eq!(output.status.code(), Some(code));
 }
 
-/// Returns the commands that help lists.
+/// Returns the commands in the help.
 fn commands() -> Vec<String> {
     let help = text(&bintide(&["--help"], &[]).stdout);
-    let list = help.split("Commands:\n").nth(1).expect("a list of commands");
+    let list = help.split("Commands:\n").nth(1).expect("no list of commands");
     let words = list.lines().map_while(|line| line.strip_prefix("  ")?.split(' ').next());
-    // The second line of a description has no word at the place of the command.
+    // The second line of a description does not start with a command.
     let commands: Vec<String> = words.filter(|word| !word.is_empty()).map(str::to_owned).collect();
     assert!(commands.len() >= 5, "{commands:?}");
     commands
@@ -75,12 +75,13 @@ fn completions_and_manual_pages() {
     }
     assert!(text(&bintide(&["man"], &[]).stdout).contains(".TH bintide 1"));
     assert!(text(&bintide(&["man", "man"], &[]).stdout).contains(".TH bintide-man 1"));
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let path = directory.path().join("man1");
-    let output = bintide(&["man", "--out", path.to_str().expect("a path")], &[]);
+    let output = bintide(&["man", "--out", path.to_str().expect("a path that is not UTF-8")], &[]);
     assert_eq!(output.status.code(), Some(0));
     for command in commands() {
-        let page = fs::read_to_string(path.join(format!("bintide-{command}.1"))).expect("a page");
+        let page =
+            fs::read_to_string(path.join(format!("bintide-{command}.1"))).expect("could not read the page");
         assert!(page.contains("Examples"), "{command}");
     }
     assert!(path.join("bintide.1").exists());
@@ -88,30 +89,34 @@ fn completions_and_manual_pages() {
 
 #[test]
 fn settings_come_from_environment_and_file() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let (file_out, environment_out) = (directory.path().join("file"), directory.path().join("environment"));
     let settings = directory.path().join("bintide.toml");
-    fs::write(&settings, format!("[man]\nout = {:?}\n", file_out)).expect("settings");
-    let settings = settings.to_str().expect("a path");
+    fs::write(&settings, format!("[man]\nout = {:?}\n", file_out)).expect("could not write the settings");
+    let settings = settings.to_str().expect("a path that is not UTF-8");
 
     bintide(&["--config", settings, "man"], &[]);
-    assert!(file_out.join("bintide.1").exists(), "the file counts");
+    assert!(file_out.join("bintide.1").exists(), "the file was ignored");
 
-    let wins = [("BINTIDE_CONFIG", settings), ("BINTIDE_MAN_OUT", environment_out.to_str().expect("a path"))];
+    let wins = [
+        ("BINTIDE_CONFIG", settings),
+        ("BINTIDE_MAN_OUT", environment_out.to_str().expect("a path that is not UTF-8")),
+    ];
     bintide(&["man"], &wins);
-    assert!(environment_out.join("bintide.1").exists(), "the environment wins over the file");
+    assert!(environment_out.join("bintide.1").exists(), "the environment must take precedence over the file");
 
     let argument_out = directory.path().join("argument");
-    bintide(&["man", "--out", argument_out.to_str().expect("a path")], &wins);
-    assert!(argument_out.join("bintide.1").exists(), "the command line wins over both");
+    bintide(&["man", "--out", argument_out.to_str().expect("a path that is not UTF-8")], &wins);
+    assert!(argument_out.join("bintide.1").exists(), "the command line must take precedence over both");
 }
 
 #[test]
 fn settings_are_found_in_the_users_directory() {
-    let directory = tempfile::tempdir().expect("a directory");
-    fs::create_dir(directory.path().join("bintide")).expect("a directory");
-    fs::write(directory.path().join("bintide/bintide.toml"), "nonsense = 1").expect("settings");
-    let home = directory.path().to_str().expect("a path");
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    fs::create_dir(directory.path().join("bintide")).expect("could not create a directory");
+    fs::write(directory.path().join("bintide/bintide.toml"), "nonsense = 1")
+        .expect("could not write the settings");
+    let home = directory.path().to_str().expect("a path that is not UTF-8");
     let output = bintide(&["man"], &[("XDG_CONFIG_HOME", home)]);
     assert_eq!(output.status.code(), Some(2));
     let ending = "unknown setting `nonsense`: expected the name of a long option, or a table with the name of a command\n";
@@ -120,14 +125,14 @@ fn settings_are_found_in_the_users_directory() {
 
 #[test]
 fn settings_that_all_users_may_write_are_refused() {
-    let directory = tempfile::tempdir().expect("a directory");
-    fs::create_dir(directory.path().join("bintide")).expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    fs::create_dir(directory.path().join("bintide")).expect("could not create a directory");
     let settings = directory.path().join("bintide/bintide.toml");
-    fs::write(&settings, "quiet = true").expect("settings");
+    fs::write(&settings, "quiet = true").expect("could not write the settings");
     let check = |mode: u32, wanted: Option<&str>| {
-        fs::set_permissions(&settings, fs::Permissions::from_mode(mode)).expect("a mode");
-        let path = settings.to_str().expect("a path");
-        let home = directory.path().to_str().expect("a path");
+        fs::set_permissions(&settings, fs::Permissions::from_mode(mode)).expect("could not set the mode");
+        let path = settings.to_str().expect("a path that is not UTF-8");
+        let home = directory.path().to_str().expect("a path that is not UTF-8");
         for environment in [("XDG_CONFIG_HOME", home), ("BINTIDE_CONFIG", path)] {
             let output = bintide(&["man"], &[environment]);
             let error = text(&output.stderr);
@@ -147,10 +152,10 @@ fn sample(name: &str) -> String {
 }
 
 #[test]
-fn settings_reach_dump() {
-    let directory = tempfile::tempdir().expect("a directory");
+fn settings_apply_to_dump() {
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let settings = directory.path().join("bintide.toml");
-    let path = settings.to_str().expect("a path");
+    let path = settings.to_str().expect("a path that is not UTF-8");
     let log = sample("rotation/binlog.000001");
     let dump = |args: &[&str], environment: &[(&str, &str)]| {
         let output = bintide(&[&["dump", "--no-defaults"], args, &[log.as_str()]].concat(), environment);
@@ -158,46 +163,48 @@ fn settings_reach_dump() {
         text(&output.stdout)
     };
     let (plain, shown) = (dump(&[], &[]), dump(&["-vv", "--base64-output=decode-rows"], &[]));
-    fs::write(&settings, "[dump]\nverbose = 2\nbase64-output = \"decode-rows\"\n").expect("settings");
+    fs::write(&settings, "[dump]\nverbose = 2\nbase64-output = \"decode-rows\"\n")
+        .expect("could not write the settings");
     assert_eq!(dump(&[], &[("BINTIDE_CONFIG", path)]), shown);
     assert_eq!(dump(&["--config", path], &[]), shown);
     let front = bintide(&["-q", "--config", path, "dump", "--no-defaults", &log], &[]);
     assert_eq!(text(&front.stdout), shown);
     let environment =
         [("BINTIDE_CONFIG", path), ("BINTIDE_DUMP_BASE64_OUTPUT", "auto"), ("BINTIDE_DUMP_VERBOSE", "0")];
-    assert_eq!(dump(&[], &environment), plain, "the environment wins over the file");
+    assert_eq!(dump(&[], &environment), plain, "the environment must take precedence over the file");
     let environment = [("BINTIDE_DUMP_JSON", "true"), ("BINTIDE_COLOR", "always")];
     assert!(dump(&[], &environment).contains("\u{1b}["));
     assert_eq!(
         dump(&["--skip-json", "--color=never"], &environment),
         plain,
-        "the command line wins over both"
+        "the command line must take precedence over both"
     );
 
     // Settings win over MySQL's option files.
     let defaults = directory.path().join("my.cnf");
-    fs::write(&defaults, "[mysqlbinlog]\nverbose\nbase64-output=never\n").expect("an option file");
+    fs::write(&defaults, "[mysqlbinlog]\nverbose\nbase64-output=never\n")
+        .expect("could not write the option file");
     let defaults = format!("--defaults-file={}", defaults.display());
     let both = bintide(&["dump", &defaults, &log], &[("BINTIDE_DUMP_BASE64_OUTPUT", "decode-rows")]);
     assert_eq!(text(&both.stdout), dump(&["-v", "--base64-output=decode-rows"], &[]));
 
-    // Under the name mysqlbinlog, it behaves as that program.
+    // Under the name mysqlbinlog, bintide behaves as that program.
     let link = directory.path().join("mysqlbinlog");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_bintide"), &link).expect("a link");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_bintide"), &link).expect("could not create the link");
     let mut command = Command::new(link);
     command.args(["--no-defaults", &log]).env_clear().envs(environment).env("BINTIDE_CONFIG", "/nonexistent");
-    assert_eq!(text(&command.output().expect("run it").stdout), plain);
+    assert_eq!(text(&command.output().expect("could not run bintide").stdout), plain);
 }
 
 #[test]
-fn one_setting_opens_encrypted_logs_everywhere() {
+fn the_keyring_setting_applies_to_all_commands() {
     let (logs, keyring) = (sample("encrypted"), sample("encrypted/keyring"));
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let settings = directory.path().join("bintide.toml");
-    fs::write(&settings, format!("keyring = {keyring:?}\n")).expect("settings");
-    let settings = settings.to_str().expect("a path");
+    fs::write(&settings, format!("keyring = {keyring:?}\n")).expect("could not write the settings");
+    let settings = settings.to_str().expect("a path that is not UTF-8");
     let (log, output) = (format!("{logs}/binlog.000001"), directory.path().join("out"));
-    let output = output.to_str().expect("a path");
+    let output = output.to_str().expect("a path that is not UTF-8");
     for args in [
         &["stats", "--rows", &logs][..],
         &["verify", &logs],
@@ -214,7 +221,11 @@ fn one_setting_opens_encrypted_logs_everywhere() {
             ("BINTIDE_KEYRING", "/nonexistent"),
             (&*format!("BINTIDE_{}_KEYRING", args[0].to_uppercase()), &keyring),
         ];
-        assert_eq!(bintide(args, &wins).status.code(), Some(0), "the command's own wins: {args:?}");
+        assert_eq!(
+            bintide(args, &wins).status.code(),
+            Some(0),
+            "the command's own setting must take precedence: {args:?}"
+        );
     }
 }
 
@@ -239,11 +250,11 @@ fn unknown_variables_are_reported() {
 }
 
 #[test]
-fn a_log_that_cannot_be_read_is_exit_code_2_everywhere() {
+fn unreadable_logs_give_exit_code_2_in_all_commands() {
     let (absent, encrypted, no_log) =
         ("/nonexistent/binlog.000001".to_owned(), sample("encrypted/binlog.000001"), sample("xa.sql"));
-    let directory = tempfile::tempdir().expect("a directory");
-    let output = directory.path().to_str().expect("a path");
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let output = directory.path().to_str().expect("a path that is not UTF-8");
     for args in [
         &["stats"][..],
         &["verify"],
@@ -257,7 +268,7 @@ fn a_log_that_cannot_be_read_is_exit_code_2_everywhere() {
             assert_eq!(output.status.code(), Some(code), "{args:?} {output:?}");
             if code == 2 {
                 assert!(text(&output.stderr).contains(log.as_str()), "{args:?} {output:?}");
-                // At most a verdict or a heading, but no list.
+                // At most a verdict or a heading.
                 assert!(text(&output.stdout).lines().count() <= 1, "{args:?} {output:?}");
             }
         }
@@ -266,11 +277,11 @@ fn a_log_that_cannot_be_read_is_exit_code_2_everywhere() {
 
 #[test]
 fn wrong_settings_are_reported() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let path = directory.path().join("b.toml");
-    let path = path.to_str().expect("a path");
+    let path = path.to_str().expect("a path that is not UTF-8");
     let check = |content: &str, message: &str| {
-        fs::write(path, content).expect("settings");
+        fs::write(path, content).expect("could not write the settings");
         fails(&["man"], &[("BINTIDE_CONFIG", path)], 2, &format!("bintide: {path}{message}\n"));
     };
     check(
@@ -294,10 +305,11 @@ fn wrong_settings_are_reported() {
 
 #[test]
 fn wrong_settings_do_not_prevent_help() {
-    let directory = tempfile::tempdir().expect("a directory");
-    fs::create_dir(directory.path().join("bintide")).expect("a directory");
-    fs::write(directory.path().join("bintide/bintide.toml"), "nonsense").expect("settings");
-    let home = [("XDG_CONFIG_HOME", directory.path().to_str().expect("a path"))];
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    fs::create_dir(directory.path().join("bintide")).expect("could not create a directory");
+    fs::write(directory.path().join("bintide/bintide.toml"), "nonsense")
+        .expect("could not write the settings");
+    let home = [("XDG_CONFIG_HOME", directory.path().to_str().expect("a path that is not UTF-8"))];
     let asked = [
         &["--help"][..],
         &["--version"],
@@ -318,14 +330,14 @@ fn wrong_settings_do_not_prevent_help() {
     assert_eq!(bintide(&["man"], &none).status.code(), Some(0));
 }
 
-/// Returns a log with one statement of 16 MB in 16 events, none of which ends it.
+/// Returns a log with one statement of 16 MB in 16 events, none of which ends the statement.
 fn large_statement() -> Vec<u8> {
     let event = |event_type: u8, body: &[u8]| {
         let size = (19 + body.len() + 4) as u32;
         [&[0; 4][..], &[event_type, 1, 0, 0, 0], &size.to_le_bytes(), &[0; 6], body, &[0; 4]].concat()
     };
-    let types = fs::read(sample("types.binlog")).expect("a log");
-    let format_size = u32::from_le_bytes(*types[13..].first_chunk().expect("a size")) as usize;
+    let types = fs::read(sample("types.binlog")).expect("could not read or write the log");
+    let format_size = u32::from_le_bytes(*types[13..].first_chunk().expect("no size")) as usize;
     let mut log = types[..4 + format_size].to_vec();
     log.extend(event(19, &[71, 0, 0, 0, 0, 0, 1, 0, 1, b'd', 0, 1, b't', 0, 1, 1, 0, 1]));
     let rows = [&[71, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 1][..], &[0; 1 << 20]].concat();
@@ -335,15 +347,16 @@ fn large_statement() -> Vec<u8> {
 
 #[test]
 fn a_full_temporary_file_is_an_error() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let path = directory.path().join("large.binlog");
-    fs::write(&path, large_statement()).expect("a log");
-    let path = path.to_str().expect("a path");
+    fs::write(&path, large_statement()).expect("could not read or write the log");
+    let path = path.to_str().expect("a path that is not UTF-8");
     let message = "ERROR: Error writing event to a temporary file in '/nonexistent'. (OS errno 2 - No such file or directory)\n";
     let output = bintide(&["dump", path], &[("TMPDIR", "/nonexistent")]);
     assert!(text(&output.stderr).starts_with(message), "{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(1));
-    let output = bintide(&["dump", path], &[("TMPDIR", directory.path().to_str().expect("a path"))]);
+    let output =
+        bintide(&["dump", path], &[("TMPDIR", directory.path().to_str().expect("a path that is not UTF-8"))]);
     assert!(!text(&output.stderr).contains("ERROR"), "{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(0));
 }
@@ -352,20 +365,20 @@ fn a_full_temporary_file_is_an_error() {
 fn a_closed_pipe_is_success() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
     command.args(["completions", "bash"]).env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("run bintide");
+    let mut child = command.spawn().expect("could not run bintide");
     drop(child.stdout.take());
-    let output = child.wait_with_output().expect("its end");
+    let output = child.wait_with_output().expect("could not wait for the end");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn output_that_cannot_be_written_is_called_that() {
+fn write_errors_of_the_output_are_reported() {
     let log = sample("json.binlog");
     for args in [&["stats", &log][..], &["verify", &log], &["advise", "--json", &log], &["man"]] {
-        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("open /dev/full");
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("could not open /dev/full");
         let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
-        let output = command.args(args).env_clear().stdout(full).output().expect("run bintide");
+        let output = command.args(args).env_clear().stdout(full).output().expect("could not run bintide");
         let wanted = "bintide: could not write to standard output: No space left on device (os error 28)\n";
         assert_eq!(text(&output.stderr), wanted, "{args:?}");
         assert_eq!(output.status.code(), Some(1), "{args:?}");
@@ -374,15 +387,18 @@ fn output_that_cannot_be_written_is_called_that() {
 
 #[test]
 fn settings_have_one_password_option() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let settings = directory.path().join("bintide.toml");
-    let path = settings.to_str().expect("a path");
+    let path = settings.to_str().expect("a path that is not UTF-8");
     let check = |file: &str, variables: &[(&str, &str)], args: &[&str], wanted: &str| {
-        fs::write(&settings, file).expect("settings");
+        fs::write(&settings, file).expect("could not write the settings");
         let store = directory.path().join("store");
-        let args =
-            [&["receive", store.to_str().expect("a path")], &["--from", "mysql://u@127.0.0.1:1/"], args]
-                .concat();
+        let args = [
+            &["receive", store.to_str().expect("a path that is not UTF-8")],
+            &["--from", "mysql://u@127.0.0.1:1/"],
+            args,
+        ]
+        .concat();
         let variables = [variables, &[("BINTIDE_CONFIG", path)]].concat();
         let output = bintide(&args, &variables);
         assert_eq!(output.status.code(), Some(2), "{file} {variables:?}");
@@ -393,7 +409,7 @@ fn settings_have_one_password_option() {
     check("[receive]\npassword-file = 'f'\npassword-command = 'c'", &[], &[], &both);
     let both = [("BINTIDE_PASSWORD_FILE", "f"), ("BINTIDE_PASSWORD", "p")];
     check("", &both, &[], "BINTIDE_PASSWORD_FILE exclude each other: give only one of them");
-    // The stronger place wins: only its file is read.
+    // The option of higher precedence wins: only its file is read.
     let absent = "could not read the password file /absent";
     let (file, command) = ("password-file = '/absent'", "password-command = 'exit 3'");
     check(&format!("{command}\n[receive]\n{file}"), &[], &[], absent);
@@ -404,9 +420,9 @@ fn settings_have_one_password_option() {
 }
 
 #[test]
-fn the_command_line_wins_over_settings_that_it_excludes() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let output = folder.path().to_str().expect("a path");
+fn the_command_line_overrides_conflicting_settings() {
+    let folder = tempfile::tempdir().expect("could not create a directory");
+    let output = folder.path().to_str().expect("a path that is not UTF-8");
     let log = sample("types.binlog");
     let settings =
         [("BINTIDE_COMPRESS_MIN_GAIN", "99"), ("BINTIDE_QUIET", "on"), ("BINTIDE_COMPRESS_JSON", "1")];
@@ -416,8 +432,14 @@ fn the_command_line_wins_over_settings_that_it_excludes() {
         assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
         text(&done.stdout)
     };
-    assert!(compress(&["--like-server"]).contains("\"compressed\": 43"), "all that can be");
-    assert!(compress(&[]).contains("\"compressed\": 0"), "nothing gains as much");
+    assert!(
+        compress(&["--like-server"]).contains("\"compressed\": 43"),
+        "not all transactions are compressed"
+    );
+    assert!(
+        compress(&[]).contains("\"compressed\": 0"),
+        "a transaction was compressed without the required gain"
+    );
     let levels =
         [("BINTIDE_ADVISE_LEVELS", "1,3"), ("BINTIDE_ADVISE_TIME", "5"), ("BINTIDE_ADVISE_JSON", "yes")];
     let advice = bintide(&["advise", "--all", &log], &levels);

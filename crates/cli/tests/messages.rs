@@ -26,17 +26,22 @@ fn sample() -> String {
 /// Standard error of a run with a warning, and of one with an error.
 fn messages(options: &[&str]) -> [String; 2] {
     let log = sample();
-    let text = |ran: Output| String::from_utf8(ran.stderr).expect("a run with text on standard error");
-    let warned = command(options, &[&log, &log]).output().expect("a run with text on standard error");
+    let text = |ran: Output| {
+        String::from_utf8(ran.stderr).expect("standard error is not UTF-8, or the program does not start")
+    };
+    let warned = command(options, &[&log, &log])
+        .output()
+        .expect("standard error is not UTF-8, or the program does not start");
     assert_eq!(warned.status.code(), Some(0));
-    let failed =
-        command(options, &["/none/binlog.index"]).output().expect("a run with text on standard error");
+    let failed = command(options, &["/none/binlog.index"])
+        .output()
+        .expect("standard error is not UTF-8, or the program does not start");
     assert_eq!(failed.status.code(), Some(2));
     [text(warned), text(failed)]
 }
 
 #[test]
-fn without_a_format_a_message_has_the_name_of_the_program() {
+fn messages_without_a_format_start_with_the_programs_name() {
     let [warned, failed] = messages(&[]);
     assert!(warned.starts_with("bintide: /") && warned.ends_with(&format!("{WARNING}\n")), "{warned}");
     assert!(failed.starts_with(&format!("bintide: {ERROR}: ")), "{failed}");
@@ -81,7 +86,7 @@ fn levels_leave_out_less_important_messages() {
 
 /// systemd connects standard error of a service to a socket, and names this socket in a variable.
 #[test]
-fn a_service_writes_for_journald() {
+fn services_write_for_journald() {
     let run = |options: &[&str], is_named: bool| {
         let (mut read, write) = UnixStream::pair().unwrap();
         let write = File::from(OwnedFd::from(write));

@@ -8,7 +8,7 @@ fn bintide(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
     command.args(args).env_clear().env("TZ", "UTC").stdin(Stdio::null());
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples"));
-    command.output().expect("run bintide")
+    command.output().expect("could not run bintide")
 }
 
 fn check(args: &[&str], code: i32, stdout: &str, stderr: &str) {
@@ -21,11 +21,11 @@ fn check(args: &[&str], code: i32, stdout: &str, stderr: &str) {
 fn printed(args: &[&str]) -> String {
     let output = bintide(args);
     assert_eq!(output.status.code(), Some(0), "{args:?}");
-    String::from_utf8(output.stdout).expect("UTF-8")
+    String::from_utf8(output.stdout).expect("not UTF-8")
 }
 
 fn json(args: &[&str]) -> serde_json::Value {
-    serde_json::from_slice(&bintide(args).stdout).expect("JSON")
+    serde_json::from_slice(&bintide(args).stdout).expect("not JSON")
 }
 
 #[test]
@@ -35,13 +35,13 @@ fn rows_are_counted_by_kind_and_table() {
 }
 
 #[test]
-fn a_missing_log_of_a_directory_is_a_fault() {
-    let folder = tempfile::tempdir().expect("a directory");
+fn missing_logs_of_a_directory_are_faults() {
+    let folder = tempfile::tempdir().expect("could not create a directory");
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/rotation");
     for name in ["binlog.000001", "binlog.000006"] {
-        std::fs::copy(samples.join(name), folder.path().join(name)).expect("a copy");
+        std::fs::copy(samples.join(name), folder.path().join(name)).expect("could not copy the file");
     }
-    let place = folder.path().to_str().expect("a path");
+    let place = folder.path().to_str().expect("a path that is not UTF-8");
     let [first, last] = [1, 6].map(|number| format!("{place}/binlog.{number:06}"));
     let verified = |args: &[&str], code: i32, wanted: &str| {
         let output = bintide(&[&["verify"], args].concat());
@@ -51,7 +51,7 @@ fn a_missing_log_of_a_directory_is_a_fault() {
     let missing = "rotation: binlog.000002 to binlog.000005 are missing between this log and binlog.000006";
     verified(&[place], 1, missing);
     std::fs::write(folder.path().join("binlog.index"), "./binlog.000001\n./binlog.000006\n")
-        .expect("an index");
+        .expect("could not write the index");
     verified(&[place], 1, missing);
     verified(&[&format!("{place}/binlog.index")], 1, missing);
     verified(&[&first, &last], 0, "binlog.000002 to binlog.000005 are not given");
@@ -75,12 +75,12 @@ Tables
 ";
     assert!(text.contains(sizes), "{text}");
     assert!(text.contains(" GTIDs         5ea5ca5e-0001-4000-8000-000000000001:1-9:tagged:1\n"), "{text}");
-    assert!(!text.contains('\u{1b}'), "no colour in a pipe");
+    assert!(!text.contains('\u{1b}'), "colours in a pipe");
     assert!(printed(&["stats", "--color", "always", "rotation"]).contains("\u{1b}[1mTables\u{1b}[0m"));
 }
 
 #[test]
-fn stats_as_json_say_the_same() {
+fn stats_as_json_have_the_same_values() {
     let report = json(&["stats", "--json", "--top", "1", "rotation"]);
     assert_eq!(report["totals"]["transactions"], 10);
     assert_eq!(report["totals"]["insert"]["rows"], 6);
@@ -148,14 +148,14 @@ fn empty_and_duplicate_logs_are_reported() {
 
 #[test]
 fn repairs_are_reported() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let copy = directory.path().join("copy");
-    let copy = copy.to_str().expect("a path");
+    let copy = copy.to_str().expect("a path that is not UTF-8");
     let same = format!("xa.binlog needs no repair: {copy} is an identical copy of 5,911 bytes\n");
     let output = bintide(&["verify", "xa.binlog", "--repair-tail", copy]);
     assert_eq!(String::from_utf8_lossy(&output.stderr), same);
     let other = directory.path().join("other");
-    let other = other.to_str().expect("a path");
+    let other = other.to_str().expect("a path that is not UTF-8");
     let output = bintide(&["verify", "torn.binlog", "--repair-tail", other]);
     let wanted = format!("wrote {other}: 844 bytes, 282 less than torn.binlog, without the in-use flag\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), wanted);

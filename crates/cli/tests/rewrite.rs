@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Instant;
 
-/// Runs one test at a time. A process that another test starts has our open files until it executes its program, and
-/// logs that are open elsewhere are skipped.
+/// Runs one test at a time. A process that another test starts inherits our open files until exec, and logs that
+/// are open in another process are skipped.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -21,7 +21,7 @@ fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name)
 }
 
-/// Returns a folder with copies of samples.
+/// Returns a directory with copies of samples.
 fn folder(names: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in names {
@@ -41,7 +41,7 @@ fn json(output: &Output) -> serde_json::Value {
 }
 
 #[test]
-fn compressed_mariadb_events_stay_with_a_warning() {
+fn compressed_mariadb_events_stay_compressed_with_a_warning() {
     let _alone = alone();
     let folder = folder(&["mariadb-compressed.binlog", "types-compressed.binlog"]);
     let before = fs::read(folder.path().join("mariadb-compressed.binlog")).unwrap();
@@ -55,7 +55,7 @@ fn compressed_mariadb_events_stay_with_a_warning() {
 }
 
 #[test]
-fn the_log_that_receive_continues_is_left_alone() {
+fn the_log_that_receive_continues_is_skipped() {
     let _alone = alone();
     let folder = folder(&["types.binlog", "json.binlog"]);
     for (from, to) in [("types.binlog", "binlog.000001"), ("json.binlog", "binlog.000002")] {
@@ -92,9 +92,9 @@ fn the_log_that_receive_continues_is_left_alone() {
     assert_eq!(made["logs"][0]["outcome"], "written");
 }
 
-/// Opening a pipe without a writer would wait.
+/// Opening a named pipe without a writer would block.
 #[test]
-fn a_pipe_or_a_device_is_refused_without_opening_it() {
+fn pipes_and_devices_are_refused_without_opening_them() {
     let _alone = alone();
     let folder = folder(&["types.binlog"]);
     let pipe = folder.path().join("pipe");
@@ -114,7 +114,7 @@ fn a_pipe_or_a_device_is_refused_without_opening_it() {
 }
 
 #[test]
-fn in_place_and_back() {
+fn logs_are_compressed_and_decompressed_in_place() {
     let _alone = alone();
     let folder = folder(&["types.binlog"]);
     let log = folder.path().join("types.binlog");
@@ -153,7 +153,7 @@ fn an_existing_file_is_not_replaced_by_the_list() {
 }
 
 #[test]
-fn logs_beside_an_open_log_stay() {
+fn logs_beside_an_open_log_are_skipped() {
     let _alone = alone();
     let folder = folder(&["types.binlog", "ddl.binlog"]);
     // Like a server whose index is elsewhere, or a program that copies logs.
@@ -165,7 +165,7 @@ fn logs_beside_an_open_log_stay() {
         message.contains("a server is running in") && message.contains("ddl.binlog open for writing"),
         "{message}"
     );
-    // The log is recognised by any of its names.
+    // The log is recognised under any of its names.
     fs::hard_link(folder.path().join("ddl.binlog"), folder.path().join("other.binlog")).unwrap();
     let live = json(&bintide(&folder, &["compress", "--live", "--json", "types.binlog", "other.binlog"]));
     assert_eq!(live["logs"][0]["outcome"], "written");
@@ -173,7 +173,7 @@ fn logs_beside_an_open_log_stay() {
     drop(held);
 }
 
-/// Returns all files of a folder.
+/// Returns all files of a directory.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
@@ -213,16 +213,16 @@ fn a_run_after_a_kill_gives_the_same_logs() {
         left += now.keys().filter(|name| name.starts_with(".bintide-")).count();
         for name in names {
             let (old, new) = (&before[name], &after[name]);
-            assert!(now[name] == *old || now[name] == *new, "{name} is whole");
+            assert!(now[name] == *old || now[name] == *new, "{name} is incomplete");
             let list = format!("positions.{name}");
-            assert!(now[name] == *old || now.get(&list) == after.get(&list), "{list} is there");
+            assert!(now[name] == *old || now.get(&list) == after.get(&list), "{list} is missing");
         }
         json(&bintide(&folder, &arguments));
         let now = contents(folder.path());
         assert_eq!(now.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
-        assert!(now == after, "run again after a kill, something differs");
+        assert!(now == after, "the files differ after a kill and another run");
     }
-    assert!(killed > 0 && left > 0, "{killed} were killed on the way, {left} files were left over");
+    assert!(killed > 0 && left > 0, "{killed} runs were killed, {left} files were left over");
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn a_log_in_use_is_skipped_without_live() {
 }
 
 #[test]
-fn logs_that_cannot_be_compressed_stay() {
+fn incompressible_logs_are_not_changed() {
     let _alone = alone();
     let folder = folder(&["mariadb.binlog", "torn.binlog"]);
     for (log, wanted) in [("mariadb.binlog", "MariaDB"), ("torn.binlog", "torn")] {

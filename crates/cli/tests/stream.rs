@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Runs `bintide stream` in the directory of the samples.
 fn bintide(args: &[&str]) -> Output {
-    command(args).output().expect("run bintide")
+    command(args).output().expect("could not run bintide")
 }
 
 fn command(args: &[&str]) -> Command {
@@ -32,12 +32,12 @@ fn refused(args: &[&str], code: i32, wanted: &str) {
 fn records(args: &[&str]) -> Vec<serde_json::Value> {
     let output = bintide(args);
     assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    let text = String::from_utf8(output.stdout).expect("not UTF-8");
+    text.lines().map(|line| serde_json::from_str(line).expect("not JSON")).collect()
 }
 
 #[test]
-fn filters_are_on_rows_and_definitions() {
+fn filters_apply_to_rows_and_definitions() {
     let args = ["--format", "maxwell", "types-full-metadata.binlog", "--do-table", "types.no_key"];
     let kinds: Vec<String> = records(&args).iter().map(|record| record["type"].to_string()).collect();
     let wanted = ["database-create", "table-create", "insert", "insert", "insert", "delete", "delete"];
@@ -71,7 +71,8 @@ fn a_run_resumes_after_a_full_disk() {
     let mut limited = Command::new("/bin/sh");
     limited.env_clear().current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples"));
     limited.args(["-c", "ulimit -f 8 && trap '' XFSZ && exec \"$0\" stream \"$@\""]);
-    let output = limited.arg(env!("CARGO_BIN_EXE_bintide")).args(&args).output().expect("run bintide");
+    let output =
+        limited.arg(env!("CARGO_BIN_EXE_bintide")).args(&args).output().expect("could not run bintide");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     let wanted = [
@@ -130,18 +131,18 @@ fn a_run_resumes_where_the_last_one_ended() {
     let progress = folder.path().join("progress").display().to_string();
     let args = ["--format", "debezium", "--columns", "numbered", "rotation", "--progress", &progress];
     let all = records(&args);
-    let last = all.last().expect("a record")["resume"].as_str().expect("a place").to_owned();
+    let last = all.last().expect("no record")["resume"].as_str().expect("no resume point").to_owned();
     assert_eq!(fs::read_to_string(&progress).unwrap(), format!("{last}\n"));
     assert_eq!(records(&args), Vec::<serde_json::Value>::new());
     // Resume by hand after the third transaction.
     let ends: Vec<&serde_json::Value> = all.iter().filter(|record| record.get("resume").is_some()).collect();
-    let third = ends[2]["resume"].as_str().expect("a place");
+    let third = ends[2]["resume"].as_str().expect("no resume point");
     let rest = records(&["--format", "debezium", "--columns", "numbered", "rotation", "--resume", third]);
     let again = rest.iter().filter_map(|record| record.get("resume")).count();
     assert_eq!(again, ends.len() - 3);
 }
 
-/// Returns records without the time at which they were written.
+/// Returns records without their time of writing.
 fn timeless(text: &[u8]) -> Vec<serde_json::Value> {
     let mut records: Vec<serde_json::Value> =
         String::from_utf8_lossy(text).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -247,13 +248,13 @@ fn a_closed_pipe_is_no_failure() {
 fn taken(args: &[&str], bytes: u64) -> Vec<u8> {
     let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut taken = Vec::new();
-    child.stdout.take().expect("a pipe").take(bytes).read_to_end(&mut taken).unwrap();
+    child.stdout.take().expect("no pipe").take(bytes).read_to_end(&mut taken).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     taken
 }
 
-/// Records that are still in the pipe when its reader goes were not taken.
+/// Records still in the pipe when the reader closes it count as not taken.
 #[test]
 fn records_not_taken_are_repeated() {
     let few = &["rotation"][..];
@@ -269,8 +270,8 @@ fn records_not_taken_are_repeated() {
         let rest = timeless(&bintide(&args).stdout);
         let passed = all.len() - rest.len();
         assert_eq!(rest, all[passed..], "{logs:?} {bytes}");
-        assert!(passed <= whole, "{passed} of {whole} records that were taken, {logs:?} {bytes}");
-        assert!(passed > 0 || bytes < 100_000, "nothing was kept, {logs:?} {bytes}");
+        assert!(passed <= whole, "{passed} of {whole} taken records, {logs:?} {bytes}");
+        assert!(passed > 0 || bytes < 100_000, "no progress was saved, {logs:?} {bytes}");
         assert_eq!(records(&args), Vec::<serde_json::Value>::new());
     }
 }
@@ -280,7 +281,7 @@ fn records_not_taken_are_repeated() {
 fn a_non_blocking_pipe_is_waited_for() {
     let args = ["--format", "debezium", "--columns", "numbered", "types.binlog"];
     let wanted = bintide(&args).stdout;
-    assert!(wanted.len() > 1 << 17, "it fits into a pipe");
+    assert!(wanted.len() > 1 << 17, "the output fits into a pipe");
     let (mut reader, writer) = io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     let mut child = command(&args).stdout(writer).spawn().unwrap();
@@ -325,8 +326,8 @@ fn definitions_in_the_log_name_its_columns() {
     );
 }
 
-/// Definitions before a position are known after it: from saved definitions, or from the logs. Records are as those of
-/// Debezium (`cargo xtask judge`).
+/// Definitions before a position are known after it: from saved definitions, or from the logs. Records equal those
+/// of Debezium (`cargo xtask judge`).
 #[test]
 fn definitions_list_table_columns() {
     let args = ["--format", "debezium", "--schema", "ddl", "--do-table=types.no_key", "types.binlog"];
@@ -361,7 +362,7 @@ fn definitions_are_known_after_resuming() {
     let path = progress.to_str().unwrap();
     assert_eq!(behind(&["--progress", path]), whole.len());
     let saved = fs::read_to_string(&progress).unwrap();
-    let number = saved.lines().find_map(|line| line.strip_prefix("schema ")).expect("a file of definitions");
+    let number = saved.lines().find_map(|line| line.strip_prefix("schema ")).expect("no file of definitions");
     let definitions = folder.path().join(format!("progress.schema.{number}"));
     assert!(
         fs::read_to_string(&definitions)
@@ -369,7 +370,7 @@ fn definitions_are_known_after_resuming() {
             .contains("CREATE TABLE `types`.`integers` (`id` int NOT NULL")
     );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
-    // State after a run that was interrupted there.
+    // State after a run that was interrupted at this point.
     fs::write(&progress, format!("{place}\nschema {number}\n")).unwrap();
     assert_eq!(behind(&["--progress", path]), count);
     fs::remove_file(definitions).unwrap();

@@ -116,7 +116,7 @@ mod tests {
     use super::{CIPHER_STEP_SIZE, EncryptedSpool};
 
     #[test]
-    fn what_goes_to_disk_comes_back_and_is_not_readable_there() {
+    fn spooled_bytes_are_encrypted_on_disk_and_round_trip() {
         let text = b"insert into accounts values (1, 'nobody must see this')".repeat(10_000);
         assert!(text.len() > 2 * CIPHER_STEP_SIZE);
         for memory_max in [0, 100, 1 << 20] {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_an_error() {
+    fn missing_directories_are_errors() {
         let spool = EncryptedSpool::new_in(Path::new("/nonexistent"), 4).unwrap();
         assert_eq!(spool.push(b"1234").unwrap(), 0);
         assert_eq!(spool.push(b"5").unwrap_err().kind(), ErrorKind::NotFound);

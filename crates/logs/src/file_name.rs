@@ -14,7 +14,7 @@ mod tests {
     use super::is_file_name;
 
     #[test]
-    fn paths_are_no_file_names() {
+    fn paths_are_not_file_names() {
         for name in ["binlog.000001", "my binlog.1", "..a", "a..", "\u{e9}.000001"] {
             assert!(is_file_name(name.as_bytes()), "{name}");
         }

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_is_in_the_name() {
+    fn names_contain_the_series() {
         let series = LogSeries { number: 2, uuid: UUID };
         let local = name("my.bin.0000017").name_in_series(series);
         assert_eq!(local, format!("my.bin.2.{UUID}.0000017"));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_series_is_later_whatever_its_numbers() {
+    fn later_series_are_later_regardless_of_numbers() {
         let later = format!("mysql-bin.2.{UUID}.000001");
         let latest = format!("binlog.10.{UUID}.000001");
         let order = ["binlog.000008", "binlog.000009", &later, &latest];

@@ -92,7 +92,7 @@ mod tests {
 
     const LOGS: [&str; 3] = ["b.000009", "b.000010", "b.000011"];
 
-    /// Checks which of the logs are newest beside these files, each with its text.
+    /// Checks which of the logs are the newest in a directory with these files, each with its text.
     fn check(files: &[(&str, &str)], wanted: &[&str]) {
         let folder = tempfile::tempdir().unwrap();
         let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/gtids/binlog.000001");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_recognised_by_each_file_of_receive() {
+    fn directories_are_recognised_by_each_file_of_receive() {
         let index = ("b.index", "./b.000009\n./b.000010\n./b.0000");
         check(&[index], &[]);
         check(&[("positions.b.000009", "# 9 bytes became 7\n")], &[]);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_a_later_series_is_newer() {
+    fn logs_of_a_later_series_are_newer() {
         let later = "b.2.5ea5ca5e-0001-4000-8000-000000000001.000001";
         let empty = "b.000012";
         // A crash has left a log without events, which receive overwrites.

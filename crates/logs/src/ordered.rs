@@ -415,7 +415,7 @@ mod tests {
         }
     }
 
-    /// Numbers of the items at which the closures fail, or `take` breaks.
+    /// Numbers of the items at which the closures fail or `take` breaks.
     #[derive(Clone, Copy, Default)]
     struct InjectedFault {
         feed: Option<u64>,
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn panics_end_it() {
+    fn panics_end_the_pipeline() {
         for guilty in 0..4 {
             let run = || {
                 run_ordered(

@@ -200,7 +200,7 @@ mod tests {
     use super::{FileAccess, FileLock, FolderLock, make_folders, replace_file};
 
     #[test]
-    fn a_file_is_replaced_as_a_whole() {
+    fn files_are_replaced_as_a_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("list.txt");
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), mode()), (b"2".to_vec(), 0o600));
         replace_file(&path, b"three", FileAccess::Shared).unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode() & 0o444), (b"three".to_vec(), 0o444));
-        // A link in place of the unfinished file could point at any file.
+        // A link in place of the unfinished file could point to any file.
         let target = folder.path().join("target");
         fs::write(&target, "text").unwrap();
         symlink(&target, folder.path().join("list.txt.new")).unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_place_of_a_lock_file_is_refused() {
+    fn symbolic_links_in_place_of_lock_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let (mark, target) = (folder.path().join("mark"), folder.path().join("target"));
         fs::write(&target, "text").unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_holds_even_if_its_file_is_removed() {
+    fn locks_hold_even_if_their_file_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let mark = folder.path().join("mark");
         let held = FolderLock::take(folder.path()).unwrap().unwrap().with_mark(&mark).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_made_down_to_the_last() {
+    fn missing_directories_are_created() {
         let there = tempfile::tempdir().unwrap();
         let (outer, inner) = (there.path().join("outer"), there.path().join("outer/inner"));
         assert_eq!(make_folders(&inner).unwrap(), [outer, inner.clone()]);

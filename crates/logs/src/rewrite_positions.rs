@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_other_logs_are_none() {
+    fn lists_of_other_logs_are_ignored() {
         assert!(open(LIST, 700).is_some());
         assert!(open(LIST, 900).is_none());
         assert!(open("126\t126\n", 700).is_none());
@@ -349,11 +349,18 @@ mod tests {
                 assert_eq!(back.to_rewritten(*original), *rewritten, "{size}: {original}");
             }
             back.seek_original(950).unwrap();
-            assert_eq!((back.to_rewritten(950), forward.to_original(size + 50)), (size + 50, 950), "beyond");
+            assert_eq!(
+                (back.to_rewritten(950), forward.to_original(size + 50)),
+                (size + 50, 950),
+                "positions beyond the end"
+            );
         };
         check(1300, &[(4, 4), (126, 126), (400, 400), (500, 900), (880, 1280)]);
         check(700, &[(4, 4), (126, 126), (400, 300), (500, 350), (880, 680)]);
-        assert!(RewritePositions::open(&log, 900).unwrap().is_none(), "the source's own log is back");
+        assert!(
+            RewritePositions::open(&log, 900).unwrap().is_none(),
+            "the list does not apply to the source's own log"
+        );
     }
 
     #[test]

@@ -105,7 +105,7 @@ mod tests {
     use super::half_of_free;
 
     #[test]
-    fn own_files_do_not_shrink_the_bound() {
+    fn own_files_do_not_reduce_the_limit() {
         let folder = std::env::temp_dir();
         let (free, used) = (half_of_free(&folder, 0), half_of_free(&folder, 1 << 60));
         assert!(free > 0 && used >= 1 << 59, "{free} {used}");

@@ -53,7 +53,7 @@ mod tests {
     use super::ThreadPanic;
 
     #[test]
-    fn a_panic_becomes_an_error_with_its_message() {
+    fn panics_become_errors_with_their_message() {
         assert_eq!(ThreadPanic::catch("counts", || 7), Ok(7));
         let check = |work: fn(), message: &str| {
             let panic = ThreadPanic::catch("counts", work).unwrap_err();

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_back() {
+    fn lines_are_decrypted() {
         let texts = ["[client]\n", "user = root\n", "password = \"sixteen bytes, see\"\n"];
         let bytes = file(&texts);
         let whole = texts.map(|text| text.as_bytes().to_vec());
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn torn_and_corrupt_files_end_early() {
+    fn incomplete_and_corrupt_files_end_early() {
         let bytes = file(&["[client]\n", "user = root\n"]);
         let check = |bytes: &[u8], wanted: usize| {
             let (lines, rest) = lines(bytes);

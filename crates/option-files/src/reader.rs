@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_several() {
+    fn long_lines_are_split() {
         let bytes = [vec![b'x'; 5000], b"\ny\0z\n".to_vec()].concat();
         let sizes: Vec<usize> = split_lines(&bytes).map(<[u8]>::len).collect();
         assert_eq!(sizes, [4094, 907, 1]);

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_comes_first_and_failed_logs_back_off() {
+    fn the_oldest_log_is_first_and_failed_logs_back_off() {
         let closed = ["1", "2", "3"].map(PathBuf::from);
         let mut waiting = CompressionQueue::default();
         assert_eq!(waiting.next(&closed, s(0)), QueueStep::Log(Path::new("1")));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn purged_logs_are_forgotten() {
+    fn purged_logs_are_removed() {
         let closed = ["1", "2"].map(PathBuf::from);
         let mut waiting = CompressionQueue::default();
         waiting.mark_done(Path::new("1"));

@@ -74,7 +74,7 @@ mod tests {
     use super::Disconnect;
 
     #[test]
-    fn another_source_does_not_help_against_a_broken_disk() {
+    fn disk_errors_do_not_change_the_source() {
         let of = |code| {
             let (name, cause) = ("binlog.000001".to_owned(), io::Error::from_raw_os_error(code));
             Disconnect::from(logs::LogError::Io { verb: "sync", name, cause })

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn space_of_a_folder_is_known() {
+    fn disk_space_of_a_directory_is_read() {
         let space = DiskSpace::of(&std::env::temp_dir()).unwrap();
         assert!(space.size > 0 && space.free <= space.size, "{space:?}");
         assert_eq!(DiskSpace::of("/nowhere/at/all".as_ref()), None);

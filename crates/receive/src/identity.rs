@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_identity_is_refused() {
+    fn files_without_identity_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("replica.cnf"), "[replica]\nserver-id=7\n").unwrap();
         let error = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE_NAME))

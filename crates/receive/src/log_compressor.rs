@@ -272,7 +272,7 @@ mod tests {
     use super::is_compressed;
 
     #[test]
-    fn a_position_list_of_another_log_does_not_count() {
+    fn position_lists_of_other_logs_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("b.000001");
         fs::write(&log, [0; 700]).unwrap();

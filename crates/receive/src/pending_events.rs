@@ -94,7 +94,7 @@ mod tests {
         let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/gtids/binlog.000001");
         let mut reader = LogReader::open(log).unwrap();
         let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20).unwrap() else {
-            panic!("a log has events")
+            panic!("the log has no events")
         };
         let mut unwritten = PendingEvents::default();
         let mut ends = Vec::new();
@@ -116,7 +116,7 @@ mod tests {
         check(ends[1] + 1, &[]);
         check(ends[4], &ends[2..5]);
         unwritten.clear();
-        let none = unwritten.take_until(u64::MAX, |_, _, _| panic!("those come again"));
+        let none = unwritten.take_until(u64::MAX, |_, _, _| panic!("discarded events are sent again"));
         assert!(none.is_none() && !unwritten.ends_at(u64::MAX));
     }
 }

@@ -127,7 +127,7 @@ mod tests {
     use super::{ControlError, ReceiveControl};
 
     #[test]
-    fn a_request_that_nothing_answers_is_forgotten() {
+    fn unanswered_requests_are_discarded() {
         let control = ReceiveControl::default();
         let timeout = std::time::Duration::from_millis(10);
         assert_eq!(control.purge_before_within("b.000002", timeout), Err(ControlError::Timeout));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_answered_by_the_receiver() {
+    fn requests_are_answered_by_the_receiver() {
         let control = ReceiveControl::default();
         let receiving = control.clone();
         let receiver = std::thread::spawn(move || {

@@ -468,7 +468,7 @@ mod tests {
     use crate::reporter::{ReceiveNotice, ReceiveReporter};
     use crate::start_point::StartPoint;
 
-    /// Reporter that drops all reports.
+    /// A reporter that drops all reports.
     struct SilentReporter;
 
     impl ReceiveReporter for SilentReporter {
@@ -492,7 +492,7 @@ mod tests {
         let (addresses, options) =
             (vec![ServerAddress::parse("mysql://root@localhost/").unwrap()], LinkOptions::default());
         let opened = LogReceiver::open(wanted, addresses, options, Arc::new(SilentReporter));
-        let Ok((mut receiver, mut store)) = opened else { panic!("an empty directory is opened") };
+        let Ok((mut receiver, mut store)) = opened else { panic!("an empty directory was not opened") };
         for name in ["b.000001", "b.000002"] {
             store.begin_log(name, 4).unwrap();
             let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/gtids/binlog.000001");

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_must_have_the_stored_transactions() {
+    fn candidates_must_have_the_stored_transactions() {
         let set = |numbers: &str| format!("5ea5ca5e-0001-4000-8000-000000000001:{numbers}").parse().unwrap();
         let check = |mode: &str, wanted: Option<&str>| {
             let candidate =

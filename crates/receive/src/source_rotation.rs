@@ -114,7 +114,7 @@ mod tests {
     use super::SourceTrouble::{Lost, Permanent, Unsuitable};
     use super::{SourceRotation, SourceTrouble};
 
-    /// Pauses in milliseconds, and the current source after each.
+    /// Returns the pauses in milliseconds, and the current source after each.
     fn turns(rotation: &mut SourceRotation, troubles: &[SourceTrouble]) -> Vec<(Option<u128>, usize)> {
         let mut next = |trouble: &SourceTrouble| {
             let pause = rotation.next_backoff(*trouble).map(|pause| pause.as_millis());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_if_no_source_is_reachable_at_first() {
+    fn rotation_ends_if_no_source_is_reachable_at_first() {
         assert_eq!(turns(&mut SourceRotation::of(1), &[Lost]), [(None, 0)]);
         let mut rotation = SourceRotation::of(3);
         let wanted = [(Some(0), 1), (Some(0), 2), (None, 0)];

@@ -116,7 +116,7 @@ mod tests {
     const SET: &str = "5ea5ca5e-0001-4000-8000-000000000001:1-7";
 
     #[test]
-    fn gtids_of_both_servers_are_understood() {
+    fn gtids_of_mysql_and_mariadb_are_parsed() {
         assert_eq!(SET.parse(), Ok(GtidState::Set(SET.parse().unwrap())));
         for text in ["0-1-270", "0-1-270,1-2-9"] {
             assert_eq!(text.parse(), Ok(GtidState::Mariadb(text.to_owned())));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_determines_the_start_point() {
+    fn the_target_determines_the_start_point() {
         let begin = |gtids: &str, log: Option<&str>| StartPoint::ForTarget {
             gtids: gtids.parse().unwrap(),
             log: log.map(str::to_owned),

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_timeout_nothing_waits_until_the_replicas_have_caught_up() {
+    fn after_a_timeout_commits_do_not_wait_until_the_replicas_catch_up() {
         let (gate, notices) = gate(1, 50);
         let began = Instant::now();
         assert_eq!(gate.wait(|| false), AckOutcome::Acknowledge);
@@ -206,7 +206,7 @@ mod tests {
         assert!(gate.is_asynchronous());
         assert_eq!(gate.timeouts(), 1);
         gate.acknowledge(7, 100);
-        assert!(gate.is_asynchronous(), "one sync is missing");
+        assert!(gate.is_asynchronous(), "the gate is synchronous although one sync is missing");
         gate.acknowledge(7, 101);
         assert!(!gate.is_asynchronous());
         assert_eq!(notices.lock().unwrap().len(), 2);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_can_be_cancelled() {
+    fn waits_can_be_cancelled() {
         let (gate, _) = gate(1, 60_000);
         assert_eq!(gate.wait(|| true), AckOutcome::Cancelled);
     }

@@ -72,9 +72,9 @@ mod tests {
     use super::{AckTracker, WAITING_MAX};
 
     #[test]
-    fn an_acknowledgement_covers_all_syncs_before_it() {
+    fn acknowledgements_cover_all_earlier_syncs() {
         let mut tracker = AckTracker::default();
-        assert_eq!(tracker.sent_all(1), Some(1), "nothing was requested");
+        assert_eq!(tracker.sent_all(1), Some(1), "no acknowledgement was requested");
         tracker.request("a.000001", 100);
         assert_eq!(tracker.sent_all(2), None);
         tracker.request("a.000001", 200);
@@ -83,11 +83,11 @@ mod tests {
         assert_eq!(tracker.take(b"a.000001", 90), None);
         assert_eq!(tracker.take(b"a.000001", 200), Some(2));
         assert_eq!(tracker.take(b"a.000002", 50), Some(3));
-        assert_eq!(tracker.sent_all(4), Some(4), "nothing was sent since");
+        assert_eq!(tracker.sent_all(4), Some(4), "no events were sent since");
     }
 
     #[test]
-    fn an_early_acknowledgement_counts() {
+    fn early_acknowledgements_count() {
         let mut tracker = AckTracker::default();
         tracker.request("a.000001", 100);
         assert_eq!(tracker.take(b"a.000001", 100), None);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_never_acknowledges_takes_little_memory() {
+    fn replicas_that_never_acknowledge_take_little_memory() {
         let mut tracker = AckTracker::default();
         for sync in 1..10_000 {
             tracker.request("a.000001", sync * 100);

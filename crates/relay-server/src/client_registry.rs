@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_never_log_in_give_way() {
+    fn connections_without_a_login_are_dropped_first() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let registry = ClientRegistry::default();
         let register = |socket| registry.register(socket, "host".to_owned(), 4000);

@@ -64,7 +64,7 @@ mod tests {
     use super::{DELAY_MAX, LoginThrottle, MEMORY};
 
     #[test]
-    fn delays_grow_and_are_forgotten() {
+    fn delays_grow_and_expire() {
         let (throttle, now) = (LoginThrottle::default(), Instant::now());
         let one = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let delays: Vec<u128> = (0..6).map(|_| throttle.count_failure(one, now).as_millis()).collect();

@@ -69,7 +69,7 @@ mod tests {
     use super::PreparedText;
 
     #[test]
-    fn parameters_are_found_and_filled_in() {
+    fn parameters_are_replaced_by_values() {
         let check = |sql: &str, values: &[ParameterValue<'_>], wanted: &str| {
             let text = PreparedText::parse(sql);
             assert_eq!((text.parameters(), text.with_values(values)), (values.len(), wanted.to_owned()));

@@ -31,7 +31,7 @@ mod tests {
     use super::load_or_create_identity;
 
     #[test]
-    fn an_identity_stays() {
+    fn the_identity_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let identity = load_or_create_identity(folder.path()).unwrap();
         assert_eq!(load_or_create_identity(folder.path()).unwrap(), identity);

@@ -167,7 +167,7 @@ mod tests {
     use super::{StoreGrowth, StoreWatch};
 
     #[test]
-    fn a_client_is_woken_by_growth_or_at_its_time() {
+    fn clients_are_woken_by_growth_or_a_timeout() {
         let growth = Arc::new(StoreGrowth::default());
         growth.wait(0, Instant::now() + Duration::from_millis(1));
         let seen = growth.count();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_grows_is_noticed() {
+    fn growing_logs_are_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("binlog.000001");
         std::fs::write(&log, "x").unwrap();

@@ -154,7 +154,7 @@ mod tests {
     use super::{TlsFiles, load_password_key, make_state_folder};
 
     #[test]
-    fn own_files_are_made_once_and_are_private() {
+    fn own_files_are_created_once_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         make_state_folder(&state).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_certificate_is_refused() {
+    fn files_without_a_certificate_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("empty.pem");
         std::fs::write(&path, "").unwrap();

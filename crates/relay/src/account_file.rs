@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn other_parts_of_the_file_stay() {
+    fn other_parts_of_the_file_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("accounts.toml");
         fs::write(&path, "# Ours.\n\n[[account]] # Old.\nname = \"a\"\npassword = \"\"\n").unwrap();
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_all_can_read_is_refused() {
+    fn files_readable_by_all_users_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("accounts.toml");
         fs::write(&path, "").unwrap();

@@ -184,7 +184,7 @@ mod tests {
     use super::DumpRequest;
 
     #[test]
-    fn a_name_ends_at_the_first_nul() {
+    fn names_end_at_the_first_nul() {
         let check = |file: &[u8], wanted: &[u8]| {
             // An empty set: no source identifiers.
             let gtids = [0; 8];

@@ -153,7 +153,7 @@ mod tests {
     use binlog::ZstdLevel;
 
     #[test]
-    fn choices_are_read_and_printed() {
+    fn choices_are_parsed_and_printed() {
         let level = |level| Some(FormChoice::Fixed(LogForm::Compressed(ZstdLevel::new(level).unwrap())));
         let check = |text: &str, wanted: Option<FormChoice>| {
             let found = text.parse::<FormChoice>().ok();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clients_attributes_decide() {
+    fn the_clients_attributes_select_the_form() {
         let check = |version, program, role, wanted| {
             let attributes =
                 ClientAttributes { client_version: version, program_name: program, client_role: role };

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_no_index() {
+    fn damaged_files_are_ignored() {
         let stamp = LogStamp { format: 7, last_start: 9 };
         let bytes = index().encode(LogForm::Plain, stamp);
         assert_eq!(decode(&bytes, LogForm::Plain), Ok(Some((index(), stamp))));

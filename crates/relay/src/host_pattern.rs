@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn specific_hosts_come_first() {
+    fn specific_hosts_are_first() {
         let mut hosts = ["%", "10.%", "10.1.%", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.3"]
             .map(|text| text.parse::<HostPattern>().unwrap());
         hosts.sort_by_key(HostPattern::order);

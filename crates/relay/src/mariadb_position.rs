@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_read() {
+    fn positions_are_parsed() {
         let check = |text: &str, wanted: Option<&str>| {
             let found = text.parse::<MariadbPosition>();
             assert_eq!(found, wanted.map(|wanted| MariadbPosition(list(wanted))).ok_or(PositionTextError));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_found_by_its_list() {
+    fn logs_are_found_by_their_list() {
         let check = |position: &str, listed: &str, wanted: bool| {
             let position: MariadbPosition = position.parse().unwrap();
             assert_eq!(position.is_in_or_after(&list(listed)), wanted, "{position:?} {listed}");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_has_the_last_gtid_of_each_server() {
+    fn states_have_the_last_gtid_of_each_server() {
         let mut state = MariadbState::from_list(&list("0-1-5,0-2-6,3-1-1"));
         state.add(list("0-1-7")[0]);
         assert_eq!(state, MariadbState::from_list(&list("0-2-6,0-1-7,3-1-1")));

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_specific_host_counts() {
+    fn the_most_specific_host_matches() {
         let accounts = RelayAccounts::new(vec![
             account("repl", &["%"], 1),
             account("repl", &["10.0.0.0/8", "192.0.2.%"], 2),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn rights() {
+    fn roles_have_rights() {
         use AccountRight as R;
         let check =
             |role: AccountRole, right, wanted| assert_eq!(role.may(right), wanted, "{role} {right:?}");

@@ -130,7 +130,7 @@ mod tests {
     use super::{MEMORY_MAX, RenderBuffer};
 
     #[test]
-    fn bytes_come_back_in_order_with_what_was_written_over() {
+    fn bytes_are_returned_in_order_with_overwritten_parts() {
         let mut buffer = RenderBuffer::new(1000, std::env::temp_dir());
         let (mut written, mut taken) = (Vec::new(), Vec::new());
         for round in 0..3_u8 {

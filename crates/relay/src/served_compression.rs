@@ -40,7 +40,7 @@ mod tests {
     use crate::form::{ClientAttributes, FormChoice, LogForm};
 
     #[test]
-    fn compression_is_for_those_who_can_read_it() {
+    fn compression_is_served_to_clients_that_support_it() {
         let level = ZstdLevel::new(9).unwrap();
         let new = ClientAttributes {
             client_version: Some("9.7.4"),

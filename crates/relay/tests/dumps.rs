@@ -77,7 +77,7 @@ fn dump(source: &Arc<FormSource>, request: &DumpRequest, options: DumpOptions) -
     send_all(&mut begin(source, request, options).unwrap(), Instant::now()).unwrap()
 }
 
-/// Reader of a client that has asked for these checksums.
+/// Returns the reader of a client that has requested these checksums.
 fn client(checksum: ServedChecksum, gaps: PositionGaps) -> StreamReader {
     let algorithm =
         if checksum == ServedChecksum::Crc32 { ChecksumAlgorithm::Crc32 } else { ChecksumAlgorithm::Off };
@@ -143,7 +143,7 @@ fn whole_part(form: LogForm, log: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_dump_from_any_event_is_the_rest_of_the_dump() {
+fn dumps_from_any_event_equal_the_rest_of_the_dump() {
     for name in ["types.binlog", "types-no-checksum.binlog", "types-compressed.binlog"] {
         let log = sample(name);
         let store = TestStore::new(&[&log, &next_log()]);
@@ -176,7 +176,7 @@ fn gtids_of(events: &[Vec<u8>]) -> GtidSet {
         if let Ok(FramerOutput::Event(raw)) = framer.next(event)
             && let Some(gtid) = raw.decode(framer.format().unwrap()).unwrap().gtid()
         {
-            assert!(set.add(gtid), "{gtid} came twice");
+            assert!(set.add(gtid), "{gtid} was sent twice");
         }
     }
     set
@@ -231,7 +231,7 @@ fn store_end(source: &Arc<FormSource>, checksum: ServedChecksum) -> (Arc<str>, u
 }
 
 #[test]
-fn the_newest_log_with_what_is_missing_is_the_first() {
+fn dumps_start_at_the_newest_log_with_all_missing_transactions() {
     let store = gtid_store();
     let source = store.source(LogForm::AsIs);
     let names = source.store().log_names().unwrap();
@@ -246,7 +246,7 @@ fn the_newest_log_with_what_is_missing_is_the_first() {
 }
 
 #[test]
-fn starts_that_cannot_be_found_are_errors_of_the_server() {
+fn unknown_starts_give_the_servers_errors() {
     let store = gtid_store();
     let source = store.source(LogForm::AsIs);
     let check = |request: DumpRequest, gtids: SourceGtids<'_>, wanted: &str| {
@@ -288,7 +288,7 @@ fn starts_that_cannot_be_found_are_errors_of_the_server() {
 }
 
 #[test]
-fn heartbeats_come_after_a_silent_period() {
+fn heartbeats_are_sent_after_the_period() {
     let log = sample("types.binlog");
     let store = TestStore::new(&[&log]);
     for version in [HeartbeatVersion::V1, HeartbeatVersion::V2] {
@@ -316,7 +316,7 @@ fn heartbeats_come_after_a_silent_period() {
 }
 
 #[test]
-fn a_long_skip_sends_heartbeats() {
+fn heartbeats_are_sent_during_a_long_skip() {
     let once = sample("gtids/binlog.000001");
     let once_store = TestStore::new(&[&once]);
     let once_source = once_store.source(LogForm::AsIs);
@@ -340,7 +340,7 @@ fn a_long_skip_sends_heartbeats() {
     assert_eq!(reader.position(), log.len() as u64);
 }
 
-/// A log with a statement of 700 KB.
+/// Returns a log with a statement of 700 KB.
 fn log_with_large_event(name: &str) -> Vec<u8> {
     let log = sample(name);
     let (checksum, places) = split(&log);
@@ -374,7 +374,7 @@ fn log_with_large_event(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_large_event_comes_in_pieces() {
+fn large_events_are_sent_in_pieces() {
     for name in ["types.binlog", "types-no-checksum.binlog"] {
         let log = log_with_large_event(name);
         let store = TestStore::new(&[&log, &next_log()]);

@@ -1,4 +1,5 @@
-//! Forms of every sample log: the same bytes as `rewrite` makes, however the log grows and wherever reading starts.
+//! Forms of every sample log: the same bytes as `rewrite` writes, however the log grows and wherever reading
+//! starts.
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its samples has failed")]
 
 mod common;
@@ -16,7 +17,7 @@ use common::{
 };
 
 #[test]
-fn a_form_has_the_bytes_that_rewrite_makes() {
+fn forms_have_the_bytes_that_rewrite_writes() {
     for path in samples() {
         let log = std::fs::read(&path).unwrap();
         let store = TestStore::new(&[&log, &next_log()]);
@@ -31,7 +32,7 @@ fn a_form_has_the_bytes_that_rewrite_makes() {
 }
 
 #[test]
-fn a_growing_log_gives_the_same_bytes() {
+fn growing_logs_give_the_same_bytes() {
     let mut numbers = TestNumbers::new();
     for path in samples() {
         let log = std::fs::read(&path).unwrap();
@@ -46,7 +47,7 @@ fn a_growing_log_gives_the_same_bytes() {
                 let end = log.len().min(written + 1 + numbers.below(1 + log.len() / 8));
                 file.write_all(&log[written..end]).unwrap();
                 written = end;
-                // Without this, a reader at the end does not look.
+                // Without this, a reader at the end does not look for new events.
                 source.note_growth();
                 found.extend(read_on(&mut reader));
                 assert!(wanted[MAGIC.len()..].starts_with(&found), "{} {form} {end}", path.display());
@@ -150,7 +151,7 @@ fn positions_between_events_are_refused() {
 }
 
 #[test]
-fn another_log_of_the_same_name_has_another_index() {
+fn different_logs_of_the_same_name_have_different_indexes() {
     let log = repeat_log(&sample("types.binlog"), 300 << 10);
     let store = TestStore::new(&[&log, &next_log()]);
     let source = store.source(LogForm::Plain);
@@ -169,13 +170,15 @@ fn another_log_of_the_same_name_has_another_index() {
 }
 
 #[test]
-fn a_log_that_is_replaced_while_it_is_served() {
+fn logs_replaced_while_they_are_served() {
     let log = repeat_log(&sample("types.binlog"), 2 << 20);
     let compressed = Reference::new(LogForm::Compressed(common::LEVEL), &log).bytes;
     let store = TestStore::new(&[&log, &next_log()]);
     let source = store.source_with(LogForm::Plain, 1 << 20);
     let mut reader = FormReader::new(Arc::clone(&source), LOG.into());
-    let ReaderStep::Events { chunk, .. } = reader.read_next().unwrap() else { panic!("the log has events") };
+    let ReaderStep::Events { chunk, .. } = reader.read_next().unwrap() else {
+        panic!("the log has no events")
+    };
     let replace = |bytes: &[u8]| {
         let other = store.cache.path().join("new");
         std::fs::write(&other, bytes).unwrap();
@@ -186,7 +189,7 @@ fn a_log_that_is_replaced_while_it_is_served() {
     source.locate(&LOG.into(), 4, ServedChecksum::Stored).unwrap();
     let found = [&MAGIC[..], chunk.bytes(), &read_on(&mut reader.clone())].concat();
     assert!(found == Reference::new(LogForm::Plain, &log).bytes);
-    // Another log: nothing of it comes behind the first one's events.
+    // A different log: none of its events may follow the first one's.
     replace(&repeat_log(&sample("types-full-metadata.binlog"), 2 << 20));
     source.locate(&LOG.into(), 4, ServedChecksum::Stored).unwrap();
     let error = reader.read_next().unwrap_err();
@@ -194,7 +197,7 @@ fn a_log_that_is_replaced_while_it_is_served() {
 }
 
 #[test]
-fn the_cache_is_bounded_and_shared() {
+fn the_cache_is_limited_and_shared() {
     const LIMIT: usize = 1 << 20;
     let log = repeat_log(&sample("types.binlog"), 6 << 20);
     let store = TestStore::new(&[&log, &next_log()]);
@@ -222,7 +225,7 @@ fn the_cache_is_bounded_and_shared() {
                 });
             }
         });
-        // Its place is no longer in memory.
+        // Its chunk is no longer in memory.
         while take(&mut slow, &mut slow_bytes) {}
         assert!(slow_bytes == wanted[MAGIC.len()..], "{form}");
         let read = |source: &relay::FormSource| match source.read(&LOG.into(), 4).unwrap() {
@@ -299,7 +302,7 @@ fn log_with_long_text() -> Vec<u8> {
 }
 
 #[test]
-fn a_large_payload_is_served_in_pieces() {
+fn large_payloads_are_served_in_pieces() {
     let plain = log_with_long_text();
     let compressed = Reference::new(LogForm::Compressed(common::LEVEL), &plain).bytes;
     let (_, places) = split(&compressed);
@@ -307,7 +310,7 @@ fn a_large_payload_is_served_in_pieces() {
         place.event_type == EventType::TransactionPayload && place.size > 700_000
     };
     let large = *places.iter().find(is_large).unwrap();
-    // Torn within the payload, and whole.
+    // Truncated within the payload, and whole.
     let inside = large.at as usize + 300_000;
     let store = TestStore::new(&[&compressed[..inside]]);
     let source = store.source(LogForm::AsIs);
@@ -332,7 +335,7 @@ fn a_large_payload_is_served_in_pieces() {
 }
 
 #[test]
-fn a_torn_head_is_waited_for_only_in_the_newest_log() {
+fn incomplete_heads_are_waited_for_only_in_the_newest_log() {
     let log = sample("types.binlog");
     for size in [0, 3, MAGIC.len(), 60] {
         let store = TestStore::new(&[&log[..size]]);

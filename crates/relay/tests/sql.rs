@@ -1,4 +1,4 @@
-//! Statements that replicas, connectors and people send, with the answers of a relay of fixed facts.
+//! Statements of replicas, connectors and people, with the answers of a relay of fixed facts.
 #![allow(clippy::unwrap_used, reason = "a test whose fixed facts are wrong has failed")]
 
 mod common;
@@ -22,7 +22,7 @@ const NOW_US: u64 = 1_700_000_000_123_456;
 
 struct FixedFacts {
     version: &'static str,
-    /// Present time; each question for it takes `tick_us`.
+    /// Current time; each query for it takes `tick_us`.
     now_us: AtomicU64,
     tick_us: u64,
     killed: Mutex<Vec<u32>>,
@@ -33,7 +33,7 @@ struct FixedFacts {
     resets: Mutex<Vec<&'static str>>,
 }
 
-/// A receiver that only notes what it should do.
+/// A receiver that only records the requests.
 #[derive(Default)]
 struct FixedUpstream {
     is_stopped: AtomicBool,
@@ -272,7 +272,7 @@ impl FixedRelay {
             answer => answer,
         };
         match answer {
-            SqlAnswer::Events(_) => unreachable!("they were read"),
+            SqlAnswer::Events(_) => unreachable!("the events were read"),
             SqlAnswer::Done(_) => "OK".to_owned(),
             SqlAnswer::Refused(error) => format!("{} {}: {}", error.code, error.state, error.message),
             SqlAnswer::Rows(rows) => {
@@ -318,7 +318,7 @@ fn unknown(variable: &str) -> String {
 }
 
 #[test]
-fn questions_of_mysql_replicas() {
+fn queries_of_mysql_replicas() {
     let mut client = FixedRelay::new(AccountRole::Replica);
     client.check("SELECT UNIX_TIMESTAMP()", "UNIX_TIMESTAMP()\n1700000000");
     client.check("SELECT @@GLOBAL.SERVER_ID", "@@GLOBAL.SERVER_ID\n7");
@@ -366,7 +366,7 @@ fn old_and_mariadb_sources() {
     mariadb.check("SHOW BINLOG STATUS", "File|Position|Binlog_Do_DB|Binlog_Ignore_DB\nbinlog.000002|1000||");
 }
 
-/// The statements stand in the documents of MySQL and of this project.
+/// Statements in the documentation of MySQL and of this project.
 #[test]
 fn monitoring_statements() {
     let mut client = FixedRelay::new(AccountRole::Monitor);
@@ -476,7 +476,7 @@ fn shows() {
     );
 }
 
-/// The names of the columns are those of MySQL 9.7.4.
+/// The column names equal those of MySQL 9.7.4.
 #[test]
 fn selects_without_tables() {
     let mut client = FixedRelay::new(AccountRole::Replica);
@@ -531,7 +531,7 @@ fn assignments() {
     client.check("SET character_set_results = NULL", "OK");
     client.check("select @@character_set_results", "@@character_set_results\nNULL");
     client.check("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "OK");
-    // None of the assignments counts.
+    // No assignment has an effect if one fails.
     client.check("set @a = 9, nope = 1", &unknown("nope"));
     client.check("select @a", "@a\n3");
     client.check("BEGIN", "OK");
@@ -548,7 +548,7 @@ fn assignments() {
     admin.check("SET GLOBAL autocommit = 0", "1235 42000: bintide relay does not support a new global value of autocommit: it serves binary logs only");
 }
 
-/// Numbers, states and words are those of MySQL 9.7.4, except for the unsupported statements.
+/// Error numbers, states and messages equal those of MySQL 9.7.4, except for unsupported statements.
 #[test]
 fn refusals() {
     let mut client = FixedRelay::new(AccountRole::Admin);
@@ -612,7 +612,7 @@ fn refusals() {
     );
 }
 
-/// A relay that receives: four logs, of which a client reads the second.
+/// Returns a relay that receives: four logs, of which a client reads the second.
 fn receiving(role: AccountRole) -> FixedRelay {
     let log = sample("rotation/binlog.000005");
     let store = TestStore::new(&[&log[..]; 4]);
@@ -622,7 +622,7 @@ fn receiving(role: AccountRole) -> FixedRelay {
 }
 
 impl FixedRelay {
-    /// Returns the calls that the receiver has got since the last time.
+    /// Returns the receiver's calls since the last time.
     fn calls(&self) -> Vec<String> {
         std::mem::take(&mut *self.facts.upstream.as_ref().unwrap().calls.lock().unwrap())
     }
@@ -645,7 +645,7 @@ fn logs_that_a_client_reads_are_not_purged() {
     client.check("PURGE BINARY LOGS TO 'binlog.000001'", "OK");
     client.check("PURGE BINARY LOGS TO 'binlog.000009'", "1373 HY000: Target log not found in binlog index");
     client.check("SHOW ERRORS", "Level|Code|Message\nError|1373|Target log not found in binlog index");
-    // The times of the logs are NOW_US, 2023-11-14 22:13:20, but for the last one.
+    // The times of the logs are NOW_US, 2023-11-14 22:13:20, except for the last one.
     client.check("PURGE BINARY LOGS BEFORE '2023-11-14 22:13:20'", "OK");
     assert!(client.calls().is_empty());
     client.check("PURGE BINARY LOGS BEFORE '2023-11-14 22:13:21'", "OK");
@@ -723,7 +723,7 @@ fn the_upstream_is_shown() {
 }
 
 #[test]
-fn the_upstream_is_steered() {
+fn the_upstream_is_controlled() {
     let mut client = receiving(AccountRole::Admin);
     client.check("STOP SLAVE", "OK");
     client.check("SHOW WARNINGS", "Level|Code|Message");
@@ -752,7 +752,7 @@ fn the_upstream_is_steered() {
 }
 
 #[test]
-fn sums_are_reset_by_truncate() {
+fn truncate_resets_statistics() {
     let mut client = FixedRelay::new(AccountRole::Admin);
     client.check("TRUNCATE TABLE performance_schema.binary_log_transaction_compression_stats", "OK");
     client.check("TRUNCATE performance_schema.events_stages_summary_global_by_event_name", "OK");
@@ -782,7 +782,7 @@ fn compression_is_set_for_all_clients() {
     };
     client.check("SET GLOBAL binlog_transaction_compression = ON, @@GLOBAL.binlog_transaction_compression_level_zstd = 9", "OK");
     client.check(show, &shown("ON", "9"));
-    // If one part fails, none counts.
+    // If one assignment fails, none has an effect.
     let wrong = "1231 42000: Variable 'binlog_transaction_compression' can't be set to the value of 'maybe'";
     client.check("SET GLOBAL binlog_transaction_compression_level_zstd = 3, GLOBAL binlog_transaction_compression = maybe", wrong);
     client.check(show, &shown("ON", "9"));

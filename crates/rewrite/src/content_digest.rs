@@ -177,7 +177,7 @@ mod tests {
 
     use super::{LogScan, scan_log};
 
-    /// A sample with one event of this type changed.
+    /// Reads a sample with one event of this type changed.
     fn read(changed: EventType) -> LogScan {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types-compressed.binlog");
         let original = std::fs::read(path).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn untrue_sizes_and_positions_are_counted() {
+    fn wrong_sizes_and_positions_are_counted() {
         let sound = read(EventType::Slave);
         assert_eq!(sound.mismatches, 0);
         for changed in [EventType::Gtid, EventType::TransactionPayload] {

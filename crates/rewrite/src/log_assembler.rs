@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn positions_go_on_beyond_4_gib(
+        fn positions_continue_beyond_4_gib(
             start in 4..1_u64 << 40, near in any::<bool>(), count in 1..20_usize, is_summed in any::<bool>(),
         ) {
             let start = if near { (1 << 32) - start % 300 } else { start };

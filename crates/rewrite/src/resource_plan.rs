@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn two_cores_are_used_where_they_can_be() {
+    fn two_cores_are_used_if_memory_permits() {
         for number in 1..=19 {
             assert_eq!(plan(level(number), 2, 300, 1 << 40).workers.get(), 2, "{number}");
         }

@@ -31,7 +31,7 @@ fn samples() -> Vec<PathBuf> {
     }
     found.retain(|path| std::fs::read(path).unwrap().starts_with(&MAGIC));
     found.sort();
-    assert!(found.len() > 50, "there are samples: {}", found.len());
+    assert!(found.len() > 50, "too few samples: {}", found.len());
     found
 }
 
@@ -70,8 +70,8 @@ fn run_cut(action: RewriteAction, sizes: &RewriteLimits, bytes: &[u8]) -> Outcom
     Ok((out, report, moves))
 }
 
-/// Returns the events, with those of payloads instead of the payloads, as they would be inside one payload. Rewriting
-/// must not change them.
+/// Returns the events, with those of payloads in place of the payloads, as they would be inside one payload.
+/// Rewriting must not change them.
 fn meaning(bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut framer, mut rest, mut out) = (Framer::new(), &bytes[MAGIC.len()..], Vec::new());
     let mut opener = PayloadOpener::new();
@@ -99,7 +99,7 @@ fn meaning(bytes: &[u8]) -> Vec<Vec<u8>> {
     out
 }
 
-/// A GTID event, as if its transaction had no other events.
+/// Returns a GTID event with the size of a transaction without other events.
 fn sizeless(raw: &RawEvent<'_>, format: &EventFormat) -> Vec<u8> {
     let mut out = Vec::new();
     put_gtid_resized(raw, 0, NextPosition::Fixed(0), format, &mut out).unwrap();
@@ -128,7 +128,7 @@ fn compressing_and_decompressing_restores_plain_logs() {
         compressed_in_all += report.tally.compressed;
         let (opened, again, _) = run(RewriteAction::Decompress, &compressed).unwrap();
         assert_eq!(meaning(&opened), meaning(&original), "{}", path.display());
-        // Decompressing also decompresses what the server compressed, and relay logs lose the positions within
+        // Decompressing also decompresses payloads of the server, and relay logs lose the positions within
         // transactions.
         let is_another = again.tally.opened > report.tally.compressed || is(&path, "relay");
         assert!(is_another || opened == original, "{} changed in a round trip", path.display());
@@ -172,7 +172,7 @@ fn transactions_without_gain_stay_plain() {
 }
 
 #[test]
-fn compressing_again_changes_the_level_and_nothing_else() {
+fn compressing_again_changes_only_the_level() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/large.binlog");
     let original = std::fs::read(path).unwrap();
     let again =
@@ -213,7 +213,7 @@ fn transactions_not_held_in_memory_give_the_same_log() {
             for (unit, large) in [(1, 1), (1 << 20, 1), (300, 600)] {
                 let (read_again, same, moved) = run_cut(action, &sizes(unit, large), &original).unwrap();
                 assert_eq!(meaning(&read_again), meaning(&held), "{} {action:?}", path.display());
-                // zstd may cut frames differently when its input comes in pieces. Plain events must not differ.
+                // zstd may split frames differently when its input comes in pieces. Plain events must not differ.
                 assert!(action != RewriteAction::Decompress || read_again == held, "{}", path.display());
                 let counts = |report: &RewriteReport| {
                     (report.tally.transactions, report.tally.opened, report.tally.bytes_before)
@@ -229,7 +229,7 @@ fn transactions_not_held_in_memory_give_the_same_log() {
 
 /// Ignorable events between a GTID event and its payload: no server writes them, but a log may contain any bytes.
 #[test]
-fn events_in_front_of_a_payload_are_not_lost() {
+fn events_before_a_payload_are_not_lost() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types-compressed.binlog");
     let original = std::fs::read(path).unwrap();
     let (mut framer, mut rest, mut log) = (Framer::new(), &original[MAGIC.len()..], MAGIC.to_vec());

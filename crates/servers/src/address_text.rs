@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_show_no_account() {
+    fn errors_do_not_show_accounts() {
         let hosts = ["h", "h:3306", "127.0.0.1:3306/", "h/?ssl-mode=odd", "h:odd", "h/?odd=1", "h/path", ""];
         for letter in ["/", "@", "?", "#", "%", "&", "=", ":", "[", "%zz", "%ff"] {
             for secret in [format!("se{letter}cret"), format!("{letter}secret"), format!("secret{letter}")] {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_one_password_option() {
+    fn addresses_have_one_password_option() {
         let check = |text: &str, wanted: &str| {
             let error = ConnectionOptions::of_address(text).unwrap_err().to_string();
             assert_eq!(error, format!("{wanted} exclude each other: give only one of them"), "{text}");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_remedy_is_in_the_error() {
+    fn errors_name_the_remedy() {
         for text in ["mysql://root:se/cret@h/", "mysql://root:se?cret@h/", "mysql://root:s@e?cret@h/"] {
             let error = ConnectionOptions::of_address(text).unwrap_err().to_string();
             assert!(error.contains("write / as %2F, ? as %3F, @ as %40"), "{text}: {error}");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn every_password_can_be_written() {
+    fn every_password_can_be_escaped() {
         let secret = "a/b@c?d#e%f:g&h=i[j]k l\"é";
         let text = format!("mysql://root:{}@h/", utf8_percent_encode(secret, NON_ALPHANUMERIC));
         assert_eq!(ConnectionOptions::of_address(&text).unwrap().password, password(secret));

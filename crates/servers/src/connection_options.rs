@@ -383,7 +383,7 @@ mod tests {
     use super::{ConnectionOptions, NAMES, OptionRecognition, is_mysql_option, not_an_option};
 
     #[test]
-    fn values_that_options_cannot_have() {
+    fn invalid_values_are_errors() {
         let check = |name: &str, value: Option<&str>, wanted: &str| {
             let error = ConnectionOptions::default().set(name, value).unwrap_err();
             assert_eq!(error, wanted);
@@ -429,14 +429,14 @@ mod tests {
     }
 
     #[test]
-    fn options_of_other_things() {
+    fn options_of_other_parts_are_unknown() {
         let mut options = ConnectionOptions::default();
         assert_eq!(options.set("max_allowed_packet", Some("1G")), Ok(OptionRecognition::Unknown));
         assert_eq!(options, ConnectionOptions::default());
     }
 
     #[test]
-    fn options_that_mysql_knows() {
+    fn mysqls_options_are_recognised() {
         let known = ["ssl-ca", "ssl-mode", "tls-version", "ssl-session-data", "ssl-fips-mode", "ssl"];
         assert!(known.into_iter().all(is_mysql_option));
         assert!(!["ssl-odd", "tls-odd"].into_iter().any(is_mysql_option));

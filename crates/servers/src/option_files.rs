@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_stop_it() {
+    fn invalid_options_are_errors() {
         let check = |group: &str, lines: &[&str], wanted: &str| {
             assert_eq!(read(group, lines).unwrap_err(), wanted);
         };

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn places() {
+    fn addresses_are_combined_by_precedence() {
         let check = |places: [&str; 3], wanted: &str| {
             let address = sources(places).resolve().unwrap().address;
             assert_eq!(address.to_string(), wanted, "{places:?}");
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords() {
+    fn passwords_are_combined_by_precedence() {
         let check = |places: [&str; 3], wanted: &str, prompt: PasswordPrompt| {
             let found = sources(places).resolve().unwrap();
             let password = found.address.password.read(&found.address.cancel).unwrap();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had() {
+    fn conflicting_options_are_errors() {
         let check = |places: [&str; 3], wanted: &str| {
             let error = sources(places).resolve().unwrap_err().to_string();
             assert!(error.contains(wanted), "{places:?}: {error}");

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_hangs_is_cancelled() {
+    fn hanging_commands_are_cancelled() {
         let cancel = CancelToken::default();
         cancel.cancel();
         let read = PasswordSource::Command("sleep 60".to_owned()).read(&cancel);
@@ -236,8 +236,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_command_leaves_no_process_behind() {
-        // The shell waits for two processes of its own: killing only the shell would leave them.
+    fn cancelled_commands_leave_no_processes() {
+        // The shell waits for two child processes: killing only the shell would leave them running.
         let folder = tempfile::tempdir().unwrap();
         let ids = folder.path().join("ids");
         let command = format!("sleep 61 & echo $! > {0}; sleep 62 & echo $! >> {0}; wait", ids.display());

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address() {
+    fn invalid_addresses() {
         let check = |text: &str, wanted: &str| {
             let error = ServerAddress::parse(text).unwrap_err().to_string();
             assert!(error.starts_with(wanted), "{text}: {error}");

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_server_may_be_silent() {
+    fn busy_servers_may_be_silent() {
         let unheard = || ServerActivity::Unreachable("timed out".into());
         check(ServerActivity::Busy, 100_000, None);
         check(ServerActivity::Idle, 59, None);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn another_request_is_not_the_one_asked_for() {
+    fn activity_of_other_requests_does_not_count() {
         let (pair, now) = (UnixStream::pair().unwrap(), Instant::now());
         let asked = PendingRequest { number: 1, last_heard: now, silence_max: Duration::ZERO };
         let request = Some(PendingRequest { number: 2, ..asked });
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_connection_is_ended() {
+    fn silent_connections_are_ended() {
         let (mut ours, _theirs) = UnixStream::pair().unwrap();
         let watch =
             SilenceMonitor::new(ours.as_raw_fd(), Duration::from_millis(20), |_| ServerActivity::Idle)
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_the_watch_ends_the_connection() {
+    fn panics_of_the_monitor_end_the_connection() {
         let (mut ours, _theirs) = UnixStream::pair().unwrap();
         let watch =
             SilenceMonitor::new(ours.as_raw_fd(), Duration::from_millis(20), |_| panic!("injected")).unwrap();

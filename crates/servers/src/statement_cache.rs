@@ -61,7 +61,7 @@ mod tests {
     use super::{PREPARED_MAX, StatementCache};
 
     #[test]
-    fn the_least_recently_used_goes_first() {
+    fn the_least_recently_used_is_removed_first() {
         let mut cache = StatementCache::default();
         let prepared = |statement: u32| PreparedStatement { statement, ..PreparedStatement::default() };
         let text = |number: u32| format!("DO {number}");

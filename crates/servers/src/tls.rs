@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn client_certificates_and_keys_come_in_pairs() {
+    fn client_certificates_and_keys_must_be_pairs() {
         let folder = TempDir::new().unwrap();
         write_pair(folder.path(), "one");
         write_pair(folder.path(), "two");

@@ -144,7 +144,7 @@ mod tests {
     use crate::ConnectionError;
 
     #[test]
-    fn a_weaker_mode_never_replaces_a_stronger_one() {
+    fn weaker_modes_never_replace_stronger_ones() {
         for strong in SslMode::ALL {
             for weak in SslMode::ALL.into_iter().filter(|weak| *weak <= strong) {
                 let mut policy = TlsPolicy::with_mode(strong);

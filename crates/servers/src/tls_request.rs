@@ -122,13 +122,13 @@ mod tests {
         request
     }
 
-    /// Cases: the requests of command line, address and option files; the resulting mode and file of authorities.
+    /// Cases: the requests of command line, address and option files; the resulting mode and CA file.
     const CASES: [([&str; 3], &str, &str); 31] = [
         (["", "", ""], "PREFERRED", ""),
         (["", "", "DISABLED"], "DISABLED", ""),
         (["", "", "REQUIRED"], "REQUIRED", ""),
         (["", "", "VERIFY_CA"], "VERIFY_CA", ""),
-        // An authority implies verification, whatever the mode of the same source.
+        // A CA implies verification, regardless of the mode in the same source of options.
         (["", "", "ca=f"], "VERIFY_CA", "f"),
         (["", "", "capath=d"], "VERIFY_CA", ""),
         (["", "", "crl=f"], "VERIFY_CA", ""),
@@ -140,17 +140,17 @@ mod tests {
         (["", "tls-ca=f REQUIRED", ""], "VERIFY_IDENTITY", "f"),
         (["", "tls-ca=f DISABLED", ""], "VERIFY_IDENTITY", "f"),
         (["", "tls-ca=f VERIFY_CA", ""], "VERIFY_IDENTITY", "f"),
-        // A stronger source that requires more weakens nothing.
+        // A source of higher precedence that requires more does not weaken anything.
         (["", "REQUIRED", "ca=f"], "VERIFY_CA", "f"),
         (["REQUIRED", "", "ca=f VERIFY_IDENTITY"], "VERIFY_IDENTITY", "f"),
         (["REQUIRED", "tls-ca=f", ""], "VERIFY_IDENTITY", "f"),
         (["VERIFY_CA", "", "VERIFY_IDENTITY ca=f"], "VERIFY_IDENTITY", "f"),
         (["VERIFY_IDENTITY", "", "ca=f"], "VERIFY_IDENTITY", "f"),
         (["VERIFY_IDENTITY", "REQUIRED", "DISABLED"], "VERIFY_IDENTITY", ""),
-        // Only the authorities of the strongest source that names any are trusted.
+        // Only the CAs of the source with the highest precedence that names any are trusted.
         (["ca=c", "tls-ca=f", ""], "VERIFY_IDENTITY", "c"),
         (["capath=d", "", "ca=f"], "VERIFY_CA", ""),
-        // An explicit weaker mode lowers only the mode of weaker sources.
+        // An explicit weaker mode lowers only the mode of sources with lower precedence.
         (["DISABLED", "", "ca=f VERIFY_IDENTITY"], "DISABLED", ""),
         (["PREFERRED", "tls-ca=f", ""], "PREFERRED", ""),
         (["", "DISABLED", "REQUIRED"], "DISABLED", ""),
@@ -163,7 +163,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_strongest_request_holds() {
+    fn requests_are_combined_by_precedence() {
         for (places, mode, authorities) in CASES {
             let requests = places.map(request);
             let policy = strongest_policy(&requests.each_ref());
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stronger_request_never_weakens() {
+    fn stronger_requests_never_weaken() {
         let words = ["", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY", "ca=f", "capath=d", "crl=f", "tls-ca=f"];
         for weak in words.into_iter().chain(["DISABLED", "PREFERRED"]) {
             for strong in words {

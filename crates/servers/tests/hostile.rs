@@ -141,7 +141,7 @@ fn a_cleartext_password_is_refused_with_the_remedy() {
             peer.greet(PLAIN_CAPABILITIES);
             peer.next().unwrap();
             peer.send(b"\xfemysql_clear_password\0");
-            assert_eq!(peer.next(), None, "the password is not sent");
+            assert_eq!(peer.next(), None, "the password was sent");
         });
         let address = ServerAddress { cleartext, ..address(port) };
         let error = SqlConnection::open(&address).err().unwrap().to_string();
@@ -159,7 +159,7 @@ fn assert_lost<T>(result: Result<T, ConnectionError>, why: &str) {
 }
 
 #[test]
-fn answers_that_make_no_sense() {
+fn invalid_answers_are_errors() {
     let query = |packets: &[&[u8]], why: &str| {
         assert_lost(run_with_answer(packets, |connection| connection.rows("SELECT 1")), why);
         assert_lost(run_with_answer(packets, |connection| connection.named_rows("SELECT 1")), why);
@@ -186,7 +186,7 @@ fn answers_that_make_no_sense() {
 }
 
 #[test]
-fn a_connection_that_cannot_be_understood_is_used_no_more() {
+fn connections_are_not_used_after_a_protocol_error() {
     let (port, playing) = serve(|peer| {
         peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
@@ -204,7 +204,8 @@ fn a_connection_that_cannot_be_understood_is_used_no_more() {
     playing.join().unwrap();
 }
 
-/// Runs a request to which the server responds by requesting a file. Returns the result, and the file that the client
+/// Runs a request to which the server responds with a request for a file. Returns the result, and the file that the
+/// client
 /// sent.
 fn file_sent(
     request: impl FnOnce(&mut SqlConnection) -> Result<(), ConnectionError>,
@@ -252,7 +253,7 @@ fn files_are_sent_only_for_statements_that_load_them() {
 }
 
 #[test]
-fn a_server_that_asks_for_a_file_and_then_refuses_is_not_believed() {
+fn file_requests_followed_by_an_error_are_reported() {
     let (port, playing) = serve(|peer| {
         peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
@@ -276,7 +277,7 @@ fn a_server_that_asks_for_a_file_and_then_refuses_is_not_believed() {
 }
 
 #[test]
-fn values_without_bytes_take_memory_too() {
+fn empty_values_count_towards_the_memory_limit() {
     const COLUMNS: usize = 4096;
     let nulls = vec![b'\xfb'; COLUMNS];
     let mut packets: Vec<&[u8]> = vec![b"\xfc\x00\x10"];
@@ -296,10 +297,10 @@ fn statements_with_rows_are_not_executed() {
 }
 
 #[test]
-fn a_login_that_never_ends_is_given_up() {
+fn endless_logins_time_out() {
     let (port, playing) = serve(|peer| {
         peer.greet(PLAIN_CAPABILITIES);
-        // A byte now and then, so that the server is never silent.
+        // Single bytes with pauses, so that the server is never silent.
         while peer.stream.write_all(b"\x01").is_ok() {
             thread::sleep(Duration::from_millis(50));
         }
@@ -312,7 +313,7 @@ fn a_login_that_never_ends_is_given_up() {
     playing.join().unwrap();
 }
 
-/// Offers TLS, and answers with the beginning of a record of 16 KiB, a byte now and then.
+/// Offers TLS, and sends the start of a record of 16 KiB, single bytes with pauses.
 fn trickle_record(peer: &mut ScriptedPeer) {
     peer.greet(Capabilities(0xdfff_ffff));
     peer.next().unwrap();
@@ -323,7 +324,7 @@ fn trickle_record(peer: &mut ScriptedPeer) {
 }
 
 #[test]
-fn a_slow_peer_in_tls_is_given_up() {
+fn slow_peers_in_tls_time_out() {
     let tls = || TlsPolicy::with_mode(SslMode::Required);
     let (port, playing) = serve(trickle_record);
     let start = Instant::now();
@@ -343,7 +344,7 @@ fn a_slow_peer_in_tls_is_given_up() {
 }
 
 #[test]
-fn only_verify_identity_needs_a_name_that_a_certificate_can_have() {
+fn only_verify_identity_needs_a_valid_certificate_name() {
     let check = |mode, wanted: &str| {
         let tls = TlsPolicy { mode, ..TlsPolicy::verify_identity("/nowhere/ca.pem") };
         let host = "fe80::1%eth0".to_owned();
@@ -354,7 +355,7 @@ fn only_verify_identity_needs_a_name_that_a_certificate_can_have() {
     check(SslMode::VerifyIdentity, "fe80::1%eth0 is neither a host name nor an IP address");
 }
 
-/// TLS files are read before the connection is made.
+/// TLS files are read before the client connects.
 #[test]
 fn errors_of_tls_files_name_the_option() {
     let folder = tempfile::tempdir().unwrap();
@@ -405,7 +406,7 @@ fn run_cancelled(prepare: fn(&mut SqlConnection)) -> (Result<(), ConnectionError
 }
 
 #[test]
-fn a_cancellation_ends_a_request_after_a_second() {
+fn cancellations_end_a_request_after_a_second() {
     let (result, elapsed) = run_cancelled(|_| ());
     assert!(matches!(result, Err(ConnectionError::Cancelled)), "{result:?}");
     let range = Duration::from_millis(900)..Duration::from_millis(1900);
@@ -415,7 +416,7 @@ fn a_cancellation_ends_a_request_after_a_second() {
 }
 
 #[test]
-fn a_socket_that_accepts_nothing_is_given_up() {
+fn sockets_that_do_not_accept_time_out() {
     let folder = std::env::temp_dir().join(format!("bintide-hostile-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let path = folder.join("socket");

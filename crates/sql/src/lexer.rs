@@ -378,7 +378,7 @@ mod tests {
 
     use super::{SqlLexer, SqlTokenKind, digits_of, name_of, string_of};
 
-    /// Shows each token that is no space with the first letter of its kind, or its value.
+    /// Shows each token except spaces with the first letter of its kind, or its value.
     fn shown(sql: &str, sql_mode: u64) -> String {
         use SqlTokenKind as K;
         let lexer = SqlLexer::new(sql.as_bytes(), sql_mode);

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn general_numbers_are_printf_s() {
+    fn general_numbers_equal_printfs() {
         for (value, precision, wanted) in [
             (0.0, 20, "0"),
             (-0.0, 6, "-0"),
@@ -348,7 +348,7 @@ mod tests {
             (123_456.0, 6, "123456"),
             (1_234_567.0, 6, "1.23457e+06"),
             (0.0001, 6, "0.0001"),
-            // Exact ties go to even.
+            // Exact ties are rounded to even.
             (100_000.5, 6, "100000"),
             (100_001.5, 6, "100002"),
             (f64::INFINITY, 6, "inf"),
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn shortest_numbers_are_mysql_s() {
+    fn shortest_numbers_equal_mysqls() {
         for (value, wanted) in [
             (0.0, "0"),
             (-0.0, "-0"),
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn exponential_numbers_are_printf_s() {
+    fn exponential_numbers_equal_printfs() {
         for (value, wanted) in [
             (0.0, "0.00000e+00"),
             (-0.0, "-0.00000e+00"),

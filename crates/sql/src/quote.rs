@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_quoted_and_found_again() {
+    fn quoted_names_round_trip() {
         let mut out = Vec::new();
         put_table(&mut out, b"a`b", b"t");
         assert_eq!(out, b"`a``b`.`t`");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_found_by_their_bytes() {
+    fn table_conditions_use_hexadecimal_bytes() {
         assert_eq!(
             table_condition(b"d'", b"t"),
             "table_schema = _utf8mb3 X'6427' AND table_name = _utf8mb3 X'74'"

@@ -333,7 +333,7 @@ mod tests {
     use super::{StatementKind, TableReference, classify_statement, find_start_transaction, first_word};
 
     #[test]
-    fn tables_of_queries_say_start_transaction() {
+    fn create_table_select_contains_start_transaction() {
         let check = |sql: &str, wanted: Option<&str>| {
             let without =
                 |clause: std::ops::Range<usize>| format!("{}{}", &sql[..clause.start], &sql[clause.end..]);

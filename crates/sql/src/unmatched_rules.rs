@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn names_that_come_match_their_rules() {
+    fn seen_names_match_their_rules() {
         let all = ["--do-db d", "--do-table d.t", "--wild-do-table d.x%"];
         check(|_| {}, &all);
         check(|rules| rules.note_table(b"e", b"t"), &all);
         check(|rules| rules.note_table(b"d", b"u"), &all[1..]);
         check(|rules| rules.note_table(b"d", b"t"), &all[2..]);
         check(|rules| rules.note_table(b"d", b"x1"), &all[1..2]);
-        // The rules on databases concern the default database.
+        // Rules on databases apply to the default database.
         let statement = |sql: &str| classify_statement(sql.as_bytes());
         check(
             |rules| rules.note_statement(&statement("insert into d.t values (1)"), b"e"),

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_the_last_saved_transaction_is_cut_off() {
+    fn records_after_the_last_saved_transaction_are_cut_off() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let mut files = FolderSink::open(&path, 8, FORM).unwrap();
@@ -395,14 +395,14 @@ mod tests {
         let files = FolderSink::open(&path, 8, FORM).unwrap();
         assert_eq!(files.resume_token(), Some(&token(30)));
         files.finish().unwrap();
-        // As after a crash between saving and renaming.
+        // The state after a crash between saving and renaming.
         fs::rename(path.join("changes.000002.json"), path.join("changes.000002.json.part")).unwrap();
         FolderSink::open(&path, 8, FORM).unwrap().finish().unwrap();
         assert!(names(&path).contains("changes.000002.json=3|"));
     }
 
     #[test]
-    fn forgotten_definitions_are_deleted() {
+    fn outdated_definitions_are_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new");
         let save = |files: &mut FolderSink, position, defined| {
@@ -415,7 +415,7 @@ mod tests {
             "changes.000001.json.part= progress.schema.1= progress=binlog.000001:10|1 0 maxwell|schema 1|";
         assert_eq!(begun, wanted);
         drop(files);
-        // Nothing was saved since: the definitions still apply.
+        // Nothing was saved since then: the definitions still apply.
         let mut files = FolderSink::open(&path, 8, FORM).unwrap();
         files.forget_schema();
         assert_eq!(names(&path), begun);
@@ -435,9 +435,9 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
-    /// A link could point at any file that the user may write to.
+    /// A link could point to any file that the user may write to.
     #[test]
-    fn symbolic_links_in_the_place_of_files_are_not_followed() {
+    fn symbolic_links_in_place_of_files_are_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("target");
         fs::write(&target, "text").unwrap();
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_folders_are_refused() {
+    fn directories_of_other_programs_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let check = |wanted: &str| {
             let error = FolderSink::open(folder.path(), 8, FORM).unwrap_err().to_string();

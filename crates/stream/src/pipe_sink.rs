@@ -194,7 +194,7 @@ mod tests {
     use crate::ddl_schema::{DdlContext, DdlSchema};
     use crate::folder_sink::lock_progress;
 
-    /// Pipe with a settable number of unread bytes, and the directory of its progress file.
+    /// A pipe with a settable number of unread bytes, and the directory of its progress file.
     struct PipeFixture {
         pipe: PipeSink,
         waiting: Rc<Cell<u64>>,
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_takes_little_gets_further() {
+    fn readers_that_take_little_make_progress() {
         let mut given = PipeFixture::new();
         for size in 1..1_000_000_u64 {
             given.pipe.written = size;
@@ -281,13 +281,13 @@ mod tests {
         given.byte(defined("create table t (b int)"));
         given.check(3, "log:1|");
         given.check(1, "log:3|schema 1|");
-        let kept = given.pipe.read_schema().unwrap().expect("definitions");
+        let kept = given.pipe.read_schema().unwrap().expect("no definitions");
         assert_eq!(Some(kept), defined("create table t (a int)"));
         given.check(0, "log:4|schema 2|");
     }
 
     #[test]
-    fn unread_marks_are_bounded() {
+    fn unread_marks_are_limited() {
         let mut given = PipeFixture::new();
         given.waiting.set(u64::MAX);
         let count = MARKS_MAX as u64 * 3;

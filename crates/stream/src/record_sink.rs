@@ -293,7 +293,7 @@ mod tests {
     use crate::folder_sink::lock_progress;
     use crate::pipe_sink::PipeSink;
 
-    /// Writer that accepts this number of bytes, and then fails.
+    /// A writer that accepts this number of bytes, and then fails.
     struct LimitedWriter(usize);
 
     impl Write for LimitedWriter {

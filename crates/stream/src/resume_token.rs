@@ -63,7 +63,7 @@ mod tests {
     use super::ResumeToken;
 
     #[test]
-    fn texts() {
+    fn tokens_round_trip_as_text() {
         let check = |text: &str, wanted: bool| match text.parse::<ResumeToken>() {
             Ok(token) => assert!(wanted && token.to_string() == text, "{token:?}"),
             Err(error) => assert!(!wanted, "{error}"),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_grow_from_the_head_of_a_log_on() {
+    fn gtid_sets_grow_from_the_head_of_a_log() {
         let mut gtid_state = StreamGtidState::new(A.to_owned());
         gtid_state.add(Some(&format!("{A}:7")));
         check(&gtid_state, &format!("server {A}\n"));

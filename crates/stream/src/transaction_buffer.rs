@@ -306,7 +306,7 @@ mod tests {
         check(0, 1);
         check(1, 10);
         check(4, 10);
-        // Large enough to go to a file, one by one and together.
+        // Large enough to be spooled to a file, separately and together.
         check(4, 20 << 20);
         check(7, 6 << 20);
     }

@@ -90,7 +90,7 @@ fn every_type() {
 }
 
 #[test]
-fn documents_put_together_from_changes() {
+fn documents_rebuilt_from_partial_updates() {
     check("json-partial-compressed");
 }
 
@@ -100,7 +100,7 @@ fn minimal_images() {
 }
 
 #[test]
-fn transactions_in_two_phases() {
+fn xa_transactions() {
     check("xa");
 }
 
@@ -129,7 +129,7 @@ fn rows(text: &str) -> Vec<[serde_json::Value; 4]> {
 }
 
 #[test]
-fn the_same_from_plain_and_compressed_logs_and_from_any_sizes_of_events() {
+fn compression_and_event_sizes_do_not_change_records() {
     for envelope in [Envelope::Debezium, Envelope::Maxwell] {
         let plain = rows(&stream_sample("types.binlog", envelope, None).0);
         assert!(plain.len() > 100);
@@ -144,7 +144,7 @@ fn the_same_from_plain_and_compressed_logs_and_from_any_sizes_of_events() {
 }
 
 #[test]
-fn every_transaction_can_be_resumed_behind() {
+fn streams_resume_after_every_transaction() {
     for sample in ["types-compressed.binlog", "mariadb.binlog", "anonymous.binlog", "xa.binlog"] {
         for envelope in [Envelope::Debezium, Envelope::Maxwell] {
             let (all, tokens) = stream_sample(sample, envelope, None);

@@ -39,7 +39,7 @@ pub fn workspace_root() -> PathBuf {
 ///
 /// # Errors
 ///
-/// If cargo cannot be started, or fails.
+/// Returns an error if cargo cannot be started, or fails.
 pub fn run_cargo(arguments: &[&str]) -> Result<()> {
     run_cargo_with(arguments, |_| {})
 }
@@ -48,7 +48,7 @@ pub fn run_cargo(arguments: &[&str]) -> Result<()> {
 ///
 /// # Errors
 ///
-/// If cargo cannot be started, or fails.
+/// Returns an error if cargo cannot be started, or fails.
 pub fn run_cargo_with(arguments: &[&str], change: impl FnOnce(&mut Command)) -> Result<()> {
     let mut command = cargo_command(&workspace_root());
     change(command.args(arguments));

@@ -39,12 +39,12 @@ const LOAD_TIME_MS: u32 = 5000;
 /// fetched into the cache: 120 MB. Debian's runs on Debian 12 only, because it uses the machine's C library.
 ///
 /// # Errors
-/// Chromium cannot be fetched or run, or it writes no picture.
+/// Returns an error if Chromium cannot be fetched or run, or it writes no picture.
 pub fn take_screenshot(address: &str, screenshot: Screenshot, path: &Path) -> Result<()> {
     let mut command = chromium()?;
     let Screenshot { width, height, colors } = screenshot;
     let scheme = if colors == ColorScheme::Dark { 0 } else { 1 };
-    // Its settings and caches, which are not those of the user.
+    // A separate directory for settings and caches, apart from the user's.
     let profile = cache::target_dir().join("chromium");
     std::fs::create_dir_all(&profile)?;
     command.env("HOME", profile).args(["--headless=new", "--no-sandbox", "--disable-gpu"]);

@@ -47,7 +47,7 @@ impl FaultyDisk {
     /// Creates a disk for the files below `folder`, which must be absolute. `log` is a file elsewhere.
     ///
     /// # Errors
-    /// There is no C compiler, or the system refuses.
+    /// Returns an error if there is no C compiler, or the system refuses.
     pub fn new(folder: &Path, log: &Path) -> Result<Self> {
         ensure!(
             folder.is_absolute() && !log.starts_with(folder),
@@ -60,7 +60,7 @@ impl FaultyDisk {
     /// Makes a command use this disk, with this failure.
     ///
     /// # Errors
-    /// The system refuses.
+    /// Returns an error if the system refuses.
     pub fn attach<'c>(&self, command: &'c mut Command, fault: DiskFault) -> Result<&'c mut Command> {
         fs::write(&self.log, "")?;
         let (at, error, lasts) = match fault {
@@ -77,7 +77,7 @@ impl FaultyDisk {
     /// Returns the calls of the program that ran last.
     ///
     /// # Errors
-    /// The system refuses.
+    /// Returns an error if the system refuses.
     pub fn calls(&self) -> Result<Vec<DiskCall>> {
         let text = fs::read_to_string(&self.log)?;
         let call = |line: &str| {

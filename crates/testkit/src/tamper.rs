@@ -26,7 +26,7 @@ pub struct ServerPacket<'p> {
     pub bytes: &'p mut Vec<u8>,
 }
 
-/// The fate of a connection after a packet.
+/// Fate of a connection after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterPacket {
     /// The next packet follows.
@@ -69,7 +69,7 @@ impl TamperProxy {
     /// Creates a proxy for this port of 127.0.0.1. `change` gets every packet of the server.
     ///
     /// # Errors
-    /// There is no free port.
+    /// Returns an error if there is no free port.
     pub fn to(
         server: u16,
         change: impl FnMut(ServerPacket<'_>) -> AfterPacket + Send + 'static,

@@ -10,7 +10,7 @@ use testkit::{CutMode, Proxy, SeededRandom, seed_from_env};
 
 /// Timeout for expected data.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
-/// Delay of slow data, and time to wait for data that must not come.
+/// Delay of slow data, and time to wait for data that must not arrive.
 const DELAY: Duration = Duration::from_millis(100);
 
 /// Starts an echo server with a proxy in front of it.
@@ -62,7 +62,7 @@ fn traffic_passes_in_both_directions_and_is_counted() -> Result<()> {
 }
 
 #[test]
-fn a_planned_cut_comes_at_its_byte() -> Result<()> {
+fn planned_cuts_happen_at_their_byte() -> Result<()> {
     let first = seed_from_env("BINTIDE_SEED");
     println!("seed {first}");
     let mut random = SeededRandom::new(first);

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_applier_passed_is_not_ahead() {
+    fn applied_events_are_not_ahead() {
         let mut lead = ApplierLead::default();
         for (offset, touches, timestamp) in [(100, 1, 10), (100, 2, 10), (200, 4, 12), (300, 8, 17)] {
             lead.add(LeadMark { place: at(offset), events: 1, touches, rows: 1, timestamp });
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_need_nothing_take_little_room() {
+    fn events_without_searches_take_little_memory() {
         let mut lead = ApplierLead::default();
         for offset in 0..1000 {
             lead.add(LeadMark { place: at(offset), events: 1, touches: 0, rows: 0, timestamp: 10 });
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!((lead.pass(at(999), 0).events, lead.ahead().touches), (1000, 5));
     }
 
-    /// Ten events of a hundred rows each, of an open transaction, at these places.
+    /// Returns ten events of a hundred rows each, of an open transaction, at these positions.
     fn large(places: impl Fn(u64) -> u64) -> ApplierLead {
         let mut lead = ApplierLead::default();
         for number in 1..=10 {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_say_where_the_applier_is_within_a_transaction() {
+    fn row_counts_locate_the_applier_within_a_transaction() {
         let mut lead = large(|number| 1000 * number);
         let mut check = |(applier, rows), passed: u64, ahead: u64, reached: Option<u64>| {
             assert_eq!(lead.pass(at(applier), rows).touches, 7 * passed, "{applier} {rows}");
@@ -191,7 +191,7 @@ mod tests {
         check((4, 0), 0, 10, None);
         check((4, 99), 0, 10, None);
         check((4, 350), 3, 7, Some(3000));
-        // No news for a while.
+        // No new report for some time.
         check((4, 0), 0, 7, Some(3000));
         check((4, 400), 1, 6, Some(4000));
         // The transaction has ended: rows counted before do not count again.
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_compressed_transaction_is_at_one_place() {
+    fn compressed_transactions_have_one_position() {
         let mut lead = large(|_| 9000);
         assert_eq!((lead.marks.len(), lead.pass(at(4), 450).touches), (5, 28));
         assert_eq!((lead.reached_in_transaction(), lead.ahead().touches), (None, 42));

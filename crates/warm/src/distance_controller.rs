@@ -332,7 +332,7 @@ mod tests {
         DiskWaits { pages, time: Duration::from_micros(pages * each_us) }
     }
 
-    /// Half a second with many reads, ahead of an applier that has work.
+    /// Returns a reading of half a second with many reads, ahead of an applier with work.
     fn useful() -> ControlReading {
         ControlReading {
             elapsed: Duration::from_millis(500),
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_stays_slow_gets_more_connections() {
+    fn permanently_slow_disks_get_more_connections() {
         let mut controller = DistanceController::new(BOUNDS);
         steps(&mut controller, &useful(), 3);
         let slow = ControlReading { applier: waits(50, 9000), ours: waits(1900, 9000), ..useful() };
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_where_nothing_is_gained() {
+    fn warming_stops_without_a_gain() {
         let in_memory = ControlReading { ours: waits(2, 100), applier: DiskWaits::default(), ..useful() };
         let mut controller = DistanceController::new(BOUNDS);
         let states = steps(&mut controller, &in_memory, 40);

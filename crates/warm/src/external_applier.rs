@@ -128,7 +128,7 @@ mod tests {
     use crate::relay_position::RelayPosition;
 
     #[test]
-    fn applier_is_at_the_position_it_reported() {
+    fn the_applier_is_at_its_reported_position() {
         let logs = AppliedLogs::Files(vec!["/a/x.log".into(), "/b/y".into()]);
         let applier = ExternalApplier::default();
         let place = || applier.position(&logs).unwrap().0;

@@ -160,7 +160,7 @@ mod tests {
     use super::{clustered_candidates, indexes};
     use crate::replica_table::{IndexKind, ReplicaColumn};
 
-    /// A part of a B-tree index.
+    /// Returns a part of a B-tree index.
     fn part(
         name: &str,
         column: &str,

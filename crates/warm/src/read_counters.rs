@@ -159,7 +159,7 @@ mod tests {
     use super::{ReadCounters, ReadTotals, ThreadWaits};
     use crate::report::{DiskReads, DiskWaits};
 
-    /// Counters; our threads have even IDs.
+    /// Returns counters; our threads have even IDs.
     fn counted(all: u64, threads: &[(u64, u64)]) -> ReadCounters {
         let thread = |(id, pages): &(u64, u64)| {
             let waits = DiskWaits { pages: *pages, time: Duration::from_millis(*pages) };

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn another_servers_logs_come_behind_the_first_ones() {
+    fn logs_of_another_server_are_later() {
         let later = RelayPosition::of("binlog.2.5ea5ca5e-0001-4000-8000-000000000001.000007", 4).unwrap();
         let first = RelayPosition::of("binlog.000042", 900).unwrap();
         assert!(first < later && RelayPosition { log: first.log.next(), offset: 0 } < later);

@@ -431,7 +431,7 @@ mod tests {
     use crate::relay_position::RelayPosition;
 
     #[test]
-    fn channels_have_logs_of_their_own() {
+    fn channels_have_separate_logs() {
         let check = |channel, wanted: &str| {
             assert_eq!(channel_relay_index(Path::new("/d/relay.index"), channel), Path::new(wanted));
         };

@@ -36,7 +36,7 @@ mod tests {
     use super::{SLOW_TABLE_BACKOFF, SlowTables};
 
     #[test]
-    fn a_table_is_left_alone_for_a_while() {
+    fn slow_tables_are_skipped_for_some_time() {
         let (one, other) = (["d.t".to_owned(), "d.u".to_owned()], ["d.v".to_owned()]);
         let now = Instant::now();
         let mut slow = SlowTables::default();

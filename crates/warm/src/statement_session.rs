@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn mariadb_takes_the_names_of_its_new_character_sets_only() {
+    fn mariadb_gets_only_its_new_character_set_names() {
         let found = sql(&[4, 0, 9, 0, 9, 45, 0], b"d", b"delete from t").unwrap();
         let wanted = "@@session.character_set_client = utf8mb4, @@session.collation_connection = 2304";
         assert!(found.ends_with(wanted), "{found}");
     }
 
     #[test]
-    fn session_sets_what_results_depend_on() {
+    fn sessions_set_the_variables_that_affect_results() {
         let mode_and_charset = [1, 0x26, 0, 0x10, 0, 0, 0, 0, 0, 4, 8, 0, 48, 0, 255, 0];
         let names = "SET NAMES utf8mb4; ";
         let wanted = format!(

@@ -308,8 +308,8 @@ mod tests {
     use crate::replica_table::{IndexKind, ReplicaColumn, ReplicaForeignKey, ReplicaIndex, ReplicaTable};
     use crate::test_tables::{image, rows, table};
 
-    /// Table with columns `a` to `e`: primary key (a), unique index u (b), index k (c), index kd (d, b), and a foreign
-    /// key on e.
+    /// Returns a table with columns `a` to `e`: primary key (a), unique index u (b), index k (c), index kd (d, b),
+    /// and a foreign key on e.
     fn definition() -> ReplicaTable {
         let column = |name: &str| ReplicaColumn {
             name: name.into(),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_needs_the_row_and_the_indexes_that_change() {
+    fn updates_need_the_row_and_the_changed_indexes() {
         let update = RowsKind::Update;
         check("none", update, "12345>12345", &["t.PRIMARY: a=1"]);
         check("none", update, "12345>12945", &["t.PRIMARY: a=1", "t.k: c=3 AND a=1", "t.k: c=9 AND a=1"]);
@@ -384,14 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn all_indexes_take_new_and_lose_old_rows() {
+    fn inserts_and_deletes_need_all_indexes() {
         let entries = ["t.PRIMARY: a=1", "t.u: b=2", "t.k: c=3 AND a=1", "t.kd: d IS NULL AND b=2 AND a=1"];
         check("none", RowsKind::Delete, "123n5", &entries);
         check("none", RowsKind::Write, "123n5", &[&entries[..], &["p.PRIMARY: id=5"]].concat());
     }
 
     #[test]
-    fn what_the_change_buffer_takes_needs_no_page() {
+    fn changes_in_the_change_buffer_need_no_page() {
         let unique = ["t.PRIMARY: a=1", "t.u: b=2"];
         check("all", RowsKind::Delete, "12345", &unique);
         check("deletes", RowsKind::Delete, "12345", &unique);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tables_are_left_alone() {
+    fn other_tables_are_skipped() {
         let plan = |columns, definition: &ReplicaTable| {
             TouchPlan::new(&table(columns), Flavour::MySql, definition, ChangeBuffering::default()).is_some()
         };
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_log_does_not_have_is_not_searched_for() {
+    fn columns_missing_in_the_log_are_not_searched_for() {
         // Only the primary key and column c: binlog_row_image=MINIMAL logs even less.
         let bits = [0b101];
         let bytes = [image(&[Some(1), Some(3)]), image(&[Some(1), Some(9)])].concat();

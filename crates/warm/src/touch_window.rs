@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hot_row_is_touched_once() {
+    fn hot_rows_are_touched_once() {
         let (primary, other) = (aim("`PRIMARY`", &["`a`"]), aim("`k`", &["`b`"]));
         let mut window = TouchWindow::new(3);
         let mut check = |touch, wanted| assert_eq!(window.is_new(&touch), wanted, "{touch:?}");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_of_one_index() {
+    fn batches_have_one_index() {
         let (primary, other) = (aim("`PRIMARY`", &["`a`"]), aim("`k`", &["`b`", "`a`"]));
         let mut batcher = TouchBatcher::new(2);
         assert_eq!(batcher.add(value(&primary, 1)), None);

@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_a_thread_ends_the_others_with_its_message() {
+    fn panics_of_a_thread_end_the_others_with_its_message() {
         let shared = WarmShared::new(vec![at(100)], WarmPace::Measured, 2, true);
         thread::scope(|scope| {
             scope.spawn(|| while shared.next_job(0).is_some() {});
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_executed_is_passed_before_workers_tell() {
+    fn executed_transactions_count_before_workers_report() {
         let mut state = ChannelState::new(at(100));
         for (gtid, offset) in set("1-5").gtids().zip([200, 300, 400, 500, 600]) {
             state.transactions.push_back((gtid, RelayPosition { log: 1.into(), offset }));
@@ -641,7 +641,7 @@ mod tests {
         // The fourth transaction has not ended.
         check(250, "1-3:5", 400, 0);
         check(550, "1-5", 600, 0);
-        // Its logs start again.
+        // The numbers of its logs start again.
         check(120, "1-5", 120, 1);
     }
 
@@ -676,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_ahead_is_bounded() {
+    fn the_lead_is_limited() {
         let place = |number: usize| RelayPosition { log: 1.into(), offset: number as u64 };
         let gtid = set("1").gtids().next();
         let fill: [&dyn Fn(&WarmShared); 3] = [

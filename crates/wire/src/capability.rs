@@ -120,7 +120,7 @@ mod tests {
     use super::Capabilities;
 
     #[test]
-    fn are_shown_by_name() {
+    fn capabilities_are_shown_by_name() {
         let some = Capabilities::SSL | Capabilities::COMPRESS | Capabilities(1 << 60);
         assert_eq!(format!("{some:?}"), r#"{"COMPRESS", "SSL", 1152921504606846976}"#);
     }

@@ -79,7 +79,7 @@ mod tests {
     use super::{KEPT_SIZE_MAX, ROOM_SIZE, ReceiveBuffer};
 
     #[test]
-    fn one_huge_packet_takes_little_more_than_its_size() {
+    fn huge_packets_take_little_more_memory_than_their_size() {
         const SIZE: usize = 300 << 20;
         let mut buffer = ReceiveBuffer::default();
         while buffer.len() < SIZE {

@@ -99,7 +99,7 @@ fn read(packets: &mut PacketCodec, capabilities: Capabilities) -> Result<Vec<Str
     let mut reader = ResultReader::new(capabilities);
     let mut parts = Vec::new();
     while !reader.is_done() {
-        let payload = packets.next()?.expect("the result is whole");
+        let payload = packets.next()?.expect("the result is incomplete");
         parts.push(match reader.read(payload)? {
             ResultPart::Row(row) => {
                 let text = |value: Option<&[u8]>| {
@@ -146,7 +146,7 @@ fn results_are_written_and_read() {
 }
 
 #[test]
-fn an_error_amid_the_rows_ends_the_result() {
+fn errors_between_rows_end_the_result() {
     let (mut server, mut client) = (PacketCodec::new(0), PacketCodec::new(0));
     let mut writer = ResultWriter::begin(&mut server, NEW, &[ColumnDefinition::default()]);
     writer.row(&[None]);
@@ -160,7 +160,7 @@ fn an_error_amid_the_rows_ends_the_result() {
 }
 
 #[test]
-fn rows_behind_a_pause_belong_to_the_same_result() {
+fn rows_after_a_pause_belong_to_the_same_result() {
     for capabilities in [OLD, NEW] {
         let sent = |pauses: bool| {
             let mut server = PacketCodec::new(0);
@@ -179,7 +179,7 @@ fn rows_behind_a_pause_belong_to_the_same_result() {
 }
 
 #[test]
-fn a_request_for_a_file() {
+fn requests_for_a_file() {
     let capabilities = Capabilities(NEW.0 | Capabilities::LOCAL_FILES.0);
     let mut reader = ResultReader::new(capabilities);
     assert!(matches!(reader.read(b"\xfb/tmp/rows").unwrap(), ResultPart::FileRequest(b"/tmp/rows")));

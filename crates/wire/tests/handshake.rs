@@ -110,7 +110,7 @@ fn mysql() -> ServerAction<'static> {
 }
 
 #[test]
-fn a_password_that_the_server_remembers() {
+fn cached_passwords() {
     check(
         options(),
         &[mysql(), Says(&[3]), Accepts],
@@ -126,7 +126,7 @@ fn a_password_that_the_server_remembers() {
 }
 
 #[test]
-fn a_password_that_the_server_has_not_cached() {
+fn uncached_passwords() {
     let over_tls = ClientOptions { tls: TlsMode::IfOffered, ..options() };
     check(
         over_tls,
@@ -151,7 +151,7 @@ fn a_password_that_the_server_has_not_cached() {
 }
 
 #[test]
-fn passwords_are_encrypted_by_the_servers_key() {
+fn passwords_are_encrypted_with_the_servers_key() {
     let ask = ClientOptions { server_key: ServerKeySource::Ask, ..options() };
     check(
         ask.clone(),
@@ -182,7 +182,7 @@ fn passwords_are_encrypted_by_the_servers_key() {
 }
 
 #[test]
-fn the_server_asks_for_another_proof() {
+fn the_server_switches_the_plugin() {
     check(
         options(),
         &[mysql(), Switches("mysql_native_password"), Accepts],

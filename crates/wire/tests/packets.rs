@@ -5,8 +5,8 @@ use wire::{PIECE_SIZE_MAX, PacketCodec, PacketCompression, PartedPacket, WireErr
 
 const LIMIT: usize = 64 << 20;
 
-/// Checks that payloads sent by one side arrive at the other, `piece` bytes at a time. Idle buffers are released between
-/// all pieces.
+/// Checks that payloads sent by one side arrive at the other, `piece` bytes at a time. Releases idle buffers
+/// between pieces.
 fn check(payloads: &[Vec<u8>], compression: Option<PacketCompression>, piece: usize) {
     let (mut client, mut server) = (PacketCodec::new(LIMIT), PacketCodec::new(LIMIT));
     for side in [&mut client, &mut server] {
@@ -63,7 +63,7 @@ fn large_packets_are_split_and_joined() {
 }
 
 #[test]
-fn headers_are_as_the_protocol_has_them() {
+fn headers_follow_the_protocol() {
     let mut packets = PacketCodec::new(LIMIT);
     packets.send(b"abc");
     packets.send(b"");
@@ -128,7 +128,7 @@ fn invalid_packets_are_refused() {
 
 /// Frames must have exactly the stated uncompressed size.
 #[test]
-fn the_size_of_a_frame_must_be_true() {
+fn wrong_sizes_of_frames_are_refused() {
     for compression in [PacketCompression::Zlib { level: 6 }, PacketCompression::Zstd { level: 3 }] {
         let mut packets = PacketCodec::new(LIMIT);
         packets.start_compression(compression);
@@ -197,7 +197,7 @@ fn packets_that_are_encoded_in_place_are_the_same() {
 }
 
 #[test]
-fn a_packet_in_parts_has_the_bytes_of_a_whole_one() {
+fn packets_in_parts_equal_whole_packets() {
     for size in [0, 1, PIECE_SIZE_MAX - 1, PIECE_SIZE_MAX, PIECE_SIZE_MAX + 1, 2 * PIECE_SIZE_MAX] {
         let payload = bytes(size);
         for part in [size.max(1), 1 << 20, PIECE_SIZE_MAX, PIECE_SIZE_MAX - 1] {

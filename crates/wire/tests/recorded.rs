@@ -101,7 +101,7 @@ fn play(text: &'static str, plugin: &str, questions: usize, wanted: &str) {
                 handshake.read(&stage.next()).unwrap()
             }
             HandshakeStep::Wait => handshake.read(&stage.next()).unwrap(),
-            HandshakeStep::StartTls(_) => panic!("the conversation is plain"),
+            HandshakeStep::StartTls(_) => panic!("the conversation does not use TLS"),
             HandshakeStep::Done(session) => break session,
         };
     };

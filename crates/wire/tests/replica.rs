@@ -139,7 +139,7 @@ const OWN_UUID: &str = "SET @slave_uuid = '0afe4a3e-5a5b-11ef-9f3a-000000000002'
 const OTHER_UUID: &str = "0afe4a3e-5a5b-11ef-9f3a-000000000001";
 
 #[test]
-fn a_mysql_source() {
+fn mysql_sources() {
     check(
         options(place()),
         Flavour::MySql,
@@ -159,9 +159,9 @@ fn a_mysql_source() {
     );
 }
 
-/// Beyond 4 GiB, only the GTID command has room for the position, and positions in headers have wrapped.
+/// Beyond 4 GiB, only the GTID command has room for the position, and positions in headers have wrapped around.
 #[test]
-fn log_continues_beyond_4_gib() {
+fn logs_beyond_4_gib() {
     let position = (4 << 30) + 1000;
     let options = ReplicaOptions {
         heartbeat: Duration::ZERO,
@@ -201,7 +201,7 @@ fn log_continues_beyond_4_gib() {
 
 /// Sources before version 5.6 have neither checksums nor GTIDs.
 #[test]
-fn an_old_source() {
+fn old_sources() {
     let start = ReplicaStart::Gtids { set: vec![0; 8] };
     let options = ReplicaOptions {
         heartbeat: Duration::ZERO,
@@ -226,7 +226,7 @@ fn an_old_source() {
 }
 
 #[test]
-fn a_source_that_waits_for_acknowledgements() {
+fn semi_synchronous_sources() {
     let options = ReplicaOptions {
         semi_sync: SemiSync::On,
         heartbeat: Duration::ZERO,
@@ -273,7 +273,7 @@ fn a_source_that_waits_for_acknowledgements() {
 }
 
 #[test]
-fn a_mariadb_source() {
+fn mariadb_sources() {
     check(
         options(ReplicaStart::MariadbGtids { state: "0-1-7,1-2-3".into() }),
         Flavour::MariaDb,
@@ -468,7 +468,7 @@ fn events_of_files_and_others() {
 }
 
 #[test]
-fn transactions_that_the_replica_has_are_left_out() {
+fn transactions_that_the_replica_has_are_skipped() {
     arrive(
         PositionGaps::Skipped,
         &[
@@ -486,7 +486,7 @@ fn transactions_that_the_replica_has_are_left_out() {
 }
 
 #[test]
-fn heartbeats_from_elsewhere() {
+fn heartbeats_with_other_positions() {
     for (file, position) in [(b"b.2", 100), (b"b.1", 99)] {
         let wanted = format!(
             "error: a heartbeat names {}, position {position}; expected b.1, position 100: \

@@ -58,7 +58,7 @@ impl Account {
     }
 }
 
-/// Both sides after a login, and the digest that the server may remember.
+/// Both sides after a login, and the digest that the server may cache.
 struct Login {
     client: PacketCodec,
     server: PacketCodec,
@@ -67,7 +67,7 @@ struct Login {
     digest: Option<PasswordDigest>,
 }
 
-/// Lets our client log in to our server. Returns the error of the client if the server refuses.
+/// Logs our client in to our server. Returns the error of the client if the server refuses.
 fn log_in(client: ClientOptions, server: HandshakeOptions, account: &Account) -> Result<Login, String> {
     let mut sides = (PacketCodec::new(1 << 24), PacketCodec::new(0));
     let mut server = Some(ServerHandshake::begin(server, &mut sides.1));
@@ -87,7 +87,7 @@ fn log_in(client: ClientOptions, server: HandshakeOptions, account: &Account) ->
                     );
                     assert!(matches!(server.continue_over_tls(), ServerStep::Receive));
                     let HandshakeStep::Send(payload) = handshake.continue_over_tls().unwrap() else {
-                        panic!("a login follows TLS");
+                        panic!("no login after TLS");
                     };
                     sides.0.send(&payload);
                 }
@@ -113,7 +113,7 @@ fn log_in(client: ClientOptions, server: HandshakeOptions, account: &Account) ->
                     session = Some(server.take().unwrap().accept(&mut sides.1));
                     break;
                 }
-                ServerStep::StartTls { .. } => panic!("TLS starts once"),
+                ServerStep::StartTls { .. } => panic!("TLS was started twice"),
             };
         }
     }
@@ -143,7 +143,7 @@ fn right_passwords_log_in() {
         .unwrap_or_else(|error| panic!("{error}"));
     assert!(login.session.login.is_encrypted);
     assert_eq!((login.session.login.user.as_slice(), login.session.packet_max), (&b"repl"[..], 1 << 30));
-    // The next login needs no TLS, as the digest is known.
+    // The next login needs no TLS, because the digest is cached.
     let known = Account { digest: login.digest, ..Account::caching("secret") };
     let again = log_in(client(), server(), &known).unwrap_or_else(|error| panic!("{error}"));
     assert!(again.digest.is_none() && known.digest.is_some());
@@ -172,14 +172,14 @@ fn wrong_passwords_are_refused() {
     ] {
         assert_eq!(refusal(over_tls.clone(), server(), &account), DENIED);
     }
-    // The digest of another password does not count, and is not the last word.
+    // The digest of another password is ignored, and the full exchange follows.
     let other = ClientOptions { password: b"Secret".to_vec(), ..over_tls.clone() };
     let digest =
         log_in(other.clone(), server(), &Account::caching("Secret")).map_or(None, |login| login.digest);
     assert!(digest.is_some());
     let changed = Account { digest: digest.clone(), ..Account::caching("secret") };
     assert!(log_in(over_tls.clone(), server(), &changed).is_ok());
-    // After a change of the password, the old one does not count.
+    // After a change of the password, the old one is invalid.
     assert_eq!(refusal(other.clone(), server(), &changed), DENIED);
     let password = StoredPassword::no_account(PasswordPlugin::CachingSha2);
     assert_eq!(refusal(other, server(), &Account { password, digest: digest.clone() }), DENIED);
@@ -199,7 +199,7 @@ fn wrong_passwords_are_refused() {
     }
 }
 
-/// Sends these payloads to a new server; returns what it does, and its last packet.
+/// Sends these payloads to a new server; returns its steps, and its last packet.
 fn answers(options: HandshakeOptions, account: &Account, payloads: &[Vec<u8>]) -> (Vec<String>, Vec<u8>) {
     let (mut packets, mut client) = (PacketCodec::new(0), PacketCodec::new(1 << 24));
     let mut handshake = ServerHandshake::begin(options, &mut packets);
@@ -228,7 +228,7 @@ fn answers(options: HandshakeOptions, account: &Account, payloads: &[Vec<u8>]) -
             }
             ServerStep::Authenticated(_) => "authenticated".to_owned(),
             ServerStep::Refused(refusal) => refusal.error.to_string(),
-            ServerStep::FindAccount(_) => panic!("an account is found once"),
+            ServerStep::FindAccount(_) => panic!("the account was looked up twice"),
         });
         listen(&mut packets, &mut client);
     }
@@ -262,14 +262,14 @@ const NEW: Capabilities = Capabilities(
 const BAD: &str = "Bad handshake (error 1043, SQL state 08S01)";
 
 #[test]
-fn clients_without_plugins_know_only_the_native_one() {
+fn clients_without_plugin_support_use_the_native_one() {
     let old = NEW.without(Capabilities::PLUGIN_AUTH);
     let unsupported = "Client does not support authentication protocol requested by server; \
                        consider upgrading MySQL client (error 1251, SQL state 08004)";
     let wrong = login(old, "", &[1; 20]);
     check(server(), &Account::caching("secret"), std::slice::from_ref(&wrong), &["account", unsupported]);
     check(server(), &Account::native("secret"), &[wrong], &["account", DENIED]);
-    // It answers the nonce of the greeting.
+    // The client answers the nonce of the greeting.
     let (mut packets, mut client) = (PacketCodec::new(0), PacketCodec::new(1 << 24));
     ServerHandshake::begin(server(), &mut packets);
     pass(&mut packets, &mut client);
@@ -282,7 +282,7 @@ fn clients_without_plugins_know_only_the_native_one() {
     let mut payload = Vec::new();
     native.encode(&mut payload);
     let mut handshake = ClientHandshake::new(client_without_plugins());
-    let HandshakeStep::Send(payload) = handshake.read(&payload).unwrap() else { panic!("a login") };
+    let HandshakeStep::Send(payload) = handshake.read(&payload).unwrap() else { panic!("no login") };
     let proof = LoginRequest::decode(&payload).unwrap().proof.to_vec();
     check(server(), &Account::native("secret"), &[login(old, "", &proof)], &["account", "authenticated"]);
 }
@@ -293,7 +293,7 @@ fn client_without_plugins() -> ClientOptions {
 
 #[test]
 fn other_plugins_are_switched() {
-    // A client that does not know the greeting's plugin sends an empty response, which is no empty password.
+    // A client that does not support the greeting's plugin sends an empty response, which is not an empty password.
     let payload = login(NEW, "mysql_native_password", b"");
     let (found, last) = answers(server(), &Account::native("secret"), std::slice::from_ref(&payload));
     assert_eq!(found, ["account", "receive"]);
@@ -317,7 +317,7 @@ fn other_plugins_are_switched() {
 }
 
 #[test]
-fn packets_that_are_not_expected_end_the_login() {
+fn unexpected_packets_end_the_login() {
     let account = Account::caching("secret");
     let refused = |payloads: &[Vec<u8>], wanted: &[&str]| check(server(), &account, payloads, wanted);
     refused(&[b"".to_vec()], &[BAD]);
@@ -334,7 +334,7 @@ fn packets_that_are_not_expected_end_the_login() {
     let payloads = [caching.clone(), vec![2], vec![9; 128]];
     check(with_key, &account, &payloads, &["account", "receive", "receive", DENIED]);
     refused(&[login(NEW, "caching_sha2_password", &[1; 31])], &["account", DENIED]);
-    // A local connection is as good as TLS.
+    // A local connection counts as secure, like TLS.
     let local = HandshakeOptions { transport: Transport::Local, ..server() };
     let payloads = [caching.clone(), b"secret\0".to_vec()];
     check(local.clone(), &account, &payloads, &["account", "receive", "authenticated"]);
@@ -362,7 +362,7 @@ fn tls_comes_before_the_login() {
     let no_tls = ServerHandshake::CAPABILITIES.without(Capabilities::SSL);
     check(HandshakeOptions { capabilities: no_tls, ..server() }, &account, &[request.clone()], &[BAD]);
 
-    // What comes with the request belongs to TLS.
+    // Bytes received with the request belong to TLS.
     let (mut packets, mut client) = (PacketCodec::new(0), PacketCodec::new(1 << 24));
     let mut handshake = ServerHandshake::begin(server(), &mut packets);
     pass(&mut packets, &mut client);
@@ -396,19 +396,23 @@ fn packets_before_the_login_are_small() {
     client.next().unwrap();
     client.send(&vec![0; PACKET_LIMIT_MIN + 1]);
     packets.receive(&client.output()[..4]);
-    let ServerStep::Refused(refusal) = handshake.advance(&mut packets) else { panic!("it is too large") };
+    let ServerStep::Refused(refusal) = handshake.advance(&mut packets) else {
+        panic!("the packet was accepted")
+    };
     assert_eq!(refusal.error.code, 1153);
-    // Numbers out of order.
+    // A packet out of order.
     let mut packets = PacketCodec::new(1 << 30);
     let mut handshake = ServerHandshake::begin(server(), &mut packets);
     packets.receive(b"\x01\0\0\x05\0");
-    let ServerStep::Refused(refusal) = handshake.advance(&mut packets) else { panic!("it is out of order") };
+    let ServerStep::Refused(refusal) = handshake.advance(&mut packets) else {
+        panic!("the packet was accepted")
+    };
     assert_eq!((refusal.error.code, refusal.cause.is_some()), (1156, true));
 }
 
 /// Hashes of a server 9.7.4, from `mysql.user`.
 #[test]
-fn hashes_are_those_of_servers() {
+fn hashes_equal_the_servers() {
     let over_tls = |password: &str| ClientOptions {
         tls: TlsMode::Always,
         password: password.as_bytes().to_vec(),
@@ -437,7 +441,7 @@ fn hashes_are_those_of_servers() {
 }
 
 #[test]
-fn hashes_are_texts() {
+fn hashes_are_encoded_as_text() {
     let native = StoredPassword::native(b"secret");
     assert_eq!(native.to_text(), b"*14E65567ABDB5135D0CFD9A70B3032C179A49EE7");
     let caching = StoredPassword::caching_sha2(b"secret", [9; 32]).unwrap().to_text();
@@ -454,7 +458,7 @@ fn hashes_are_texts() {
     }
     assert!(StoredPassword::caching_sha2(&[b'x'; 257], [9; 32]).is_err());
     assert!(StoredPassword::native(b"").to_text().is_empty());
-    // No hash and no key gets into a log.
+    // Debug output contains neither hashes nor keys.
     assert_eq!(format!("{native:?}"), "StoredPassword { plugin: Native, .. }");
     assert!(!format!("{:?}", key()).contains("PRIVATE"));
 }
@@ -464,7 +468,7 @@ fn keys_are_read_as_they_are_written() {
     let key = PasswordKey::from_pem(KEY).unwrap();
     assert_eq!(key.private_pem().unwrap(), KEY);
     assert!(key.public_pem().starts_with("-----BEGIN PUBLIC KEY-----\n"));
-    // As servers write it.
+    // As servers write it, with a NUL at the end.
     assert_eq!(PasswordKey::from_pem(&format!("{KEY}\0")).unwrap().public_pem(), key.public_pem());
     let error = PasswordKey::from_pem("no key").unwrap_err();
     assert_eq!(error.to_string(), "cannot use the private key: not an RSA key in PEM form");
@@ -521,9 +525,9 @@ const OPTIONAL: [Capabilities; 8] = [
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Our client logs in to our server if it has the password and a way to prove it, and in no other case.
+    /// Our client logs in to our server if and only if it has the password and can send it safely.
     #[test]
-    fn client_and_server_understand_each_other(
+    fn clients_log_in_with_all_combinations_of_options(
         greeted in plugin(), stored in plugin(), link in link(), lacking in any::<u8>(), seed in any::<[u8; 32]>(),
         password in "[a-z]{0,3}", sent in "[a-z]{0,3}", is_right in any::<bool>(), is_known in any::<bool>(),
     ) {

@@ -60,7 +60,7 @@ fn attributes_of_queries_are_skipped() {
 }
 
 #[test]
-fn sets_of_gtids_are_with_and_without_tags() {
+fn gtid_sets_have_or_lack_tags() {
     let check = |gtids: &[u8], wanted: Option<&str>| {
         let flags = DumpFlags::NON_BLOCK;
         let dump = BinlogDumpGtid { flags, server_id: 2, file: b"", position: 4, gtids };
@@ -92,7 +92,7 @@ fn statement(parameters: u16) -> ServerStatement {
     ServerStatement::new(&PreparedStatement { statement: 1, parameters, ..PreparedStatement::default() })
 }
 
-/// The command in front of the parameters.
+/// COM_STMT_EXECUTE before its parameters.
 const EXECUTE: &[u8] = b"\x17\x01\0\0\0\0\x01\0\0\0";
 
 #[test]
@@ -107,7 +107,7 @@ fn parameters_of_all_types() {
             assert!(statement(count as u16).decode_execution(&payload[..size], OLD).is_err());
         }
     };
-    // The example of the MySQL source documentation.
+    // An example in the MySQL source documentation.
     check(b"\x0f\0", b"\x03foo", "[Bytes([102, 111, 111])]");
     check(
         b"\x01\0\x01\x80\x02\0\x02\x80",
@@ -143,7 +143,7 @@ fn parameters_of_all_types() {
 }
 
 #[test]
-fn types_are_remembered() {
+fn parameter_types_are_kept_between_executions() {
     let mut statement = statement(2);
     let again = [EXECUTE, b"\x02\0\x07"].concat();
     let unknown = "COM_STMT_EXECUTE: byte 11: flag of the types is 0, expected 1";
@@ -171,7 +171,7 @@ fn attributes_follow_the_parameters() {
 }
 
 #[test]
-fn values_sent_ahead_are_filled_in() {
+fn long_data_is_inserted() {
     let mut statement = statement(2);
     statement.append(1, b"ab", 4).unwrap();
     statement.append(1, b"cd", 4).unwrap();
@@ -224,7 +224,7 @@ fn short_responses() {
 }
 
 #[test]
-fn changes_of_the_session_are_reported() {
+fn session_changes_are_reported() {
     let changes = [
         SessionChange::Variable { name: b"autocommit", value: b"OFF" },
         SessionChange::Database(b"test"),
@@ -232,7 +232,7 @@ fn changes_of_the_session_are_reported() {
         SessionChange::Gtids(b"a:1"),
     ];
     let state = SessionChange::encode_all(&changes);
-    // The first three: examples of the MySQL source documentation.
+    // The first three are examples in the MySQL source documentation.
     assert_eq!(state, b"\0\x0f\x0aautocommit\x03OFF\x01\x05\x04test\x02\x02\x011\x03\x05\0\x03a:1");
     let (mut server, mut client) = codecs(None);
     let status = ServerStatus(ServerStatus::AUTOCOMMIT.0 | ServerStatus::SESSION_STATE_CHANGED.0);
@@ -311,7 +311,7 @@ fn rows_are_binary() {
         (0..2).for_each(|_| drop(client.next().unwrap().unwrap().to_vec()));
         assert_eq!(client.next().unwrap().unwrap(), [b"\0", wanted].concat());
     };
-    // The example of the MySQL source documentation.
+    // An example in the MySQL source documentation.
     check(column_type::VAR_STRING, ResultValue::Bytes(b"foobar"), b"\0\x06foobar");
     check(column_type::LONGLONG, ResultValue::Null, b"\x04");
     check(column_type::TINY, ResultValue::Int(-1), b"\0\xff");
@@ -343,7 +343,7 @@ fn an_error_ends_the_rows() {
     assert!(matches!(last, Err(WireError::Refused(error)) if error.code == 1317));
 }
 
-/// Events of all sizes, through every compression. The sequence numbers go on.
+/// Events of all sizes, with every compression. The sequence numbers continue.
 #[test]
 fn events_of_any_size() {
     let sizes = [0, 100, PIECE_SIZE_MAX - 3, PIECE_SIZE_MAX - 2, PIECE_SIZE_MAX - 1, PIECE_SIZE_MAX, 5];
@@ -364,7 +364,7 @@ fn events_of_any_size() {
     }
 }
 
-/// Acknowledgements have the number 0. The source's numbers restart with each request for one, and only then: as seen
+/// Acknowledgements have the number 0. The source's numbers restart only at an event that requests one, as observed
 /// on MySQL 9.7.4 and MariaDB 10.11.
 #[test]
 fn acknowledgements_arrive_between_events() {
@@ -397,7 +397,7 @@ fn acknowledgements_arrive_between_events() {
 }
 
 proptest! {
-    /// What our client encodes, our server decodes.
+    /// The server decodes what the client encodes.
     #[test]
     fn executions_arrive(values in prop::collection::vec(any::<Option<i64>>(), 0..20), text in any::<Vec<u8>>()) {
         let mut parameters: Vec<ParameterValue<'_>> =

@@ -105,7 +105,7 @@ fn answers_to_prepare() {
         b"\0\x01\0\0\0\0\0\0\0\0\0",
         "answer to COM_STMT_PREPARE: byte 10: expected 2 more bytes, found 1",
     );
-    // No memory is reserved for definitions that never arrive, and no other packet is accepted as one.
+    // No memory is reserved for definitions that never arrive, and other packets are not accepted as definitions.
     let mut reader = PrepareReader::new(NEW);
     let most = PreparedStatement { parameters: u16::MAX, columns: u16::MAX, ..PreparedStatement::default() };
     let mut out = Vec::new();
@@ -136,7 +136,7 @@ fn owned() -> impl Strategy<Value = OwnedValue> {
 
 proptest! {
     #[test]
-    fn every_execution_is_read_as_it_was_written(values in prop::collection::vec(owned(), 0..40), statement: u32) {
+    fn executions_decode_to_the_encoded_values(values in prop::collection::vec(owned(), 0..40), statement: u32) {
         let value = |owned: &'_ OwnedValue| match owned {
             OwnedValue::Value(value) => *value,
             // Leaked for the test, so that owned and borrowed values have the same lifetime.

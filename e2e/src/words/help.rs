@@ -6,19 +6,19 @@ use anyhow::{Context, Result, ensure};
 
 use super::Stage;
 
-/// The help of the program, and of every command and command of a command.
+/// Help of the program, its commands and their subcommands.
 #[derive(Debug)]
 pub struct Help {
-    /// The commands that the program lists.
+    /// Commands that the program lists.
     pub commands: Vec<String>,
-    /// All help texts, each behind the command line that prints it.
+    /// All help texts, each after the command line that prints it.
     pub text: String,
 }
 
-/// Asks the program for its help, and for that of the commands that its help lists, to any depth.
+/// Runs `--help` for the program, and for the commands that its help lists, at any depth.
 ///
 /// # Errors
-/// When a command prints no help.
+/// Returns an error if a command prints no help.
 pub fn collect(stage: &Stage) -> Result<Help> {
     let mut text = "All help, at 100 columns; written by `cargo xtask words`.\n".to_owned();
     let commands = add(stage, &[], &mut text)?;
@@ -26,7 +26,7 @@ pub fn collect(stage: &Stage) -> Result<Help> {
     Ok(Help { commands, text })
 }
 
-/// Adds the help of one command and of those below it; returns those directly below it.
+/// Adds the help of one command and of its subcommands; returns the direct subcommands.
 fn add(stage: &Stage, command: &[String], text: &mut String) -> Result<Vec<String>> {
     let help = ask(stage, command)?;
     let line = [&["bintide".to_owned()], command, &["--help".to_owned()]].concat().join(" ");
@@ -42,7 +42,7 @@ fn add(stage: &Stage, command: &[String], text: &mut String) -> Result<Vec<Strin
     Ok(below)
 }
 
-/// The help of one command. Where it shows values of option files, this machine's files are left out.
+/// Returns the help of one command, without the values from this machine's option files.
 fn ask(stage: &Stage, command: &[String]) -> Result<String> {
     let help = run(stage, command, &["--help"])?;
     if help.contains("(after reading options)") {
@@ -58,7 +58,7 @@ fn run(stage: &Stage, command: &[String], options: &[&str]) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("the help of {command:?} is not UTF-8"))
 }
 
-/// The commands that a help text lists: below `Commands:`, indented by two.
+/// Returns the commands that a help text lists: below `Commands:`, indented by two.
 fn listed(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let lines = lines.take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("  "));

@@ -18,7 +18,7 @@ use nix::unistd::mkfifo;
 
 use super::Stage;
 
-/// The section whose commands make the files that all examples have.
+/// Section whose commands create the files for all examples.
 pub const FILES: &str = "files";
 
 /// Seconds after which a command is stopped.
@@ -32,7 +32,7 @@ or with `2>&1` to both, and its exit code if it is not 0. Each example runs in a
 samples/, with the files of the first section, and with other.db, a SQLite database.
 ";
 
-/// A script: what the output is left out of.
+/// A script without its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     parts: Vec<Part>,
@@ -55,7 +55,7 @@ impl Script {
     /// Reads a script, with or without output.
     ///
     /// # Errors
-    /// When a line is neither output nor part of a script.
+    /// Returns an error if a line is neither output nor part of a script.
     pub fn parse(text: &str) -> Result<Self> {
         let mut parts = Vec::new();
         let mut is_files = false;
@@ -89,12 +89,12 @@ impl Script {
         Ok(Self { parts })
     }
 
-    /// Number of examples.
+    /// Returns the number of examples.
     pub fn len(&self) -> usize {
         self.examples().count()
     }
 
-    /// Whether there are no examples.
+    /// Returns `true` if there are no examples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -109,7 +109,7 @@ impl Script {
     /// Runs all commands; returns the script with their output.
     ///
     /// # Errors
-    /// When a command cannot be started, or a file for the examples cannot be made.
+    /// Returns an error if a command cannot be started, or a file for the examples cannot be created.
     pub fn run(&self, stage: &Stage) -> Result<String> {
         let model = stage.path().join("model");
         copy(&testkit::workspace_root().join("samples"), &model).context("could not copy the samples")?;
@@ -132,7 +132,7 @@ impl Script {
         Ok(text)
     }
 
-    /// Makes the files that all examples have.
+    /// Creates the files for all examples.
     fn make_files(&self, stage: &Stage, model: &Path) -> Result<Vec<String>> {
         let examples = self.parts.iter().filter_map(|part| match part {
             Part::Example(example) => Some(example).filter(|example| example.is_files),
@@ -141,7 +141,7 @@ impl Script {
         examples.map(|example| example.run(stage, model)).collect()
     }
 
-    /// Runs the examples, some at a time; their output is in their order.
+    /// Runs the examples in parallel; the output is in their order.
     fn run_examples(&self, stage: &Stage, model: &Path) -> Result<Vec<String>> {
         let examples: Vec<&Example> = self.examples().collect();
         let next = AtomicUsize::new(0);
@@ -152,13 +152,13 @@ impl Script {
                 let Some(example) = examples.get(number) else { return Ok(()) };
                 let folder = stage.path().join("work").join(number.to_string());
                 fs::create_dir_all(&folder)?;
-                // All examples see the same path.
+                // All examples have the same path, so that their output does not depend on the directory.
                 let folder = folder.join("logs");
                 copy_named(model, &folder, &example.commands.join("\n"))?;
                 let output = example.run(stage, &folder)?;
                 fs::remove_dir_all(&folder)?;
                 let output = output.replace(&format!("/DIR/work/{number}/logs"), "/DIR");
-                outputs.lock().expect("no thread panics with it")[number] = Some(output);
+                outputs.lock().expect("no thread panics while it holds the lock")[number] = Some(output);
             }
         };
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -166,7 +166,7 @@ impl Script {
             let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
             workers.into_iter().try_for_each(|worker| worker.join().expect("a worker panicked"))
         })?;
-        let outputs = outputs.into_inner().expect("no thread panics with it");
+        let outputs = outputs.into_inner().expect("no thread panics while it holds the lock");
         outputs.into_iter().map(|output| output.context("an example was not run")).collect()
     }
 }
@@ -197,7 +197,7 @@ impl Example {
     }
 }
 
-/// Copies what a directory has under the names that a text has: most examples need one log of a hundred.
+/// Copies the files of a directory whose names occur in a text: most examples need one log of a hundred.
 fn copy_named(from: &Path, to: &Path, text: &str) -> Result<()> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {
@@ -209,7 +209,7 @@ fn copy_named(from: &Path, to: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Copies a file, or a directory with all that is in it. Named pipes are made anew.
+/// Copies a file, or a directory with its contents. Creates named pipes again.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let kind = fs::symlink_metadata(from)?.file_type();
     if kind.is_dir() {
@@ -231,7 +231,7 @@ mod tests {
     use super::Script;
 
     #[test]
-    fn output_is_no_part_of_a_script() {
+    fn output_is_not_part_of_a_script() {
         let bare = "## dump\n# A file\n# that is missing\n$ bintide dump x\n";
         let full =
             "Preamble.\n\n## dump\n\n# A file\n# that is missing\n$ bintide dump x\n  ERROR\n  [exit 1]\n";

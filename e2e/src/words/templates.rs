@@ -1,7 +1,8 @@
 //! Every message in the sources, found by a scan of the string literals.
 //!
-//! A literal is a message if it stands in a call or an attribute that makes messages (`MAKERS`), or if it reads
-//! like prose. SQL, HTML, the text of `--help` and what only programmers see (assertions, tests) are left out.
+//! A literal is a message if it is an argument of a call or an attribute that creates messages (`MAKERS`), or if it
+//! reads like prose. SQL, HTML, the text of `--help` and text for programmers only (assertions, tests) are left
+//! out.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -74,7 +75,7 @@ Every message in the sources, by file; written by `cargo xtask words`.
 /// Lists the messages of the sources, each with a mark if it occurs in `examples`; those of `help` are left out.
 ///
 /// # Errors
-/// When a source file cannot be read.
+/// Returns an error if a source file cannot be read.
 pub fn collect(examples: &str, help: &str) -> Result<String> {
     let help = joined(help);
     let root = testkit::workspace_root();
@@ -106,7 +107,7 @@ pub fn collect(examples: &str, help: &str) -> Result<String> {
     Ok(text)
 }
 
-/// A text in one line, without what wraps it.
+/// Returns a text in one line, without line breaks and indentation.
 fn joined(text: &str) -> String {
     text.replace("\\n", " ").replace("\\\"", "\"").split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -123,10 +124,10 @@ fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// What one file has.
+/// Messages of one source file.
 #[derive(Debug, Default)]
 struct Scanned {
-    /// As the source has them, escapes included; each once.
+    /// Messages with their escapes, without duplicates.
     messages: Vec<String>,
     /// Files and directories of modules that are compiled for tests only.
     test_modules: Vec<PathBuf>,
@@ -150,7 +151,7 @@ fn scan(path: &Path) -> Result<Scanned> {
     Ok(Scanned { messages, test_modules })
 }
 
-/// The messages, and the names of test modules in other files.
+/// Returns the messages, and the names of test modules in other files.
 fn messages_in(tokens: &[Token]) -> (Vec<String>, Vec<String>) {
     let (mut messages, mut modules) = (Vec::new(), Vec::new());
     let mut makers_end = 0;
@@ -190,14 +191,14 @@ fn messages_in(tokens: &[Token]) -> (Vec<String>, Vec<String>) {
     (messages, modules)
 }
 
-/// Whether a word is followed by `(` or `!(`.
+/// Checks whether a word is followed by `(` or `!(`.
 fn is_call(tokens: &[Token], at: usize) -> bool {
     let next = tokens.get(at + 1);
     next == Some(&Token::Sign('('))
         || (next == Some(&Token::Sign('!')) && tokens.get(at + 2) == Some(&Token::Sign('(')))
 }
 
-/// `#[cfg(test)]`, and `#[cfg(any(test, …))]`.
+/// Checks for `#[cfg(test)]` or `#[cfg(any(test, …))]`.
 fn is_test_attribute(tokens: &[Token]) -> bool {
     let words: Vec<&str> = tokens[..group_end(tokens, 0)].iter().filter_map(Token::word).collect();
     matches!(words.as_slice(), ["cfg", "test"] | ["cfg", "all" | "any", "test", ..] | ["test"])
@@ -207,7 +208,7 @@ fn is_error_attribute(tokens: &[Token]) -> bool {
     matches!(tokens, [_, Token::Sign('['), Token::Word(word), ..] if word == "error")
 }
 
-/// The index behind the item that an attribute belongs to.
+/// Returns the index after the item that an attribute belongs to.
 fn item_end(tokens: &[Token], attribute: usize) -> usize {
     let mut at = group_end(tokens, attribute);
     while let Some(token) = tokens.get(at) {
@@ -221,7 +222,7 @@ fn item_end(tokens: &[Token], attribute: usize) -> usize {
     at
 }
 
-/// The index behind the first group of brackets at or behind `at`.
+/// Returns the index after the first group of brackets at or after `at`.
 fn group_end(tokens: &[Token], at: usize) -> usize {
     let mut depth = 0_usize;
     for (index, token) in tokens.iter().enumerate().skip(at) {
@@ -239,7 +240,8 @@ fn group_end(tokens: &[Token], at: usize) -> usize {
     tokens.len()
 }
 
-/// Whether a literal is a message. Where messages are made, a word is enough; elsewhere it must read like prose.
+/// Checks whether a literal is a message. In a call that creates messages, one word is enough; elsewhere it must
+/// read like prose.
 fn is_wording(text: &str, is_in_maker: bool) -> bool {
     let plain = without_placeholders(text);
     let first = plain.split_whitespace().next().unwrap_or_default();
@@ -266,7 +268,7 @@ fn without_placeholders(text: &str) -> String {
     plain
 }
 
-/// Whether a message occurs among the examples, with anything in place of its placeholders.
+/// Checks whether a message occurs in the examples, with any text in place of its placeholders.
 fn is_shown(message: &str, examples: &str) -> Result<bool> {
     let mut pattern = String::new();
     let line = message.trim_end_matches("\\n").split("\\n").max_by_key(|line| line.len()).unwrap_or(message);
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_left_out() {
+    fn other_literals_are_left_out() {
         check("let sql = \"SELECT a from the table\";", &[]);
         check("x.expect(\"ours: it is there\")", &[]);
         check("// bail!(\"it is a comment\")\n/* \"it is another\" */", &[]);
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_stand_for_anything() {
+    fn placeholders_match_any_text() {
         assert!(is_shown("{name} has no {what}", "x: f.log has no logs\n").unwrap());
         assert!(!is_shown("{name} has no {what}", "x: f.log has a log\n").unwrap());
         assert!(is_shown("a {{b}} \\\"c\\\"", "a {b} \"c\"").unwrap());

@@ -2,13 +2,13 @@
 
 use testkit::SeededRandom;
 
-/// A type a column can have, and how to draw a literal of it.
+/// A column type, and a function that draws a literal of it.
 pub(super) struct Kind {
     pub(super) sql: &'static str,
     pub(super) literal: fn(&mut SeededRandom) -> String,
 }
 
-/// All of them.
+/// All column types.
 pub(super) const KINDS: [Kind; 46] = [
     Kind { sql: "TINYINT", literal: |random| signed(random, 8) },
     Kind { sql: "TINYINT UNSIGNED", literal: |random| unsigned(random, 8) },
@@ -136,11 +136,11 @@ fn datetime(random: &mut SeededRandom, digits: usize) -> String {
 
 fn timestamp(random: &mut SeededRandom, digits: usize) -> String {
     let (year, month, day) = (1971 + random.below(66), 1 + random.below(12), 4 + random.below(20));
-    // Not in the hours that a change of clocks skips.
+    // Avoids the hours that a daylight saving change skips.
     format!("'{year:04}-{month:02}-{day:02} {}'", clock(random, digits))
 }
 
-/// Text of up to `most` characters: letters, what must be escaped, and characters of two to four bytes.
+/// Draws text of up to `most` characters: letters, characters to escape, and characters of two to four bytes.
 pub(super) fn text(random: &mut SeededRandom, most: usize) -> String {
     const PIECES: [&str; 22] = [
         "a", "b", "word ", "0", " ", "\\'", "\\\"", "\\\\", "\\n", "\\t", "\\r", "\\0", "%", "_", ";", "-- ",
@@ -175,7 +175,7 @@ fn json_literal(random: &mut SeededRandom) -> String {
     }
 }
 
-/// A JSON text as it stands within a SQL literal.
+/// Draws a JSON text for use inside a SQL literal.
 fn json(random: &mut SeededRandom, depth: usize) -> String {
     let inner = |random: &mut SeededRandom, member: fn(&mut SeededRandom, usize) -> String| {
         (0..random.below(4)).map(|_| member(random, depth - 1)).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! Statements and transactions, drawn for the tables that there are.
+//! Random statements and transactions on the tables of a session.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use testkit::SeededRandom;
 
 use super::literal::{KINDS, text};
 
-/// Tables of one session at most; older ones are dropped.
+/// Maximum number of tables of one session; older ones are dropped.
 const TABLES_MAX: usize = 6;
 
-/// A session's view of what there is: it works in a database of its own.
+/// Objects of a session, which works in a database of its own.
 pub(super) struct Session {
     database: String,
     tables: Vec<Table>,
@@ -19,13 +19,13 @@ pub(super) struct Session {
 
 struct Table {
     name: String,
-    /// Places in [`KINDS`]; the columns are `c0`, `c1`, …, behind a key `id`.
+    /// Indexes in [`KINDS`]; the columns are `c0`, `c1`, …, after a key `id`.
     columns: Vec<usize>,
 }
 
 type Step = fn(&mut Session, &mut SeededRandom);
 
-/// How often each kind of step is drawn.
+/// Relative frequency of each kind of step.
 const STEPS: [(usize, Step); 24] = [
     (20, Session::insert),
     (12, Session::update),
@@ -53,7 +53,7 @@ const STEPS: [(usize, Step); 24] = [
     (1, Session::flush),
 ];
 
-/// Session settings, one drawn at a time.
+/// Session settings; one is drawn at a time.
 const SETTINGS: [&str; 44] = [
     "SET NAMES utf8mb4",
     "SET NAMES latin1",
@@ -106,7 +106,7 @@ impl Session {
         Self { database: format!("random_{number}"), tables: Vec::new(), made: 0, out: String::new() }
     }
 
-    /// The SQL of a session, a statement a line.
+    /// Returns the SQL of a session, one statement a line.
     pub(super) fn script(mut self, random: &mut SeededRandom, steps: usize) -> String {
         let charset = *random.pick(&["utf8mb4", "latin1", "utf8mb4 COLLATE utf8mb4_bin", "koi8r"]);
         self.say(format!("CREATE DATABASE {} CHARACTER SET {charset}", self.database));
@@ -140,7 +140,7 @@ impl Session {
         }
     }
 
-    /// A table that there is; one is made if there is none.
+    /// Draws a table; creates one if there is none.
     fn table(&mut self, random: &mut SeededRandom) -> (String, Vec<usize>) {
         if self.tables.is_empty() {
             self.create(random);
@@ -394,8 +394,8 @@ impl Session {
 
     fn setting(&mut self, random: &mut SeededRandom) {
         let setting = *random.pick(&SETTINGS);
-        // With this on, MySQL logs its own text of a CREATE TABLE: in UTF-8, but with the client's character set. A
-        // replica, and the mysql client after mysqlbinlog, then create a table of another name.
+        // With this setting, MySQL logs its own text of a CREATE TABLE: in UTF-8, but with the client's character
+        // set. A replica, and the mysql client after mysqlbinlog, then create a table with a different name.
         if setting == "SET sql_generate_invisible_primary_key = ON" {
             self.say("SET NAMES utf8mb4");
         }

@@ -1,5 +1,5 @@
-//! Writes what fuzzing starts from: `seeds FOLDER` makes a folder a target, a file a seed or finding, and prints
-//! the targets.
+//! Writes the inputs for fuzzing: `seeds FOLDER` creates a directory for each target, with a file for each seed or
+//! finding, and prints the targets.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;

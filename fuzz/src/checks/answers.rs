@@ -1,19 +1,19 @@
-//! Whatever a server answers to a query, or to a statement that is to be prepared: it is read, or an error. And what
-//! decodes of prepared statements is encoded to what decodes to the same.
+//! Any answers of a server to a query, or to the preparation of a statement: they decode, or give an error. Decoded
+//! executions of prepared statements encode to bytes that decode to the same.
 
 use wire::{Capabilities, PrepareReader, PreparedStatement, ResultPart, ResultReader, StatementExecution};
 
 use super::conversation::{packets, put_packet};
 use crate::seeds::Sample;
 
-/// A column, the ends of a result by old servers and by new ones, and an OK packet.
+/// A column definition, the ends of a result from old and from new servers, and an OK packet.
 const COLUMN: &[u8] = b"\x03def\0\0\0\x01a\0\x0c\x3f\0\x01\0\0\0\xfd\0\0\0\0\0";
 const OLD_END: &[u8] = b"\xfe\0\0\x02\0";
 const NEW_END: &[u8] = b"\xfe\0\0\x02\0\0\0";
 const OK: &[u8] = b"\0\x05\0\x02\0\0\0";
-/// An OK packet that another result follows.
+/// An OK packet that announces another result.
 const MORE: &[u8] = b"\0\0\0\x0a\0\0\0";
-/// A statement with two parameters and one column.
+/// Response to the preparation of a statement with two parameters and one column.
 const PREPARED: &[u8] = b"\0\x07\0\0\0\x01\0\x02\0\0\0\0";
 
 pub(super) fn seeds(_: &Sample) -> Vec<Vec<u8>> {
@@ -27,7 +27,7 @@ pub(super) fn seeds(_: &Sample) -> Vec<Vec<u8>> {
         &[b"\x08", b"\x17\x03\0\0\0\0\x01\0\0\0\x01\x01\x06\0\xfd\0\x08\x80\x02ab\x01\0\0\0\0\0\0\0"],
     ];
     let seed = |answers: &[&[u8]]| {
-        let (first, rest) = answers.split_first().expect("the first byte is there");
+        let (first, rest) = answers.split_first().expect("no first byte");
         let mut seed = first.to_vec();
         rest.iter().for_each(|packet| put_packet(&mut seed, packet));
         seed
@@ -35,7 +35,7 @@ pub(super) fn seeds(_: &Sample) -> Vec<Vec<u8>> {
     answers.into_iter().map(seed).collect()
 }
 
-/// `bytes` are what was asked and by whom, in one byte, and packets of the server.
+/// Checks `bytes`: kind of request and client in one byte, and packets of the server.
 pub(super) fn check(bytes: &[u8]) {
     let Some((kind, rest)) = bytes.split_first() else { return };
     let has = |bit: u8| kind & bit != 0;
@@ -87,7 +87,7 @@ fn again(payload: &[u8], count: u8) {
     if let Ok(execution) = StatementExecution::decode(payload, count.into(), &[1]) {
         let mut out = Vec::new();
         execution.encode(&mut out);
-        // Numbers that are none are not equal to themselves.
+        // NaN is not equal to itself, so the debug texts are compared.
         let found = StatementExecution::decode(&out, count.into(), &[1]);
         assert_eq!(format!("{found:?}"), format!("{:?}", Ok::<_, ()>(execution)));
     }

@@ -1,4 +1,4 @@
-//! Whatever a source answers and sends: the replica goes on, or says what is wrong.
+//! Any answers and events of a source: the replica continues, or returns an error.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use wire::{
 
 use crate::seeds::{Sample, raw_events};
 
-/// Bytes of a seed at most, about.
+/// Approximate maximum size of a seed, in bytes.
 const SEED_SIZE_MAX: usize = 4096;
 
 /// A row of one value, between its column and the end, with results that end in an OK packet.
@@ -45,12 +45,12 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     vec![seed]
 }
 
-/// `bytes` are a replica's wishes in one byte, and packets of the source.
+/// Checks `bytes`: a replica's options in one byte, and packets of the source.
 pub(super) fn check(bytes: &[u8]) {
     events(bytes);
 }
 
-/// How many events of files there are before the end, or before something is wrong.
+/// Returns the number of events of files before the end or an error.
 fn events(bytes: &[u8]) -> usize {
     let Some((wishes, rest)) = bytes.split_first() else { return 0 };
     let has = |bit: u8| wishes & bit != 0;
@@ -64,8 +64,8 @@ fn events(bytes: &[u8]) -> usize {
     };
     let gaps = if has(2) { PositionGaps::Skipped } else { PositionGaps::None };
     let semi_sync = if has(4) { SemiSync::On } else { SemiSync::Off };
-    let (mut conversation, _) =
-        ReplicaConversation::begin(options(start, semi_sync), session(flavour)).expect("they go together");
+    let (mut conversation, _) = ReplicaConversation::begin(options(start, semi_sync), session(flavour))
+        .expect("the options are consistent");
     let mut reader: Option<StreamReader> = None;
     let mut count = 0;
     for payload in packets(rest) {
@@ -76,7 +76,7 @@ fn events(bytes: &[u8]) -> usize {
                 let before = reader.position();
                 match reader.read(packet.event) {
                     Ok(SourceEvent::Event { event, position }) => {
-                        assert!(position >= before, "{position} comes behind {before}");
+                        assert!(position >= before, "position {position} after {before}");
                         assert_eq!(reader.position(), position + event.bytes().len() as u64);
                         count += 1;
                     }
@@ -116,13 +116,13 @@ fn session(flavour: Flavour) -> ClientSession {
     }
 }
 
-/// A payload behind its size, in two bytes.
+/// Appends a payload after its size, in two bytes.
 pub(super) fn put_packet(out: &mut Vec<u8>, payload: &[u8]) {
     out.extend_from_slice(&(payload.len() as u16).to_le_bytes());
     out.extend_from_slice(payload);
 }
 
-/// The payloads that [`put_packet`] has put; the last one ends where the bytes do.
+/// Returns the payloads that [`put_packet`] has written; the last one ends at the end of the bytes.
 pub(super) fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -139,7 +139,7 @@ mod tests {
     use super::{events, seeds};
     use crate::seeds::samples;
 
-    /// A seed that stopped at the first question would look for nothing.
+    /// A seed that ended at the first query would test nothing else.
     #[test]
     fn seeds_reach_the_log() {
         let samples = samples().unwrap();

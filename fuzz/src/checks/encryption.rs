@@ -15,7 +15,7 @@ pub(super) fn seeds(_: &Sample) -> Vec<Vec<u8>> {
     vec![header.encode().to_vec(), COMPONENT.into(), plugin]
 }
 
-/// `bytes` is a header, or else a keyring.
+/// Checks `bytes`, a header or a keyring.
 pub(super) fn check(bytes: &[u8]) {
     let mut header = [0; ENCRYPTED_HEADER_SIZE];
     let size = bytes.len().min(ENCRYPTED_HEADER_SIZE);

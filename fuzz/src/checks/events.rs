@@ -1,12 +1,13 @@
-//! Event bodies: whatever decodes is encoded to something that decodes to the same.
+//! Event bodies: a decoded body encodes to one that decodes to the same.
 //!
-//! Byte for byte the same it is only for bodies as servers write them: a number can be written longer than needed.
+//! The bytes are equal only for bodies as servers write them, because other encodings of a number can be longer
+//! than needed.
 
 use binlog::{Event, EventChecksum, EventFormat, HEADER_SIZE, RawEvent};
 
 use crate::seeds::{Sample, format_of, raw_events};
 
-/// Bytes of a seed at most.
+/// Maximum size of a seed, in bytes.
 const SEED_SIZE_MAX: usize = 512;
 
 pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
@@ -14,7 +15,7 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     raw_events(sample).filter(small).map(|raw| without_checksum(&raw)).collect()
 }
 
-/// `bytes` is one event without a checksum; the size in its header does not matter.
+/// Checks `bytes`, one event without a checksum; the size in its header is ignored.
 pub(super) fn check(bytes: &[u8]) {
     let Some(sized) = with_size(bytes) else { return };
     let Ok(raw) = RawEvent::new(&sized, EventChecksum::Absent) else { return };
@@ -27,20 +28,20 @@ fn check_as(raw: &RawEvent<'_>, format: &EventFormat) {
     let Ok(event) = raw.decode(format) else { return };
     walk(&event);
     let again = encode(&event, raw, format);
-    let raw_again = RawEvent::new(&again, EventChecksum::Absent).expect("what was encoded is one event");
-    let event_again = raw_again.decode(format).expect("what was encoded decodes");
+    let raw_again = RawEvent::new(&again, EventChecksum::Absent).expect("the encoded bytes are one event");
+    let event_again = raw_again.decode(format).expect("the encoded event decodes");
     assert_eq!(event_again, event);
     assert_eq!(encode(&event_again, raw, format), again, "{event:?}");
 }
 
-/// The event with this body, under the header of `raw`.
+/// Returns the event with this body and the header of `raw`.
 fn encode(event: &Event<'_>, raw: &RawEvent<'_>, format: &EventFormat) -> Vec<u8> {
     let mut bytes = raw.bytes()[..HEADER_SIZE].to_vec();
-    event.encode(format, &mut bytes).expect("what was decoded can be encoded");
-    with_size(&bytes).expect("an event has a header")
+    event.encode(format, &mut bytes).expect("a decoded event encodes");
+    with_size(&bytes).expect("the event has a header")
 }
 
-/// What is decoded only on demand.
+/// Decodes the parts that are decoded on demand.
 fn walk(event: &Event<'_>) {
     match event {
         Event::Query(query) => drop(query.status.iter().count()),
@@ -56,7 +57,7 @@ fn without_checksum(raw: &RawEvent<'_>) -> Vec<u8> {
     raw.bytes()[..raw.bytes().len() - raw.checksum().size()].to_vec()
 }
 
-/// The event with the size in its header put right.
+/// Returns the event with the correct size in its header.
 fn with_size(bytes: &[u8]) -> Option<Vec<u8>> {
     let size = u32::try_from(bytes.len()).ok()?;
     let mut sized = bytes.to_vec();

@@ -1,10 +1,10 @@
-//! Framing: the same events however the bytes arrive, and never a byte lost or made up.
+//! Framing: the same events for all sizes of reads, without lost or additional bytes.
 
 use binlog::{Framer, FramerOutput, MAGIC};
 
 use crate::seeds::Sample;
 
-/// Bytes of a seed at most: framing has no more to show behind a dozen events.
+/// Maximum size of a seed, in bytes: a dozen events show all that framing does.
 const SEED_SIZE_MAX: usize = 2048;
 
 pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
@@ -12,7 +12,7 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     vec![log[..log.len().min(SEED_SIZE_MAX)].to_vec()]
 }
 
-/// `bytes` is a log without its magic.
+/// Checks `bytes`, a log without its magic.
 pub(super) fn check(bytes: &[u8]) {
     let whole = frame(bytes, usize::MAX);
     for piece in [1, 7, 19, 1000] {
@@ -20,16 +20,16 @@ pub(super) fn check(bytes: &[u8]) {
     }
 }
 
-/// How framing ended.
+/// End of framing.
 #[derive(Debug, PartialEq)]
 enum End {
-    /// With this error.
+    /// An error.
     Error(String),
-    /// With an event of which so many bytes are wanted.
+    /// An incomplete event, with the number of bytes that it needs.
     NeedMore { wanted: usize },
 }
 
-/// The sizes of all events, when `piece` more bytes arrive each time that more are needed.
+/// Returns the sizes of all events, when `piece` more bytes arrive each time.
 fn frame(bytes: &[u8], piece: usize) -> (Vec<usize>, End) {
     let mut framer = Framer::new();
     let (mut sizes, mut start, mut end) = (Vec::new(), 0, 0);

@@ -1,4 +1,4 @@
-//! GTID sets: whatever is read is written as something that reads the same, and sums and differences fit together.
+//! GTID sets: a decoded set encodes to one that decodes to the same, and unions and differences are consistent.
 
 use binlog::Event;
 use binlog::gtid::{GtidSet, GtidSetFormat};
@@ -20,7 +20,7 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The first byte says whether the rest is a set's bytes, or the texts of two.
+/// Checks the bytes of one set, or the texts of two sets, selected by the first byte.
 pub(super) fn check(bytes: &[u8]) {
     match bytes {
         [kind, rest @ ..] if kind % 2 == 0 => {

@@ -1,5 +1,5 @@
-//! Whatever a server says in a handshake: the client goes on, or says what is wrong. And every packet that decodes is
-//! encoded to one that decodes to the same.
+//! Any packets of a server in a handshake: the client continues, or returns an error. Every packet that decodes
+//! encodes to one that decodes to the same.
 
 use wire::{
     AuthMoreData, AuthSwitchRequest, Capabilities, CleartextPolicy, ClientCommand, ClientHandshake,
@@ -11,7 +11,7 @@ use wire::{
 use super::conversation::{packets, put_packet};
 use crate::seeds::Sample;
 
-/// A key of 1024 bits: quick.
+/// A key of 1024 bits, because it is fast.
 const KEY: &[u8] = b"-----BEGIN PUBLIC KEY-----\n\
     MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQCw52602rmgqElBMe2NiC7WzMr1\n\
     ohSrQHJ39It0PVXmHdx55CZzn1u/f/tcq+5rkKJVtejcc+8f+0UyiHzxOMVgvTS/\n\
@@ -19,7 +19,7 @@ const KEY: &[u8] = b"-----BEGIN PUBLIC KEY-----\n\
     KUFPbt7bbUEgCAnlmwIDAQAB\n\
     -----END PUBLIC KEY-----\n";
 
-/// All a MySQL 9.7 can do.
+/// All capabilities of MySQL 9.7.
 const ALL: Capabilities = Capabilities(0xdfff_ffff);
 
 pub(super) fn seeds(_: &Sample) -> Vec<Vec<u8>> {
@@ -53,7 +53,7 @@ pub(super) fn seeds(_: &Sample) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// `bytes` are a client's wishes in one byte, and packets of the server.
+/// Checks `bytes`: a client's options in one byte, and packets of the server.
 pub(super) fn check(bytes: &[u8]) {
     let Some((wishes, rest)) = bytes.split_first() else { return };
     let has = |bit: u8| wishes & bit != 0;
@@ -70,7 +70,7 @@ pub(super) fn check(bytes: &[u8]) {
         again(payload);
         let Ok(mut next) = handshake.read(payload) else { return };
         if matches!(next, HandshakeStep::StartTls(_)) {
-            next = handshake.continue_over_tls().expect("a login can be sent");
+            next = handshake.continue_over_tls().expect("the login is sent after TLS");
         }
         if matches!(next, HandshakeStep::Done(_)) {
             return;
@@ -78,7 +78,7 @@ pub(super) fn check(bytes: &[u8]) {
     }
 }
 
-/// Holds a packet against the way there and back.
+/// Encodes a decoded packet and decodes it again.
 macro_rules! round {
     ($decoded:expr, $encode:expr, $again:expr) => {
         if let Ok(first) = $decoded {
@@ -103,7 +103,9 @@ fn again(payload: &[u8]) {
     round!(ErrPacket::decode(payload), ErrPacket::encode, ErrPacket::decode);
     round!(ColumnDefinition::decode(payload), ColumnDefinition::encode, ColumnDefinition::decode);
     round!(SemiSyncAck::decode(payload), SemiSyncAck::encode, SemiSyncAck::decode);
-    let put = |command: &ClientCommand<'_>, out: &mut Vec<u8>| command.encode(out).expect("it was decoded");
+    let put = |command: &ClientCommand<'_>, out: &mut Vec<u8>| {
+        command.encode(out).expect("a decoded command encodes")
+    };
     round!(ClientCommand::decode(payload), put, ClientCommand::decode);
     for semi_sync in [SemiSync::Off, SemiSync::On] {
         let put = |packet: &EventPacket<'_>, out: &mut Vec<u8>| packet.encode(semi_sync, out);

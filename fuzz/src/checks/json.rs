@@ -1,16 +1,16 @@
-//! JSON documents: text of a size that the document's size bounds, and changes that keep what they do not touch.
+//! JSON documents: the size of the text is limited by the document's size, and changes keep the other values.
 
 use binlog::{Event, JsonChanges, JsonDocument, JsonQuotes, TableRegistry, Value};
 
 use crate::seeds::{Sample, format_of, raw_events};
 
-/// Bytes of a document in a seed at most.
+/// Maximum size of a document in a seed, in bytes.
 const SEED_SIZE_MAX: usize = 512;
 
-/// Bytes of text that a byte of a document can become: three bytes hold an integer, a comma and a space.
+/// Maximum number of text bytes for a byte of a document: three bytes contain an integer, a comma and a space.
 const GROWTH_MAX: usize = 16;
 
-/// Documents and changes, as [`check`] takes them.
+/// Returns documents and changes, in the form of [`check`].
 pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     let mut tables = TableRegistry::new();
@@ -18,7 +18,7 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     for raw in raw_events(sample) {
         let rows = match raw.decode(&format) {
             Ok(Event::TableMap(map)) => {
-                // A map that cannot be read is another target's business.
+                // Another target tests maps that cannot be decoded.
                 drop(tables.register(&map));
                 continue;
             }
@@ -48,11 +48,11 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
 }
 
 fn input(document: &[u8], changes: &[u8]) -> Vec<u8> {
-    // A document that does not fit is cut: it is no seed then anyway.
+    // A document that does not fit is truncated, and gives no seed.
     [&(document.len() as u16).to_le_bytes(), document, changes].concat()
 }
 
-/// `bytes` is the size of a document (2), the document, and changes to it.
+/// Checks `bytes`: the size of a document (2), the document, and changes to it.
 pub(super) fn check(bytes: &[u8]) {
     let Some((size, rest)) = bytes.split_first_chunk() else { return };
     let Some((document, changes)) = rest.split_at_checked(usize::from(u16::from_le_bytes(*size))) else {
@@ -70,7 +70,7 @@ pub(super) fn check(bytes: &[u8]) {
         assert!(after.len() <= size_max, "{} bytes of {}", after.len(), rest.len());
         let after = JsonDocument::new(&after);
         let text_after = self::text(after);
-        // What cannot be read may have been replaced, but what can be stays so.
+        // A damaged value may have been replaced, but a valid document stays valid.
         assert!(
             text.is_none() || text_after.is_some() || changes.iter().any(|change| change.value.is_some())
         );
@@ -85,16 +85,16 @@ fn text(document: JsonDocument<'_>) -> Option<Vec<u8>> {
     result.is_ok().then_some(text)
 }
 
-/// Taking a value out and putting it back in gives the same text.
+/// Checks that removing a value and inserting it again gives the same text.
 fn check_untouched(document: JsonDocument<'_>, text: &[u8]) {
     let same = JsonChanges::new(&[]).and_then(|nothing| nothing.apply(document)).expect("no change applies");
     assert_eq!(self::text(JsonDocument::new(&same)).as_deref(), Some(text));
-    // `$[0]` of an array, in and out again: all of it is taken apart and put together.
+    // Remove `$[0]` of an array and insert it again: this decodes and encodes the whole array.
     let around = b"\x01\x04$[0]\x03\x05\x01\x00\x02\x04$[0]";
     let changes = JsonChanges::new(around).expect("changes as servers write them");
     if text.starts_with(b"[")
         && let Ok(same) = changes.apply(document)
-        // Parts that overlap may hide behind holes, and come out when the holes are gone.
+        // Overlapping parts may be hidden by gaps, and appear when the gaps are removed.
         && let Some(same) = self::text(JsonDocument::new(&same))
     {
         assert_eq!(same, text);

@@ -1,4 +1,4 @@
-//! Whole logs through every list: nothing panics, and what is shown are all events that there are.
+//! Whole logs through every list: no panic, and the output contains all events.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use list::{ChecksumPolicy, ListDamagePolicy, ListError, ListFormat, ListSettings
 
 use crate::seeds::Sample;
 
-/// Bytes of a seed at most.
+/// Maximum size of a seed, in bytes.
 const SEED_SIZE_MAX: usize = 8192;
 
 pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
@@ -16,7 +16,8 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     vec![log[..log.len().min(SEED_SIZE_MAX)].to_vec()]
 }
 
-/// `bytes` is a log without its magic. Checksums are passed over, or nothing behind them would ever be reached.
+/// Checks `bytes`, a log without its magic. Checksums are ignored, because with them most damage would end the
+/// list.
 pub(super) fn check(bytes: &[u8]) {
     let log: Arc<[u8]> = [&MAGIC, bytes].concat().into();
     let (table, table_end) = listed(&log, ListFormat::Events);

@@ -1,4 +1,4 @@
-//! The targets: one line each.
+//! The fuzz targets, one line each.
 
 mod answers;
 mod conversation;
@@ -19,25 +19,25 @@ mod text;
 
 use crate::seeds::Sample;
 
-/// One thing to throw bytes at.
+/// A target: a check, and its seeds.
 pub struct Target {
-    /// As `cargo xtask fuzz` calls it; also the folder of its findings.
+    /// Name in `cargo xtask fuzz`, and of the directory of its findings.
     pub name: &'static str,
-    /// Panics if what must hold does not.
+    /// Check that panics if its property does not hold.
     pub check: fn(&[u8]),
-    /// Inputs to start from, cut out of a real log.
+    /// Returns seeds, cut out of a real log.
     pub seeds: fn(&Sample) -> Vec<Vec<u8>>,
-    /// Damaged seeds in the slice that ordinary tests run: as many as take a few seconds.
+    /// Number of mutated seeds in ordinary tests: a few seconds for each target.
     pub rounds: u64,
 }
 
-/// For checks of one part.
+/// Number for checks of one part.
 const MANY: u64 = 20_000;
 
-/// For checks that take whole logs.
+/// Number for checks of whole logs.
 const FEW: u64 = 1_500;
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "framer", check: framer::check, seeds: framer::seeds, rounds: MANY },
     Target { name: "events", check: events::check, seeds: events::seeds, rounds: MANY },
@@ -58,7 +58,7 @@ pub const TARGETS: &[Target] = &[
 ];
 
 impl Target {
-    /// The target of this name.
+    /// Returns the target of this name.
     pub fn find(name: &str) -> Option<&'static Self> {
         TARGETS.iter().find(|target| target.name == name)
     }

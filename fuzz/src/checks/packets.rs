@@ -1,10 +1,10 @@
-//! Packets: the same ones however the bytes arrive, plain or compressed.
+//! Packets: the same ones for all sizes of reads, plain or compressed.
 
 use wire::{PACKET_LIMIT_MIN, PacketCodec, PacketCompression};
 
 use crate::seeds::{Sample, raw_events};
 
-/// How the connection goes on: the first byte says which.
+/// Compression of the connection; the first byte selects one.
 const COMPRESSIONS: [Option<PacketCompression>; 3] =
     [None, Some(PacketCompression::Zlib { level: 6 }), Some(PacketCompression::Zstd { level: 3 })];
 
@@ -22,7 +22,7 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// `bytes` are a way to go on, and what the other side sends.
+/// Checks `bytes`: a compression, and the bytes from the other side.
 pub(super) fn check(bytes: &[u8]) {
     let Some((first, bytes)) = bytes.split_first() else { return };
     let compression = COMPRESSIONS[usize::from(*first) % COMPRESSIONS.len()];
@@ -40,7 +40,7 @@ fn new(compression: Option<PacketCompression>) -> PacketCodec {
     packets
 }
 
-/// The packets, and the error at their end if there is one.
+/// Returns the packets, and the final error if there is one.
 fn take(
     compression: Option<PacketCompression>,
     bytes: &[u8],

@@ -1,18 +1,18 @@
-//! Transaction payloads: opened at once or in pieces, event by event or in chunks, they give the same.
+//! Transaction payloads: decompressed at once or in pieces, by event or in chunks, they give the same events.
 
 use binlog::events::{PayloadCompression, TransactionPayload};
 use binlog::{DecodeReason, Event, PayloadError, PayloadLimits, PayloadOpener, SizeClaimPolicy};
 
 use crate::seeds::{Sample, format_of, raw_events};
 
-/// A few bytes can decompress to very many.
+/// Limits, because a few bytes can decompress to very many.
 const LIMITS: PayloadLimits = PayloadLimits {
     event_size_max: 1 << 20,
     total_size_max: 1 << 22,
     claim_policy: SizeClaimPolicy::Ignored,
 };
 
-/// Bytes of a seed at most.
+/// Maximum size of a seed, in bytes.
 const SEED_SIZE_MAX: usize = 4096;
 
 pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
@@ -25,7 +25,7 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
             let plain = match opener.open(&payload) {
                 Ok(mut events) => {
                     let mut plain = vec![1, 100];
-                    // The first chunk is as good as any.
+                    // One chunk is enough.
                     let _ = events.next_chunk(SEED_SIZE_MAX, &mut plain);
                     plain
                 }
@@ -38,10 +38,10 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// What came out, and what went wrong: pieces end at other places of the payload.
+/// Decompressed bytes, and the error: pieces end at other places of the payload.
 type Given = (Vec<u8>, Option<(u64, binlog::DecodeError)>);
 
-/// The first byte says how the payload is compressed, the second how large pieces and chunks are.
+/// Checks a compression in the first byte, the size of pieces and chunks in the second, and a payload in the rest.
 pub(super) fn check(bytes: &[u8]) {
     let [compression, size, payload @ ..] = bytes else { return };
     let compression = match compression % 2 {
@@ -58,8 +58,8 @@ pub(super) fn check(bytes: &[u8]) {
     assert_eq!(by_piece(&mut opener, &payload, size), given);
 }
 
-/// How far zstd reads before it says that a frame is damaged depends on how much it is given at once: that offset is
-/// not compared.
+/// Returns the parts of an error that are compared. The offset in the frame is left out: it depends on the size of
+/// zstd's input.
 fn fault(error: PayloadError) -> (u64, binlog::DecodeError) {
     let PayloadError { inner_offset, mut error, .. } = error;
     if matches!(error.reason, DecodeReason::Zstd { .. }) {
@@ -69,7 +69,7 @@ fn fault(error: PayloadError) -> (u64, binlog::DecodeError) {
 }
 
 fn by_event(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>) -> Given {
-    let mut events = opener.open(payload).expect("this compression is known");
+    let mut events = opener.open(payload).expect("a known compression");
     let mut out = Vec::new();
     loop {
         match events.next_event() {
@@ -81,7 +81,7 @@ fn by_event(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>) -> Giv
 }
 
 fn by_chunk(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>, size: usize) -> Given {
-    let mut events = opener.open(payload).expect("this compression is known");
+    let mut events = opener.open(payload).expect("a known compression");
     let mut out = Vec::new();
     loop {
         match events.next_chunk(size, &mut out) {
@@ -94,7 +94,7 @@ fn by_chunk(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>, size: 
 
 fn by_piece(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>, size: usize) -> Given {
     let stream = opener.open_stream(payload.compression, payload.uncompressed_size);
-    let mut stream = stream.expect("this compression is known");
+    let mut stream = stream.expect("a known compression");
     let mut out = Vec::new();
     for mut piece in payload.payload.chunks(size) {
         loop {

@@ -1,4 +1,4 @@
-//! Rows: whatever a table map promises, its rows are read or refused in their place, and counted as they are read.
+//! Rows: with any table map, rows decode or give an error within the event, and the count equals the decoded rows.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use binlog::{
 
 use crate::seeds::{Sample, format_of, raw_events};
 
-/// Bytes of a rows event's body in a seed at most.
+/// Maximum size of a rows event's body in a seed, in bytes.
 const ROWS_SIZE_MAX: usize = 512;
 
-/// A compressed value may not take more memory.
+/// Maximum memory for a compressed value, in bytes.
 const VALUE_SIZE_MAX: usize = 1 << 16;
 
-/// Table map and rows of every kind, as [`check`] takes them.
+/// Returns table maps and rows of every kind, in the form of [`check`].
 pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     let mut maps = HashMap::new();
     let mut seeds = Vec::new();
@@ -47,7 +47,7 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// `bytes` is the size of a table map's body (2), the body, the type of a rows event (1), its body.
+/// Checks `bytes`: the size of a table map's body (2), the body, the type of a rows event (1), its body.
 pub(super) fn check(bytes: &[u8]) {
     let Some((size, rest)) = bytes.split_first_chunk() else { return };
     let Some((map, rest)) = rest.split_at_checked(usize::from(u16::from_le_bytes(*size))) else { return };
@@ -57,7 +57,7 @@ pub(super) fn check(bytes: &[u8]) {
     let decode = |bytes| RawEvent::new(bytes, EventChecksum::Absent).and_then(|raw| raw.decode(&format));
     let mut tables = TableRegistry::new();
     if let Ok(Event::TableMap(map)) = decode(&map) {
-        // A map that is refused leaves its number unknown.
+        // A refused map leaves its number unknown.
         assert_eq!(tables.register(&map).is_ok(), tables.table(map.table_id).is_some());
     }
     if let Ok(
@@ -70,7 +70,7 @@ pub(super) fn check(bytes: &[u8]) {
         | Event::PartialUpdateRows(event),
     ) = decode(&rows)
     {
-        // Refused rows are as good as read ones, as long as all that is said of them holds.
+        // Refused rows are fine, if their error is consistent.
         let _ = check_rows(&mut tables, &event);
     }
 }
@@ -100,7 +100,7 @@ fn check_rows(tables: &mut TableRegistry, rows: &Rows<'_>) -> Result<(), DecodeE
         }
     }
     assert_eq!(decoder.count(rows), Ok(read));
-    assert_eq!(end, size, "rows are read to the end");
+    assert_eq!(end, size, "not all rows were read");
     Ok(())
 }
 
@@ -116,9 +116,9 @@ fn check_image(row: &RowChange<'_, '_>, image: &RowImage<'_, '_>) {
     }
 }
 
-/// What is decoded only on demand.
+/// Decodes the parts that are decoded on demand.
 fn look_at(row: &RowChange<'_, '_>, field: &RowField<'_, '_>, value: &Value<'_>) {
-    // A column of type NULL has values of no bytes.
+    // A column of type NULL has values without bytes.
     assert!(field.bytes().is_some() || *value == Value::Null);
     let mut out = Vec::new();
     match value {
@@ -143,7 +143,7 @@ fn look_at(row: &RowChange<'_, '_>, field: &RowField<'_, '_>, value: &Value<'_>)
     }
 }
 
-/// An event with this body.
+/// Returns an event with this body.
 fn event(code: u8, body: &[u8]) -> Vec<u8> {
     let mut event = vec![0; HEADER_SIZE];
     event[4] = code;

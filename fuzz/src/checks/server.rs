@@ -1,5 +1,5 @@
-//! Whatever a client sends to our server side: it logs in with its password only, is refused in words, and its commands
-//! are read or refused.
+//! Any packets of a client to our server side: it logs in only with its password, is refused with an error packet,
+//! and its commands decode or are refused.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,14 +12,14 @@ use wire::{
 use super::conversation::{packets, put_packet};
 use crate::seeds::Sample;
 
-/// A key of 1024 bits: quick.
+/// A key of 1024 bits, because it is fast.
 static KEY: LazyLock<Arc<PasswordKey>> =
-    LazyLock::new(|| Arc::new(PasswordKey::from_pem(KEY_PEM).expect("it is a key")));
+    LazyLock::new(|| Arc::new(PasswordKey::from_pem(KEY_PEM).expect("a valid key")));
 const KEY_PEM: &str = include_str!("../../../crates/wire/tests/keys/server_private.pem");
-/// The account of every client.
+/// Account of every client.
 static CACHING: LazyLock<StoredPassword> =
-    LazyLock::new(|| StoredPassword::caching_sha2(b"secret", [1; 32]).expect("it is short"));
-/// Bits of the first byte: what the server is.
+    LazyLock::new(|| StoredPassword::caching_sha2(b"secret", [1; 32]).expect("the password is short enough"));
+/// Bits of the first byte: the server's options.
 const NATIVE: u8 = 1;
 const NO_ACCOUNT: u8 = 2;
 const LOCAL: u8 = 4;
@@ -67,7 +67,7 @@ pub(super) fn seeds(_: &Sample) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A right login, and commands.
+/// Returns a valid login, and commands.
 fn seed(bits: u8, tls: TlsMode) -> Vec<u8> {
     let client = ClientOptions {
         capabilities: Capabilities::SESSION_TRACK | Capabilities::QUERY_ATTRIBUTES,
@@ -97,7 +97,7 @@ fn seed(bits: u8, tls: TlsMode) -> Vec<u8> {
     seed
 }
 
-/// `bytes` are what the server is, in one byte, and packets of the client.
+/// Checks `bytes`: the server's options in one byte, and packets of the client.
 pub(super) fn check(bytes: &[u8]) {
     let Some((bits, rest)) = bytes.split_first() else { return };
     let mut server = FuzzedServer::new(*bits);
@@ -107,12 +107,12 @@ pub(super) fn check(bytes: &[u8]) {
         server.read(payload);
     }
     if server.is_in {
-        assert_eq!(bits & NO_ACCOUNT, 0, "there is no account");
+        assert_eq!(bits & NO_ACCOUNT, 0, "a login without an account");
         payloads.for_each(command);
     }
 }
 
-/// Reads a command with and without attributes.
+/// Decodes a command with and without attributes.
 fn command(payload: &[u8]) {
     for capabilities in [Capabilities::default(), Capabilities::QUERY_ATTRIBUTES] {
         match ClientCommand::decode_with(payload, capabilities) {
@@ -120,11 +120,11 @@ fn command(payload: &[u8]) {
             Ok(ClientCommand::ExecuteStatement { payload, .. }) => {
                 let prepared = PreparedStatement { parameters: 3, ..PreparedStatement::default() };
                 let mut statement = ServerStatement::new(&prepared);
-                statement.append(1, b"sent ahead", 100).expect("it fits");
+                statement.append(1, b"sent ahead", 100).expect("the value fits");
                 if let Ok(execution) = statement.decode_execution(payload, capabilities) {
                     assert!(execution.parameters.len() <= 3);
                 }
-                // The types are known now, if the client has sent them.
+                // The types are known if the client has sent them.
                 drop(statement.decode_execution(payload, capabilities));
             }
             _ => {}
@@ -132,13 +132,13 @@ fn command(payload: &[u8]) {
     }
 }
 
-/// A server, and a codec on the client's side of it.
+/// A server, and a codec of the client's side.
 struct FuzzedServer {
     bits: u8,
     handshake: ServerHandshake,
     packets: PacketCodec,
     client: PacketCodec,
-    /// What the server has sent since the client's last packet, the last packet first.
+    /// Packets of the server since the client's last packet, in reverse order.
     answers: Vec<Vec<u8>>,
     is_waiting: bool,
     is_in: bool,
@@ -170,8 +170,8 @@ impl FuzzedServer {
         match step {
             ServerStep::Receive => {}
             ServerStep::Refused(refusal) => {
-                let last = self.answers.first().expect("a refusal is sent");
-                let sent = ErrPacket::decode(last).expect("it is an error").to_error();
+                let last = self.answers.first().expect("a refusal sends a packet");
+                let sent = ErrPacket::decode(last).expect("a refusal is an error packet").to_error();
                 assert_eq!((sent.code, &sent.message), (refusal.error.code, &refusal.error.message));
                 self.is_waiting = false;
             }
@@ -194,7 +194,7 @@ mod tests {
     use super::{FuzzedServer, LOCAL, NATIVE, NO_ACCOUNT, NO_KEY, packets, seed};
     use wire::TlsMode;
 
-    /// A seed that is refused would look for nothing behind the login.
+    /// A refused seed would not test anything after the login.
     #[test]
     fn seeds_log_in() {
         for bits in 0..16 {

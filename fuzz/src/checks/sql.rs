@@ -1,4 +1,4 @@
-//! SQL: tokens that together are the text, and statements of any form.
+//! SQL: tokens that together equal the text, and statements of any form.
 
 use sql::ddl::DdlStatement;
 use sql::lexer::{SqlLexer, SqlTokenKind, digits_of, name_of, string_of};
@@ -22,7 +22,7 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     statements(&STATEMENTS, sample)
 }
 
-/// The first byte is a mode, the rest a statement.
+/// Checks a mode in the first byte, and a statement in the rest.
 pub(super) fn check(bytes: &[u8]) {
     let Some((how, sql)) = bytes.split_first() else { return };
     let sql_mode = [0, 4, 1 << 20, 4 | 1 << 20][usize::from(how % 4)];

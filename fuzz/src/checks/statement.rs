@@ -1,4 +1,4 @@
-//! Statements of a log as searches: what comes out of any bytes is one SELECT, with nothing in it that does more.
+//! Logged statements converted to searches: for any bytes, the result is one SELECT without side effects.
 
 use binlog::Charset;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use warm::{FunctionSet, LoggedStatement, read_extent};
 
 use crate::seeds::{Sample, statements};
 
-/// Of each kind that is made a search, and of each thing that keeps one from it.
+/// Statements of each kind that is converted, and with each reason against a conversion.
 const STATEMENTS: [&str; 8] = [
     "update low_priority t set a = 'it''s', b = now() where k = \"x\" and j <=> -1.5e3 order by a desc limit 3",
     "delete from d.t where id in (select max(id) from u as `x``y` where u.k between 1 and 9) or `limit` is null",
@@ -30,7 +30,7 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     statements(&STATEMENTS, sample)
 }
 
-/// The first byte is a mode and a character set, the rest a statement.
+/// Checks a mode and a character set in the first byte, and a statement in the rest.
 pub(super) fn check(bytes: &[u8]) {
     let Some((how, sql)) = bytes.split_first() else { return };
     let sql_mode = [0, 4, 1 << 20, 4 | 1 << 20][usize::from(how % 4)];
@@ -42,13 +42,13 @@ pub(super) fn check(bytes: &[u8]) {
     assert!(!extent.tables.is_empty());
     assert!(extent.tables.iter().all(|table| extent.all.contains(&table.name)), "{extent:?}");
     let columns = vec![vec!["c".to_owned()]; extent.tables.len()];
-    // A name that the server would read as another is never part of it.
+    // A name that the server would decode differently is never part of the search.
     let odd = vec![vec!["\u{4e2d}`;".to_owned()]; extent.tables.len()];
     let is_utf8 = charset == Some(Charset::Utf8mb4);
     assert!(extent.sql(&odd).is_ok() == is_utf8, "{extent:?}");
     let Ok(search) = extent.sql(&columns) else { return assert!(!is_utf8) };
     assert!(search.starts_with(b"SELECT /* bintide warm */ COUNT("));
-    // What another parser takes for a statement is one SELECT, of no tables besides the known ones.
+    // Another parser also reads the text as one SELECT, of known tables only.
     let text = String::from_utf8_lossy(&search);
     if let (Ok(parsed), true) = (Parser::parse_sql(&MySqlDialect {}, &text), search.is_ascii()) {
         assert!(matches!(parsed.as_slice(), [Parsed::Query(_)]), "{parsed:?}: {text}");
@@ -64,12 +64,12 @@ pub(super) fn check(bytes: &[u8]) {
     }
     let lower = text.to_ascii_lowercase();
     let is_in = |word: &&str| lower.contains(*word) && !text.contains(['\'', '"', '`']);
-    // Within quotes, anything may stand.
+    // Quoted text may contain anything.
     let bad = [";", "@", ":=", "sleep(", "get_lock(", "rand(", "/*!", "for update", "into outfile"];
     assert_eq!(bad.iter().find(|word| is_in(word)), None, "{text}");
 }
 
-/// Database, if named, and table.
+/// Returns database, if named, and table.
 fn names(relation: &ObjectName) -> [Option<String>; 2] {
     let name =
         |part: Option<&ObjectNamePart>| part.and_then(|part| part.as_ident()).map(|name| name.value.clone());

@@ -1,4 +1,4 @@
-//! Whole logs through mysqlbinlog's text: nothing panics, and a failure says why.
+//! Whole logs through the text of `dump`: no panic, and every failure has a message.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use mysqlbinlog::{DumpDialect, StandardStreams, run};
 
 pub(super) use super::lists::seeds;
 
-/// `bytes` is a log without its magic. Files of LOAD DATA have nowhere to go, so nothing is written.
+/// Checks `bytes`, a log without its magic. There is no directory for files of LOAD DATA, so none is written.
 pub(super) fn check(bytes: &[u8]) {
     let log = [&MAGIC, bytes].concat();
     for options in [["-vv", "--force-read"], ["--hexdump", "--print-table-metadata"]] {
@@ -24,6 +24,6 @@ pub(super) fn check(bytes: &[u8]) {
             lists: &mut NoLists,
         };
         let code = run(DumpDialect::Bintide, args, streams);
-        assert!(code == 0 || !error.is_empty(), "it failed without a word");
+        assert!(code == 0 || !error.is_empty(), "a failure without a message");
     }
 }

@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_stand_in_order() {
+    fn tables_are_sorted() {
         for (index, charset) in Charset::all().enumerate() {
             assert_eq!(charset as usize, index);
             assert_eq!(Charset::from_name(charset.name()), Some(charset));

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stand_for_names() {
+    fn ids_have_names() {
         check(8, Flavour::MySql, Some("latin1_swedish_ci"));
         check(8, Flavour::MariaDb, Some("latin1_swedish_ci"));
         check(245, Flavour::MySql, Some("utf8mb4_croatian_ci"));

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn transaction_sizes_count_themselves() {
+    fn transaction_sizes_include_their_own_encoding() {
         for checksum in [EventChecksum::Absent, EventChecksum::Crc32] {
             for behind in (0..700).chain(65_000..66_000).chain(16_776_900..16_777_300).chain([1 << 50]) {
                 let (mut event, mut body) = (event(), Vec::new());
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_a_transaction_size_gets_none() {
+    fn events_without_a_transaction_size_get_none() {
         let old = GtidEvent { stamps: None, ..event() };
         let mut again = old;
         again.settle_transaction_size(1000, EventChecksum::Crc32).unwrap();

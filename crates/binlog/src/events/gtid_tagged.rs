@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_counted_as_the_server_counts() {
+    fn sizes_equal_the_servers() {
         for rest in 0..200 {
             let rest = vec![0xfc; rest];
             let event = GtidTagged { rest: &rest, ..event() };
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn transaction_sizes_count_themselves() {
+    fn transaction_sizes_include_their_own_encoding() {
         for checksum in [EventChecksum::Absent, EventChecksum::Crc32] {
             for behind in (0..700).chain(16_000..17_000).chain(2_097_000..2_097_200).chain([1 << 50]) {
                 let mut event = event();

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_written_as_the_server_writes_them() {
+    fn written_fields_equal_the_servers() {
         let fields = TransactionPayload::encode_fields(PayloadCompression::Zstd, 180, Some(243));
         assert_eq!(fields, [2, 1, 0, 3, 1, 243, 1, 1, 180, 0]);
         let fields = TransactionPayload::encode_fields(PayloadCompression::None, 5, None);

@@ -188,7 +188,7 @@ mod tests {
 
     /// Repeating a source must not walk its list each time.
     #[test]
-    fn one_source_named_a_hundred_thousand_times() {
+    fn one_source_repeated_a_hundred_thousand_times() {
         let count = 100_000_u64;
         for is_ascending in [true, false] {
             let mut bytes = count.to_le_bytes().to_vec();

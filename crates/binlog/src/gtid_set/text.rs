@@ -276,7 +276,7 @@ mod tests {
 
     // Each line was verified with MySQL 9.7.4.
     #[test]
-    fn sets_that_the_server_takes() {
+    fn texts_that_the_server_accepts() {
         check("@:1-5", "@:1-5");
         check("@", "");
         check("", "");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_that_the_server_refuses() {
+    fn texts_that_the_server_refuses() {
         check_error("@:", 37, "a number, or a tag");
         check_error("@:1:", 39, "a number, or a tag");
         check_error("@:0", 37, "a number from 1 to");

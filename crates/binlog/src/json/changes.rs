@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_as_written() {
+    fn path_steps_are_decoded() {
         let bytes = [change(REPLACE, "$.a", NULL), change(REMOVE, "$.b", &[])].concat();
         let steps: Vec<_> = JsonChanges::new(&bytes).unwrap().iter().collect();
         assert_eq!(steps.len(), 2);

@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_same_as_one_list(start in 0..3 * CHUNK_SIZE_MAX, steps in vec((any::<bool>(), any::<usize>()), 0..300)) {
+        fn operations_equal_those_of_one_list(start in 0..3 * CHUNK_SIZE_MAX, steps in vec((any::<bool>(), any::<usize>()), 0..300)) {
             let mut model: Vec<usize> = (0..start).collect();
             let mut runs: ChunkedList<usize> = model.iter().copied().collect();
             for (is_insert, place) in steps {
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Each value is inserted before all others; moving them all each time would take hours.
+    /// Each value is inserted before all others; moving all of them each time would take hours.
     #[test]
     fn a_million_at_the_front() {
         let mut runs: ChunkedList<[u64; 8]> = ChunkedList::from_iter([]);

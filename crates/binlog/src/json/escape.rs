@@ -70,7 +70,7 @@ mod tests {
     use super::{JsonHexDigits, put_json_string};
 
     #[test]
-    fn digits_have_a_case() {
+    fn hexadecimal_digits_have_the_chosen_case() {
         check(JsonHexDigits::Lower, "\0\u{1f}\u{7f}\u{e9}", "\"\\u0000\\u001f\u{7f}\u{e9}\"");
         check(JsonHexDigits::Upper, "\0\u{1f}\u{7f}\u{e9}", "\"\\u0000\\u001F\u{7f}\u{e9}\"");
     }

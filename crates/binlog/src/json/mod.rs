@@ -474,7 +474,7 @@ mod tests {
         assert_eq!(text(bytes, JsonQuotes::Always), wanted, "{bytes:02x?}");
     }
 
-    /// Checks a document that is a single string, or is written as one.
+    /// Checks a document that is a single string, or is shown as one.
     fn check_bare(bytes: &[u8], wanted: &str) {
         check(bytes, &format!("\"{wanted}\""));
         assert_eq!(text(bytes, JsonQuotes::Inside), wanted, "{bytes:02x?}");
@@ -617,7 +617,7 @@ mod tests {
     fn values_by_index_and_name() {
         let bytes = [0, 2, 0, 21, 0, 18, 0, 1, 0, 19, 0, 2, 0, 5, 2, 0, 4, 0, 0, b'a', b'b', b'c'];
         let JsonValue::Object(object) = JsonDocument::new(&bytes).root().unwrap() else {
-            panic!("an object")
+            panic!("not an object")
         };
         assert_eq!((object.len(), object.is_empty()), (2, false));
         assert_eq!((object.name(0).unwrap(), object.value(0).unwrap()), (&b"a"[..], JsonValue::Int(2)));
@@ -639,7 +639,7 @@ mod tests {
 
         /// The text of a double parses to the same double.
         #[test]
-        fn doubles_read_back(number in any::<f64>()) {
+        fn doubles_round_trip(number in any::<f64>()) {
             let text = text(&[&[11][..], &number.to_le_bytes()].concat(), JsonQuotes::Always);
             if number.is_finite() {
                 assert_eq!(text.parse::<f64>().unwrap().to_bits(), number.to_bits(), "{text}");

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_to_many_places_and_no_paths() {
+    fn wildcard_and_invalid_paths() {
         for path in ["", "a", "$a", "$.", "$.*", "$**.a", "$[*]", "$[1 to 2]", "$[", "$[]", "$[1", "$[last-]"]
         {
             check(path, None);

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_those_of_a_server() {
+    fn fields_equal_the_servers() {
         assert_eq!(fields(243, 180), [2, 1, 0, 3, 1, 0xf3, 1, 1, 0xb4, 0]);
         assert_eq!(fields(938, 226), [2, 1, 0, 3, 3, 0xfc, 0xaa, 3, 1, 1, 0xe2, 0]);
         assert_eq!(fields(0x1_0000, 251), [2, 1, 0, 3, 4, 0xfd, 0, 0, 1, 1, 3, 0xfc, 251, 0, 0]);

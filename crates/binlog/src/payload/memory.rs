@@ -62,7 +62,7 @@ mod tests {
     use crate::{PayloadWriter, ZstdLevel};
 
     #[test]
-    fn tables_are_those_of_zstd() {
+    fn table_sizes_equal_zstds() {
         // Figures from zstd's documentation of the highest levels.
         for (level, wanted) in [(19, 80), (20, 160), (21, 320), (22, 640)] {
             let found = ZstdLevel::new(level).unwrap().memory_for(1 << 30) / MIB;

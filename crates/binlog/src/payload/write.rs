@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_too_large_is_refused_and_the_next_is_not() {
+    fn frames_too_large_are_refused_and_the_next_is_written() {
         let mut writer = PayloadWriter::new(ZstdLevel::DEFAULT).unwrap().with_event_size_max(300);
         let noise: Vec<u8> = (0..4096_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         assert!(matches!(writer.frame(&noise), Err(CompressError::TooLarge { .. })));
@@ -296,7 +296,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_open_again_whole_or_in_pieces(
+        fn frames_round_trip_whole_and_in_pieces(
             bytes in proptest::collection::vec(0..4_u8, 0..5000), cut in 0..5000_usize, level in 1..=22_u8,
         ) {
             let mut writer = PayloadWriter::new(ZstdLevel::new(level).unwrap()).unwrap();

@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cut_file_keeps_its_order(file in file(), cut in 0..40_usize) {
+        fn truncated_files_keep_their_order(file in file(), cut in 0..40_usize) {
             let (front, back) = file.split_at(cut.min(file.len()));
             let shift = ClockShift::cut_at(front.len() as i64);
             let moved: Vec<_> = back.iter().map(|clock| shift.apply(*clock)).collect();
@@ -98,7 +98,7 @@ mod tests {
         }
 
         #[test]
-        fn joined_files_keep_their_order_one_behind_the_other(front in file(), back in file()) {
+        fn concatenated_files_keep_their_order(front in file(), back in file()) {
             let shift = ClockShift::behind(front.len() as i64);
             let moved: Vec<_> = back.iter().map(|clock| shift.apply(*clock)).collect();
             let joined: Vec<_> = front.iter().chain(&moved).copied().collect();
@@ -115,7 +115,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_behind_a_gap_waits_for_all_in_front(file in file(), from in 0..40_usize, size in 0..40_usize) {
+        fn transactions_after_a_gap_wait_for_all_before_it(file in file(), from in 0..40_usize, size in 0..40_usize) {
             let (front, rest) = file.split_at(from.min(file.len()));
             let back = &rest[size.min(rest.len())..];
             let shift = ClockShift::behind_gap((file.len() - back.len()) as i64, front.len() as i64);

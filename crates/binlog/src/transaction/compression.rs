@@ -303,7 +303,7 @@ mod tests {
     use crate::write::NextPosition;
 
     #[test]
-    fn a_longer_format_description_states_its_own_size() {
+    fn longer_format_descriptions_state_their_own_size() {
         let mut old = [0; 38];
         old[14] = 57 + 38;
         let description = FormatDescription {
@@ -342,7 +342,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_size_in_a_tagged_gtid_counts_the_event_that_it_stands_in(
+        fn the_size_in_a_tagged_gtid_event_includes_the_event(
             behind in size(), number in 1..i64::MAX / 2, by in 0..i64::MAX / 4, is_summed in any::<bool>(),
         ) {
             let checksum = if is_summed { ChecksumAlgorithm::Crc32 } else { ChecksumAlgorithm::Off };

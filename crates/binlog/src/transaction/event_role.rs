@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_end_only_where_their_source_says() {
+    fn only_the_sources_own_events_are_log_boundaries() {
         let rotate = Event::Rotate(Rotate { position: 4, file: b"binlog.000002" });
         check(&rotate, EventRole::LogBoundary);
         check_at(&rotate, EventFlags::ARTIFICIAL, 0, EventRole::Aside);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_events_may_be_ignored_only_if_they_say_so() {
+    fn unknown_events_are_ignored_only_if_flagged_as_ignorable() {
         let unknown = Event::Unknown(Unknown { code: 99, body: b"?" });
         check(&unknown, EventRole::Unknown(99));
         check_at(&unknown, EventFlags::IGNORABLE, 1000, EventRole::Aside);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_play_the_role_of_their_verb() {
+    fn statements_have_the_role_of_their_verb() {
         let status = StatusVars { bytes: &[] };
         let query = |sql: &'static [u8]| {
             Event::Query(Query { thread_id: 1, exec_time: 0, error_code: 0, status, database: b"", sql })
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_end_their_statement_by_a_flag() {
+    fn a_flag_marks_the_last_rows_of_a_statement() {
         let rows = |flags| {
             let columns = ColumnSet { bits: &[] };
             Event::WriteRows(Rows {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn mariadb_gtids_begin_transactions_unless_they_stand_alone() {
+    fn mariadb_gtids_begin_transactions_unless_standalone() {
         let gtid = |flags| {
             Event::MariadbGtid(MariadbGtidEvent { sequence_number: 1, domain_id: 0, flags, rest: &[0; 6] })
         };

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_without_begin_as_old_servers_wrote_them() {
+    fn rows_without_begin_of_old_servers() {
         check("map rows rows-end map rows-end sql", "(.)()o", "(.)()o");
     }
 
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_and_what_is_inside() {
+    fn payloads_and_their_events() {
         check("gtid payload gtid payload payload", "()()o", "-----");
         check_from(TransactionGrammar::inside_payload(), "begin map rows-end commit", "...)", "-()-");
     }
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_without_an_end() {
+    fn transactions_without_an_end() {
         check("gtid begin map gtid begin commit", "(..t(.)", "--(t---");
         check("gtid gtid sql", "(t()", "-t-o");
         check("gtid begin begin commit", "(.t()", "--t--");
@@ -410,20 +410,20 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_without_an_end() {
+    fn statements_without_an_end() {
         check("gtid begin map commit gtid sql", "(..s)()", "--(s--o");
         check("gtid begin var map rows sql commit", "(....s.)", "--(..so-");
         check("gtid begin load sql commit", "(..s.)", "--(so-");
     }
 
     #[test]
-    fn events_passed_over() {
+    fn skipped_events() {
         check("commit block loaded ? gtid sql", "e-e-e-e-()", "e-e-e-e--o");
         check("gtid commit begin block ? commit", "(e-.e-e-)", "-e--e-e--");
     }
 
     #[test]
-    fn a_fault_says_what_it_found_and_wanted() {
+    fn faults_name_the_found_and_the_expected_event() {
         let mut grammar = TransactionGrammar::new();
         let results: Vec<Result<GrammarStep, GrammarFault>> =
             roles("gtid begin map commit").map(|role| grammar.step(role)).collect();

@@ -1,6 +1,6 @@
 //! Access to the sample logs and their events.
 
-// Each test program uses only a part.
+// Each test program uses only a part of this module.
 #![allow(clippy::unwrap_used, dead_code)]
 
 use std::fs;
@@ -19,7 +19,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Returns true for the sample that was cut on purpose.
+    /// Checks for the sample that is truncated on purpose.
     pub(crate) fn is_torn(&self) -> bool {
         self.name == "torn.binlog"
     }
@@ -61,7 +61,7 @@ pub(crate) fn for_each_event(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<
 }
 
 /// Calls `see` like [`for_each_event`], and also with the events inside each compressed transaction, after the event
-/// that holds them.
+/// that contains them.
 pub(crate) fn for_each_event_deep(
     bytes: &[u8],
     mut see: impl FnMut(usize, &RawEvent<'_>, &EventFormat),

@@ -267,18 +267,18 @@ mod tests {
         };
         let number = "123.4 MB of 987.6 MB (saved 65.4 %)";
         let chart = draw_bars(&[], &[bar(7.0, Some((6.0, 9.0)), number), bar(8.0, None, "1 B")]);
-        let line = chart.lines().find(|line| line.contains(number)).expect("the number is shown");
-        let x: f64 = line.split('"').nth(1).and_then(|x| x.parse().ok()).expect("a text has a place");
+        let line = chart.lines().find(|line| line.contains(number)).expect("the number is not shown");
+        let x: f64 = line.split('"').nth(1).and_then(|x| x.parse().ok()).expect("a text without a position");
         assert!(x + 6.5 * number.len() as f64 <= CHART_WIDTH, "{line}");
     }
 
     #[test]
     fn scales() {
-        let scale = LogScale::over([3.0, 0.0, 250.0].into_iter()).expect("there are values above zero");
+        let scale = LogScale::over([3.0, 0.0, 250.0].into_iter()).expect("no values above zero");
         assert_eq!(scale.powers().collect::<Vec<_>>(), [1.0, 10.0, 100.0, 1000.0]);
         assert_eq!(scale.x(1.0), LogScale::LEFT);
         assert_eq!(scale.x(1000.0), LogScale::RIGHT);
-        assert_eq!(scale.x(0.0), LogScale::LEFT, "no logarithm");
+        assert_eq!(scale.x(0.0), LogScale::LEFT, "0 has no logarithm");
         assert!(LogScale::over([0.0, f64::NAN].into_iter()).is_none());
     }
 }

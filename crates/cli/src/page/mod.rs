@@ -155,11 +155,11 @@ mod tests {
     }
 
     #[test]
-    fn the_live_page_needs_nothing_else() {
+    fn the_live_page_has_no_external_parts() {
         let page = relay_page();
-        assert!(page.contains("--paper") && !page.contains("page.css"), "the style is in the page");
+        assert!(page.contains("--paper") && !page.contains("page.css"), "the style sheet is not in the page");
         for outside in ["http:", "https:", " src=", "@import", "url("] {
-            // The name space of SVG is a name, not an address.
+            // The namespace of SVG is a name, not an address.
             let allowed = page.replace(&["http:", "//www.w3.org/2000/svg"].concat(), "");
             assert!(!allowed.contains(outside), "{outside}");
         }

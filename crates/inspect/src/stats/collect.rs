@@ -222,8 +222,8 @@ mod tests {
     fn samples() -> Vec<PathBuf> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
         let mut samples: Vec<PathBuf> = fs::read_dir(directory)
-            .expect("samples")
-            .map(|entry| entry.expect("a sample").path())
+            .expect("could not read the samples")
+            .map(|entry| entry.expect("could not read the sample").path())
             .filter(|path| path.extension().is_some_and(|it| it == "binlog"))
             .collect();
         samples.sort();
@@ -242,26 +242,27 @@ mod tests {
         for sample in &samples {
             let paths = std::slice::from_ref(sample);
             let wanted =
-                serde_json::to_string(&collect(paths, PIECE_SIZES).expect("a report")).expect("JSON");
+                serde_json::to_string(&collect(paths, PIECE_SIZES).expect("no report")).expect("not JSON");
             for (chunk_size, large_size) in
                 [(1, usize::MAX), (500, usize::MAX), (1, 0), (500, 0), (1 << 20, 0)]
             {
                 let cut = PieceSizes { chunk_size, large_size };
-                let found = serde_json::to_string(&collect(paths, cut).expect("a report")).expect("JSON");
+                let found =
+                    serde_json::to_string(&collect(paths, cut).expect("no report")).expect("not JSON");
                 assert_eq!(found, wanted, "{} cut as {cut:?}", sample.display());
             }
         }
-        let wanted = collect(&samples, PIECE_SIZES).expect("a report");
-        let found = collect(&samples, PieceSizes { chunk_size: 1, large_size: 0 }).expect("a report");
+        let wanted = collect(&samples, PIECE_SIZES).expect("no report");
+        let found = collect(&samples, PieceSizes { chunk_size: 1, large_size: 0 }).expect("no report");
         assert_eq!(
-            serde_json::to_string(&found).expect("JSON"),
-            serde_json::to_string(&wanted).expect("JSON"),
-            "all logs one after the other"
+            serde_json::to_string(&found).expect("not JSON"),
+            serde_json::to_string(&wanted).expect("not JSON"),
+            "all logs together"
         );
     }
 
     #[test]
-    fn the_watcher_can_stop_the_count() {
+    fn monitors_can_stop_the_count() {
         let outcome = collect_cut(
             samples().iter().map(LogReader::open),
             StatsSettings { top: 0 },

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_as_wide_as_the_span_needs() {
+    fn the_bucket_width_depends_on_the_span() {
         check(&[], 5, (0, 0, &[]));
         check(&[7], 5, (7, 1, &[1]));
         check(&[7, 8, 7, 11], 5, (7, 1, &[2, 1, 0, 0, 1]));
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn each_width_is_a_multiple_of_the_one_before() {
+    fn each_width_is_a_multiple_of_the_previous_one() {
         assert!(WIDTHS_MS.is_sorted());
         assert!(WIDTHS_MS.windows(2).all(|pair| pair[1] % pair[0] == 0));
     }
 
     #[test]
-    fn memory_is_bounded() {
+    fn memory_is_limited() {
         let mut rate = CommitRate::default();
         for second in 0..100_000 {
             rate.add(second * 1_000_000, ONE);

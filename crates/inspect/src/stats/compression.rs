@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_in_the_tables_order_with_first_and_last() {
+    fn rows_have_the_tables_order_with_first_and_last() {
         let stored = |log_type, compression_type, compressed, commit_us| StoredTransaction {
             log_type,
             compression_type,

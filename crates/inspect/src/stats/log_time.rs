@@ -47,14 +47,14 @@ mod tests {
     use super::LogTime;
 
     #[test]
-    fn moments_are_shown_to_the_microsecond() {
+    fn times_are_shown_in_microseconds() {
         assert_eq!(LogTime(1_763_759_585_123_400).to_string(), "2025-11-21T21:13:05.123400Z");
         assert_eq!(LogTime(0).to_string(), "1970-01-01T00:00:00.000000Z");
         assert_eq!(LogTime(u64::MAX).to_string(), "@18446744073709.551615");
     }
 
     #[test]
-    fn in_a_zone_to_the_second() {
+    fn times_in_a_zone_are_shown_in_seconds() {
         let zone = TimeZone::fixed(offset(2));
         assert_eq!(LogTime(1_763_759_585_123_400).in_zone(&zone), "2025-11-21 23:13:05");
     }

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_come_first_and_of_equals_the_first() {
+    fn the_largest_are_first_and_ties_keep_their_order() {
         check(0, &[1, 2], &[]);
         check(2, &[], &[]);
         check(2, &[5], &[(5, 0)]);

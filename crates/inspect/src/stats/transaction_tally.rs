@@ -193,7 +193,7 @@ mod tests {
     use super::{LINEAR_SEARCH_MAX, RowOperation, RowsByTable};
 
     #[test]
-    fn rows_are_found_again_among_few_tables_and_many() {
+    fn rows_are_found_among_few_and_many_tables() {
         let mut tables = RowsByTable::default();
         for round in 0..3 {
             for table in 0..4 * LINEAR_SEARCH_MAX {

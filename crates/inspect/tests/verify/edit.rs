@@ -20,12 +20,12 @@ pub(crate) fn sample(name: &str) -> PathBuf {
 
 impl Log {
     pub(crate) fn of_sample(name: &str) -> Self {
-        let mut reader = LogReader::open(sample(name)).expect("a sample");
+        let mut reader = LogReader::open(sample(name)).expect("could not read the sample");
         let mut events = Vec::new();
-        while let ReadOutcome::Some(event) = reader.next_event().expect("an event") {
+        while let ReadOutcome::Some(event) = reader.next_event().expect("could not read the event") {
             events.push(event.raw.bytes().to_vec());
         }
-        let format = reader.format().expect("a format").as_ref().clone();
+        let format = reader.format().expect("no format description").as_ref().clone();
         Self { events, format }
     }
 
@@ -54,7 +54,7 @@ impl Log {
     }
 
     pub(crate) fn raw(&self, index: usize) -> RawEvent<'_> {
-        RawEvent::new(&self.events[index], self.checksum(index)).expect("an event")
+        RawEvent::new(&self.events[index], self.checksum(index)).expect("no event")
     }
 
     /// Changes an event's body and size. `settle` updates its checksum and position.
@@ -79,7 +79,7 @@ impl Log {
         let mut bytes = Vec::new();
         let written =
             Event::Gtid(event).write(raw.header().origin(), NextPosition::Fixed(0), &self.format, &mut bytes);
-        written.expect("an event");
+        written.expect("could not write the event");
         self.events[index] = bytes;
     }
 
@@ -95,7 +95,8 @@ impl Log {
     /// Sets the checksum of every event, and keeps the positions.
     pub(crate) fn settle_checksums(&mut self) {
         for index in 0..self.events.len() {
-            let next = self.events[index][13..17].try_into().map(u32::from_le_bytes).expect("four bytes");
+            let next =
+                self.events[index][13..17].try_into().map(u32::from_le_bytes).expect("fewer than four bytes");
             let checksum = self.checksum(index);
             move_event(&mut self.events[index], checksum, NextPosition::Fixed(next));
         }
@@ -105,7 +106,7 @@ impl Log {
     pub(crate) fn settle_size(&mut self, index: usize, last: usize) {
         let behind = self.events[index + 1..=last].iter().map(|event| event.len() as u64).sum();
         let checksum = self.checksum(index);
-        self.gtid(index, |event| event.settle_transaction_size(behind, checksum).expect("a size"));
+        self.gtid(index, |event| event.settle_transaction_size(behind, checksum).expect("no size"));
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
@@ -113,6 +114,6 @@ impl Log {
     }
 
     pub(crate) fn write(&self, path: &Path) {
-        fs::write(path, self.bytes()).expect("a file");
+        fs::write(path, self.bytes()).expect("could not write or copy the file");
     }
 }

@@ -1,4 +1,4 @@
-//! Faults in bytes that decode without an error: values that mysqlbinlog refuses or no server writes.
+//! Faults in bytes that decode without an error: values that mysqlbinlog refuses, or that no server writes.
 
 use binlog::EventType;
 use inspect::verify::FaultKind;
@@ -35,7 +35,7 @@ fn types_that_no_server_writes() {
 
 #[test]
 fn session_variables() {
-    // Behind the fixed part of 13 bytes: 0 flags2, 1 sql_mode, 6 catalog, 4 charsets.
+    // After the fixed part of 13 bytes: 0 flags2, 1 sql_mode, 6 catalog, 4 charsets.
     let wrong = |at: usize, value: u8, detail: &str| {
         let change = |body: &mut Vec<u8>| body[at] = value;
         wrong("types.binlog", EventType::Query, 3, change, &format!("byte 32: {detail}"));
@@ -53,7 +53,8 @@ fn user_variables() {
     let at = |body: &[u8]| 4 + body[0] as usize + 1;
     let mut log = Log::of_sample("statements.binlog");
     let body_of = |nth| log.raw(log.find(EventType::UserVar, nth)).body().to_vec();
-    let nth = (0..).find(|nth| body_of(*nth).len() > at(&body_of(*nth))).expect("one that is not NULL");
+    let nth =
+        (0..).find(|nth| body_of(*nth).len() > at(&body_of(*nth))).expect("no variable that is not NULL");
     let index = log.find(EventType::UserVar, nth);
     let offset = 19 + at(log.raw(index).body());
     let change = |body: &mut Vec<u8>| body[offset - 19] = 9;

@@ -1,4 +1,4 @@
-//! Makes every kind of fault in a sample, and expects exactly this fault at its place.
+//! Creates every kind of fault in a sample, and expects exactly this fault at its position.
 
 mod edit;
 mod fields;
@@ -26,14 +26,14 @@ fn verdicts_in_order(paths: &[&Path], order: LogOrder) -> VerifyReport {
         reader: LogReader::open(path),
         order,
     });
-    verify(inputs.collect::<Vec<_>>(), &mut |_| ControlFlow::Continue(())).expect("verdicts")
+    verify(inputs.collect::<Vec<_>>(), &mut |_| ControlFlow::Continue(())).expect("verification failed")
 }
 
 /// Verifies one log with a typical name. Returns offset, kind and text of its faults.
 fn faults(bytes: &[u8]) -> Vec<(u64, FaultKind, String)> {
-    let directory = TempDir::new().expect("a directory");
+    let directory = TempDir::new().expect("could not create a directory");
     let path = directory.path().join("binlog.000001");
-    std::fs::write(&path, bytes).expect("a file");
+    std::fs::write(&path, bytes).expect("could not write or copy the file");
     let verdicts = verdicts(&[&path]);
     assert_eq!(verdicts.verdict() == VerifyVerdict::Sound, verdicts.faults.is_empty());
     verdicts.faults.into_iter().map(|fault| (fault.offset, fault.kind, fault.detail)).collect()
@@ -49,10 +49,10 @@ fn check_bytes(bytes: &[u8], offset: u64, kind: FaultKind, detail: &str) {
 }
 
 #[test]
-fn samples_are_sound() {
+fn samples_have_no_faults() {
     let (mut logs, mut directories) = (Vec::new(), Vec::new());
-    for entry in std::fs::read_dir(sample("")).expect("samples") {
-        let path = entry.expect("a sample").path();
+    for entry in std::fs::read_dir(sample("")).expect("could not read the samples") {
+        let path = entry.expect("could not read the sample").path();
         match path.extension() {
             Some(extension) if extension == "binlog" => logs.push(path),
             _ if path.is_dir() && !path.join("keyring").exists() => directories.push(path),
@@ -64,7 +64,7 @@ fn samples_are_sound() {
         assert_eq!(verdicts(&[log]).faults, [], "{}", log.display());
     }
     for directory in directories {
-        let store = logs::Store::open(&directory).expect("logs");
+        let store = logs::Store::open(&directory).expect("could not open the logs");
         let paths: Vec<&Path> = store.logs().iter().map(AsRef::as_ref).collect();
         assert_eq!(verdicts(&paths).faults, [], "{}", directory.display());
     }
@@ -79,7 +79,7 @@ fn a_second_log_in_a_file_is_a_fault() {
 }
 
 #[test]
-fn an_edited_log_that_is_settled_again_is_sound() {
+fn edited_logs_with_recomputed_checksums_have_no_faults() {
     let mut log = Log::of_sample("types.binlog");
     log.settle();
     let gtid = log.find(EventType::Gtid, 0);
@@ -107,7 +107,7 @@ fn framing() {
 fn checksum() {
     let mut log = Log::of_sample("types.binlog");
     let rows = log.find(EventType::UpdateRows, 1);
-    *log.events[rows].last_mut().expect("a byte") ^= 0xff;
+    *log.events[rows].last_mut().expect("no byte") ^= 0xff;
     let found = faults(&log.bytes());
     assert_eq!((found.len(), found[0].0, found[0].1), (1, log.offset(rows), FaultKind::Checksum));
     assert!(found[0].2.starts_with("found 0x") && found[0].2.contains(", expected 0x"), "{}", found[0].2);
@@ -159,10 +159,11 @@ fn grammar() {
 }
 
 #[test]
-fn a_closed_log_with_an_open_transaction() {
+fn closed_logs_with_an_open_transaction() {
     let mut log = Log::of_sample("types.binlog");
-    let xid = (0..).map(|nth| log.find(EventType::Xid, nth)).take(18).last().expect("an Xid event");
-    let gtid = (0..xid).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
+    let xid = (0..).map(|nth| log.find(EventType::Xid, nth)).take(18).last().expect("no Xid event");
+    let gtid =
+        (0..xid).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("no GTID event");
     let stop = log.find(EventType::Stop, 0);
     log.events.drain(xid..stop);
     log.settle();
@@ -186,7 +187,7 @@ fn size() {
     let (gtid, next) = (log.find(EventType::Gtid, 4), log.find(EventType::Gtid, 5));
     let wanted = log.offset(next) - log.offset(gtid);
     log.gtid(gtid, |event| {
-        let stamps = event.stamps.as_mut().expect("stamps");
+        let stamps = event.stamps.as_mut().expect("no stamps");
         stamps.transaction_size = Some(wanted + 1);
     });
     log.settle();
@@ -212,7 +213,7 @@ fn gtids() {
 fn clocks() {
     let mut log = Log::of_sample("types.binlog");
     let gtid = log.find(EventType::Gtid, 7);
-    log.gtid(gtid, |event| event.clock.as_mut().expect("a clock").last_committed = 8);
+    log.gtid(gtid, |event| event.clock.as_mut().expect("no clock").last_committed = 8);
     log.settle();
     check(&log, gtid, FaultKind::Clock, "last_committed is 8, expected less than 8");
     let mut log = Log::of_sample("types.binlog");
@@ -223,14 +224,16 @@ fn clocks() {
 }
 
 #[test]
-fn rows_of_a_table_without_a_name() {
+fn rows_without_a_table_map() {
     let mut log = Log::of_sample("types.binlog");
     let map = log.find(EventType::TableMap, 0);
     let (gtid, commit) = (log.find(EventType::Gtid, 2), log.find(EventType::Xid, 0));
     log.events.remove(map);
     let gtid = (0..commit).rev().find(|index| *index <= gtid.max(map)).unwrap_or(gtid);
-    let gtid =
-        (0..=gtid).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
+    let gtid = (0..=gtid)
+        .rev()
+        .find(|index| log.events[*index][4] == EventType::Gtid.code())
+        .expect("no GTID event");
     log.settle_size(gtid, commit - 1);
     log.settle();
     let found = faults(&log.bytes());
@@ -239,10 +242,11 @@ fn rows_of_a_table_without_a_name() {
 }
 
 #[test]
-fn rows_that_stop_short() {
+fn incomplete_rows() {
     let mut log = Log::of_sample("types.binlog");
     let rows = log.find(EventType::WriteRows, 0);
-    let gtid = (0..rows).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
+    let gtid =
+        (0..rows).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("no GTID event");
     log.body(rows, |body| body.truncate(body.len() - 1));
     log.settle_size(gtid, rows + 1);
     log.settle();
@@ -252,7 +256,7 @@ fn rows_that_stop_short() {
 
 #[test]
 fn continuity() {
-    let directory = TempDir::new().expect("a directory");
+    let directory = TempDir::new().expect("could not create a directory");
     let paths = ["binlog.000001", "binlog.000002"].map(|name| directory.path().join(name));
     let first = Log::of_sample("gtids/binlog.000001");
     first.write(&paths[0]);
@@ -273,7 +277,7 @@ fn continuity() {
         "{}",
         verdicts.faults[0].detail
     );
-    // Each log on its own is sound.
+    // Each log alone is valid.
     assert_eq!(self::verdicts(&[&paths[1]]).faults, []);
 }
 
@@ -288,7 +292,7 @@ fn missing_previous_gtids_are_a_fault() {
     let log = without("types.binlog");
     let gtid = log.find(EventType::Gtid, 0);
     check(&log, gtid, FaultKind::Continuity, "no Previous_gtids event precedes the first transaction");
-    // MySQL 5.6 without GTIDs writes no such event.
+    // MySQL 5.6 without GTIDs writes no Previous_gtids event.
     let mut log = without("anonymous.binlog");
     let gtid = log.find(EventType::AnonymousGtid, 0);
     check(&log, gtid, FaultKind::Continuity, "no Previous_gtids event precedes the first transaction");
@@ -301,7 +305,7 @@ fn missing_previous_gtids_are_a_fault() {
 fn rotation() {
     let mut log = Log::of_sample("rotation/binlog.000001");
     let rotate = log.find(EventType::Rotate, 0);
-    log.body(rotate, |body| *body.last_mut().expect("a digit") = b'7');
+    log.body(rotate, |body| *body.last_mut().expect("no digit") = b'7');
     log.settle();
     check(
         &log,
@@ -313,12 +317,12 @@ fn rotation() {
 
 #[test]
 fn missing_logs_are_faults_unless_they_had_no_transactions() {
-    let directory = TempDir::new().expect("a directory");
+    let directory = TempDir::new().expect("could not create a directory");
     let check = |logs: [&str; 2], order: LogOrder, faults: &[&str], remarks: &[&str]| {
         let paths = logs.map(|log| match log.rsplit_once(" as ") {
             Some((log, name)) => {
                 let path = directory.path().join(name);
-                std::fs::copy(sample(log), &path).expect("a copy");
+                std::fs::copy(sample(log), &path).expect("could not copy the file");
                 path
             }
             None => sample(log),
@@ -369,10 +373,10 @@ fn flipped_bits_are_found() {
 
 /// A statement with more table maps than verification keeps for the next chunk.
 #[test]
-fn a_statement_with_tables_without_end() {
+fn statements_with_too_many_table_maps() {
     let mut log = Log::of_sample("types.binlog");
     let map = log.find(EventType::TableMap, 0);
-    // Enough to reach beyond the chunk.
+    // Enough to exceed the chunk.
     let copies = vec![log.events[map].clone(); 40_000];
     log.events.splice(map..map, copies);
     log.settle();
@@ -382,7 +386,7 @@ fn a_statement_with_tables_without_end() {
         found.iter().any(|(_, kind, detail)| *kind == FaultKind::Framing && detail.contains(wanted)),
         "{found:?}"
     );
-    let directory = TempDir::new().expect("a directory");
+    let directory = TempDir::new().expect("could not create a directory");
     let path = directory.path().join("binlog.000001");
     log.write(&path);
     let settings = inspect::stats::StatsSettings { top: 1 };

@@ -13,9 +13,9 @@ const SAMPLE: &str = "types-compressed.binlog";
 fn open(log: &Log, index: usize) -> Vec<Vec<u8>> {
     let payload = log.payload(index);
     let mut opener = PayloadOpener::new();
-    let mut events = opener.open(&payload).expect("a payload");
+    let mut events = opener.open(&payload).expect("not a payload");
     let mut inner = Vec::new();
-    while let Some(event) = events.next_event().expect("an event") {
+    while let Some(event) = events.next_event().expect("could not read the event") {
         inner.push(event.bytes().to_vec());
     }
     inner
@@ -24,8 +24,8 @@ fn open(log: &Log, index: usize) -> Vec<Vec<u8>> {
 /// Replaces the payload. `claimed` returns the size to state, from the real one.
 fn close(log: &mut Log, index: usize, inner: &[Vec<u8>], claimed: impl Fn(u64) -> u64) {
     let plain = inner.concat();
-    let mut writer = PayloadWriter::new(ZstdLevel::DEFAULT).expect("a writer");
-    let frame = writer.frame(&plain).expect("a frame").to_vec();
+    let mut writer = PayloadWriter::new(ZstdLevel::DEFAULT).expect("could not create a writer");
+    let frame = writer.frame(&plain).expect("could not compress the frame").to_vec();
     let claimed = claimed(plain.len() as u64);
     let size = frame.len() as u64;
     let fields = TransactionPayload::encode_fields(PayloadCompression::Zstd, size, Some(claimed));
@@ -39,7 +39,7 @@ fn settle(log: &mut Log, index: usize) {
 }
 
 #[test]
-fn a_payload_that_is_replaced_by_the_same_events_is_sound() {
+fn payloads_replaced_by_the_same_events_have_no_faults() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 3);
     let inner = open(&log, index);
@@ -48,7 +48,7 @@ fn a_payload_that_is_replaced_by_the_same_events_is_sound() {
 }
 
 #[test]
-fn a_size_that_is_not_true() {
+fn wrong_stated_sizes() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 3);
     let inner = open(&log, index);
@@ -59,7 +59,7 @@ fn a_size_that_is_not_true() {
 }
 
 #[test]
-fn a_payload_without_its_commit() {
+fn payloads_without_a_commit() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 3);
     let mut inner = open(&log, index);
@@ -69,13 +69,13 @@ fn a_payload_without_its_commit() {
 }
 
 #[test]
-fn a_payload_of_two_transactions() {
+fn payloads_of_two_transactions() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 3);
     let inner = open(&log, index);
     let size = inner.concat().len();
     let mut twice = inner.clone();
-    twice.push(inner.last().expect("a commit").clone());
+    twice.push(inner.last().expect("no commit").clone());
     close(&mut log, index, &twice, |size| size);
     let found = crate::faults(&log.bytes());
     let inside = format!("in the event at uncompressed byte {size} of the payload: ");
@@ -87,11 +87,11 @@ fn a_payload_of_two_transactions() {
 }
 
 #[test]
-fn a_row_inside_that_stops_short() {
+fn incomplete_rows_in_a_payload() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 0);
     let mut inner = open(&log, index);
-    let rows = inner.iter_mut().find(|event| event[4] == EventType::WriteRows.code()).expect("rows");
+    let rows = inner.iter_mut().find(|event| event[4] == EventType::WriteRows.code()).expect("no rows");
     rows.pop();
     let size = rows.len() as u32;
     rows[9..13].copy_from_slice(&size.to_le_bytes());
@@ -101,7 +101,7 @@ fn a_row_inside_that_stops_short() {
 }
 
 #[test]
-fn a_frame_that_is_corrupt() {
+fn corrupt_frames() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 3);
     log.body(index, |body| {
@@ -118,7 +118,7 @@ fn a_frame_that_is_corrupt() {
 }
 
 #[test]
-fn bytes_behind_the_payload() {
+fn bytes_after_the_payload() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 3);
     log.body(index, |body| body.extend([0; 3]));

@@ -11,24 +11,25 @@ use tempfile::TempDir;
 use crate::edit::{Log, sample};
 use crate::{check_bytes, faults, verdicts};
 
-/// Flags the log as in use.
+/// Sets the in-use flag of the log.
 fn in_use(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes[4 + 17] |= 1;
     bytes
 }
 
 fn remarks(bytes: &[u8]) -> Vec<String> {
-    let directory = TempDir::new().expect("a directory");
+    let directory = TempDir::new().expect("could not create a directory");
     let path = directory.path().join("binlog.000001");
-    fs::write(&path, bytes).expect("a file");
+    fs::write(&path, bytes).expect("could not write or copy the file");
     verdicts(&[&path]).remarks.into_iter().map(|remark| remark.detail).collect()
 }
 
 #[test]
-fn a_log_that_is_still_written_is_no_fault() {
+fn logs_in_use_are_no_fault() {
     let log = Log::of_sample("types.binlog");
     let rows = log.find(EventType::WriteRows, 3);
-    let gtid = (0..rows).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
+    let gtid =
+        (0..rows).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("no GTID event");
     let (torn, open) = (log.offset(rows), log.offset(gtid));
     let bytes = log.bytes();
     let wanted = log.events[rows].len();
@@ -62,22 +63,22 @@ fn an_empty_file_is_torn() {
 
 #[test]
 fn a_torn_log_followed_by_another_is_a_fault_even_in_use() {
-    let directory = TempDir::new().expect("a directory");
+    let directory = TempDir::new().expect("could not create a directory");
     let paths = ["binlog.000001", "binlog.000002"].map(|name| directory.path().join(name));
     let bytes = in_use(Log::of_sample("gtids/binlog.000001").bytes());
-    fs::write(&paths[0], &bytes[..bytes.len() - 60]).expect("a file");
-    fs::copy(sample("gtids/binlog.000002"), &paths[1]).expect("a file");
+    fs::write(&paths[0], &bytes[..bytes.len() - 60]).expect("could not write or copy the file");
+    fs::copy(sample("gtids/binlog.000002"), &paths[1]).expect("could not write or copy the file");
     let kinds: Vec<FaultKind> =
         verdicts(&[&paths[0], &paths[1]]).faults.into_iter().map(|fault| fault.kind).collect();
     assert_eq!(kinds.first(), Some(&FaultKind::Tail));
 }
 
 fn repair(bytes: &[u8]) -> (Result<TailRepair, RepairError>, Option<Vec<u8>>) {
-    let directory = TempDir::new().expect("a directory");
+    let directory = TempDir::new().expect("could not create a directory");
     let (log, copy) = (directory.path().join("binlog.000001"), directory.path().join("copy"));
-    fs::write(&log, bytes).expect("a file");
-    let repaired = repair_tail(&log, LogReader::open(&log).expect("a log"), &copy);
-    assert_eq!(fs::read(&log).expect("the log"), bytes, "the log stays as it is");
+    fs::write(&log, bytes).expect("could not write or copy the file");
+    let repaired = repair_tail(&log, LogReader::open(&log).expect("could not open the log"), &copy);
+    assert_eq!(fs::read(&log).expect("could not read the log"), bytes, "the log was changed");
     (repaired, fs::read(copy).ok())
 }
 
@@ -93,29 +94,32 @@ fn every_cut_is_repaired_to_the_last_whole_transaction() {
         .map(|index| log.offset(index + 1))
         .collect();
     ends.reverse();
-    let first = *ends.last().expect("a format description");
+    let first = *ends.last().expect("no format description");
     let places = (1..=log.events.len()).map(|index| log.offset(index));
     let sizes = places.flat_map(|place| [place - 1, place, place + 1, place + 18, place + 19, place + 23]);
     for size in sizes.filter(|size| (first..=bytes.len() as u64).contains(size)) {
         let size = size as usize;
-        let wanted = *ends.iter().find(|end| **end <= size as u64).expect("an end");
+        let wanted = *ends.iter().find(|end| **end <= size as u64).expect("no end");
         let (repaired, copy) = repair(&bytes[..size]);
         let bytes_cut = size as u64 - wanted;
-        assert_eq!(repaired.expect("a copy"), TailRepair { bytes_kept: wanted, bytes_cut, was_in_use: true });
-        let copy = copy.expect("a copy");
-        assert_eq!(copy[4 + 17] & 1, 0, "no longer in use");
+        assert_eq!(
+            repaired.expect("no repaired copy"),
+            TailRepair { bytes_kept: wanted, bytes_cut, was_in_use: true }
+        );
+        let copy = copy.expect("no repaired copy");
+        assert_eq!(copy[4 + 17] & 1, 0, "the copy is flagged as in use");
         assert_eq!(in_use(copy.clone()), bytes[..wanted as usize]);
         assert_eq!(faults(&copy), []);
     }
 }
 
 #[test]
-fn zeros_behind_the_last_transaction_are_cut() {
+fn zeros_after_the_last_transaction_are_cut() {
     let bytes = Log::of_sample("types.binlog").bytes();
     let (repaired, copy) = repair(&[bytes.clone(), vec![0; 4096]].concat());
     let size = bytes.len() as u64;
     assert_eq!(
-        repaired.expect("a copy"),
+        repaired.expect("no repaired copy"),
         TailRepair { bytes_kept: size, bytes_cut: 4096, was_in_use: false }
     );
     assert_eq!(copy, Some(bytes));
@@ -139,34 +143,44 @@ fn faults_before_whole_transactions_are_not_cut() {
 
 #[test]
 fn an_existing_copy_is_not_overwritten() {
-    let directory = TempDir::new().expect("a directory");
+    let directory = TempDir::new().expect("could not create a directory");
     let copy = directory.path().join("copy");
-    fs::write(&copy, "precious").expect("a file");
+    fs::write(&copy, "precious").expect("could not write or copy the file");
     let log = sample("torn.binlog");
-    let repaired = repair_tail(&log, LogReader::open(&log).expect("a log"), &copy);
+    let repaired = repair_tail(&log, LogReader::open(&log).expect("could not open the log"), &copy);
     assert!(matches!(repaired, Err(RepairError::Io { verb: "create", .. })), "{repaired:?}");
-    assert_eq!(fs::read(&copy).expect("the file"), b"precious");
+    assert_eq!(fs::read(&copy).expect("could not read the file"), b"precious");
     assert_eq!(names(directory.path()), ["copy"]);
 }
 
 fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).expect("a directory");
-    entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect()
+    let entries = fs::read_dir(directory).expect("could not read the directory");
+    entries
+        .map(|entry| {
+            entry
+                .expect("could not read the directory")
+                .file_name()
+                .into_string()
+                .expect("a name that is not UTF-8")
+        })
+        .collect()
 }
 
 #[test]
-fn an_encrypted_log_is_repaired_without_being_opened_for_good() {
-    let directory = TempDir::new().expect("a directory");
+fn repaired_encrypted_logs_stay_encrypted() {
+    let directory = TempDir::new().expect("could not create a directory");
     let (log, copy) = (directory.path().join("binlog.000001"), directory.path().join("copy"));
-    let mut bytes = fs::read(sample("encrypted/binlog.000002")).expect("a sample");
-    // The cipher preserves bit flips: this flags the log as in use.
+    let mut bytes = fs::read(sample("encrypted/binlog.000002")).expect("could not read the sample");
+    // In this cipher, a flipped bit flips the same bit of the plain text: this sets the in-use flag.
     bytes[512 + 4 + 17] ^= 1;
-    fs::write(&log, &bytes[..bytes.len() - 20]).expect("a file");
-    let keyring = std::sync::Arc::new(logs::read_keyring(sample("encrypted/keyring")).expect("a keyring"));
-    let reader = LogReader::open(&log).expect("a log").with_keyring(keyring.clone());
-    let repaired = repair_tail(&log, reader, &copy).expect("a copy");
+    fs::write(&log, &bytes[..bytes.len() - 20]).expect("could not write or copy the file");
+    let keyring = std::sync::Arc::new(
+        logs::read_keyring(sample("encrypted/keyring")).expect("could not read the keyring"),
+    );
+    let reader = LogReader::open(&log).expect("could not open the log").with_keyring(keyring.clone());
+    let repaired = repair_tail(&log, reader, &copy).expect("no repaired copy");
     assert_eq!((repaired.was_in_use, repaired.bytes_cut), (true, 24));
     let kept = bytes.len() - 44;
     bytes[512 + 4 + 17] ^= 1;
-    assert_eq!(fs::read(&copy).expect("the copy"), bytes[..kept]);
+    assert_eq!(fs::read(&copy).expect("could not read the copy"), bytes[..kept]);
 }

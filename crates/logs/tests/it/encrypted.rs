@@ -14,7 +14,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn samples_open() {
+fn samples_are_decrypted() {
     for name in ["encrypted", "encrypted-compressed"] {
         let keyring = Arc::new(read_keyring(folder(name).join("keyring")).unwrap());
         for number in 1..=3 {
@@ -85,7 +85,7 @@ fn missing_and_wrong_keys_are_named() {
 }
 
 #[test]
-fn encrypted_log_may_be_torn_and_grow() {
+fn encrypted_logs_may_be_incomplete_and_grow() {
     let key = KeyringKey { id: b"k".to_vec(), user: Vec::new(), bytes: vec![0; 32] };
     let password = FilePassword::new([4; 32]);
     let header = EncryptedHeader::seal(&key, &password, [5; 16]).unwrap().encode();

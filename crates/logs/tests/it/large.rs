@@ -35,7 +35,8 @@ fn payload(trailing: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (event(PAYLOAD, 0, &body), inner)
 }
 
-/// Bytes of plain events and of the events inside large payloads, the ends of the payloads, and a text of the log's
+/// Bytes of plain events and of the events inside large payloads, the results at the ends of the payloads, and a
+/// text of the log's
 /// end.
 #[derive(Debug, Default, PartialEq)]
 struct PiecesRead {
@@ -75,7 +76,7 @@ fn read(mut reader: LogReader, size: usize) -> PiecesRead {
 }
 
 #[test]
-fn large_payloads_come_in_pieces() {
+fn large_payloads_are_read_in_pieces() {
     let logs = LogDirectory::new();
     let (payload, inner) = payload(b"");
     let (query, stop) = (event(QUERY, 0, b"x"), event(STOP, 0, b""));
@@ -94,7 +95,7 @@ fn large_payloads_come_in_pieces() {
 }
 
 #[test]
-fn checksum_and_trailing_bytes_are_seen() {
+fn checksums_and_trailing_bytes_are_reported() {
     let logs = LogDirectory::new();
     for trailing in [&b""[..], b"abcdefg"] {
         let (payload, inner) = payload(trailing);
@@ -112,7 +113,7 @@ fn checksum_and_trailing_bytes_are_seen() {
 }
 
 #[test]
-fn torn_payloads_are_not_begun() {
+fn incomplete_payloads_are_not_started() {
     let logs = LogDirectory::new();
     let (payload, _) = payload(b"");
     let whole = log(&[format(0), payload]);
@@ -198,7 +199,7 @@ fn reading_resumes_behind_a_damaged_payload() {
 }
 
 #[test]
-fn limits_hold_for_pieces_too() {
+fn limits_apply_to_pieces() {
     let logs = LogDirectory::new();
     let (payload, _) = payload(b"");
     logs.write(&log(&[format(0), payload]));

@@ -141,7 +141,7 @@ fn faults() {
 }
 
 #[test]
-fn log_that_mariadb_encrypted() {
+fn logs_encrypted_by_mariadb() {
     const START_ENCRYPTION: u8 = 164;
     let (format, start) = (format(0), event(START_ENCRYPTION, 0, &[1; 17]));
     for rest in [&b""[..], b"what cannot be read"] {
@@ -152,7 +152,7 @@ fn log_that_mariadb_encrypted() {
 }
 
 #[test]
-fn logs_one_behind_the_other() {
+fn several_logs_in_one_file() {
     let logs = LogDirectory::new();
     let one = log(&[format(0), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
     let two = log(&[format(IN_USE), event(QUERY, 0, b"two")]);
@@ -203,7 +203,7 @@ fn growing_log() {
 }
 
 #[test]
-fn log_cut_off_while_read() {
+fn logs_truncated_while_they_are_read() {
     let logs = LogDirectory::new();
     let file = logs.write(&log(&[format(0), event(QUERY, 0, b"one"), event(QUERY, 0, b"two")]));
     let mut reader = logs.open();
@@ -217,7 +217,7 @@ fn log_cut_off_while_read() {
 }
 
 #[test]
-fn skip_to_goes_on_at_the_offset() {
+fn skip_to_continues_at_the_offset() {
     let logs = LogDirectory::new();
     let tail = event(QUERY, 0, &vec![b'x'; 1 << 20]);
     logs.write(&log(&[

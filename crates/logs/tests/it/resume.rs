@@ -1,4 +1,4 @@
-//! Reading that resumes behind damage.
+//! Reading that resumes after damage.
 
 use std::fs;
 use std::path::Path;
@@ -57,7 +57,7 @@ fn damage_of(log: &[u8], whole: &[u8], index: usize, size: u32) -> (u64, Option<
 }
 
 #[test]
-fn reading_goes_on_at_the_next_transaction() {
+fn reading_resumes_at_the_next_transaction() {
     let log = sample();
     let offsets = offsets(&log);
     for index in [2, 20, 100] {

@@ -74,9 +74,9 @@ fn all_piece_sizes_give_the_same_bytes() {
     }
 }
 
-/// A log that is truncated anywhere gives all of its whole events, and reports the torn one.
+/// A log that is truncated anywhere returns all of its whole events, and reports the incomplete one.
 #[test]
-fn cut_logs_give_their_whole_events() {
+fn truncated_logs_return_their_whole_events() {
     let folder = TempDir::new().unwrap();
     let cut_path = folder.path().join("cut");
     for path in samples() {

@@ -149,7 +149,7 @@ fn follows_from_log_to_log() {
 }
 
 #[test]
-fn torn_log_with_a_successor() {
+fn incomplete_logs_with_a_successor() {
     let torn = [log(&[format(IN_USE)]), event(QUERY, 0, b"one")[..20].to_vec()].concat();
     let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &torn)]);
     let mut follower = follower(&folder);
@@ -164,7 +164,7 @@ fn torn_log_with_a_successor() {
 }
 
 #[test]
-fn relay_log_is_cut_back_to_whole_events() {
+fn relay_logs_are_truncated_to_whole_events() {
     let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &log(&[format(RELAY_LOG)]))]);
     let mut follower = follower(&folder);
     let query = event(QUERY, 0, b"one");
@@ -215,7 +215,7 @@ fn purged_and_removed_logs_are_errors() {
 
 /// A log that was removed with only its head, and received again under its name, does not count as read.
 #[test]
-fn a_log_that_comes_again_is_not_passed_over() {
+fn logs_received_again_are_not_skipped() {
     let head = log(&[format(0)]);
     let whole = log(&[format(0), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
     let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &head)]);
@@ -231,7 +231,7 @@ fn a_log_that_comes_again_is_not_passed_over() {
 
 /// The index names a log that does not exist.
 #[test]
-fn a_log_that_is_missing_is_named() {
+fn missing_logs_are_named() {
     let closed = log(&[format(0), event(STOP, 0, b"")]);
     let folder =
         StoreFixture::new(&[("b.index", b"./b.000001\n./b.000002\n./b.000003\n"), ("b.000001", &closed)]);
@@ -259,7 +259,7 @@ fn follows_samples_to_their_end() {
 /// The index of a copied directory still names the original files: the copies are read, and a remark is shown if both
 /// exist.
 #[test]
-fn logs_beside_the_index_are_read_wherever_it_points() {
+fn logs_beside_the_index_take_precedence_over_its_paths() {
     let folder = StoreFixture::new(&[
         ("live/b.000001", b"original"),
         ("live/b.000002", b"original"),
@@ -293,7 +293,7 @@ fn logs_beside_the_index_are_read_wherever_it_points() {
     assert_eq!(folder.list("index"), wanted);
 }
 
-/// Opening a pipe would wait forever.
+/// Opening a named pipe would block.
 #[test]
 fn pipes_are_refused_without_waiting() {
     let folder = StoreFixture::new(&[("d/b.index", b"./b.000001\n./b.000002\n"), ("d/b.000001", b"")]);

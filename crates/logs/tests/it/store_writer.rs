@@ -31,7 +31,7 @@ fn append(store: &mut StoreWriter, events: &[Vec<u8>]) {
 }
 
 #[test]
-fn logs_are_written_as_a_server_has_them() {
+fn written_logs_equal_the_servers() {
     let folder = TempDir::new().unwrap();
     let events = [format(0), event(QUERY, 0, b"one"), event(ROTATE, 0, b"12345678b.000002")];
     let mut store = open(&folder);
@@ -55,11 +55,11 @@ fn logs_are_written_as_a_server_has_them() {
 
 /// Wherever the last log is truncated, the store continues after its last whole event.
 #[test]
-fn a_torn_tail_is_cut_off() {
+fn incomplete_events_at_the_end_are_cut_off() {
     let events = [format(0), event(QUERY, 0, b"one"), event(QUERY, 0, b"another")];
     let whole = log(&events);
     let ends = [4, 4 + events[0].len(), whole.len() - events[2].len(), whole.len()];
-    // Each size takes many syncs, so test only sizes near the ends of events, and some between.
+    // Each size needs many syncs, so test only sizes near the ends of events, and some between.
     let is_near = |size: &usize| size.is_multiple_of(32) || ends.iter().any(|end| end.abs_diff(*size) <= 1);
     for size in (0..=whole.len()).filter(is_near) {
         let folder = TempDir::new().unwrap();
@@ -81,9 +81,9 @@ fn a_torn_tail_is_cut_off() {
     }
 }
 
-/// After a failed write, the events behind the last written one are missing, and the store continues there.
+/// After a failed write, the events after the last written one are missing, and the store continues there.
 #[test]
-fn a_store_that_could_not_be_written_to_is_opened_again() {
+fn stores_resume_after_a_failed_write() {
     let folder = TempDir::new().unwrap();
     let events = [format(0), event(QUERY, 0, b"one"), event(QUERY, 0, b"another")];
     let path = folder.path().join("b.000001");
@@ -135,7 +135,7 @@ fn decrypted(folder: &TempDir, name: &str) -> Vec<u8> {
 
 /// An encrypted log also continues after its last whole event, with its own password. Its header does not count.
 #[test]
-fn a_torn_tail_of_an_encrypted_log_is_cut_off() {
+fn incomplete_events_at_the_end_of_encrypted_logs_are_cut_off() {
     let events = [format(0), event(QUERY, 0, b"one"), event(QUERY, 0, &[b'x'; 1000])];
     let made = TempDir::new().unwrap();
     let mut store = open_encrypted(&made);
@@ -153,7 +153,7 @@ fn a_torn_tail_of_an_encrypted_log_is_cut_off() {
     store.sync().unwrap();
     let whole = fs::read(made.path().join("b.000001")).unwrap();
     assert_eq!(whole.len(), 512 + log(&events).len());
-    assert!(!whole.windows(3).any(|part| part == b"one" || part == b"xxx"), "it is in the open");
+    assert!(!whole.windows(3).any(|part| part == b"one" || part == b"xxx"), "the log is not encrypted");
     assert_eq!(decrypted(&made, "b.000001"), log(&events));
     let ends: Vec<usize> = (0..=3).map(|count| 512 + log(&events[..count]).len()).collect();
     let is_near = |size: &usize| {
@@ -178,9 +178,10 @@ fn a_torn_tail_of_an_encrypted_log_is_cut_off() {
     }
 }
 
-/// An existing log keeps its encryption, whatever new logs have. A log that cannot be decrypted is not truncated.
+/// An existing log keeps its encryption, independently of new logs. A log that cannot be decrypted is not
+/// truncated.
 #[test]
-fn encrypted_logs_go_on_with_their_key_only() {
+fn encrypted_logs_continue_with_their_key_only() {
     let folder = TempDir::new().unwrap();
     let events = [format(0), event(QUERY, 0, b"one")];
     let path = folder.path().join("b.000001");
@@ -206,7 +207,7 @@ fn encrypted_logs_go_on_with_their_key_only() {
     fs::write(&other, r#"{"version":"1.0","elements":[]}"#).unwrap();
     let error = StoreWriter::open(folder.path(), LogEncryption::Encrypted { keyring: other }).unwrap_err();
     assert!(error.to_string().ends_with("add one named MySQLReplicationKey_UUID_1, of 32 bytes"), "{error}");
-    // The events behind a damaged header cannot be read.
+    // The events after a damaged header cannot be read.
     fs::write(&path, [&whole[..5], &[9], &whole[6..]].concat()).unwrap();
     let error = StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: Some(keyring(&folder)) });
     assert!(error.unwrap_err().to_string().contains("b.000001 at 0: "));
@@ -229,9 +230,9 @@ fn encrypted_logs_go_on_with_their_key_only() {
     assert_eq!(decrypted(&folder, "b.000003"), log(&events));
 }
 
-/// Logs of another server keep their names, with the series inserted. They come last, whatever their numbers.
+/// Logs of another server keep their names, with the series inserted. They are last, regardless of their numbers.
 #[test]
-fn another_servers_logs_are_a_series_of_their_own() {
+fn logs_of_another_server_form_a_separate_series() {
     const UUID: &str = "5ea5ca5e-0001-4000-8000-000000000002";
     let folder = TempDir::new().unwrap();
     let events = [format(0), event(QUERY, 0, b"one")];
@@ -293,9 +294,9 @@ fn another_servers_logs_are_a_series_of_their_own() {
 }
 
 /// The bytes after the last whole transaction remain until the same events are written again, and are cut off when
-/// another log begins.
+/// another log starts.
 #[test]
-fn a_store_goes_back_behind_the_last_whole_transaction() {
+fn stores_resume_after_the_last_whole_transaction() {
     let folder = TempDir::new().unwrap();
     let whole = [format(0), event(QUERY, 0, &query(b"create table t (a int)"))];
     let open_one = event(QUERY, 0, &query(b"BEGIN"));
@@ -317,7 +318,7 @@ fn a_store_goes_back_behind_the_last_whole_transaction() {
 /// A last log with only a format description does not list the transactions before it: it is removed, unless it is the
 /// only log.
 #[test]
-fn a_last_log_without_head_is_removed() {
+fn last_logs_without_a_head_are_removed() {
     const UUID: &str = "5ea5ca5e-0001-4000-8000-000000000002";
     let events = [format(0), event(QUERY, 0, b"one")];
     for size in 0..events.len() {
@@ -395,7 +396,7 @@ fn wrong_names_and_positions_are_refused() {
 
 /// The source sends the last event again, which proves that it still has the same log.
 #[test]
-fn the_last_event_may_come_again_if_it_is_the_same() {
+fn the_last_event_may_be_sent_again_if_it_is_equal() {
     let folder = TempDir::new().unwrap();
     let (one, other) = (event(QUERY, 0, b"one"), event(QUERY, 0, b"two"));
     let mut store = open(&folder);
@@ -454,7 +455,7 @@ fn purge_removes_old_logs_but_never_the_last() {
 }
 
 #[test]
-fn purge_spares_logs_that_are_needed() {
+fn purge_keeps_logs_that_are_needed() {
     let folder = TempDir::new().unwrap();
     let mut store = open(&folder);
     for name in ["b.000009", "b.000010", "b.000011", "b.000012"] {
@@ -474,7 +475,7 @@ fn purge_spares_logs_that_are_needed() {
 }
 
 #[test]
-fn logs_that_no_index_names_are_not_written_over() {
+fn logs_outside_the_index_are_not_overwritten() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("b.000001");
     fs::write(&path, b"the only copy").unwrap();
@@ -497,7 +498,7 @@ fn logs_that_no_index_names_are_not_written_over() {
 
 /// An index can name any file of the machine; the writer changes only files in the index's directory.
 #[test]
-fn a_line_of_the_index_that_is_no_plain_name_is_refused() {
+fn index_lines_with_paths_are_refused() {
     let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let live = other.path().join("b.000002");
     let torn = [log(&[format(0)]), b"the beginning of an event".to_vec()].concat();
@@ -518,7 +519,7 @@ fn a_line_of_the_index_that_is_no_plain_name_is_refused() {
 }
 
 #[test]
-fn a_symbolic_link_in_the_place_of_a_log_or_an_index_is_not_followed() {
+fn symbolic_links_in_place_of_logs_and_indexes_are_not_followed() {
     let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let torn = [log(&[format(0)]), b"the beginning of an event".to_vec()].concat();
     for name in ["b.000001", "b.index", "bintide.lock"] {
@@ -538,9 +539,9 @@ fn a_symbolic_link_in_the_place_of_a_log_or_an_index_is_not_followed() {
     }
 }
 
-/// A directory with a server's logs, or a copy of it, is not a store, whatever its name is.
+/// A directory with a server's logs, or a copy of it, is not a store, regardless of its name.
 #[test]
-fn a_folder_with_logs_that_was_not_begun_as_a_store_is_refused() {
+fn directories_with_other_logs_are_refused() {
     let torn = [log(&[format(0)]), b"the beginning of an event".to_vec()].concat();
     for index in [None, Some("./b.000001\n")] {
         let folder = TempDir::new().unwrap();
@@ -569,7 +570,7 @@ fn a_folder_with_logs_that_was_not_begun_as_a_store_is_refused() {
 
 /// The directory is locked, too, because the mark file can be removed.
 #[test]
-fn a_store_stays_locked_when_its_mark_is_removed() {
+fn stores_stay_locked_when_their_mark_is_removed() {
     let folder = TempDir::new().unwrap();
     let mut store = open(&folder);
     store.begin_log("b.000001", 4).unwrap();
@@ -579,10 +580,11 @@ fn a_store_stays_locked_when_its_mark_is_removed() {
     assert!(error.ends_with("is locked: another bintide process writes to it"), "{error}");
 }
 
-/// After a power failure, a file may have its size but only zeros. A file of at most the size of a beginning counts as
+/// After a power failure, a file may have its size but only zeros. A file that is not larger than the start of a
+/// log counts as
 /// torn.
 #[test]
-fn zeros_are_the_torn_beginning_of_a_log() {
+fn zeros_count_as_the_incomplete_start_of_a_log() {
     for size in [0, 1, 4, 5, 100, 515, 516] {
         for index in ["", "./b.000001\n"] {
             for is_encrypted in [false, true] {
@@ -603,7 +605,7 @@ fn zeros_are_the_torn_beginning_of_a_log() {
             }
         }
     }
-    // A larger file, or one with other bytes, can hold events.
+    // A larger file, or one with other bytes, can contain events.
     for (size, byte) in [(517, 0), (5, 1), (516, 1)] {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("b.000001"), vec![byte; size]).unwrap();

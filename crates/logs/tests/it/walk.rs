@@ -1,4 +1,4 @@
-//! Walks over every sample log: the same events come whatever the sizes of the pieces are.
+//! Walks over every sample log: the sizes of the pieces do not change the events.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use logs::{
 use crate::log_builder::{LogDirectory, QUERY, STOP, event, format, log};
 use crate::samples::samples;
 
-/// Event of a walk: its place, and its bytes.
+/// Event of a walk: its position, and its bytes.
 #[derive(Debug, PartialEq)]
 struct SeenEvent {
     offset: u64,
@@ -118,7 +118,7 @@ fn payloads_can_be_skipped() {
     }
 }
 
-/// The context of a chunk, found by looking back, is that after all events before it.
+/// The context that is found by reading backwards from a chunk equals the context after all events before it.
 #[test]
 fn contexts_do_not_depend_on_the_chunks() {
     let text = |context: &ChunkContext| {
@@ -149,7 +149,7 @@ fn contexts_do_not_depend_on_the_chunks() {
 }
 
 #[test]
-fn a_walk_goes_on_behind_a_corrupt_payload() {
+fn walks_continue_after_a_corrupt_payload() {
     let logs = LogDirectory::new();
     let (query, stop) = (event(QUERY, 0, b"x"), event(STOP, 0, b""));
     let no_fields = event(40, 0, b"\x01\x02");

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn data_are_never_asked_for() {
+    fn statements_that_read_data_are_refused() {
         for sql in [
             "SELECT * FROM shop.orders",
             "SELECT * FROM information_schema.columns, shop.orders",

@@ -235,7 +235,7 @@ mod tests {
         SqlFunction::find(name).unwrap().call(&context, values).map_err(|error| error.to_string())
     }
 
-    /// The texts are those of MySQL 9.7.4.
+    /// The texts equal those of MySQL 9.7.4.
     #[test]
     fn quantities() {
         let bytes = |value: f64, wanted: &str| {

@@ -22,7 +22,7 @@ pub(crate) const LEVEL: ZstdLevel = ZstdLevel::DEFAULT;
 pub(crate) const FORMS: [LogForm; 3] = [LogForm::AsIs, LogForm::Plain, LogForm::Compressed(LEVEL)];
 pub(crate) const LOG: &str = "binlog.000001";
 
-/// Returns the sample logs that a server wrote as binary logs and that are whole.
+/// Returns the complete sample logs that a server wrote as binary logs.
 pub(crate) fn samples() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
     let (mut open, mut found) = (vec![folder], Vec::new());
@@ -43,7 +43,7 @@ pub(crate) fn samples() -> Vec<PathBuf> {
             && !path.ends_with("torn.binlog")
     });
     found.sort();
-    assert!(found.len() > 50, "there are samples: {}", found.len());
+    assert!(found.len() > 50, "too few samples: {}", found.len());
     found
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct TestStore {
 }
 
 impl TestStore {
-    /// Makes a store of these logs.
+    /// Creates a store of these logs.
     pub(crate) fn new(logs: &[&[u8]]) -> Self {
         let made = Self { folder: tempfile::tempdir().unwrap(), cache: tempfile::tempdir().unwrap() };
         for (log, number) in logs.iter().zip(1..) {
@@ -84,12 +84,12 @@ impl TestStore {
     }
 }
 
-/// A log that a test puts behind another one, so that the other one has ended.
+/// Returns a log to put after another one, so that the other one has ended.
 pub(crate) fn next_log() -> Vec<u8> {
     sample("rotation/binlog.000005")
 }
 
-/// Reads a log in a form from the reader's place to its end, or as far as it is available.
+/// Reads a log in a form from the reader's position to its end, or as far as it is available.
 pub(crate) fn read_on(reader: &mut FormReader) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
@@ -102,7 +102,7 @@ pub(crate) fn read_on(reader: &mut FormReader) -> Vec<u8> {
     }
 }
 
-/// Log in a form, as [`rewrite`] makes it, and the places of its transactions.
+/// A log in a form, as [`rewrite`] writes it, and the positions of its transactions.
 pub(crate) struct Reference {
     pub(crate) bytes: Vec<u8>,
     pub(crate) moves: Vec<TransactionMove>,
@@ -124,7 +124,7 @@ impl Reference {
         let result = action.map(|action| Self::rewritten(action, log));
         let mut reference = match result {
             Some(Ok(reference)) => reference,
-            // As the relay serves logs that cannot be compressed.
+            // The relay serves incompressible logs like this.
             Some(Err(RewriteError::Mariadb { .. } | RewriteError::Format { .. })) | None => {
                 let (_, mut unchanged) = split(log);
                 unchanged.retain(|event| event.starts_transaction);
@@ -154,7 +154,7 @@ impl Reference {
     }
 }
 
-/// Place of an event in a log.
+/// Position of an event in a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampleEvent {
     pub(crate) at: u64,
@@ -164,7 +164,7 @@ pub(crate) struct SampleEvent {
     pub(crate) starts_transaction: bool,
 }
 
-/// Splits a log into its events. Returns the checksum of its events, too.
+/// Splits a log into its events. Also returns the checksum algorithm of its events.
 pub(crate) fn split(log: &[u8]) -> (EventChecksum, Vec<SampleEvent>) {
     let (mut framer, mut rest, mut places) = (Framer::new(), &log[MAGIC.len()..], Vec::new());
     while let FramerOutput::Event(raw) = framer.next(rest).unwrap() {
@@ -203,7 +203,7 @@ pub(crate) fn push_event(log: &mut Vec<u8>, event: &[u8], checksum: EventChecksu
     RawEvent::new(&log[start..], checksum).unwrap().verify().unwrap();
 }
 
-/// Numbers that look random: the same for the same seed.
+/// Pseudo-random numbers, the same for the same seed.
 pub(crate) struct TestNumbers(u64);
 
 impl TestNumbers {

@@ -491,12 +491,12 @@ mod tests {
             NOT NULL);";
         check(&[CREATE], CREATED);
         check(&[CREATE, "alter table t add key (a)"], CREATED);
-        // It is unknown whether the new column stands before the hidden ones.
+        // It is unknown whether the new column is before the hidden ones.
         check(&[CREATE, "alter table t add b int"], "");
     }
 
     #[test]
-    fn tables_are_made() {
+    fn tables_are_created() {
         check(
             &["create table t (a int primary key, b varchar(9) not null default 'x' comment 'a, (b')"],
             "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` varchar(9) NOT NULL DEFAULT 'x', PRIMARY KEY (`a`));",
@@ -749,7 +749,7 @@ mod tests {
             ],
             "CREATE TABLE `d`.`u` (`a` int DEFAULT '5');",
         );
-        // Cannot be applied: the table is unknown from there on.
+        // A statement that cannot be applied makes the table unknown.
         check_all(&["alter table t frobnicate"], "");
         check_all(&["alter table t drop column nobody"], "");
     }

@@ -29,7 +29,7 @@ fn check(sql: &str, values: &str, rows: &str) {
 }
 
 #[test]
-fn rows_that_are_changed() {
+fn searches_for_changed_rows() {
     check("update t set a = 1 where k = 'it''s'", "`t`", "t where k = 'it''s' LIMIT 4096");
     check(
         "UPDATE LOW_PRIORITY IGNORE `d`.`t x` AS y SET a = a + 1, b = (SELECT 1) WHERE y.k > 5 ORDER BY a",
@@ -87,7 +87,7 @@ fn rows_of_several_tables() {
 }
 
 #[test]
-fn rows_that_are_selected() {
+fn searches_for_selected_rows() {
     check("insert into a (x, y) select 1, sleep(b) from t where k = 3", "`t`", "t where k = 3 LIMIT 4096");
     check(
         "replace a select * from t where k between 1 and 9 limit 7",
@@ -148,7 +148,7 @@ fn all_tables_are_known() {
 }
 
 #[test]
-fn anything_but_plain_reads_is_skipped() {
+fn statements_with_other_effects_are_skipped() {
     let check = |condition: &str, wanted| {
         let sql = format!("update t set a = 1 where {condition}");
         assert_eq!(turned(&statement(sql.as_bytes())), Err(wanted), "{sql}");
@@ -235,7 +235,7 @@ fn texts_are_read_in_their_character_set_and_mode() {
     check(b"update t set a='\xe4' where \xe4 = '\xf6'", latin1, 0, Ok(b"t where \xe4 = '\xf6'"));
     check(b"update t set a=1 where a = '\xf6'", utf8, 0, Err(SkipReason::Charset));
     check(b"update \xe4 set a=1 where a = 1", latin1, 0, Err(SkipReason::Charset));
-    // The second byte of this character has the code of a backslash, but is none.
+    // The second byte of this character has the code of a backslash, but is not one.
     check(
         b"update t set a=1 where a = '\x95\\' or sleep(1) or ''",
         Some(Charset::Sjis),

@@ -1,21 +1,21 @@
-//! Rust source as words, signs and string literals: as much as a search for messages needs.
+//! Splits Rust source into words, signs and string literals, in enough detail for a search for messages.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// A piece of source.
+/// A token of Rust source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// An identifier, a keyword or a number.
     Word(String),
     /// Any other sign.
     Sign(char),
-    /// What stands between the quotes of a string literal; continued lines are joined.
+    /// Text between the quotes of a string literal; continued lines are joined.
     Text(String),
 }
 
 impl Token {
-    /// The identifier, if it is one.
+    /// Returns the identifier of a word token.
     pub(super) fn word(&self) -> Option<&str> {
         match self {
             Self::Word(word) => Some(word),
@@ -24,7 +24,7 @@ impl Token {
     }
 }
 
-/// Splits source; leaves out spaces, comments, characters, lifetimes and byte strings.
+/// Splits source; skips spaces, comments, character literals, lifetimes and byte strings.
 pub(super) fn split(source: &str) -> Vec<Token> {
     let mut letters = source.chars().peekable();
     let mut tokens = Vec::new();
@@ -72,7 +72,7 @@ fn add_word(word: String, letters: &mut Peekable<Chars<'_>>, tokens: &mut Vec<To
     }
 }
 
-/// The rest of a string literal.
+/// Reads the rest of a string literal.
 fn quoted(letters: &mut Peekable<Chars<'_>>) -> String {
     let mut text = String::new();
     while let Some(letter) = letters.next() {
@@ -93,7 +93,7 @@ fn quoted(letters: &mut Peekable<Chars<'_>>) -> String {
     text
 }
 
-/// The rest of a raw string literal, behind its `r`; none if it is a raw identifier.
+/// Reads the rest of a raw string literal after its `r`; returns `None` for a raw identifier.
 fn raw(letters: &mut Peekable<Chars<'_>>) -> Option<String> {
     let mut hashes = 0;
     while letters.next_if_eq(&'#').is_some() {
@@ -109,7 +109,7 @@ fn raw(letters: &mut Peekable<Chars<'_>>) -> Option<String> {
     Some(text.replace('\n', "\\n"))
 }
 
-/// Skips the rest of a character literal, or of a lifetime.
+/// Skips the rest of a character literal or a lifetime.
 fn skip_character(letters: &mut Peekable<Chars<'_>>) {
     if letters.next_if_eq(&'\\').is_some() {
         letters.next();
@@ -122,7 +122,7 @@ fn skip_character(letters: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// Skips the rest of a block comment, which may hold others.
+/// Skips the rest of a block comment, which may be nested.
 fn skip_comment(letters: &mut Peekable<Chars<'_>>) {
     let mut depth = 0_usize;
     let mut before = '/';

@@ -234,7 +234,7 @@ mod tests {
     use super::{PayloadSupport, ServerCompressionRow, reads_compressed};
 
     #[test]
-    fn clients_that_read_compressed_transactions_are_known() {
+    fn clients_that_read_compressed_transactions_are_recognised() {
         let check = |program, version, wanted| {
             assert_eq!(reads_compressed(program, version), wanted, "{program} {version}")
         };

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_written_is_a_run_that_was_not_started() {
+    fn unwritable_directories_fail_before_the_start() {
         let permission_denied = 13;
         let failure = CommandFailure::from(ReceiveError::OpenStore(disk_error(permission_denied)));
         let CommandFailure::NotStarted(error) = failure else { panic!("{failure:?}") };

@@ -177,7 +177,7 @@ mod tests {
         check(&figures, &rates, &format!("{plain}, disk full"));
     }
 
-    /// Statistics after receiving the events of a sample log that a server has compressed.
+    /// Returns statistics after receiving the events of a sample log with transactions that a server compressed.
     fn of_sample(log: &str) -> ReceiveStats {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(log);
         let (mut reader, mut figures) = (LogReader::open(path).unwrap(), figures());

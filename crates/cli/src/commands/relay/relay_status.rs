@@ -301,7 +301,7 @@ mod tests {
     use crate::screen::ReportStyle;
 
     #[test]
-    fn numbers_are_numbers() {
+    fn numeric_values_become_json_numbers() {
         assert_eq!(status_value(Some(b"12".to_vec()), false), json!(12));
         assert_eq!(status_value(Some(b"0.25".to_vec()), false), json!(0.25));
         assert_eq!(status_value(Some(b"12".to_vec()), true), json!("12"));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_readable() {
+    fn status_text_is_formatted() {
         let document = json!({
             "address": "127.0.0.1:3307",
             "server": [{ "version": "9.7.4" }],
@@ -339,6 +339,6 @@ mod tests {
         ] {
             assert!(text.contains(wanted), "{wanted}\n{text}");
         }
-        assert!(!text.contains("10.0.0.4"), "clients that read no logs are left out\n{text}");
+        assert!(!text.contains("10.0.0.4"), "clients that read no logs must be left out\n{text}");
     }
 }

@@ -79,7 +79,7 @@ mod tests {
 
     use super::ProgressLine;
 
-    /// Ten seconds at these rates, then a line.
+    /// Returns the progress line after ten seconds at these rates.
     fn line(bytes: u64, transactions: u64, bytes_total: Option<u64>, report: ReplayReport) -> String {
         let mut pace = ProgressLine::default();
         let mut report = report;
