@@ -311,7 +311,7 @@ fn write_load(client: &ServerClient, rounds: &AtomicU64, is_over: &AtomicBool) {
 
 /// Statements of a round. A transaction that is applied twice or left out changes the sum of `d.n.hits`.
 fn round_script(number: u64) -> String {
-    let compression = if number % 3 == 0 { "off" } else { "on" };
+    let compression = if number.is_multiple_of(3) { "off" } else { "on" };
     let mut script = format!(
         "set names latin1; set session binlog_transaction_compression = {compression};
          insert into d.n (n) values ({number}); update d.n set hits = hits + 1 where n % 7 = {part};
@@ -321,7 +321,7 @@ fn round_script(number: u64) -> String {
          delete from d.t where id < {number} - 1000;",
         part = number % 5,
     );
-    if number % 20 == 0 {
+    if number.is_multiple_of(20) {
         script += &format!(
             "create table d.t{number} (id int primary key, s longtext) engine=innodb;
              insert into d.t{number} values (1, repeat('large {number} ', 300000));
@@ -329,8 +329,8 @@ fn round_script(number: u64) -> String {
             number.saturating_sub(60)
         );
     }
-    if number % 50 == 0 {
-        let global = if number % 100 == 0 { "on" } else { "off" };
+    if number.is_multiple_of(50) {
+        let global = if number.is_multiple_of(100) { "on" } else { "off" };
         script += &format!("set global binlog_transaction_compression = {global}; flush binary logs;");
     }
     script
