@@ -45,6 +45,7 @@ mod log_file_writer;
 mod log_input;
 mod log_reader;
 mod log_series;
+mod log_syncer;
 mod log_walk;
 mod log_writers;
 mod newest_received_logs;
