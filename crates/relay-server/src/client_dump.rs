@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relay::{
-    AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece,
-    DumpRequest, DumpStep, DumpStream, GtidHoles, GtidsAhead, HeartbeatVersion, MariadbPosition,
+    AheadPolicy, AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions,
+    DumpPiece, DumpRequest, DumpStep, DumpStream, GtidHoles, GtidsAhead, HeartbeatVersion, MariadbPosition,
     MariadbRequest, RelayFacts as _, ServedChecksum, SourceGtids, SqlValue, find_start,
 };
 use wire::{
@@ -199,9 +199,22 @@ impl<'d, 's> ClientDump<'d, 's> {
             stored = Some(shared.mariadb_state().map_err(DumpError::reading)?);
         }
         let gtids = SourceGtids { mariadb: stored.as_ref(), ..SourceGtids::default() };
-        let start = find_start(&source, &self.request, options.checksum, gtids)?;
+        let start = find_start(&source, &self.request, options.checksum, gtids, self.ahead_policy())?;
+        if start.event.is_none() {
+            let (user, log) = (self.session.client.account.user.clone(), start.log.to_string());
+            shared.notify(RelayNotice::ClientAhead { user, log, position: start.position });
+        }
         let mode = self.request.mode.clone();
         Ok(DumpStream::new(Arc::clone(&source), &start, mode, options, Instant::now()))
+    }
+
+    /// Returns the handling of a position behind the end of the logs. A relay that receives gets it from its source: the
+    /// relay is late, or has lost the end of its logs in a crash of its machine.
+    fn ahead_policy(&self) -> AheadPolicy {
+        match self.session.shared.options.upstream.is_some() && !self.request.is_non_blocking() {
+            true => AheadPolicy::Wait,
+            false => AheadPolicy::Refuse,
+        }
     }
 
     /// Returns the request of a MariaDB replica by GTID, which is in its session's variables.
@@ -220,7 +233,7 @@ impl<'d, 's> ClientDump<'d, 's> {
                 true => GtidHoles::Refused,
                 false => GtidHoles::Allowed,
             },
-            ahead: match is_on("slave_gtid_ignore_duplicates") {
+            ahead: match is_on("slave_gtid_ignore_duplicates") || self.ahead_policy() == AheadPolicy::Wait {
                 true => GtidsAhead::Allowed,
                 false => GtidsAhead::Refused,
             },
