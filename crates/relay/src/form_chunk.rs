@@ -119,6 +119,16 @@ impl FormChunk {
         }
     }
 
+    /// Returns the buffer of the bytes, if it is the chunk's own and as large as that of a full chunk.
+    pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
+        match self.bytes {
+            ChunkBytes::Rendered(bytes) => {
+                (CHUNK_SIZE_MAX..=2 * CHUNK_SIZE_MAX).contains(&bytes.capacity()).then_some(bytes)
+            }
+            ChunkBytes::Stored(_) => None,
+        }
+    }
+
     /// Returns the events in order, or the only piece of an event.
     pub fn slices(&self) -> &[EventSlice] {
         &self.slices
