@@ -54,8 +54,8 @@ enum OpenEvent {
     Unchanged,
 }
 
-/// Size of an event, or of a piece of one, from which a copy of it costs more than a system call.
-const UNCHANGED_SIZE_MIN: usize = 32 << 10;
+/// Size of an event from which a copy of it costs more than a reference to it.
+const UNCHANGED_SIZE_MIN: usize = 1 << 10;
 /// Size up to which an event is one packet.
 const UNCHANGED_SIZE_MAX: usize = PIECE_SIZE_MAX - 16;
 
@@ -281,8 +281,8 @@ impl<'d, 's> ClientDump<'d, 's> {
                 transactions += 1;
                 self.acks.request(stream.session().log(), piece.end);
             }
-            self.put(&piece)?;
-            if self.session.link.packets.output().len() >= OUTPUT_SIZE {
+            self.put(piece);
+            if self.session.link.ready_size() >= OUTPUT_SIZE {
                 self.session.link.flush()?;
             }
         }
@@ -334,7 +334,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
     }
 
-    fn put(&mut self, piece: &DumpPiece) -> io::Result<()> {
+    fn put(&mut self, piece: DumpPiece) {
         // As a source asks: for the last events of transactions only.
         let acknowledge = match piece.ends_transaction && piece.end > 0 {
             true => AckRequest::Wanted,
@@ -342,21 +342,14 @@ impl<'d, 's> ClientDump<'d, 's> {
         };
         match self.open.take() {
             Some(OpenEvent::Unchanged) => self.put_unchanged(piece, acknowledge),
-            Some(OpenEvent::Buffered(packet)) => {
-                self.put_part(piece, acknowledge, Some(packet));
-                Ok(())
-            }
-            None if self.sends_unchanged(piece) => self.put_unchanged(piece, acknowledge),
+            Some(OpenEvent::Buffered(packet)) => self.put_part(&piece, acknowledge, Some(packet)),
+            None if self.sends_unchanged(&piece) => self.put_unchanged(piece, acknowledge),
             None if piece.is_last() => {
                 let (semi_sync, event) = (self.semi_sync, piece.bytes.as_slice());
                 self.session
                     .respond(|response| response.event(&EventPacket { acknowledge, event }, semi_sync));
-                Ok(())
             }
-            None => {
-                self.put_part(piece, acknowledge, None);
-                Ok(())
-            }
+            None => self.put_part(&piece, acknowledge, None),
         }
     }
 
@@ -367,8 +360,8 @@ impl<'d, 's> ClientDump<'d, 's> {
             && self.session.client.session.compression.is_none()
     }
 
-    fn put_unchanged(&mut self, piece: &DumpPiece, acknowledge: AckRequest) -> io::Result<()> {
-        let semi_sync = self.semi_sync;
+    fn put_unchanged(&mut self, piece: DumpPiece, acknowledge: AckRequest) {
+        let (semi_sync, is_last) = (self.semi_sync, piece.is_last());
         if piece.is_first() {
             // Only the header of the whole packet, and the first bytes of its payload.
             let event_size = piece.event_size as usize;
@@ -376,12 +369,11 @@ impl<'d, 's> ClientDump<'d, 's> {
                 response.begin_event(event_size, acknowledge, semi_sync);
             });
         }
-        self.session.link.flush_with(piece.bytes.as_slice())?;
-        match piece.is_last() {
+        self.session.link.queue_body(piece.bytes);
+        match is_last {
             true => self.session.respond(|response| response.end_event(acknowledge, semi_sync)),
             false => self.open = Some(OpenEvent::Unchanged),
         }
-        Ok(())
     }
 
     fn put_part(&mut self, piece: &DumpPiece, acknowledge: AckRequest, begun: Option<PartedPacket>) {
@@ -403,7 +395,7 @@ impl<'d, 's> ClientDump<'d, 's> {
     /// until the client sends something.
     fn wait(&mut self, seen: u64, until: Option<Instant>) -> io::Result<()> {
         self.set_activity(ClientActivity::WAITING);
-        self.session.link.packets.release_idle();
+        self.session.link.release_idle();
         let check = Instant::now() + CLIENT_CHECK_INTERVAL;
         let until = until.map_or(check, |until| until.min(check));
         match &self.signal {

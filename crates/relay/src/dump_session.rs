@@ -464,6 +464,7 @@ impl DumpSession {
                 bytes[13..17].copy_from_slice(&(end as u32).to_le_bytes());
                 EventBytes::Owned(bytes)
             }
+            false if chunk.is_stored(slice) => EventBytes::Stored { chunk: Arc::clone(chunk), range },
             false => EventBytes::Shared { chunk: Arc::clone(chunk), range },
         };
         if self.shift == ChecksumShift::Added {

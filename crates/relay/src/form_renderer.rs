@@ -12,7 +12,7 @@ use rewrite::{LogRenderer, RenderStep, RenderTimings, RewriteAction, RewriteLimi
 
 use crate::error::RelayError;
 use crate::form::LogForm;
-use crate::form_chunk::{CHUNK_SIZE_MAX, ChunkMarker, FormChunk, event_size};
+use crate::form_chunk::{CHUNK_SIZE_MAX, ChunkFile, ChunkMarker, FormChunk, event_size};
 use crate::form_index::FormPosition;
 use crate::relay_store::{LogFileId, RelayStore, log_name};
 use crate::render_buffer::RenderBuffer;
@@ -91,7 +91,12 @@ impl FormRenderer {
         let FilePlace { file, at } = place;
         let Some(head) = store.head(log)? else { return Ok(None) };
         let cursor = StoreCursor::new(store.list(), store.path(log)?);
-        let marker = ChunkMarker::new(Arc::clone(log), head.stamp, at, form);
+        let mut marker = ChunkMarker::new(Arc::clone(log), head.stamp, at, form);
+        if form == LogForm::AsIs
+            && let Some(file) = store.plain_file(log, file)?
+        {
+            marker.set_file(ChunkFile { file, is_final: store.has_successor(log)? });
+        }
         let input = match form.action() {
             None => Self::open_stored(store, log, at)?,
             // Nothing in such a log is compressed as a transaction: decompressing changes nothing.

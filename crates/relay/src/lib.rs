@@ -64,7 +64,7 @@ mod upstream_control;
 
 pub use crate::account_file::{AccountFile, AccountFileError};
 pub use crate::dump_error::DumpError;
-pub use crate::dump_piece::{DumpPiece, EventBytes};
+pub use crate::dump_piece::{DumpPiece, EventBytes, StoredBytes};
 pub use crate::dump_progress::{ClientProgress, DumpProgress};
 pub use crate::dump_session::{
     AnnotationPolicy, DumpEndPolicy, DumpOptions, DumpSession, DumpWait, HeartbeatVersion,

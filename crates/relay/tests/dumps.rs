@@ -494,3 +494,33 @@ fn a_client_ahead_of_the_relay_waits_until_its_position_is_received() {
         assert_eq!(events[0][4], EventType::FormatDescription.code(), "{form}");
     }
 }
+
+/// The kernel can send bytes from a log's file while the log grows: only those that are never cut off.
+#[test]
+fn stored_bytes_are_those_of_the_file() {
+    use std::os::unix::fs::FileExt as _;
+    let count = |store: &TestStore, form: LogForm, wanted: &str| {
+        let source = store.source(form);
+        let mut stream = begin(&source, &by_position(LOG, 4), options(ServedChecksum::Stored)).unwrap();
+        let (mut pieces, mut stored) = (Vec::new(), 0);
+        while stream.next(Instant::now(), &mut pieces).unwrap() == DumpStep::More {}
+        for piece in &pieces {
+            let Some(found) = piece.bytes.stored() else { continue };
+            let mut bytes = vec![0; piece.bytes.as_slice().len()];
+            found.file.read_exact_at(&mut bytes, found.offset).unwrap();
+            assert!(bytes == piece.bytes.as_slice(), "{wanted}");
+            stored += 1;
+        }
+        assert_eq!(if stored > 0 { "some" } else { "none" }, wanted);
+        stored
+    };
+    let (uncompressed, compressed) =
+        (sample("gtids/binlog.000001"), sample("gtids-compressed/binlog.000002"));
+    count(&TestStore::new(&[&uncompressed]), LogForm::AsIs, "none");
+    count(&TestStore::new(&[&uncompressed, &next_log()]), LogForm::Plain, "none");
+    let open = count(&TestStore::new(&[&compressed]), LogForm::AsIs, "some");
+    let closed = count(&TestStore::new(&[&compressed, &next_log()]), LogForm::AsIs, "some");
+    assert!(open < closed);
+    let large = TestStore::new(&[&log_with_large_event("types.binlog"), &next_log()]);
+    count(&large, LogForm::AsIs, "some");
+}
