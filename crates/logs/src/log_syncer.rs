@@ -74,6 +74,8 @@ impl LogSyncer {
         if state.end.as_ref().is_some_and(|end| end.result.is_err()) {
             return state.last;
         }
+        let is_growing = state.next.as_ref().is_none_or(|next| next.size <= size);
+        assert!(is_growing, "ours: a log only grows while it is synced");
         if state.next.is_none() {
             state.last += 1;
         }
@@ -127,6 +129,8 @@ impl SyncerShared {
                 state = self.wait(state);
                 continue;
             };
+            let is_sound = state.end.as_ref().is_none_or(|end| end.result.is_ok());
+            assert!(is_sound, "ours: no sync begins before the error of another is taken");
             state.is_busy = true;
             drop(state);
             let result = file.sync_data();

@@ -576,6 +576,7 @@ impl StoreWriter {
         self.flush()?;
         self.ended_sync()?;
         let Some(log) = &mut self.log else { return Ok(self.started_sync) };
+        assert!(log.synced <= log.requested, "ours: what is synced was requested");
         if log.requested == log.position {
             return Ok(self.started_sync);
         }
@@ -634,6 +635,7 @@ impl StoreWriter {
             return Err(io_error("sync", &self.folder.path.join(&log.name))(cause));
         }
         assert!(size <= log.position, "ours: no log ends or begins while it is synced");
+        assert!(number >= self.ended_sync, "ours: syncs end in order");
         (log.synced, log.requested) = (size, log.requested.max(size));
         self.ended_sync = number;
         Ok(())

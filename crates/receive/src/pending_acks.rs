@@ -39,6 +39,8 @@ impl PendingAcks {
         if self.since.take().is_none() {
             return;
         }
+        let is_in_order = self.waiting.back().is_none_or(|last| last.sync <= sync);
+        assert!(is_in_order, "ours: syncs are numbered in order");
         // One sync can cover several starts.
         if self.waiting.back().is_some_and(|last| last.sync == sync) {
             self.waiting.pop_back();

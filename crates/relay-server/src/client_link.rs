@@ -258,6 +258,7 @@ fn send_queue(
 ) -> io::Result<()> {
     let (mut slices, mut sent) = (Vec::with_capacity(SLICES_MAX.min(2 * bodies.len() + 1)), 0);
     for body in bodies {
+        assert!(body.after >= sent, "ours: bytes are queued in order");
         // Bytes follow these, so they need no packet of the network of their own.
         if slices.len() + 3 > SLICES_MAX {
             send_slices(socket, &mut slices, more())?;

@@ -269,6 +269,7 @@ impl ChunkMarker {
 
     /// Sets the file that has the bytes of all chunks at the same positions.
     pub(crate) fn set_file(&mut self, file: ChunkFile) {
+        assert!(self.is_as_stored, "ours: only the stored form has the positions of the file");
         self.file = Some(Arc::new(file));
     }
 
