@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 use binlog::gtid::GtidSet;
 use e2e::relayed::relay_address;
 use relay::{
-    AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpRequest, DumpStep, DumpStream,
-    FormSource, GtidHoles, GtidsAhead, HeartbeatVersion, LogForm, MariadbRequest, MariadbState, RelayStore,
-    ServedChecksum, SourceGtids, SourceLimits, StoredMariadbState, find_start,
+    AheadPolicy, AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpRequest, DumpStep,
+    DumpStream, FormSource, GtidHoles, GtidsAhead, HeartbeatVersion, LogForm, MariadbRequest, MariadbState,
+    RelayStore, ServedChecksum, SourceGtids, SourceLimits, StoredMariadbState, find_start,
 };
 use servers::{LinkOptions, ServerAddress, ServerLink};
 use testkit::{Launch, TestPackage, TestServer};
@@ -90,7 +90,7 @@ fn from_relay(source: &Arc<FormSource>, request: &DumpRequest, gtids: SourceGtid
     let mut result = DumpResult::default();
     let mut pieces = Vec::new();
     let mut run = || {
-        let start = find_start(source, request, options.checksum, gtids)?;
+        let start = find_start(source, request, options.checksum, gtids, AheadPolicy::Refuse)?;
         let mut stream = DumpStream::new(Arc::clone(source), &start, request.mode.clone(), options, now);
         while stream.next(now, &mut pieces)? == DumpStep::More {}
         Ok(())

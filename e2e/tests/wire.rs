@@ -399,7 +399,8 @@ fn semi_sync(server: &TestServer, options: &LinkOptions, on: &str, status: &str)
         while !client.is_finished() {
             let live = source.next()?.context("the dump has ended")?;
             if live.acknowledge == AckRequest::Wanted {
-                source.acknowledge()?;
+                let place = source.place();
+                source.acknowledge(&place)?;
                 acknowledgements += 1;
             }
         }

@@ -45,6 +45,7 @@ mod log_file_writer;
 mod log_input;
 mod log_reader;
 mod log_series;
+mod log_syncer;
 mod log_walk;
 mod log_writers;
 mod newest_received_logs;
@@ -76,7 +77,7 @@ pub use crate::large_payload::{LargePayload, LargePayloadEvents, LargePayloadHea
 pub use crate::log_contents::LogContents;
 pub use crate::log_file_writer::new_encrypted_header;
 pub use crate::log_reader::{EndOfLog, LogKind, LogPiece, LogReader, RawPiece, ReadOutcome, TornEvent};
-pub use crate::log_series::LogSeries;
+pub use crate::log_series::{LogSeries, is_later_log};
 pub use crate::log_walk::LogWalk;
 pub use crate::log_writers::{RunningServer, WriterPresence, find_running_server, find_writer};
 pub use crate::newest_received_logs::NewestReceivedLogs;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, KeyringKey, LogCipher};
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
@@ -24,6 +25,8 @@ const PIECE_SIZE: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct LogFileWriter {
     file: BufWriter<File>,
+    /// The same open file, for a thread that syncs it.
+    shared: Option<Arc<File>>,
     cipher: Option<LogCipher>,
     /// Position of the next byte.
     position: u64,
@@ -82,7 +85,7 @@ impl LogFileWriter {
 
     fn from_file(file: File, cipher: Option<LogCipher>) -> Self {
         let file = BufWriter::with_capacity(BUFFER_SIZE, file);
-        Self { file, cipher, position: 0, scratch: Vec::new() }
+        Self { file, shared: None, cipher, position: 0, scratch: Vec::new() }
     }
 
     /// Returns the size of the encryption header, which is not part of the log.
@@ -132,6 +135,16 @@ impl LogFileWriter {
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         assert!(self.file.buffer().is_empty(), "ours: bytes are written before they are synced");
         self.file.get_ref().sync_data()
+    }
+
+    /// Returns the open file, for a thread that syncs it. An error of a sync is reported once for both: only one of them
+    /// may sync at a time.
+    pub(crate) fn share(&mut self) -> io::Result<Arc<File>> {
+        let shared = match self.shared.take() {
+            Some(shared) => shared,
+            None => Arc::new(self.file.get_ref().try_clone()?),
+        };
+        Ok(Arc::clone(self.shared.insert(shared)))
     }
 
     /// Returns the number of buffered bytes.

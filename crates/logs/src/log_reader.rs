@@ -280,14 +280,11 @@ impl LogReader {
     ///
     /// If the log cannot be read, or ends within the event.
     pub fn read_raw_bytes(&mut self, size: usize, out: &mut Vec<u8>) -> Result<(), LogError> {
-        let mut piece = Vec::new();
         while out.len() < size && self.large_end.is_some_and(|end| self.place.offset < end) {
-            self.read_large(size - out.len(), &mut piece)?;
-            if piece.is_empty() {
+            if self.append_large(size - out.len(), out)? == 0 {
                 let (name, offset) = (self.name.clone(), self.place.offset);
                 return Err(LogError::Truncated { name, offset, size: offset });
             }
-            out.extend_from_slice(&piece);
         }
         Ok(())
     }
@@ -308,16 +305,23 @@ impl LogReader {
     /// Reads the next bytes of the large payload's event, at least one and up to `count`. They count as read.
     pub(crate) fn read_large(&mut self, count: usize, out: &mut Vec<u8>) -> Result<(), LogError> {
         out.clear();
+        self.append_large(count, out).map(drop)
+    }
+
+    /// Appends the next bytes of the large payload's event, up to `count`. Returns their number.
+    fn append_large(&mut self, count: usize, out: &mut Vec<u8>) -> Result<usize, LogError> {
+        let before = out.len();
         let count = match self.large_end {
             Some(end) => count.min(usize::try_from(end - self.place.offset).unwrap_or(usize::MAX)),
             None => 0,
         };
         let from_tail = count.min(self.tail.len());
-        out.extend(self.tail.drain(..from_tail));
+        out.extend_from_slice(&self.tail[..from_tail]);
+        self.tail.drain(..from_tail);
         let read = self.input.read(count - from_tail, ReadMode::Full, out);
         read.map_err(|cause| LogError::io("read", &self.name, cause))?;
-        self.place.offset += out.len() as u64;
-        Ok(())
+        self.place.offset += (out.len() - before) as u64;
+        Ok(out.len() - before)
     }
 
     /// Skips to `offset` of the same log, where an event must start. It must not be before the present position.

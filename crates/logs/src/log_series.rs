@@ -83,6 +83,12 @@ impl<'n> LogName<'n> {
     }
 }
 
+/// Returns whether a name is that of a later log of the same series.
+pub fn is_later_log(name: &str, than: &str) -> bool {
+    let names = LogName::of(Path::new(than)).zip(LogName::of(Path::new(name)));
+    names.is_some_and(|(earlier, later)| earlier.is_earlier_of_series(&later))
+}
+
 /// Parses the base name and the series from the part in front of a log's number.
 fn parse_series(front: &str) -> Option<(&str, LogSeries<'_>)> {
     let (front, uuid) = front.rsplit_once('.')?;

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
 use std::mem;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +17,7 @@ use crate::log_contents::LogContents;
 use crate::log_file_writer::LogFileWriter;
 use crate::log_reader::ReadOutcome;
 use crate::log_series::{LogName, LogSeries};
+use crate::log_syncer::{LogSyncer, SyncEnd};
 use crate::own_files::{FileAccess, private_options, replace_file};
 use crate::regular_file::read_regular_text;
 use crate::store_folder::{
@@ -24,8 +26,8 @@ use crate::store_folder::{
 
 /// Writer of a store: the logs of a source, byte for byte, and their index.
 ///
-/// A log is in the index once its file exists. Appended events are safe after a [sync](StoreWriter::sync). After a
-/// crash, opening the store truncates the last log after its last whole event, and the source must send the following
+/// A log is in the index once its file exists. Appended events are safe after a [sync](StoreWriter::sync), or once a
+/// [started sync](StoreWriter::start_sync) has ended. After a crash, opening the store truncates the last log after its last whole event, and the source must send the following
 /// events again.
 #[derive(Debug)]
 pub struct StoreWriter {
@@ -38,6 +40,12 @@ pub struct StoreWriter {
     /// Log whose sync failed, and its size at the last successful sync. The bytes behind may be missing on the disk
     /// although they can be read, and a second sync does not report that.
     unsynced_log: Option<(String, u64)>,
+    /// Thread that syncs the last log; `None` until the first [`StoreWriter::start_sync`].
+    syncer: Option<LogSyncer>,
+    /// Number of the last started sync.
+    started_sync: u64,
+    /// Number of the last started sync that has ended without an error.
+    ended_sync: u64,
     // Last field: the lock must outlive the open files.
     folder: StoreFolder,
 }
@@ -54,6 +62,8 @@ struct OpenLog {
     position: u64,
     /// Size of the part that is synced to disk.
     synced: u64,
+    /// Size of the part for which a sync was started.
+    requested: u64,
 }
 
 /// Encryption of a store's new logs on disk. An existing log is continued as it is.
@@ -146,8 +156,17 @@ impl StoreWriter {
     }
 
     fn in_folder(folder: StoreFolder, at_rest: LogEncryption) -> Result<Self, LogError> {
-        let mut store =
-            Self { encryption: at_rest, log: None, cut: 0, pending_bytes: 0, unsynced_log: None, folder };
+        let mut store = Self {
+            encryption: at_rest,
+            log: None,
+            cut: 0,
+            pending_bytes: 0,
+            unsynced_log: None,
+            syncer: None,
+            started_sync: 0,
+            ended_sync: 0,
+            folder,
+        };
         store.recover_last()?;
         Ok(store)
     }
@@ -160,6 +179,8 @@ impl StoreWriter {
     ///
     /// Those of [`StoreWriter::open`]. The call can be repeated; no other call is possible until it succeeds.
     pub fn reopen(&mut self) -> Result<u64, LogError> {
+        // An error of a sync is noted: what may be lost is cut off below.
+        let _ = self.finish_syncs();
         // Dropping the log writes its buffer; bytes that it cannot write are lost.
         let before = self.log.take().map(|log| (log.name, log.position));
         self.truncate_unsynced()?;
@@ -278,7 +299,7 @@ impl StoreWriter {
         let path = self.folder.path.join(&log.name);
         let contents = LogContents::read(&path, self.encryption.keyring())?;
         log.file.seek(contents.whole_end).map_err(io_error("write to", &path))?;
-        (log.last, log.position, log.synced) = (contents.whole_end, contents.whole_end, contents.whole_end);
+        log.set_end(contents.whole_end);
         Ok(contents)
     }
 
@@ -535,14 +556,88 @@ impl StoreWriter {
     ///
     /// If a file cannot be read, written or removed.
     pub fn sync(&mut self) -> Result<(), LogError> {
+        self.flush()?;
+        self.finish_syncs()?;
         let Some(log) = &mut self.log else { return Ok(()) };
-        let path = self.folder.path.join(&log.name);
-        log.file.flush().map_err(io_error("write to", &path))?;
-        if let Err(cause) = log.file.sync() {
-            self.unsynced_log.get_or_insert_with(|| (log.name.clone(), log.synced));
-            return Err(io_error("sync", &path)(cause));
+        if log.synced == log.position {
+            return Ok(());
         }
-        log.synced = log.position;
+        let (size, result) = (log.position, log.file.sync());
+        self.end_sync(SyncEnd { number: self.started_sync, size, result })
+    }
+
+    /// Writes all appended events to the file, and starts to sync them to disk in a thread of the store, while more events
+    /// can be appended. Returns the number of the sync, which [`StoreWriter::ended_sync`] reaches.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written, the thread cannot be started, or an earlier sync has failed.
+    pub fn start_sync(&mut self) -> Result<u64, LogError> {
+        self.flush()?;
+        self.ended_sync()?;
+        let Some(log) = &mut self.log else { return Ok(self.started_sync) };
+        assert!(log.synced <= log.requested, "ours: what is synced was requested");
+        if log.requested == log.position {
+            return Ok(self.started_sync);
+        }
+        let failed = |cause| io_error("start to sync", &self.folder.path.join(&log.name))(cause);
+        let syncer = match self.syncer.take() {
+            Some(syncer) => syncer,
+            None => LogSyncer::start().map_err(failed)?,
+        };
+        let syncer = self.syncer.insert(syncer);
+        self.started_sync = syncer.request(log.file.share().map_err(failed)?, log.position);
+        log.requested = log.position;
+        Ok(self.started_sync)
+    }
+
+    /// Returns the number of the last started sync that has ended: everything appended before it was started is safe.
+    ///
+    /// # Errors
+    ///
+    /// If a sync has failed.
+    pub fn ended_sync(&mut self) -> Result<u64, LogError> {
+        if let Some(end) = self.syncer.as_ref().and_then(LogSyncer::take_end) {
+            self.end_sync(end)?;
+        }
+        Ok(self.ended_sync)
+    }
+
+    /// Returns a descriptor that is readable once a started sync has ended, until [`StoreWriter::ended_sync`] is called.
+    pub fn sync_signal(&self) -> Option<BorrowedFd<'_>> {
+        self.syncer.as_ref().map(LogSyncer::signal)
+    }
+
+    /// Returns the number of bytes at the end of the last log for which no sync was started.
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.position - log.requested)
+    }
+
+    fn flush(&mut self) -> Result<(), LogError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        log.file.flush().map_err(io_error("write to", &self.folder.path.join(&log.name)))
+    }
+
+    /// Waits until all started syncs have ended.
+    fn finish_syncs(&mut self) -> Result<(), LogError> {
+        match self.syncer.as_ref().and_then(LogSyncer::finish) {
+            Some(end) => self.end_sync(end),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the end of a sync of the last log.
+    fn end_sync(&mut self, end: SyncEnd) -> Result<(), LogError> {
+        let SyncEnd { number, size, result } = end;
+        let Some(log) = &mut self.log else { return Ok(()) };
+        if let Err(cause) = result {
+            self.unsynced_log.get_or_insert_with(|| (log.name.clone(), log.synced));
+            return Err(io_error("sync", &self.folder.path.join(&log.name))(cause));
+        }
+        assert!(size <= log.position, "ours: no log ends or begins while it is synced");
+        assert!(number >= self.ended_sync, "ours: syncs end in order");
+        (log.synced, log.requested) = (size, log.requested.max(size));
+        self.ended_sync = number;
         Ok(())
     }
 
@@ -580,7 +675,16 @@ impl StoreWriter {
         self.folder.created.keep();
         let start = MAGIC.len() as u64;
         let (name, name_at_source) = (name.to_owned(), name_at_source.to_owned());
-        self.log = Some(OpenLog { name, name_at_source, file, last: start, position: start, synced: start });
+        let log = OpenLog {
+            name,
+            name_at_source,
+            file,
+            last: start,
+            position: start,
+            synced: start,
+            requested: start,
+        };
+        self.log = Some(log);
         Ok(())
     }
 
@@ -629,7 +733,7 @@ impl StoreWriter {
         file.seek(position).map_err(io_error("open", &path))?;
         let name_at_source =
             LogName::of(Path::new(&name)).map_or_else(|| name.clone(), |log| log.source_name());
-        Ok(OpenLog { name, name_at_source, file, last, position, synced: position })
+        Ok(OpenLog { name, name_at_source, file, last, position, synced: position, requested: position })
     }
 }
 
@@ -646,6 +750,11 @@ impl StoreFolder {
 }
 
 impl OpenLog {
+    /// Makes everything up to this position, which is on disk, the content of the log.
+    const fn set_end(&mut self, end: u64) {
+        (self.last, self.position, self.synced, self.requested) = (end, end, end, end);
+    }
+
     /// Checks that a repeated event is the same as the last event of the log.
     fn compare_last(&mut self, folder: &Path, event: &[u8]) -> Result<(), LogError> {
         let path = folder.join(&self.name);
@@ -702,6 +811,29 @@ mod tests {
 
     fn samples() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")
+    }
+
+    #[test]
+    fn a_started_sync_covers_what_was_appended_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: None }).unwrap();
+        assert_eq!((store.start_sync().unwrap(), store.ended_sync().unwrap()), (0, 0));
+        store.begin_log("binlog.000001", 4).unwrap();
+        let mut reader = crate::LogReader::open(samples().join("gtids/binlog.000001")).unwrap();
+        while let ReadOutcome::Some(event) = reader.next_event().unwrap() {
+            store.append_next(event.raw.bytes()).unwrap();
+            let sync = store.start_sync().unwrap();
+            assert_eq!((store.unsynced_bytes(), store.written_position()), (0, store.next_position()));
+            assert_eq!(store.start_sync().unwrap(), sync, "nothing was appended since");
+        }
+        let sync = store.start_sync().unwrap();
+        while store.ended_sync().unwrap() < sync {
+            std::thread::yield_now();
+        }
+        let end = store.next_position();
+        assert_eq!((store.reopen().unwrap(), store.next_position()), (0, end));
+        store.sync().unwrap();
+        store.begin_log("binlog.000002", 4).unwrap();
     }
 
     /// Bytes of a failed sync can be read, but may be missing on the disk.

@@ -12,12 +12,13 @@ use wire::{
 use crate::disconnect::Disconnect;
 use crate::error::ReceiveError;
 use crate::failover_merge::FailoverMerge;
+use crate::pending_acks::PendingAcks;
 use crate::receiver::LogReceiver;
 use crate::reporter::ReceiveNotice;
 use crate::source_candidate::SourceCandidate;
 
-/// Maximum bytes that wait for an acknowledgement while more events arrive.
-const UNACKNOWLEDGED_MAX: u64 = 1 << 20;
+/// Bytes after which a sync starts while more events arrive, so that none is long.
+const UNSYNCED_MAX: u64 = 16 << 20;
 
 /// Handling of the events that a source sends.
 enum EventRouting {
@@ -61,7 +62,7 @@ impl LogReceiver {
             self.compress_closed();
         }
         self.note_connected(source.facts());
-        let (mut unacknowledged, mut counted, mut format) = (None, 0, None);
+        let (mut acks, mut counted, mut format) = (PendingAcks::default(), 0, None);
         loop {
             // A source that always has more events never reaches `wait`, which would notice cancellation.
             if self.options.cancel.is_cancelled() {
@@ -71,20 +72,15 @@ impl LogReceiver {
             self.watch.add_network_bytes(source.network_bytes() - counted);
             counted = source.network_bytes();
             let is_next_there = source.has_more().map_err(|error| self.explain_error(error, store))?;
-            let is_due = unacknowledged.is_some_and(|since| self.watch.bytes() >= since + UNACKNOWLEDGED_MAX);
             // While more events have arrived, the source does not wait for the earlier ones yet.
-            if !is_next_there || is_due {
-                self.sync(store)?;
-                if unacknowledged.take().is_some() {
-                    if !self.may_acknowledge() {
-                        return Ok(());
-                    }
-                    source.acknowledge()?;
-                    self.watch.count_acknowledgement();
-                }
+            if !is_next_there || acks.is_due(self.watch.bytes()) || store.unsynced_bytes() >= UNSYNCED_MAX {
+                self.start_sync(store, &mut acks, &source)?;
             }
-            if !is_next_there {
-                self.wait(&mut source, store)?;
+            if !self.end_syncs(store, &mut acks, &mut source)? {
+                return Ok(());
+            }
+            if !is_next_there && !self.wait(&mut source, store)? {
+                continue;
             }
             if source.reader().format() != format.as_ref() {
                 format = source.reader().format().cloned();
@@ -92,7 +88,7 @@ impl LogReceiver {
             let next = source.next().map_err(|error| self.explain_error(error, store))?;
             let Some(live) = next else { return self.check_disconnect() };
             if live.acknowledge == AckRequest::Wanted {
-                unacknowledged = unacknowledged.or(Some(self.watch.bytes()));
+                acks.request(self.watch.bytes());
             }
             let is_behind_format = matches!(live.arrival, SourceEvent::Event { .. });
             if matches!(live.arrival, SourceEvent::Heartbeat { .. }) {
@@ -110,6 +106,39 @@ impl LogReceiver {
                 has_head = true;
             }
         }
+    }
+
+    /// Makes the appended events visible in the file, and starts to sync them to disk.
+    fn start_sync(
+        &mut self,
+        store: &mut StoreWriter,
+        acks: &mut PendingAcks,
+        source: &LiveSource,
+    ) -> Result<(), logs::LogError> {
+        let sync = store.start_sync()?;
+        acks.start_sync(sync, || source.place());
+        if self.watch.note_written(store) {
+            self.end_disk_full();
+        }
+        Ok(())
+    }
+
+    /// Takes the syncs that have ended, and acknowledges what they cover. Returns false if the run was cancelled.
+    fn end_syncs(
+        &mut self,
+        store: &mut StoreWriter,
+        acks: &mut PendingAcks,
+        source: &mut LiveSource,
+    ) -> Result<bool, Disconnect> {
+        let sync = store.ended_sync()?;
+        self.watch.note_ended_sync(sync);
+        let Some(place) = acks.end_sync(sync) else { return Ok(true) };
+        if !self.may_acknowledge() {
+            return Ok(false);
+        }
+        source.acknowledge(&place)?;
+        self.watch.count_acknowledgement();
+        Ok(true)
     }
 
     /// Waits for the condition of acknowledgements. Returns false if the run was cancelled meanwhile.
@@ -146,14 +175,23 @@ impl LogReceiver {
         }
     }
 
-    /// Waits for the next event.
-    fn wait(&mut self, source: &mut LiveSource, store: &mut StoreWriter) -> Result<(), Disconnect> {
+    /// Waits for the next event. Returns false if a sync has ended before.
+    fn wait(&mut self, source: &mut LiveSource, store: &mut StoreWriter) -> Result<bool, Disconnect> {
         self.watch.set_caught_up();
-        while !source.wait_briefly().map_err(|error| self.explain_error(error, store))? {
+        loop {
+            let waited = match store.sync_signal() {
+                Some(signal) => source.wait_briefly_or(signal),
+                None => source.wait_briefly(),
+            };
+            if waited.map_err(|error| self.explain_error(error, store))? {
+                return Ok(true);
+            }
+            if store.ended_sync()? > self.watch.ended_sync() {
+                return Ok(false);
+            }
             self.watch.tick();
             self.check_control(store)?;
         }
-        Ok(())
     }
 
     /// Serves the requests of other threads. Ends the connection if one of them has paused the run.

@@ -33,6 +33,7 @@ mod failover_merge;
 mod identity;
 mod log_compressor;
 mod monitor;
+mod pending_acks;
 mod pending_events;
 mod receive_control;
 mod receive_stats;

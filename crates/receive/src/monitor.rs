@@ -35,6 +35,8 @@ pub(crate) struct ReceiveMonitor {
     due: Duration,
     /// Events that count once the store has written them to its file.
     pending: PendingEvents,
+    /// Number of the last sync that is counted.
+    ended_sync: u64,
 }
 
 impl SharedReceiveStats {
@@ -84,7 +86,7 @@ impl SharedReceiveStats {
 impl ReceiveMonitor {
     pub(crate) fn new(reporter: Arc<dyn ReceiveReporter>) -> Self {
         let (stats, pending) = (SharedReceiveStats::default(), PendingEvents::default());
-        Self { began: Instant::now(), stats, reporter, due: Duration::ZERO, pending }
+        Self { began: Instant::now(), stats, reporter, due: Duration::ZERO, pending, ended_sync: 0 }
     }
 
     /// Returns the time since the start.
@@ -207,6 +209,24 @@ impl ReceiveMonitor {
     pub(crate) fn count_sync(&mut self, store: &StoreWriter) -> bool {
         self.stats.figures().syncs += 1;
         self.count_written(store.written_position())
+    }
+
+    /// Counts the events that the store has written to its file. Returns true if there are any.
+    pub(crate) fn note_written(&mut self, store: &StoreWriter) -> bool {
+        self.count_written(store.written_position())
+    }
+
+    /// Returns the number of the store's last sync that is counted.
+    pub(crate) const fn ended_sync(&self) -> u64 {
+        self.ended_sync
+    }
+
+    /// Takes the number of the store's last sync that has ended, and counts the sync.
+    pub(crate) fn note_ended_sync(&mut self, sync: u64) {
+        if sync > self.ended_sync {
+            self.stats.figures().syncs += sync - self.ended_sync;
+            self.ended_sync = sync;
+        }
     }
 
     /// Discards events that the store has lost on reopening.

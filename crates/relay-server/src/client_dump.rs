@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relay::{
-    AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece,
-    DumpRequest, DumpStep, DumpStream, GtidHoles, GtidsAhead, HeartbeatVersion, MariadbPosition,
+    AheadPolicy, AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions,
+    DumpPiece, DumpRequest, DumpStep, DumpStream, GtidHoles, GtidsAhead, HeartbeatVersion, MariadbPosition,
     MariadbRequest, RelayFacts as _, ServedChecksum, SourceGtids, SqlValue, find_start,
 };
 use wire::{
@@ -54,8 +54,8 @@ enum OpenEvent {
     Unchanged,
 }
 
-/// Size of an event, or of a piece of one, from which a copy of it costs more than a system call.
-const UNCHANGED_SIZE_MIN: usize = 32 << 10;
+/// Size of an event from which a copy of it costs more than a reference to it.
+const UNCHANGED_SIZE_MIN: usize = 1 << 10;
 /// Size up to which an event is one packet.
 const UNCHANGED_SIZE_MAX: usize = PIECE_SIZE_MAX - 16;
 
@@ -199,9 +199,22 @@ impl<'d, 's> ClientDump<'d, 's> {
             stored = Some(shared.mariadb_state().map_err(DumpError::reading)?);
         }
         let gtids = SourceGtids { mariadb: stored.as_ref(), ..SourceGtids::default() };
-        let start = find_start(&source, &self.request, options.checksum, gtids)?;
+        let start = find_start(&source, &self.request, options.checksum, gtids, self.ahead_policy())?;
+        if start.event.is_none() {
+            let (user, log) = (self.session.client.account.user.clone(), start.log.to_string());
+            shared.notify(RelayNotice::ClientAhead { user, log, position: start.position });
+        }
         let mode = self.request.mode.clone();
         Ok(DumpStream::new(Arc::clone(&source), &start, mode, options, Instant::now()))
+    }
+
+    /// Returns the handling of a position behind the end of the logs. A relay that receives gets it from its source: the
+    /// relay is late, or has lost the end of its logs in a crash of its machine.
+    fn ahead_policy(&self) -> AheadPolicy {
+        match self.session.shared.options.upstream.is_some() && !self.request.is_non_blocking() {
+            true => AheadPolicy::Wait,
+            false => AheadPolicy::Refuse,
+        }
     }
 
     /// Returns the request of a MariaDB replica by GTID, which is in its session's variables.
@@ -220,7 +233,7 @@ impl<'d, 's> ClientDump<'d, 's> {
                 true => GtidHoles::Refused,
                 false => GtidHoles::Allowed,
             },
-            ahead: match is_on("slave_gtid_ignore_duplicates") {
+            ahead: match is_on("slave_gtid_ignore_duplicates") || self.ahead_policy() == AheadPolicy::Wait {
                 true => GtidsAhead::Allowed,
                 false => GtidsAhead::Refused,
             },
@@ -268,8 +281,8 @@ impl<'d, 's> ClientDump<'d, 's> {
                 transactions += 1;
                 self.acks.request(stream.session().log(), piece.end);
             }
-            self.put(&piece)?;
-            if self.session.link.packets.output().len() >= OUTPUT_SIZE {
+            self.put(piece);
+            if self.session.link.ready_size() >= OUTPUT_SIZE {
                 self.session.link.flush()?;
             }
         }
@@ -321,7 +334,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
     }
 
-    fn put(&mut self, piece: &DumpPiece) -> io::Result<()> {
+    fn put(&mut self, piece: DumpPiece) {
         // As a source asks: for the last events of transactions only.
         let acknowledge = match piece.ends_transaction && piece.end > 0 {
             true => AckRequest::Wanted,
@@ -329,21 +342,14 @@ impl<'d, 's> ClientDump<'d, 's> {
         };
         match self.open.take() {
             Some(OpenEvent::Unchanged) => self.put_unchanged(piece, acknowledge),
-            Some(OpenEvent::Buffered(packet)) => {
-                self.put_part(piece, acknowledge, Some(packet));
-                Ok(())
-            }
-            None if self.sends_unchanged(piece) => self.put_unchanged(piece, acknowledge),
+            Some(OpenEvent::Buffered(packet)) => self.put_part(&piece, acknowledge, Some(packet)),
+            None if self.sends_unchanged(&piece) => self.put_unchanged(piece, acknowledge),
             None if piece.is_last() => {
                 let (semi_sync, event) = (self.semi_sync, piece.bytes.as_slice());
                 self.session
                     .respond(|response| response.event(&EventPacket { acknowledge, event }, semi_sync));
-                Ok(())
             }
-            None => {
-                self.put_part(piece, acknowledge, None);
-                Ok(())
-            }
+            None => self.put_part(&piece, acknowledge, None),
         }
     }
 
@@ -354,8 +360,8 @@ impl<'d, 's> ClientDump<'d, 's> {
             && self.session.client.session.compression.is_none()
     }
 
-    fn put_unchanged(&mut self, piece: &DumpPiece, acknowledge: AckRequest) -> io::Result<()> {
-        let semi_sync = self.semi_sync;
+    fn put_unchanged(&mut self, piece: DumpPiece, acknowledge: AckRequest) {
+        let (semi_sync, is_last) = (self.semi_sync, piece.is_last());
         if piece.is_first() {
             // Only the header of the whole packet, and the first bytes of its payload.
             let event_size = piece.event_size as usize;
@@ -363,12 +369,11 @@ impl<'d, 's> ClientDump<'d, 's> {
                 response.begin_event(event_size, acknowledge, semi_sync);
             });
         }
-        self.session.link.flush_with(piece.bytes.as_slice())?;
-        match piece.is_last() {
+        self.session.link.queue_body(piece.bytes);
+        match is_last {
             true => self.session.respond(|response| response.end_event(acknowledge, semi_sync)),
             false => self.open = Some(OpenEvent::Unchanged),
         }
-        Ok(())
     }
 
     fn put_part(&mut self, piece: &DumpPiece, acknowledge: AckRequest, begun: Option<PartedPacket>) {
@@ -390,7 +395,7 @@ impl<'d, 's> ClientDump<'d, 's> {
     /// until the client sends something.
     fn wait(&mut self, seen: u64, until: Option<Instant>) -> io::Result<()> {
         self.set_activity(ClientActivity::WAITING);
-        self.session.link.packets.release_idle();
+        self.session.link.release_idle();
         let check = Instant::now() + CLIENT_CHECK_INTERVAL;
         let until = until.map_or(check, |until| until.min(check));
         match &self.signal {

@@ -2,11 +2,16 @@
 
 use std::io::{self, Cursor, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::libc::MSG_MORE;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::sendfile::sendfile64;
+use nix::sys::socket::{MsgFlags, sendmsg};
+use relay::{EventBytes, StoredBytes};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use wire::PacketCodec;
 
@@ -19,7 +24,23 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct ClientLink {
     stream: AcceptedStream,
     pub(crate) packets: PacketCodec,
+    /// Bytes that are sent without a copy, in order.
+    bodies: Vec<QueuedBody>,
+    /// Number of these bytes.
+    queued_size: usize,
 }
+
+/// Bytes of an event, between two parts of the packets' output.
+struct QueuedBody {
+    /// End of the output in front of it.
+    after: usize,
+    bytes: EventBytes,
+}
+
+/// Size from which bytes of a log are sent by the kernel from the log's file: below, the call costs more than the copy.
+const FILE_SIZE_MIN: usize = 32 << 10;
+/// Largest number of memory areas in one call: `IOV_MAX`.
+const SLICES_MAX: usize = 1024;
 
 enum AcceptedStream {
     Plain(DeadlineSocket),
@@ -43,7 +64,12 @@ impl ClientLink {
         socket.set_nodelay(true)?;
         socket.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let stream = DeadlineSocket { received: Cursor::default(), socket, deadline: None };
-        Ok(Self { stream: AcceptedStream::Plain(stream), packets: PacketCodec::new(0) })
+        Ok(Self {
+            stream: AcceptedStream::Plain(stream),
+            packets: PacketCodec::new(0),
+            bodies: Vec::new(),
+            queued_size: 0,
+        })
     }
 
     /// Sets the time at which reads fail; `None` to wait without end.
@@ -78,12 +104,34 @@ impl ClientLink {
         matches!(&self.stream, AcceptedStream::Tls(stream) if stream.conn.peer_certificates().is_some())
     }
 
+    /// Queues bytes behind the packets' output, without a copy. They are not encrypted or compressed: call this only for a
+    /// connection without either.
+    pub(crate) fn queue_body(&mut self, bytes: EventBytes) {
+        let after = self.packets.output().len();
+        self.queued_size += bytes.as_slice().len();
+        self.bodies.push(QueuedBody { after, bytes });
+    }
+
+    /// Returns the number of bytes that are ready.
+    pub(crate) fn ready_size(&self) -> usize {
+        self.packets.output().len() + self.queued_size
+    }
+
+    /// Releases the memory of empty buffers.
+    pub(crate) fn release_idle(&mut self) {
+        self.packets.release_idle();
+        if self.bodies.is_empty() {
+            self.bodies = Vec::new();
+        }
+    }
+
     /// Sends what is ready.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let output = self.packets.output();
         let size = output.len();
         match &mut self.stream {
-            AcceptedStream::Plain(stream) => stream.write_all(output)?,
+            AcceptedStream::Plain(stream) if self.bodies.is_empty() => stream.write_all(output)?,
+            AcceptedStream::Plain(stream) => send_queue(&stream.socket, output, &self.bodies, FILE_SIZE_MIN)?,
             AcceptedStream::Tls(stream) => {
                 stream.write_all(output)?;
                 stream.flush()?;
@@ -91,26 +139,8 @@ impl ClientLink {
             AcceptedStream::Closed => return Err(closed()),
         }
         self.packets.mark_sent(size);
-        Ok(())
-    }
-
-    /// Sends what is ready, and these bytes behind it, without copying them. They are not encrypted or compressed: call
-    /// this only for a connection without either.
-    pub(crate) fn flush_with(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let AcceptedStream::Plain(stream) = &mut self.stream else { return Err(closed()) };
-        let output = self.packets.output();
-        let size = output.len();
-        let mut slices = [IoSlice::new(output), IoSlice::new(bytes)];
-        let mut rest = &mut slices[..];
-        while rest.iter().any(|slice| !slice.is_empty()) {
-            match (&*stream.socket).write_vectored(rest) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(count) => IoSlice::advance_slices(&mut rest, count),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.packets.mark_sent(size);
+        self.bodies.clear();
+        self.queued_size = 0;
         Ok(())
     }
 
@@ -137,7 +167,7 @@ impl ClientLink {
     /// Waits for data of the client without buffers of its own: there may be many idle clients.
     pub(crate) fn wait_for_data(&mut self) -> io::Result<()> {
         self.flush()?;
-        self.packets.release_idle();
+        self.release_idle();
         self.poll_input(PollTimeout::NONE, None).map(drop)
     }
 
@@ -219,6 +249,159 @@ impl Write for DeadlineSocket {
     }
 }
 
+/// Sends the packets' output with the queued bytes in it, those of at least `file_size_min` bytes from the log's file.
+fn send_queue(
+    socket: &TcpStream,
+    output: &[u8],
+    bodies: &[QueuedBody],
+    file_size_min: usize,
+) -> io::Result<()> {
+    let (mut slices, mut sent) = (Vec::with_capacity(SLICES_MAX.min(2 * bodies.len() + 1)), 0);
+    for body in bodies {
+        assert!(body.after >= sent, "ours: bytes are queued in order");
+        // Bytes follow these, so they need no packet of the network of their own.
+        if slices.len() + 3 > SLICES_MAX {
+            send_slices(socket, &mut slices, more())?;
+        }
+        slices.push(IoSlice::new(&output[sent..body.after]));
+        sent = body.after;
+        let bytes = body.bytes.as_slice();
+        match body.bytes.stored().filter(|_| bytes.len() >= file_size_min) {
+            Some(stored) => {
+                send_slices(socket, &mut slices, more())?;
+                send_stored(socket, stored, bytes.len())?;
+            }
+            None => slices.push(IoSlice::new(bytes)),
+        }
+    }
+    slices.push(IoSlice::new(&output[sent..]));
+    send_slices(socket, &mut slices, MsgFlags::empty())
+}
+
+/// Returns the flag for bytes that others follow at once.
+const fn more() -> MsgFlags {
+    MsgFlags::from_bits_retain(MSG_MORE)
+}
+
+/// Sends areas of memory, and removes them.
+fn send_slices(socket: &TcpStream, slices: &mut Vec<IoSlice<'_>>, flags: MsgFlags) -> io::Result<()> {
+    let mut rest = &mut slices[..];
+    while rest.iter().any(|slice| !slice.is_empty()) {
+        match sendmsg::<()>(socket.as_raw_fd(), rest, &[], flags | MsgFlags::MSG_NOSIGNAL, None) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => IoSlice::advance_slices(&mut rest, count),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    slices.clear();
+    Ok(())
+}
+
+/// Sends bytes from the file of a log, which the kernel does not copy.
+fn send_stored(socket: &TcpStream, stored: StoredBytes<'_>, size: usize) -> io::Result<()> {
+    let mut offset = i64::try_from(stored.offset).map_err(io::Error::other)?;
+    let end = offset + size as i64;
+    while offset < end {
+        let left = (end - offset) as usize;
+        match sendfile64(socket, stored.file, Some(&mut offset), left) {
+            // The file was cut.
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
 fn closed() -> io::Error {
     ErrorKind::NotConnected.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::{TcpListener, TcpStream};
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use relay::{
+        AheadPolicy, AnnotationPolicy, DumpEndPolicy, DumpMode, DumpOptions, DumpRequest, DumpStep,
+        DumpStream, FormSource, HeartbeatVersion, LogForm, RelayStore, ServedChecksum, SourceGtids,
+        SourceLimits, find_start,
+    };
+    use wire::DumpFlags;
+
+    use super::{QueuedBody, SLICES_MAX, send_queue};
+
+    /// Returns the dump of a closed log as it is queued: each event behind a header of five bytes.
+    fn queue(folder: &Path) -> (Vec<u8>, Vec<QueuedBody>) {
+        let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+        for (sample, log) in [("types.binlog", "binlog.000001"), ("rotation/binlog.000005", "binlog.000002")]
+        {
+            std::fs::copy(samples.join(sample), folder.join(log)).unwrap();
+        }
+        let store = Arc::new(RelayStore::open(folder, None).unwrap());
+        let limits =
+            SourceLimits { folder: folder.to_owned(), cache_bytes: 1 << 20, clock: || Duration::ZERO };
+        let source = Arc::new(FormSource::new(store, LogForm::AsIs, limits));
+        let (checksum, mode) = (ServedChecksum::Stored, DumpMode::Position);
+        let request = DumpRequest {
+            file: b"binlog.000001".to_vec(),
+            position: 4,
+            mode: mode.clone(),
+            flags: DumpFlags::default(),
+            server_id: 1,
+        };
+        let start =
+            find_start(&source, &request, checksum, SourceGtids::default(), AheadPolicy::Refuse).unwrap();
+        let options = DumpOptions {
+            server_id: 1,
+            checksum,
+            heartbeat_period: None,
+            heartbeat_version: HeartbeatVersion::V1,
+            end: DumpEndPolicy::Eof,
+            annotations: AnnotationPolicy::Send,
+            event_size_max: 1 << 30,
+        };
+        let mut stream = DumpStream::new(source, &start, mode, options, Instant::now());
+        let mut pieces = Vec::new();
+        while stream.next(Instant::now(), &mut pieces).unwrap() == DumpStep::More {}
+        let (mut output, mut bodies) = (Vec::new(), Vec::new());
+        for (piece, number) in pieces.into_iter().zip((0..=u8::MAX).cycle()) {
+            output.extend_from_slice(&[number; 5]);
+            bodies.push(QueuedBody { after: output.len(), bytes: piece.bytes });
+        }
+        (output, bodies)
+    }
+
+    #[test]
+    fn queued_bytes_come_in_order_from_memory_and_from_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let (output, events) = queue(folder.path());
+        assert!(events.iter().filter(|event| event.bytes.stored().is_some()).count() > 10);
+        for (file_size_min, rounds) in [(0, 1), (usize::MAX, 1), (100, 1), (usize::MAX, SLICES_MAX)] {
+            let (mut bodies, mut wanted, mut sent) = (Vec::new(), Vec::new(), 0);
+            for event in events.iter().cycle().take(events.len() * rounds) {
+                let after = event.after.max(sent);
+                wanted.extend_from_slice(&output[sent..after]);
+                wanted.extend_from_slice(event.bytes.as_slice());
+                sent = after;
+                bodies.push(QueuedBody { after, bytes: event.bytes.clone() });
+            }
+            wanted.extend_from_slice(&output[sent..]);
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (socket, _) = listener.accept().unwrap();
+            let received = std::thread::spawn(move || {
+                let mut received = Vec::new();
+                client.read_to_end(&mut received).unwrap();
+                received
+            });
+            send_queue(&socket, &output, &bodies, file_size_min).unwrap();
+            drop(socket);
+            assert!(received.join().unwrap() == wanted, "{file_size_min} {rounds}");
+        }
+    }
 }

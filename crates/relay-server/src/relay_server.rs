@@ -95,6 +95,15 @@ pub enum RelayNotice {
         /// Error.
         error: String,
     },
+    /// A client waits for a position that the relay has not received yet.
+    ClientAhead {
+        /// Name of the account.
+        user: String,
+        /// Name of the log.
+        log: String,
+        /// Position in the log, as the client sees it.
+        position: u64,
+    },
     /// An index could not be saved: after a restart, more is rendered again.
     IndexNotSaved {
         /// Error.

@@ -57,8 +57,8 @@ impl ChunkCache {
         Some(Arc::clone(&cached.chunk))
     }
 
-    /// Adds a chunk, and drops older ones that exceed the limit. The chunk itself stays, whatever its size.
-    pub(crate) fn insert(&mut self, chunk: Arc<FormChunk>) {
+    /// Adds a chunk, and removes and returns older ones that exceed the limit. The chunk itself stays, whatever its size.
+    pub(crate) fn insert(&mut self, chunk: Arc<FormChunk>) -> Vec<Arc<FormChunk>> {
         let key = ChunkKey { log: Arc::clone(chunk.log()), offset: chunk.offset() };
         self.uses += 1;
         self.bytes += chunk.memory() + ENTRY_SIZE;
@@ -67,12 +67,14 @@ impl ChunkCache {
             self.order.remove(&old.used);
             self.bytes -= old.chunk.memory() + ENTRY_SIZE;
         }
+        let mut removed = Vec::new();
         while self.bytes > self.bytes_max
             && self.order.len() > 1
             && let Some((_, key)) = self.order.pop_first()
         {
-            self.remove(&key);
+            removed.extend(self.remove(&key));
         }
+        removed
     }
 
     /// Drops the chunks of logs for which `is_kept` is false.
@@ -86,9 +88,9 @@ impl ChunkCache {
         }
     }
 
-    fn remove(&mut self, key: &ChunkKey) {
-        if let Some(old) = self.chunks.remove(key) {
-            self.bytes -= old.chunk.memory() + ENTRY_SIZE;
-        }
+    fn remove(&mut self, key: &ChunkKey) -> Option<Arc<FormChunk>> {
+        let old = self.chunks.remove(key)?;
+        self.bytes -= old.chunk.memory() + ENTRY_SIZE;
+        Some(old.chunk)
     }
 }

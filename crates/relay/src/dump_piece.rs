@@ -1,5 +1,6 @@
 //! Output of a dump: events, or pieces of large events.
 
+use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,8 +33,24 @@ pub enum EventBytes {
         /// Their position in the chunk.
         range: Range<usize>,
     },
+    /// Part of a chunk that is also in the log's file, and stays there as long as the file.
+    Stored {
+        /// Chunk with the bytes.
+        chunk: Arc<FormChunk>,
+        /// Their position in the chunk.
+        range: Range<usize>,
+    },
     /// Bytes for this client only.
     Owned(Vec<u8>),
+}
+
+/// Bytes in the file of a log.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredBytes<'a> {
+    /// File of the log.
+    pub file: &'a File,
+    /// Position of the first byte in the file.
+    pub offset: u64,
 }
 
 impl DumpPiece {
@@ -58,8 +75,14 @@ impl EventBytes {
     /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
         match self {
-            Self::Shared { chunk, range } => &chunk.bytes()[range.clone()],
+            Self::Shared { chunk, range } | Self::Stored { chunk, range } => &chunk.bytes()[range.clone()],
             Self::Owned(bytes) => bytes,
         }
+    }
+
+    /// Returns the place of the bytes in the log's file, if they are there.
+    pub fn stored(&self) -> Option<StoredBytes<'_>> {
+        let Self::Stored { chunk, range } = self else { return None };
+        Some(StoredBytes { file: chunk.file()?, offset: chunk.offset() + range.start as u64 })
     }
 }

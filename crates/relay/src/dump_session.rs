@@ -244,6 +244,12 @@ impl DumpSession {
         self.send_rotate(now, out);
     }
 
+    /// Takes the information that the first event of the dump is not available yet. Heartbeats keep the connection.
+    pub fn take_ahead(&mut self, now: Instant, out: &mut Vec<DumpPiece>) -> DumpWait {
+        self.begin(now, out);
+        self.take_pending(now, out)
+    }
+
     /// Takes the information that no more events are available yet.
     pub fn take_pending(&mut self, now: Instant, out: &mut Vec<DumpPiece>) -> DumpWait {
         if let Some(end) = self.skipped_end.take() {
@@ -458,6 +464,7 @@ impl DumpSession {
                 bytes[13..17].copy_from_slice(&(end as u32).to_le_bytes());
                 EventBytes::Owned(bytes)
             }
+            false if chunk.is_stored(slice) => EventBytes::Stored { chunk: Arc::clone(chunk), range },
             false => EventBytes::Shared { chunk: Arc::clone(chunk), range },
         };
         if self.shift == ChecksumShift::Added {

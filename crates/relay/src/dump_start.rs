@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use binlog::gtid::GtidSet;
 use binlog::{DecodeError, MAGIC};
+use logs::is_later_log;
 use uuid::Uuid;
 use wire::{BinlogDump, BinlogDumpGtid, DumpFlags};
 
 use crate::dump_error::DumpError;
+use crate::error::RelayError;
 use crate::form_source::{FormSource, FormStart};
 use crate::mariadb_dump::{MariadbProgress, MariadbRequest};
 use crate::mariadb_position::MariadbState;
@@ -44,14 +46,23 @@ pub enum DumpMode {
 pub struct DumpStart {
     /// Name of the log.
     pub log: Arc<str>,
-    /// First event to send, behind the format description.
-    pub event: FormStart,
+    /// First event to send, behind the format description; `None` if the store does not have it yet.
+    pub event: Option<FormStart>,
     /// Position of that event, as the client sees it.
     pub position: u64,
     /// True if the replica must not drop its temporary tables: it already has the log's first transaction.
     pub has_first_transaction: bool,
     /// State of a dump by MariaDB GTIDs.
     pub mariadb: Option<MariadbProgress>,
+}
+
+/// Handling of a position behind the end of the logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AheadPolicy {
+    /// The dump fails, as on a server.
+    Refuse,
+    /// The client waits until the logs have the position: the relay has not received it yet, or has lost it.
+    Wait,
 }
 
 /// Transactions of the relay's source.
@@ -107,14 +118,22 @@ pub fn find_start(
     request: &DumpRequest,
     checksum: ServedChecksum,
     gtids: SourceGtids<'_>,
+    ahead: AheadPolicy,
 ) -> Result<DumpStart, DumpError> {
     let names = source.store().log_names().map_err(DumpError::start)?;
     if let DumpMode::MariadbGtids(request) = &request.mode {
         let none = MariadbState::default();
         let stored = gtids.mariadb.unwrap_or(&none);
         let (log, progress) = MariadbProgress::start(source, &names, request, stored)?;
-        let (event, position) = (FormStart::LOG_START, MAGIC.len() as u64);
+        let (event, position) = (Some(FormStart::LOG_START), MAGIC.len() as u64);
         return Ok(DumpStart { log, event, position, has_first_transaction: false, mariadb: Some(progress) });
+    }
+    if ahead == AheadPolicy::Wait
+        && request.mode == DumpMode::Position
+        && let Some(log) = log_ahead(&names, request)
+    {
+        let position = request.position;
+        return Ok(DumpStart { log, event: None, position, has_first_transaction: false, mariadb: None });
     }
     let mut has_first_transaction = false;
     let log = match &request.mode {
@@ -139,11 +158,38 @@ pub fn find_start(
     }
     // Errors at the start of the log come from its first read, as on a server.
     let event = match request.position == MAGIC.len() as u64 {
-        true => FormStart::LOG_START,
-        false => source.locate(log, request.position, checksum).map_err(DumpError::start)?,
+        true => Some(FormStart::LOG_START),
+        false if ahead == AheadPolicy::Wait => find_event(source, log, request.position, checksum)?,
+        false => Some(source.locate(log, request.position, checksum).map_err(DumpError::start)?),
     };
     let (log, position) = (Arc::clone(log), request.position);
     Ok(DumpStart { log, event, position, has_first_transaction, mariadb: None })
+}
+
+/// Returns the requested log if it follows those in the store.
+fn log_ahead(names: &[Arc<str>], request: &DumpRequest) -> Option<Arc<str>> {
+    let name = std::str::from_utf8(&request.file).ok()?;
+    let is_ahead = names.last().is_some_and(|newest| is_later_log(name, newest));
+    (is_ahead && request.position >= MAGIC.len() as u64).then(|| name.into())
+}
+
+/// Finds the event at a position; `None` if the log may still reach the position.
+pub(crate) fn find_event(
+    source: &FormSource,
+    log: &Arc<str>,
+    position: u64,
+    checksum: ServedChecksum,
+) -> Result<Option<FormStart>, DumpError> {
+    let names = source.store().log_names().map_err(DumpError::start)?;
+    // Before the log is read: a log that has a successor then is read to its end.
+    let is_newest = names.last() == Some(log);
+    if names.last().is_some_and(|newest| is_later_log(log, newest)) {
+        return Ok(None);
+    }
+    match source.locate(log, position, checksum) {
+        Err(RelayError::PastEnd { .. }) if is_newest => Ok(None),
+        found => found.map(Some).map_err(DumpError::start),
+    }
 }
 
 /// Returns the newest log in front of which the replica has all transactions.

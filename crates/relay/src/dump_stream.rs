@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::dump_error::DumpError;
 use crate::dump_piece::DumpPiece;
 use crate::dump_session::{DumpOptions, DumpSession, DumpWait};
-use crate::dump_start::{DumpMode, DumpStart};
+use crate::dump_start::{DumpMode, DumpStart, find_event};
 use crate::form_reader::{FormReader, ReaderStep};
 use crate::form_source::{FormSource, FormStart};
 use crate::sent_transactions::MeasuredTransaction;
@@ -16,8 +16,19 @@ use crate::sent_transactions::MeasuredTransaction;
 pub struct DumpStream {
     reader: FormReader,
     session: DumpSession,
-    /// Event to continue at, behind the format description.
-    start: Option<FormStart>,
+    start: StreamStart,
+    options: DumpOptions,
+}
+
+/// Start of a dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StreamStart {
+    /// The store does not have this position of the reader's log yet.
+    Ahead(u64),
+    /// The format description is next, and this event behind it.
+    At(FormStart),
+    /// The reader's place.
+    Reader,
 }
 
 /// Result of [`DumpStream::next`].
@@ -45,8 +56,12 @@ impl DumpStream {
     ) -> Self {
         let reader = FormReader::new(source, Arc::clone(&start.log));
         let session = DumpSession::new(start, mode, options, now);
-        let is_at_start = start.event == FormStart::LOG_START;
-        Self { reader, session, start: (!is_at_start).then_some(start.event) }
+        let start = match start.event {
+            None => StreamStart::Ahead(start.position),
+            Some(FormStart::LOG_START) => StreamStart::Reader,
+            Some(event) => StreamStart::At(event),
+        };
+        Self { reader, session, start, options }
     }
 
     /// Returns the session, which knows what was sent.
@@ -70,17 +85,24 @@ impl DumpStream {
     ///
     /// Error 1236 with the server's words: it ends the dump.
     pub fn next(&mut self, now: Instant, out: &mut Vec<DumpPiece>) -> Result<DumpStep, DumpError> {
+        if let StreamStart::Ahead(position) = self.start {
+            let (source, log) = (self.reader.source(), self.reader.log());
+            match find_event(source, log, position, self.options.checksum)? {
+                Some(event) => self.start = StreamStart::At(event),
+                None => return Ok(self.session.take_ahead(now, out).into()),
+            }
+        }
         let step = self.reader.read_next().map_err(|error| self.session.take_error(error, now, out))?;
         match step {
             ReaderStep::Events { chunk, first } => {
-                match self.start.take() {
+                match std::mem::replace(&mut self.start, StreamStart::Reader) {
                     // The dump starts later in the log: only the format description of its first chunk is sent.
-                    Some(start) => {
+                    StreamStart::At(start) => {
                         self.session.take_events(&chunk, first..first + 1, now, out)?;
                         let (source, log) = (Arc::clone(self.reader.source()), Arc::clone(chunk.log()));
                         self.reader = FormReader::start_at(source, log, start);
                     }
-                    None => {
+                    StreamStart::Reader | StreamStart::Ahead(_) => {
                         self.session.take_events(&chunk, first..chunk.slices().len(), now, out)?;
                     }
                 }
@@ -90,10 +112,16 @@ impl DumpStream {
                 self.session.take_next_log(next, now, out);
                 Ok(DumpStep::More)
             }
-            ReaderStep::Pending => Ok(match self.session.take_pending(now, out) {
-                DumpWait::Wait { until } => DumpStep::Wait { until },
-                DumpWait::End => DumpStep::End,
-            }),
+            ReaderStep::Pending => Ok(self.session.take_pending(now, out).into()),
+        }
+    }
+}
+
+impl From<DumpWait> for DumpStep {
+    fn from(wait: DumpWait) -> Self {
+        match wait {
+            DumpWait::Wait { until } => Self::Wait { until },
+            DumpWait::End => Self::End,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Chunks of a log in a form: events or a piece of one event, with marks.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,6 +34,16 @@ pub struct FormChunk {
     transactions_before: u64,
     /// Stamp of the log's format description.
     stamp: u32,
+    file: Option<Arc<ChunkFile>>,
+}
+
+/// File that has the bytes of chunks at the same positions.
+#[derive(Debug)]
+pub(crate) struct ChunkFile {
+    /// The open file, which is not encrypted.
+    pub(crate) file: File,
+    /// True if the file no longer changes. Otherwise, its last transaction may be cut off while it is incomplete.
+    pub(crate) is_final: bool,
 }
 
 /// Bytes of a chunk.
@@ -119,6 +130,29 @@ impl FormChunk {
         }
     }
 
+    /// Returns the buffer of the bytes, if it is the chunk's own and as large as that of a full chunk.
+    pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
+        match self.bytes {
+            ChunkBytes::Rendered(bytes) => {
+                (CHUNK_SIZE_MAX..=2 * CHUNK_SIZE_MAX).contains(&bytes.capacity()).then_some(bytes)
+            }
+            ChunkBytes::Stored(_) => None,
+        }
+    }
+
+    /// Returns the file that has the bytes at the same positions, if there is one.
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.as_ref().map(|known| &known.file)
+    }
+
+    /// Returns whether the bytes of a slice are in the file, and stay there: a socket may refer to them for a while after
+    /// they are sent.
+    pub(crate) fn is_stored(&self, slice: EventSlice) -> bool {
+        // A payload is a whole transaction, which is not cut off.
+        let is_whole = slice.event_type == EventType::TransactionPayload;
+        self.file.as_ref().is_some_and(|known| known.is_final || is_whole)
+    }
+
     /// Returns the events in order, or the only piece of an event.
     pub fn slices(&self) -> &[EventSlice] {
         &self.slices
@@ -197,6 +231,8 @@ pub(crate) struct ChunkMarker {
     transactions: u64,
     /// True if positions in the form are those in the stored log.
     is_as_stored: bool,
+    /// File of the stored log, if chunks have its bytes.
+    file: Option<Arc<ChunkFile>>,
     /// Moves of transactions whose new bytes are not marked yet.
     pub(crate) moves: VecDeque<TransactionMove>,
     /// Starts of transactions that were marked since they were taken.
@@ -220,6 +256,7 @@ impl ChunkMarker {
             log,
             stamp,
             is_as_stored: form == LogForm::AsIs,
+            file: None,
             tracker: TransactionTracker::new(),
             position: at.rendered,
             events: at.events,
@@ -228,6 +265,12 @@ impl ChunkMarker {
             starts: Vec::new(),
             large: None,
         }
+    }
+
+    /// Sets the file that has the bytes of all chunks at the same positions.
+    pub(crate) fn set_file(&mut self, file: ChunkFile) {
+        assert!(self.is_as_stored, "ours: only the stored form has the positions of the file");
+        self.file = Some(Arc::new(file));
     }
 
     /// Returns the position of the next chunk in the form.
@@ -423,6 +466,7 @@ impl ChunkMarker {
             events_before,
             transactions_before,
             stamp,
+            file: self.file.clone(),
         };
         self.position = chunk.end();
         chunk

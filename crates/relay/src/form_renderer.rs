@@ -12,7 +12,7 @@ use rewrite::{LogRenderer, RenderStep, RenderTimings, RewriteAction, RewriteLimi
 
 use crate::error::RelayError;
 use crate::form::LogForm;
-use crate::form_chunk::{CHUNK_SIZE_MAX, ChunkMarker, FormChunk, event_size};
+use crate::form_chunk::{CHUNK_SIZE_MAX, ChunkFile, ChunkMarker, FormChunk, event_size};
 use crate::form_index::FormPosition;
 use crate::relay_store::{LogFileId, RelayStore, log_name};
 use crate::render_buffer::RenderBuffer;
@@ -30,6 +30,8 @@ pub(crate) struct FormRenderer {
     cursor: StoreCursor,
     marker: ChunkMarker,
     input: RendererInput,
+    /// Buffer for the next chunk.
+    spare: Vec<u8>,
     /// Log after this one, once this one is read completely.
     next_log: Option<PathBuf>,
 }
@@ -89,7 +91,12 @@ impl FormRenderer {
         let FilePlace { file, at } = place;
         let Some(head) = store.head(log)? else { return Ok(None) };
         let cursor = StoreCursor::new(store.list(), store.path(log)?);
-        let marker = ChunkMarker::new(Arc::clone(log), head.stamp, at, form);
+        let mut marker = ChunkMarker::new(Arc::clone(log), head.stamp, at, form);
+        if form == LogForm::AsIs
+            && let Some(file) = store.plain_file(log, file)?
+        {
+            marker.set_file(ChunkFile { file, is_final: store.has_successor(log)? });
+        }
         let input = match form.action() {
             None => Self::open_stored(store, log, at)?,
             // Nothing in such a log is compressed as a transaction: decompressing changes nothing.
@@ -102,7 +109,15 @@ impl FormRenderer {
         if store.identity(log)? != file {
             return Err(RelayError::Changed { name: log.to_string() });
         }
-        Ok(Some(Self { log: Arc::clone(log), file, cursor, marker, input, next_log: None }))
+        Ok(Some(Self {
+            log: Arc::clone(log),
+            file,
+            cursor,
+            marker,
+            input,
+            spare: Vec::new(),
+            next_log: None,
+        }))
     }
 
     fn open_stored(
@@ -185,6 +200,11 @@ impl FormRenderer {
         }
     }
 
+    /// Takes a buffer for the next chunk.
+    pub(crate) fn lend_buffer(&mut self, buffer: Vec<u8>) {
+        self.spare = buffer;
+    }
+
     /// Makes the next chunk.
     pub(crate) fn next(&mut self) -> Result<RenderOutcome, RelayError> {
         loop {
@@ -214,21 +234,21 @@ impl FormRenderer {
 
     /// Makes a chunk of bytes that are already read.
     fn next_ready(&mut self) -> Result<Option<FormChunk>, RelayError> {
-        let Self { marker, input, .. } = self;
+        let Self { marker, input, spare, .. } = self;
         match input {
-            RendererInput::Stored { reader, large } => next_stored_piece(reader, large, marker),
+            RendererInput::Stored { reader, large } => next_stored_piece(reader, large, marker, spare),
             RendererInput::Rewritten { renderer, buffer, window } => {
                 let Some(format) = renderer.reader().format().cloned() else { return Ok(None) };
                 let size = marker.large_rest().unwrap_or(CHUNK_SIZE_MAX).min(CHUNK_SIZE_MAX);
                 buffer.take(size, window).map_err(|cause| read_back_error(&self.log, cause))?;
-                cut_window(window, &format, marker)
+                cut_window(window, &format, marker, spare)
             }
         }
     }
 
     /// Reads more of the log.
     fn advance(&mut self) -> Result<RendererAdvance, RelayError> {
-        let Self { marker, input, log, .. } = self;
+        let Self { marker, input, log, spare, .. } = self;
         match input {
             RendererInput::Stored { reader, large } => {
                 let piece = match reader.next_raw_piece(CHUNK_SIZE_MAX, CHUNK_SIZE_MAX)? {
@@ -242,7 +262,8 @@ impl FormRenderer {
                         marker.mark_stored(chunk)?
                     }
                     RawPiece::Chunk(chunk) => {
-                        let first = chunk.bytes()[..CHUNK_SIZE_MAX].to_vec();
+                        let mut first = empty_buffer(spare, CHUNK_SIZE_MAX);
+                        first.extend_from_slice(&chunk.bytes()[..CHUNK_SIZE_MAX]);
                         let first = marker.mark_large(first, chunk.bytes().len() as u32, chunk.format())?;
                         *large = Some(StoredEvent::Read { chunk, taken: CHUNK_SIZE_MAX });
                         first
@@ -251,7 +272,7 @@ impl FormRenderer {
                         let Some(format) = reader.format().cloned() else {
                             unreachable!("ours: a log's first event is its format description")
                         };
-                        let mut first = Vec::with_capacity(CHUNK_SIZE_MAX);
+                        let mut first = empty_buffer(spare, CHUNK_SIZE_MAX);
                         reader.read_raw_bytes(CHUNK_SIZE_MAX, &mut first)?;
                         let first = marker.mark_large(first, header.size, &format)?;
                         *large = Some(StoredEvent::InLog { format });
@@ -303,17 +324,19 @@ fn next_stored_piece(
     reader: &mut LogReader,
     large: &mut Option<StoredEvent>,
     marker: &mut ChunkMarker,
+    spare: &mut Vec<u8>,
 ) -> Result<Option<FormChunk>, RelayError> {
     let Some(size) = marker.large_rest().map(|rest| rest.min(CHUNK_SIZE_MAX)) else { return Ok(None) };
     let piece = match large {
         None => return Ok(None),
         Some(StoredEvent::Read { chunk, taken }) => {
-            let piece = chunk.bytes()[*taken..*taken + size].to_vec();
+            let mut piece = empty_buffer(spare, size);
+            piece.extend_from_slice(&chunk.bytes()[*taken..*taken + size]);
             *taken += size;
             marker.mark_piece(piece, chunk.format())
         }
         Some(StoredEvent::InLog { format }) => {
-            let mut piece = Vec::with_capacity(size);
+            let mut piece = empty_buffer(spare, size);
             reader.read_raw_bytes(size, &mut piece)?;
             marker.mark_piece(piece, format)
         }
@@ -324,11 +347,24 @@ fn next_stored_piece(
     Ok(Some(piece))
 }
 
+/// Returns an empty buffer for a chunk of this size.
+fn empty_buffer(spare: &mut Vec<u8>, size: usize) -> Vec<u8> {
+    // A small chunk would keep a large buffer in memory.
+    if size < CHUNK_SIZE_MAX / 2 {
+        return Vec::with_capacity(size);
+    }
+    let mut buffer = std::mem::take(spare);
+    buffer.clear();
+    buffer.reserve_exact(CHUNK_SIZE_MAX);
+    buffer
+}
+
 /// Makes a chunk of the whole events, or of the piece of an event, at the start of the window.
 fn cut_window(
     window: &mut Vec<u8>,
     format: &Arc<EventFormat>,
     marker: &mut ChunkMarker,
+    spare: &mut Vec<u8>,
 ) -> Result<Option<FormChunk>, RelayError> {
     if window.is_empty() {
         return Ok(None);
@@ -347,9 +383,16 @@ fn cut_window(
         let size = event_size(window).unwrap_or_default() as u32;
         return Ok(Some(marker.mark_large(std::mem::take(window), size, format)?));
     }
-    let rest = window.split_off(end);
-    let chunk = marker.mark_rendered(std::mem::replace(window, rest), format)?;
-    Ok(Some(chunk))
+    let bytes = match end < CHUNK_SIZE_MAX / 2 {
+        true => window.drain(..end).collect(),
+        false => {
+            let mut rest = empty_buffer(spare, CHUNK_SIZE_MAX);
+            rest.extend_from_slice(&window[end..]);
+            window.truncate(end);
+            std::mem::replace(window, rest)
+        }
+    };
+    Ok(Some(marker.mark_rendered(bytes, format)?))
 }
 
 /// Returns whether logs of this format can have compressed transactions.

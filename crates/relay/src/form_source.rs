@@ -82,6 +82,8 @@ pub struct RenderCost {
 
 struct FormSourceState {
     cache: ChunkCache,
+    /// Buffers of chunks that were dropped. Fresh memory costs more than reading into it.
+    buffers: Vec<Vec<u8>>,
     logs: HashMap<Arc<str>, LogState>,
     /// Renderers that are not in use, the last used one at the end.
     idle: Vec<FormRenderer>,
@@ -118,6 +120,9 @@ struct LogSuccession {
 /// Largest number of idle renderers. Each has buffers and a file.
 const IDLE_MAX: usize = 4;
 
+/// Largest number of unused buffers.
+const BUFFERS_MAX: usize = 4;
+
 /// Bytes of a stored log after which its index is saved again.
 const SAVE_STRIDE: u64 = 64 << 20;
 
@@ -126,6 +131,7 @@ impl FormSource {
     pub fn new(store: Arc<RelayStore>, form: LogForm, limits: SourceLimits) -> Self {
         let shared = FormSourceState {
             cache: ChunkCache::new(limits.cache_bytes),
+            buffers: Vec::new(),
             logs: HashMap::new(),
             idle: Vec::new(),
             busy: HashSet::new(),
@@ -395,6 +401,9 @@ impl FormSource {
     /// Renders one chunk, and makes it available to all.
     fn render(&self, renderer: &mut FormRenderer, growth: u64) -> Result<FormRead, RelayError> {
         let began = (self.clock)();
+        if let Some(buffer) = self.lock().buffers.pop() {
+            renderer.lend_buffer(buffer);
+        }
         let outcome = renderer.next()?;
         let (starts, boundary) = (renderer.take_starts(), renderer.boundary());
         let log = Arc::clone(renderer.log());
@@ -406,7 +415,7 @@ impl FormSource {
         if let RenderOutcome::Chunk(chunk) = &outcome {
             shared.cost.bytes += chunk.bytes().len() as u64;
         }
-        let FormSourceState { cache, logs, .. } = &mut *shared;
+        let FormSourceState { cache, buffers, logs, .. } = &mut *shared;
         // If the file was replaced meanwhile, the others read the new one.
         let state = logs.get_mut(&log).filter(|state| state.file == renderer.file());
         let mut is_due = false;
@@ -422,7 +431,13 @@ impl FormSource {
             starts.into_iter().for_each(|start| state.index.record(start));
             boundary.into_iter().for_each(|boundary| state.index.advance(boundary));
             match &read {
-                FormRead::Chunk(chunk) => cache.insert(Arc::clone(chunk)),
+                FormRead::Chunk(chunk) => {
+                    let removed = cache.insert(Arc::clone(chunk));
+                    // Clients that are sending a chunk keep it.
+                    let unused = removed.into_iter().filter_map(Arc::into_inner);
+                    buffers.extend(unused.filter_map(FormChunk::into_buffer));
+                    buffers.truncate(BUFFERS_MAX);
+                }
                 FormRead::Pending => state.dry = Some((renderer.position(), growth)),
                 FormRead::NextLog(next) => {
                     is_due = true;

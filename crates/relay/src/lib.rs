@@ -64,12 +64,12 @@ mod upstream_control;
 
 pub use crate::account_file::{AccountFile, AccountFileError};
 pub use crate::dump_error::DumpError;
-pub use crate::dump_piece::{DumpPiece, EventBytes};
+pub use crate::dump_piece::{DumpPiece, EventBytes, StoredBytes};
 pub use crate::dump_progress::{ClientProgress, DumpProgress};
 pub use crate::dump_session::{
     AnnotationPolicy, DumpEndPolicy, DumpOptions, DumpSession, DumpWait, HeartbeatVersion,
 };
-pub use crate::dump_start::{DumpMode, DumpRequest, DumpStart, SourceGtids, find_start};
+pub use crate::dump_start::{AheadPolicy, DumpMode, DumpRequest, DumpStart, SourceGtids, find_start};
 pub use crate::dump_stream::{DumpStep, DumpStream};
 pub use crate::error::RelayError;
 pub use crate::form::{ClientAttributes, FormChoice, FormTextError, LogForm};

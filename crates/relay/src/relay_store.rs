@@ -1,15 +1,16 @@
 //! The store that is served: its logs by name, and the transactions in front of each.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use binlog::events::MariadbGtid;
 use binlog::gtid::{Gtid, GtidSet};
-use binlog::{Event, EventFlags, EventFormat, EventType, HEADER_SIZE};
-use logs::{LogError, LogKind, LogReader, ReadOutcome, Store, read_keyring};
+use binlog::{Event, EventFlags, EventFormat, EventType, HEADER_SIZE, MAGIC};
+use logs::{LogError, LogKind, LogReader, ReadOutcome, Store, open_regular, read_keyring};
 
 use crate::error::RelayError;
 use crate::mariadb_position::gtid_list;
@@ -46,6 +47,12 @@ pub(crate) struct LogFileId {
     inode: u64,
     /// Time of the file's creation; `None` if the file system has none. A new file can get the inode of a removed one.
     created: Option<SystemTime>,
+}
+
+impl LogFileId {
+    fn of(found: &Metadata) -> Self {
+        Self { device: found.dev(), inode: found.ino(), created: found.created().ok() }
+    }
 }
 
 /// Head of a log, and the file that it was read from.
@@ -157,7 +164,16 @@ impl RelayStore {
             name: path.display().to_string(),
             cause,
         })?;
-        Ok(LogFileId { device: found.dev(), inode: found.ino(), created: found.created().ok() })
+        Ok(LogFileId::of(&found))
+    }
+
+    /// Opens the file of a log that is not encrypted; `None` for another one, and if it is no longer this file.
+    pub(crate) fn plain_file(&self, log: &str, id: LogFileId) -> Result<Option<File>, RelayError> {
+        let Ok(file) = open_regular(&self.path(log)?) else { return Ok(None) };
+        let mut magic = [0; MAGIC.len()];
+        let is_plain = file.read_exact_at(&mut magic, 0).is_ok() && magic == MAGIC;
+        let is_same = file.metadata().is_ok_and(|found| LogFileId::of(&found) == id);
+        Ok((is_plain && is_same).then_some(file))
     }
 
     /// Opens a log.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use binlog::gtid::GtidSet;
 use binlog::{ChecksumAlgorithm, Event, EventType, Framer, FramerOutput, MAGIC, NextPosition};
 use relay::{
-    AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest, DumpStep,
-    DumpStream, FormSource, HeartbeatVersion, LogForm, ServedChecksum, SourceGtids, find_start,
+    AheadPolicy, AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest,
+    DumpStep, DumpStream, FormSource, HeartbeatVersion, LogForm, ServedChecksum, SourceGtids, find_start,
 };
 use wire::{DumpFlags, PositionGaps, SourceEvent, StreamReader};
 
@@ -45,7 +45,7 @@ fn begin(
     request: &DumpRequest,
     options: DumpOptions,
 ) -> Result<DumpStream, DumpError> {
-    let start = find_start(source, request, options.checksum, SourceGtids::default())?;
+    let start = find_start(source, request, options.checksum, SourceGtids::default(), AheadPolicy::Refuse)?;
     Ok(DumpStream::new(Arc::clone(source), &start, request.mode.clone(), options, Instant::now()))
 }
 
@@ -238,7 +238,9 @@ fn dumps_start_at_the_newest_log_with_all_missing_transactions() {
     for name in &names {
         let head = source.store().head(name).unwrap().unwrap();
         let request = by_gtids(&head.previous_gtids.as_ref().unwrap().to_string());
-        let start = find_start(&source, &request, ServedChecksum::Crc32, SourceGtids::default()).unwrap();
+        let start =
+            find_start(&source, &request, ServedChecksum::Crc32, SourceGtids::default(), AheadPolicy::Refuse)
+                .unwrap();
         let found = source.store().head(&start.log).unwrap().unwrap();
         assert!(start.log >= *name && found.previous_gtids == head.previous_gtids, "{name} {}", start.log);
         assert!(!start.has_first_transaction, "{name}");
@@ -250,8 +252,9 @@ fn unknown_starts_give_the_servers_errors() {
     let store = gtid_store();
     let source = store.source(LogForm::AsIs);
     let check = |request: DumpRequest, gtids: SourceGtids<'_>, wanted: &str| {
-        let error =
-            find_start(&source, &request, ServedChecksum::Stored, gtids).unwrap_err().to_server_error();
+        let error = find_start(&source, &request, ServedChecksum::Stored, gtids, AheadPolicy::Refuse)
+            .unwrap_err()
+            .to_server_error();
         assert_eq!((error.code, error.state.as_str()), (1236, "HY000"));
         assert!(error.message.starts_with(wanted), "{}", error.message);
     };
@@ -272,8 +275,9 @@ fn unknown_starts_give_the_servers_errors() {
     let log = sample("gtids/binlog.000002");
     let purged = TestStore::new(&[&log]);
     let source = purged.source(LogForm::AsIs);
-    let error =
-        find_start(&source, &by_gtids(""), ServedChecksum::Stored, none).unwrap_err().to_server_error();
+    let error = find_start(&source, &by_gtids(""), ServedChecksum::Stored, none, AheadPolicy::Refuse)
+        .unwrap_err()
+        .to_server_error();
     let wanted = "Cannot replicate because the source purged required binary logs. Replicate the missing";
     assert!(error.message.starts_with(wanted), "{}", error.message);
     assert!(error.message.contains("the missing transactions are '"), "{}", error.message);
@@ -433,4 +437,90 @@ fn progress_counts_transactions_from_every_start() {
             );
         }
     }
+}
+
+/// A relay that has lost the end of its logs in a crash, or is late: the client waits, and goes on.
+#[test]
+fn a_client_ahead_of_the_relay_waits_until_its_position_is_received() {
+    let log = sample("gtids/binlog.000001");
+    let (_, places) = split(&log);
+    let starts: Vec<u64> =
+        places.iter().filter(|event| event.starts_transaction).map(|event| event.at).collect();
+    let cut = &log[..starts[1] as usize];
+    for form in FORMS {
+        let whole = TestStore::new(&[&log, &next_log()]);
+        let wanted = receive(
+            &mut client(ServedChecksum::Crc32, PositionGaps::None),
+            &dump(&whole.source(form), &by_position(LOG, 4), options(ServedChecksum::Crc32)),
+        );
+        let first = wanted.iter().position(|event| event.event_type == EventType::Gtid).unwrap();
+        let start =
+            wanted[first..].iter().filter(|event| event.event_type == EventType::Gtid).nth(3).unwrap();
+        let store = TestStore::new(&[cut]);
+        let source = store.source(form);
+        let waits = DumpOptions { end: DumpEndPolicy::Wait, ..options(ServedChecksum::Crc32) };
+        let begin_ahead = |request: &DumpRequest| {
+            let none = SourceGtids::default();
+            let start = find_start(&source, request, waits.checksum, none, AheadPolicy::Wait).unwrap();
+            assert!(start.event.is_none());
+            DumpStream::new(Arc::clone(&source), &start, request.mode.clone(), waits, Instant::now())
+        };
+        let mut stream = begin_ahead(&by_position(LOG, start.position));
+        let mut later = begin_ahead(&by_position("binlog.000002", 4));
+        let mut lost = begin_ahead(&by_position(LOG, 1 << 30));
+        let now = Instant::now();
+        for stream in [&mut stream, &mut later, &mut lost] {
+            let events = send_all(stream, now).unwrap();
+            assert_eq!((events.len(), events[0][4]), (1, EventType::Rotate.code()), "{form}");
+            assert!(send_all(stream, now).unwrap().is_empty());
+            let heartbeats = send_all(stream, now + Duration::from_secs(11)).unwrap();
+            assert_eq!(heartbeats.len(), 1, "{form}");
+        }
+        store.write(1, &log);
+        source.note_growth();
+        let mut reader = client(ServedChecksum::Crc32, PositionGaps::Skipped);
+        let received = receive(&mut reader, &send_all(&mut stream, now).unwrap());
+        assert_eq!(received.first(), Some(start), "{form}");
+        assert!(send_all(&mut lost, now).unwrap().is_empty());
+        store.write(2, &next_log());
+        source.note_growth();
+        let error = send_all(&mut lost, now).unwrap_err().to_server_error();
+        assert!(
+            error
+                .message
+                .starts_with("Client requested source to start replication from position > file size")
+        );
+        let events = send_all(&mut later, now).unwrap();
+        assert_eq!(events[0][4], EventType::FormatDescription.code(), "{form}");
+    }
+}
+
+/// The kernel can send bytes from a log's file while the log grows: only those that are never cut off.
+#[test]
+fn stored_bytes_are_those_of_the_file() {
+    use std::os::unix::fs::FileExt as _;
+    let count = |store: &TestStore, form: LogForm, wanted: &str| {
+        let source = store.source(form);
+        let mut stream = begin(&source, &by_position(LOG, 4), options(ServedChecksum::Stored)).unwrap();
+        let (mut pieces, mut stored) = (Vec::new(), 0);
+        while stream.next(Instant::now(), &mut pieces).unwrap() == DumpStep::More {}
+        for piece in &pieces {
+            let Some(found) = piece.bytes.stored() else { continue };
+            let mut bytes = vec![0; piece.bytes.as_slice().len()];
+            found.file.read_exact_at(&mut bytes, found.offset).unwrap();
+            assert!(bytes == piece.bytes.as_slice(), "{wanted}");
+            stored += 1;
+        }
+        assert_eq!(if stored > 0 { "some" } else { "none" }, wanted);
+        stored
+    };
+    let (uncompressed, compressed) =
+        (sample("gtids/binlog.000001"), sample("gtids-compressed/binlog.000002"));
+    count(&TestStore::new(&[&uncompressed]), LogForm::AsIs, "none");
+    count(&TestStore::new(&[&uncompressed, &next_log()]), LogForm::Plain, "none");
+    let open = count(&TestStore::new(&[&compressed]), LogForm::AsIs, "some");
+    let closed = count(&TestStore::new(&[&compressed, &next_log()]), LogForm::AsIs, "some");
+    assert!(open < closed);
+    let large = TestStore::new(&[&log_with_large_event("types.binlog"), &next_log()]);
+    count(&large, LogForm::AsIs, "some");
 }

@@ -1,5 +1,7 @@
 //! Live binary log of a server.
 
+use std::os::fd::BorrowedFd;
+
 use wire::{
     AckRequest, PositionGaps, ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep,
     SemiSync, SemiSyncAck, SourceEvent, SourceFacts, StreamReader, WireError,
@@ -26,6 +28,20 @@ pub struct LiveEvent<'a> {
     pub arrival: SourceEvent<'a>,
     /// Request for an acknowledgement: call [`LiveSource::acknowledge`] for it once the event is safe.
     pub acknowledge: AckRequest,
+}
+
+/// Place in the log of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePlace {
+    file: Vec<u8>,
+    position: u64,
+}
+
+impl SourcePlace {
+    /// Creates a place: `position` is that of the next event in `file`.
+    pub const fn new(file: Vec<u8>, position: u64) -> Self {
+        Self { file, position }
+    }
 }
 
 /// `ER_ACCESS_DENIED_ERROR`, here for an account that has logged in.
@@ -113,6 +129,15 @@ impl LiveSource {
         self.link.packet_stream.wait_briefly()
     }
 
+    /// Waits as [`LiveSource::wait_briefly`], but also ends when `signal` is readable.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LiveSource::wait_briefly`].
+    pub fn wait_briefly_or(&mut self, signal: BorrowedFd<'_>) -> Result<bool, ConnectionError> {
+        self.link.packet_stream.wait_briefly_or(signal)
+    }
+
     /// Returns the next event; `None` at the end, if the log was requested only up to its end.
     ///
     /// # Errors
@@ -141,13 +166,18 @@ impl LiveSource {
         }
     }
 
-    /// Acknowledges all received events as safe.
+    /// Returns the place behind all received events.
+    pub fn place(&self) -> SourcePlace {
+        SourcePlace { file: self.reader.file().to_vec(), position: self.reader.position() }
+    }
+
+    /// Acknowledges all events in front of a place as safe.
     ///
     /// # Errors
     ///
     /// If the connection is lost.
-    pub fn acknowledge(&mut self) -> Result<(), ConnectionError> {
-        let ack = SemiSyncAck { position: self.reader.position(), file: self.reader.file() };
+    pub fn acknowledge(&mut self, place: &SourcePlace) -> Result<(), ConnectionError> {
+        let ack = SemiSyncAck { position: place.position, file: &place.file };
         let mut payload = Vec::new();
         ack.encode(&mut payload);
         self.link.packet_stream.send(&payload)

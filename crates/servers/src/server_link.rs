@@ -2,11 +2,12 @@
 
 use std::io::{ErrorKind, Write as _};
 use std::mem;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustls::ClientConnection;
 use wire::{
     Capabilities, ClientCommand, ClientHandshake, ClientOptions, ClientSession, HandshakeStep, PacketCodec,
@@ -15,7 +16,7 @@ use wire::{
 
 use crate::error::ConnectionError;
 use crate::server_address::ServerAddress;
-use crate::server_stream::{ServerSocket, ServerStream, SocketRead, TlsStream, is_retryable};
+use crate::server_stream::{POLL_INTERVAL, ServerSocket, ServerStream, SocketRead, TlsStream, is_retryable};
 use crate::sql_connection::{ResultRow, row_memory};
 use crate::tls;
 use crate::tls_error;
@@ -242,7 +243,7 @@ impl ServerLink {
 
     /// Returns the socket's descriptor, if it is open.
     pub(crate) fn descriptor(&self) -> Option<RawFd> {
-        self.packet_stream.stream.descriptor()
+        self.packet_stream.stream.descriptor().map(|descriptor| descriptor.as_raw_fd())
     }
 
     /// Returns whether the next packet has arrived.
@@ -360,6 +361,22 @@ impl PacketStream {
             true => Ok(self.packets.is_ready()?),
             false => self.check_wait(self.heard).map(|()| false),
         }
+    }
+
+    /// Waits as [`PacketStream::wait_briefly`], but also ends when this descriptor is readable.
+    pub(crate) fn wait_briefly_or(&mut self, other: BorrowedFd<'_>) -> Result<bool, ConnectionError> {
+        // TLS may have data that the socket no longer has.
+        if self.read_ready_packet()? {
+            return Ok(true);
+        }
+        self.check_wait(self.heard)?;
+        if let Some(socket) = self.stream.descriptor() {
+            let mut descriptors =
+                [PollFd::new(socket, PollFlags::POLLIN), PollFd::new(other, PollFlags::POLLIN)];
+            // Interrupted by a signal, it looks again.
+            let _ = poll(&mut descriptors, PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO));
+        }
+        self.read_ready_packet()
     }
 
     /// Reads the data that has arrived, without waiting. Returns whether a whole packet has arrived.

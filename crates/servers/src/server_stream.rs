@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::server_address::ServerAddress;
 use crate::server_link::LinkOptions;
 
 /// Interval at which blocking reads and writes return, so that the caller can check time limits and cancellation.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Socket to a server.
 pub(crate) enum ServerSocket {
@@ -90,13 +90,13 @@ impl ServerStream {
     }
 
     /// Returns the socket's descriptor, if it is open.
-    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Self::Plain(ServerSocket::Tcp(stream)) => Some(stream.as_raw_fd()),
-            Self::Plain(ServerSocket::Unix(stream)) => Some(stream.as_raw_fd()),
+            Self::Plain(ServerSocket::Tcp(stream)) => Some(stream.as_fd()),
+            Self::Plain(ServerSocket::Unix(stream)) => Some(stream.as_fd()),
             Self::Tls(stream) => match &stream.socket {
-                ServerSocket::Tcp(stream) => Some(stream.as_raw_fd()),
-                ServerSocket::Unix(stream) => Some(stream.as_raw_fd()),
+                ServerSocket::Tcp(stream) => Some(stream.as_fd()),
+                ServerSocket::Unix(stream) => Some(stream.as_fd()),
             },
             Self::Closed => None,
         }

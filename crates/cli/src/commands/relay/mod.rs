@@ -323,6 +323,9 @@ fn show_notice(notice: RelayNotice) {
     match notice {
         RelayNotice::LoginFailed { peer, error } => warn!("login from {peer} failed: {error}"),
         RelayNotice::DumpFailed { user, error } => warn!("could not serve {user}: {error}"),
+        RelayNotice::ClientAhead { user, log, position } => {
+            warn!("{user} waits for {log}:{position}, which is not received yet");
+        }
         RelayNotice::IndexNotSaved { error } => warn!("could not save an index: {error}"),
         RelayNotice::AckTimeout { replicas, acknowledged, timeout } => warn!(
             "{acknowledged} of {replicas} replicas acknowledged within {} seconds: replication is asynchronous until they \
