@@ -13,7 +13,7 @@ use relay::{
     ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource,
     LogForm, LogSize, LogsEnd, MariadbState, RelayAccounts, RelayError, RelayFacts, RelayedServer,
     SentTransactions, ServedCompression, ServedLog, SqlFace, SqlRows, StageTotals, StoredMariadbState,
-    UpstreamControl, UpstreamFacts,
+    UpstreamControl,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey, ServerError};
@@ -229,10 +229,6 @@ impl RelayFacts for RelayShared {
 
     fn log_sizes(&self, limit: usize) -> Result<Vec<LogSize>, RelayError> {
         log_sizes(&self.forms, limit)
-    }
-
-    fn upstream(&self) -> Option<UpstreamFacts> {
-        self.options.upstream.as_ref().map(|upstream| upstream())
     }
 
     fn kill(&self, connection_id: u32) -> bool {

@@ -68,11 +68,6 @@ pub trait RelayFacts: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Returns the state of receiving; `None` if another program writes the logs.
-    fn upstream(&self) -> Option<UpstreamFacts> {
-        None
-    }
-
     /// Ends a client's connection. Returns false if there is none with this number.
     fn kill(&self, connection_id: u32) -> bool;
 
@@ -173,27 +168,6 @@ pub struct LogSize {
     pub stored_bytes: u64,
     /// True if the part is the whole log, which no longer grows.
     pub is_whole: bool,
-}
-
-/// State of receiving from the upstream source.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UpstreamFacts {
-    /// Sources, as host and port or socket.
-    pub sources: Vec<String>,
-    /// True while a source is connected.
-    pub is_connected: bool,
-    /// Log of the source; empty before the first event.
-    pub log: String,
-    /// Position of the next event in that log.
-    pub position: u64,
-    /// Age of the last event by the source's clock, in seconds; 0 if the source has no newer one.
-    pub lag_s: Option<u64>,
-    /// Transactions received since the start.
-    pub transactions: u64,
-    /// Bytes of events received since the start.
-    pub bytes: u64,
-    /// Error of the last connection, while none is there.
-    pub error: Option<String>,
 }
 
 /// Sums over transactions of one kind, a row of `binary_log_transaction_compression_stats`.

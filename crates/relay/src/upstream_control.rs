@@ -41,6 +41,8 @@ pub trait UpstreamControl: Send + Sync {
 /// State of the connection to the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamStatus {
+    /// Sources, as host and port or socket.
+    pub sources: Vec<String>,
     /// Host of the source.
     pub host: String,
     /// Port of the source.
@@ -65,8 +67,12 @@ pub struct UpstreamStatus {
     pub server_uuid: Option<String>,
     /// Encryption of the connection.
     pub tls: UpstreamTls,
-    /// Time behind the source, in seconds; `None` while it is not connected.
+    /// Age of the last event by the source's clock, in seconds; 0 if the source has no newer one.
     pub lag_s: Option<u64>,
+    /// Transactions received since the start.
+    pub transactions: u64,
+    /// Bytes of events received since the start.
+    pub bytes: u64,
     /// Error of the last attempt to connect, if it has failed.
     pub error: Option<UpstreamError>,
     /// Received heartbeats.

@@ -13,6 +13,7 @@ use super::system_variable::{
 use crate::relay_account::AccountRight;
 use crate::relay_facts::{ClientFacts, ClientLag, CompressionCounters, FormFacts, LogSize, StageTotals};
 use crate::sql_answer::{SqlColumnSpec, SqlRows, SqlValue, double, integer, text};
+use crate::upstream_control::UpstreamControl;
 
 /// Databases, in the order of their names.
 pub(super) const DATABASES: [&str; 3] = ["bintide", "information_schema", "performance_schema"];
@@ -244,19 +245,20 @@ fn upstream(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         integer("bytes_received"),
         text("error"),
     ];
-    let row = |facts: crate::relay_facts::UpstreamFacts| {
+    let row = |upstream: &dyn UpstreamControl| {
+        let status = upstream.status();
         vec![
-            facts.sources.join(", ").into(),
-            if facts.is_connected { "Yes" } else { "No" }.into(),
-            facts.log.into(),
-            facts.position.into(),
-            facts.lag_s.into(),
-            facts.transactions.into(),
-            facts.bytes.into(),
-            facts.error.into(),
+            status.sources.join(", ").into(),
+            if status.is_connected { "Yes" } else { "No" }.into(),
+            status.log.into(),
+            status.position.into(),
+            status.lag_s.into(),
+            status.transactions.into(),
+            status.bytes.into(),
+            status.error.filter(|_| !status.is_connected).map(|error| error.message).into(),
         ]
     };
-    Ok(SqlRows::new(COLUMNS, context.facts.upstream().into_iter().map(row).collect()))
+    Ok(SqlRows::new(COLUMNS, context.facts.upstream_control().into_iter().map(row).collect()))
 }
 
 // Tables of a server's information_schema.

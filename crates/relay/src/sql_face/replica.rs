@@ -91,7 +91,9 @@ const STATUS_COLUMNS: &[StatusColumn] = &[
     shown("Source_SSL_Cert", "Master_SSL_Cert", |state| path(state.status.tls.certificate.as_deref())),
     empty("Source_SSL_Cipher", "Master_SSL_Cipher"),
     shown("Source_SSL_Key", "Master_SSL_Key", |state| path(state.status.tls.key.as_deref())),
-    counted("Seconds_Behind_Source", "Seconds_Behind_Master", |state| state.status.lag_s.into()),
+    counted("Seconds_Behind_Source", "Seconds_Behind_Master", |state| {
+        state.status.lag_s.filter(|_| state.status.is_connected).into()
+    }),
     shown("Source_SSL_Verify_Server_Cert", "Master_SSL_Verify_Server_Cert", |state| {
         yes_no(state.status.tls.is_verified)
     }),

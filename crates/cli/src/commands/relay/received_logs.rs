@@ -12,6 +12,8 @@ use wire::ServerError;
 
 /// Receiver of `relay --from`.
 pub(super) struct ReceivedLogs {
+    /// Sources, as host and port or socket.
+    pub(super) sources: Vec<String>,
     pub(super) stats: SharedReceiveStats,
     pub(super) control: ReceiveControl,
     /// Options of a connection for statements.
@@ -21,26 +23,26 @@ pub(super) struct ReceivedLogs {
 impl UpstreamControl for ReceivedLogs {
     fn status(&self) -> UpstreamStatus {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-        let mut status = self.stats.read(|stats| {
-            let lag_s = stats.lag_s(i64::try_from(now_s).unwrap_or(i64::MAX));
-            UpstreamStatus {
-                is_connected: stats.is_connected,
-                log: stats.log.clone(),
-                position: stats.position,
-                stored_log: stats.stored_log.clone(),
-                stored_position: stats.stored_position,
-                server_id: stats.source.server_id,
-                server_uuid: stats.source.server_uuid.clone(),
-                lag_s: lag_s.filter(|_| stats.is_connected),
-                error: stats.source.last_error.as_ref().map(|error| UpstreamError {
-                    code: error.code,
-                    message: error.message.clone(),
-                    time_us: error.time_us,
-                }),
-                heartbeats: stats.source.heartbeats,
-                last_heartbeat_us: stats.source.last_heartbeat_us,
-                ..stats.source.address.as_ref().map(of_address).unwrap_or_default()
-            }
+        let mut status = self.stats.read(|stats| UpstreamStatus {
+            sources: self.sources.clone(),
+            is_connected: stats.is_connected,
+            log: stats.log.clone(),
+            position: stats.position,
+            stored_log: stats.stored_log.clone(),
+            stored_position: stats.stored_position,
+            server_id: stats.source.server_id,
+            server_uuid: stats.source.server_uuid.clone(),
+            lag_s: stats.lag_s(i64::try_from(now_s).unwrap_or(i64::MAX)),
+            transactions: stats.transactions,
+            bytes: stats.bytes,
+            error: stats.source.last_error.as_ref().map(|error| UpstreamError {
+                code: error.code,
+                message: error.message.clone(),
+                time_us: error.time_us,
+            }),
+            heartbeats: stats.source.heartbeats,
+            last_heartbeat_us: stats.source.last_heartbeat_us,
+            ..stats.source.address.as_ref().map(of_address).unwrap_or_default()
         });
         // A paused receiver stores the event that arrives at that moment, and then disconnects.
         status.is_running = !self.control.is_paused() || status.is_connected;
