@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use e2e::command::wait_until;
 use e2e::program::bintide;
-use e2e::relayed::{RelayProcess, index_of};
+use e2e::relayed::{RelayProcess, ReplicaStartPlace, follow, index_of, status, wait_for_equal};
 use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
@@ -362,6 +362,84 @@ fn the_upstream_is_shown_and_steered_as_a_replica() -> Result<()> {
     wait_until("the error", || Ok(status("Last_IO_Errno")? != "0"))?;
     ensure!(status("Replica_IO_Running")? == "Connecting" && !status("Last_IO_Error")?.is_empty());
     Ok(())
+}
+
+/// `CHANGE REPLICATION SOURCE TO` names another server, which must have all stored transactions. Its errors are a server's.
+#[test]
+fn the_source_is_changed_by_sql() -> Result<()> {
+    let [first, second, other] = [1, 2, 3].map(|id| {
+        let launch =
+            Launch::mysql().options([format!("--server-id={id}"), "--log-replica-updates=ON".to_owned()]);
+        launch.start()
+    });
+    let (first, second, other) = (first?, second?, other?);
+    first.sql(
+        "create user repl; create user r identified by 'secret'; grant replication slave on *.* to repl, r; create database d",
+    )?;
+    first.sql("create table d.t (id int primary key); insert into d.t values (1)")?;
+    follow(&second, first.port(), ReplicaStartPlace::Gtids)?;
+    wait_for_equal(&first, &second)?;
+    let folder = TempDir::new()?;
+    let relay = receiving(&first, folder.path(), &[])?;
+    let show = |name: &str| value_of(&row_of(&relay, "SHOW REPLICA STATUS")?, name);
+    let change = |options: &str| relay.ask(&format!("CHANGE REPLICATION SOURCE TO {options}"));
+    // The same errors as a replica that runs, and one that has stopped.
+    for state in ["START", "STOP"] {
+        for asked in [relay.port, second.port()] {
+            ask(asked, &format!("{state} REPLICA"), &[])?;
+        }
+        wait_until("the state", || {
+            // The column Replica_IO_Running.
+            let running = status(&second)?.split('\t').nth(10) != Some("No");
+            Ok(running == (state == "START"))
+        })?;
+        let mut wrong =
+            vec!["", "odd=1", "source_host=1", "source_host=x", "source_port='x'", "source_ssl=on"];
+        wrong.extend(["source_host='a',", "source_ssl=1 source_host='x'", "source_port=-1"]);
+        if state == "START" {
+            wrong.push("source_user='x'");
+        } else {
+            wrong.extend(["source_host=''", "source_password='012345678901234567890123456789012'"]);
+        }
+        for options in wrong {
+            let ours = change(options)?;
+            let wanted = ask(second.port(), &format!("CHANGE REPLICATION SOURCE TO {options}"), &[])?;
+            ensure!(ours == wanted && ours.contains("ERROR"), "{options}\nours:   {ours}\nserver: {wanted}");
+        }
+    }
+    // The first server does not pass on what the second one writes.
+    second.sql("set global read_only = 0; insert into d.t values (2)")?;
+    let port = second.port();
+    let login = "SOURCE_USER='r', SOURCE_PASSWORD='secret', GET_SOURCE_PUBLIC_KEY=1";
+    let changed = ask(
+        relay.port,
+        &format!("CHANGE REPLICATION SOURCE TO SOURCE_PORT={port}, {login}, SOURCE_AUTO_POSITION=1"),
+        &["--show-warnings"],
+    )?;
+    ensure!(changed.contains("Note (Code 1105): The relay keeps this source until it stops"), "{changed}");
+    ensure!(show("Source_Port")? == port.to_string() && show("Replica_IO_Running")? == "No");
+    relay.ask("START REPLICA")?;
+    let executed = "SELECT @@GLOBAL.gtid_executed";
+    let has_all = |server: &TestServer| Ok(relay.ask(executed)? == ask(server.port(), executed, &[])?);
+    wait_until("the second server's transactions", || has_all(&second))?;
+    ensure!(show("Source_Server_Id")? == "2" && show("Source_User")? == "r");
+    // A server without the stored transactions is refused, and a wrong password stops receiving, not the relay.
+    relay.ask("STOP REPLICA")?;
+    change(&format!("SOURCE_PORT={}, SOURCE_USER='root', SOURCE_PASSWORD=''", other.port()))?;
+    relay.ask("START REPLICA")?;
+    wait_until("the error", || Ok(show("Last_IO_Error")?.contains("lacks stored transactions")))?;
+    relay.ask("STOP REPLICA")?;
+    change(&format!("SOURCE_PORT={port}, SOURCE_USER='r', SOURCE_PASSWORD='wrong'"))?;
+    relay.ask("START REPLICA")?;
+    wait_until("the end of receiving", || Ok(show("Replica_IO_Running")? == "No"))?;
+    ensure!(show("Last_IO_Errno")? == "1045", "{}", show("Last_IO_Error")?);
+    change("SOURCE_PASSWORD='secret'")?;
+    relay.ask("START REPLICA")?;
+    second.sql("insert into d.t values (3)")?;
+    wait_until("the last transaction", || has_all(&second))?;
+    // Replicas of the relay go on.
+    follow(&other, relay.port, ReplicaStartPlace::Gtids)?;
+    wait_for_equal(&second, &other)
 }
 
 /// Logs go by `PURGE` and by `--keep`, but not while a client reads them.

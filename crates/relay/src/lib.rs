@@ -97,5 +97,6 @@ pub use crate::sql_answer::{
 };
 pub use crate::sql_face::{BinlogEvents, SqlFace};
 pub use crate::upstream_control::{
-    UpstreamControl, UpstreamError, UpstreamStatus, UpstreamTls, oldest_log_in_use,
+    SourceChange, SourceOption, UpstreamControl, UpstreamError, UpstreamStatus, UpstreamTls,
+    oldest_log_in_use,
 };

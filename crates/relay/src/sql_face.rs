@@ -17,6 +17,7 @@ mod scalar;
 mod select_text;
 mod served_version;
 mod show;
+mod source_change;
 mod sql_function;
 mod system_variable;
 mod truncate;
@@ -105,8 +106,8 @@ const STATEMENT_FORMS: &[StatementForm] = &[
     form("FLUSH [NO_WRITE_TO_BINLOG|LOCAL] LOGS", ChangeRelay, replica::flush_logs),
     form("START REPLICA|SLAVE", ChangeRelay, replica::start),
     form("STOP REPLICA|SLAVE", ChangeRelay, replica::stop),
-    form("CHANGE REPLICATION SOURCE TO", ChangeRelay, replica::change_source),
-    form("CHANGE MASTER TO", ChangeRelay, replica::change_source),
+    form("CHANGE REPLICATION SOURCE TO", ChangeRelay, source_change::change_source),
+    form("CHANGE MASTER TO", ChangeRelay, source_change::change_source),
     form("TRUNCATE [TABLE]", AskServer, truncate::truncate),
     form("USE", AskServer, use_database),
     form("KILL [CONNECTION|QUERY|HARD|SOFT]", AskServer, kill),

@@ -11,9 +11,9 @@ use binlog::gtid::GtidSet;
 use common::{TestStore, sample};
 use relay::{
     AccountRole, BinlogEvents, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormSource,
-    LogForm, LogsEnd, RelayError, RelayFacts, RelayedServer, ServedCompression, ServedLog, SqlAnswer,
-    SqlColumnKind, SqlFace, SqlRows, SqlSession, SqlValue, StageTotals, UpstreamControl, UpstreamError,
-    UpstreamStatus,
+    LogForm, LogsEnd, RelayError, RelayFacts, RelayedServer, ServedCompression, ServedLog, SourceChange,
+    SqlAnswer, SqlColumnKind, SqlFace, SqlRows, SqlSession, SqlValue, StageTotals, UpstreamControl,
+    UpstreamError, UpstreamStatus,
 };
 use wire::ServerError;
 
@@ -78,6 +78,12 @@ impl UpstreamControl for FixedUpstream {
 
     fn start(&self) -> bool {
         self.is_stopped.swap(false, Ordering::Relaxed)
+    }
+
+    fn change_source(&self, change: &SourceChange) -> Result<(), ServerError> {
+        let password = change.password.as_deref().unwrap_or("");
+        self.calls.lock().unwrap().push(format!("change {change:?} {password}"));
+        Ok(())
     }
 
     fn purge_before(&self, log: &str) -> Result<usize, ServerError> {
@@ -734,17 +740,87 @@ fn the_upstream_is_steered() {
         "STOP REPLICA SQL_THREAD",
         "1235 42000: bintide relay does not support a SQL_THREAD: it serves binary logs only",
     );
-    client.check(
-        "CHANGE REPLICATION SOURCE TO SOURCE_HOST = 'db2'",
-        "1235 42000: bintide relay does not support CHANGE REPLICATION SOURCE TO: start it again with the source in \
-         --from",
-    );
     let mut other = FixedRelay::new(AccountRole::Admin);
     let refused = "1200 HY000: The server is not configured as replica; fix in config file or with CHANGE REPLICATION \
                    SOURCE TO";
     other.check("START REPLICA", refused);
     other.check("STOP REPLICA", "OK");
     other.check("SHOW WARNINGS", note);
+}
+
+/// The errors are those of a server.
+#[test]
+fn the_upstream_is_changed() {
+    let mut client = receiving(AccountRole::Admin);
+    let change = "CHANGE REPLICATION SOURCE TO";
+    client.check(
+        &format!("{change} SOURCE_HOST = 'db2'"),
+        "3021 HY000: This operation cannot be performed with a running replica io thread; run STOP REPLICA IO_THREAD FOR \
+         CHANNEL '' first.",
+    );
+    client.check("STOP REPLICA", "OK");
+    client.check(
+        &format!("{change} source_host='db2', source_port=3307, SOURCE_USER='r', SOURCE_PASSWORD='secret', \
+                  SOURCE_AUTO_POSITION=1, SOURCE_SSL=1, SOURCE_SSL_CA='ca.pem', GET_SOURCE_PUBLIC_KEY=1 FOR CHANNEL ''"),
+        "OK",
+    );
+    let note = "Note|1105|The relay keeps this source until it stops: to keep it longer, also change --from";
+    client.check("SHOW WARNINGS", &format!("Level|Code|Message\n{note}"));
+    let option = "SourceOption { sql_name: \"SOURCE_SSL_CA\", name: \"ssl-ca\", value: \"ca.pem\" }";
+    let shown = format!("(Some(\"db2\"), Some(3307), Some(\"r\"), Some(true), None, [{option}])");
+    assert_eq!(client.calls(), [format!("change SourceChange({shown}) secret")]);
+    client.check("CHANGE MASTER TO MASTER_HOST='db3', MASTER_SSL_VERIFY_SERVER_CERT=0", "OK");
+    assert_eq!(client.calls().len(), 1);
+    let syntax = |near: &str| {
+        format!(
+            "1064 42000: You have an error in your SQL syntax; check the manual that corresponds to your MySQL server \
+             version for the right syntax to use near '{near}' at line 1"
+        )
+    };
+    for (options, near) in [
+        ("", ""),
+        ("odd=1", "odd=1"),
+        ("source_host=1", "1"),
+        ("source_host=x", "x"),
+        ("source_port='x'", "'x'"),
+        ("source_port=-1", "-1"),
+        ("source_ssl=on", "on"),
+        ("source_host='db2',", ""),
+        ("source_ssl=1 source_host='x'", "source_host='x'"),
+    ] {
+        client.check(format!("{change} {options}").trim_end(), &syntax(near));
+    }
+    client.check(&format!("{change} source_host=''"), "1210 HY000: Incorrect arguments to SOURCE_HOST");
+    client.check(&format!("{change} source_port=70000"), "1210 HY000: Incorrect arguments to SOURCE_PORT");
+    client.check(
+        &format!("{change} source_password='{}'", "p".repeat(33)),
+        "3056 HY000: The password provided for the replication user exceeds the maximum length of 32 characters",
+    );
+    client.check(
+        &format!("{change} source_delay=5"),
+        "1235 42000: bintide relay does not support SOURCE_DELAY in CHANGE REPLICATION SOURCE TO",
+    );
+    client.check(
+        &format!("{change} source_host='x' for channel 'x'"),
+        "3074 HY000: Replica channel 'x' does not exist.",
+    );
+    assert!(client.calls().is_empty());
+    let mut monitor = receiving(AccountRole::Monitor);
+    assert!(monitor.ask(&format!("{change} source_host='x'")).starts_with("1227 "));
+    let mut other = FixedRelay::new(AccountRole::Admin);
+    other.check(
+        &format!("{change} source_host='x'"),
+        "1235 42000: bintide relay does not support CHANGE REPLICATION SOURCE TO without --from: another program writes \
+         these logs",
+    );
+    let facts = FixedFacts {
+        version: "10.11.6-MariaDB",
+        upstream: Some(FixedUpstream { is_stopped: true.into(), ..FixedUpstream::default() }),
+        ..FixedFacts::default()
+    };
+    let mut mariadb = FixedRelay::with_facts(facts, AccountRole::Admin);
+    mariadb.check("CHANGE MASTER TO MASTER_PASSWORD='x'", "OK");
+    assert!(mariadb.ask("CHANGE MASTER TO MASTER_HOST='x'").starts_with("1235 "));
 }
 
 #[test]

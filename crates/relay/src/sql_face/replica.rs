@@ -168,7 +168,7 @@ fn status_rows(
 }
 
 /// Takes `FOR CHANNEL ''`. A relay has no other channel.
-fn take_channel(statement: &mut SqlStatement<'_>) -> Result<(), ServerError> {
+pub(super) fn take_channel(statement: &mut SqlStatement<'_>) -> Result<(), ServerError> {
     if !statement.words.take("FOR CHANNEL") {
         return Ok(());
     }
@@ -259,11 +259,4 @@ pub(super) fn flush_logs(
     let refused = || ServerError::new(1235, "42000", message);
     statement.facts.upstream_control().ok_or_else(refused)?.flush_logs()?;
     Ok(done())
-}
-
-/// The sources are those of `--from`: a change by SQL would be lost at the next start.
-pub(super) fn change_source(_: &mut SqlStatement<'_>, _: &mut SqlSession) -> Result<SqlAnswer, ServerError> {
-    let message = "bintide relay does not support CHANGE REPLICATION SOURCE TO: start it again with the source in \
-                   --from";
-    Err(ServerError::new(1235, "42000", message))
 }

@@ -1,13 +1,14 @@
 //! `bintide relay`: serves logs to replicas and clients.
 
 mod accounts;
+mod changed_source;
 mod received_logs;
 mod relay_metrics;
 mod relay_site;
 mod relay_status;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -179,7 +180,7 @@ fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) ->
     let options = command.source.link_options(cancel.clone());
     let display = Arc::new(ReceiveDisplay::without_progress(global));
     let addresses = command.source.addresses(global)?;
-    let sources = addresses.iter().map(ServerAddress::endpoint).collect();
+    let sources = Mutex::new(addresses.clone());
     let (mut receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
     receiver.read_stored_gtids();
     let received = Arc::new(ReceivedLogs {
