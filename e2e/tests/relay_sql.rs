@@ -475,11 +475,15 @@ fn logs_that_a_client_reads_are_spared() -> Result<()> {
     let purged = ask(relay.port, "PURGE BINARY LOGS TO 'binlog.000003'", &["--show-warnings"])?;
     ensure!(purged.contains("Warning (Code 1867): file binlog.000001 was not purged"), "{purged}");
     ensure!(purged.contains("repl@127.0.0.1:") && is_there("binlog.000001"), "{purged}");
+    let forced = "SET SESSION bintide_purge_force = ON; PURGE BINARY LOGS TO 'binlog.000002'";
+    let forced = ask(relay.port, forced, &["--show-warnings"])?;
+    ensure!(forced.contains(") reads binlog.000001") && !forced.contains("Warning"), "{forced}");
+    ensure!(!is_there("binlog.000001") && is_there("binlog.000002"));
     reading.kill()?;
     reading.wait()?;
     wait_until("the client's end", || Ok(relay.ask(reads)?.is_empty()))?;
-    let purged = ask(relay.port, "PURGE BINARY LOGS TO 'binlog.000002'", &["--show-warnings"])?;
-    ensure!(purged.is_empty() && !is_there("binlog.000001") && is_there("binlog.000002"), "{purged}");
+    let purged = ask(relay.port, "PURGE BINARY LOGS TO 'binlog.000003'", &["--show-warnings"])?;
+    ensure!(purged.is_empty() && !is_there("binlog.000002") && is_there("binlog.000003"), "{purged}");
     for wrong in ["PURGE BINARY LOGS TO 'binlog.000009'", "PURGE BINARY LOGS TO binlog", "PURGE BINARY LOGS"]
     {
         let (ours, wanted) = (relay.ask(wrong)?, ask(source.port(), wrong, &[])?);

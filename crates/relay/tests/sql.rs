@@ -652,6 +652,27 @@ fn logs_that_a_client_reads_are_not_purged() {
     assert!(client.calls().is_empty());
     client.check("PURGE BINARY LOGS BEFORE '2023-11-21 22:13:21' - INTERVAL 1 WEEK", "OK");
     assert_eq!(client.calls(), ["purge binlog.000002"]);
+    for (time, is_purged) in [
+        ("'2023-12-14 22:13:20' - INTERVAL 1 MONTH", false),
+        ("'2023-12-14 22:13:21' - INTERVAL 1 MONTH", true),
+        ("'2024-05-14 22:13:20' - INTERVAL 2 QUARTER", false),
+        ("'2024-05-14 22:13:21' - INTERVAL '2' QUARTER", true),
+        ("'2025-11-14 22:13:20' - INTERVAL 2 YEAR", false),
+        ("'2025-11-14 22:13:21' - INTERVAL 2 YEAR", true),
+    ] {
+        client.check(&format!("PURGE BINARY LOGS BEFORE {time}"), "OK");
+        assert_eq!(!client.calls().is_empty(), is_purged, "{time}");
+    }
+    client.check("SET bintide_purge_force = ON", "OK");
+    client.check("PURGE BINARY LOGS TO 'binlog.000004'", "OK");
+    assert_eq!(client.calls(), ["purge binlog.000004"]);
+    let note = "Level|Code|Message\nNote|1105|connection 3 (repl@10.0.0.3:4000) reads binlog.000002";
+    client.check("SHOW WARNINGS", note);
+    client.check("PURGE BINARY LOGS BEFORE '2023-12-14 22:13:21'", "OK");
+    assert_eq!(client.calls(), ["purge binlog.000004"]);
+    client.check("SET SESSION bintide_purge_force = DEFAULT", "OK");
+    client.check("PURGE BINARY LOGS TO 'binlog.000004'", "OK");
+    assert_eq!(client.calls(), ["purge binlog.000002"]);
     client.check("PURGE BINARY LOGS BEFORE 'yesterday'", "1525 HY000: Incorrect DATETIME value: 'yesterday'");
     let mut monitor = receiving(AccountRole::Monitor);
     let denied =

@@ -84,6 +84,8 @@ use VariableScope::{Both, Global, Session};
 
 const SQL_MODE: &str = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,\
                         ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
+/// Variable by which `PURGE BINARY LOGS` also removes logs that clients read.
+pub(crate) const PURGE_FORCE: &str = "bintide_purge_force";
 const COLLATION: &str = "utf8mb4_0900_ai_ci";
 const MYSQL_8: VariableAvailability = A::MySqlSince([8, 0, 0]);
 /// First version with checksums and GTIDs.
@@ -106,6 +108,11 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
         A::MySqlSince([8, 0, 20]),
         V::Fact(compression_level),
     ),
+    // The relay's own: whether PURGE also removes logs that clients read.
+    SystemVariable {
+        writing: VariableWriting::Settable,
+        ..fixed(PURGE_FORCE, Session, A::All, V::Flag(false))
+    },
     settable("character_set_client", V::Text("utf8mb4")),
     settable("character_set_connection", V::Text("utf8mb4")),
     settable("character_set_database", V::Text("utf8mb4")),
