@@ -364,6 +364,32 @@ fn the_upstream_is_shown_and_steered_as_a_replica() -> Result<()> {
     Ok(())
 }
 
+/// With logs of MariaDB, the columns are those of a MariaDB server.
+#[test]
+fn the_upstream_of_mariadb_is_shown() -> Result<()> {
+    let source = Launch::mariadb().options(["--server-id=1", "--log-bin=binlog"]).start()?;
+    source.sql("create database d; create table d.t (id int primary key); insert into d.t values (1)")?;
+    let folder = TempDir::new()?;
+    let relay = receiving(&source, folder.path(), &[])?;
+    let replica = Launch::mariadb().options(["--server-id=2"]).start()?;
+    replica.sql("change master to master_host = '127.0.0.1'")?;
+    let names = |port: u16, statement: &str| -> Result<String> {
+        let mut client = PackageHome::find(TestPackage::MariaDb)?.command("mariadb")?;
+        client.args(["--no-defaults", "--host=127.0.0.1", "--user=root", "--batch", "-e", statement]);
+        let output = client.arg(format!("--port={port}")).output()?;
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        Ok(text.lines().next().unwrap_or_default().to_owned())
+    };
+    for statement in ["SHOW SLAVE STATUS", "SHOW REPLICA STATUS", "SHOW ALL SLAVES STATUS"] {
+        let (ours, wanted) = (names(relay.port, statement)?, names(replica.port(), statement)?);
+        ensure!(ours == wanted && wanted.contains("Using_Gtid"), "\nours:   {ours}\nserver: {wanted}");
+    }
+    let position = source.sql("select @@gtid_binlog_pos")?.trim().to_owned();
+    wait_until("all transactions", || {
+        Ok(value_of(&row_of(&relay, "SHOW SLAVE STATUS")?, "Gtid_IO_Pos")? == position)
+    })
+}
+
 /// `CHANGE REPLICATION SOURCE TO` names another server, which must have all stored transactions. Its errors are a server's.
 #[test]
 fn the_source_is_changed_by_sql() -> Result<()> {

@@ -86,7 +86,7 @@ pub use crate::relay_account::{
 };
 pub use crate::relay_facts::{
     ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormFacts, LogSize, LogsEnd, RelayFacts,
-    RelayedServer, ServedLog, StageTotals,
+    RelayedServer, SemiSyncWait, ServedLog, StageTotals,
 };
 pub use crate::relay_store::{FirstEvents, RelayStore};
 pub use crate::sent_transactions::{MeasuredTransaction, SentTransactions};

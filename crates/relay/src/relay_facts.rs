@@ -84,6 +84,15 @@ pub trait RelayFacts: Send + Sync {
     /// When the log cannot be read.
     fn purged_gtids(&self) -> Result<GtidSet, RelayError>;
 
+    /// Returns the MariaDB GTIDs of all stored transactions, as `gtid_binlog_pos` shows them; empty for other logs.
+    ///
+    /// # Errors
+    ///
+    /// When a log cannot be read.
+    fn mariadb_gtids(&self) -> Result<String, RelayError> {
+        Ok(String::new())
+    }
+
     /// Returns sums over the transactions that the relay has received and sent, in the order of the server's table
     /// `binary_log_transaction_compression_stats`; only rows with transactions.
     fn compression_counters(&self) -> Vec<CompressionCounters> {
@@ -112,6 +121,16 @@ pub trait RelayFacts: Send + Sync {
         // Fixed facts stay as they are.
     }
 
+    /// Returns the wait for acknowledgements of replicas; `None` if nothing waits for them.
+    fn semi_sync_wait(&self) -> Option<SemiSyncWait> {
+        None
+    }
+
+    /// Changes it for the waits that begin from now on.
+    fn set_semi_sync_wait(&self, _: SemiSyncWait) {
+        // Fixed facts stay as they are.
+    }
+
     /// Returns the receiver of the logs; `None` if another program writes them.
     fn upstream_control(&self) -> Option<&dyn UpstreamControl> {
         None
@@ -126,6 +145,15 @@ pub trait RelayFacts: Send + Sync {
     fn reset_stage_totals(&self) {
         // Without sums, there is nothing to reset.
     }
+}
+
+/// Wait for acknowledgements of replicas, before transactions are acknowledged to the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SemiSyncWait {
+    /// Number of replicas: `rpl_semi_sync_source_wait_for_replica_count` of a server.
+    pub replicas: usize,
+    /// Maximum time of a wait: `rpl_semi_sync_source_timeout` of a server.
+    pub timeout: Duration,
 }
 
 /// Distance of a client from the end of the store.

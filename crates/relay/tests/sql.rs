@@ -11,9 +11,9 @@ use binlog::gtid::GtidSet;
 use common::{TestStore, sample};
 use relay::{
     AccountRole, BinlogEvents, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormSource,
-    LogForm, LogsEnd, RelayError, RelayFacts, RelayedServer, ServedCompression, ServedLog, SourceChange,
-    SqlAnswer, SqlColumnKind, SqlFace, SqlRows, SqlSession, SqlValue, StageTotals, UpstreamControl,
-    UpstreamError, UpstreamStatus,
+    LogForm, LogsEnd, RelayError, RelayFacts, RelayedServer, SemiSyncWait, ServedCompression, ServedLog,
+    SourceChange, SqlAnswer, SqlColumnKind, SqlFace, SqlRows, SqlSession, SqlValue, StageTotals,
+    UpstreamControl, UpstreamError, UpstreamStatus,
 };
 use wire::ServerError;
 
@@ -30,6 +30,7 @@ struct FixedFacts {
     store: Option<TestStore>,
     upstream: Option<FixedUpstream>,
     compression: Mutex<ServedCompression>,
+    semi_sync: Mutex<Option<SemiSyncWait>>,
     resets: Mutex<Vec<&'static str>>,
 }
 
@@ -157,6 +158,18 @@ impl RelayFacts for FixedFacts {
         (log != "binlog.000004").then_some(NOW_US)
     }
 
+    fn mariadb_gtids(&self) -> Result<String, RelayError> {
+        Ok(if self.version.contains("MariaDB") { "0-1-9".to_owned() } else { String::new() })
+    }
+
+    fn semi_sync_wait(&self) -> Option<SemiSyncWait> {
+        *self.semi_sync.lock().unwrap()
+    }
+
+    fn set_semi_sync_wait(&self, wait: SemiSyncWait) {
+        *self.semi_sync.lock().unwrap() = Some(wait);
+    }
+
     fn compression(&self) -> ServedCompression {
         *self.compression.lock().unwrap()
     }
@@ -227,6 +240,7 @@ impl Default for FixedFacts {
             killed: Mutex::default(),
             store: None,
             upstream: None,
+            semi_sync: Mutex::default(),
             compression: Mutex::new(ServedCompression::of(relay::FormChoice::Auto)),
             resets: Mutex::default(),
         }
@@ -716,6 +730,11 @@ fn the_upstream_is_shown() {
         ("Last_IO_Errno", "0"),
     ];
     check_status(&mut client, "REPLICA", &connected);
+    client.check(
+        "SELECT replication FROM performance_schema.log_status",
+        "replication\n{\"channels\": [{\"channel_name\": \"\", \"relay_log_file\": \"binlog.000002\", \
+         \"relay_log_position\": 1000}]}",
+    );
     client.check("STOP SLAVE", "OK");
     let stopped = [("Slave_IO_Running", "No"), ("Master_Host", "db1"), ("Slave_SQL_Running", "No")];
     check_status(&mut client, "SLAVE", &stopped);
@@ -743,6 +762,32 @@ fn the_upstream_is_shown() {
     );
     let mut other = FixedRelay::new(AccountRole::Admin);
     assert_eq!(other.ask("SHOW REPLICA STATUS").lines().count(), 1);
+}
+
+/// The columns are those that MariaDB 10.11 shows.
+#[test]
+fn the_upstream_of_mariadb_is_shown() {
+    let facts = FixedFacts {
+        version: "10.11.6-MariaDB",
+        upstream: Some(FixedUpstream::default()),
+        ..FixedFacts::default()
+    };
+    let mut client = FixedRelay::with_facts(facts, AccountRole::Admin);
+    let own = [
+        ("Slave_IO_Running", "Yes"),
+        ("Using_Gtid", "No"),
+        ("Gtid_IO_Pos", "0-1-9"),
+        ("Parallel_Mode", "none"),
+        ("Slave_DDL_Groups", "0"),
+        ("Replicate_Rewrite_DB", ""),
+    ];
+    check_status(&mut client, "SLAVE", &own);
+    check_status(&mut client, "REPLICA", &own);
+    let shown = client.ask("SHOW ALL SLAVES STATUS");
+    assert!(shown.starts_with("Connection_name|Slave_SQL_State|Slave_IO_State|Master_Host|"), "{shown}");
+    assert!(shown.ends_with("|0|1073741824|0|2|15|0-1-9"), "{shown}");
+    client.check("SELECT @@gtid_binlog_pos", "@@gtid_binlog_pos\n0-1-9");
+    assert!(receiving(AccountRole::Admin).ask("SHOW ALL SLAVES STATUS").starts_with("1064 "));
 }
 
 #[test]
@@ -861,6 +906,58 @@ fn sums_are_reset_by_truncate() {
         "TRUNCATE performance_schema.binary_log_transaction_compression_stats",
         &denied("binary_log_transaction_compression_stats"),
     );
+}
+
+/// The values and warnings are those of a server, but for the defaults.
+#[test]
+fn waits_for_replicas_are_set() {
+    let mut client = FixedRelay::new(AccountRole::Admin);
+    client.check("SELECT @@rpl_semi_sync_source_timeout", "@@rpl_semi_sync_source_timeout\n0");
+    client.check(
+        "SET GLOBAL rpl_semi_sync_source_timeout = 5",
+        "1235 42000: bintide relay does not support SET GLOBAL rpl_semi_sync_source_timeout without --wait-for-replicas",
+    );
+    let timeout = std::time::Duration::from_secs(5);
+    *client.facts.semi_sync.lock().unwrap() = Some(SemiSyncWait { replicas: 2, timeout });
+    let shown = |replicas: u32, timeout: u32| {
+        format!(
+            "Variable_name|Value\nrpl_semi_sync_master_enabled|ON\nrpl_semi_sync_master_timeout|{timeout}\n\
+             rpl_semi_sync_master_wait_for_slave_count|{replicas}\nrpl_semi_sync_source_enabled|ON\n\
+             rpl_semi_sync_source_timeout|{timeout}\nrpl_semi_sync_source_wait_for_replica_count|{replicas}"
+        )
+    };
+    let show = "SHOW GLOBAL VARIABLES LIKE 'rpl_semi_sync%'";
+    client.check(show, &shown(2, 5000));
+    let replicas = "rpl_semi_sync_source_wait_for_replica_count";
+    client.check(&format!("SET GLOBAL {replicas} = 3, GLOBAL rpl_semi_sync_master_timeout = 100"), "OK");
+    client.check(show, &shown(3, 100));
+    let truncated = |value: &str| {
+        format!("Level|Code|Message\nWarning|1292|Truncated incorrect {replicas} value: '{value}'")
+    };
+    for (value, taken) in [("0", 1), ("70000", 65535)] {
+        client.check(&format!("SET GLOBAL {replicas} = {value}"), "OK");
+        client.check("SHOW WARNINGS", &truncated(value));
+        client.check(show, &shown(taken, 100));
+    }
+    client.check(
+        &format!("SET GLOBAL {replicas} = DEFAULT, @@global.rpl_semi_sync_source_timeout = DEFAULT"),
+        "OK",
+    );
+    client.check(show, &shown(1, 5000));
+    client.check(
+        "SET rpl_semi_sync_source_timeout = 5",
+        "1229 HY000: Variable 'rpl_semi_sync_source_timeout' is a GLOBAL variable and should be set with SET GLOBAL",
+    );
+    client.check(
+        "SELECT @@session.rpl_semi_sync_source_timeout",
+        "1238 HY000: Variable 'rpl_semi_sync_source_timeout' is a GLOBAL variable",
+    );
+    client.check(
+        "SET GLOBAL rpl_semi_sync_source_timeout = 'x'",
+        "1232 42000: Incorrect argument type to variable 'rpl_semi_sync_source_timeout'",
+    );
+    let mut monitor = FixedRelay::new(AccountRole::Monitor);
+    assert!(monitor.ask("SET GLOBAL rpl_semi_sync_source_timeout = 5").starts_with("1227 "));
 }
 
 #[test]
