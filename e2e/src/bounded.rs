@@ -111,8 +111,8 @@ fn read(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The most memory that a process has taken so far, in KiB; none if it has ended.
-fn peak_of(id: u32) -> Option<u64> {
+/// Returns the most memory that a process has taken so far, in KiB; none if it has ended.
+pub fn peak_of(id: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.parse().ok()

@@ -1,26 +1,31 @@
 //! SQL of `bintide relay`, asked by the mysql client, beside the answers of the source.
 
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::wait_until;
 use e2e::program::bintide;
 use e2e::relayed::{RelayProcess, ReplicaStartPlace, follow, index_of, status, wait_for_equal};
+use e2e::{bounded, large};
 use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
 /// A relay that runs, and its state directory.
 struct AskedRelay {
     port: u16,
-    _relay: RelayProcess,
+    process: RelayProcess,
 }
 
 impl AskedRelay {
     /// Serves the logs of an index or directory.
     fn start(logs: &Path, more: &[&str]) -> Result<Self> {
-        let relay = RelayProcess::start(logs, more)?;
-        Ok(Self { port: relay.port, _relay: relay })
+        let process = RelayProcess::start(logs, more)?;
+        Ok(Self { port: process.port, process })
     }
 
     /// Serves a server's own directory.
@@ -135,6 +140,57 @@ fn events_of_a_form_are_those_that_its_clients_get() -> Result<()> {
             ensure!(ours.lines().count() == wanted.lines().count(), "{form} {log}: {ours:.3000}");
         }
     }
+    Ok(())
+}
+
+/// A listing of many events is not kept in memory, also if its client reads slowly.
+#[test]
+fn long_listings_take_little_memory() -> Result<()> {
+    let folder = TempDir::new()?;
+    let options =
+        ["--binlog-row-event-max-size=256", "--binlog-transaction-compression=ON", "--log-bin=binlog"];
+    large::record(&options, "binlog", folder.path())?;
+    fs::rename(folder.path().join("binlog.binlog"), folder.path().join("binlog.000001"))?;
+    let relay = AskedRelay::start(folder.path(), &["--form-cache=1M"])?;
+    let id = relay.process.running.as_ref().context("it runs")?.id();
+    let peak_kib = || bounded::peak_of(id).context("it runs");
+    relay.ask("SHOW BINLOG EVENTS LIMIT 10")?;
+    let before_kib = peak_kib()?;
+    let mut client = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+    client.args(["--no-defaults", "--host=127.0.0.1", "--user=root", "--batch", "--quick"]);
+    client.args(["-e", "SHOW BINLOG EVENTS"]).arg(format!("--port={}", relay.port)).stdout(Stdio::piped());
+    let mut listing = client.spawn()?;
+    thread::sleep(Duration::from_secs(1));
+    let (mut lines, mut bytes) = (0, 0);
+    for line in BufReader::new(listing.stdout.take().context("piped")?).split(b'\n') {
+        (lines, bytes) = (lines + 1, bytes + line?.len() as u64 + 1);
+    }
+    let grown_kib = peak_kib()? - before_kib;
+    ensure!(listing.wait()?.success() && lines > 50_000 && bytes > 4 << 20, "{lines} lines, {bytes} bytes");
+    ensure!(grown_kib * 1024 < bytes / 2, "{lines} lines of {bytes} bytes took {grown_kib} KiB");
+    Ok(())
+}
+
+/// As a server, the relay names a packet that is too large, and ends the connection.
+#[test]
+fn packets_have_a_limit() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    let relay = AskedRelay::of(&source, &[])?;
+    let limit: u64 =
+        ask(relay.port, "SELECT @@max_allowed_packet", &["--skip-column-names"])?.trim().parse()?;
+    source.sql(&format!("set global max_allowed_packet = {limit}"))?;
+    for port in [relay.port, source.port()] {
+        let mut client = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+        client.args(["--no-defaults", "--host=127.0.0.1", "--user=root", "--max-allowed-packet=1G"]);
+        client.arg(format!("--port={port}")).stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut asking = client.spawn()?;
+        let statement = format!("SELECT '{}';", "x".repeat(usize::try_from(limit)?));
+        asking.stdin.take().context("piped")?.write_all(statement.as_bytes())?;
+        let said = String::from_utf8_lossy(&asking.wait_with_output()?.stderr).into_owned();
+        let wanted = "ERROR 1153 (08S01) at line 1: Got a packet bigger than 'max_allowed_packet' bytes";
+        ensure!(said.trim() == wanted, "{port}: {said}");
+    }
+    ensure!(relay.ask("SELECT 1")? == "1\n1\n");
     Ok(())
 }
 

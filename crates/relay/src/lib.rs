@@ -95,7 +95,7 @@ pub use crate::served_compression::ServedCompression;
 pub use crate::sql_answer::{
     SqlAnswer, SqlColumn, SqlColumnKind, SqlRows, SqlSession, SqlValue, SqlWarning, WarningLevel,
 };
-pub use crate::sql_face::{BinlogEvents, SqlFace};
+pub use crate::sql_face::{BinlogEvents, SqlFace, sql_mode};
 pub use crate::upstream_control::{
     SourceChange, SourceOption, UpstreamControl, UpstreamError, UpstreamStatus, UpstreamTls,
     oldest_log_in_use,

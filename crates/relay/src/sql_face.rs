@@ -204,6 +204,10 @@ impl SqlFace {
     /// Maximum size of a statement in bytes: far more than those of the forms need. Its words take many times its memory.
     const STATEMENT_SIZE_MAX: usize = 64 << 10;
 
+    /// Maximum size of a command in bytes, `max_allowed_packet`: room for the GTID set of a dump with 200,000 gaps. Each
+    /// client can take this memory.
+    pub const PACKET_SIZE_MAX: usize = 4 << 20;
+
     /// Creates the SQL side of a relay.
     pub fn new(facts: Arc<dyn RelayFacts>) -> Self {
         let engine = QueryEngine::new(facts.clone());
@@ -283,8 +287,8 @@ impl fmt::Debug for SqlFace {
     }
 }
 
-/// Returns the modes of the session that change the meaning of a statement's text.
-fn sql_mode(session: &SqlSession) -> u64 {
+/// Returns the modes of the session that change the meaning of a statement's text, as bits of `sql_mode`.
+pub fn sql_mode(session: &SqlSession) -> u64 {
     let Some(SqlValue::Text(modes)) = session.system_variables.get("sql_mode") else { return 0 };
     let bits = modes.split(',').map(|mode| match mode.trim().to_ascii_uppercase().as_str() {
         "ANSI" | "ANSI_QUOTES" => ANSI_QUOTES,
