@@ -171,6 +171,35 @@ fn long_listings_take_little_memory() -> Result<()> {
     Ok(())
 }
 
+/// Two relays of one source, of which one compresses closed logs: their plain forms have the same positions, their stored
+/// forms have not.
+#[test]
+fn plain_positions_are_those_of_every_relay() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    work(&source)?;
+    source.sql("flush binary logs")?;
+    let folders = [TempDir::new()?, TempDir::new()?];
+    let relays = [
+        receiving(&source, folders[0].path(), &["--form=plain"])?,
+        receiving(&source, folders[1].path(), &["--form=plain", "--compress=19"])?,
+    ];
+    let stored =
+        |relay: &AskedRelay| relay.ask("SELECT stored_size FROM bintide.logs WHERE name = 'binlog.000002'");
+    let newest = ask(source.port(), "SHOW BINARY LOG STATUS", &[])?;
+    for relay in &relays {
+        wait_until("all logs", || Ok(relay.ask("SHOW BINARY LOG STATUS")? == newest))?;
+    }
+    wait_until("a compressed log", || Ok(stored(&relays[0])? != stored(&relays[1])?))?;
+    for statement in ["SHOW BINARY LOGS", "SHOW BINLOG EVENTS IN 'binlog.000002'"] {
+        let [first, second] = [relays[0].ask(statement)?, relays[1].ask(statement)?];
+        ensure!(
+            first == second && first.contains("binlog.000002"),
+            "{statement}\n{first:.2000}\n{second:.2000}"
+        );
+    }
+    Ok(())
+}
+
 /// As a server, the relay names a packet that is too large, and ends the connection.
 #[test]
 fn packets_have_a_limit() -> Result<()> {
