@@ -475,6 +475,34 @@ fn the_upstream_of_mariadb_is_shown() -> Result<()> {
     })
 }
 
+/// Compares the errors of `CHANGE REPLICATION SOURCE TO` with those of a replica, while both run, and stopped.
+fn compare_change_errors(relay: &AskedRelay, replica: &TestServer) -> Result<()> {
+    for state in ["START", "STOP"] {
+        for asked in [relay.port, replica.port()] {
+            ask(asked, &format!("{state} REPLICA"), &[])?;
+        }
+        wait_until("the state", || {
+            // The column Replica_IO_Running.
+            let running = status(replica)?.split('\t').nth(10) != Some("No");
+            Ok(running == (state == "START"))
+        })?;
+        let mut wrong =
+            vec!["", "odd=1", "source_host=1", "source_host=x", "source_port='x'", "source_ssl=on"];
+        wrong.extend(["source_host='a',", "source_ssl=1 source_host='x'", "source_port=-1"]);
+        if state == "START" {
+            wrong.push("source_user='x'");
+        } else {
+            wrong.extend(["source_host=''", "source_password='012345678901234567890123456789012'"]);
+        }
+        for options in wrong {
+            let ours = relay.ask(&format!("CHANGE REPLICATION SOURCE TO {options}"))?;
+            let wanted = ask(replica.port(), &format!("CHANGE REPLICATION SOURCE TO {options}"), &[])?;
+            ensure!(ours == wanted && ours.contains("ERROR"), "{options}\nours:   {ours}\nserver: {wanted}");
+        }
+    }
+    Ok(())
+}
+
 /// `CHANGE REPLICATION SOURCE TO` names another server, which must have all stored transactions. Its errors are a server's.
 #[test]
 fn the_source_is_changed_by_sql() -> Result<()> {
@@ -494,30 +522,7 @@ fn the_source_is_changed_by_sql() -> Result<()> {
     let relay = receiving(&first, folder.path(), &[])?;
     let show = |name: &str| value_of(&row_of(&relay, "SHOW REPLICA STATUS")?, name);
     let change = |options: &str| relay.ask(&format!("CHANGE REPLICATION SOURCE TO {options}"));
-    // The same errors as a replica that runs, and one that has stopped.
-    for state in ["START", "STOP"] {
-        for asked in [relay.port, second.port()] {
-            ask(asked, &format!("{state} REPLICA"), &[])?;
-        }
-        wait_until("the state", || {
-            // The column Replica_IO_Running.
-            let running = status(&second)?.split('\t').nth(10) != Some("No");
-            Ok(running == (state == "START"))
-        })?;
-        let mut wrong =
-            vec!["", "odd=1", "source_host=1", "source_host=x", "source_port='x'", "source_ssl=on"];
-        wrong.extend(["source_host='a',", "source_ssl=1 source_host='x'", "source_port=-1"]);
-        if state == "START" {
-            wrong.push("source_user='x'");
-        } else {
-            wrong.extend(["source_host=''", "source_password='012345678901234567890123456789012'"]);
-        }
-        for options in wrong {
-            let ours = change(options)?;
-            let wanted = ask(second.port(), &format!("CHANGE REPLICATION SOURCE TO {options}"), &[])?;
-            ensure!(ours == wanted && ours.contains("ERROR"), "{options}\nours:   {ours}\nserver: {wanted}");
-        }
-    }
+    compare_change_errors(&relay, &second)?;
     // The first server does not pass on what the second one writes.
     second.sql("set global read_only = 0; insert into d.t values (2)")?;
     let port = second.port();
