@@ -68,13 +68,24 @@ pub trait AckCondition: Send + Sync {
     fn wait(&self, cancel: &CancelToken) -> bool;
 }
 
+/// Source that another thread has named while the run lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NamedSource {
+    /// None: the sources are those of the start.
+    None,
+    /// Another account or other options for the host and port of the only source.
+    SamePlace,
+    /// Another host or port, perhaps another server.
+    OtherPlace,
+}
+
 /// State of a `receive` run.
 pub struct LogReceiver {
     pub(crate) wanted: ReceiveOptions,
     reporter: Arc<dyn ReceiveReporter>,
     addresses: Vec<ServerAddress>,
-    /// True since another thread has replaced the source.
-    is_source_replaced: bool,
+    /// Source that another thread has named since the start.
+    named_source: NamedSource,
     pub(crate) options: LinkOptions,
     pub(crate) identity: ReplicaIdentity,
     pub(crate) watch: ReceiveMonitor,
@@ -139,7 +150,7 @@ impl LogReceiver {
             wanted,
             reporter,
             addresses,
-            is_source_replaced: false,
+            named_source: NamedSource::None,
             options,
             identity,
             watch,
@@ -227,13 +238,14 @@ impl LogReceiver {
 
     /// Tells whether the current source may be another server than the one before.
     pub(crate) fn has_others(&self) -> bool {
-        self.addresses.len() > 1 || self.is_source_replaced
+        self.addresses.len() > 1 || self.named_source == NamedSource::OtherPlace
     }
 
     /// Replaces the sources by the one that another thread has named.
     fn take_new_source(&mut self) {
         let Some(source) = self.control.take_new_source() else { return };
-        self.is_source_replaced |= self.has_others() || source.endpoint() != self.address().endpoint();
+        let is_other = self.has_others() || source.endpoint() != self.address().endpoint();
+        self.named_source = if is_other { NamedSource::OtherPlace } else { NamedSource::SamePlace };
         self.addresses = vec![source];
         self.rotation = SourceRotation::of(1);
         // It is tried again while it is not reachable.
@@ -266,7 +278,7 @@ impl LogReceiver {
         self.watch.set_error(&error);
         let (has_begun, before) = (self.rotation.has_begun(), self.rotation.current());
         let Some(pause) = self.rotation.next_backoff(trouble) else {
-            if self.is_source_replaced {
+            if self.named_source != NamedSource::None {
                 self.pause_after(&error);
                 return Ok(());
             }
