@@ -112,7 +112,7 @@ fn read(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the peak memory of a process in KiB; `None` if it has ended.
-fn peak_of(id: u32) -> Option<u64> {
+pub fn peak_of(id: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.parse().ok()

@@ -23,35 +23,6 @@ use servers::{LinkOptions, ServerAddress, ServerLink, SqlConnection};
 use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
-/// A replica that stops with error 13121 at a compressing source gets the same data through a relay, by GTID and by
-/// position, while compression is switched on and off.
-fn old_replica_of_a_compressed_source(place: ReplicaStartPlace) -> Result<()> {
-    let source = source(TestPackage::Mysql8_0)?;
-    let replica = replica(TestPackage::Mysql8_0_15)?;
-    source.sql(TABLE)?;
-    source.sql(&work(0, "on"))?;
-    let relay = RelayProcess::of(&source)?;
-    follow(&replica, relay.port, place)?;
-    wait_for_equal(&source, &replica)?;
-    for (round, compression) in ["off", "on", "off", "on"].iter().enumerate() {
-        source.sql(&work(100 * (round as u32 + 1), compression))?;
-        if round % 2 == 1 {
-            source.sql("flush binary logs")?;
-        }
-    }
-    wait_for_equal(&source, &replica)
-}
-
-#[test]
-fn mysql_8_0_15_follows_a_compressed_source_by_gtid() -> Result<()> {
-    old_replica_of_a_compressed_source(ReplicaStartPlace::Gtids)
-}
-
-#[test]
-fn mysql_8_0_15_follows_a_compressed_source_by_position() -> Result<()> {
-    old_replica_of_a_compressed_source(ReplicaStartPlace::FirstLog)
-}
-
 /// A replica that stopped at the source's compressed transactions resumes at the relay.
 #[test]
 fn stopped_replicas_resume_at_the_relay() -> Result<()> {

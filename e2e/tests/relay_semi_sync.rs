@@ -7,7 +7,7 @@ use e2e::command::wait_until;
 use e2e::metrics::scraped;
 use e2e::relayed::{RelayProcess, ReplicaStartPlace, follow, replica, source, wait_for_equal};
 use tempfile::TempDir;
-use testkit::{TestPackage, TestServer, free_port};
+use testkit::{PackageHome, TestPackage, TestServer, free_port};
 
 /// Time for which the relay waits for replicas in these tests. The source itself waits much longer.
 const ACK_TIMEOUT: Duration = Duration::from_secs(3);
@@ -103,7 +103,25 @@ fn sources_wait_for_replicas_of_the_relay() -> Result<()> {
     wait_until("both replicas", || Ok(metric(&metrics, "bintide_relay_asynchronous")? == 0))?;
     let took = commit(&source, 102)?;
     ensure!(took < ACK_TIMEOUT, "a commit took {took:?}");
+
+    // By SQL, the relay waits for one replica only.
+    replicas[1].sql("stop replica io_thread")?;
+    set_globally(
+        &relay,
+        "rpl_semi_sync_source_wait_for_replica_count = 1, @@global.rpl_semi_sync_source_timeout = 4000",
+    )?;
+    let took = commit(&source, 103)?;
+    ensure!(took < ACK_TIMEOUT, "a commit took {took:?}");
+    ensure!(metric(&metrics, "bintide_relay_ack_timeouts_total")? == timeouts + 1);
+    replicas[1].sql("start replica io_thread")?;
     replicas.iter().try_for_each(|replica| wait_for_equal(&source, replica))
+}
+
+fn set_globally(relay: &RelayProcess, assignments: &str) -> Result<()> {
+    let mut client = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+    client.args(["--no-defaults", "--host=127.0.0.1", "--user=root"]).arg(format!("--port={}", relay.port));
+    ensure!(client.args(["-e", &format!("SET GLOBAL {assignments}")]).status()?.success());
+    Ok(())
 }
 
 fn one_line(text: &str) -> String {

@@ -1,26 +1,31 @@
 //! SQL of `bintide relay` in the mysql client, compared with the answers of the source.
 
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::wait_until;
 use e2e::program::bintide;
-use e2e::relayed::{RelayProcess, index_of};
+use e2e::relayed::{RelayProcess, ReplicaStartPlace, follow, index_of, status, wait_for_equal};
+use e2e::{bounded, large};
 use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
 /// A running relay, and its state directory.
 struct AskedRelay {
     port: u16,
-    _relay: RelayProcess,
+    process: RelayProcess,
 }
 
 impl AskedRelay {
     /// Starts a relay that serves the logs of an index or a directory.
     fn start(logs: &Path, more: &[&str]) -> Result<Self> {
-        let relay = RelayProcess::start(logs, more)?;
-        Ok(Self { port: relay.port, _relay: relay })
+        let process = RelayProcess::start(logs, more)?;
+        Ok(Self { port: process.port, process })
     }
 
     /// Starts a relay that serves a server's own directory.
@@ -135,6 +140,86 @@ fn events_of_a_form_equal_those_that_its_clients_get() -> Result<()> {
             ensure!(ours.lines().count() == wanted.lines().count(), "{form} {log}: {ours:.3000}");
         }
     }
+    Ok(())
+}
+
+/// A listing of many events is not kept in memory, also if its client reads slowly.
+#[test]
+fn long_listings_take_little_memory() -> Result<()> {
+    let folder = TempDir::new()?;
+    let options =
+        ["--binlog-row-event-max-size=256", "--binlog-transaction-compression=ON", "--log-bin=binlog"];
+    large::record(&options, "binlog", folder.path())?;
+    fs::rename(folder.path().join("binlog.binlog"), folder.path().join("binlog.000001"))?;
+    let relay = AskedRelay::start(folder.path(), &["--form-cache=1M"])?;
+    let id = relay.process.running.as_ref().context("it runs")?.id();
+    let peak_kib = || bounded::peak_of(id).context("it runs");
+    relay.ask("SHOW BINLOG EVENTS LIMIT 10")?;
+    let before_kib = peak_kib()?;
+    let mut client = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+    client.args(["--no-defaults", "--host=127.0.0.1", "--user=root", "--batch", "--quick"]);
+    client.args(["-e", "SHOW BINLOG EVENTS"]).arg(format!("--port={}", relay.port)).stdout(Stdio::piped());
+    let mut listing = client.spawn()?;
+    thread::sleep(Duration::from_secs(1));
+    let (mut lines, mut bytes) = (0, 0);
+    for line in BufReader::new(listing.stdout.take().context("piped")?).split(b'\n') {
+        (lines, bytes) = (lines + 1, bytes + line?.len() as u64 + 1);
+    }
+    let grown_kib = peak_kib()? - before_kib;
+    ensure!(listing.wait()?.success() && lines > 50_000 && bytes > 4 << 20, "{lines} lines, {bytes} bytes");
+    ensure!(grown_kib * 1024 < bytes / 2, "{lines} lines of {bytes} bytes took {grown_kib} KiB");
+    Ok(())
+}
+
+/// Two relays of one source, of which one compresses closed logs: their plain forms have the same positions, their stored
+/// forms have not.
+#[test]
+fn plain_positions_are_those_of_every_relay() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    work(&source)?;
+    source.sql("flush binary logs")?;
+    let folders = [TempDir::new()?, TempDir::new()?];
+    let relays = [
+        receiving(&source, folders[0].path(), &["--form=plain"])?,
+        receiving(&source, folders[1].path(), &["--form=plain", "--compress=19"])?,
+    ];
+    let stored =
+        |relay: &AskedRelay| relay.ask("SELECT stored_size FROM bintide.logs WHERE name = 'binlog.000002'");
+    let newest = ask(source.port(), "SHOW BINARY LOG STATUS", &[])?;
+    for relay in &relays {
+        wait_until("all logs", || Ok(relay.ask("SHOW BINARY LOG STATUS")? == newest))?;
+    }
+    wait_until("a compressed log", || Ok(stored(&relays[0])? != stored(&relays[1])?))?;
+    for statement in ["SHOW BINARY LOGS", "SHOW BINLOG EVENTS IN 'binlog.000002'"] {
+        let [first, second] = [relays[0].ask(statement)?, relays[1].ask(statement)?];
+        ensure!(
+            first == second && first.contains("binlog.000002"),
+            "{statement}\n{first:.2000}\n{second:.2000}"
+        );
+    }
+    Ok(())
+}
+
+/// As a server, the relay names a packet that is too large, and ends the connection.
+#[test]
+fn packets_have_a_limit() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    let relay = AskedRelay::of(&source, &[])?;
+    let limit: u64 =
+        ask(relay.port, "SELECT @@max_allowed_packet", &["--skip-column-names"])?.trim().parse()?;
+    source.sql(&format!("set global max_allowed_packet = {limit}"))?;
+    for port in [relay.port, source.port()] {
+        let mut client = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+        client.args(["--no-defaults", "--host=127.0.0.1", "--user=root", "--max-allowed-packet=1G"]);
+        client.arg(format!("--port={port}")).stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut asking = client.spawn()?;
+        let statement = format!("SELECT '{}';", "x".repeat(usize::try_from(limit)?));
+        asking.stdin.take().context("piped")?.write_all(statement.as_bytes())?;
+        let said = String::from_utf8_lossy(&asking.wait_with_output()?.stderr).into_owned();
+        let wanted = "ERROR 1153 (08S01) at line 1: Got a packet bigger than 'max_allowed_packet' bytes";
+        ensure!(said.trim() == wanted, "{port}: {said}");
+    }
+    ensure!(relay.ask("SELECT 1")? == "1\n1\n");
     Ok(())
 }
 
@@ -365,6 +450,116 @@ fn receiving_is_shown_and_controlled_as_a_replica() -> Result<()> {
     Ok(())
 }
 
+/// With logs of MariaDB, the columns are those of a MariaDB server.
+#[test]
+fn the_upstream_of_mariadb_is_shown() -> Result<()> {
+    let source = Launch::mariadb().options(["--server-id=1", "--log-bin=binlog"]).start()?;
+    source.sql("create database d; create table d.t (id int primary key); insert into d.t values (1)")?;
+    let folder = TempDir::new()?;
+    let relay = receiving(&source, folder.path(), &[])?;
+    let replica = Launch::mariadb().options(["--server-id=2"]).start()?;
+    replica.sql("change master to master_host = '127.0.0.1'")?;
+    let names = |port: u16, statement: &str| -> Result<String> {
+        let mut client = PackageHome::find(TestPackage::MariaDb)?.command("mariadb")?;
+        client.args(["--no-defaults", "--host=127.0.0.1", "--user=root", "--batch", "-e", statement]);
+        let output = client.arg(format!("--port={port}")).output()?;
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        Ok(text.lines().next().unwrap_or_default().to_owned())
+    };
+    for statement in ["SHOW SLAVE STATUS", "SHOW REPLICA STATUS", "SHOW ALL SLAVES STATUS"] {
+        let (ours, wanted) = (names(relay.port, statement)?, names(replica.port(), statement)?);
+        ensure!(ours == wanted && wanted.contains("Using_Gtid"), "\nours:   {ours}\nserver: {wanted}");
+    }
+    let position = source.sql("select @@gtid_binlog_pos")?.trim().to_owned();
+    wait_until("all transactions", || {
+        Ok(value_of(&row_of(&relay, "SHOW SLAVE STATUS")?, "Gtid_IO_Pos")? == position)
+    })
+}
+
+/// Compares the errors of `CHANGE REPLICATION SOURCE TO` with those of a replica, while both run, and stopped.
+fn compare_change_errors(relay: &AskedRelay, replica: &TestServer) -> Result<()> {
+    for state in ["START", "STOP"] {
+        for asked in [relay.port, replica.port()] {
+            ask(asked, &format!("{state} REPLICA"), &[])?;
+        }
+        wait_until("the state", || {
+            // The column Replica_IO_Running.
+            let running = status(replica)?.split('\t').nth(10) != Some("No");
+            Ok(running == (state == "START"))
+        })?;
+        let mut wrong =
+            vec!["", "odd=1", "source_host=1", "source_host=x", "source_port='x'", "source_ssl=on"];
+        wrong.extend(["source_host='a',", "source_ssl=1 source_host='x'", "source_port=-1"]);
+        if state == "START" {
+            wrong.push("source_user='x'");
+        } else {
+            wrong.extend(["source_host=''", "source_password='012345678901234567890123456789012'"]);
+        }
+        for options in wrong {
+            let ours = relay.ask(&format!("CHANGE REPLICATION SOURCE TO {options}"))?;
+            let wanted = ask(replica.port(), &format!("CHANGE REPLICATION SOURCE TO {options}"), &[])?;
+            ensure!(ours == wanted && ours.contains("ERROR"), "{options}\nours:   {ours}\nserver: {wanted}");
+        }
+    }
+    Ok(())
+}
+
+/// `CHANGE REPLICATION SOURCE TO` names another server, which must have all stored transactions. Its errors are a server's.
+#[test]
+fn the_source_is_changed_by_sql() -> Result<()> {
+    let [first, second, other] = [1, 2, 3].map(|id| {
+        let launch =
+            Launch::mysql().options([format!("--server-id={id}"), "--log-replica-updates=ON".to_owned()]);
+        launch.start()
+    });
+    let (first, second, other) = (first?, second?, other?);
+    first.sql(
+        "create user repl; create user r identified by 'secret'; grant replication slave on *.* to repl, r; create database d",
+    )?;
+    first.sql("create table d.t (id int primary key); insert into d.t values (1)")?;
+    follow(&second, first.port(), ReplicaStartPlace::Gtids)?;
+    wait_for_equal(&first, &second)?;
+    let folder = TempDir::new()?;
+    let relay = receiving(&first, folder.path(), &[])?;
+    let show = |name: &str| value_of(&row_of(&relay, "SHOW REPLICA STATUS")?, name);
+    let change = |options: &str| relay.ask(&format!("CHANGE REPLICATION SOURCE TO {options}"));
+    compare_change_errors(&relay, &second)?;
+    // A wrong account stops receiving, not the relay.
+    change("SOURCE_USER='r', SOURCE_PASSWORD='wrong'")?;
+    relay.ask("START REPLICA")?;
+    wait_until("the end of receiving", || Ok(show("Replica_IO_Running")? == "No"))?;
+    ensure!(show("Last_IO_Errno")? == "1045", "{}", show("Last_IO_Error")?);
+    // The first server does not pass on what the second one writes.
+    second.sql("set global read_only = 0; insert into d.t values (2)")?;
+    let port = second.port();
+    let login = "SOURCE_USER='r', SOURCE_PASSWORD='secret', GET_SOURCE_PUBLIC_KEY=1";
+    let changed = ask(
+        relay.port,
+        &format!("CHANGE REPLICATION SOURCE TO SOURCE_PORT={port}, {login}, SOURCE_AUTO_POSITION=1"),
+        &["--show-warnings"],
+    )?;
+    ensure!(changed.contains("Note (Code 1105): The relay keeps this source until it stops"), "{changed}");
+    ensure!(show("Source_Port")? == port.to_string() && show("Replica_IO_Running")? == "No");
+    relay.ask("START REPLICA")?;
+    let executed = "SELECT @@GLOBAL.gtid_executed";
+    let has_all = |server: &TestServer| Ok(relay.ask(executed)? == ask(server.port(), executed, &[])?);
+    wait_until("the second server's transactions", || has_all(&second))?;
+    ensure!(show("Source_Server_Id")? == "2" && show("Source_User")? == "r");
+    // A server without the stored transactions is refused, until another one is named.
+    relay.ask("STOP REPLICA")?;
+    change(&format!("SOURCE_PORT={}, SOURCE_USER='root', SOURCE_PASSWORD=''", other.port()))?;
+    relay.ask("START REPLICA")?;
+    wait_until("the error", || Ok(show("Last_IO_Error")?.contains("lacks stored transactions")))?;
+    relay.ask("STOP REPLICA")?;
+    change(&format!("SOURCE_PORT={port}, SOURCE_USER='r', SOURCE_PASSWORD='secret'"))?;
+    relay.ask("START REPLICA")?;
+    second.sql("insert into d.t values (3)")?;
+    wait_until("the last transaction", || has_all(&second))?;
+    // Replicas of the relay go on.
+    follow(&other, relay.port, ReplicaStartPlace::Gtids)?;
+    wait_for_equal(&second, &other)
+}
+
 /// `PURGE` and `--keep` delete logs, except those that a client reads.
 #[test]
 fn logs_that_a_client_reads_are_not_deleted() -> Result<()> {
@@ -398,11 +593,15 @@ fn logs_that_a_client_reads_are_not_deleted() -> Result<()> {
     let purged = ask(relay.port, "PURGE BINARY LOGS TO 'binlog.000003'", &["--show-warnings"])?;
     ensure!(purged.contains("Warning (Code 1867): file binlog.000001 was not purged"), "{purged}");
     ensure!(purged.contains("repl@127.0.0.1:") && is_there("binlog.000001"), "{purged}");
+    let forced = "SET SESSION bintide_purge_force = ON; PURGE BINARY LOGS TO 'binlog.000002'";
+    let forced = ask(relay.port, forced, &["--show-warnings"])?;
+    ensure!(forced.contains(") reads binlog.000001") && !forced.contains("Warning"), "{forced}");
+    ensure!(!is_there("binlog.000001") && is_there("binlog.000002"));
     reading.kill()?;
     reading.wait()?;
     wait_until("the client's end", || Ok(relay.ask(reads)?.is_empty()))?;
-    let purged = ask(relay.port, "PURGE BINARY LOGS TO 'binlog.000002'", &["--show-warnings"])?;
-    ensure!(purged.is_empty() && !is_there("binlog.000001") && is_there("binlog.000002"), "{purged}");
+    let purged = ask(relay.port, "PURGE BINARY LOGS TO 'binlog.000003'", &["--show-warnings"])?;
+    ensure!(purged.is_empty() && !is_there("binlog.000002") && is_there("binlog.000003"), "{purged}");
     for wrong in ["PURGE BINARY LOGS TO 'binlog.000009'", "PURGE BINARY LOGS TO binlog", "PURGE BINARY LOGS"]
     {
         let (ours, wanted) = (relay.ask(wrong)?, ask(source.port(), wrong, &[])?);

@@ -57,6 +57,8 @@ fn check_server(package: TestPackage) -> Result<()> {
     login(&server, package)?;
     let mut connection = SqlConnection::open(&address(&server, SslMode::Disabled))?;
     several_statements(&mut connection)?;
+    let mut single = SqlConnection::open_for_single_statements(&address(&server, SslMode::Disabled))?;
+    ensure!(matches!(single.run("select 1; select 2"), Err(ConnectionError::Refused { code: 1064, .. })));
     rows(&mut connection)?;
     prepared(&mut connection)?;
     // Client and server split packets in the same way.

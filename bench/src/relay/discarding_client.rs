@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use wire::{
-    BinlogDump, Capabilities, CleartextPolicy, ClientCommand, ClientHandshake, ClientOptions, DumpFlags,
-    HandshakeStep, OkPacket, PacketCodec, ServerKeySource, TlsMode, Transport,
+    BinlogDump, ClientCommand, ClientHandshake, ClientOptions, DumpFlags, HandshakeStep, OkPacket,
+    PacketCodec,
 };
 
 /// Number of bytes read at once.
@@ -52,18 +52,7 @@ impl DiscardingClient {
         let socket = TcpStream::connect(("127.0.0.1", port))?;
         socket.set_nodelay(true)?;
         let mut client = Self { socket, packets: PacketCodec::new(1 << 30) };
-        let mut handshake = ClientHandshake::new(ClientOptions {
-            user: b"root".to_vec(),
-            password: Vec::new(),
-            capabilities: Capabilities(0),
-            tls: TlsMode::Never,
-            transport: Transport::Network,
-            server_key: ServerKeySource::Refuse,
-            cleartext: CleartextPolicy::Refuse,
-            compressions: vec![None],
-            attributes: Vec::new(),
-            padding: [7; 20],
-        });
+        let mut handshake = ClientHandshake::new(ClientOptions::new("root", "", [7; 20]));
         loop {
             let packet = client.next_packet()?.context("the server closed the connection")?;
             match handshake.read(&packet)? {

@@ -194,10 +194,10 @@ impl LogReceiver {
         }
     }
 
-    /// Serves the requests of other threads. Ends the connection if one of them has paused the run.
+    /// Serves the requests of other threads. Ends the connection if one of them has paused the run or replaced the source.
     fn check_control(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         self.serve_requests(store);
-        if self.control.is_paused() { Err(Disconnect::Paused) } else { Ok(()) }
+        if self.control.ends_connection() { Err(Disconnect::Paused) } else { Ok(()) }
     }
 
     /// Stores the received event. Returns true if a new log has begun.

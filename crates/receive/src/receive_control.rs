@@ -1,4 +1,5 @@
-//! Steers a running receiver from other threads: pauses it, purges logs, and protects logs that others read.
+//! Steers a running receiver from other threads: pauses it, replaces its source, purges logs, and protects logs that others
+//! read.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use logs::LogError;
+use servers::ServerAddress;
 
 /// Time in which the receiver takes a request: longer than an attempt to connect.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(40);
@@ -18,6 +20,9 @@ pub struct ReceiveControl(Arc<ControlState>);
 #[derive(Default)]
 struct ControlState {
     is_paused: AtomicBool,
+    /// True if there is a new source: read for each event.
+    has_new_source: AtomicBool,
+    new_source: Mutex<Option<ServerAddress>>,
     /// True if there are requests: read for each event.
     has_requests: AtomicBool,
     requests: Mutex<Vec<PurgeRequest>>,
@@ -62,6 +67,24 @@ impl ReceiveControl {
     /// Tells whether the receiver is paused.
     pub fn is_paused(&self) -> bool {
         self.0.is_paused.load(Ordering::Relaxed)
+    }
+
+    /// Makes this server the only source. The receiver disconnects from the present one, and connects to this one as soon as
+    /// it is not paused. If it is another server, it must have all stored transactions.
+    pub fn replace_source(&self, source: ServerAddress) {
+        *lock(&self.0.new_source) = Some(source);
+        self.0.has_new_source.store(true, Ordering::Release);
+    }
+
+    /// Returns the new source, once.
+    pub(crate) fn take_new_source(&self) -> Option<ServerAddress> {
+        self.0.has_new_source.store(false, Ordering::Release);
+        lock(&self.0.new_source).take()
+    }
+
+    /// Tells whether the present connection must end.
+    pub(crate) fn ends_connection(&self) -> bool {
+        self.is_paused() || self.0.has_new_source.load(Ordering::Acquire)
     }
 
     /// Removes the logs before this one. Waits until the receiver has done so, and returns their number.
@@ -157,5 +180,15 @@ mod tests {
         receiver.join().unwrap();
         assert!(control.pause() && !control.pause() && control.is_paused());
         assert!(control.resume() && !control.resume() && !control.is_paused());
+    }
+
+    #[test]
+    fn a_new_source_ends_the_connection_once() {
+        let control = ReceiveControl::default();
+        assert!(!control.ends_connection() && control.take_new_source().is_none());
+        control.replace_source(servers::ServerAddress::parse("mysql://r@b/").unwrap());
+        assert!(control.ends_connection());
+        assert_eq!(control.take_new_source().map(|source| source.host).as_deref(), Some("b"));
+        assert!(!control.ends_connection() && control.take_new_source().is_none());
     }
 }

@@ -68,11 +68,24 @@ pub trait AckCondition: Send + Sync {
     fn wait(&self, cancel: &CancelToken) -> bool;
 }
 
+/// Source that another thread has named while the run lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NamedSource {
+    /// None: the sources are those of the start.
+    None,
+    /// Another account or other options for the host and port of the only source.
+    SamePlace,
+    /// Another host or port, perhaps another server.
+    OtherPlace,
+}
+
 /// State of a `receive` run.
 pub struct LogReceiver {
     pub(crate) wanted: ReceiveOptions,
     reporter: Arc<dyn ReceiveReporter>,
     addresses: Vec<ServerAddress>,
+    /// Source that another thread has named since the start.
+    named_source: NamedSource,
     pub(crate) options: LinkOptions,
     pub(crate) identity: ReplicaIdentity,
     pub(crate) watch: ReceiveMonitor,
@@ -137,6 +150,7 @@ impl LogReceiver {
             wanted,
             reporter,
             addresses,
+            named_source: NamedSource::None,
             options,
             identity,
             watch,
@@ -168,12 +182,13 @@ impl LogReceiver {
             if self.options.cancel.is_cancelled() {
                 break;
             }
+            self.take_new_source();
             let before = end_of(&store);
             self.watch.set_source(self.address());
             let ended = self.run_connection(&mut store);
             self.watch.set_disconnected();
             if before != end_of(&store) {
-                self.rotation.note_progress();
+                self.rotation.reset();
                 self.reported.clear();
             }
             match ended {
@@ -221,9 +236,21 @@ impl LogReceiver {
         &self.addresses[self.rotation.current()]
     }
 
-    /// Tells whether there is more than one source.
+    /// Tells whether the current source may be another server than the one before.
     pub(crate) fn has_others(&self) -> bool {
-        self.addresses.len() > 1
+        self.addresses.len() > 1 || self.named_source == NamedSource::OtherPlace
+    }
+
+    /// Replaces the sources by the one that another thread has named.
+    fn take_new_source(&mut self) {
+        let Some(source) = self.control.take_new_source() else { return };
+        let is_other = self.has_others() || source.endpoint() != self.address().endpoint();
+        self.named_source = if is_other { NamedSource::OtherPlace } else { NamedSource::SamePlace };
+        self.addresses = vec![source];
+        self.rotation = SourceRotation::of(1);
+        // It is tried again while it is not reachable.
+        self.rotation.set_begun();
+        self.reported.clear();
     }
 
     /// Returns the statistics, which go on counting.
@@ -251,6 +278,10 @@ impl LogReceiver {
         self.watch.set_error(&error);
         let (has_begun, before) = (self.rotation.has_begun(), self.rotation.current());
         let Some(pause) = self.rotation.next_backoff(trouble) else {
+            if self.named_source != NamedSource::None {
+                self.pause_after(&error);
+                return Ok(());
+            }
             return Err(if has_begun {
                 ReceiveFailure::Failed(error)
             } else {
@@ -261,13 +292,20 @@ impl LogReceiver {
         self.say_once(&ReceiveNotice::Retry { error: &error, next, pause });
         self.is_lost = true;
         for _ in 0..pause.as_millis() / POLL_INTERVAL.as_millis() {
-            if self.options.cancel.is_cancelled() || self.control.is_paused() {
+            if self.options.cancel.is_cancelled() || self.control.ends_connection() {
                 break;
             }
             self.serve_requests(store);
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
+    }
+
+    /// Pauses the run after a permanent error of a source that another thread has named: this thread can name another one.
+    fn pause_after(&mut self, error: &ReceiveError) {
+        self.control.pause();
+        self.rotation.reset();
+        self.say(&ReceiveNotice::Stopped { error });
     }
 
     /// Waits until the run may connect, or is cancelled.

@@ -47,6 +47,11 @@ pub enum ReceiveNotice<'a> {
         /// Time until the attempt.
         pause: Duration,
     },
+    /// The error of a source that was named while the run lasts is permanent. The run is paused.
+    Stopped {
+        /// Error of the connection.
+        error: &'a ReceiveError,
+    },
     /// A source is connected again after a failed connection.
     Reconnected {
         /// Host and port or socket of the source.

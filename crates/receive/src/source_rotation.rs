@@ -70,8 +70,8 @@ impl SourceRotation {
         self.phase == RotationPhase::Begun
     }
 
-    /// Records that the source has sent new events.
-    pub(crate) const fn note_progress(&mut self) {
+    /// Forgets earlier errors: the source has sent new events, or was corrected.
+    pub(crate) const fn reset(&mut self) {
         (self.tries, self.hopeless, self.passed) = (0, 0, 0);
     }
 
@@ -135,7 +135,7 @@ mod tests {
         let waits = [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
         let wanted: Vec<_> = waits.iter().map(|wait| (Some(*wait), 0)).collect();
         assert_eq!(turns(&mut rotation, &[Lost; 8]), wanted);
-        rotation.note_progress();
+        rotation.reset();
         assert_eq!(turns(&mut rotation, &[Lost, Permanent]), [(Some(500), 0), (None, 0)]);
     }
 

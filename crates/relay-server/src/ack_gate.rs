@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use relay::SemiSyncWait;
+
 use crate::lock;
 use crate::relay_server::RelayNotice;
 
@@ -13,10 +15,8 @@ use crate::relay_server::RelayNotice;
 ///
 /// As on a server, the gate is asynchronous after a timeout: it stays open until enough replicas have caught up.
 pub struct AckGate {
-    /// Number of replicas: `rpl_semi_sync_source_wait_for_replica_count` of a server.
-    replicas: usize,
-    /// Maximum time of a wait: `rpl_semi_sync_source_timeout` of a server.
-    timeout: Duration,
+    /// Number of replicas and maximum time of a wait. SQL can change them.
+    wait: Mutex<SemiSyncWait>,
     notices: Arc<dyn Fn(RelayNotice) + Send + Sync>,
     state: Mutex<AckState>,
     changed: Condvar,
@@ -52,8 +52,7 @@ impl AckGate {
     /// Creates a gate that waits for this number of replicas, up to `timeout`.
     pub fn new(replicas: usize, timeout: Duration, notices: Arc<dyn Fn(RelayNotice) + Send + Sync>) -> Self {
         Self {
-            replicas,
-            timeout,
+            wait: Mutex::new(SemiSyncWait { replicas, timeout }),
             notices,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -62,16 +61,27 @@ impl AckGate {
         }
     }
 
+    /// Returns the number of replicas and the maximum time of a wait.
+    pub(crate) fn settings(&self) -> SemiSyncWait {
+        *lock(&self.wait)
+    }
+
+    /// Changes them for the waits that begin from now on.
+    pub(crate) fn set_settings(&self, wait: SemiSyncWait) {
+        *lock(&self.wait) = wait;
+    }
+
     /// Waits until enough replicas have acknowledged everything that is on disk now.
     pub fn wait(&self, is_cancelled: impl Fn() -> bool) -> AckOutcome {
+        let SemiSyncWait { replicas, timeout } = self.settings();
         let mut state = lock(&self.state);
         // Under the lock: a client that sees the new number of syncs also sees their events.
         if let Some(publish) = self.publish.get() {
             publish();
         }
         state.synced += 1;
-        let (wanted, deadline) = (state.synced, Instant::now() + self.timeout);
-        while !state.is_asynchronous && state.count(wanted) < self.replicas {
+        let (wanted, deadline) = (state.synced, Instant::now() + timeout);
+        while !state.is_asynchronous && state.count(wanted) < replicas {
             if is_cancelled() {
                 return AckOutcome::Cancelled;
             }
@@ -93,7 +103,7 @@ impl AckGate {
 
     fn note_timeout(&self, acknowledged: usize) {
         self.timeouts.fetch_add(1, Ordering::Relaxed);
-        let (replicas, timeout) = (self.replicas, self.timeout);
+        let SemiSyncWait { replicas, timeout } = self.settings();
         (self.notices)(RelayNotice::AckTimeout { replicas, acknowledged, timeout });
     }
 
@@ -126,14 +136,15 @@ impl AckGate {
 
     /// Records that a replica has acknowledged everything up to a sync.
     pub(crate) fn acknowledge(&self, connection_id: u32, sync: u64) {
+        let replicas = self.settings().replicas;
         let mut state = lock(&self.state);
         state.acknowledged.insert(connection_id, sync);
-        let has_resumed = state.is_asynchronous && state.count(state.synced) >= self.replicas;
+        let has_resumed = state.is_asynchronous && state.count(state.synced) >= replicas;
         state.is_asynchronous &= !has_resumed;
         drop(state);
         self.changed.notify_all();
         if has_resumed {
-            (self.notices)(RelayNotice::AcksResumed { replicas: self.replicas });
+            (self.notices)(RelayNotice::AcksResumed { replicas });
         }
     }
 
@@ -154,7 +165,7 @@ impl std::fmt::Debug for AckGate {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = lock(&self.state);
         out.debug_struct("AckGate")
-            .field("replicas", &self.replicas)
+            .field("wait", &self.settings())
             .field("state", &*state)
             .finish_non_exhaustive()
     }

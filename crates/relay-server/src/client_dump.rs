@@ -211,7 +211,7 @@ impl<'d, 's> ClientDump<'d, 's> {
     /// Returns the handling of a position behind the end of the logs. A relay that receives gets it from its source: the
     /// relay is late, or has lost the end of its logs in a crash of its machine.
     fn ahead_policy(&self) -> AheadPolicy {
-        match self.session.shared.options.upstream.is_some() && !self.request.is_non_blocking() {
+        match self.session.shared.options.upstream_control.is_some() && !self.request.is_non_blocking() {
             true => AheadPolicy::Wait,
             false => AheadPolicy::Refuse,
         }

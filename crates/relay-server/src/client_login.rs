@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use relay::{
-    AccountRole, ClientAttributes, FormChoice, RelayAccounts, RelayFacts as _, TransportRequirement,
+    AccountRole, ClientAttributes, FormChoice, RelayAccounts, RelayFacts as _, SqlFace, TransportRequirement,
 };
 use wire::{
     HandshakeOptions, LoginDetails, PasswordDigest, PasswordPlugin, ServerError, ServerHandshake,
@@ -24,7 +24,7 @@ use crate::relay_shared::RelayShared;
 /// Time for a login, TLS included: `connect_timeout` of a server.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a packet from a client, in bytes: `max_allowed_packet` of a server.
-pub(crate) const PACKET_SIZE_MAX: usize = 64 << 20;
+pub(crate) const PACKET_SIZE_MAX: usize = SqlFace::PACKET_SIZE_MAX;
 /// First version of clients that know caching_sha2_password, and of those that may know nothing else.
 const CACHING_SHA2_SINCE: [u32; 3] = [8, 0, 0];
 

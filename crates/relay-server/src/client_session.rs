@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use relay::{
     AccountRight, BinlogEvents, ClientAttributes, DumpRequest, LogForm, SqlAnswer, SqlColumn, SqlColumnKind,
-    SqlFace, SqlRows, SqlSession, SqlValue,
+    SqlFace, SqlRows, SqlSession, SqlValue, sql_mode,
 };
 use wire::{
-    Capabilities, ClientCommand, ColumnDefinition, EofPacket, OkPacket, ParameterValue, ResponseWriter,
-    ResultValue, ResultWriter, RowEncoding, ServerError, ServerStatement, ServerStatus, column_type,
+    Capabilities, ClientCommand, ColumnDefinition, EofPacket, OkPacket, PacketCodec, ParameterValue,
+    ResponseWriter, ResultValue, ResultWriter, RowEncoding, ServerError, ServerStatement, ServerStatus,
+    WireError, column_type,
 };
 
 use crate::client_dump::{ClientDump, DumpOutcome};
@@ -27,6 +29,9 @@ const STATEMENTS_MAX: usize = 256;
 const OUTPUT_SIZE: usize = 128 << 10;
 /// Maximum size of the values sent ahead for a prepared statement, in bytes.
 const SENT_AHEAD_MAX: usize = 1 << 20;
+
+/// Time to take the rest of a packet that is too large.
+const REST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Session of a client after its login.
 pub(crate) struct ServedSession<'s> {
@@ -122,8 +127,13 @@ impl ServedSession<'_> {
             self.registration.client.set_activity(ClientActivity::SLEEP);
             self.link.flush()?;
             self.link.packets.begin_command();
-            while !self.link.packets.is_ready().map_err(io::Error::other)? {
-                self.link.wait_for_data()?;
+            loop {
+                match self.link.packets.is_ready() {
+                    Ok(true) => break,
+                    Ok(false) => self.link.wait_for_data()?,
+                    Err(error @ WireError::TooLarge { .. }) => return self.refuse_packet(&error),
+                    Err(error) => return Err(io::Error::other(error)),
+                }
                 match self.link.receive() {
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                     other => other?,
@@ -157,6 +167,18 @@ impl ServedSession<'_> {
 
     fn refuse(&mut self, error: &ServerError) {
         self.respond(|response| response.error(error));
+    }
+
+    /// Refuses a packet that is too large, before the rest of it has come.
+    fn refuse_packet(&mut self, error: &WireError) -> io::Result<()> {
+        self.refuse(&ServerError::from_wire(error));
+        self.link.flush()?;
+        // The client reads the error once it has written the packet. A close while it writes would drop the error.
+        self.link.set_deadline(Some(Instant::now() + REST_TIMEOUT))?;
+        while self.link.receive().is_ok() {
+            self.link.packets = PacketCodec::new(0);
+        }
+        Ok(())
     }
 
     fn answer(&mut self, payload: &[u8]) -> io::Result<CommandOutcome> {
@@ -328,7 +350,7 @@ impl ServedSession<'_> {
         if let Err(error) = SqlFace::check_size(sql) {
             return self.refuse(&error);
         }
-        let text = PreparedText::parse(sql);
+        let text = PreparedText::parse(sql, sql_mode(&self.sql));
         let parameters = u16::try_from(text.parameters()).ok();
         let (true, Some(parameters)) = (self.statements.len() < STATEMENTS_MAX, parameters) else {
             let message = "Can't create more than max_prepared_stmt_count statements";
@@ -353,7 +375,7 @@ impl ServedSession<'_> {
             (None, Err(error)) => Err(ServerError::from_wire(&error)),
             (None, Ok(execution)) => {
                 let values: Vec<ParameterValue<'_>> = execution.parameters;
-                Ok(query.text.with_values(&values))
+                Ok(query.text.with_values(&values, sql_mode(&self.sql)))
             }
         };
         query.parameters.reset();

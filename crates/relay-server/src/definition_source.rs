@@ -57,7 +57,7 @@ impl DefinitionSource {
     }
 
     fn connect(&self) -> Result<SqlConnection, ConnectionError> {
-        let mut connection = SqlConnection::open(&self.address)?;
+        let mut connection = SqlConnection::open_for_single_statements(&self.address)?;
         connection.run("SET SESSION TRANSACTION READ ONLY")?;
         // The relay has checked the statement with this mode.
         connection.run("SET SESSION sql_mode = ''")?;

@@ -45,7 +45,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use crate::ack_gate::{AckGate, AckOutcome};
 pub use crate::error::RelayServerError;
 pub use crate::relay_counters::RelayCounters;
-pub use crate::relay_server::{RelayNotice, RelayServer, RelayServerOptions, UpstreamReader};
+pub use crate::relay_server::{RelayNotice, RelayServer, RelayServerOptions};
 pub use crate::tls_files::TlsFiles;
 
 /// Locks a mutex. A thread that panicked while it held the lock did not leave the value inconsistent.

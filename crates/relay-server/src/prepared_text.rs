@@ -1,7 +1,8 @@
 //! Prepared statements as texts: their parameters, and the statement with values in place of them.
 
+use binlog::sql_mode::NO_BACKSLASH_ESCAPES;
 use sql::lexer::{SqlLexer, SqlTokenKind};
-use sql::quote::quote_text;
+use sql::quote::{quote_plain_text, quote_text};
 use wire::{ParameterValue, TimeValue};
 
 /// Prepared statement, cut at its parameters.
@@ -12,10 +13,10 @@ pub(crate) struct PreparedText {
 }
 
 impl PreparedText {
-    /// Finds the parameters: each `?` outside of quotes and comments.
-    pub(crate) fn parse(sql: &str) -> Self {
+    /// Finds the parameters: each `?` outside of quotes and comments, according to the bits of `sql_mode`.
+    pub(crate) fn parse(sql: &str, sql_mode: u64) -> Self {
         let (mut parts, mut start) = (Vec::new(), 0);
-        for token in SqlLexer::new(sql.as_bytes(), 0) {
+        for token in SqlLexer::new(sql.as_bytes(), sql_mode) {
             if token.kind == SqlTokenKind::Sign && &sql[token.at.clone()] == "?" {
                 parts.push(sql[start..token.at.start].to_owned());
                 start = token.at.end;
@@ -30,29 +31,30 @@ impl PreparedText {
         self.parts.len() - 1
     }
 
-    /// Returns the statement with these values.
-    pub(crate) fn with_values(&self, values: &[ParameterValue<'_>]) -> String {
+    /// Returns the statement with these values, for a session with these bits of `sql_mode`.
+    pub(crate) fn with_values(&self, values: &[ParameterValue<'_>], sql_mode: u64) -> String {
         let mut text = String::new();
         for (index, part) in self.parts.iter().enumerate() {
             text.push_str(part);
             if index + 1 < self.parts.len() {
-                put_literal(values.get(index).unwrap_or(&ParameterValue::Null), &mut text);
+                put_literal(values.get(index).unwrap_or(&ParameterValue::Null), sql_mode, &mut text);
             }
         }
         text
     }
 }
 
-fn put_literal(value: &ParameterValue<'_>, out: &mut String) {
+fn put_literal(value: &ParameterValue<'_>, sql_mode: u64, out: &mut String) {
+    let quote = if sql_mode & NO_BACKSLASH_ESCAPES == 0 { quote_text } else { quote_plain_text };
     match value {
         ParameterValue::Null | ParameterValue::SentAhead => out.push_str("NULL"),
         ParameterValue::Int(number) => out.push_str(&number.to_string()),
         ParameterValue::UInt(number) => out.push_str(&number.to_string()),
         ParameterValue::Float(number) => out.push_str(&number.to_string()),
         ParameterValue::Double(number) => out.push_str(&number.to_string()),
-        ParameterValue::DateTime(value) => out.push_str(&quote_text(&value.to_string())),
-        ParameterValue::Time(value) => out.push_str(&quote_text(&time_text(*value))),
-        ParameterValue::Bytes(bytes) => out.push_str(&quote_text(&String::from_utf8_lossy(bytes))),
+        ParameterValue::DateTime(value) => out.push_str(&quote(&value.to_string())),
+        ParameterValue::Time(value) => out.push_str(&quote(&time_text(*value))),
+        ParameterValue::Bytes(bytes) => out.push_str(&quote(&String::from_utf8_lossy(bytes))),
     }
 }
 
@@ -64,6 +66,7 @@ fn time_text(value: TimeValue) -> String {
 
 #[cfg(test)]
 mod tests {
+    use binlog::sql_mode::NO_BACKSLASH_ESCAPES;
     use wire::ParameterValue;
 
     use super::PreparedText;
@@ -71,8 +74,8 @@ mod tests {
     #[test]
     fn parameters_are_replaced_by_values() {
         let check = |sql: &str, values: &[ParameterValue<'_>], wanted: &str| {
-            let text = PreparedText::parse(sql);
-            assert_eq!((text.parameters(), text.with_values(values)), (values.len(), wanted.to_owned()));
+            let text = PreparedText::parse(sql, 0);
+            assert_eq!((text.parameters(), text.with_values(values, 0)), (values.len(), wanted.to_owned()));
         };
         check("SELECT 1", &[], "SELECT 1");
         check("SELECT ?", &[ParameterValue::Int(-7)], "SELECT -7");
@@ -82,5 +85,13 @@ mod tests {
         });
         check(r"SELECT 'a\'?', 'b''?', ?", &[ParameterValue::UInt(3)], r"SELECT 'a\'?', 'b''?', 3");
         check("SELECT '?", &[], "SELECT '?");
+    }
+    #[test]
+    fn a_backslash_may_have_no_meaning() {
+        let text = PreparedText::parse(r"SELECT 'a\', ?, '?'", NO_BACKSLASH_ESCAPES);
+        let value = [ParameterValue::Bytes(br"a'b\")];
+        assert_eq!(text.parameters(), 1);
+        assert_eq!(text.with_values(&value, NO_BACKSLASH_ESCAPES), r"SELECT 'a\', 'a''b\', '?'");
+        assert_eq!(text.with_values(&value, 0), r"SELECT 'a\', 'a''b\\', '?'");
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use relay::{
-    AccountFile, FormChoice, RelayFacts, RelayStore, SourceLimits, SqlFace, UpstreamControl, UpstreamFacts,
+    AccountFile, FormChoice, RelayFacts, RelayStore, SourceLimits, SqlFace, UpstreamControl,
     oldest_log_in_use,
 };
 use servers::ServerAddress;
@@ -66,16 +66,11 @@ pub struct RelayServerOptions {
     pub form_cache_bytes: usize,
     /// Gate that waits for acknowledgements of replicas; `None` if nothing waits for them.
     pub ack_gate: Option<Arc<AckGate>>,
-    /// Reader of the state of receiving; `None` if another program writes the logs.
-    pub upstream: Option<UpstreamReader>,
     /// Receiver of the logs; `None` if another program writes them.
     pub upstream_control: Option<Arc<dyn UpstreamControl>>,
     /// Receiver of notices.
     pub notices: Arc<dyn Fn(RelayNotice) + Send + Sync>,
 }
-
-/// Reader of the present state of receiving.
-pub type UpstreamReader = Arc<dyn Fn() -> UpstreamFacts + Send + Sync>;
 
 /// Event of a running relay, for its log.
 #[derive(Clone, Debug, PartialEq, Eq)]

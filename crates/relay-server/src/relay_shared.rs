@@ -12,8 +12,8 @@ use logs::ServerIdentity;
 use relay::{
     ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource,
     LogForm, LogSize, LogsEnd, MariadbState, RelayAccounts, RelayError, RelayFacts, RelayedServer,
-    SentTransactions, ServedCompression, ServedLog, SqlFace, SqlRows, StageTotals, StoredMariadbState,
-    UpstreamControl, UpstreamFacts,
+    SemiSyncWait, SentTransactions, ServedCompression, ServedLog, SqlFace, SqlRows, StageTotals,
+    StoredMariadbState, UpstreamControl,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey, ServerError};
@@ -207,6 +207,20 @@ impl RelayFacts for RelayShared {
         *lock(&self.compression) = compression;
     }
 
+    fn mariadb_gtids(&self) -> Result<String, RelayError> {
+        self.mariadb_state().map(|state| state.to_string())
+    }
+
+    fn semi_sync_wait(&self) -> Option<SemiSyncWait> {
+        self.options.ack_gate.as_ref().map(|gate| gate.settings())
+    }
+
+    fn set_semi_sync_wait(&self, wait: SemiSyncWait) {
+        if let Some(gate) = &self.options.ack_gate {
+            gate.set_settings(wait);
+        }
+    }
+
     fn upstream_control(&self) -> Option<&dyn UpstreamControl> {
         self.options.upstream_control.as_deref()
     }
@@ -229,10 +243,6 @@ impl RelayFacts for RelayShared {
 
     fn log_sizes(&self, limit: usize) -> Result<Vec<LogSize>, RelayError> {
         log_sizes(&self.forms, limit)
-    }
-
-    fn upstream(&self) -> Option<UpstreamFacts> {
-        self.options.upstream.as_ref().map(|upstream| upstream())
     }
 
     fn kill(&self, connection_id: u32) -> bool {

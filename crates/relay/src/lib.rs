@@ -86,7 +86,7 @@ pub use crate::relay_account::{
 };
 pub use crate::relay_facts::{
     ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormFacts, LogSize, LogsEnd, RelayFacts,
-    RelayedServer, ServedLog, StageTotals, UpstreamFacts,
+    RelayedServer, SemiSyncWait, ServedLog, StageTotals,
 };
 pub use crate::relay_store::{FirstEvents, RelayStore};
 pub use crate::sent_transactions::{MeasuredTransaction, SentTransactions};
@@ -95,7 +95,8 @@ pub use crate::served_compression::ServedCompression;
 pub use crate::sql_answer::{
     SqlAnswer, SqlColumn, SqlColumnKind, SqlRows, SqlSession, SqlValue, SqlWarning, WarningLevel,
 };
-pub use crate::sql_face::{BinlogEvents, SqlFace};
+pub use crate::sql_face::{BinlogEvents, SqlFace, sql_mode};
 pub use crate::upstream_control::{
-    UpstreamControl, UpstreamError, UpstreamStatus, UpstreamTls, oldest_log_in_use,
+    SourceChange, SourceOption, UpstreamControl, UpstreamError, UpstreamStatus, UpstreamTls,
+    oldest_log_in_use,
 };

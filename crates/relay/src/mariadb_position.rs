@@ -1,5 +1,6 @@
 //! GTID positions of MariaDB: of a replica, and of the logs.
 
+use std::fmt;
 use std::sync::Arc;
 
 use binlog::events::MariadbGtid;
@@ -94,6 +95,16 @@ impl MariadbPosition {
                 || gtid.sequence_number > listed.sequence_number
                 || gtid.sequence_number == listed.sequence_number && is_last
         })
+    }
+}
+
+/// Shows the last GTID of each domain, as `gtid_binlog_pos` does.
+impl fmt::Display for MariadbState {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.domains.iter().filter_map(|domain| domain.last());
+        let text =
+            |gtid: &MariadbGtid| format!("{}-{}-{}", gtid.domain_id, gtid.server_id, gtid.sequence_number);
+        out.write_str(&last.map(text).collect::<Vec<_>>().join(","))
     }
 }
 

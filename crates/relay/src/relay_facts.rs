@@ -68,11 +68,6 @@ pub trait RelayFacts: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Returns the state of receiving; `None` if another program writes the logs.
-    fn upstream(&self) -> Option<UpstreamFacts> {
-        None
-    }
-
     /// Ends a client's connection. Returns false if there is none with this number.
     fn kill(&self, connection_id: u32) -> bool;
 
@@ -88,6 +83,15 @@ pub trait RelayFacts: Send + Sync {
     ///
     /// When the log cannot be read.
     fn purged_gtids(&self) -> Result<GtidSet, RelayError>;
+
+    /// Returns the MariaDB GTIDs of all stored transactions, as `gtid_binlog_pos` shows them; empty for other logs.
+    ///
+    /// # Errors
+    ///
+    /// When a log cannot be read.
+    fn mariadb_gtids(&self) -> Result<String, RelayError> {
+        Ok(String::new())
+    }
 
     /// Returns sums over the transactions that the relay has received and sent, in the order of the server's table
     /// `binary_log_transaction_compression_stats`; only rows with transactions.
@@ -117,6 +121,16 @@ pub trait RelayFacts: Send + Sync {
         // Fixed facts stay as they are.
     }
 
+    /// Returns the wait for acknowledgements of replicas; `None` if nothing waits for them.
+    fn semi_sync_wait(&self) -> Option<SemiSyncWait> {
+        None
+    }
+
+    /// Changes it for the waits that begin from now on.
+    fn set_semi_sync_wait(&self, _: SemiSyncWait) {
+        // Fixed facts stay as they are.
+    }
+
     /// Returns the receiver of the logs; `None` if another program writes them.
     fn upstream_control(&self) -> Option<&dyn UpstreamControl> {
         None
@@ -131,6 +145,15 @@ pub trait RelayFacts: Send + Sync {
     fn reset_stage_totals(&self) {
         // Without sums, there is nothing to reset.
     }
+}
+
+/// Wait for acknowledgements of replicas, before transactions are acknowledged to the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SemiSyncWait {
+    /// Number of replicas: `rpl_semi_sync_source_wait_for_replica_count` of a server.
+    pub replicas: usize,
+    /// Maximum time of a wait: `rpl_semi_sync_source_timeout` of a server.
+    pub timeout: Duration,
 }
 
 /// Distance of a client from the end of the store.
@@ -173,27 +196,6 @@ pub struct LogSize {
     pub stored_bytes: u64,
     /// True if the part is the whole log, which no longer grows.
     pub is_whole: bool,
-}
-
-/// State of receiving from the upstream source.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UpstreamFacts {
-    /// Sources, as host and port or socket.
-    pub sources: Vec<String>,
-    /// True while a source is connected.
-    pub is_connected: bool,
-    /// Log of the source; empty before the first event.
-    pub log: String,
-    /// Position of the next event in that log.
-    pub position: u64,
-    /// Age of the last event by the source's clock, in seconds; 0 if the source has no newer one.
-    pub lag_s: Option<u64>,
-    /// Transactions received since the start.
-    pub transactions: u64,
-    /// Bytes of events received since the start.
-    pub bytes: u64,
-    /// Error of the last connection, while none is there.
-    pub error: Option<String>,
 }
 
 /// Sums over transactions of one kind, a row of `binary_log_transaction_compression_stats`.

@@ -17,6 +17,7 @@ mod scalar;
 mod select_text;
 mod served_version;
 mod show;
+mod source_change;
 mod sql_function;
 mod system_variable;
 mod truncate;
@@ -87,6 +88,7 @@ const STATEMENT_FORMS: &[StatementForm] = &[
     form("SHOW BINLOG EVENTS", ShowLogs, binlog_events::binlog_events),
     form("SHOW REPLICA STATUS", ShowLogs, replica::replica_status),
     form("SHOW SLAVE STATUS", ShowLogs, replica::slave_status),
+    form("SHOW ALL SLAVES|REPLICAS STATUS", ShowLogs, replica::all_status),
     form("SHOW REPLICAS", ShowLogs, show::replicas),
     form("SHOW SLAVE|REPLICA HOSTS", ShowLogs, show::slave_hosts),
     form("SHOW [FULL] PROCESSLIST", AskServer, show::processlist),
@@ -105,8 +107,8 @@ const STATEMENT_FORMS: &[StatementForm] = &[
     form("FLUSH [NO_WRITE_TO_BINLOG|LOCAL] LOGS", ChangeRelay, replica::flush_logs),
     form("START REPLICA|SLAVE", ChangeRelay, replica::start),
     form("STOP REPLICA|SLAVE", ChangeRelay, replica::stop),
-    form("CHANGE REPLICATION SOURCE TO", ChangeRelay, replica::change_source),
-    form("CHANGE MASTER TO", ChangeRelay, replica::change_source),
+    form("CHANGE REPLICATION SOURCE TO", ChangeRelay, source_change::change_source),
+    form("CHANGE MASTER TO", ChangeRelay, source_change::change_source),
     form("TRUNCATE [TABLE]", AskServer, truncate::truncate),
     form("USE", AskServer, use_database),
     form("KILL [CONNECTION|QUERY|HARD|SOFT]", AskServer, kill),
@@ -184,7 +186,6 @@ const UNSUPPORTED_SHOWS: &[&str] = &[
     "SHOW PROFILE",
     "SHOW PROFILES",
     "SHOW RELAYLOG",
-    "SHOW ALL SLAVES",
     "SHOW STORAGE",
     "SHOW TABLE",
     "SHOW TRIGGERS",
@@ -202,6 +203,10 @@ fn done() -> SqlAnswer {
 impl SqlFace {
     /// Maximum size of a statement in bytes: far more than those of the forms need. Its words take many times its memory.
     const STATEMENT_SIZE_MAX: usize = 64 << 10;
+
+    /// Maximum size of a command in bytes, `max_allowed_packet`: room for the GTID set of a dump with 200,000 gaps. Each
+    /// client can take this memory.
+    pub const PACKET_SIZE_MAX: usize = 4 << 20;
 
     /// Creates the SQL side of a relay.
     pub fn new(facts: Arc<dyn RelayFacts>) -> Self {
@@ -282,8 +287,8 @@ impl fmt::Debug for SqlFace {
     }
 }
 
-/// Returns the modes of the session that change the meaning of a statement's text.
-fn sql_mode(session: &SqlSession) -> u64 {
+/// Returns the modes of the session that change the meaning of a statement's text, as bits of `sql_mode`.
+pub fn sql_mode(session: &SqlSession) -> u64 {
     let Some(SqlValue::Text(modes)) = session.system_variables.get("sql_mode") else { return 0 };
     let bits = modes.split(',').map(|mode| match mode.trim().to_ascii_uppercase().as_str() {
         "ANSI" | "ANSI_QUOTES" => ANSI_QUOTES,

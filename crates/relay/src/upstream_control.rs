@@ -1,5 +1,6 @@
 //! The receiver of a relay's logs, as SQL shows and steers it.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use wire::ServerError;
@@ -23,6 +24,13 @@ pub trait UpstreamControl: Send + Sync {
     /// Connects to the source again. Returns false if it was not stopped.
     fn start(&self) -> bool;
 
+    /// Changes the connection to the source: the next connection uses the change. Other sources are forgotten.
+    ///
+    /// # Errors
+    ///
+    /// If a value is impossible.
+    fn change_source(&self, change: &SourceChange) -> Result<(), ServerError>;
+
     /// Removes the logs before this one, and returns their number.
     ///
     /// # Errors
@@ -38,9 +46,51 @@ pub trait UpstreamControl: Send + Sync {
     fn flush_logs(&self) -> Result<(), ServerError>;
 }
 
+/// Changes of the connection to the source, as `CHANGE REPLICATION SOURCE TO` names them. What it does not name stays.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SourceChange {
+    /// `SOURCE_HOST`
+    pub host: Option<String>,
+    /// `SOURCE_PORT`
+    pub port: Option<u16>,
+    /// `SOURCE_USER`
+    pub user: Option<String>,
+    /// `SOURCE_PASSWORD`. Never shown.
+    pub password: Option<String>,
+    /// `SOURCE_SSL`
+    pub is_encrypted: Option<bool>,
+    /// `SOURCE_SSL_VERIFY_SERVER_CERT`
+    pub is_verified: Option<bool>,
+    /// `GET_SOURCE_PUBLIC_KEY`
+    pub asks_public_key: Option<bool>,
+    /// Options of files and TLS, by the names of MySQL's programs, such as `ssl-ca`. An empty value removes the option.
+    pub options: Vec<SourceOption>,
+}
+
+/// Connection option with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceOption {
+    /// Name in `CHANGE REPLICATION SOURCE TO`.
+    pub sql_name: &'static str,
+    /// Name in MySQL's programs.
+    pub name: &'static str,
+    /// Value; empty to remove the option.
+    pub value: String,
+}
+
+/// Omits the password.
+impl fmt::Debug for SourceChange {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = (&self.host, self.port, &self.user, self.is_encrypted, self.is_verified, &self.options);
+        out.debug_tuple("SourceChange").field(&shown).finish()
+    }
+}
+
 /// State of the connection to the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamStatus {
+    /// Sources, as host and port or socket.
+    pub sources: Vec<String>,
     /// Host of the source.
     pub host: String,
     /// Port of the source.
@@ -65,8 +115,12 @@ pub struct UpstreamStatus {
     pub server_uuid: Option<String>,
     /// Encryption of the connection.
     pub tls: UpstreamTls,
-    /// Time behind the source, in seconds; `None` while it is not connected.
+    /// Age of the last event by the source's clock, in seconds; 0 if the source has no newer one.
     pub lag_s: Option<u64>,
+    /// Transactions received since the start.
+    pub transactions: u64,
+    /// Bytes of events received since the start.
+    pub bytes: u64,
     /// Error of the last attempt to connect, if it has failed.
     pub error: Option<UpstreamError>,
     /// Received heartbeats.

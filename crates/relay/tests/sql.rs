@@ -11,9 +11,9 @@ use binlog::gtid::GtidSet;
 use common::{TestStore, sample};
 use relay::{
     AccountRole, BinlogEvents, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormSource,
-    LogForm, LogsEnd, RelayError, RelayFacts, RelayedServer, ServedCompression, ServedLog, SqlAnswer,
-    SqlColumnKind, SqlFace, SqlRows, SqlSession, SqlValue, StageTotals, UpstreamControl, UpstreamError,
-    UpstreamFacts, UpstreamStatus,
+    LogForm, LogsEnd, RelayError, RelayFacts, RelayedServer, SemiSyncWait, ServedCompression, ServedLog,
+    SourceChange, SqlAnswer, SqlColumnKind, SqlFace, SqlRows, SqlSession, SqlValue, StageTotals,
+    UpstreamControl, UpstreamError, UpstreamStatus,
 };
 use wire::ServerError;
 
@@ -30,6 +30,7 @@ struct FixedFacts {
     store: Option<TestStore>,
     upstream: Option<FixedUpstream>,
     compression: Mutex<ServedCompression>,
+    semi_sync: Mutex<Option<SemiSyncWait>>,
     resets: Mutex<Vec<&'static str>>,
 }
 
@@ -46,6 +47,7 @@ impl UpstreamControl for FixedUpstream {
         let message = "no connection".to_owned();
         let error = self.is_lost.then_some(UpstreamError { code: 2003, message, time_us: NOW_US });
         UpstreamStatus {
+            sources: vec!["db1:3306".to_owned(), "db2:3306".to_owned()],
             host: "db1".to_owned(),
             port: 3306,
             user: "repl".to_owned(),
@@ -79,6 +81,12 @@ impl UpstreamControl for FixedUpstream {
         self.is_stopped.swap(false, Ordering::Relaxed)
     }
 
+    fn change_source(&self, change: &SourceChange) -> Result<(), ServerError> {
+        let password = change.password.as_deref().unwrap_or("");
+        self.calls.lock().unwrap().push(format!("change {change:?} {password}"));
+        Ok(())
+    }
+
     fn purge_before(&self, log: &str) -> Result<usize, ServerError> {
         self.calls.lock().unwrap().push(format!("purge {log}"));
         Ok(1)
@@ -94,11 +102,6 @@ impl RelayFacts for FixedFacts {
     fn lags(&self, clients: &[ClientFacts]) -> Vec<Option<ClientLag>> {
         let lag = ClientLag { transactions: Some(2), bytes: 500, time_us: Some(1_500_000) };
         clients.iter().map(|client| client.form.map(|_| lag)).collect()
-    }
-
-    fn upstream(&self) -> Option<UpstreamFacts> {
-        let sources = vec!["db1:3306".to_owned(), "db2:3306".to_owned()];
-        Some(UpstreamFacts { sources, error: Some("refused".to_owned()), ..UpstreamFacts::default() })
     }
 
     fn server(&self) -> RelayedServer {
@@ -153,6 +156,18 @@ impl RelayFacts for FixedFacts {
 
     fn log_time_us(&self, log: &str) -> Option<u64> {
         (log != "binlog.000004").then_some(NOW_US)
+    }
+
+    fn mariadb_gtids(&self) -> Result<String, RelayError> {
+        Ok(if self.version.contains("MariaDB") { "0-1-9".to_owned() } else { String::new() })
+    }
+
+    fn semi_sync_wait(&self) -> Option<SemiSyncWait> {
+        *self.semi_sync.lock().unwrap()
+    }
+
+    fn set_semi_sync_wait(&self, wait: SemiSyncWait) {
+        *self.semi_sync.lock().unwrap() = Some(wait);
     }
 
     fn compression(&self) -> ServedCompression {
@@ -225,6 +240,7 @@ impl Default for FixedFacts {
             killed: Mutex::default(),
             store: None,
             upstream: None,
+            semi_sync: Mutex::default(),
             compression: Mutex::new(ServedCompression::of(relay::FormChoice::Auto)),
             resets: Mutex::default(),
         }
@@ -415,10 +431,6 @@ fn monitoring_statements() {
         "connection_id|lag_transactions|lag_bytes|lag_seconds\n3|2|500|1.5",
     );
     client.check(
-        "select sources, connected, lag_seconds, error from bintide.upstream",
-        "sources|connected|lag_seconds|error\ndb1:3306, db2:3306|No|NULL|refused",
-    );
-    client.check(
         "select name, size/stored_size ratio, encrypted from bintide.logs where name = \"binlog.000001\"",
         "name|ratio|encrypted\nbinlog.000001|1|Yes",
     );
@@ -504,7 +516,7 @@ fn selects_without_tables() {
     client.check(&format!("select gtid_subtract('{UUID}:1-5', '{UUID}:2') g"), &format!("g\n{UUID}:1:3-5"));
     client.check(
         "SELECT @@session.auto_increment_increment AS auto_increment_increment, @@max_allowed_packet AS m",
-        "auto_increment_increment|m\n1|1073741824",
+        "auto_increment_increment|m\n1|4194304",
     );
 }
 
@@ -654,6 +666,27 @@ fn logs_that_a_client_reads_are_not_purged() {
     assert!(client.calls().is_empty());
     client.check("PURGE BINARY LOGS BEFORE '2023-11-21 22:13:21' - INTERVAL 1 WEEK", "OK");
     assert_eq!(client.calls(), ["purge binlog.000002"]);
+    for (time, is_purged) in [
+        ("'2023-12-14 22:13:20' - INTERVAL 1 MONTH", false),
+        ("'2023-12-14 22:13:21' - INTERVAL 1 MONTH", true),
+        ("'2024-05-14 22:13:20' - INTERVAL 2 QUARTER", false),
+        ("'2024-05-14 22:13:21' - INTERVAL '2' QUARTER", true),
+        ("'2025-11-14 22:13:20' - INTERVAL 2 YEAR", false),
+        ("'2025-11-14 22:13:21' - INTERVAL 2 YEAR", true),
+    ] {
+        client.check(&format!("PURGE BINARY LOGS BEFORE {time}"), "OK");
+        assert_eq!(!client.calls().is_empty(), is_purged, "{time}");
+    }
+    client.check("SET bintide_purge_force = ON", "OK");
+    client.check("PURGE BINARY LOGS TO 'binlog.000004'", "OK");
+    assert_eq!(client.calls(), ["purge binlog.000004"]);
+    let note = "Level|Code|Message\nNote|1105|connection 3 (repl@10.0.0.3:4000) reads binlog.000002";
+    client.check("SHOW WARNINGS", note);
+    client.check("PURGE BINARY LOGS BEFORE '2023-12-14 22:13:21'", "OK");
+    assert_eq!(client.calls(), ["purge binlog.000004"]);
+    client.check("SET SESSION bintide_purge_force = DEFAULT", "OK");
+    client.check("PURGE BINARY LOGS TO 'binlog.000004'", "OK");
+    assert_eq!(client.calls(), ["purge binlog.000002"]);
     client.check("PURGE BINARY LOGS BEFORE 'yesterday'", "1525 HY000: Incorrect DATETIME value: 'yesterday'");
     let mut monitor = receiving(AccountRole::Monitor);
     let denied =
@@ -697,6 +730,11 @@ fn the_upstream_is_shown() {
         ("Last_IO_Errno", "0"),
     ];
     check_status(&mut client, "REPLICA", &connected);
+    client.check(
+        "SELECT replication FROM performance_schema.log_status",
+        "replication\n{\"channels\": [{\"channel_name\": \"\", \"relay_log_file\": \"binlog.000002\", \
+         \"relay_log_position\": 1000}]}",
+    );
     client.check("STOP SLAVE", "OK");
     let stopped = [("Slave_IO_Running", "No"), ("Master_Host", "db1"), ("Slave_SQL_Running", "No")];
     check_status(&mut client, "SLAVE", &stopped);
@@ -718,8 +756,38 @@ fn the_upstream_is_shown() {
         ("Last_IO_Error_Timestamp", "231114 22:13:20"),
     ];
     check_status(&mut lost, "REPLICA", &failed);
+    lost.check(
+        "select sources, connected, lag_seconds, error from bintide.upstream",
+        "sources|connected|lag_seconds|error\ndb1:3306, db2:3306|No|3|no connection",
+    );
     let mut other = FixedRelay::new(AccountRole::Admin);
     assert_eq!(other.ask("SHOW REPLICA STATUS").lines().count(), 1);
+}
+
+/// The columns are those that MariaDB 10.11 shows.
+#[test]
+fn the_upstream_of_mariadb_is_shown() {
+    let facts = FixedFacts {
+        version: "10.11.6-MariaDB",
+        upstream: Some(FixedUpstream::default()),
+        ..FixedFacts::default()
+    };
+    let mut client = FixedRelay::with_facts(facts, AccountRole::Admin);
+    let own = [
+        ("Slave_IO_Running", "Yes"),
+        ("Using_Gtid", "No"),
+        ("Gtid_IO_Pos", "0-1-9"),
+        ("Parallel_Mode", "none"),
+        ("Slave_DDL_Groups", "0"),
+        ("Replicate_Rewrite_DB", ""),
+    ];
+    check_status(&mut client, "SLAVE", &own);
+    check_status(&mut client, "REPLICA", &own);
+    let shown = client.ask("SHOW ALL SLAVES STATUS");
+    assert!(shown.starts_with("Connection_name|Slave_SQL_State|Slave_IO_State|Master_Host|"), "{shown}");
+    assert!(shown.ends_with("|0|1073741824|0|2|15|0-1-9"), "{shown}");
+    client.check("SELECT @@gtid_binlog_pos", "@@gtid_binlog_pos\n0-1-9");
+    assert!(receiving(AccountRole::Admin).ask("SHOW ALL SLAVES STATUS").starts_with("1064 "));
 }
 
 #[test]
@@ -738,17 +806,94 @@ fn the_upstream_is_controlled() {
         "STOP REPLICA SQL_THREAD",
         "1235 42000: bintide relay does not support a SQL_THREAD: it serves binary logs only",
     );
-    client.check(
-        "CHANGE REPLICATION SOURCE TO SOURCE_HOST = 'db2'",
-        "1235 42000: bintide relay does not support CHANGE REPLICATION SOURCE TO: start it again with the source in \
-         --from",
-    );
     let mut other = FixedRelay::new(AccountRole::Admin);
     let refused = "1200 HY000: The server is not configured as replica; fix in config file or with CHANGE REPLICATION \
                    SOURCE TO";
     other.check("START REPLICA", refused);
     other.check("STOP REPLICA", "OK");
     other.check("SHOW WARNINGS", note);
+}
+
+/// The errors are those of a server.
+#[test]
+fn wrong_changes_of_the_upstream_are_refused() {
+    let mut client = receiving(AccountRole::Admin);
+    client.check("STOP REPLICA", "OK");
+    let change = "CHANGE REPLICATION SOURCE TO";
+    let syntax = |near: &str| {
+        format!(
+            "1064 42000: You have an error in your SQL syntax; check the manual that corresponds to your MySQL server \
+             version for the right syntax to use near '{near}' at line 1"
+        )
+    };
+    for (options, near) in [
+        ("", ""),
+        ("odd=1", "odd=1"),
+        ("source_host=1", "1"),
+        ("source_host=x", "x"),
+        ("source_port='x'", "'x'"),
+        ("source_port=-1", "-1"),
+        ("source_ssl=on", "on"),
+        ("source_host='db2',", ""),
+        ("source_ssl=1 source_host='x'", "source_host='x'"),
+    ] {
+        client.check(format!("{change} {options}").trim_end(), &syntax(near));
+    }
+    client.check(&format!("{change} source_host=''"), "1210 HY000: Incorrect arguments to SOURCE_HOST");
+    client.check(&format!("{change} source_port=70000"), "1210 HY000: Incorrect arguments to SOURCE_PORT");
+    client.check(
+        &format!("{change} source_password='{}'", "p".repeat(33)),
+        "3056 HY000: The password provided for the replication user exceeds the maximum length of 32 characters",
+    );
+    client.check(
+        &format!("{change} source_delay=5"),
+        "1235 42000: bintide relay does not support SOURCE_DELAY in CHANGE REPLICATION SOURCE TO",
+    );
+    client.check(
+        &format!("{change} source_host='x' for channel 'x'"),
+        "3074 HY000: Replica channel 'x' does not exist.",
+    );
+    assert!(client.calls().is_empty());
+}
+
+#[test]
+fn the_upstream_is_changed() {
+    let mut client = receiving(AccountRole::Admin);
+    let change = "CHANGE REPLICATION SOURCE TO";
+    client.check(
+        &format!("{change} SOURCE_HOST = 'db2'"),
+        "3021 HY000: This operation cannot be performed with a running replica io thread; run STOP REPLICA IO_THREAD FOR \
+         CHANNEL '' first.",
+    );
+    client.check("STOP REPLICA", "OK");
+    client.check(
+        &format!("{change} source_host='db2', source_port=3307, SOURCE_USER='r', SOURCE_PASSWORD='secret', \
+                  SOURCE_AUTO_POSITION=1, SOURCE_SSL=1, SOURCE_SSL_CA='ca.pem', GET_SOURCE_PUBLIC_KEY=1 FOR CHANNEL ''"),
+        "OK",
+    );
+    let note = "Note|1105|The relay keeps this source until it stops: to keep it longer, also change --from";
+    client.check("SHOW WARNINGS", &format!("Level|Code|Message\n{note}"));
+    let option = "SourceOption { sql_name: \"SOURCE_SSL_CA\", name: \"ssl-ca\", value: \"ca.pem\" }";
+    let shown = format!("(Some(\"db2\"), Some(3307), Some(\"r\"), Some(true), None, [{option}])");
+    assert_eq!(client.calls(), [format!("change SourceChange({shown}) secret")]);
+    client.check("CHANGE MASTER TO MASTER_HOST='db3', MASTER_SSL_VERIFY_SERVER_CERT=0", "OK");
+    assert_eq!(client.calls().len(), 1);
+    let mut monitor = receiving(AccountRole::Monitor);
+    assert!(monitor.ask(&format!("{change} source_host='x'")).starts_with("1227 "));
+    let mut other = FixedRelay::new(AccountRole::Admin);
+    other.check(
+        &format!("{change} source_host='x'"),
+        "1235 42000: bintide relay does not support CHANGE REPLICATION SOURCE TO without --from: another program writes \
+         these logs",
+    );
+    let facts = FixedFacts {
+        version: "10.11.6-MariaDB",
+        upstream: Some(FixedUpstream { is_stopped: true.into(), ..FixedUpstream::default() }),
+        ..FixedFacts::default()
+    };
+    let mut mariadb = FixedRelay::with_facts(facts, AccountRole::Admin);
+    mariadb.check("CHANGE MASTER TO MASTER_PASSWORD='x'", "OK");
+    assert!(mariadb.ask("CHANGE MASTER TO MASTER_HOST='x'").starts_with("1235 "));
 }
 
 #[test]
@@ -768,6 +913,58 @@ fn truncate_resets_statistics() {
         "TRUNCATE performance_schema.binary_log_transaction_compression_stats",
         &denied("binary_log_transaction_compression_stats"),
     );
+}
+
+/// The values and warnings are those of a server, but for the defaults.
+#[test]
+fn waits_for_replicas_are_set() {
+    let mut client = FixedRelay::new(AccountRole::Admin);
+    client.check("SELECT @@rpl_semi_sync_source_timeout", "@@rpl_semi_sync_source_timeout\n0");
+    client.check(
+        "SET GLOBAL rpl_semi_sync_source_timeout = 5",
+        "1235 42000: bintide relay does not support SET GLOBAL rpl_semi_sync_source_timeout without --wait-for-replicas",
+    );
+    let timeout = std::time::Duration::from_secs(5);
+    *client.facts.semi_sync.lock().unwrap() = Some(SemiSyncWait { replicas: 2, timeout });
+    let shown = |replicas: u32, timeout: u32| {
+        format!(
+            "Variable_name|Value\nrpl_semi_sync_master_enabled|ON\nrpl_semi_sync_master_timeout|{timeout}\n\
+             rpl_semi_sync_master_wait_for_slave_count|{replicas}\nrpl_semi_sync_source_enabled|ON\n\
+             rpl_semi_sync_source_timeout|{timeout}\nrpl_semi_sync_source_wait_for_replica_count|{replicas}"
+        )
+    };
+    let show = "SHOW GLOBAL VARIABLES LIKE 'rpl_semi_sync%'";
+    client.check(show, &shown(2, 5000));
+    let replicas = "rpl_semi_sync_source_wait_for_replica_count";
+    client.check(&format!("SET GLOBAL {replicas} = 3, GLOBAL rpl_semi_sync_master_timeout = 100"), "OK");
+    client.check(show, &shown(3, 100));
+    let truncated = |value: &str| {
+        format!("Level|Code|Message\nWarning|1292|Truncated incorrect {replicas} value: '{value}'")
+    };
+    for (value, taken) in [("0", 1), ("70000", 65535)] {
+        client.check(&format!("SET GLOBAL {replicas} = {value}"), "OK");
+        client.check("SHOW WARNINGS", &truncated(value));
+        client.check(show, &shown(taken, 100));
+    }
+    client.check(
+        &format!("SET GLOBAL {replicas} = DEFAULT, @@global.rpl_semi_sync_source_timeout = DEFAULT"),
+        "OK",
+    );
+    client.check(show, &shown(1, 5000));
+    client.check(
+        "SET rpl_semi_sync_source_timeout = 5",
+        "1229 HY000: Variable 'rpl_semi_sync_source_timeout' is a GLOBAL variable and should be set with SET GLOBAL",
+    );
+    client.check(
+        "SELECT @@session.rpl_semi_sync_source_timeout",
+        "1238 HY000: Variable 'rpl_semi_sync_source_timeout' is a GLOBAL variable",
+    );
+    client.check(
+        "SET GLOBAL rpl_semi_sync_source_timeout = 'x'",
+        "1232 42000: Incorrect argument type to variable 'rpl_semi_sync_source_timeout'",
+    );
+    let mut monitor = FixedRelay::new(AccountRole::Monitor);
+    assert!(monitor.ask("SET GLOBAL rpl_semi_sync_source_timeout = 5").starts_with("1227 "));
 }
 
 #[test]

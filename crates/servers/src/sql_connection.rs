@@ -139,12 +139,11 @@ const TABLE_SIZE_MAX: usize = 8 << 20;
 const PACKET_TOO_LARGE: u16 = 1153;
 
 /// Capabilities that SQL needs. With `FOUND_ROWS`, an UPDATE counts the rows that it matches, changed or not.
-const SQL_CAPABILITIES: Capabilities = Capabilities(
-    Capabilities::FOUND_ROWS.0
-        | Capabilities::LOCAL_FILES.0
-        | Capabilities::MULTI_STATEMENTS.0
-        | Capabilities::MULTI_RESULTS.0,
-);
+const SQL_CAPABILITIES: Capabilities =
+    Capabilities(Capabilities::FOUND_ROWS.0 | OWN_CAPABILITIES.0 | Capabilities::MULTI_RESULTS.0);
+/// Those of them that only our own statements may use.
+const OWN_CAPABILITIES: Capabilities =
+    Capabilities(Capabilities::LOCAL_FILES.0 | Capabilities::MULTI_STATEMENTS.0);
 
 impl SqlConnection {
     /// Connects and logs in.
@@ -153,9 +152,23 @@ impl SqlConnection {
     ///
     /// If the server cannot be reached, refuses the login, or the wait is cancelled.
     pub fn open(address: &ServerAddress) -> Result<Self, ConnectionError> {
+        Self::open_with(address, SQL_CAPABILITIES)
+    }
+
+    /// Connects and logs in, for statements that others have written: the server refuses several statements in one, and
+    /// cannot ask for files of this machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`SqlConnection::open`].
+    pub fn open_for_single_statements(address: &ServerAddress) -> Result<Self, ConnectionError> {
+        Self::open_with(address, Capabilities(SQL_CAPABILITIES.0 & !OWN_CAPABILITIES.0))
+    }
+
+    fn open_with(address: &ServerAddress, capabilities: Capabilities) -> Result<Self, ConnectionError> {
         let options = LinkOptions {
             connect_timeout: address.timeout,
-            capabilities: SQL_CAPABILITIES,
+            capabilities,
             cancel: address.cancel.clone(),
             ..LinkOptions::default()
         };

@@ -198,6 +198,8 @@ impl PacketCodec {
             }
             let found = self.incoming.joined - self.incoming.start + size;
             if found > self.limit {
+                // An error is numbered as a response to this piece.
+                self.sequence = sequence.wrapping_add(1);
                 return Err(WireError::TooLarge { found, limit: self.limit });
             }
             if !self.incoming.take_piece(size) {

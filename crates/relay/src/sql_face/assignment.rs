@@ -1,6 +1,7 @@
 //! `SET`: variables of the session.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use binlog::{Charset, Collation, Flavour, ZstdLevel};
 use sql::{SqlWord, SqlWords};
@@ -14,11 +15,13 @@ use super::scalar::{VariableReference, take_reference, take_scalar, take_user_va
 use super::select_text::{offset, take_assignment};
 use super::served_version::ServedVersion;
 use super::system_variable::{
-    RequestedScope, SystemVariable, VariableContext, VariableScope, VariableWriting,
+    RequestedScope, SEMI_SYNC_REPLICAS, SEMI_SYNC_TIMEOUT, SystemVariable, VariableContext, VariableScope,
+    VariableWriting,
 };
 use super::{SqlStatement, done};
 use crate::form::FormChoice;
 use crate::relay_account::AccountRight;
+use crate::relay_facts::{RelayFacts, SemiSyncWait};
 use crate::served_compression::ServedCompression;
 use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue, WarningLevel};
 
@@ -40,18 +43,14 @@ pub(super) fn set(
     statement: &mut SqlStatement<'_>,
     session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
-    let (mut changed, mut compression) = (session.clone(), None::<ServedCompression>);
+    let (mut changed, mut globals) = (session.clone(), GlobalChanges::default());
     if statement.words.is_at_end() {
         return Err(statement.syntax_error());
     }
     for mut part in statement.words.split_at_commas() {
         let assigned = assign(statement, &mut part, &changed)?;
         if let AssignedValues::Global { name, value } = &assigned {
-            compression.get_or_insert_with(|| statement.facts.compression()).assign(
-                name,
-                value,
-                &mut changed,
-            );
+            globals.assign(name, value, statement.facts, &mut changed);
         }
         if !part.is_at_end() {
             return Err(statement.error_at(offset(&part)));
@@ -66,9 +65,7 @@ pub(super) fn set(
         ));
     }
     *session = changed;
-    if let Some(compression) = compression {
-        statement.facts.set_compression(compression);
-    }
+    globals.apply(statement.facts);
     Ok(done())
 }
 
@@ -85,7 +82,7 @@ enum AssignedValues {
         value: SqlValue,
     },
     System(BTreeMap<&'static str, SqlValue>),
-    /// Global value of [`COMPRESSION`] or [`COMPRESSION_LEVEL`].
+    /// Global value that lasts until the relay stops.
     Global {
         name: &'static str,
         value: SqlValue,
@@ -181,20 +178,48 @@ fn system_value(
     }
 }
 
-impl ServedCompression {
-    /// Sets one of the two variables. As a server, it takes the nearest level, with a warning.
-    fn assign(&mut self, name: &str, value: &SqlValue, session: &mut SqlSession) {
+/// Global values that a statement changes.
+#[derive(Default)]
+struct GlobalChanges {
+    compression: Option<ServedCompression>,
+    semi_sync: Option<SemiSyncWait>,
+}
+
+impl GlobalChanges {
+    /// Sets a global variable. As a server, it takes the nearest value, with a warning.
+    fn assign(&mut self, name: &str, value: &SqlValue, facts: &dyn RelayFacts, session: &mut SqlSession) {
         let number = value.to_number().unwrap_or_default();
+        let mut nearest = |range: (f64, f64)| {
+            let nearest = number.clamp(range.0, range.1);
+            if nearest != number {
+                let text = value.to_text().unwrap_or_default();
+                let message = format!("Truncated incorrect {name} value: '{text}'");
+                session.warn(WarningLevel::Warning, 1292, message);
+            }
+            nearest
+        };
+        let compression = self.compression.unwrap_or_else(|| facts.compression());
         if name == COMPRESSION {
-            self.is_on = number != 0.0;
-            return;
+            self.compression = Some(ServedCompression { is_on: number != 0.0, ..compression });
+        } else if name == COMPRESSION_LEVEL {
+            let level = ZstdLevel::new(nearest((1.0, 22.0)) as u8).unwrap_or(compression.level);
+            self.compression = Some(ServedCompression { level, ..compression });
+        } else if let Some(wait) = self.semi_sync.or_else(|| facts.semi_sync_wait()) {
+            self.semi_sync = Some(if SEMI_SYNC_REPLICAS.contains(&name) {
+                SemiSyncWait { replicas: nearest((1.0, u16::MAX.into())) as usize, ..wait }
+            } else {
+                let timeout_ms = nearest((0.0, u32::MAX.into())) as u64;
+                SemiSyncWait { timeout: Duration::from_millis(timeout_ms), ..wait }
+            });
         }
-        let nearest = number.clamp(1.0, 22.0);
-        self.level = ZstdLevel::new(nearest as u8).unwrap_or(self.level);
-        if nearest != number {
-            let text = value.to_text().unwrap_or_default();
-            let message = format!("Truncated incorrect {name} value: '{text}'");
-            session.warn(WarningLevel::Warning, 1292, message);
+    }
+
+    fn apply(self, facts: &dyn RelayFacts) {
+        if let Some(compression) = self.compression {
+            facts.set_compression(compression);
+        }
+        if let Some(wait) = self.semi_sync {
+            facts.set_semi_sync_wait(wait);
         }
     }
 }
@@ -211,25 +236,44 @@ fn check_global(
     if variable.scope == VariableScope::Session {
         return Err(session_variable(variable.name));
     }
-    let default = ServedCompression::of(FormChoice::Auto);
-    let value = match (value, variable.name) {
-        (SqlValue::Text(word), COMPRESSION) if word == DEFAULT => SqlValue::Int(default.is_on.into()),
-        (SqlValue::Text(word), COMPRESSION_LEVEL) if word == DEFAULT => {
-            SqlValue::UInt(default.level.get().into())
-        }
-        (value, _) => value.clone(),
+    let value = match value {
+        SqlValue::Text(word) if word == DEFAULT => global_default(variable.name).unwrap_or(value.clone()),
+        value => value.clone(),
     };
     let value = variable.converted(&value, context)?;
     let present = variable.value(RequestedScope::Global, context)?.to_sql();
     if value.to_text() == present.to_text() {
         return Ok(AssignedValues::System(BTreeMap::new()));
     }
-    if [COMPRESSION, COMPRESSION_LEVEL].contains(&variable.name) {
-        return Ok(AssignedValues::Global { name: variable.name, value });
+    let name = variable.name;
+    if SEMI_SYNC_TIMEOUT.contains(&name) || SEMI_SYNC_REPLICAS.contains(&name) {
+        return match context.facts.semi_sync_wait() {
+            Some(_) => Ok(AssignedValues::Global { name, value }),
+            None => Err(ServerError::new(
+                1235,
+                "42000",
+                format!("bintide relay does not support SET GLOBAL {name} without --wait-for-replicas"),
+            )),
+        };
+    }
+    if [COMPRESSION, COMPRESSION_LEVEL].contains(&name) {
+        return Ok(AssignedValues::Global { name, value });
     }
     match variable.writing {
         VariableWriting::ReadOnly => Err(wrong_scope(variable.name, "read only")),
         VariableWriting::Settable => Err(unsupported(&format!("a new global value of {}", variable.name))),
+    }
+}
+
+/// Returns the default of a global value that can be changed: that of the relay's option.
+fn global_default(name: &str) -> Option<SqlValue> {
+    let compression = ServedCompression::of(FormChoice::Auto);
+    match name {
+        COMPRESSION => Some(SqlValue::Int(compression.is_on.into())),
+        COMPRESSION_LEVEL => Some(SqlValue::UInt(compression.level.get().into())),
+        _ if SEMI_SYNC_REPLICAS.contains(&name) => Some(SqlValue::UInt(1)),
+        _ if SEMI_SYNC_TIMEOUT.contains(&name) => Some(SqlValue::UInt(5000)),
+        _ => None,
     }
 }
 

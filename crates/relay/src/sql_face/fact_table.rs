@@ -13,6 +13,7 @@ use super::system_variable::{
 use crate::relay_account::AccountRight;
 use crate::relay_facts::{ClientFacts, ClientLag, CompressionCounters, FormFacts, LogSize, StageTotals};
 use crate::sql_answer::{SqlColumnSpec, SqlRows, SqlValue, double, integer, text};
+use crate::upstream_control::{UpstreamControl, UpstreamStatus};
 
 /// Databases, in the order of their names.
 pub(super) const DATABASES: [&str; 3] = ["bintide", "information_schema", "performance_schema"];
@@ -244,19 +245,20 @@ fn upstream(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         integer("bytes_received"),
         text("error"),
     ];
-    let row = |facts: crate::relay_facts::UpstreamFacts| {
+    let row = |upstream: &dyn UpstreamControl| {
+        let status = upstream.status();
         vec![
-            facts.sources.join(", ").into(),
-            if facts.is_connected { "Yes" } else { "No" }.into(),
-            facts.log.into(),
-            facts.position.into(),
-            facts.lag_s.into(),
-            facts.transactions.into(),
-            facts.bytes.into(),
-            facts.error.into(),
+            status.sources.join(", ").into(),
+            if status.is_connected { "Yes" } else { "No" }.into(),
+            status.log.into(),
+            status.position.into(),
+            status.lag_s.into(),
+            status.transactions.into(),
+            status.bytes.into(),
+            status.error.filter(|_| !status.is_connected).map(|error| error.message).into(),
         ]
     };
-    Ok(SqlRows::new(COLUMNS, context.facts.upstream().into_iter().map(row).collect()))
+    Ok(SqlRows::new(COLUMNS, context.facts.upstream_control().into_iter().map(row).collect()))
 }
 
 // Tables of a server's information_schema.
@@ -453,7 +455,16 @@ fn log_status(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         end.position
     );
     let server_uuid = context.facts.server().server_uuid;
-    let row = vec![server_uuid.into(), local.into(), "{\"channels\": []}".into(), "{}".into()];
+    let channel = |upstream: &dyn UpstreamControl| {
+        let UpstreamStatus { stored_log, stored_position, .. } = upstream.status();
+        format!(
+            "{{\"channel_name\": \"\", \"relay_log_file\": {}, \"relay_log_position\": {stored_position}}}",
+            json(&stored_log)
+        )
+    };
+    let channels = context.facts.upstream_control().map(channel).unwrap_or_default();
+    let replication = format!("{{\"channels\": [{channels}]}}");
+    let row = vec![server_uuid.into(), local.into(), replication.into(), "{}".into()];
     Ok(SqlRows::new(COLUMNS, vec![row]))
 }
 

@@ -1,4 +1,4 @@
-//! `PURGE BINARY LOGS`: removes logs, but none that a connected client still reads.
+//! `PURGE BINARY LOGS`: removes logs, but without force none that a connected client still reads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use super::done;
 use super::refusals::{internal, unknown_log, wrong_date_time};
 use super::scalar::function_context;
 use super::select_text::offset;
+use super::system_variable::PURGE_FORCE;
 use crate::form::LogForm;
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue, WarningLevel};
-use crate::upstream_control::log_readers;
+use crate::upstream_control::{LogReaderPlace, log_readers};
 
 /// `ER_WARN_PURGE_LOG_IN_USE`
 const LOG_IN_USE: u16 = 1867;
@@ -45,7 +46,10 @@ pub(super) fn purge(
         session.warn(WarningLevel::Warning, LOG_IS_ACTIVE, message);
     }
     let readers = log_readers(facts, &names);
-    if let Some(first) = readers.iter().map(|reader| reader.log).min().filter(|first| *first < count) {
+    let is_forced = is_forced(session);
+    if is_forced {
+        note_readers(readers.iter().filter(|reader| reader.log < count), &names, session);
+    } else if let Some(first) = readers.iter().map(|reader| reader.log).min().filter(|first| *first < count) {
         let here: Vec<_> = readers.iter().filter(|reader| reader.log == first).collect();
         let message = format!(
             "file {} was not purged because it was being read by {} thread(s), purged only {first} out of {count} files.",
@@ -53,17 +57,30 @@ pub(super) fn purge(
             here.len()
         );
         session.warn(WarningLevel::Warning, LOG_IN_USE, message);
-        for reader in here {
-            let message =
-                format!("connection {} ({}) reads {}", reader.connection_id, reader.client, names[first]);
-            session.warn(WarningLevel::Note, OWN_NOTE, message);
-        }
+        note_readers(here, &names, session);
         count = first;
     }
     if count > 0 {
         upstream.purge_before(&names[count])?;
     }
     Ok(done())
+}
+
+/// Tells whether the session has set the variable for logs that clients read.
+fn is_forced(session: &SqlSession) -> bool {
+    session.system_variables.get(PURGE_FORCE).is_some_and(|value| value.to_number() == Some(1.0))
+}
+
+/// Adds a note for each of these clients.
+fn note_readers<'r>(
+    readers: impl IntoIterator<Item = &'r LogReaderPlace>,
+    names: &[Arc<str>],
+    session: &mut SqlSession,
+) {
+    for LogReaderPlace { log, connection_id, client } in readers {
+        let message = format!("connection {connection_id} ({client}) reads {}", names[*log]);
+        session.warn(WarningLevel::Note, OWN_NOTE, message);
+    }
 }
 
 /// Logs to remove.
@@ -87,10 +104,9 @@ impl PurgeLimit {
         if !statement.words.take("BEFORE") || statement.words.is_at_end() {
             return Err(statement.syntax_error());
         }
-        let (expression, before_s) =
-            take_interval(statement).unwrap_or_else(|| (statement.words.rest_range(), 0));
-        let time_s = read_time(statement, session, expression)?;
-        Ok(Self::Before(time_s.saturating_sub(before_s)))
+        let (expression, interval) =
+            take_interval(statement).unwrap_or_else(|| (statement.words.rest_range(), String::new()));
+        read_time(statement, session, expression, &interval).map(Self::Before)
     }
 
     /// Returns the number of logs to remove.
@@ -107,38 +123,54 @@ impl PurgeLimit {
     }
 }
 
-/// Units of `INTERVAL`, in seconds.
-const UNITS: [(&str, u64); 5] =
-    [("SECOND", 1), ("MINUTE", 60), ("HOUR", 3600), ("DAY", 86_400), ("WEEK", 604_800)];
+/// Units of `INTERVAL`, with the multiple of a unit of the engine.
+const UNITS: [(&str, u32, &str); 8] = [
+    ("SECOND", 1, "seconds"),
+    ("MINUTE", 60, "seconds"),
+    ("HOUR", 3600, "seconds"),
+    ("DAY", 1, "days"),
+    ("WEEK", 7, "days"),
+    ("MONTH", 1, "months"),
+    ("QUARTER", 3, "months"),
+    ("YEAR", 12, "months"),
+];
 
-/// Finds `- INTERVAL number unit` at the end of the statement. Returns the expression before it, and the seconds.
-fn take_interval(statement: &SqlStatement<'_>) -> Option<(Range<usize>, u64)> {
+/// Finds `- INTERVAL number unit` at the end of the statement. Returns the expression before it, and the modifier
+/// of a time for the engine.
+fn take_interval(statement: &SqlStatement<'_>) -> Option<(Range<usize>, String)> {
     let mut words = statement.words.clone();
     let start = words.rest_range().start;
     while !words.is_at_end() {
         let (end, mut interval) = (offset(&words), words.clone());
         if interval.take_sign("-") && interval.take("INTERVAL") {
-            let number: u64 = match interval.take_next()? {
+            let number: u32 = match interval.take_next()? {
                 SqlWord::Number(digits) | SqlWord::Text(digits) => digits.parse().ok()?,
                 _ => return None,
             };
-            let (_, seconds) = UNITS.into_iter().find(|(unit, _)| interval.take(unit))?;
-            return interval.is_at_end().then_some((start..end, number.checked_mul(seconds)?));
+            let (_, multiple, name) = UNITS.into_iter().find(|(unit, ..)| interval.take(unit))?;
+            let modifier = format!("-{} {name}", u64::from(number) * u64::from(multiple));
+            return interval.is_at_end().then_some((start..end, modifier));
         }
         words.skip();
     }
     None
 }
 
-/// Evaluates a time in UTC, in seconds since 1970.
+/// Evaluates a time in UTC, less an interval, in seconds since 1970.
 fn read_time(
     statement: &SqlStatement<'_>,
     session: &SqlSession,
     expression: Range<usize>,
+    interval: &str,
 ) -> Result<u64, ServerError> {
     let context = statement.context(session);
     let text = statement.evaluate(expression, &context)?.to_text().unwrap_or_default();
-    let query = format!("SELECT unixepoch({})", sql::quote::quote_plain_text(&text));
+    let quoted = sql::quote::quote_plain_text(&text);
+    // As on a server, the day before the end of a longer month is that of the shorter one.
+    let query = match interval {
+        "" => format!("SELECT unixepoch({quoted})"),
+        interval => format!("SELECT unixepoch({quoted}, '{interval}', 'floor')"),
+    };
     let rows = statement.engine.run(&query, &[], &function_context(&context))?;
     match rows.rows.first().and_then(|row| row.first()) {
         Some(SqlValue::Int(seconds)) => Ok(u64::try_from(*seconds).unwrap_or(0)),

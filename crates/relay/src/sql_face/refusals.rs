@@ -131,6 +131,25 @@ pub(super) fn show_events_failed(reason: &str) -> ServerError {
     ServerError::new(1220, "HY000", message)
 }
 
+/// `ER_REPLICA_CHANNEL_IO_THREAD_MUST_STOP`
+pub(super) fn receiver_running() -> ServerError {
+    let message = "This operation cannot be performed with a running replica io thread; run STOP REPLICA IO_THREAD \
+                   FOR CHANNEL '' first.";
+    ServerError::new(3021, "HY000", message)
+}
+
+/// `ER_WRONG_ARGUMENTS`
+pub(super) fn wrong_arguments(name: &str) -> ServerError {
+    ServerError::new(1210, "HY000", format!("Incorrect arguments to {name}"))
+}
+
+/// `ER_CHANGE_SOURCE_PASSWORD_LENGTH`
+pub(super) fn replication_password_too_long() -> ServerError {
+    let message =
+        "The password provided for the replication user exceeds the maximum length of 32 characters";
+    ServerError::new(3056, "HY000", message)
+}
+
 /// `ER_BAD_REPLICA`
 pub(super) fn not_a_replica() -> ServerError {
     let message =

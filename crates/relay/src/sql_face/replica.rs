@@ -1,11 +1,14 @@
 //! The receiver of the logs: its state as a server's replica, and statements that steer it.
+//!
+//! The columns are those of the server that wrote the newest log.
 
 use std::path::Path;
 
 use sql::SqlWord;
 use wire::ServerError;
 
-use super::refusals::{not_a_replica, unknown_channel, unsupported};
+use super::refusals::{internal, not_a_replica, syntax_error, unknown_channel, unsupported};
+use super::served_version::ServedVersion;
 use super::sql_function::date_time_text;
 use super::{SqlStatement, done};
 use crate::sql_answer::{SqlAnswer, SqlColumn, SqlColumnKind, SqlRows, SqlSession, SqlValue, WarningLevel};
@@ -25,6 +28,8 @@ type StatusReader = fn(&ReplicaState) -> SqlValue;
 struct ReplicaState {
     status: UpstreamStatus,
     gtids: String,
+    /// GTIDs of MariaDB, as a position.
+    mariadb_gtids: String,
 }
 
 const fn column(
@@ -91,7 +96,9 @@ const STATUS_COLUMNS: &[StatusColumn] = &[
     shown("Source_SSL_Cert", "Master_SSL_Cert", |state| path(state.status.tls.certificate.as_deref())),
     empty("Source_SSL_Cipher", "Master_SSL_Cipher"),
     shown("Source_SSL_Key", "Master_SSL_Key", |state| path(state.status.tls.key.as_deref())),
-    counted("Seconds_Behind_Source", "Seconds_Behind_Master", |state| state.status.lag_s.into()),
+    counted("Seconds_Behind_Source", "Seconds_Behind_Master", |state| {
+        state.status.lag_s.filter(|_| state.status.is_connected).into()
+    }),
     shown("Source_SSL_Verify_Server_Cert", "Master_SSL_Verify_Server_Cert", |state| {
         yes_no(state.status.tls.is_verified)
     }),
@@ -129,8 +136,62 @@ const STATUS_COLUMNS: &[StatusColumn] = &[
     empty("Network_Namespace", "Network_Namespace"),
 ];
 
+/// Columns of MariaDB that are not those of MySQL, and their places: behind these columns of MySQL's `SHOW SLAVE STATUS`.
+const MARIADB_COLUMNS: &[(&str, &[StatusColumn])] = &[
+    (
+        "Master_SSL_Crlpath",
+        &[
+            same("Using_Gtid", |_| "No".into()),
+            same("Gtid_IO_Pos", |state| state.mariadb_gtids.as_str().into()),
+            same("Replicate_Do_Domain_Ids", |_| "".into()),
+            same("Replicate_Ignore_Domain_Ids", |_| "".into()),
+            same("Parallel_Mode", |_| "none".into()),
+        ],
+    ),
+    (
+        "Slave_SQL_Running_State",
+        &[
+            zero("Slave_DDL_Groups", "Slave_DDL_Groups"),
+            zero("Slave_Non_Transactional_Groups", "Slave_Non_Transactional_Groups"),
+            zero("Slave_Transactional_Groups", "Slave_Transactional_Groups"),
+        ],
+    ),
+];
+
+/// Columns of MySQL that MariaDB has too, behind `Master_Server_Id`, in its order.
+const MARIADB_LAST_COLUMNS: [&str; 6] = [
+    "Master_SSL_Crl",
+    "Master_SSL_Crlpath",
+    "SQL_Delay",
+    "SQL_Remaining_Delay",
+    "Slave_SQL_Running_State",
+    "Replicate_Rewrite_DB",
+];
+/// Version of MariaDB with the last of them.
+const REWRITE_COLUMN_SINCE: [u32; 3] = [10, 11, 0];
+
+/// Columns of `SHOW ALL SLAVES STATUS` before and behind those of one connection.
+const ALL_FIRST_COLUMNS: &[StatusColumn] =
+    &[empty("Connection_name", "Connection_name"), empty("Slave_SQL_State", "Slave_SQL_State")];
+const ALL_LAST_COLUMNS: &[StatusColumn] = &[
+    zero("Retried_transactions", "Retried_transactions"),
+    counted("Max_relay_log_size", "Max_relay_log_size", |_| SqlValue::UInt(1 << 30)),
+    zero("Executed_log_entries", "Executed_log_entries"),
+    counted("Slave_received_heartbeats", "Slave_received_heartbeats", |state| state.status.heartbeats.into()),
+    column("Slave_heartbeat_period", "Slave_heartbeat_period", SqlColumnKind::Double, |_| {
+        SqlValue::Double(HEARTBEAT_PERIOD_S)
+    }),
+    same("Gtid_Slave_Pos", |state| state.mariadb_gtids.as_str().into()),
+];
+
+const fn same(name: &'static str, value: StatusReader) -> StatusColumn {
+    shown(name, name, value)
+}
+
 /// Longest pause between attempts to connect, in seconds.
 const RETRY_MAX_S: u64 = 30;
+/// Interval of heartbeats that the receiver asks for, in seconds.
+const HEARTBEAT_PERIOD_S: f64 = 15.0;
 
 pub(super) fn replica_status(
     statement: &mut SqlStatement<'_>,
@@ -146,27 +207,77 @@ pub(super) fn slave_status(
     status_rows(statement, session, |column| column.old_name)
 }
 
+/// `SHOW ALL SLAVES STATUS`, a statement of MariaDB.
+pub(super) fn all_status(
+    statement: &mut SqlStatement<'_>,
+    session: &mut SqlSession,
+) -> Result<SqlAnswer, ServerError> {
+    let version = served_version(statement);
+    if !version.is_mariadb {
+        return Err(syntax_error(statement.sql, "SHOW ".len()));
+    }
+    let columns = ALL_FIRST_COLUMNS.iter().chain(mariadb_columns(version)).chain(ALL_LAST_COLUMNS);
+    rows_of(statement, session, &columns.map(|column| (column, column.old_name)).collect::<Vec<_>>())
+}
+
 fn status_rows(
     statement: &mut SqlStatement<'_>,
     session: &SqlSession,
     name: fn(&StatusColumn) -> &'static str,
 ) -> Result<SqlAnswer, ServerError> {
     take_channel(statement)?;
-    let columns = STATUS_COLUMNS
+    let version = served_version(statement);
+    let columns: Vec<NamedColumn> = match version.is_mariadb {
+        true => mariadb_columns(version).into_iter().map(|column| (column, column.old_name)).collect(),
+        false => STATUS_COLUMNS.iter().map(|column| (column, name(column))).collect(),
+    };
+    rows_of(statement, session, &columns)
+}
+
+/// Column, and the name that it has in the statement.
+type NamedColumn = (&'static StatusColumn, &'static str);
+
+/// Returns the columns of MariaDB: MySQL's up to the source's `server_id`, then fewer of them, and its own.
+fn mariadb_columns(version: ServedVersion) -> Vec<&'static StatusColumn> {
+    let end = STATUS_COLUMNS.iter().position(|column| column.old_name == "Master_UUID");
+    let (first, last) = STATUS_COLUMNS.split_at(end.unwrap_or(STATUS_COLUMNS.len()));
+    let mut columns: Vec<&StatusColumn> = first.iter().collect();
+    for name in MARIADB_LAST_COLUMNS {
+        if name == "Replicate_Rewrite_DB" && !version.is_mariadb_since(REWRITE_COLUMN_SINCE) {
+            continue;
+        }
+        columns.extend(last.iter().filter(|column| column.old_name == name));
+        let own = MARIADB_COLUMNS.iter().filter(|(before, _)| *before == name);
+        columns.extend(own.flat_map(|(_, own)| *own));
+    }
+    columns
+}
+
+fn served_version(statement: &SqlStatement<'_>) -> ServedVersion {
+    ServedVersion::parse(&statement.facts.server().version)
+}
+
+fn rows_of(
+    statement: &mut SqlStatement<'_>,
+    session: &SqlSession,
+    named: &[NamedColumn],
+) -> Result<SqlAnswer, ServerError> {
+    let columns = named
         .iter()
-        .map(|column| SqlColumn { name: name(column).to_owned(), kind: column.kind })
+        .map(|(column, name)| SqlColumn { name: (*name).to_owned(), kind: column.kind })
         .collect();
     let mut rows = Vec::new();
     if let Some(upstream) = statement.facts.upstream_control() {
-        let end = statement.facts.end(session.form).map_err(|error| super::refusals::internal(&error))?;
-        let state = ReplicaState { status: upstream.status(), gtids: end.gtids.to_string() };
-        rows.push(STATUS_COLUMNS.iter().map(|column| (column.value)(&state)).collect());
+        let end = statement.facts.end(session.form).map_err(|error| internal(&error))?;
+        let mariadb_gtids = statement.facts.mariadb_gtids().map_err(|error| internal(&error))?;
+        let state = ReplicaState { status: upstream.status(), gtids: end.gtids.to_string(), mariadb_gtids };
+        rows.push(named.iter().map(|(column, _)| (column.value)(&state)).collect());
     }
     statement.finish(SqlRows { columns, rows })
 }
 
 /// Takes `FOR CHANNEL ''`. A relay has no other channel.
-fn take_channel(statement: &mut SqlStatement<'_>) -> Result<(), ServerError> {
+pub(super) fn take_channel(statement: &mut SqlStatement<'_>) -> Result<(), ServerError> {
     if !statement.words.take("FOR CHANNEL") {
         return Ok(());
     }
@@ -257,11 +368,4 @@ pub(super) fn flush_logs(
     let refused = || ServerError::new(1235, "42000", message);
     statement.facts.upstream_control().ok_or_else(refused)?.flush_logs()?;
     Ok(done())
-}
-
-/// The sources are those of `--from`: a change by SQL would be lost at the next start.
-pub(super) fn change_source(_: &mut SqlStatement<'_>, _: &mut SqlSession) -> Result<SqlAnswer, ServerError> {
-    let message = "bintide relay does not support CHANGE REPLICATION SOURCE TO: start it again with the source in \
-                   --from";
-    Err(ServerError::new(1235, "42000", message))
 }

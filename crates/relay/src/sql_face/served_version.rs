@@ -17,6 +17,11 @@ impl ServedVersion {
         Self { numbers: numbers.unwrap_or_default(), is_mariadb }
     }
 
+    /// Returns true for MariaDB from this version on.
+    pub(crate) fn is_mariadb_since(self, version: [u32; 3]) -> bool {
+        self.is_mariadb && self.numbers >= version
+    }
+
     /// Returns true for MySQL from this version on.
     pub(crate) fn is_mysql_since(self, version: [u32; 3]) -> bool {
         !self.is_mariadb && self.numbers >= version

@@ -2,6 +2,7 @@
 
 use wire::ServerError;
 
+use super::SqlFace;
 use super::refusals::{internal, unknown_variable, wrong_scope, wrong_type, wrong_value};
 use super::served_version::ServedVersion;
 use crate::relay_facts::RelayFacts;
@@ -84,6 +85,14 @@ use VariableScope::{Both, Global, Session};
 
 const SQL_MODE: &str = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,\
                         ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
+/// Names of the maximum time that a relay waits for acknowledgements of replicas, in milliseconds.
+pub(crate) const SEMI_SYNC_TIMEOUT: [&str; 2] =
+    ["rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout"];
+/// Names of the number of replicas that it waits for.
+pub(crate) const SEMI_SYNC_REPLICAS: [&str; 2] =
+    ["rpl_semi_sync_master_wait_for_slave_count", "rpl_semi_sync_source_wait_for_replica_count"];
+/// Variable by which `PURGE BINARY LOGS` also removes logs that clients read.
+pub(crate) const PURGE_FORCE: &str = "bintide_purge_force";
 const COLLATION: &str = "utf8mb4_0900_ai_ci";
 const MYSQL_8: VariableAvailability = A::MySqlSince([8, 0, 0]);
 /// First version with checksums and GTIDs.
@@ -106,6 +115,11 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
         A::MySqlSince([8, 0, 20]),
         V::Fact(compression_level),
     ),
+    // The relay's own: whether PURGE also removes logs that clients read.
+    SystemVariable {
+        writing: VariableWriting::Settable,
+        ..fixed(PURGE_FORCE, Session, A::All, V::Flag(false))
+    },
     settable("character_set_client", V::Text("utf8mb4")),
     settable("character_set_connection", V::Text("utf8mb4")),
     settable("character_set_database", V::Text("utf8mb4")),
@@ -120,7 +134,7 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     fixed("enforce_gtid_consistency", Global, A::MySqlSince(MYSQL_5_6), V::Fact(gtid_mode)),
     settable("foreign_key_checks", V::Flag(true)),
     settable("group_concat_max_len", V::Number(1024)),
-    fixed("gtid_binlog_pos", Global, A::MariaDb, V::Text("")),
+    fixed("gtid_binlog_pos", Global, A::MariaDb, V::Fact(gtid_binlog_pos)),
     settable_since("gtid_domain_id", A::MariaDb, V::Number(0)),
     fixed("gtid_executed", Global, A::MySqlSince(MYSQL_5_6), V::Fact(gtid_executed)),
     fixed("gtid_mode", Global, A::MySqlSince(MYSQL_5_6), V::Fact(gtid_mode)),
@@ -143,7 +157,7 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     fixed("log_slave_updates", Global, A::All, V::Flag(true)),
     fixed("lower_case_file_system", Global, A::All, V::Flag(false)),
     fixed("lower_case_table_names", Global, A::All, V::Number(0)),
-    fixed("max_allowed_packet", Both, A::All, V::Number(1 << 30)),
+    fixed("max_allowed_packet", Both, A::All, V::Number(SqlFace::PACKET_SIZE_MAX as u64)),
     settable("max_execution_time", V::Number(0)),
     settable("net_buffer_length", V::Number(16384)),
     settable("net_read_timeout", V::Number(30)),
@@ -160,7 +174,11 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     fixed("read_only", Global, A::All, V::Flag(true)),
     // A replica asks for one of the names, as its version calls it.
     fixed("rpl_semi_sync_master_enabled", Global, A::All, V::Flag(true)),
+    settable_globally(SEMI_SYNC_TIMEOUT[0], V::Fact(semi_sync_timeout)),
+    settable_globally(SEMI_SYNC_REPLICAS[0], V::Fact(semi_sync_replicas)),
     fixed("rpl_semi_sync_source_enabled", Global, A::All, V::Flag(true)),
+    settable_globally(SEMI_SYNC_TIMEOUT[1], V::Fact(semi_sync_timeout)),
+    settable_globally(SEMI_SYNC_REPLICAS[1], V::Fact(semi_sync_replicas)),
     fixed("server_id", Global, A::All, V::Fact(server_id)),
     fixed("server_uuid", Global, A::MySqlSince(MYSQL_5_6), V::Fact(server_uuid)),
     settable_since("session_track_gtids", A::MySqlSince([5, 7, 0]), V::Text("OFF")),
@@ -215,6 +233,10 @@ const fn settable_since(
     source: ValueSource,
 ) -> SystemVariable {
     SystemVariable { name, scope: Both, writing: VariableWriting::Settable, availability, source }
+}
+
+const fn settable_globally(name: &'static str, source: ValueSource) -> SystemVariable {
+    SystemVariable { name, scope: Global, writing: VariableWriting::Settable, availability: A::All, source }
 }
 
 impl SystemVariable {
@@ -353,6 +375,18 @@ fn compression_level(context: &VariableContext<'_>) -> Result<SystemValue, Serve
     Ok(SystemValue::Number(context.facts.compression().level.get().into()))
 }
 
+/// A relay that waits for no replicas says 0.
+fn semi_sync_replicas(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
+    let wait = context.facts.semi_sync_wait();
+    Ok(SystemValue::Number(wait.map_or(0, |wait| wait.replicas as u64)))
+}
+
+fn semi_sync_timeout(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
+    let wait = context.facts.semi_sync_wait();
+    let timeout_ms = wait.map_or(0, |wait| u64::try_from(wait.timeout.as_millis()).unwrap_or(u64::MAX));
+    Ok(SystemValue::Number(timeout_ms))
+}
+
 fn warning_count(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
     Ok(SystemValue::Number(context.session.warnings.len() as u64))
 }
@@ -360,6 +394,10 @@ fn warning_count(context: &VariableContext<'_>) -> Result<SystemValue, ServerErr
 fn gtid_executed(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
     let end = context.facts.end(context.session.form).map_err(|error| internal(&error))?;
     Ok(SystemValue::Text(end.gtids.to_string()))
+}
+
+fn gtid_binlog_pos(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
+    context.facts.mariadb_gtids().map(SystemValue::Text).map_err(|error| internal(&error))
 }
 
 fn gtid_purged(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {

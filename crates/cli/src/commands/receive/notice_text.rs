@@ -22,6 +22,7 @@ pub(super) const fn notice_level(notice: &ReceiveNotice<'_>) -> MessageSeverity 
         | ReceiveNotice::IncompleteEventRemoved { .. } => MessageSeverity::Info,
         ReceiveNotice::StartPointIgnored { .. }
         | ReceiveNotice::Retry { .. }
+        | ReceiveNotice::Stopped { .. }
         | ReceiveNotice::SemiSyncUnavailable
         | ReceiveNotice::DiskFull { .. }
         | ReceiveNotice::KeyringWait { .. }
@@ -45,6 +46,10 @@ pub(super) fn notice_text(notice: &ReceiveNotice<'_>) -> String {
             let when = if pause.is_zero() { "now".to_owned() } else { format!("in {}", duration(*pause)) };
             format!("{}; {what} {when}", error_with_causes(error))
         }
+        ReceiveNotice::Stopped { error } => format!(
+            "{}; receiving has stopped: correct the source with CHANGE REPLICATION SOURCE TO, then run START REPLICA",
+            error_with_causes(error)
+        ),
         ReceiveNotice::Reconnected { endpoint } => format!("connected to the server at {endpoint}"),
         ReceiveNotice::SourceReplaced { uuid, before } => {
             format!("resuming from the server {uuid} in place of {before}")

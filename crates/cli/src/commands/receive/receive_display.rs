@@ -110,7 +110,9 @@ impl ReceiveDisplay {
 impl ReceiveReporter for ReceiveDisplay {
     fn notice(&self, notice: &ReceiveNotice<'_>) {
         let error = match notice {
-            ReceiveNotice::Retry { error, .. } => Some(Some(error_with_causes(error))),
+            ReceiveNotice::Retry { error, .. } | ReceiveNotice::Stopped { error } => {
+                Some(Some(error_with_causes(error)))
+            }
             ReceiveNotice::Reconnected { .. } => Some(None),
             _ => None,
         };

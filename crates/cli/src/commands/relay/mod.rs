@@ -1,13 +1,14 @@
 //! `bintide relay`: serves logs to replicas and clients.
 
 mod accounts;
+mod changed_source;
 mod received_logs;
 mod relay_metrics;
 mod relay_site;
 mod relay_status;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -179,10 +180,11 @@ fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) ->
     let options = command.source.link_options(cancel.clone());
     let display = Arc::new(ReceiveDisplay::without_progress(global));
     let addresses = command.source.addresses(global)?;
-    let sources = addresses.iter().map(ServerAddress::endpoint).collect();
+    let sources = Mutex::new(addresses.clone());
     let (mut receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
     receiver.read_stored_gtids();
     let received = Arc::new(ReceivedLogs {
+        sources,
         stats: receiver.stats(),
         control: receiver.control(),
         options: command.source.link_options(cancel.clone()),
@@ -191,13 +193,12 @@ fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) ->
     if let Some(gate) = &gate {
         receiver.set_ack_condition(Arc::new(ReplicaCondition(Arc::clone(gate))));
     }
-    let site = RelaySite::new(Some(ReceivingState { stats: receiver.stats(), display, sources }));
+    let site = RelaySite::new(Some(ReceivingState { stats: receiver.stats(), display }));
     let (http, sampler) = site.http_site();
     let _served = command.metrics.serve(http)?;
     receive_beside(receiver, store, &cancel, folder, || {
         let options = RelayServerOptions {
             ack_gate: gate,
-            upstream: site.upstream_reader(),
             upstream_control: Some(Arc::clone(&received) as Arc<dyn UpstreamControl>),
             ..command.server_options(folder, global)?
         };
@@ -303,7 +304,6 @@ impl RelayArgs {
             connections_max: self.max_connections,
             form_cache_bytes: usize::try_from(self.form_cache).unwrap_or(usize::MAX),
             ack_gate: None,
-            upstream: None,
             upstream_control: None,
             notices: Arc::new(show_notice),
         })

@@ -1,17 +1,29 @@
 //! The receiver of `relay --from`, as its SQL shows and steers it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use inspect::stats::{CompressionRow, CompressionType, LogType};
 use receive::{ReceiveControl, SharedReceiveStats};
 use relay::{
-    CompressionCounters, CountedTransaction, UpstreamControl, UpstreamError, UpstreamStatus, UpstreamTls,
+    CompressionCounters, CountedTransaction, SourceChange, UpstreamControl, UpstreamError, UpstreamStatus,
+    UpstreamTls,
 };
 use servers::{ConnectionError, LinkOptions, ServerAddress, ServerLink, SslMode};
 use wire::ServerError;
 
+use crate::commands::relay::changed_source::changed_source;
+
+/// Maximum time that `STOP REPLICA` waits for the end of the connection.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval at which it looks for this end.
+const STOP_INTERVAL: Duration = Duration::from_millis(10);
+
 /// Receiver of `relay --from`.
 pub(super) struct ReceivedLogs {
+    /// Sources; at least one.
+    pub(super) sources: Mutex<Vec<ServerAddress>>,
     pub(super) stats: SharedReceiveStats,
     pub(super) control: ReceiveControl,
     /// Options of a connection for statements.
@@ -21,26 +33,27 @@ pub(super) struct ReceivedLogs {
 impl UpstreamControl for ReceivedLogs {
     fn status(&self) -> UpstreamStatus {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-        let mut status = self.stats.read(|stats| {
-            let lag_s = stats.lag_s(i64::try_from(now_s).unwrap_or(i64::MAX));
-            UpstreamStatus {
-                is_connected: stats.is_connected,
-                log: stats.log.clone(),
-                position: stats.position,
-                stored_log: stats.stored_log.clone(),
-                stored_position: stats.stored_position,
-                server_id: stats.source.server_id,
-                server_uuid: stats.source.server_uuid.clone(),
-                lag_s: lag_s.filter(|_| stats.is_connected),
-                error: stats.source.last_error.as_ref().map(|error| UpstreamError {
-                    code: error.code,
-                    message: error.message.clone(),
-                    time_us: error.time_us,
-                }),
-                heartbeats: stats.source.heartbeats,
-                last_heartbeat_us: stats.source.last_heartbeat_us,
-                ..stats.source.address.as_ref().map(of_address).unwrap_or_default()
-            }
+        let address = self.source();
+        let mut status = self.stats.read(|stats| UpstreamStatus {
+            sources: self.sources().iter().map(ServerAddress::endpoint).collect(),
+            is_connected: stats.is_connected,
+            log: stats.log.clone(),
+            position: stats.position,
+            stored_log: stats.stored_log.clone(),
+            stored_position: stats.stored_position,
+            server_id: stats.source.server_id,
+            server_uuid: stats.source.server_uuid.clone(),
+            lag_s: stats.lag_s(i64::try_from(now_s).unwrap_or(i64::MAX)),
+            transactions: stats.transactions,
+            bytes: stats.bytes,
+            error: stats.source.last_error.as_ref().map(|error| UpstreamError {
+                code: error.code,
+                message: error.message.clone(),
+                time_us: error.time_us,
+            }),
+            heartbeats: stats.source.heartbeats,
+            last_heartbeat_us: stats.source.last_heartbeat_us,
+            ..of_address(&address)
         });
         // A paused receiver stores the event that arrives at that moment, and then disconnects.
         status.is_running = !self.control.is_paused() || status.is_connected;
@@ -57,11 +70,23 @@ impl UpstreamControl for ReceivedLogs {
     }
 
     fn stop(&self) -> bool {
-        self.control.pause()
+        let was_running = self.control.pause();
+        let begin = Instant::now();
+        while self.stats.read(|stats| stats.is_connected) && begin.elapsed() < STOP_TIMEOUT {
+            thread::sleep(STOP_INTERVAL);
+        }
+        was_running
     }
 
     fn start(&self) -> bool {
         self.control.resume()
+    }
+
+    fn change_source(&self, change: &SourceChange) -> Result<(), ServerError> {
+        let source = changed_source(&self.source(), change)?;
+        *self.sources() = vec![source.clone()];
+        self.control.replace_source(source);
+        Ok(())
     }
 
     fn purge_before(&self, log: &str) -> Result<usize, ServerError> {
@@ -69,9 +94,7 @@ impl UpstreamControl for ReceivedLogs {
     }
 
     fn flush_logs(&self) -> Result<(), ServerError> {
-        let address = self.stats.read(|stats| stats.source.address.clone());
-        let Some(address) = address else { return Ok(()) };
-        let flushed = ServerLink::open(&address, &self.options)
+        let flushed = ServerLink::open(&self.source(), &self.options)
             .and_then(|mut link| link.query("FLUSH BINARY LOGS").map(drop));
         flushed.map_err(|error| match error {
             ConnectionError::Refused { code, message } => {
@@ -79,6 +102,21 @@ impl UpstreamControl for ReceivedLogs {
             }
             error => other_error(&error),
         })
+    }
+}
+
+impl ReceivedLogs {
+    fn sources(&self) -> MutexGuard<'_, Vec<ServerAddress>> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the source of the next connection.
+    fn source(&self) -> ServerAddress {
+        let present = self.stats.read(|stats| stats.source.address.clone());
+        let sources = self.sources();
+        // A single one may have been changed while the receiver is stopped.
+        let several = if sources.len() > 1 { present } else { None };
+        several.unwrap_or_else(|| sources[0].clone())
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use receive::SharedReceiveStats;
-use relay::{AccountRole, LogForm, RelayFacts, SqlAnswer, SqlFace, SqlSession, SqlValue, UpstreamFacts};
-use relay_server::{AckGate, RelayCounters, RelayServer, UpstreamReader};
+use relay::{AccountRole, LogForm, RelayFacts, SqlAnswer, SqlFace, SqlSession, SqlValue};
+use relay_server::{AckGate, RelayCounters, RelayServer};
 use serde_json::{Map, Value, json};
 
 use crate::commands::receive::{RECEIVE_METRICS, ReceiveDisplay, ReceiveFigures};
@@ -37,8 +37,6 @@ struct DocumentTable {
 pub(super) struct ReceivingState {
     pub(super) stats: SharedReceiveStats,
     pub(super) display: Arc<ReceiveDisplay>,
-    /// Sources, as host and port or socket.
-    pub(super) sources: Vec<String>,
 }
 
 /// Serving clients, from the first log on.
@@ -82,13 +80,6 @@ impl RelaySite {
             face,
             address,
         });
-    }
-
-    /// Returns a reader of the upstream's state; `None` if another program writes the logs.
-    pub(super) fn upstream_reader(self: &Arc<Self>) -> Option<UpstreamReader> {
-        self.receiving.as_ref()?;
-        let site = Arc::clone(self);
-        Some(Arc::new(move || site.receiving.as_ref().map(ReceivingState::facts).unwrap_or_default()))
     }
 
     /// Returns the site for HTTP, and the sampler of its history.
@@ -163,23 +154,6 @@ impl RelaySite {
         known.sort_by_key(|(_, time_us)| std::cmp::Reverse(*time_us));
         known.truncate(SAMPLED_CLIENTS_MAX);
         known.into_iter().map(|(id, time_us)| (id.to_string(), (time_us as f64 / 1e6).into())).collect()
-    }
-}
-
-impl ReceivingState {
-    fn facts(&self) -> UpstreamFacts {
-        let error = self.display.connection_error();
-        let ReceiveFigures { stats, now_s, .. } = ReceiveFigures::new(&self.stats, Duration::ZERO);
-        UpstreamFacts {
-            sources: self.sources.clone(),
-            is_connected: stats.is_connected,
-            lag_s: stats.lag_s(now_s),
-            error: error.filter(|_| !stats.is_connected),
-            log: stats.log,
-            position: stats.position,
-            transactions: stats.transactions,
-            bytes: stats.bytes,
-        }
     }
 }
 
