@@ -68,7 +68,7 @@ fn missing_privileges_are_listed_completely() -> Result<()> {
     let findings = || first.stderr.lines().filter(|line| !line.contains("allowed: "));
     ensure!(findings().count() == 6, "{}", first.stderr);
     ensure!(
-        first.stderr.trim_end().ends_with("the target was changed") && !has_progress(&target)?,
+        first.stderr.trim_end().ends_with("nothing was changed") && !has_progress(&target)?,
         "{first:?}"
     );
     // Without one of them, the server refuses too.
