@@ -67,10 +67,7 @@ fn missing_privileges_are_listed_completely() -> Result<()> {
     }
     let findings = || first.stderr.lines().filter(|line| !line.contains("allowed: "));
     ensure!(findings().count() == 6, "{}", first.stderr);
-    ensure!(
-        first.stderr.trim_end().ends_with("nothing was changed") && !has_progress(&target)?,
-        "{first:?}"
-    );
+    ensure!(first.stderr.trim_end().ends_with("nothing was changed") && !has_progress(&target)?, "{first:?}");
     // Without one of them, the server refuses too.
     let anyway = ["--allow-gap", "--allow-missing-privileges", "--apply-as", "binlog"];
     let anyway = replay(logs, &address("r", &target), &anyway)?;
