@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{CutMode, Launch, Proxy, SeededRandom, ServerClient, ServerFlavour, TestPackage, TestServer};
+use testkit::{CutMode, Proxy, SeededRandom, ServerClient, ServerFlavour, TestPackage, TestServer};
 
 use crate::command::wait_until;
 use crate::relayed::{self, RelayProcess, ReplicaStartPlace, TABLE, error_of, wait_for_equal};
@@ -98,8 +98,8 @@ pub struct RelaySoak {
 const PAUSE_MAX: Duration = Duration::from_millis(2500);
 /// Pause between two scripts of the source. It limits the size of the logs of an hour.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
-/// Pause before a script that has failed is given up.
-const FAILURE_PAUSE: Duration = Duration::from_millis(50);
+/// Pause after a failed script, and between two looks at a replica.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum time for a replica to catch up at the end.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -110,11 +110,8 @@ impl RelaySoak {
     ///
     /// Returns an error if one of them does not start.
     pub fn new() -> Result<Self> {
-        let source = Launch::of(TestPackage::Mysql8_0)
-            .options(["--server-id=1", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-bin=binlog"])
-            .options(["--character-set-server=latin1", "--collation-server=latin1_swedish_ci"])
-            .options(["--max-binlog-size=1M", "--sync-binlog=1"])
-            .start()?;
+        let options = ["--max-binlog-size=1M", "--sync-binlog=1"];
+        let source = relayed::source_launch(TestPackage::Mysql8_0).options(options).start()?;
         source.sql(TABLE)?;
         source.sql("set names latin1; create table d.n (n int primary key, hits int not null default 0) engine=innodb")?;
         let to_source = Proxy::to(source.port())?;
@@ -259,7 +256,7 @@ impl RelaySoak {
                     anyhow::bail!("replica {number} has stopped: {error}");
                 }
                 ensure!(begin.elapsed() < CATCH_UP_TIMEOUT, "replica {number} does not catch up");
-                thread::sleep(FAILURE_PAUSE);
+                thread::sleep(RETRY_PAUSE);
             }
             wait_for_equal(&self.source, replica).with_context(|| format!("replica {number}"))?;
         }
@@ -283,14 +280,10 @@ fn terminate(relay: &mut RelayProcess) -> Result<()> {
 }
 
 fn start_replica(package: TestPackage, server_id: usize) -> Result<TestServer> {
-    let launch =
-        Launch::of(package).options([format!("--server-id={server_id}")]).options(["--skip-slave-start"]);
+    let launch = relayed::replica_launch(package, server_id);
     match package.flavour() {
-        Some(ServerFlavour::MariaDb) => launch.options(["--sync-relay-log-info=1"]).start(),
-        _ => launch
-            .options(["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-bin=binlog"])
-            .options(["--log-slave-updates=ON", "--relay-log-recovery=ON", "--max-binlog-size=10M"])
-            .start(),
+        Some(ServerFlavour::MariaDb) => launch.option("--sync-relay-log-info=1").start(),
+        _ => launch.options(["--relay-log-recovery=ON", "--max-binlog-size=10M"]).start(),
     }
 }
 
@@ -303,7 +296,7 @@ fn write_load(client: &ServerClient, rounds: &AtomicU64, is_over: &AtomicBool) {
         }
         match client.sql(&round_script(number)) {
             Ok(_) => _ = rounds.fetch_add(1, Ordering::Relaxed),
-            Err(_) => thread::sleep(FAILURE_PAUSE),
+            Err(_) => thread::sleep(RETRY_PAUSE),
         }
         thread::sleep(ROUND_PAUSE);
     }

@@ -122,11 +122,15 @@ pub fn index_of(server: &TestServer) -> Result<PathBuf> {
 ///
 /// Returns an error if the server does not start.
 pub fn source(package: TestPackage) -> Result<TestServer> {
+    source_launch(package).start()
+}
+
+/// Returns the launch of a MySQL source with GTIDs.
+pub fn source_launch(package: TestPackage) -> Launch {
     Launch::of(package)
         .options(["--server-id=1", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-bin=binlog"])
         // All replicas support these collations.
         .options(["--character-set-server=latin1", "--collation-server=latin1_swedish_ci"])
-        .start()
 }
 
 /// Starts a replica whose replication is not started yet.
@@ -135,17 +139,20 @@ pub fn source(package: TestPackage) -> Result<TestServer> {
 ///
 /// Returns an error if the server does not start.
 pub fn replica(package: TestPackage) -> Result<TestServer> {
-    let launch = Launch::of(package).options(["--server-id=2", "--skip-slave-start"]);
+    replica_launch(package, 2).start()
+}
+
+/// Returns the launch of a replica whose replication does not start by itself.
+pub fn replica_launch(package: TestPackage, server_id: usize) -> Launch {
+    let launch = Launch::of(package).option(format!("--server-id={server_id}")).option("--skip-slave-start");
     match package.flavour() {
-        Some(ServerFlavour::MariaDb) => launch.start(),
-        _ => launch
-            .options([
-                "--gtid-mode=ON",
-                "--enforce-gtid-consistency=ON",
-                "--log-bin=binlog",
-                "--log-slave-updates=ON",
-            ])
-            .start(),
+        Some(ServerFlavour::MariaDb) => launch,
+        _ => launch.options([
+            "--gtid-mode=ON",
+            "--enforce-gtid-consistency=ON",
+            "--log-bin=binlog",
+            "--log-slave-updates=ON",
+        ]),
     }
 }
 

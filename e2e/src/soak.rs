@@ -2,6 +2,7 @@
 //! stopped at random: at the end, both servers must have the same rows.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
@@ -113,6 +114,48 @@ fn round(number: u64) -> String {
         );
     }
     script + &format!("insert into d.rounds values ({number});")
+}
+
+/// Duration and seed of a soak, from the arguments of its program.
+#[derive(Clone, Copy, Debug)]
+pub struct SoakArguments {
+    /// Duration of the source's load, in minutes.
+    pub minutes: u64,
+    /// Seed of the order and the pauses of the interruptions.
+    pub seed: u64,
+}
+
+/// Interval between two progress messages.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
+
+impl SoakArguments {
+    /// Reads the arguments of this program.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if they are not two numbers.
+    pub fn read() -> Result<Self> {
+        let numbers: Vec<u64> = env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
+        let [minutes, seed] = numbers[..] else {
+            anyhow::bail!("two numbers are needed: the number of minutes, and a seed")
+        };
+        println!("seed {seed}");
+        Ok(Self { minutes, seed })
+    }
+
+    /// Returns a function that prints progress once a minute, and returns false once the time is over. Its argument is the
+    /// number of interruptions.
+    pub fn more(self) -> impl FnMut(u64) -> bool {
+        let (begin, mut shown) = (Instant::now(), Duration::ZERO);
+        move |interruptions| {
+            let elapsed = begin.elapsed();
+            if elapsed >= shown + PROGRESS_INTERVAL {
+                shown = elapsed;
+                println!("{} minutes: {interruptions} interruptions", elapsed.as_secs() / 60);
+            }
+            elapsed < Duration::from_secs(self.minutes * 60)
+        }
+    }
 }
 
 impl Soak {
