@@ -27,8 +27,8 @@ use crate::store_folder::{
 /// Writer of a store: the logs of a source, byte for byte, and their index.
 ///
 /// A log is in the index once its file exists. Appended events are safe after a [sync](StoreWriter::sync), or once a
-/// [started sync](StoreWriter::start_sync) has ended. After a crash, opening the store truncates the last log after its last whole event, and the source must send the following
-/// events again.
+/// [started sync](StoreWriter::start_sync) has ended. After a crash, opening the store truncates the last log after its
+/// last whole event, and the source must send the following events again.
 #[derive(Debug)]
 pub struct StoreWriter {
     encryption: LogEncryption,

@@ -74,7 +74,7 @@ pub enum ListLines {
 /// Result of a list that was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListOutcome {
-    /// Whether the list has no line except its header.
+    /// True if the list has no line except its header.
     pub is_empty: bool,
     /// Torn ends of logs that are in use.
     pub torn_ends: Vec<String>,
