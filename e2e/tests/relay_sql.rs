@@ -538,7 +538,7 @@ fn the_source_is_changed_by_sql() -> Result<()> {
         &format!("CHANGE REPLICATION SOURCE TO SOURCE_PORT={port}, {login}, SOURCE_AUTO_POSITION=1"),
         &["--show-warnings"],
     )?;
-    ensure!(changed.contains("Note (Code 1105): The relay keeps this source until it stops"), "{changed}");
+    ensure!(changed.contains("Note (Code 1105): The relay uses this source until it stops"), "{changed}");
     ensure!(show("Source_Port")? == port.to_string() && show("Replica_IO_Running")? == "No");
     relay.ask("START REPLICA")?;
     let executed = "SELECT @@GLOBAL.gtid_executed";

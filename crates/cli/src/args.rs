@@ -51,7 +51,7 @@ Settings:
 
 Exit codes:
   0    success; no faults found
-  1    a log is damaged, the work failed, or a thread panicked
+  1    a log is damaged, the work failed, or an internal error occurred
   2    not started: wrong usage or settings, or a log that cannot be read (file
        not found, permission denied, no key)
   130  interrupted. A command that runs until it is stopped, such as receive,
@@ -62,7 +62,7 @@ Exit codes:
 /// Commands of `bintide`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Print logs as text, with all options of mysqlbinlog and more.
+    /// Print logs as text, with mysqlbinlog's options and more, or as JSON.
     #[command(disable_help_flag = true, after_long_help = dump::EXAMPLES)]
     Dump(dump::DumpArgs),
     /// Count transactions, rows and bytes, by table, size and time.
@@ -77,7 +77,7 @@ pub(crate) enum CliCommand {
     /// Compress transactions in logs, as a server does with binlog_transaction_compression=ON.
     #[command(after_long_help = rewrite::COMPRESS_EXAMPLES)]
     Compress(rewrite::CompressArgs),
-    /// Decompress transactions in logs, for readers that do not support compressed ones.
+    /// Decompress transactions in logs, for programs that do not support compression.
     #[command(after_long_help = rewrite::DECOMPRESS_EXAMPLES)]
     Decompress(rewrite::DecompressArgs),
     /// Receive a server's logs into a directory as they are written, byte for byte.

@@ -5,7 +5,7 @@
 //! | code | when |
 //! |---|---|
 //! | 0 | success; no faults found |
-//! | 1 | a log is damaged, the work failed, or a thread panicked |
+//! | 1 | a log is damaged, the work failed, or an internal error occurred |
 //! | 2 | not started: wrong usage or settings, or a log that cannot be read (not found, no permission, no key) |
 //! | 130 | interrupted; other errors have their own code. 0 if a service manager stops a command such as `receive` |
 

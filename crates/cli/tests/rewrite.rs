@@ -275,7 +275,7 @@ fn logs_after_a_failed_one_are_counted() {
         bintide(&folder, &["compress", "types.binlog", "mariadb.binlog", "ddl.binlog", "json.binlog"]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{message}");
-    assert!(message.contains("2 logs not processed, because of the following error"), "{message}");
+    assert!(message.contains("2 further logs not processed, because of the following error"), "{message}");
 }
 
 #[test]

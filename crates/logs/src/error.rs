@@ -51,7 +51,7 @@ pub enum LogError {
     /// A directory contains logs, but has no mark of a store.
     #[error(
         "{name} contains {found}, which bintide receive did not write: specify an empty or a new directory. \
-         If {name} is a store of bintide receive whose file bintide.lock was deleted, create an empty file of that name"
+         If bintide receive wrote {name} and its file bintide.lock was deleted, create an empty file bintide.lock there"
     )]
     ForeignLogs {
         /// Path of the directory.

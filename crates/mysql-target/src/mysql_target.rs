@@ -249,7 +249,9 @@ impl MysqlTarget {
     }
 
     fn control(&self) -> Result<MutexGuard<'_, SqlConnection>, TargetFailure> {
-        self.control.lock().map_err(|_| TargetFailure::refused("the control connection is lost"))
+        self.control.lock().map_err(|_| {
+            TargetFailure::refused("the connection that holds the lock and the progress is lost")
+        })
     }
 
     /// Keeps a session's changes out of the binary log, if the account may do that.

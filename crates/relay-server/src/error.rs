@@ -61,7 +61,7 @@ pub enum RelayServerError {
         reason: String,
     },
     /// A certificate or a key cannot be made.
-    #[error("could not make a certificate: {reason}")]
+    #[error("could not create a certificate: {reason}")]
     NewCertificate {
         /// Error of the TLS library.
         reason: String,
@@ -75,7 +75,7 @@ pub enum RelayServerError {
         cause: wire::WireError,
     },
     /// The system has no random numbers.
-    #[error("could not draw random numbers: {0}")]
+    #[error("could not get random numbers: {0}")]
     Random(#[from] getrandom::Error),
     /// A thread cannot be started.
     #[error("could not start a thread: {0}")]

@@ -29,7 +29,7 @@ pub enum RelayError {
         name: String,
     },
     /// The log ends before the position.
-    #[error("{name} in the form {form} has {size} bytes; position {position} is behind its end")]
+    #[error("{name} in the form {form} has {size} bytes; position {position} is beyond its end")]
     PastEnd {
         /// Name of the log.
         name: String,
@@ -42,7 +42,7 @@ pub enum RelayError {
     },
     /// No event starts at the position.
     #[error(
-        "no event of {name} in the form {form} starts at {position}; the event before starts at {before}"
+        "no event of {name} in the form {form} starts at {position}; the previous event starts at {before}"
     )]
     NotAnEvent {
         /// Name of the log.

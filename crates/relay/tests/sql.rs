@@ -871,7 +871,8 @@ fn the_upstream_is_changed() {
                   SOURCE_AUTO_POSITION=1, SOURCE_SSL=1, SOURCE_SSL_CA='ca.pem', GET_SOURCE_PUBLIC_KEY=1 FOR CHANNEL ''"),
         "OK",
     );
-    let note = "Note|1105|The relay keeps this source until it stops: to keep it longer, also change --from";
+    let note =
+        "Note|1105|The relay uses this source until it stops. To keep it after a restart, also change --from";
     client.check("SHOW WARNINGS", &format!("Level|Code|Message\n{note}"));
     let option = "SourceOption { sql_name: \"SOURCE_SSL_CA\", name: \"ssl-ca\", value: \"ca.pem\" }";
     let shown = format!("(Some(\"db2\"), Some(3307), Some(\"r\"), Some(true), None, [{option}])");

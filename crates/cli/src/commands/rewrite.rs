@@ -210,7 +210,7 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
                 if number < count {
                     error!(
                         "{} not processed, because of the following error",
-                        units::counted(count - number, "log")
+                        units::counted(count - number, "further log")
                     );
                 }
                 return Err(failure);

@@ -26,7 +26,7 @@ pub(super) struct AccountsArgs {
 enum AccountAction {
     /// Add an account.
     Add(AddArgs),
-    /// Remove all accounts of a name.
+    /// Remove all accounts with this name.
     Remove(RemoveArgs),
     /// List all accounts.
     List(ListArgs),
@@ -37,14 +37,14 @@ enum AccountAction {
 struct AddArgs {
     /// Name of the account
     name: String,
-    /// File of accounts. It is created if it does not exist.
+    /// File of accounts. It is created if it does not exist; its directory must exist.
     #[arg(long, value_name = "FILE")]
     accounts: PathBuf,
     /// Read the password from the first line of this file; without it, relay prompts for the password.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Role: replica may read logs; monitor may query the relay's status by SQL; admin may do both, and KILL, PURGE and
-    /// SET GLOBAL
+    /// Role: replica may read logs; monitor may query the relay's status by SQL; admin may do both, and control the
+    /// relay by SQL (such as KILL, PURGE and SET GLOBAL)
     #[arg(long, default_value = "replica", value_name = "ROLE")]
     role: AccountRole,
     /// Host from which the account may log in: an address, a network such as 10.0.0.0/8, a pattern such as 10.0.%,
@@ -63,7 +63,7 @@ struct AddArgs {
     /// Use mysql_native_password, for clients that do not know caching_sha2_password: MySQL before 8.0, MariaDB
     #[arg(long)]
     native_password: bool,
-    /// Let everyone with this name log in without a password
+    /// Add the account without a password: clients can log in with the name alone
     #[arg(long, conflicts_with_all = ["password_file", "native_password"])]
     no_password: bool,
 }

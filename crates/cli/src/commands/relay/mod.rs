@@ -41,6 +41,7 @@ Examples:
   Serve a directory that bintide receive or a backup writes, to clients of this machine:
       bintide relay /backup/db1
   Receive and serve, to accounts of the file /backup/db1/accounts.toml:
+      mkdir -p /backup/db1
       bintide relay user add repl --accounts /backup/db1/accounts.toml --password-file ~/.repl
       bintide relay /backup/db1 --from mysql://repl@db1/ --listen 0.0.0.0:3307
   Then on a replica (before MySQL 8.0.23 with CHANGE MASTER TO; before 8.0 and for
@@ -53,8 +54,9 @@ Examples:
       bintide relay status mysql://monitor@relay1:3307/
 
 Replicas and mysqlbinlog of MySQL 8.0.20 or later get the logs as they are stored. All
-other clients get plain logs: older MySQL, MariaDB, connectors. Ctrl-C or SIGTERM stops the
-relay; clients then connect again. SIGHUP reloads accounts and certificates.";
+other clients get uncompressed transactions: older MySQL, MariaDB, connectors. Ctrl-C or
+SIGTERM stops the relay; replicas reconnect by themselves. SIGHUP reloads accounts and
+certificates.";
 
 /// Arguments of `relay`.
 #[derive(Args, Debug)]
@@ -73,13 +75,13 @@ pub(crate) struct RelayArgs {
     /// each client gets the form that it can read.
     #[arg(long, value_name = "FORM", default_value = "auto")]
     form: FormChoice,
-    /// File of accounts, which bintide relay user changes [default: accounts.toml in DIR]
+    /// File of accounts; edit it with `bintide relay user` [default: accounts.toml in DIR]
     #[arg(long, value_name = "FILE")]
     accounts: Option<PathBuf>,
     /// server_id of the relay [default: a random one, kept in the state directory]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     server_id: Option<u32>,
-    /// Certificate chain of the relay (PEM) [default: a certificate that the relay makes when it first starts]
+    /// Certificate chain of the relay (PEM) [default: a certificate that the relay creates at its first start]
     #[arg(long, value_name = "FILE")]
     server_cert: Option<PathBuf>,
     /// Private key of the certificate (PEM) [default: in the file of --server-cert]
@@ -91,9 +93,9 @@ pub(crate) struct RelayArgs {
     /// Directory for the relay's own files: identity, certificate, keys, and indexes of forms [default: .relay in DIR]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Server that answers questions about tables, such as SHOW CREATE TABLE. Debezium and canal ask their source such
-    /// questions. Its connection options have the prefix --definitions-, such as --definitions-password-file. Without
-    /// this option, the relay refuses these statements.
+    /// Server to which the relay sends queries for table definitions, such as SHOW CREATE TABLE of Debezium and canal.
+    /// Its connection options have the prefix --definitions-, such as --definitions-password-file. Without this
+    /// option, the relay refuses these statements.
     #[arg(id = "definitions-from", long, value_name = "ADDRESS")]
     definitions_from: Option<String>,
     #[command(flatten)]
@@ -162,7 +164,7 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
 /// Serves a directory that another program writes.
 fn serve_stored(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> CommandResult {
     if command.source.connection.names_server() {
-        let why = "a server is given by its options: relay receives only from servers that --from names";
+        let why = "connection options name a server, but relay receives only from the servers of --from: give --from";
         return Err(CommandFailure::NotStarted(anyhow!(why)));
     }
     let site = RelaySite::new(None);

@@ -31,7 +31,7 @@ type RelayMetric = MetricRow<RelayFigures>;
 
 /// All figures.
 pub(super) const RELAY_METRICS: &[RelayMetric] = &[
-    RelayMetric::gauge("bintide_relay_ready", "1 if /readyz says so, otherwise 0.", |figures| {
+    RelayMetric::gauge("bintide_relay_ready", "1 if /readyz answers 200, otherwise 0.", |figures| {
         figures.is_ready.into()
     }),
     RelayMetric::gauge("bintide_relay_clients", "Connected clients.", |figures| {
@@ -84,22 +84,22 @@ pub(super) const RELAY_METRICS: &[RelayMetric] = &[
     ),
     RelayMetric::counter(
         "bintide_relay_client_saved_bytes_total",
-        "Bytes by which the payloads sent to each connected client are smaller than their transactions.",
+        "Bytes saved by compression in the transactions sent to each connected client.",
         |figures| by_client(figures, |client| saved_bytes(&client.facts).into()),
     ),
     RelayMetric::gauge(
         "bintide_relay_client_lag_transactions",
-        "Stored transactions that each connected client has not got.",
+        "Stored transactions not yet sent to each connected client.",
         |figures| by_client(figures, |client| client.lag.and_then(|lag| lag.transactions).into()),
     ),
     RelayMetric::gauge(
         "bintide_relay_client_lag_bytes",
-        "Bytes of the stored logs that each connected client has not got.",
+        "Bytes of the stored logs not yet sent to each connected client.",
         |figures| by_client(figures, |client| client.lag.map(|lag| lag.bytes).into()),
     ),
     RelayMetric::gauge(
         "bintide_relay_client_lag_seconds",
-        "Time since the commit of the last transaction that each connected client has got; 0 if it has all.",
+        "Time since the source's commit of the last transaction sent to each connected client; 0 if it has all.",
         |figures| {
             by_client(figures, |client| {
                 client.lag.and_then(|lag| lag.time_us).map(|us| us as f64 / 1e6).into()
@@ -113,20 +113,22 @@ pub(super) const RELAY_METRICS: &[RelayMetric] = &[
     ),
     RelayMetric::counter(
         "bintide_relay_form_saved_bytes_total",
-        "Bytes by which the payloads sent in a form are smaller than their transactions.",
+        "Bytes saved by compression in the transactions sent in a form.",
         |figures| by_form(figures, |form| form.bytes_saved.into()),
     ),
-    RelayMetric::counter("bintide_relay_form_rendered_bytes_total", "Rendered bytes of a form.", |figures| {
+    RelayMetric::counter("bintide_relay_form_rendered_bytes_total", "Bytes produced in a form.", |figures| {
         by_form(figures, |form| form.cost.bytes.into())
     }),
     RelayMetric::counter(
         "bintide_relay_form_render_cpu_seconds_total",
-        "Processor time of rendering a form.",
+        "CPU time to produce a form.",
         |figures| by_form(figures, |form| form.cost.time.into()),
     ),
-    RelayMetric::gauge("bintide_relay_form_cached_bytes", "Memory of a form's recent chunks.", |figures| {
-        by_form(figures, |form| form.cost.cached_bytes.into())
-    }),
+    RelayMetric::gauge(
+        "bintide_relay_form_cached_bytes",
+        "Memory for the newest data of a form.",
+        |figures| by_form(figures, |form| form.cost.cached_bytes.into()),
+    ),
 ];
 
 fn count(counter: &AtomicU64) -> MetricValue {

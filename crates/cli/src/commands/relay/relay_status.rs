@@ -19,7 +19,7 @@ use crate::units::{bytes, count, duration, share};
 #[derive(Args, Debug)]
 pub(super) struct StatusArgs {
     /// Relays, as mysql://USER@HOST:PORT/. The account needs the role monitor or admin. [default: the relay of this
-    /// machine at 127.0.0.1:3307]
+    /// machine at 127.0.0.1:3307, as the user monitor]
     #[arg(value_name = "ADDRESS")]
     addresses: Vec<String>,
     #[command(flatten)]
