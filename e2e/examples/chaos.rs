@@ -5,7 +5,7 @@
 use std::env;
 
 use anyhow::{Context, Result, bail};
-use e2e::chaos::{Blow, Chaos, WAYS, source};
+use e2e::chaos::{Chaos, Interruption, WAYS, source};
 use testkit::{Launch, SeededRandom};
 
 fn main() -> Result<()> {
@@ -20,7 +20,7 @@ fn main() -> Result<()> {
         let share = count / ways + u64::from(number < count % ways);
         let mut random = SeededRandom::new(seed.wrapping_add(number));
         let chaos = Chaos::new(&source, way)?;
-        let dealt = chaos.strike(&Blow::ALL, usize::try_from(share)?, &mut random);
+        let dealt = chaos.strike(&Interruption::ALL, usize::try_from(share)?, &mut random);
         let dealt = dealt.with_context(|| format!("seed {seed}, {way:?}"))?;
         println!("bintide replay {}, target with {}: {dealt:?}", way.options.join(" "), way.log);
     }

@@ -15,7 +15,7 @@ use crate::replays::{self, checksum};
 
 /// Fault that stops a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Blow {
+pub enum Interruption {
     /// `kill -9` of bintide.
     Bintide,
     /// `kill -9` of the target.
@@ -28,7 +28,7 @@ pub enum Blow {
     Reset,
 }
 
-impl Blow {
+impl Interruption {
     /// All kinds of faults.
     pub const ALL: [Self; 5] = [Self::Bintide, Self::Target, Self::Restart, Self::Close, Self::Reset];
 }
@@ -54,7 +54,7 @@ pub const WAYS: [Way; 7] = [
 ];
 
 /// Maximum number of faults for one target: a server that crashed many times starts slowly.
-const BLOWS_MAX: usize = 12;
+const INTERRUPTIONS_MAX: usize = 12;
 
 /// Starts a source with changes of many kinds. Some rows have no key, so that a change that is applied twice is
 /// visible. With `CREATE TABLE … SELECT` repeatedly, if the server supports it.
@@ -114,25 +114,26 @@ impl<'s> Chaos<'s> {
     /// Returns an error if a target differs from the source at the end, or a replay cannot resume.
     pub fn strike(
         &self,
-        blows: &[Blow],
+        interruptions: &[Interruption],
         count: usize,
         random: &mut SeededRandom,
-    ) -> Result<BTreeMap<Blow, usize>> {
+    ) -> Result<BTreeMap<Interruption, usize>> {
         let (mut dealt, mut total) = (BTreeMap::new(), 0);
         while total < count {
             let mut victim = self.victim()?;
-            for _ in 0..BLOWS_MAX.min(count - total) {
-                let blow = *random.pick(blows);
+            for _ in 0..INTERRUPTIONS_MAX.min(count - total) {
+                let interruption = *random.pick(interruptions);
                 let moment = random.below(usize::try_from(self.span.as_micros())?);
                 let mut child = self.begin(&victim)?;
                 thread::sleep(Duration::from_micros(moment as u64));
                 let is_over = child.try_wait()?.is_some();
-                let output = if is_over { child.wait_with_output()? } else { victim.take(blow, child)? };
-                self.check(&output).with_context(|| format!("{blow:?} after {moment} µs"))?;
+                let output =
+                    if is_over { child.wait_with_output()? } else { victim.take(interruption, child)? };
+                self.check(&output).with_context(|| format!("{interruption:?} after {moment} µs"))?;
                 if output.status.success() {
                     break;
                 }
-                *dealt.entry(blow).or_insert(0) += 1;
+                *dealt.entry(interruption).or_insert(0) += 1;
                 total += 1;
             }
             self.ends_equal(&victim)?;
@@ -180,16 +181,16 @@ impl<'s> Chaos<'s> {
 
 impl Victim {
     /// Injects a fault while a replay runs; returns the output of the replay.
-    fn take(&mut self, blow: Blow, mut child: Child) -> Result<Output> {
-        match blow {
-            Blow::Bintide => child.kill()?,
-            Blow::Target => self.server.kill()?,
-            Blow::Restart => self.server.stop()?,
-            Blow::Close => self.proxy.cut(CutMode::Close),
-            Blow::Reset => self.proxy.cut(CutMode::Reset),
+    fn take(&mut self, interruption: Interruption, mut child: Child) -> Result<Output> {
+        match interruption {
+            Interruption::Bintide => child.kill()?,
+            Interruption::Target => self.server.kill()?,
+            Interruption::Restart => self.server.stop()?,
+            Interruption::Close => self.proxy.cut(CutMode::Close),
+            Interruption::Reset => self.proxy.cut(CutMode::Reset),
         }
         let output = child.wait_with_output()?;
-        if matches!(blow, Blow::Target | Blow::Restart) {
+        if matches!(interruption, Interruption::Target | Interruption::Restart) {
             self.server.start_again(&[])?;
         }
         self.proxy.mend();

@@ -22,7 +22,7 @@ use crate::replays::{self, checksum};
 
 /// Fault that is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Blow {
+pub enum Interruption {
     /// `kill -9` of bintide.
     Bintide,
     /// SIGINT to bintide, as Ctrl-C sends it.
@@ -42,26 +42,26 @@ pub enum Blow {
 }
 
 /// All kinds of faults; those of bintide and of the network several times, because they are fast.
-const BLOWS: [Blow; 12] = [
-    Blow::Bintide,
-    Blow::Interrupt,
-    Blow::Source,
-    Blow::SourceRestart,
-    Blow::Target,
-    Blow::TargetRestart,
-    Blow::SourceNetwork,
-    Blow::TargetNetwork,
-    Blow::Bintide,
-    Blow::Bintide,
-    Blow::SourceNetwork,
-    Blow::TargetNetwork,
+const INTERRUPTIONS: [Interruption; 12] = [
+    Interruption::Bintide,
+    Interruption::Interrupt,
+    Interruption::Source,
+    Interruption::SourceRestart,
+    Interruption::Target,
+    Interruption::TargetRestart,
+    Interruption::SourceNetwork,
+    Interruption::TargetNetwork,
+    Interruption::Bintide,
+    Interruption::Bintide,
+    Interruption::SourceNetwork,
+    Interruption::TargetNetwork,
 ];
 
 /// Result of a soak.
 #[derive(Debug, Default)]
-pub struct Soaked {
+pub struct SoakSummary {
     /// Number of faults of each kind.
-    pub blows: BTreeMap<Blow, u64>,
+    pub interruptions: BTreeMap<Interruption, u64>,
     /// Rounds of work on the source.
     pub rounds: u64,
     /// Number of starts of bintide.
@@ -77,17 +77,17 @@ pub struct Soak {
     relay: TempDir,
     options: Vec<String>,
     following: Option<Child>,
-    soaked: Soaked,
+    summary: SoakSummary,
 }
 
 /// Maximum time between two faults.
 const CALM_MAX: Duration = Duration::from_millis(1500);
 /// Time limit for the target to catch up.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Exit code of a replay that could not begin.
 const NOT_BEGUN: i32 = 2;
 /// Interval between two checks.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const TABLES: &str = "create database d;
     create table d.t (id int primary key auto_increment, n int, s varchar(400));
@@ -176,7 +176,7 @@ impl Soak {
             relay: TempDir::new()?,
             options: options.iter().map(|&option| option.to_owned()).collect(),
             following: None,
-            soaked: Soaked::default(),
+            summary: SoakSummary::default(),
         })
     }
 
@@ -186,7 +186,11 @@ impl Soak {
     /// # Errors
     /// Returns an error if bintide ends without a fault, if the target does not catch up, or if it differs from the
     /// source at the end.
-    pub fn run(mut self, random: &mut SeededRandom, mut more: impl FnMut(u64) -> bool) -> Result<Soaked> {
+    pub fn run(
+        mut self,
+        random: &mut SeededRandom,
+        mut more: impl FnMut(u64) -> bool,
+    ) -> Result<SoakSummary> {
         self.follow()?;
         let (is_over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
         let client = self.source.client().clone();
@@ -196,19 +200,21 @@ impl Soak {
             let mut result = Ok(());
             while result.is_ok() && more(dealt) {
                 thread::sleep(Duration::from_millis(random.below(CALM_MAX.as_millis() as usize) as u64));
-                let blow = *random.pick(&BLOWS);
-                result = self.strike(blow).with_context(|| format!("blow {dealt}: {blow:?}"));
-                *self.soaked.blows.entry(blow).or_insert(0) += 1;
+                let interruption = *random.pick(&INTERRUPTIONS);
+                result = self
+                    .strike(interruption)
+                    .with_context(|| format!("interruption {dealt}: {interruption:?}"));
+                *self.summary.interruptions.entry(interruption).or_insert(0) += 1;
                 dealt += 1;
             }
             is_over.store(true, Ordering::Relaxed);
             result
         })?;
-        self.soaked.rounds = rounds.into_inner();
+        self.summary.rounds = rounds.into_inner();
         self.catches_up()?;
         self.ends_when_told()?;
         are_equal(&self.source, &self.target, checksum)?;
-        Ok(std::mem::take(&mut self.soaked))
+        Ok(std::mem::take(&mut self.summary))
     }
 
     /// Starts bintide. Its messages go into a file, which error reports show.
@@ -220,7 +226,7 @@ impl Soak {
         command.args(&self.options).stdout(Stdio::null());
         command.stderr(File::create(self.relay.path().join("said"))?);
         self.following = Some(command.spawn().context("could not start bintide")?);
-        self.soaked.starts += 1;
+        self.summary.starts += 1;
         Ok(())
     }
 
@@ -228,41 +234,46 @@ impl Soak {
         self.following.as_mut().context("bintide was not started")
     }
 
-    fn strike(&mut self, blow: Blow) -> Result<()> {
+    fn strike(&mut self, interruption: Interruption) -> Result<()> {
         if self.child()?.try_wait()?.is_some_and(|status| status.code() == Some(NOT_BEGUN)) {
             self.follow()?;
         }
-        match blow {
-            Blow::Bintide => self.child()?.kill()?,
-            Blow::Interrupt => self.interrupt()?,
-            Blow::Source => self.source.kill()?,
-            Blow::SourceRestart => self.source.stop()?,
-            Blow::Target => self.target.kill()?,
-            Blow::TargetRestart => self.target.stop()?,
-            Blow::SourceNetwork => self.to_source.cut(CutMode::Close),
-            Blow::TargetNetwork => self.to_target.cut(CutMode::Reset),
+        match interruption {
+            Interruption::Bintide => self.child()?.kill()?,
+            Interruption::Interrupt => self.interrupt()?,
+            Interruption::Source => self.source.kill()?,
+            Interruption::SourceRestart => self.source.stop()?,
+            Interruption::Target => self.target.kill()?,
+            Interruption::TargetRestart => self.target.stop()?,
+            Interruption::SourceNetwork => self.to_source.cut(CutMode::Close),
+            Interruption::TargetNetwork => self.to_target.cut(CutMode::Reset),
         }
-        match blow {
+        match interruption {
             // The replay survives a restart of the source.
-            Blow::Source | Blow::SourceRestart => self.source.start_again(&[])?,
-            Blow::SourceNetwork => self.to_source.mend(),
+            Interruption::Source | Interruption::SourceRestart => self.source.start_again(&[])?,
+            Interruption::SourceNetwork => self.to_source.mend(),
             // The replay ends when its target stops; here, as a supervisor would, the test starts it again.
-            Blow::Target | Blow::TargetRestart => {
+            Interruption::Target | Interruption::TargetRestart => {
                 self.ends_with(&[1, 2])?;
                 self.target.start_again(&[])?;
             }
-            Blow::TargetNetwork => {
+            Interruption::TargetNetwork => {
                 self.ends_with(&[1, 2])?;
                 self.to_target.mend();
             }
-            Blow::Interrupt => self.ends_with(&[130])?,
-            Blow::Bintide => drop(self.child()?.wait()?),
+            Interruption::Interrupt => self.ends_with(&[130])?,
+            Interruption::Bintide => drop(self.child()?.wait()?),
         }
         match self.child()?.try_wait()? {
             None => Ok(()),
             // The fault came before the replay was connected; a replay that cannot begin ends.
             Some(status) if status.code() == Some(NOT_BEGUN) => self.follow(),
-            Some(_) if matches!(blow, Blow::Source | Blow::SourceRestart | Blow::SourceNetwork) => {
+            Some(_)
+                if matches!(
+                    interruption,
+                    Interruption::Source | Interruption::SourceRestart | Interruption::SourceNetwork
+                ) =>
+            {
                 self.ended()
             }
             Some(_) => self.follow(),
@@ -276,8 +287,8 @@ impl Soak {
             if let Some(status) = self.child()?.try_wait()? {
                 break status;
             }
-            ensure!(begin.elapsed() < PATIENCE, "bintide does not end");
-            thread::sleep(GLANCE);
+            ensure!(begin.elapsed() < TIMEOUT, "bintide does not end");
+            thread::sleep(POLL_INTERVAL);
         };
         let said = self.said()?;
         // A process that has just started has no handler for SIGINT yet.
@@ -308,8 +319,8 @@ impl Soak {
             if self.child()?.try_wait()?.is_some() {
                 return self.ended();
             }
-            ensure!(begin.elapsed() < PATIENCE, "the target is behind");
-            thread::sleep(GLANCE);
+            ensure!(begin.elapsed() < TIMEOUT, "the target is behind");
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -353,7 +364,7 @@ fn work(client: &ServerClient, rounds: &AtomicU64, is_over: &AtomicBool) {
             }
             Err(error) => {
                 open = open.or(Some(number)).filter(|_| !error.to_string().contains(NO_SUCH_XID));
-                thread::sleep(GLANCE);
+                thread::sleep(POLL_INTERVAL);
             }
         }
     }

@@ -1,11 +1,11 @@
 //! A short run of `cargo xtask chaos`: bintide and its targets are killed at random points of a replay.
 
 use anyhow::{Context, Result};
-use e2e::chaos::{Blow, Chaos, WAYS, source};
+use e2e::chaos::{Chaos, Interruption, WAYS, source};
 use testkit::{Launch, SeededRandom, seed_from_env};
 
 /// Number of faults for each set of options.
-const BLOWS: usize = 3;
+const INTERRUPTIONS: usize = 3;
 
 #[test]
 fn stopped_replays_resume_and_apply_nothing_twice() -> Result<()> {
@@ -14,7 +14,8 @@ fn stopped_replays_resume_and_apply_nothing_twice() -> Result<()> {
     let source = source(&Launch::mysql(), 6)?;
     // Every other set of options: this covers each commit order.
     for (way, seed) in WAYS.into_iter().step_by(2).zip(first..) {
-        let dealt = Chaos::new(&source, way)?.strike(&Blow::ALL, BLOWS, &mut SeededRandom::new(seed));
+        let dealt =
+            Chaos::new(&source, way)?.strike(&Interruption::ALL, INTERRUPTIONS, &mut SeededRandom::new(seed));
         println!("{way:?}: {:?}", dealt.with_context(|| format!("seed {seed}, {way:?}"))?);
     }
     Ok(())
@@ -26,6 +27,6 @@ fn stopped_replays_without_gtids_resume() -> Result<()> {
     println!("seed {first}");
     let source = source(&Launch::mysql().option("--gtid-mode=OFF"), 6)?;
     let mut random = SeededRandom::new(first);
-    Chaos::new(&source, WAYS[0])?.strike(&Blow::ALL, 2 * BLOWS, &mut random)?;
+    Chaos::new(&source, WAYS[0])?.strike(&Interruption::ALL, 2 * INTERRUPTIONS, &mut random)?;
     Ok(())
 }

@@ -117,9 +117,9 @@ fn wait_for(mut check: impl FnMut() -> Result<()>) -> Result<()> {
 fn targets_follow_through_restarts_of_all_processes() -> Result<()> {
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
-    let soaked = Soak::new(&[])?.run(&mut SeededRandom::new(seed), |blows| blows < 10)?;
-    println!("{soaked:?}");
-    ensure!(soaked.rounds > 0, "the source ran no rounds");
+    let summary = Soak::new(&[])?.run(&mut SeededRandom::new(seed), |interruptions| interruptions < 10)?;
+    println!("{summary:?}");
+    ensure!(summary.rounds > 0, "the source ran no rounds");
     Ok(())
 }
 

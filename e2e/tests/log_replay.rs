@@ -10,7 +10,7 @@ use e2e::replays::{SCRIPTS, checksums, ends_equal, executed, source};
 use testkit::{Launch, TestServer};
 
 /// Time limit for a replica.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 fn target() -> Result<TestServer> {
     Launch::mysql().options(["--server-id=2", "--local-infile=1", "--log-bin=binlog"]).start()
@@ -37,7 +37,7 @@ fn replica_of(target: &TestServer) -> Result<TestServer> {
 /// Waits until the replica has these GTIDs, or stops with an error.
 fn follows(replica: &TestServer, all: &str) -> Result<()> {
     let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
+    while begin.elapsed() < TIMEOUT {
         if replica.sql(&format!("select gtid_subset('{all}', @@global.gtid_executed)"))?.trim() == "1" {
             return Ok(());
         }

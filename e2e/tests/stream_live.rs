@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
 /// Time limit of waits.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b text)";
 
@@ -50,7 +50,7 @@ fn wait_for(mut what: impl FnMut() -> Result<()>) -> Result<()> {
     loop {
         match what() {
             Ok(()) => return Ok(()),
-            Err(error) if begin.elapsed() > PATIENCE => return Err(error),
+            Err(error) if begin.elapsed() > TIMEOUT => return Err(error),
             Err(_) => thread::sleep(Duration::from_millis(50)),
         }
     }

@@ -12,7 +12,7 @@ use super::{CommitDecision, CommitGate, CommitOrder, RetryDecision};
 
 #[test]
 fn scripts() {
-    datadriven::walk("src/order/scripts", |file| {
+    datadriven::walk("src/commit_gate/scripts", |file| {
         let mut gate = CommitGate::new(CommitOrder::Any);
         let mut open = BTreeSet::new();
         file.run(|case| match case.directive.as_str() {
