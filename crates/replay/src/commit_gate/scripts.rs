@@ -12,6 +12,9 @@ use super::{CommitDecision, CommitGate, CommitOrder, RetryDecision};
 
 #[test]
 fn scripts() {
+    let directory = std::path::Path::new("src/commit_gate/scripts");
+    // The walk says nothing of a directory that does not exist: the test would pass with nothing run.
+    assert!(directory.is_dir(), "the scripts must lie in {}", directory.display());
     datadriven::walk("src/commit_gate/scripts", |file| {
         let mut gate = CommitGate::new(CommitOrder::Any);
         let mut open = BTreeSet::new();

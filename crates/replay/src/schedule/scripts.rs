@@ -31,6 +31,9 @@ struct ScheduleScript {
 
 #[test]
 fn scripts() {
+    let directory = std::path::Path::new("src/schedule/scripts");
+    // The walk says nothing of a directory that does not exist: the test would pass with nothing run.
+    assert!(directory.is_dir(), "the scripts must lie in {}", directory.display());
     datadriven::walk("src/schedule/scripts", |file| {
         let mut script = ScheduleScript::new("none", 1);
         file.run(|case| {
