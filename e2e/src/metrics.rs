@@ -39,6 +39,19 @@ pub fn scraped(address: &str) -> Result<String> {
     scraped_as(address, ExpositionFormat::Classic)
 }
 
+/// Returns the status line of an answer on this port of the machine, such as `HTTP/1.1 200 OK`.
+///
+/// # Errors
+///
+/// Returns an error if the server does not answer.
+pub fn status(port: u16, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer.lines().next().context("the answer is empty")?.to_owned())
+}
+
 fn scraped_as(address: &str, format: ExpositionFormat) -> Result<String> {
     let (accept, content_type) = format.headers();
     let mut stream = TcpStream::connect(address)?;

@@ -54,6 +54,16 @@ pub(crate) fn check_features() -> Result<()> {
     run_cargo(&["test", "--quiet", "--package", "bintide-binlog", "--all-features"])
 }
 
+/// Packages of the workspace that are not published.
+const UNPUBLISHED: [&str; 5] = ["bintide-bench", "bintide-e2e", "bintide-fuzz", "bintide-testkit", "xtask"];
+
+/// Packs each crate as for crates.io, and builds it from its package.
+pub(crate) fn check_packages() -> Result<()> {
+    let mut arguments = vec!["package", "--workspace", "--allow-dirty"];
+    arguments.extend(UNPUBLISHED.iter().flat_map(|name| ["--exclude", *name]));
+    run_cargo(&arguments)
+}
+
 fn lint_with(package: &str, features: &str) -> Result<()> {
     let package = ["clippy", "--quiet", "--package", package, "--no-default-features"];
     run_cargo(&[&package[..], &["--features", features, "--", "-D", "warnings"]].concat())

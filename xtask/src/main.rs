@@ -79,6 +79,8 @@ enum XtaskCommand {
     Book,
     /// Check that each feature of the format crate can be disabled
     Features,
+    /// Pack each published crate, and build it from its package
+    Package,
     /// Create the logs that the benches read, by running five workloads on a real server
     Workloads,
     /// Benchmark bintide against other programs
@@ -107,6 +109,7 @@ fn main() -> Result<()> {
         XtaskCommand::Words => words::write(),
         XtaskCommand::Book => book::build_book(),
         XtaskCommand::Features => checks::check_features(),
+        XtaskCommand::Package => checks::check_packages(),
         XtaskCommand::Workloads => checks::run_bench(&["workloads".to_owned()]),
         XtaskCommand::Bench { arguments } => checks::run_bench(&arguments),
     }

@@ -55,8 +55,7 @@ Exit codes:
   2    not started: wrong usage or settings, or a log that cannot be read (file
        not found, permission denied, no key)
   130  interrupted. A command that runs until it is stopped, such as receive,
-       exits with 0 after SIGTERM if a service manager started it (NOTIFY_SOCKET
-       is set)
+       exits with 0 after SIGTERM
   Text output of dump has mysqlbinlog's exit codes: 1 for any error with a log.";
 
 /// Commands of `bintide`.

@@ -7,7 +7,7 @@
 //! | 0 | success; no faults found |
 //! | 1 | a log is damaged, the work failed, or an internal error occurred |
 //! | 2 | not started: wrong usage or settings, or a log that cannot be read (not found, no permission, no key) |
-//! | 130 | interrupted; other errors have their own code. 0 if a service manager stops a command such as `receive` |
+//! | 130 | interrupted; other errors have their own code. 0 if SIGTERM stops a command such as `receive` |
 
 use std::fmt;
 use std::io;

@@ -20,6 +20,7 @@ use anyhow::{Context, anyhow};
 
 use crate::live_page::{EventStreamSlot, LivePage};
 use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
+use crate::units::duration;
 
 /// Timeout of a whole request and its answer. Monitors need milliseconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -53,16 +54,36 @@ const COMMON_HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options:
 /// Tells whether the command can do its work, or why not.
 pub(crate) type ReadinessCheck = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Content of the site.
+/// Returns the lag behind the source; `None` if it is not known.
+pub(crate) type LagReading = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
+
+/// Returns one line about the work.
+pub(crate) type WorkSummary = Box<dyn Fn() -> String + Send + Sync>;
+
+/// Content of the site. systemd is notified of the same state.
 pub(crate) struct HttpSite {
     pub(crate) registry: MetricsRegistry,
     readiness: ReadinessCheck,
+    /// Tells whether the start is complete; `None` if it is once the command is ready.
+    startup: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+    lag: LagReading,
+    /// Lag beyond which the command is not ready.
+    lag_max: Option<Duration>,
+    summary: WorkSummary,
     page: Option<Arc<LivePage>>,
 }
 
 impl From<MetricsRegistry> for HttpSite {
     fn from(registry: MetricsRegistry) -> Self {
-        Self { registry, readiness: Box::new(|| Ok(())), page: None }
+        Self {
+            registry,
+            readiness: Box::new(|| Ok(())),
+            startup: None,
+            lag: Box::new(|| None),
+            lag_max: None,
+            summary: Box::new(|| "running".to_owned()),
+            page: None,
+        }
     }
 }
 
@@ -74,6 +95,53 @@ impl HttpSite {
     ) -> Self {
         self.readiness = Box::new(readiness);
         self
+    }
+
+    /// Sets the check of the start, for a command that starts before it is ready.
+    pub(crate) fn with_startup(mut self, startup: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.startup = Some(Box::new(startup));
+        self
+    }
+
+    /// Sets the reading of the lag, which [`Self::limit_lag`] limits.
+    pub(crate) fn with_lag(mut self, lag: impl Fn() -> Option<Duration> + Send + Sync + 'static) -> Self {
+        self.lag = Box::new(lag);
+        self
+    }
+
+    /// Sets the line about the work that systemd shows.
+    pub(crate) fn with_summary(mut self, summary: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.summary = Box::new(summary);
+        self
+    }
+
+    /// Sets the lag beyond which the command is not ready; `None` for any lag.
+    pub(crate) fn limit_lag(&mut self, lag_max: Option<Duration>) {
+        self.lag_max = lag_max;
+    }
+
+    /// Tells whether the command can do its work, or why not.
+    pub(crate) fn readiness(&self) -> Result<(), String> {
+        (self.readiness)()?;
+        match (self.lag_max, (self.lag)()) {
+            (Some(lag_max), Some(lag)) if lag > lag_max => {
+                Err(format!("the lag is {}, the limit {}", duration(lag), duration(lag_max)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells whether the start is complete.
+    pub(crate) fn is_started(&self) -> bool {
+        self.startup.as_ref().map_or_else(|| self.readiness().is_ok(), |is_started| is_started())
+    }
+
+    /// Returns one line about the work, or why it does not go on.
+    pub(crate) fn status_line(&self) -> String {
+        match self.readiness() {
+            Ok(()) => (self.summary)(),
+            Err(why) => format!("not ready: {why}"),
+        }
     }
 
     /// Sets the live page at `/`. Without one, `/` has the metrics.
@@ -119,7 +187,7 @@ impl HttpSite {
                 found(format.content_type(), self.registry.text(format))
             }
             (HttpRequest::Health, _) => message("200 OK", "ok"),
-            (HttpRequest::Readiness, _) => match (self.readiness)() {
+            (HttpRequest::Readiness, _) => match self.readiness() {
                 Ok(()) => message("200 OK", "ready"),
                 Err(why) => message("503 Service Unavailable", &format!("not ready: {why}")),
             },
@@ -358,6 +426,26 @@ mod tests {
         check("/readyz", "503 Service Unavailable", "\r\n\r\nnot ready: no source\n");
         check("/status.json", "404 Not Found", "/metrics");
         check("/events", "404 Not Found", "/metrics");
+    }
+
+    #[test]
+    fn commands_beyond_the_limit_of_lag_are_not_ready() {
+        let check = |lag_s: Option<u64>, lag_max_s: Option<u64>, wanted: Result<(), &str>| {
+            let mut site = HttpSite::from(MetricsRegistry::new())
+                .with_lag(move || lag_s.map(Duration::from_secs))
+                .with_summary(|| "working".to_owned());
+            site.limit_lag(lag_max_s.map(Duration::from_secs));
+            assert_eq!(site.readiness(), wanted.map_err(str::to_owned));
+            assert_eq!(site.is_started(), wanted.is_ok());
+            let status = wanted.map_or_else(|why| format!("not ready: {why}"), |()| "working".to_owned());
+            assert_eq!(site.status_line(), status);
+        };
+        check(Some(60), None, Ok(()));
+        check(None, Some(30), Ok(()));
+        check(Some(30), Some(30), Ok(()));
+        check(Some(60), Some(30), Err("the lag is 1 min 0 s, the limit 30.0 s"));
+        let started = HttpSite::from(MetricsRegistry::new()).with_readiness(|| Err("no source".into()));
+        assert!(!started.is_started() && started.with_startup(|| true).is_started());
     }
 
     #[test]

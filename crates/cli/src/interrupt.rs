@@ -1,6 +1,5 @@
 //! Signals: the first one requests an orderly stop, the second one stops the process at once.
 
-use std::env;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -37,15 +36,14 @@ pub(crate) enum HangupEffect {
     Reload,
 }
 
-/// Installs handlers for SIGINT, SIGTERM and SIGHUP. An ignored SIGHUP, as with `nohup`, stays ignored unless it has
-/// another effect than to stop.
+/// Installs handlers for SIGINT, SIGTERM and SIGHUP. An ignored SIGHUP, as with `nohup`, stays ignored.
 pub(crate) fn install(hangup: HangupEffect) -> Result<(), CommandFailure> {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let registered = match (signal, hangup) {
+            (Signal::SIGHUP, _) if is_ignored(signal) => continue,
             (Signal::SIGHUP, HangupEffect::Reload) => {
                 flag::register(signal as i32, Arc::clone(&RELOAD_REQUESTED)).map(drop)
             }
-            (Signal::SIGHUP, HangupEffect::Stop) if is_ignored(signal) => continue,
             _ => register_handler(signal),
         };
         registered.context("could not install signal handlers").map_err(CommandFailure::NotStarted)?;
@@ -85,11 +83,10 @@ pub(crate) fn set_runs_until_stopped() {
     RUNS_UNTIL_STOPPED.store(true, Ordering::Relaxed);
 }
 
-/// Tells whether a service manager stopped the command: that is success, not an interruption.
+/// Tells whether SIGTERM stopped a command that runs until it is stopped: that is success, not an interruption.
+/// Service managers and container runtimes stop their programs by this signal.
 pub(crate) fn is_orderly_stop() -> bool {
-    TERMINATED.load(Ordering::Relaxed)
-        && RUNS_UNTIL_STOPPED.load(Ordering::Relaxed)
-        && env::var_os("NOTIFY_SOCKET").is_some()
+    TERMINATED.load(Ordering::Relaxed) && RUNS_UNTIL_STOPPED.load(Ordering::Relaxed)
 }
 
 /// Requests all work to stop, as Ctrl-C does, because a part has failed.

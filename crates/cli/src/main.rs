@@ -23,6 +23,7 @@ mod password_masking;
 mod progress;
 mod recent_rates;
 mod screen;
+mod service_notifier;
 mod settings;
 mod temporary_files;
 mod units;

@@ -15,6 +15,7 @@ use tracing::{error, info};
 use crate::exit::CommandFailure;
 use crate::http_site::HttpSite;
 use crate::metrics_registry::MetricsFormat;
+use crate::service_notifier::ServiceNotifier;
 
 /// Options that publish metrics.
 #[derive(Args, Debug)]
@@ -25,15 +26,20 @@ pub(crate) struct MetricsArgs {
     /// Write metrics to this file every five seconds and at the end; the file is replaced as a whole.
     #[arg(long, value_name = "FILE")]
     metrics_file: Option<PathBuf>,
+    /// Maximum lag behind the source: /readyz answers 503 while the lag is larger [default: no maximum]
+    #[arg(long, value_name = "SECONDS")]
+    ready_lag: Option<u32>,
 }
 
 /// Interval at which the file is written. Monitors read it every ten seconds or less often.
 const FILE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Running publication of metrics. Dropping it writes the file for the last time.
-#[derive(Debug, Default)]
+/// Running publication of metrics, and of the state for systemd. Dropping it writes the file for the last time, and
+/// tells systemd that the command stops.
+#[derive(Debug)]
 pub(crate) struct MetricsService {
     file: Option<(Sender<()>, JoinHandle<()>)>,
+    _notifier: Option<ServiceNotifier>,
 }
 
 impl MetricsArgs {
@@ -49,21 +55,19 @@ impl MetricsArgs {
         Err(CommandFailure::NotStarted(anyhow!("could not write metrics to {}: {why}", path.display())))
     }
 
-    /// Starts publishing metrics. Prints the address on standard error, because port 0 means any free port.
+    /// Starts publishing metrics, and notifying systemd. Prints the address on standard error, because port 0 means any
+    /// free port.
     pub(crate) fn serve(&self, site: impl Into<HttpSite>) -> Result<MetricsService, CommandFailure> {
-        let site = Arc::new(site.into());
+        let mut site = site.into();
+        site.limit_lag(self.ready_lag.map(|lag_s| Duration::from_secs(lag_s.into())));
+        let site = Arc::new(site);
         if let Some(address) = &self.metrics {
             let bound = site.listen(address).map_err(CommandFailure::NotStarted)?;
             info!("metrics are at http://{bound}/metrics");
         }
-        let Some(path) = self.metrics_file.clone() else { return Ok(MetricsService::default()) };
-        let written = write(&path, &site.registry.text(MetricsFormat::Classic));
-        written
-            .with_context(|| format!("could not write metrics to {}", path.display()))
-            .map_err(CommandFailure::NotStarted)?;
-        let (alive, is_alive) = channel();
-        let writer = thread::spawn(move || write_periodically(&path, &site, &is_alive));
-        Ok(MetricsService { file: Some((alive, writer)) })
+        let file =
+            self.metrics_file.clone().map(|path| start_writing(path, Arc::clone(&site))).transpose()?;
+        Ok(MetricsService { file, _notifier: ServiceNotifier::start(site) })
     }
 }
 
@@ -75,6 +79,17 @@ impl Drop for MetricsService {
             let _ = writer.join();
         }
     }
+}
+
+/// Writes the file, and starts a thread that replaces it at each interval until the sender is dropped.
+fn start_writing(path: PathBuf, site: Arc<HttpSite>) -> Result<(Sender<()>, JoinHandle<()>), CommandFailure> {
+    let written = write(&path, &site.registry.text(MetricsFormat::Classic));
+    written
+        .with_context(|| format!("could not write metrics to {}", path.display()))
+        .map_err(CommandFailure::NotStarted)?;
+    let (alive, is_alive) = channel();
+    let writer = thread::spawn(move || write_periodically(&path, &site, &is_alive));
+    Ok((alive, writer))
 }
 
 fn write_periodically(path: &Path, site: &HttpSite, is_alive: &Receiver<()>) {

@@ -20,6 +20,10 @@ pub enum TestPackage {
     MariaDb,
     /// The load generator `sysbench`.
     Sysbench,
+    /// `promtool`, which checks metrics, rules and alerts of Prometheus.
+    Promtool,
+    /// `systemd-analyze`, which checks units of systemd.
+    Systemd,
     /// MySQL 8.0.33, all programs: a download of 550 MB. Its `mysqlbinlog` prints row events of version 1.
     Mysql8_0,
     /// MySQL 8.0.15, the server only.
@@ -73,7 +77,7 @@ const MYSQL: Option<ServerFlavour> = Some(ServerFlavour::Mysql);
 const MARIADB: Option<ServerFlavour> = Some(ServerFlavour::MariaDb);
 
 #[rustfmt::skip]
-const RECIPES: [PackageRecipe; 14] = [
+const RECIPES: [PackageRecipe; 16] = [
     PackageRecipe {
         package: TestPackage::Mysql, name: "mysql", variable: "BINTIDE_MYSQL_HOME", flavour: MYSQL,
         // Includes the time zones: a small machine has none, and both sides of a comparison need the same.
@@ -90,6 +94,14 @@ const RECIPES: [PackageRecipe; 14] = [
     PackageRecipe {
         package: TestPackage::Sysbench, name: "sysbench", variable: "BINTIDE_SYSBENCH_HOME", flavour: None,
         origin: PackageOrigin::Debian { suite: "bookworm", packages: &["sysbench"], alone: &[] },
+    },
+    PackageRecipe {
+        package: TestPackage::Promtool, name: "promtool", variable: "BINTIDE_PROMTOOL_HOME", flavour: None,
+        origin: PackageOrigin::Debian { suite: "bookworm", packages: &["libc6"], alone: &["prometheus"] },
+    },
+    PackageRecipe {
+        package: TestPackage::Systemd, name: "systemd", variable: "BINTIDE_SYSTEMD_HOME", flavour: None,
+        origin: PackageOrigin::Debian { suite: "bookworm", packages: &["systemd"], alone: &[] },
     },
     PackageRecipe {
         package: TestPackage::Mysql8_0, name: "mysql-8.0.33", variable: "BINTIDE_MYSQL_8_0_33_HOME", flavour: MYSQL,
@@ -162,7 +174,7 @@ impl TestPackage {
     }
 
     /// Packages that most tests and benches need.
-    pub const USUAL: [Self; 3] = [Self::Mysql, Self::MariaDb, Self::Sysbench];
+    pub const USUAL: [Self; 5] = [Self::Mysql, Self::MariaDb, Self::Sysbench, Self::Promtool, Self::Systemd];
 
     /// Servers that differ most from the usual ones and from each other. Tests of many servers run these by default.
     pub const REPRESENTATIVE: [Self; 6] = [
@@ -235,7 +247,7 @@ impl TestPackage {
         match self {
             Self::Mysql => (9, 7),
             Self::MariaDb => (10, 11),
-            Self::Sysbench => (0, 0),
+            Self::Sysbench | Self::Promtool | Self::Systemd => (0, 0),
             Self::Mysql8_0 | Self::Mysql8_0_15 | Self::Mysql8_0_12 => (8, 0),
             Self::Mysql5_7 => (5, 7),
             Self::Mysql5_6 | Self::Mysql5_6_14 => (5, 6),
@@ -292,7 +304,7 @@ mod tests {
             TestPackage::parse_list("mysql-5.7.22, mysql").unwrap(),
             [TestPackage::Mysql5_7, TestPackage::Mysql]
         );
-        assert_eq!(TestPackage::parse_list("all").unwrap().len(), RECIPES.len() - 1);
+        assert_eq!(TestPackage::parse_list("all").unwrap().len(), RECIPES.len() - 3);
         let message = TestPackage::parse_list("mysql,5.7").unwrap_err().to_string();
         assert!(message.starts_with("no server \"5.7\"; expected all, or some of mysql,"), "{message}");
         assert!(TestPackage::parse_list("sysbench").is_err());

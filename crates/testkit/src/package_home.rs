@@ -143,7 +143,11 @@ impl PackageHome {
     /// # Errors
     /// Returns an error if the server cannot be run.
     pub fn version(&self) -> Result<String> {
-        let name = self.package.flavour().map_or("sysbench", ServerFlavour::server_program);
+        let name = match (self.package, self.package.flavour()) {
+            (_, Some(flavour)) => flavour.server_program(),
+            (TestPackage::Systemd, None) => "systemd-analyze",
+            (package, None) => package.name(),
+        };
         let output = self.run(name, &["--version"], b"")?;
         let text = String::from_utf8_lossy(&output.stdout);
         match text.split_once("Ver ") {
@@ -194,6 +198,10 @@ fn library_path(prefix: &Path, triple: &OsStr) -> PathBuf {
     let root = prefix.with_file_name("lib").join(triple);
     if root.is_dir() {
         paths.push(root);
+    }
+    // systemd's own libraries.
+    for folder in paths.clone() {
+        paths.extend(Some(folder.join("systemd")).filter(|folder| folder.is_dir()));
     }
     env::join_paths(paths).unwrap_or_default().into()
 }

@@ -5,6 +5,7 @@ mod notice_text;
 mod receive_beside;
 mod receive_display;
 mod receive_metrics;
+mod receiving_state;
 mod retention;
 mod stats_text;
 
@@ -22,7 +23,7 @@ use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
 pub(crate) use crate::commands::receive::receive_beside::receive_beside;
 pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
-pub(crate) use crate::commands::receive::receive_metrics::{RECEIVE_METRICS, ReceiveFigures};
+pub(crate) use crate::commands::receive::receiving_state::ReceivingState;
 pub(crate) use crate::commands::receive::retention::parse_retention;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult};
@@ -136,15 +137,15 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     if display.shows_gtids() {
         receiver.read_stored_gtids();
     }
-    let (stats, served) = (receiver.stats(), receiver.stats());
-    let began = display.began();
-    let registry =
-        MetricsRegistry::new().with(RECEIVE_METRICS, move || ReceiveFigures::new(&served, began.elapsed()));
-    let (readiness, watched) = (Arc::clone(&display), receiver.stats());
-    let site = HttpSite::from(registry).with_readiness(move || readiness.readiness(&watched));
+    let state = ReceivingState { stats: receiver.stats(), display: Arc::clone(&display) };
+    let [readiness, lag, summary] = [(); 3].map(|()| state.clone());
+    let site = HttpSite::from(state.add_metrics(MetricsRegistry::new()))
+        .with_readiness(move || readiness.readiness())
+        .with_lag(move || lag.lag())
+        .with_summary(move || summary.summary());
     let _served = command.metrics.serve(site)?;
     receiver.run(store)?;
-    display.print(&stats, &command.folder, command.json)
+    display.print(&state.stats, &command.folder, command.json)
 }
 
 /// Returns the sources of `--from`; without it, one source that the connection options name.

@@ -71,13 +71,26 @@ impl ReceiveDisplay {
         self.connection_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells whether a source is connected, or why not.
+    /// Tells whether a source is connected and the disk has room, or why not.
     pub(crate) fn readiness(&self, stats: &SharedReceiveStats) -> Result<(), String> {
-        if stats.read(|stats| stats.is_connected) {
+        let (is_connected, is_full) = stats.read(|stats| (stats.is_connected, stats.is_full));
+        if is_full {
+            return Err("the disk is full".to_owned());
+        }
+        if is_connected {
             return Ok(());
         }
         let why = self.connection_error().map_or(String::new(), |error| format!(": {error}"));
         Err(format!("no source is connected{why}"))
+    }
+
+    /// Returns one line about the received logs.
+    pub(crate) fn summary(&self, stats: &SharedReceiveStats) -> String {
+        let shown = self.lock_progress();
+        stats.read(|stats| match stats.log.is_empty() {
+            true => "connected".to_owned(),
+            false => stats_text::line(stats, &shown.rates, now_s()),
+        })
     }
 
     /// Tells whether the display shows the GTIDs of stored transactions.

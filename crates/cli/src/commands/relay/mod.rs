@@ -24,16 +24,17 @@ use servers::{CancelToken, ServerAddress};
 use tracing::{info, warn};
 use wire::ReplicaEnd;
 
-use crate::commands::receive::{ReceiveDisplay, SourceArgs, receive_beside};
+use crate::commands::receive::{ReceiveDisplay, ReceivingState, SourceArgs, receive_beside};
 use crate::commands::relay::accounts::AccountsArgs;
 use crate::commands::relay::received_logs::ReceivedLogs;
-use crate::commands::relay::relay_site::{LagSampler, ReceivingState, RelaySite};
+use crate::commands::relay::relay_site::{LagSampler, RelaySite};
 use crate::commands::relay::relay_status::StatusArgs;
 use crate::connection_args::{ConnectionArgs, CredentialSharing, DefinitionServer};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
+use crate::service_notifier::notify_reload;
 use crate::value_parsers::parse_size;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -246,7 +247,7 @@ fn serve(
         thread::sleep(POLL_INTERVAL);
         sampler.sample();
         if interrupt::take_reload_request() {
-            match server.reload() {
+            match notify_reload(|| server.reload()) {
                 Ok(()) => info!("accounts and certificates are reloaded"),
                 Err(error) => warn!("accounts and certificates stay as they were: {error}"),
             }

@@ -3,17 +3,17 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use receive::SharedReceiveStats;
 use relay::{AccountRole, LogForm, RelayFacts, SqlAnswer, SqlFace, SqlSession, SqlValue};
 use relay_server::{AckGate, RelayCounters, RelayServer};
 use serde_json::{Map, Value, json};
 
-use crate::commands::receive::{RECEIVE_METRICS, ReceiveDisplay, ReceiveFigures};
+use crate::commands::receive::ReceivingState;
 use crate::commands::relay::relay_metrics::{ClientFigures, RELAY_METRICS, RelayFigures};
 use crate::http_site::HttpSite;
 use crate::live_page::LivePage;
 use crate::metrics_registry::MetricsRegistry;
 use crate::page;
+use crate::units::counted;
 
 /// Interval between two samples of the history.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
@@ -31,12 +31,6 @@ const TABLES: [DocumentTable; 4] = [
 struct DocumentTable {
     key: &'static str,
     name: &'static str,
-}
-
-/// Receiving from the upstream source.
-pub(super) struct ReceivingState {
-    pub(super) stats: SharedReceiveStats,
-    pub(super) display: Arc<ReceiveDisplay>,
 }
 
 /// Serving clients, from the first log on.
@@ -85,22 +79,25 @@ impl RelaySite {
     /// Returns the site for HTTP, and the sampler of its history.
     pub(super) fn http_site(self: &Arc<Self>) -> (HttpSite, LagSampler) {
         let [figures, upstream, readiness, document] = [(); 4].map(|()| Arc::clone(self));
+        let [startup, lag, summary] = [(); 3].map(|()| Arc::clone(self));
         let mut registry = MetricsRegistry::new().with(RELAY_METRICS, move || figures.figures());
         if let Some(receiving) = &self.receiving {
-            let (stats, began) = (receiving.stats.clone(), receiving.display.began());
-            registry = registry.with(RECEIVE_METRICS, move || ReceiveFigures::new(&stats, began.elapsed()));
+            registry = receiving.add_metrics(registry);
         }
         let page = Arc::new(LivePage::new(page::relay_page(), move || document.document().to_string()));
         let site = HttpSite::from(registry)
             .with_readiness(move || readiness.readiness())
+            // A relay serves its clients while its source is away.
+            .with_startup(move || startup.serving.get().is_some())
+            .with_lag(move || lag.receiving.as_ref()?.lag())
+            .with_summary(move || summary.summary())
             .with_page(Arc::clone(&page));
         (site, LagSampler { site: upstream, page, due: Instant::now() })
     }
 
     /// Tells whether clients can be served with new transactions, or why not.
     fn readiness(&self) -> Result<(), String> {
-        let receiving =
-            self.receiving.as_ref().map_or(Ok(()), |receiving| receiving.display.readiness(&receiving.stats));
+        let receiving = self.receiving.as_ref().map_or(Ok(()), ReceivingState::readiness);
         let Some(serving) = self.serving.get() else {
             return Err(match receiving {
                 Ok(()) => "waiting for the first log".to_owned(),
@@ -109,6 +106,17 @@ impl RelaySite {
         };
         serving.facts.end(LogForm::AsIs).map_err(|error| format!("the logs cannot be read: {error}"))?;
         receiving
+    }
+
+    /// Returns one line about the served logs.
+    fn summary(&self) -> String {
+        let Some(ServingState { facts, address, .. }) = self.serving.get() else { return String::new() };
+        let clients = u64::try_from(facts.clients().len()).unwrap_or(u64::MAX);
+        let serving = format!("serving {} at {address}", counted(clients, "client"));
+        match &self.receiving {
+            Some(receiving) => format!("{serving}; {}", receiving.summary()),
+            None => serving,
+        }
     }
 
     fn figures(&self) -> RelayFigures {

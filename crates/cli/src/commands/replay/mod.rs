@@ -24,6 +24,7 @@ use clap::Args;
 use replay::schedule::ParallelMode;
 use replay::{ApplyPlanError, GapPolicy, ReplayLog, ReplayOptions, TargetFailureKind, TransactionSource};
 
+use crate::commands::receive::ReceivingState;
 use crate::commands::replay::apply_args::ApplyArgs;
 use crate::commands::replay::checks::{AllowArgs, LogLifetime};
 use crate::commands::replay::dry_run::{DryRunArgs, DryRunInputs};
@@ -142,7 +143,7 @@ pub(crate) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
             TargetAddress::Sqlite(path) => status::status_of_file(&path, command.json),
         },
         (_, true) => status::forget(command.to.named(global)?.server("--forget")?),
-        _ => apply(command, global),
+        _ => apply(command, global, None),
     }
 }
 
@@ -157,7 +158,8 @@ fn fit_to_target(options: ReplayOptions, target: &TargetAddress) -> ReplayOption
     }
 }
 
-fn apply(command: &ReplayArgs, global: &GlobalArgs) -> CommandResult {
+/// Applies logs; `receiving` is the receiver that writes them, if this command runs one.
+fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingState>) -> CommandResult {
     let followed = command.follow.then(|| command.inputs.store()).transpose()?;
     let found = command.inputs.find_logs()?;
     let lifetime = if command.follow { LogLifetime::Followed } else { LogLifetime::Fixed };
@@ -205,7 +207,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs) -> CommandResult {
     let ahead = command.warm.then(ahead).transpose()?;
     let writer = checks::check(&named, to_look_at, &options, command.how.log, &command.allow)?;
     let stats = SharedReplayFigures::new(ahead.as_ref().map(ReplayWarming::stats));
-    let served = command.metrics.serve(stats.registry())?;
+    let served = command.metrics.serve(stats.site(receiving))?;
     let mut target = target::open(named)?;
     target.set_source(writer)?;
     if command.how.log {

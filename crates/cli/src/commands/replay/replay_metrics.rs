@@ -6,9 +6,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use replay::{CommitLag, CommitLagBuckets, ReplayReport, ReplayStatus, SourcePosition};
 
+use crate::commands::receive::ReceivingState;
 use crate::commands::warm::{SharedWarmStatus, WARM_METRICS};
+use crate::http_site::HttpSite;
 use crate::metric_table::{HistogramValue, MetricRow, MetricValue};
 use crate::metrics_registry::MetricsRegistry;
+use crate::units::{counted, duration};
 
 /// Latest figures of a replay and of its warming, shared between threads.
 #[derive(Clone, Debug, Default)]
@@ -137,17 +140,39 @@ impl SharedReplayFigures {
         Self { figures: Arc::default(), ahead }
     }
 
+    /// Returns the site for HTTP, with the metrics of warming, and with the state of the receiver of `--from`.
+    pub(super) fn site(&self, receiving: Option<ReceivingState>) -> HttpSite {
+        let mut registry = self.registry();
+        if let Some(receiving) = &receiving {
+            registry = receiving.add_metrics(registry);
+        }
+        let [readiness, lag, summary] = [(); 3].map(|()| self.clone());
+        HttpSite::from(registry)
+            .with_readiness(move || {
+                receiving.as_ref().map_or(Ok(()), ReceivingState::readiness)?;
+                match readiness.figures().workers {
+                    0 => Err("no session of the target has started yet".to_owned()),
+                    _ => Ok(()),
+                }
+            })
+            .with_lag(move || lag.present().lag())
+            .with_summary(move || summary.present().summary())
+    }
+
     /// Returns the metrics, with those of warming.
-    pub(super) fn registry(&self) -> MetricsRegistry {
+    fn registry(&self) -> MetricsRegistry {
         let shared = self.clone();
-        let registry = MetricsRegistry::new().with(REPLAY_METRICS, move || {
-            let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
-            ReplayFigures { now_us, ..shared.figures().clone() }
-        });
+        let registry = MetricsRegistry::new().with(REPLAY_METRICS, move || shared.present());
         match self.ahead.clone() {
             Some(ahead) => registry.with(WARM_METRICS, move || ahead.get()),
             None => registry,
         }
+    }
+
+    /// Returns a copy of the figures, at the present moment.
+    fn present(&self) -> ReplayFigures {
+        let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
+        ReplayFigures { now_us, ..self.figures().clone() }
     }
 
     /// Returns a line about warming.
@@ -202,6 +227,16 @@ impl ReplayFigures {
         let lag_us =
             |committed_us| if self.is_caught_up { 0 } else { self.now_us.saturating_sub(committed_us) };
         self.committed_us.map(|committed_us| Duration::from_micros(lag_us(committed_us)))
+    }
+
+    /// Returns one line about the replay.
+    fn summary(&self) -> String {
+        let applied = format!("{} applied", counted(self.transactions, "transaction"));
+        match self.lag() {
+            _ if self.is_caught_up => format!("{applied}, caught up"),
+            Some(lag) => format!("{applied}, lag {}", duration(lag)),
+            None => applied,
+        }
     }
 
     /// Returns the lag while the target followed; `None` if no logs were followed.

@@ -11,7 +11,7 @@ use receive::{DiskFullPolicy, LogReceiver, ReceiveOptions, StartPoint};
 use servers::{LinkOptions, PasswordSource, ServerAddress, ServerLink};
 use wire::{ReplicaEnd, SemiSync};
 
-use crate::commands::receive::{ReceiveDisplay, parse_retention, receive_beside};
+use crate::commands::receive::{ReceiveDisplay, ReceivingState, parse_retention, receive_beside};
 use crate::commands::replay::target::TargetAddress;
 use crate::commands::replay::{ReplayArgs, apply, status};
 use crate::connection_args::{ConnectionArgs, CredentialSharing, ReplaySource};
@@ -79,7 +79,7 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
         && !folder.contains("://")
     {
         command.inputs.set_store(PathBuf::from(folder));
-        return apply(command, global);
+        return apply(command, global, None);
     }
     let Some(folder) = command.live.relay.clone() else {
         let why = "--from mysql://… needs --relay DIR, a directory for the server's logs";
@@ -102,11 +102,12 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
         when_full: DiskFullPolicy::Wait,
     };
     let display = Arc::new(ReceiveDisplay::without_progress(global));
-    let (receiver, store) = LogReceiver::open(wanted, addresses, options, display)?;
+    let (receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
+    let receiving = ReceivingState { stats: receiver.stats(), display };
     // If the receiver fails, nothing more can be applied.
     receive_beside(receiver, store, &cancel, &folder.clone(), || {
         command.inputs.set_store(folder);
-        apply(command, global)
+        apply(command, global, Some(receiving))
     })
 }
 

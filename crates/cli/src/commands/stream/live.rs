@@ -18,7 +18,8 @@ use tracing::warn;
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
 use crate::commands::stream::column_name_source::{ColumnNameSource, warn_changed};
-use crate::commands::stream::log_stream::{failed, finished, now_ns, save_when_due};
+use crate::commands::stream::log_stream::{ProgressSaver, failed, finished, now_ns};
+use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::commands::stream::{snapshot, stdout_reader};
 use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
@@ -52,6 +53,7 @@ pub(super) struct LiveStream {
     pub(super) schema: ColumnNameSource,
     /// Rules of the filter that have matched nothing on any connection.
     pub(super) unmatched: UnmatchedRules,
+    pub(super) figures: SharedStreamFigures,
 }
 
 /// Position to resume from, and the transactions written from a server before.
@@ -93,6 +95,10 @@ pub(super) fn follow(live: &mut LiveStream, resumed: ResumedOutput) -> CommandRe
         let before = resume.token.clone();
         let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
         let ended = connection(live, &resume, &options, &mut output, &mut is_begun);
+        live.figures.set_disconnected(match &ended {
+            Err(StreamDisconnect::Lost(error)) => Some(error.to_string()),
+            _ => None,
+        });
         if let Some(token) = output.token() {
             resume = ResumePoint { token: Some(token.clone()), gtid_state: output.gtid_state().cloned() };
         }
@@ -152,6 +158,7 @@ fn connection(
     let mut source = LiveSource::open(&live.address, options, replica_options(live, start))
         .map_err(|error| explain_error(error, resume))?;
     *is_begun = true;
+    live.figures.set_connected();
     output.follow(&server, resume.gtid_state.clone());
     // A new streamer drops the rest of an interrupted transaction.
     let mut streamer = live.schema.clone().attach_to(Streamer::new(live.settings.clone()));
@@ -170,9 +177,10 @@ fn process_events(
     streamer: &mut Streamer,
     output: &mut RecordSink,
 ) -> Result<(), StreamDisconnect> {
-    let (mut log, mut format, mut saved) = (String::new(), None::<Arc<EventFormat>>, Instant::now());
+    let (mut log, mut format) = (String::new(), None::<Arc<EventFormat>>);
+    let mut saver = ProgressSaver::new(live.figures.clone());
     loop {
-        if save_while_idle(source, output)?.is_break() {
+        if save_while_idle(live, source, output)?.is_break() {
             return Ok(());
         }
         let arrival = match source.next() {
@@ -203,6 +211,7 @@ fn process_events(
             }
             SourceEvent::Heartbeat { .. } | SourceEvent::Artificial(_) => continue,
             SourceEvent::Event { event, position } => {
+                live.figures.set_event(event.header().timestamp);
                 let format = format.as_ref().ok_or_else(|| {
                     StreamDisconnect::Failed(
                         anyhow!("the source sent an event before the first format description").into(),
@@ -212,7 +221,7 @@ fn process_events(
             }
         };
         if let Some(token) = taken
-            && save_when_due(output, token, &mut saved).map_err(failed)?.is_break()
+            && saver.save_when_due(output, token).map_err(failed)?.is_break()
         {
             return Ok(());
         }
@@ -221,10 +230,12 @@ fn process_events(
 
 /// Saves progress while no event arrives. `Break` after Ctrl-C.
 fn save_while_idle(
+    live: &LiveStream,
     source: &mut LiveSource,
     output: &mut RecordSink,
 ) -> Result<ControlFlow<()>, StreamDisconnect> {
     while !source.has_more()? {
+        live.figures.set_caught_up();
         output.save().map_err(|error| StreamDisconnect::Failed(failed(error.into())))?;
         if !output.has_unread_marks() {
             break;

@@ -15,6 +15,7 @@ use stream::{
 use crate::commands::stream::column_name_source::{ColumnNameSource, warn_changed};
 use crate::commands::stream::live::ResumedOutput;
 use crate::commands::stream::stdout_reader;
+use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
@@ -24,14 +25,27 @@ use crate::log_args::{InputLogs, InputPlace, add_advice};
 /// Interval at which progress is saved. It limits the records that are repeated after a crash.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Logs whose records are written.
+pub(super) struct LogStreamInputs<'f> {
+    pub(super) found: &'f InputLogs,
+    pub(super) settings: StreamSettings,
+    pub(super) schema: ColumnNameSource,
+    pub(super) figures: SharedStreamFigures,
+}
+
+/// Progress of a run, saved at intervals.
+pub(super) struct ProgressSaver {
+    saved: Instant,
+    figures: SharedStreamFigures,
+}
+
 /// Writes the records of all remaining logs.
 pub(super) fn write_records(
-    found: &InputLogs,
-    settings: StreamSettings,
-    mut schema: ColumnNameSource,
+    inputs: LogStreamInputs<'_>,
     resumed: ResumedOutput,
     global: &GlobalArgs,
 ) -> CommandResult {
+    let LogStreamInputs { found, settings, mut schema, figures } = inputs;
     let (mut output, resume) = (resumed.output, resumed.resume.token);
     let places = remaining_logs(found, resume.as_ref())?;
     if let (ColumnNameSource::Log(definitions), Some(token), None) =
@@ -40,11 +54,12 @@ pub(super) fn write_records(
         let before = &found.places[..found.places.len() - places.len()];
         defined(found, before, &places[0], token, definitions)?;
     }
-    let mut streamer = schema.attach_to(Streamer::new(settings));
-    let told = each(found, places, resume.as_ref(), &mut streamer, &mut output);
+    let streamer = schema.attach_to(Streamer::new(settings));
+    let mut work = LogStreamWork { found, streamer, saver: ProgressSaver::new(figures) };
+    let told = work.each(places, resume.as_ref(), &mut output);
     // Rules may have matched in the part that an earlier run has read, or in the rest.
     if told.is_ok() && resume.is_none() && !interrupt::is_stop_requested() && !global.quiet {
-        warn_unmatched(&streamer.unmatched_rules().clone().into_rules(), "the logs");
+        warn_unmatched(&work.streamer.unmatched_rules().clone().into_rules(), "the logs");
     }
     finished(told, output)
 }
@@ -124,41 +139,48 @@ fn base(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-fn each(
-    found: &InputLogs,
-    places: &[InputPlace],
-    resume: Option<&ResumeToken>,
-    streamer: &mut Streamer,
-    output: &mut RecordSink,
-) -> Result<(), CommandFailure> {
-    let mut saved = Instant::now();
-    let mut boundary = |boundary: TransactionBoundary<'_>| {
-        save_when_due(boundary.output, boundary.token.clone(), &mut saved)
-    };
-    for (index, place) in places.iter().enumerate() {
-        let (mut reader, mut positions) = open(found, place)?;
-        if let Some(token) = resume.filter(|_| index == 0) {
-            seek(&mut reader, token, positions.as_mut()).map_err(failed)?;
-        }
-        streamer.begin_log(positions);
-        let mut watch = StreamHooks { now_ns: &now_ns, on_boundary: &mut boundary };
-        let mut name = name(place);
-        let mut walk = new_stream_walk(reader);
-        let ended = stream_log(&mut walk, &mut name, streamer, output, &mut watch);
-        warn_changed(&streamer.take_mismatches());
-        let ended = ended.map_err(failed)?;
-        match ended {
-            None => return Ok(()),
-            Some(EndOfLog::Torn(torn)) => {
-                return Err(CommandFailure::Failed(add_advice(walk.reader().torn_error(torn))));
+/// Parts that read logs.
+struct LogStreamWork<'f> {
+    found: &'f InputLogs,
+    streamer: Streamer,
+    saver: ProgressSaver,
+}
+
+impl LogStreamWork<'_> {
+    fn each(
+        &mut self,
+        places: &[InputPlace],
+        resume: Option<&ResumeToken>,
+        output: &mut RecordSink,
+    ) -> Result<(), CommandFailure> {
+        let Self { found, streamer, saver } = self;
+        let mut boundary =
+            |boundary: TransactionBoundary<'_>| saver.save_when_due(boundary.output, boundary.token.clone());
+        for (index, place) in places.iter().enumerate() {
+            let (mut reader, mut positions) = open(found, place)?;
+            if let Some(token) = resume.filter(|_| index == 0) {
+                seek(&mut reader, token, positions.as_mut()).map_err(failed)?;
             }
-            Some(_) => {}
+            streamer.begin_log(positions);
+            let mut watch = StreamHooks { now_ns: &now_ns, on_boundary: &mut boundary };
+            let mut name = name(place);
+            let mut walk = new_stream_walk(reader);
+            let ended = stream_log(&mut walk, &mut name, streamer, output, &mut watch);
+            warn_changed(&streamer.take_mismatches());
+            let ended = ended.map_err(failed)?;
+            match ended {
+                None => return Ok(()),
+                Some(EndOfLog::Torn(torn)) => {
+                    return Err(CommandFailure::Failed(add_advice(walk.reader().torn_error(torn))));
+                }
+                Some(_) => {}
+            }
+            if let Some(open) = streamer.open_transaction() {
+                return Err(failed(stream::StreamError::TornTransaction { log: name, start: open.position }));
+            }
         }
-        if let Some(open) = streamer.open_transaction() {
-            return Err(failed(stream::StreamError::TornTransaction { log: name, start: open.position }));
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Opens a log. If it was rewritten in place, also opens the lists of its transactions' old positions.
@@ -178,19 +200,26 @@ fn open(
     opened().map_err(|error| CommandFailure::Failed(add_advice(error)))
 }
 
-/// Marks the end of a transaction, and saves progress if it is due. `Break` after Ctrl-C.
-pub(super) fn save_when_due(
-    output: &mut RecordSink,
-    token: ResumeToken,
-    saved: &mut Instant,
-) -> Result<ControlFlow<()>, stream::StreamError> {
-    output.mark(token);
-    let is_interrupted = interrupt::is_stop_requested();
-    if is_interrupted || output.is_file_full() || saved.elapsed() >= SAVE_INTERVAL {
-        output.save()?;
-        *saved = Instant::now();
+impl ProgressSaver {
+    pub(super) fn new(figures: SharedStreamFigures) -> Self {
+        Self { saved: Instant::now(), figures }
     }
-    Ok(if is_interrupted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+
+    /// Marks the end of a transaction, and saves progress if it is due. `Break` after Ctrl-C.
+    pub(super) fn save_when_due(
+        &mut self,
+        output: &mut RecordSink,
+        token: ResumeToken,
+    ) -> Result<ControlFlow<()>, stream::StreamError> {
+        self.figures.count_transaction(&token);
+        output.mark(token);
+        let is_interrupted = interrupt::is_stop_requested();
+        if is_interrupted || output.is_file_full() || self.saved.elapsed() >= SAVE_INTERVAL {
+            output.save()?;
+            self.saved = Instant::now();
+        }
+        Ok(if is_interrupted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
 }
 
 pub(super) fn now_ns() -> u64 {

@@ -5,6 +5,7 @@ mod live;
 mod log_stream;
 mod snapshot;
 mod stdout_reader;
+mod stream_metrics;
 
 use std::io;
 use std::path::PathBuf;
@@ -21,13 +22,16 @@ use wire::ReplicaEnd;
 
 use crate::commands::stream::column_name_source::ColumnNameSource;
 use crate::commands::stream::live::{LiveStream, ResumePoint, ResumedOutput};
+use crate::commands::stream::log_stream::LogStreamInputs;
 use crate::commands::stream::stdout_reader::ProgressFile;
+use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::commands::table_args::TableArgs;
 use crate::connection_args::{ConnectionArgs, CredentialSharing, SERVER_OPTIONS, SchemaServer};
 use crate::exit::{CommandFailure, CommandResult};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::LogArgs;
+use crate::metrics::MetricsArgs;
 use crate::temporary_files::TemporaryFiles;
 use crate::value_parsers;
 
@@ -86,6 +90,8 @@ pub(crate) struct StreamArgs {
     server: StreamSourceArgs,
     #[command(flatten)]
     goes_on: OutputArgs,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     #[command(flatten)]
     tables: TableArgs,
 }
@@ -164,6 +170,8 @@ enum ColumnNaming {
 /// Writes records of logs, or of a running server.
 pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
     command.temporary.limit();
+    command.metrics.check()?;
+    let figures = SharedStreamFigures::default();
     let settings = command.settings()?;
     let schema = command.schema(global)?;
     if command.inputs.has_logs() {
@@ -174,7 +182,9 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         found.warn_duplicates("read");
         let mut resumed = command.goes_on.open_output(settings.envelope)?;
         let schema = load_definitions(schema, &mut resumed.output)?;
-        return log_stream::write_records(&found, settings, schema, resumed, global);
+        let _served = command.metrics.serve(figures.site())?;
+        let inputs = LogStreamInputs { found: &found, settings, schema, figures };
+        return log_stream::write_records(inputs, resumed, global);
     }
     if !command.server.stop_at_end {
         interrupt::set_runs_until_stopped();
@@ -188,12 +198,14 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         is_piped: command.goes_on.out.is_none(),
         unmatched: settings.filter.unmatched_rules(),
         settings,
+        figures: figures.clone(),
     };
     if let (Some(_), ColumnNameSource::Server(address)) = (&command.schema, &live.schema) {
         check_reachable(address)?;
     }
     let mut resumed = command.goes_on.open_output(live.settings.envelope)?;
     live.schema = load_definitions(live.schema, &mut resumed.output)?;
+    let _served = command.metrics.serve(figures.site_of_server())?;
     live::follow(&mut live, resumed)
 }
 

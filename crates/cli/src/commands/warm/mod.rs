@@ -6,6 +6,7 @@ mod warm_progress_monitor;
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -99,11 +100,11 @@ pub(crate) fn run(command: &WarmArgs, global: &GlobalArgs) -> CommandResult {
     let stats = SharedWarmStatus::default();
     let shown = stats.clone();
     let registry = MetricsRegistry::new().with(WARM_METRICS, move || shown.get());
-    let watched = stats.clone();
-    let site = HttpSite::from(registry).with_readiness(move || match watched.get().is_lost {
-        true => Err("the replica does not respond".to_owned()),
-        false => Ok(()),
-    });
+    let [readiness, lag, summary] = [(); 3].map(|()| stats.clone());
+    let site = HttpSite::from(registry)
+        .with_readiness(move || readiness.readiness())
+        .with_lag(move || warm_metrics::lag_s(&lag.get()).map(Duration::from_secs))
+        .with_summary(move || status_text::line(&summary.get()));
     let served = command.metrics.serve(site)?;
     let mut watch = WarmProgressMonitor::new(global, stats);
     let report = warm::warm(&settings, &mut watch).map_err(|error| watch.failure(error))?;

@@ -44,6 +44,16 @@ impl SharedWarmStatus {
         (!status.elapsed.is_zero()).then(|| status_text::line_of_replay(&status))
     }
 
+    /// Tells whether the replica answers, or why changes cannot be searched for.
+    pub(super) fn readiness(&self) -> Result<(), String> {
+        let status = self.status();
+        match (status.is_lost, status.elapsed.is_zero()) {
+            (true, _) => Err("the replica does not respond".to_owned()),
+            (false, true) => Err("the replica has not responded yet".to_owned()),
+            (false, false) => Ok(()),
+        }
+    }
+
     /// Sets the status.
     pub(crate) fn set(&self, status: &WarmStatus) {
         self.status().clone_from(status);

@@ -1,0 +1,187 @@
+//! Metrics of `stream`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use stream::ResumeToken;
+
+use crate::http_site::HttpSite;
+use crate::metric_table::MetricRow;
+use crate::metrics_registry::MetricsRegistry;
+use crate::units::{counted, duration};
+
+/// Latest figures of a stream, shared between threads.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedStreamFigures(Arc<Mutex<StreamFigures>>);
+
+/// Figures of a stream at a moment.
+#[derive(Clone, Debug, Default)]
+struct StreamFigures {
+    transactions: u64,
+    /// Set if a server is followed; logs have no connections.
+    has_server: bool,
+    connections: u64,
+    is_connected: bool,
+    /// Error of the last connection, until another one succeeds.
+    error: Option<String>,
+    /// Time of the last event by the source's clock, in seconds since 1970.
+    event_s: Option<u32>,
+    /// Set if all events that the source has sent were processed.
+    is_caught_up: bool,
+    place: Option<ResumeToken>,
+    /// The moment, in seconds since 1970.
+    now_s: i64,
+}
+
+/// Row of the table.
+type StreamMetric = MetricRow<StreamFigures>;
+
+/// All figures, for Prometheus.
+const STREAM_METRICS: &[StreamMetric] = &[
+    StreamMetric::counter(
+        "bintide_stream_transactions_total",
+        "Transactions whose records were written, including those without records.",
+        |figures| figures.transactions.into(),
+    ),
+    StreamMetric::counter("bintide_stream_connections_total", "Connections to the source.", |figures| {
+        figures.has_server.then_some(figures.connections).into()
+    }),
+    StreamMetric::gauge(
+        "bintide_stream_connected",
+        "1 while connected to the source, otherwise 0.",
+        |figures| figures.has_server.then_some(figures.is_connected).into(),
+    ),
+    StreamMetric::gauge(
+        "bintide_stream_lag_seconds",
+        "Age of the last event by this machine's clock; 0 if the source has no newer event.",
+        |figures| figures.lag().into(),
+    ),
+    StreamMetric::gauge(
+        "bintide_stream_position_bytes",
+        "End position of the last transaction in its log.",
+        |figures| figures.place.as_ref().map(|token| token.place.position).into(),
+    )
+    .labels(|figures| figures.place.iter().map(|token| ("log", token.place.log.clone())).collect()),
+];
+
+impl SharedStreamFigures {
+    /// Returns the site of a stream that follows a server.
+    pub(super) fn site_of_server(&self) -> HttpSite {
+        self.figures().has_server = true;
+        let readiness = self.clone();
+        self.site().with_readiness(move || readiness.figures().readiness())
+    }
+
+    /// Returns the site of a stream that reads logs.
+    pub(super) fn site(&self) -> HttpSite {
+        let [metrics, lag, summary] = [(); 3].map(|()| self.clone());
+        let registry = MetricsRegistry::new().with(STREAM_METRICS, move || metrics.present());
+        HttpSite::from(registry)
+            .with_lag(move || lag.present().lag())
+            .with_summary(move || summary.present().summary())
+    }
+
+    /// Records a connection to the source.
+    pub(super) fn set_connected(&self) {
+        let mut figures = self.figures();
+        figures.connections += 1;
+        figures.is_connected = true;
+        figures.error = None;
+    }
+
+    /// Records the end of a connection.
+    pub(super) fn set_disconnected(&self, error: Option<String>) {
+        let mut figures = self.figures();
+        (figures.is_connected, figures.is_caught_up, figures.error) = (false, false, error);
+    }
+
+    /// Records an event with this time in its header.
+    pub(super) fn set_event(&self, timestamp_s: u32) {
+        let mut figures = self.figures();
+        figures.is_caught_up = false;
+        // Artificial events have no time.
+        if timestamp_s > 0 {
+            figures.event_s = Some(timestamp_s);
+        }
+    }
+
+    /// Records that all events that the source has sent were processed.
+    pub(super) fn set_caught_up(&self) {
+        self.figures().is_caught_up = true;
+    }
+
+    /// Counts a transaction that ends at this position.
+    pub(super) fn count_transaction(&self, token: &ResumeToken) {
+        let mut figures = self.figures();
+        figures.transactions += 1;
+        figures.place = Some(token.clone());
+    }
+
+    fn present(&self) -> StreamFigures {
+        StreamFigures { now_s: Timestamp::now().as_second(), ..self.figures().clone() }
+    }
+
+    fn figures(&self) -> MutexGuard<'_, StreamFigures> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StreamFigures {
+    fn readiness(&self) -> Result<(), String> {
+        if self.is_connected {
+            return Ok(());
+        }
+        let why = self.error.as_ref().map_or(String::new(), |error| format!(": {error}"));
+        Err(format!("the source is not connected{why}"))
+    }
+
+    /// Returns the age of the last event; 0 if all events were processed, `None` before the first event.
+    fn lag(&self) -> Option<Duration> {
+        let event_s = self.event_s?;
+        let age_s = if self.is_caught_up { 0 } else { self.now_s - i64::from(event_s) };
+        Some(Duration::from_secs(u64::try_from(age_s).unwrap_or_default()))
+    }
+
+    fn summary(&self) -> String {
+        let mut parts = vec![counted(self.transactions, "transaction")];
+        parts.extend(
+            self.place.iter().map(|token| format!("up to {}:{}", token.place.log, token.place.position)),
+        );
+        parts.extend(self.lag().map(|lag| match self.is_caught_up {
+            true => "caught up".to_owned(),
+            false => format!("lag {}", duration(lag)),
+        }));
+        parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{SharedStreamFigures, StreamFigures};
+
+    #[test]
+    fn lag_is_never_negative_and_zero_without_newer_events() {
+        let check = |event_s, is_caught_up, wanted_s: Option<u64>| {
+            let figures = StreamFigures { event_s, is_caught_up, now_s: 1000, ..StreamFigures::default() };
+            assert_eq!(figures.lag(), wanted_s.map(Duration::from_secs));
+        };
+        check(None, false, None);
+        check(Some(990), false, Some(10));
+        check(Some(990), true, Some(0));
+        check(Some(1005), false, Some(0));
+    }
+
+    #[test]
+    fn lost_sources_are_not_ready() {
+        let shared = SharedStreamFigures::default();
+        let site = shared.site_of_server();
+        assert_eq!(site.readiness(), Err("the source is not connected".to_owned()));
+        shared.set_connected();
+        assert_eq!(site.readiness(), Ok(()));
+        shared.set_disconnected(Some("reset".to_owned()));
+        assert_eq!(site.readiness(), Err("the source is not connected: reset".to_owned()));
+    }
+}
