@@ -697,6 +697,27 @@ impl<'d, 'a> RowField<'d, 'a> {
         self.bytes
     }
 
+    /// Appends a value of this column as images store it: the length prefix, if the type has one, then `bytes`. Returns
+    /// false and appends nothing if the bytes do not fit the type's size.
+    #[must_use]
+    pub fn put_value(&self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        let ImageColumn { fixed, prefix, .. } = *self.image_column;
+        if prefix == 0 {
+            if bytes.len() != usize::from(fixed) {
+                return false;
+            }
+        } else {
+            let size = (bytes.len() as u64).to_le_bytes();
+            let (written, rest) = size.split_at(usize::from(prefix).min(size.len()));
+            if rest.iter().any(|byte| *byte != 0) {
+                return false;
+            }
+            out.extend_from_slice(written);
+        }
+        out.extend_from_slice(bytes);
+        true
+    }
+
     /// Returns true if the value holds changes to a JSON document, not a document.
     #[inline]
     pub const fn is_partial(&self) -> bool {
