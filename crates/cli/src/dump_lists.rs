@@ -10,7 +10,7 @@ use list::{
     EventRange, ListDamagePolicy, ListError, ListFormat, ListSettings, ListSource, RowCondition,
     ServerIdFilter, list,
 };
-use mysqlbinlog::lists::{
+use mysqlbinlog::list_provider::{
     CommonSettings, ListFailure, ListLayout, ListLines, ListOutcome, ListProvider, ListSwitches, ListWriter,
 };
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::lists::{ListLayout, ListLines};
+use crate::list_provider::{ListLayout, ListLines};
 
 /// Kind of output: a terminal or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

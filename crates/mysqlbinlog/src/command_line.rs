@@ -16,7 +16,7 @@ use crate::dump_inputs::DumpInputs;
 use crate::dump_settings::DumpSettings;
 use crate::errno::os_error;
 use crate::list_options;
-use crate::lists::{ListProvider, ListWriter};
+use crate::list_provider::{ListProvider, ListWriter};
 use crate::local_time::local_zone;
 use crate::options::files::LoadedArguments;
 use crate::options::help::HelpContent;

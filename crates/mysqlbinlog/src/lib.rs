@@ -37,7 +37,7 @@ mod hexdump;
 mod input_log_file;
 mod json_text;
 mod list_options;
-pub mod lists;
+pub mod list_provider;
 mod load_files;
 mod local_time;
 mod loose_table;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::dump_diagnostics::DumpDiagnostics;
 use crate::dump_settings::DumpSettings;
-use crate::lists::{ListFailure, ListLayout, ListProvider, ListSwitches, ListWriter};
+use crate::list_provider::{ListFailure, ListLayout, ListProvider, ListSwitches, ListWriter};
 use crate::options::option_table::OptionId;
 use crate::options::{DumpExit, OptionValues};
 

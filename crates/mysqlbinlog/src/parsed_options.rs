@@ -8,7 +8,7 @@ use sql::TablePattern;
 
 use crate::color_writer::ColorMode;
 use crate::dump_diagnostics::DumpDiagnostics;
-use crate::lists::ListProvider;
+use crate::list_provider::ListProvider;
 use crate::options::choice::match_choice;
 use crate::options::option_table::{OptionEntry, OptionId};
 use crate::options::{DumpExit, OptionValue, OptionValues, OptionVisitor, datetime};

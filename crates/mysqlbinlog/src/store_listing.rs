@@ -8,7 +8,7 @@ use logs::{LogError, Store};
 
 use crate::dump_diagnostics::DumpDiagnostics;
 use crate::dump_settings::DumpSettings;
-use crate::lists::ListLayout;
+use crate::list_provider::ListLayout;
 use crate::options::DumpExit;
 
 /// Replaces each directory or index file by its logs, in the order of the index. Names of a server's logs are not

@@ -455,7 +455,7 @@ mod tests {
     use crate::event_buffer::{BufferReserve, EventBuffer};
     use crate::head_text::HeadText;
     use crate::input_log_file::InputLogFile;
-    use crate::lists::NoLists;
+    use crate::list_provider::NoLists;
     use crate::options::OptionValues;
     use crate::parsed_options::ParsedOptions;
     use crate::rows_text::{TableText, TypeComments};

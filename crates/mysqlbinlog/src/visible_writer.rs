@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use crate::lists::{ListLayout, ListLines};
+use crate::list_provider::{ListLayout, ListLines};
 
 /// Notation of escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use binlog::{Framer, FramerOutput, MAGIC};
-use mysqlbinlog::lists::NoLists;
+use mysqlbinlog::list_provider::NoLists;
 use mysqlbinlog::remote::NoServerAccess;
 use mysqlbinlog::{DumpDialect, StandardStreams, run};
 

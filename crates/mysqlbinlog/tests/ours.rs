@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mysqlbinlog::lists::NoLists;
+use mysqlbinlog::list_provider::NoLists;
 use mysqlbinlog::remote::NoServerAccess;
 use mysqlbinlog::{DumpDialect, OptionPreset, StandardStreams, run_with};
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use binlog::MAGIC;
-use mysqlbinlog::lists::NoLists;
+use mysqlbinlog::list_provider::NoLists;
 use mysqlbinlog::remote::NoServerAccess;
 use mysqlbinlog::{DumpDialect, StandardStreams, run};
 
