@@ -8,7 +8,7 @@ use binlog::{
     Event, EventFlags, EventFormat, EventOrigin, EventRole, Flavour, Framer, FramerOutput, KeyPart, MAGIC,
     RawEvent, RawEventBuf,
 };
-use replay::net::{ChangesReport, GroupChanges, NetForm};
+use replay::net_change::{ChangesReport, GroupChanges, NetRowsForm};
 use replay::{StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};
 use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
@@ -146,7 +146,7 @@ fn net_changes_make_the_same_tables() -> Result<()> {
     let origin = EventOrigin { timestamp: 1, server_id: 1, flags: EventFlags(0) };
     let mut changes = GroupChanges::new(
         Flavour::MySql,
-        NetForm { origin, format: log.format.clone(), rows_size_max: 4096 },
+        NetRowsForm { origin, format: log.format.clone(), rows_size_max: 4096 },
     );
     let definitions: Vec<TargetTableDefinition> =
         ["counted", "named", "uniq"].iter().filter_map(|name| definition(name.as_bytes())).collect();

@@ -21,7 +21,7 @@ use binlog::{
     RawEvent, RawEventBuf, TableRegistry,
 };
 use replay::keys::TransactionKeys;
-use replay::net::{GroupChanges, NetForm};
+use replay::net_change::{GroupChanges, NetRowsForm};
 use replay::schedule::{ChangedKeys, ClaimBuilder, KeySet, ParallelMode, Schedule, TransactionFootprint};
 use replay::{StorageEngine, TargetTableDefinition, TargetTableName};
 
@@ -86,7 +86,7 @@ fn processor_time() -> Duration {
 
 fn fold(log: &Log, group: usize) -> Result<(), Error> {
     let origin = EventOrigin { timestamp: 1, server_id: 1, flags: EventFlags(0) };
-    let form = NetForm { origin, format: log.format.inside_payload(), rows_size_max: 1 << 16 };
+    let form = NetRowsForm { origin, format: log.format.inside_payload(), rows_size_max: 1 << 16 };
     let mut changes = GroupChanges::new(Flavour::MySql, form);
     let mut out = Vec::new();
     for group in log.transactions.chunks(group) {

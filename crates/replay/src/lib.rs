@@ -30,7 +30,7 @@ pub mod compare;
 pub mod keys;
 mod lag_tracker;
 mod log_survey;
-pub mod net;
+pub mod net_change;
 mod preflight_finding;
 mod replay_error;
 mod replay_log;

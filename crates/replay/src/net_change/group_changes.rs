@@ -7,7 +7,7 @@ use binlog::{
 };
 use hashbrown::HashSet;
 
-use super::{FoldRefusal, NetChanges, NetError, NetForm, NetRows};
+use super::{FoldRefusal, NetChangeError, NetChanges, NetRows, NetRowsForm};
 use crate::target_table_definition::TargetTableDefinition;
 
 /// Row changes of the transactions in a commit group.
@@ -17,7 +17,7 @@ use crate::target_table_definition::TargetTableDefinition;
 #[derive(Debug)]
 pub struct GroupChanges {
     net: NetChanges,
-    form: NetForm,
+    form: NetRowsForm,
     /// Events to apply before the folded changes, in this order.
     done: Vec<u8>,
     report: ChangesReport,
@@ -39,7 +39,7 @@ pub struct ChangesReport {
 /// Reason why a transaction was not taken: nothing of it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ChangesError {
+pub enum GroupChangesError {
     /// It does more than change rows.
     #[error("a transaction with row changes also has an event of type {}", .0.name())]
     NotRows(EventType),
@@ -54,10 +54,10 @@ pub enum ChangesError {
 /// Reason why a transaction was not folded.
 enum FoldError {
     Refused(FoldRefusal),
-    Failed(ChangesError),
+    Failed(GroupChangesError),
 }
 
-impl<E: Into<ChangesError>> From<E> for FoldError {
+impl<E: Into<GroupChangesError>> From<E> for FoldError {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }
@@ -65,7 +65,7 @@ impl<E: Into<ChangesError>> From<E> for FoldError {
 
 impl GroupChanges {
     /// Creates an empty set of changes for logs of this flavour, to be written in this form.
-    pub fn new(flavour: Flavour, form: NetForm) -> Self {
+    pub fn new(flavour: Flavour, form: NetRowsForm) -> Self {
         Self { net: NetChanges::new(flavour), form, done: Vec::new(), report: ChangesReport::default() }
     }
 
@@ -85,7 +85,7 @@ impl GroupChanges {
         events: &[RawEvent<'_>],
         format: &EventFormat,
         define: &dyn Fn(&TableMap<'_>) -> Option<&'d TargetTableDefinition>,
-    ) -> Result<(), ChangesError> {
+    ) -> Result<(), GroupChangesError> {
         for raw in events {
             has_rows(raw, format)?;
         }
@@ -152,7 +152,7 @@ impl GroupChanges {
                 Event::TableMap(map) => self.map(raw, &map, define(&map), &mut plain)?,
                 event => match event.rows() {
                     Some(rows) => self.rows(raw, rows, &plain, &mut statement)?,
-                    None => return Err(ChangesError::NotRows(raw.event_type()).into()),
+                    None => return Err(GroupChangesError::NotRows(raw.event_type()).into()),
                 },
             }
         }
@@ -168,12 +168,12 @@ impl GroupChanges {
     ) -> Result<(), FoldError> {
         match self.net.add_map(map, definition) {
             Ok(()) => drop(plain.remove(&map.table_id)),
-            Err(NetError::Decode(error)) => return Err(error.into()),
-            Err(NetError::Refused(refusal)) if refusal.is_of_table() => {
+            Err(NetChangeError::Decode(error)) => return Err(error.into()),
+            Err(NetChangeError::Refused(refusal)) if refusal.is_of_table() => {
                 plain.insert(map.table_id);
                 self.put(raw)?;
             }
-            Err(NetError::Refused(refusal)) => return Err(FoldError::Refused(refusal)),
+            Err(NetChangeError::Refused(refusal)) => return Err(FoldError::Refused(refusal)),
         }
         Ok(())
     }
@@ -204,14 +204,18 @@ impl GroupChanges {
             }
             StatementMode::Folded => match self.net.rows(rows) {
                 Ok(()) => Ok(()),
-                Err(NetError::Decode(error)) => Err(error.into()),
-                Err(NetError::Refused(refusal)) => Err(FoldError::Refused(refusal)),
+                Err(NetChangeError::Decode(error)) => Err(error.into()),
+                Err(NetChangeError::Refused(refusal)) => Err(FoldError::Refused(refusal)),
             },
         }
     }
 
     /// Takes the events without folding them.
-    fn take_unfolded(&mut self, events: &[RawEvent<'_>], format: &EventFormat) -> Result<(), ChangesError> {
+    fn take_unfolded(
+        &mut self,
+        events: &[RawEvent<'_>],
+        format: &EventFormat,
+    ) -> Result<(), GroupChangesError> {
         for raw in events {
             if has_rows(raw, format)? {
                 self.report.plain_events += u64::from(raw.event_type() != EventType::TableMap);
@@ -239,7 +243,7 @@ enum StatementMode {
 }
 
 /// Returns whether the event is a table map or rows. All other events may only frame a transaction of rows.
-fn has_rows(raw: &RawEvent<'_>, format: &EventFormat) -> Result<bool, ChangesError> {
+fn has_rows(raw: &RawEvent<'_>, format: &EventFormat) -> Result<bool, GroupChangesError> {
     match EventRole::of(raw, format)? {
         EventRole::Rows | EventRole::RowsEnd => Ok(true),
         EventRole::RowsBegin => Ok(raw.event_type() == EventType::TableMap),
@@ -248,7 +252,7 @@ fn has_rows(raw: &RawEvent<'_>, format: &EventFormat) -> Result<bool, ChangesErr
         | EventRole::GtidAndBegin
         | EventRole::Begin
         | EventRole::Commit => Ok(false),
-        _ => Err(ChangesError::NotRows(raw.event_type())),
+        _ => Err(GroupChangesError::NotRows(raw.event_type())),
     }
 }
 

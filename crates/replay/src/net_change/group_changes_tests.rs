@@ -10,7 +10,7 @@ use proptest::strategy::Strategy;
 use proptest::{prop_assert, prop_assert_eq};
 
 use super::tests::{ORIGIN, each, format};
-use super::{ChangesError, ChangesReport, FoldRefusal, GroupChanges, NetForm, NetRows};
+use super::{ChangesReport, FoldRefusal, GroupChanges, GroupChangesError, NetRows, NetRowsForm};
 use crate::sample_table::{SampleTable, definition, image, int};
 use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
 
@@ -35,10 +35,10 @@ impl ChangesFixture {
     }
 
     fn changes(&self) -> GroupChanges {
-        GroupChanges::new(Flavour::MySql, NetForm { origin: ORIGIN, format: format(), rows_size_max: 30 })
+        GroupChanges::new(Flavour::MySql, NetRowsForm { origin: ORIGIN, format: format(), rows_size_max: 30 })
     }
 
-    fn take(&self, changes: &mut GroupChanges, events: &[u8]) -> Result<(), ChangesError> {
+    fn take(&self, changes: &mut GroupChanges, events: &[u8]) -> Result<(), GroupChangesError> {
         let mut raws = Vec::new();
         let mut rest = events;
         while !rest.is_empty() {
@@ -287,12 +287,12 @@ fn transactions_with_other_events_are_not_taken() {
     let size = changes.size();
     let mut events = script(&world, "a+2=2 p+2=2").remove(0);
     write(&Event::Intvar(Intvar { kind: IntvarKind::InsertId, value: 7 }), &mut events);
-    assert_eq!(world.take(&mut changes, &events), Err(ChangesError::NotRows(EventType::Intvar)));
+    assert_eq!(world.take(&mut changes, &events), Err(GroupChangesError::NotRows(EventType::Intvar)));
     assert_eq!(changes.size(), size);
     let mut torn = Vec::new();
     write(&Event::TableMap(world.samples[0].map()), &mut torn);
     write(&Event::WriteRows(world.samples[0].rows(RowsKind::Write, &[0, 1])), &mut torn);
-    assert!(matches!(world.take(&mut changes, &torn), Err(ChangesError::Decode(_))));
+    assert!(matches!(world.take(&mut changes, &torn), Err(GroupChangesError::Decode(_))));
     let mut out = Vec::new();
     assert_eq!(changes.write(&mut out).unwrap().net.inserted, 1);
 }

@@ -35,8 +35,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub use self::fold_refusal::FoldRefusal;
 use self::fold_refusal::{PrimaryKey, RowKey, apply_flags, check_event};
-pub use self::group_changes::{ChangesError, ChangesReport, GroupChanges};
-pub use self::net_rows::{NetForm, NetRows};
+pub use self::group_changes::{ChangesReport, GroupChanges, GroupChangesError};
+pub use self::net_rows::{NetRows, NetRowsForm};
 use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
 
 /// Folds the row changes of transactions, and then writes the net change.
@@ -69,7 +69,7 @@ const HELD_RATIO_MAX: usize = 6;
 
 /// Reason why an event was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NetError {
+pub enum NetChangeError {
     /// It cannot be folded.
     #[error(transparent)]
     Refused(#[from] FoldRefusal),
@@ -176,7 +176,7 @@ impl NetChanges {
         &mut self,
         map: &TableMap<'_>,
         definition: Option<&TargetTableDefinition>,
-    ) -> Result<(), NetError> {
+    ) -> Result<(), NetChangeError> {
         let table = self.readers.register(map)?;
         if let Some(&index) = self.known.get(&map.table_id)
             && self.tables[index].map.matches(map)
@@ -201,7 +201,7 @@ impl NetChanges {
         if let Ok(index) = index {
             self.known.insert(map.table_id, index);
         }
-        index.map(|_| ()).map_err(NetError::Refused)
+        index.map(|_| ()).map_err(NetChangeError::Refused)
     }
 
     /// Folds the rows of an event.
@@ -210,7 +210,7 @@ impl NetChanges {
     ///
     /// If they cannot be folded or decoded. Then [`NetChanges::undo`] must follow, unless the refusal is for the table: in
     /// that case the event has changed nothing.
-    pub fn rows(&mut self, rows: &Rows<'_>) -> Result<(), NetError> {
+    pub fn rows(&mut self, rows: &Rows<'_>) -> Result<(), NetChangeError> {
         if rows.column_count == 0 {
             return Ok(()); // Only ends the statement.
         }
@@ -312,7 +312,7 @@ struct TableFold<'n> {
 }
 
 impl TableFold<'_> {
-    fn rows(&mut self, rows: &Rows<'_>, decoder: &RowDecoder) -> Result<(), NetError> {
+    fn rows(&mut self, rows: &Rows<'_>, decoder: &RowDecoder) -> Result<(), NetChangeError> {
         let rows_of = decoder.rows(rows);
         match rows.kind {
             RowsKind::Write => self.each(rows_of, Self::write),
@@ -326,7 +326,7 @@ impl TableFold<'_> {
         &mut self,
         rows: impl Iterator<Item = Result<RowChange<'d, 'a>, DecodeError>>,
         fold: impl Fn(&mut Self, &RowChange<'d, 'a>) -> Option<()>,
-    ) -> Result<(), NetError> {
+    ) -> Result<(), NetChangeError> {
         for row in rows {
             fold(self, &row?).ok_or(FoldRefusal::Unexplained)?;
         }

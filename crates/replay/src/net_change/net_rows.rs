@@ -5,9 +5,9 @@ use binlog::{EncodeError, Event, EventFormat, EventOrigin, NextPosition};
 
 use super::{ArenaSpan, FoldedTable, NetChanges};
 
-/// Form of the events.
+/// Header and size of the rows events to write.
 #[derive(Clone, Debug)]
-pub struct NetForm {
+pub struct NetRowsForm {
     /// Time and server for the event headers.
     pub origin: EventOrigin,
     /// Format to encode for.
@@ -36,7 +36,7 @@ impl NetChanges {
     /// # Errors
     ///
     /// If an event cannot be encoded. Events appended before remain.
-    pub fn write(&self, form: &NetForm, out: &mut Vec<u8>) -> Result<NetRows, EncodeError> {
+    pub fn write(&self, form: &NetRowsForm, out: &mut Vec<u8>) -> Result<NetRows, EncodeError> {
         let mut total = NetRows::default();
         for (table, table_id) in self.tables.iter().zip(1..) {
             let mut statement = NetStatementWriter::new(self, table, table_id, form, out);
@@ -51,7 +51,7 @@ struct NetStatementWriter<'n> {
     net: &'n NetChanges,
     table: &'n FoldedTable,
     table_id: u64,
-    form: &'n NetForm,
+    form: &'n NetRowsForm,
     out: &'n mut Vec<u8>,
     columns: Vec<u8>,
     /// Kind of the collected rows; `None` before the first.
@@ -65,7 +65,7 @@ impl<'n> NetStatementWriter<'n> {
         net: &'n NetChanges,
         table: &'n FoldedTable,
         table_id: u64,
-        form: &'n NetForm,
+        form: &'n NetRowsForm,
         out: &'n mut Vec<u8>,
     ) -> Self {
         let columns = vec![0xff; table.map.column_types.len().div_ceil(8)];

@@ -13,7 +13,7 @@ use proptest::prelude::{any, proptest};
 use proptest::prop_assert_eq;
 use proptest::strategy::Strategy;
 
-use super::{FoldRefusal, NetChanges, NetError, NetForm, NetRows};
+use super::{FoldRefusal, NetChangeError, NetChanges, NetRows, NetRowsForm};
 use crate::sample_table::{SampleTable, StoredValue, definition, image, int, text};
 use crate::target_table_definition::{ForeignKeys, StorageEngine, TargetTableDefinition, UniqueKey};
 
@@ -27,7 +27,7 @@ pub(super) fn format() -> EventFormat {
 
 fn write(net: &NetChanges, rows_size_max: usize) -> (Vec<u8>, NetRows) {
     let mut out = Vec::new();
-    let rows = net.write(&NetForm { origin: ORIGIN, format: format(), rows_size_max }, &mut out).unwrap();
+    let rows = net.write(&NetRowsForm { origin: ORIGIN, format: format(), rows_size_max }, &mut out).unwrap();
     (out, rows)
 }
 
@@ -48,7 +48,7 @@ fn take(
     sample: &SampleTable,
     definition: &TargetTableDefinition,
     script: &str,
-) -> Result<(), NetError> {
+) -> Result<(), NetChangeError> {
     for transaction in script.split(';') {
         net.add_map(&sample.map(), Some(definition))?;
         for word in transaction.split_whitespace() {
@@ -136,7 +136,7 @@ fn rows_that_are_not_as_they_were_left_are_refused() {
     for script in ["+1=5; +1=6", "-1=5; -1=5", "-1=5; 1=5>1=6", "+1=5 2=5>1=5", "2=2>1=1 2=2>3=3"] {
         let mut net = NetChanges::new(Flavour::MySql);
         let result = take(&mut net, &sample, &definition, script);
-        assert_eq!(result, Err(NetError::Refused(FoldRefusal::Unexplained)), "{script}");
+        assert_eq!(result, Err(NetChangeError::Refused(FoldRefusal::Unexplained)), "{script}");
     }
 }
 
@@ -203,7 +203,7 @@ fn tables_that_cannot_be_folded_are_refused() {
                  change: &dyn Fn(&mut TargetTableDefinition),
                  wanted: Option<FoldRefusal>| {
         let refused = map(columns, change, keys).err();
-        assert_eq!(refused, wanted.map(NetError::Refused), "{columns}, {keys}");
+        assert_eq!(refused, wanted.map(NetChangeError::Refused), "{columns}, {keys}");
         assert!(wanted.is_none_or(FoldRefusal::is_of_table));
     };
     let as_it_is = |_: &mut TargetTableDefinition| {};
@@ -236,7 +236,7 @@ fn tables_that_cannot_be_folded_are_refused() {
         Some(FoldRefusal::UniqueKey),
     );
     let unknown = NetChanges::new(Flavour::MySql).add_map(&SampleTable::new("int").map(), None);
-    assert_eq!(unknown, Err(NetError::Refused(FoldRefusal::Undefined)));
+    assert_eq!(unknown, Err(NetChangeError::Refused(FoldRefusal::Undefined)));
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn events_that_differ_are_refused() {
         let mut net = NetChanges::new(Flavour::MySql);
         take(&mut net, &sample, &definition, "+5=5").unwrap();
         net.add_map(&sample.map(), Some(&definition)).unwrap();
-        assert_eq!(net.rows(rows), Err(NetError::Refused(wanted)));
+        assert_eq!(net.rows(rows), Err(NetChangeError::Refused(wanted)));
         assert!(!wanted.is_of_table());
         net.undo();
         assert_eq!(shown(&write(&net, 1000).0), "+5=5 .");
@@ -265,10 +265,13 @@ fn events_that_differ_are_refused() {
     let mut net = NetChanges::new(Flavour::MySql);
     take(&mut net, &sample, &definition, "+5=5").unwrap();
     let other = SampleTable::new("int bigint");
-    assert_eq!(net.add_map(&other.map(), Some(&definition)), Err(NetError::Refused(FoldRefusal::Changed)));
+    assert_eq!(
+        net.add_map(&other.map(), Some(&definition)),
+        Err(NetChangeError::Refused(FoldRefusal::Changed))
+    );
     // Table numbers are valid until the transaction's end.
     net.commit_transaction();
-    assert_eq!(net.rows(&insert), Err(NetError::Refused(FoldRefusal::Unnamed)));
+    assert_eq!(net.rows(&insert), Err(NetChangeError::Refused(FoldRefusal::Unnamed)));
 }
 
 /// A table: its rows by key, and its AUTO_INCREMENT counter.

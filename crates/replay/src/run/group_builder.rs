@@ -9,7 +9,7 @@ use sql::quote;
 
 use crate::apply_plan::{ApplyPlan, ApplyStep, TransactionShape};
 use crate::commit_order::CommitOrder;
-use crate::net::{GroupChanges, NetForm};
+use crate::net_change::{GroupChanges, NetRowsForm};
 use crate::replay_error::ReplayError;
 use crate::replay_options::ReplayOptions;
 use crate::replay_progress::{ProgressLedger, ReplayProgress};
@@ -383,7 +383,7 @@ impl OpenGroup {
         format: &Arc<EventFormat>,
     ) -> Self {
         let origin = EventOrigin { timestamp: 0, server_id: 1, flags: EventFlags(0) };
-        let form = NetForm { origin, format: (**format).clone(), rows_size_max: ROWS_SIZE_MAX };
+        let form = NetRowsForm { origin, format: (**format).clone(), rows_size_max: ROWS_SIZE_MAX };
         let changes = GroupChanges::new(format.flavour, form);
         let format = Arc::clone(format);
         let (committed_us, end) = (Vec::new(), head.origin.clone());
