@@ -19,7 +19,7 @@ pub struct GroupChanges {
     net: NetChanges,
     form: NetRowsForm,
     /// Events to apply before the folded changes, in this order.
-    done: Vec<u8>,
+    events: Vec<u8>,
     report: ChangesReport,
 }
 
@@ -66,12 +66,12 @@ impl<E: Into<GroupChangesError>> From<E> for FoldError {
 impl GroupChanges {
     /// Creates an empty set of changes for logs of this flavour, to be written in this form.
     pub fn new(flavour: Flavour, form: NetRowsForm) -> Self {
-        Self { net: NetChanges::new(flavour), form, done: Vec::new(), report: ChangesReport::default() }
+        Self { net: NetChanges::new(flavour), form, events: Vec::new(), report: ChangesReport::default() }
     }
 
     /// Returns the bytes in memory.
     pub fn size(&self) -> usize {
-        self.net.size() + self.done.len()
+        self.net.size() + self.events.len()
     }
 
     /// Takes a transaction that only changes rows. `events` are all its events, in a log of this format or inside a
@@ -92,7 +92,7 @@ impl GroupChanges {
         let mut refused = None;
         // The first try folds into the present changes, the second starts new ones after them.
         for _ in 0..2 {
-            let start = (self.done.len(), self.report);
+            let start = (self.events.len(), self.report);
             let unfolded = match self.fold(events, format, define) {
                 Ok(()) => {
                     self.net.commit_transaction();
@@ -101,8 +101,8 @@ impl GroupChanges {
                 Err(unfolded) => unfolded,
             };
             self.net.undo();
-            assert!(start.0 <= self.done.len(), "ours: a try that fails only adds events");
-            self.done.truncate(start.0);
+            assert!(start.0 <= self.events.len(), "ours: a try that fails only adds events");
+            self.events.truncate(start.0);
             self.report = start.1;
             match unfolded {
                 FoldError::Failed(error) => return Err(error),
@@ -123,13 +123,13 @@ impl GroupChanges {
     /// If an event cannot be encoded.
     pub fn write(&mut self, out: &mut Vec<u8>) -> Result<ChangesReport, EncodeError> {
         self.flush()?;
-        out.append(&mut self.done);
+        out.append(&mut self.events);
         Ok(std::mem::take(&mut self.report))
     }
 
     /// Moves the folded changes after the finished events.
     fn flush(&mut self) -> Result<(), EncodeError> {
-        let rows = self.net.write(&self.form, &mut self.done)?;
+        let rows = self.net.write(&self.form, &mut self.events)?;
         self.report.net.add(rows);
         self.net.clear();
         assert_eq!(self.net.size(), 0, "ours: changes that are written are written once");
@@ -228,7 +228,7 @@ impl GroupChanges {
     /// Appends an event to the finished ones; only its position changes.
     fn put(&mut self, raw: &RawEvent<'_>) -> Result<(), EncodeError> {
         let checksum = self.form.format.checksum.for_events();
-        raw.rewrite(raw.header().origin(), NextPosition::Fixed(0), checksum, &mut self.done)
+        raw.rewrite(raw.header().origin(), NextPosition::Fixed(0), checksum, &mut self.events)
     }
 }
 

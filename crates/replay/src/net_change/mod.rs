@@ -29,7 +29,7 @@ mod net_rows;
 mod tests;
 
 use binlog::events::{Rows, RowsFlags, RowsKind, TableMap};
-use binlog::{DecodeError, Flavour, RowChange, RowDecoder, TableRegistry};
+use binlog::{DecodeError, Flavour, RowChange, RowDecoder, RowImage, TableRegistry};
 use hashbrown::{HashMap, HashTable};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -59,7 +59,7 @@ pub struct NetChanges {
     /// Changes of the open transaction.
     undo: Vec<UndoEntry>,
     /// Size of `arena` before the open transaction.
-    kept: usize,
+    arena_committed: usize,
     space: Vec<u8>,
     other_space: Vec<u8>,
 }
@@ -90,7 +90,7 @@ struct FoldedTable {
     /// Highest number inserted into the AUTO_INCREMENT column.
     highest: HighestAutoIncrement,
     /// The same, at the end of the last transaction that was kept.
-    kept_highest: HighestAutoIncrement,
+    committed_highest: HighestAutoIncrement,
 }
 
 /// A row that changed.
@@ -154,7 +154,7 @@ impl NetChanges {
             tables: Vec::new(),
             arena: Vec::new(),
             undo: Vec::new(),
-            kept: 0,
+            arena_committed: 0,
             space: Vec::new(),
             other_space: Vec::new(),
         }
@@ -240,18 +240,18 @@ impl NetChanges {
     pub fn commit_transaction(&mut self) {
         for undo in self.undo.drain(..) {
             let table = &mut self.tables[undo.table as usize];
-            table.kept_highest = table.highest;
+            table.committed_highest = table.highest;
         }
         self.numbers.clear();
-        assert!(self.kept <= self.arena.len(), "ours: a transaction adds to the arena");
-        self.kept = self.arena.len();
+        assert!(self.arena_committed <= self.arena.len(), "ours: a transaction adds to the arena");
+        self.arena_committed = self.arena.len();
     }
 
     /// Takes back the changes of the open transaction.
     pub fn undo(&mut self) {
         for undo in self.undo.drain(..).rev() {
             let table = &mut self.tables[undo.table as usize];
-            table.highest = table.kept_highest;
+            table.highest = table.committed_highest;
             match undo.was {
                 Some((entry, after)) => table.entries[entry as usize].after = after,
                 None => table.pop(),
@@ -261,8 +261,8 @@ impl NetChanges {
             table.flags = None;
         }
         self.numbers.clear();
-        assert!(self.kept <= self.arena.len(), "ours: a transaction adds to the arena");
-        self.arena.truncate(self.kept);
+        assert!(self.arena_committed <= self.arena.len(), "ours: a transaction adds to the arena");
+        self.arena.truncate(self.arena_committed);
     }
 
     /// Removes all rows.
@@ -273,7 +273,7 @@ impl NetChanges {
         self.undo.clear();
         self.numbers.clear();
         self.arena.clear();
-        self.kept = 0;
+        self.arena_committed = 0;
     }
 }
 
@@ -286,7 +286,7 @@ impl FoldedTable {
             index: HashTable::new(),
             entries: Vec::new(),
             highest: HighestAutoIncrement::default(),
-            kept_highest: HighestAutoIncrement::default(),
+            committed_highest: HighestAutoIncrement::default(),
         }
     }
 
@@ -334,21 +334,24 @@ impl TableFold<'_> {
     }
 
     fn write(&mut self, row: &RowChange<'_, '_>) -> Option<()> {
-        let after = row.after.as_ref()?;
-        let mut space = std::mem::take(self.space);
-        let key = self.table.primary_key.find(after, &mut space);
-        let done = key.and_then(|key| self.insert(key, after.bytes()));
-        *self.space = space;
-        done
+        self.fold_image(row.after.as_ref()?, Self::insert)
     }
 
     fn delete(&mut self, row: &RowChange<'_, '_>) -> Option<()> {
-        let before = row.before.as_ref()?;
+        self.fold_image(row.before.as_ref()?, Self::remove)
+    }
+
+    /// Folds an image with its key.
+    fn fold_image(
+        &mut self,
+        image: &RowImage<'_, '_>,
+        fold: impl FnOnce(&mut Self, RowKey<'_>, &[u8]) -> Option<()>,
+    ) -> Option<()> {
         let mut space = std::mem::take(self.space);
-        let key = self.table.primary_key.find(before, &mut space);
-        let done = key.and_then(|key| self.remove(key, before.bytes()));
+        let key = self.table.primary_key.find(image, &mut space);
+        let folded = key.and_then(|key| fold(self, key, image.bytes()));
         *self.space = space;
-        done
+        folded
     }
 
     fn update(&mut self, row: &RowChange<'_, '_>) -> Option<()> {
@@ -356,12 +359,12 @@ impl TableFold<'_> {
         let (mut space, mut other) = (std::mem::take(self.space), std::mem::take(self.other_space));
         let old = self.table.primary_key.find(before, &mut space);
         let new = self.table.primary_key.find(after, &mut other);
-        let done = old.zip(new).and_then(|(old, new)| match old.bytes == new.bytes {
+        let folded = old.zip(new).and_then(|(old, new)| match old.bytes == new.bytes {
             true => self.replace(old, before.bytes(), after.bytes()),
             false => self.remove(old, before.bytes()).and_then(|()| self.insert(new, after.bytes())),
         });
         (*self.space, *self.other_space) = (space, other);
-        done
+        folded
     }
 
     fn insert(&mut self, key: RowKey<'_>, image: &[u8]) -> Option<()> {
