@@ -170,8 +170,8 @@ fn sigterm_ends_services_with_success() -> Result<()> {
     Ok(())
 }
 
-/// Under `nohup`, SIGHUP stays ignored also by a command that reloads its files. Otherwise systemd is told of the
-/// reload.
+/// SIGHUP makes the relay reload its files and notify systemd. If it is ignored at the start, as under `nohup`, it stays
+/// ignored.
 #[test]
 fn relay_reloads_unless_sighup_is_ignored() -> Result<()> {
     let test = ServiceTest::new()?;
