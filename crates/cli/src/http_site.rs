@@ -20,6 +20,7 @@ use anyhow::{Context, anyhow};
 
 use crate::live_page::{EventStreamSlot, LivePage};
 use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
+use crate::service_state::ServiceState;
 use crate::units::duration;
 
 /// Timeout of a whole request and its answer. Monitors need milliseconds.
@@ -51,68 +52,18 @@ const COMMON_HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options:
     Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
     img-src data:; connect-src 'self'; frame-ancestors 'none'\r\nConnection: close\r\n";
 
-/// Tells whether the command can do its work, or why not.
-pub(crate) type ReadinessCheck = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
-
-/// Returns the lag behind the source; `None` if it is not known.
-pub(crate) type LagReading = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
-
-/// Returns one line about the work.
-pub(crate) type WorkSummary = Box<dyn Fn() -> String + Send + Sync>;
-
 /// Content of the site. systemd is notified of the same state.
 pub(crate) struct HttpSite {
     pub(crate) registry: MetricsRegistry,
-    readiness: ReadinessCheck,
-    /// Tells whether the start is complete; `None` if it is once the command is ready.
-    startup: Option<Box<dyn Fn() -> bool + Send + Sync>>,
-    lag: LagReading,
+    state: Arc<dyn ServiceState>,
     /// Lag beyond which the command is not ready.
     lag_max: Option<Duration>,
-    summary: WorkSummary,
     page: Option<Arc<LivePage>>,
 }
 
-impl From<MetricsRegistry> for HttpSite {
-    fn from(registry: MetricsRegistry) -> Self {
-        Self {
-            registry,
-            readiness: Box::new(|| Ok(())),
-            startup: None,
-            lag: Box::new(|| None),
-            lag_max: None,
-            summary: Box::new(|| "running".to_owned()),
-            page: None,
-        }
-    }
-}
-
 impl HttpSite {
-    /// Sets the check of `/readyz`. Without one, the command is always ready.
-    pub(crate) fn with_readiness(
-        mut self,
-        readiness: impl Fn() -> Result<(), String> + Send + Sync + 'static,
-    ) -> Self {
-        self.readiness = Box::new(readiness);
-        self
-    }
-
-    /// Sets the check of the start, for a command that starts before it is ready.
-    pub(crate) fn with_startup(mut self, startup: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        self.startup = Some(Box::new(startup));
-        self
-    }
-
-    /// Sets the reading of the lag, which [`Self::limit_lag`] limits.
-    pub(crate) fn with_lag(mut self, lag: impl Fn() -> Option<Duration> + Send + Sync + 'static) -> Self {
-        self.lag = Box::new(lag);
-        self
-    }
-
-    /// Sets the line about the work that systemd shows.
-    pub(crate) fn with_summary(mut self, summary: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        self.summary = Box::new(summary);
-        self
+    pub(crate) fn new(registry: MetricsRegistry, state: Arc<dyn ServiceState>) -> Self {
+        Self { registry, state, lag_max: None, page: None }
     }
 
     /// Sets the lag beyond which the command is not ready; `None` for any lag.
@@ -120,10 +71,10 @@ impl HttpSite {
         self.lag_max = lag_max;
     }
 
-    /// Tells whether the command can do its work, or why not.
+    /// Tells whether the command can do its work within the limit of the lag, or why not.
     pub(crate) fn readiness(&self) -> Result<(), String> {
-        (self.readiness)()?;
-        match (self.lag_max, (self.lag)()) {
+        self.state.readiness()?;
+        match (self.lag_max, self.state.lag()) {
             (Some(lag_max), Some(lag)) if lag > lag_max => {
                 Err(format!("the lag is {}, the limit {}", duration(lag), duration(lag_max)))
             }
@@ -133,13 +84,13 @@ impl HttpSite {
 
     /// Tells whether the start is complete.
     pub(crate) fn is_started(&self) -> bool {
-        self.startup.as_ref().map_or_else(|| self.readiness().is_ok(), |is_started| is_started())
+        self.state.is_started()
     }
 
     /// Returns one line about the work, or why it does not go on.
     pub(crate) fn status_line(&self) -> String {
         match self.readiness() {
-            Ok(()) => (self.summary)(),
+            Ok(()) => self.state.summary(),
             Err(why) => format!("not ready: {why}"),
         }
     }
@@ -376,6 +327,32 @@ mod tests {
     use super::{HttpRequest, HttpSite, REQUEST_TIMEOUT, REQUESTS_MAX, parse_request};
     use crate::live_page::{EVENT_STREAMS_MAX, LivePage};
     use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
+    use crate::service_state::ServiceState;
+
+    /// State of a command, as given.
+    struct GivenState {
+        readiness: Result<(), &'static str>,
+        lag: Option<Duration>,
+    }
+
+    impl ServiceState for GivenState {
+        fn readiness(&self) -> Result<(), String> {
+            self.readiness.map_err(str::to_owned)
+        }
+
+        fn lag(&self) -> Option<Duration> {
+            self.lag
+        }
+
+        fn summary(&self) -> String {
+            "working".to_owned()
+        }
+    }
+
+    fn site(readiness: Result<(), &'static str>, lag_s: Option<u64>) -> HttpSite {
+        let lag = lag_s.map(Duration::from_secs);
+        HttpSite::new(MetricsRegistry::new(), Arc::new(GivenState { readiness, lag }))
+    }
 
     fn listen(site: HttpSite) -> SocketAddr {
         Arc::new(site).listen("127.0.0.1:0").unwrap()
@@ -416,7 +393,7 @@ mod tests {
 
     #[test]
     fn commands_without_a_page_have_metrics_and_health() {
-        let bound = listen(HttpSite::from(MetricsRegistry::new()).with_readiness(|| Err("no source".into())));
+        let bound = listen(site(Err("no source"), None));
         let check = |path, status: &str, wanted: &str| {
             let answer = get(bound, path);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(wanted), "{answer}");
@@ -431,27 +408,24 @@ mod tests {
     #[test]
     fn commands_beyond_the_limit_of_lag_are_not_ready() {
         let check = |lag_s: Option<u64>, lag_max_s: Option<u64>, wanted: Result<(), &str>| {
-            let mut site = HttpSite::from(MetricsRegistry::new())
-                .with_lag(move || lag_s.map(Duration::from_secs))
-                .with_summary(|| "working".to_owned());
+            let mut site = site(Ok(()), lag_s);
             site.limit_lag(lag_max_s.map(Duration::from_secs));
             assert_eq!(site.readiness(), wanted.map_err(str::to_owned));
-            assert_eq!(site.is_started(), wanted.is_ok());
             let status = wanted.map_or_else(|why| format!("not ready: {why}"), |()| "working".to_owned());
             assert_eq!(site.status_line(), status);
+            assert!(site.is_started());
         };
         check(Some(60), None, Ok(()));
         check(None, Some(30), Ok(()));
         check(Some(30), Some(30), Ok(()));
         check(Some(60), Some(30), Err("the lag is 1 min 0 s, the limit 30.0 s"));
-        let started = HttpSite::from(MetricsRegistry::new()).with_readiness(|| Err("no source".into()));
-        assert!(!started.is_started() && started.with_startup(|| true).is_started());
+        assert!(!site(Err("no source"), None).is_started());
     }
 
     #[test]
     fn pages_are_live_and_their_streams_are_limited() {
         let page = Arc::new(LivePage::new("<p>page</p>".to_owned(), || "{\"a\":1}".to_owned()));
-        let bound = listen(HttpSite::from(MetricsRegistry::new()).with_page(page));
+        let bound = listen(site(Ok(()), None).with_page(page));
         assert!(get(bound, "/").ends_with("<p>page</p>"));
         assert!(get(bound, "/status.json").ends_with("{\"a\":1}"));
         let mut streams: Vec<TcpStream> = (0..EVENT_STREAMS_MAX).map(|_| request(bound, "/events")).collect();
@@ -475,7 +449,7 @@ mod tests {
 
     #[test]
     fn slow_clients_do_not_block_others_and_are_closed() {
-        let bound = listen(MetricsRegistry::new().into());
+        let bound = listen(site(Ok(()), None));
         let text = MetricsRegistry::new().text(MetricsFormat::Classic);
         let began = Instant::now();
         let silent: Vec<_> = (0..3 * REQUESTS_MAX).map(|_| TcpStream::connect(bound).unwrap()).collect();
@@ -495,7 +469,7 @@ mod tests {
             slow.write_all(b"G").is_err()
         });
         assert!(closed.is_some(), "an endless request is never closed");
-        let site = Arc::new(HttpSite::from(MetricsRegistry::new()));
+        let site = Arc::new(site(Ok(()), None));
         assert!(site.listen(&bound.to_string()).is_err());
     }
 }

@@ -24,6 +24,7 @@ mod progress;
 mod recent_rates;
 mod screen;
 mod service_notifier;
+mod service_state;
 mod settings;
 mod temporary_files;
 mod units;

@@ -57,8 +57,7 @@ impl MetricsArgs {
 
     /// Starts publishing metrics, and notifying systemd. Prints the address on standard error, because port 0 means any
     /// free port.
-    pub(crate) fn serve(&self, site: impl Into<HttpSite>) -> Result<MetricsService, CommandFailure> {
-        let mut site = site.into();
+    pub(crate) fn serve(&self, mut site: HttpSite) -> Result<MetricsService, CommandFailure> {
         site.limit_lag(self.ready_lag.map(|lag_s| Duration::from_secs(lag_s.into())));
         let site = Arc::new(site);
         if let Some(address) = &self.metrics {

@@ -62,11 +62,9 @@ pub(crate) fn notify_reload<T>(reload: impl FnOnce() -> T) -> T {
     reloaded
 }
 
-/// Sends messages. A service manager that does not take them does not prevent the work.
+/// Sends messages, if a service manager waits for them. If it does not take them, the work goes on.
 fn send(messages: &[NotifyState<'_>]) {
-    if env::var_os("NOTIFY_SOCKET").is_some() {
-        let _ = sd_notify::notify(messages);
-    }
+    let _ = sd_notify::notify(messages);
 }
 
 fn notify_until_end(site: &HttpSite, is_alive: &Receiver<()>) {

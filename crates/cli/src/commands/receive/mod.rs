@@ -138,12 +138,8 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
         receiver.read_stored_gtids();
     }
     let state = ReceivingState { stats: receiver.stats(), display: Arc::clone(&display) };
-    let [readiness, lag, summary] = [(); 3].map(|()| state.clone());
-    let site = HttpSite::from(state.add_metrics(MetricsRegistry::new()))
-        .with_readiness(move || readiness.readiness())
-        .with_lag(move || lag.lag())
-        .with_summary(move || summary.summary());
-    let _served = command.metrics.serve(site)?;
+    let registry = state.add_metrics(MetricsRegistry::new());
+    let _served = command.metrics.serve(HttpSite::new(registry, Arc::new(state.clone())))?;
     receiver.run(store)?;
     display.print(&state.stats, &command.folder, command.json)
 }

@@ -8,6 +8,7 @@ use receive::SharedReceiveStats;
 use crate::commands::receive::ReceiveDisplay;
 use crate::commands::receive::receive_metrics::{RECEIVE_METRICS, ReceiveFigures, now_s};
 use crate::metrics_registry::MetricsRegistry;
+use crate::service_state::ServiceState;
 
 /// State of a receiver, shared between threads.
 #[derive(Clone)]
@@ -22,19 +23,18 @@ impl ReceivingState {
         let (stats, began) = (self.stats.clone(), self.display.began());
         registry.with(RECEIVE_METRICS, move || ReceiveFigures::new(&stats, began.elapsed()))
     }
+}
 
-    /// Tells whether new events can be received, or why not.
-    pub(crate) fn readiness(&self) -> Result<(), String> {
+impl ServiceState for ReceivingState {
+    fn readiness(&self) -> Result<(), String> {
         self.display.readiness(&self.stats)
     }
 
-    /// Returns the lag behind the source; `None` before the first event.
-    pub(crate) fn lag(&self) -> Option<Duration> {
+    fn lag(&self) -> Option<Duration> {
         self.stats.read(|stats| stats.lag_s(now_s())).map(Duration::from_secs)
     }
 
-    /// Returns one line about the received logs.
-    pub(crate) fn summary(&self) -> String {
+    fn summary(&self) -> String {
         self.display.summary(&self.stats)
     }
 }

@@ -31,9 +31,11 @@ type RelayMetric = MetricRow<RelayFigures>;
 
 /// All figures.
 pub(super) const RELAY_METRICS: &[RelayMetric] = &[
-    RelayMetric::gauge("bintide_relay_ready", "1 if /readyz answers 200, otherwise 0.", |figures| {
-        figures.is_ready.into()
-    }),
+    RelayMetric::gauge(
+        "bintide_relay_ready",
+        "1 while new transactions can be served, otherwise 0.",
+        |figures| figures.is_ready.into(),
+    ),
     RelayMetric::gauge("bintide_relay_clients", "Connected clients.", |figures| {
         (figures.clients.len() as u64).into()
     }),

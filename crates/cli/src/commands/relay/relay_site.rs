@@ -13,6 +13,7 @@ use crate::http_site::HttpSite;
 use crate::live_page::LivePage;
 use crate::metrics_registry::MetricsRegistry;
 use crate::page;
+use crate::service_state::ServiceState;
 use crate::units::counted;
 
 /// Interval between two samples of the history.
@@ -78,45 +79,14 @@ impl RelaySite {
 
     /// Returns the site for HTTP, and the sampler of its history.
     pub(super) fn http_site(self: &Arc<Self>) -> (HttpSite, LagSampler) {
-        let [figures, upstream, readiness, document] = [(); 4].map(|()| Arc::clone(self));
-        let [startup, lag, summary] = [(); 3].map(|()| Arc::clone(self));
+        let [figures, upstream, state, document] = [(); 4].map(|()| Arc::clone(self));
         let mut registry = MetricsRegistry::new().with(RELAY_METRICS, move || figures.figures());
         if let Some(receiving) = &self.receiving {
             registry = receiving.add_metrics(registry);
         }
         let page = Arc::new(LivePage::new(page::relay_page(), move || document.document().to_string()));
-        let site = HttpSite::from(registry)
-            .with_readiness(move || readiness.readiness())
-            // A relay serves its clients while its source is away.
-            .with_startup(move || startup.serving.get().is_some())
-            .with_lag(move || lag.receiving.as_ref()?.lag())
-            .with_summary(move || summary.summary())
-            .with_page(Arc::clone(&page));
+        let site = HttpSite::new(registry, state).with_page(Arc::clone(&page));
         (site, LagSampler { site: upstream, page, due: Instant::now() })
-    }
-
-    /// Tells whether clients can be served with new transactions, or why not.
-    fn readiness(&self) -> Result<(), String> {
-        let receiving = self.receiving.as_ref().map_or(Ok(()), ReceivingState::readiness);
-        let Some(serving) = self.serving.get() else {
-            return Err(match receiving {
-                Ok(()) => "waiting for the first log".to_owned(),
-                Err(why) => format!("waiting for the first log: {why}"),
-            });
-        };
-        serving.facts.end(LogForm::AsIs).map_err(|error| format!("the logs cannot be read: {error}"))?;
-        receiving
-    }
-
-    /// Returns one line about the served logs.
-    fn summary(&self) -> String {
-        let Some(ServingState { facts, address, .. }) = self.serving.get() else { return String::new() };
-        let clients = u64::try_from(facts.clients().len()).unwrap_or(u64::MAX);
-        let serving = format!("serving {} at {address}", counted(clients, "client"));
-        match &self.receiving {
-            Some(receiving) => format!("{serving}; {}", receiving.summary()),
-            None => serving,
-        }
     }
 
     fn figures(&self) -> RelayFigures {
@@ -162,6 +132,39 @@ impl RelaySite {
         known.sort_by_key(|(_, time_us)| std::cmp::Reverse(*time_us));
         known.truncate(SAMPLED_CLIENTS_MAX);
         known.into_iter().map(|(id, time_us)| (id.to_string(), (time_us as f64 / 1e6).into())).collect()
+    }
+}
+
+impl ServiceState for RelaySite {
+    fn readiness(&self) -> Result<(), String> {
+        let receiving = self.receiving.as_ref().map_or(Ok(()), ReceivingState::readiness);
+        let Some(serving) = self.serving.get() else {
+            return Err(match receiving {
+                Ok(()) => "waiting for the first log".to_owned(),
+                Err(why) => format!("waiting for the first log: {why}"),
+            });
+        };
+        serving.facts.end(LogForm::AsIs).map_err(|error| format!("the logs cannot be read: {error}"))?;
+        receiving
+    }
+
+    /// A relay serves its clients while its source is away.
+    fn is_started(&self) -> bool {
+        self.serving.get().is_some()
+    }
+
+    fn lag(&self) -> Option<Duration> {
+        self.receiving.as_ref()?.lag()
+    }
+
+    fn summary(&self) -> String {
+        let Some(ServingState { facts, address, .. }) = self.serving.get() else { return String::new() };
+        let clients = u64::try_from(facts.clients().len()).unwrap_or(u64::MAX);
+        let serving = format!("serving {} at {address}", counted(clients, "client"));
+        match &self.receiving {
+            Some(receiving) => format!("{serving}; {}", receiving.summary()),
+            None => serving,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::commands::warm::{SharedWarmStatus, WARM_METRICS};
 use crate::http_site::HttpSite;
 use crate::metric_table::{HistogramValue, MetricRow, MetricValue};
 use crate::metrics_registry::MetricsRegistry;
+use crate::service_state::ServiceState;
 use crate::units::{counted, duration};
 
 /// Latest figures of a replay and of its warming, shared between threads.
@@ -134,6 +135,30 @@ pub(super) const REPLAY_METRICS: &[ReplayMetric] = &[
     ReplayMetric::json_only("lag.max_seconds", |figures| figures.followed().map(|lag| lag.max).into()),
 ];
 
+/// State of a replay, and of the receiver of `--from`.
+struct ReplayState {
+    figures: SharedReplayFigures,
+    receiving: Option<ReceivingState>,
+}
+
+impl ServiceState for ReplayState {
+    fn readiness(&self) -> Result<(), String> {
+        self.receiving.as_ref().map_or(Ok(()), ReceivingState::readiness)?;
+        match self.figures.figures().workers {
+            0 => Err("no session of the target has started yet".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn lag(&self) -> Option<Duration> {
+        self.figures.present().lag()
+    }
+
+    fn summary(&self) -> String {
+        self.figures.present().summary()
+    }
+}
+
 impl SharedReplayFigures {
     /// Returns empty figures, with those of warming.
     pub(super) fn new(ahead: Option<SharedWarmStatus>) -> Self {
@@ -146,17 +171,7 @@ impl SharedReplayFigures {
         if let Some(receiving) = &receiving {
             registry = receiving.add_metrics(registry);
         }
-        let [readiness, lag, summary] = [(); 3].map(|()| self.clone());
-        HttpSite::from(registry)
-            .with_readiness(move || {
-                receiving.as_ref().map_or(Ok(()), ReceivingState::readiness)?;
-                match readiness.figures().workers {
-                    0 => Err("no session of the target has started yet".to_owned()),
-                    _ => Ok(()),
-                }
-            })
-            .with_lag(move || lag.present().lag())
-            .with_summary(move || summary.present().summary())
+        HttpSite::new(registry, Arc::new(ReplayState { figures: self.clone(), receiving }))
     }
 
     /// Returns the metrics, with those of warming.

@@ -211,7 +211,7 @@ impl ProgressSaver {
         output: &mut RecordSink,
         token: ResumeToken,
     ) -> Result<ControlFlow<()>, stream::StreamError> {
-        self.figures.count_transaction(&token);
+        self.figures.count_transaction(&token.place);
         output.mark(token);
         let is_interrupted = interrupt::is_stop_requested();
         if is_interrupted || output.is_file_full() || self.saved.elapsed() >= SAVE_INTERVAL {

@@ -171,7 +171,6 @@ enum ColumnNaming {
 pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
     command.temporary.limit();
     command.metrics.check()?;
-    let figures = SharedStreamFigures::default();
     let settings = command.settings()?;
     let schema = command.schema(global)?;
     if command.inputs.has_logs() {
@@ -182,6 +181,7 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         found.warn_duplicates("read");
         let mut resumed = command.goes_on.open_output(settings.envelope)?;
         let schema = load_definitions(schema, &mut resumed.output)?;
+        let figures = SharedStreamFigures::default();
         let _served = command.metrics.serve(figures.site())?;
         let inputs = LogStreamInputs { found: &found, settings, schema, figures };
         return log_stream::write_records(inputs, resumed, global);
@@ -198,14 +198,14 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         is_piped: command.goes_on.out.is_none(),
         unmatched: settings.filter.unmatched_rules(),
         settings,
-        figures: figures.clone(),
+        figures: SharedStreamFigures::of_server(),
     };
     if let (Some(_), ColumnNameSource::Server(address)) = (&command.schema, &live.schema) {
         check_reachable(address)?;
     }
     let mut resumed = command.goes_on.open_output(live.settings.envelope)?;
     live.schema = load_definitions(live.schema, &mut resumed.output)?;
-    let _served = command.metrics.serve(figures.site_of_server())?;
+    let _served = command.metrics.serve(live.figures.site())?;
     live::follow(&mut live, resumed)
 }
 

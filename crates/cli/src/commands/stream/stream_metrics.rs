@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use stream::ResumeToken;
+use stream::ResumePosition;
 
 use crate::http_site::HttpSite;
 use crate::metric_table::MetricRow;
 use crate::metrics_registry::MetricsRegistry;
+use crate::service_state::ServiceState;
 use crate::units::{counted, duration};
 
 /// Latest figures of a stream, shared between threads.
@@ -29,7 +30,10 @@ struct StreamFigures {
     event_s: Option<u32>,
     /// Set if all events that the source has sent were processed.
     is_caught_up: bool,
-    place: Option<ResumeToken>,
+    /// Log of the last transaction; empty before the first.
+    log: String,
+    /// End position of the last transaction in its log.
+    position: u64,
     /// The moment, in seconds since 1970.
     now_s: i64,
 }
@@ -60,26 +64,24 @@ const STREAM_METRICS: &[StreamMetric] = &[
     StreamMetric::gauge(
         "bintide_stream_position_bytes",
         "End position of the last transaction in its log.",
-        |figures| figures.place.as_ref().map(|token| token.place.position).into(),
+        |figures| (!figures.log.is_empty()).then_some(figures.position).into(),
     )
-    .labels(|figures| figures.place.iter().map(|token| ("log", token.place.log.clone())).collect()),
+    .labels(|figures| vec![("log", figures.log.clone())]),
 ];
 
 impl SharedStreamFigures {
-    /// Returns the site of a stream that follows a server.
-    pub(super) fn site_of_server(&self) -> HttpSite {
-        self.figures().has_server = true;
-        let readiness = self.clone();
-        self.site().with_readiness(move || readiness.figures().readiness())
+    /// Returns the figures of a stream that follows a server, not logs.
+    pub(super) fn of_server() -> Self {
+        let shared = Self::default();
+        shared.figures().has_server = true;
+        shared
     }
 
-    /// Returns the site of a stream that reads logs.
+    /// Returns the site for HTTP.
     pub(super) fn site(&self) -> HttpSite {
-        let [metrics, lag, summary] = [(); 3].map(|()| self.clone());
+        let metrics = self.clone();
         let registry = MetricsRegistry::new().with(STREAM_METRICS, move || metrics.present());
-        HttpSite::from(registry)
-            .with_lag(move || lag.present().lag())
-            .with_summary(move || summary.present().summary())
+        HttpSite::new(registry, Arc::new(self.clone()))
     }
 
     /// Records a connection to the source.
@@ -112,10 +114,12 @@ impl SharedStreamFigures {
     }
 
     /// Counts a transaction that ends at this position.
-    pub(super) fn count_transaction(&self, token: &ResumeToken) {
+    pub(super) fn count_transaction(&self, end: &ResumePosition) {
         let mut figures = self.figures();
         figures.transactions += 1;
-        figures.place = Some(token.clone());
+        // Each transaction comes here: the name keeps its memory.
+        figures.log.clone_from(&end.log);
+        figures.position = end.position;
     }
 
     fn present(&self) -> StreamFigures {
@@ -127,9 +131,23 @@ impl SharedStreamFigures {
     }
 }
 
+impl ServiceState for SharedStreamFigures {
+    fn readiness(&self) -> Result<(), String> {
+        self.figures().readiness()
+    }
+
+    fn lag(&self) -> Option<Duration> {
+        self.present().lag()
+    }
+
+    fn summary(&self) -> String {
+        self.present().summary()
+    }
+}
+
 impl StreamFigures {
     fn readiness(&self) -> Result<(), String> {
-        if self.is_connected {
+        if self.is_connected || !self.has_server {
             return Ok(());
         }
         let why = self.error.as_ref().map_or(String::new(), |error| format!(": {error}"));
@@ -145,9 +163,9 @@ impl StreamFigures {
 
     fn summary(&self) -> String {
         let mut parts = vec![counted(self.transactions, "transaction")];
-        parts.extend(
-            self.place.iter().map(|token| format!("up to {}:{}", token.place.log, token.place.position)),
-        );
+        if !self.log.is_empty() {
+            parts.push(format!("up to {}:{}", self.log, self.position));
+        }
         parts.extend(self.lag().map(|lag| match self.is_caught_up {
             true => "caught up".to_owned(),
             false => format!("lag {}", duration(lag)),
@@ -176,8 +194,8 @@ mod tests {
 
     #[test]
     fn lost_sources_are_not_ready() {
-        let shared = SharedStreamFigures::default();
-        let site = shared.site_of_server();
+        let shared = SharedStreamFigures::of_server();
+        let site = shared.site();
         assert_eq!(site.readiness(), Err("the source is not connected".to_owned()));
         shared.set_connected();
         assert_eq!(site.readiness(), Ok(()));

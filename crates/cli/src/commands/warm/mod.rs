@@ -6,7 +6,7 @@ mod warm_progress_monitor;
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -100,12 +100,7 @@ pub(crate) fn run(command: &WarmArgs, global: &GlobalArgs) -> CommandResult {
     let stats = SharedWarmStatus::default();
     let shown = stats.clone();
     let registry = MetricsRegistry::new().with(WARM_METRICS, move || shown.get());
-    let [readiness, lag, summary] = [(); 3].map(|()| stats.clone());
-    let site = HttpSite::from(registry)
-        .with_readiness(move || readiness.readiness())
-        .with_lag(move || warm_metrics::lag_s(&lag.get()).map(Duration::from_secs))
-        .with_summary(move || status_text::line(&summary.get()));
-    let served = command.metrics.serve(site)?;
+    let served = command.metrics.serve(HttpSite::new(registry, Arc::new(stats.clone())))?;
     let mut watch = WarmProgressMonitor::new(global, stats);
     let report = warm::warm(&settings, &mut watch).map_err(|error| watch.failure(error))?;
     drop(served);

@@ -8,12 +8,13 @@ use std::time::Duration;
 use tracing::info;
 use warm::{WarmObserver, WarmReport, WarmStatus};
 
-use crate::commands::warm::{add_advice, status_text};
+use crate::commands::warm::{add_advice, status_text, warm_metrics};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::progress::{self, ProgressDisplay};
 use crate::screen::{self, ReportStyle};
+use crate::service_state::ServiceState;
 
 /// Latest status, shared between threads.
 #[derive(Clone, Debug, Default)]
@@ -44,8 +45,18 @@ impl SharedWarmStatus {
         (!status.elapsed.is_zero()).then(|| status_text::line_of_replay(&status))
     }
 
-    /// Tells whether the replica answers, or why changes cannot be searched for.
-    pub(super) fn readiness(&self) -> Result<(), String> {
+    /// Sets the status.
+    pub(crate) fn set(&self, status: &WarmStatus) {
+        self.status().clone_from(status);
+    }
+
+    fn status(&self) -> MutexGuard<'_, WarmStatus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServiceState for SharedWarmStatus {
+    fn readiness(&self) -> Result<(), String> {
         let status = self.status();
         match (status.is_lost, status.elapsed.is_zero()) {
             (true, _) => Err("the replica does not respond".to_owned()),
@@ -54,13 +65,12 @@ impl SharedWarmStatus {
         }
     }
 
-    /// Sets the status.
-    pub(crate) fn set(&self, status: &WarmStatus) {
-        self.status().clone_from(status);
+    fn lag(&self) -> Option<Duration> {
+        warm_metrics::lag_s(&self.status()).map(Duration::from_secs)
     }
 
-    fn status(&self) -> MutexGuard<'_, WarmStatus> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn summary(&self) -> String {
+        status_text::line(&self.status())
     }
 }
 
