@@ -73,7 +73,7 @@ enum XtaskCommand {
     Tidy,
     /// Write the reviewed snapshot of all text that a user can see, e2e/words/, and the output shown in docs/
     Words,
-    /// Take pictures of a relay's page with Debian's Chromium: target/screenshots, and docs/reference/relay/page.png
+    /// Take pictures of the pages of stats, advise and relay with Debian's Chromium: target/screenshots, and docs/reference/relay/page.png
     Screenshots,
     /// Build the documentation as a book, target/book
     Book,

@@ -1,4 +1,5 @@
-//! Pictures of a relay's page, with a real source, real clients and a headless Chromium.
+//! Pictures of bintide's pages by a headless Chromium: reports of samples, and the page of a relay with a real source and
+//! real clients.
 
 use std::fs;
 use std::path::Path;
@@ -22,12 +23,35 @@ const PAUSE_END: Duration = Duration::from_secs(24);
 /// Picture in the documentation.
 const DOCUMENTED: &str = "docs/reference/relay/page.png";
 
-/// Pictures, by the name of their file.
-const SCREENSHOTS: [(&str, Screenshot); 4] = [
-    ("wide-light", Screenshot { width: 1200, height: 1060, colors: ColorScheme::Light }),
-    ("wide-dark", Screenshot { width: 1200, height: 1060, colors: ColorScheme::Dark }),
-    ("phone-light", Screenshot { width: 400, height: 1750, colors: ColorScheme::Light }),
-    ("phone-dark", Screenshot { width: 400, height: 1750, colors: ColorScheme::Dark }),
+/// Page of which pictures are taken.
+struct PicturedPage {
+    /// Name, which begins the names of the pictures.
+    name: &'static str,
+    /// Height of the wide and of the narrow pictures, in pixels.
+    heights: [u32; 2],
+}
+
+/// Page of a relay.
+const RELAY_PAGE: PicturedPage = PicturedPage { name: "relay", heights: [1060, 1750] };
+
+/// Pages that commands write, with their arguments.
+const REPORT_PAGES: [(PicturedPage, &[&str]); 2] = [
+    (
+        PicturedPage { name: "stats", heights: [2800, 3300] },
+        &["stats", "samples/large.binlog", "samples/types.binlog"],
+    ),
+    (
+        PicturedPage { name: "advise", heights: [3200, 3900] },
+        &["advise", "--levels=1,3,10", "samples/large.binlog", "samples/types.binlog"],
+    ),
+];
+
+/// Widths and colours, by the end of the picture's name.
+const FORMATS: [(&str, usize, u32, ColorScheme); 4] = [
+    ("wide-light", 0, 1200, ColorScheme::Light),
+    ("wide-dark", 0, 1200, ColorScheme::Dark),
+    ("phone-light", 1, 400, ColorScheme::Light),
+    ("phone-dark", 1, 400, ColorScheme::Dark),
 ];
 
 /// Program that ends with this value.
@@ -52,10 +76,36 @@ impl Drop for Process {
     }
 }
 
-/// Takes all pictures into target/screenshots, and copies one into the documentation.
+/// Takes all pictures into target/screenshots.
 pub(crate) fn take_screenshots() -> Result<()> {
     testkit::run_cargo(&["build", "--package", "bintide"])?;
     let bintide = testkit::target_dir().join("debug/bintide");
+    let pictures = testkit::target_dir().join("screenshots");
+    fs::create_dir_all(&pictures)?;
+    for (page, arguments) in REPORT_PAGES {
+        let html = pictures.join(page.name).with_extension("html");
+        let mut command = Command::new(&bintide);
+        command.env_clear().current_dir(testkit::workspace_root());
+        let status = command.args(arguments).arg("--html").arg(&html).stdout(Stdio::null()).status()?;
+        ensure!(status.success(), "bintide {} failed", arguments[0]);
+        take_pictures(&format!("file://{}", html.display()), &page, &pictures)?;
+    }
+    take_relay_pictures(&bintide, &pictures)
+}
+
+/// Takes pictures of a page in all formats.
+fn take_pictures(address: &str, page: &PicturedPage, pictures: &Path) -> Result<()> {
+    for (format, height, width, colors) in FORMATS {
+        let path = pictures.join(format!("{}-{format}.png", page.name));
+        let screenshot = Screenshot { width, height: page.heights[height], colors };
+        take_screenshot(address, screenshot, &path)?;
+        println!("{}", path.display());
+    }
+    Ok(())
+}
+
+/// Takes pictures of a relay's page, and copies one into the documentation.
+fn take_relay_pictures(bintide: &Path, pictures: &Path) -> Result<()> {
     let source = Launch::mysql()
         .options(["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-bin=binlog"])
         .option("--binlog-transaction-compression=ON")
@@ -65,24 +115,18 @@ pub(crate) fn take_screenshots() -> Result<()> {
     source.sql("flush binary logs")?;
     let folder = TempDir::new()?;
     let [port, http] = [free_port()?, free_port()?];
-    let mut relay = Command::new(&bintide);
+    let mut relay = Command::new(bintide);
     relay.env_clear().arg("relay").arg(folder.path().join("logs"));
     relay.arg(format!("--from=mysql://root@127.0.0.1:{}/", source.port()));
     relay.arg(format!("--listen=127.0.0.1:{port}")).arg(format!("--metrics=127.0.0.1:{http}"));
     let _relay = Process::start(&mut relay)?;
     wait_for_port(port)?;
-    let clients = start_clients(&bintide, folder.path(), port)?;
+    let clients = start_clients(bintide, folder.path(), port)?;
     write_load(&source, &clients[1])?;
-    let pictures = testkit::target_dir().join("screenshots");
-    fs::create_dir_all(&pictures)?;
-    for (name, screenshot) in SCREENSHOTS {
-        let path = pictures.join(name).with_extension("png");
-        take_screenshot(&format!("http://127.0.0.1:{http}/"), screenshot, &path)?;
-        println!("{}", path.display());
-    }
+    take_pictures(&format!("http://127.0.0.1:{http}/"), &RELAY_PAGE, pictures)?;
     let documented = testkit::workspace_root().join(DOCUMENTED);
     fs::create_dir_all(documented.parent().context("a file has a directory")?)?;
-    fs::copy(pictures.join("wide-light.png"), &documented)?;
+    fs::copy(pictures.join("relay-wide-light.png"), &documented)?;
     println!("{}", documented.display());
     Ok(())
 }

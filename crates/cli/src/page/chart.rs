@@ -1,4 +1,4 @@
-//! Charts: SVG in the colours of the page's style. Texts are HTML already.
+//! Charts in the colours of the page's style. Texts are HTML already.
 
 use std::fmt::Write as _;
 
@@ -7,15 +7,8 @@ use jiff::tz::TimeZone;
 
 /// Width of a chart, in units that scale with the page.
 const CHART_WIDTH: f64 = 900.0;
-/// Height of a bar and the gap below it.
-const BAR_LINE_HEIGHT: f64 = 20.0;
-/// Width of the names left of bars.
-const NAME_WIDTH: f64 = 260.0;
-/// Width of a character of a number, rounded up, and the space on both sides of the number.
-const CHARACTER_WIDTH: f64 = 6.6;
-const NUMBER_SPACE: f64 = 12.0;
 
-/// One bar: a name, parts from left to right, and a number to the right of them.
+/// One bar: a name, parts from left to right, and a number.
 pub(crate) struct ChartBar {
     pub name: String,
     pub parts: Vec<BarPart>,
@@ -42,41 +35,30 @@ pub(crate) fn draw_bars(key: &[(&str, &str)], bars: &[ChartBar]) -> String {
     if longest <= 0.0 {
         return String::new();
     }
-    // Numbers stand to the right of the bars: the longest number must fit beside the longest bar.
-    let characters = bars.iter().map(|bar| bar.number.chars().count()).max().unwrap_or_default();
-    let scale = (CHART_WIDTH - NAME_WIDTH - NUMBER_SPACE - characters as f64 * CHARACTER_WIDTH) / longest;
-    let height = bars.len() as f64 * BAR_LINE_HEIGHT;
-    let mut drawing =
-        format!("{}<svg viewBox=\"0 0 {CHART_WIDTH} {height}\" role=\"img\">\n", draw_legend(key));
-    for (index, bar) in bars.iter().enumerate() {
-        let top = index as f64 * BAR_LINE_HEIGHT;
-        let _ = writeln!(drawing, "<text x=\"0\" y=\"{}\">{}</text>", top + 14.0, bar.name);
-        let mut x = NAME_WIDTH;
+    let percent = |length: f64| 100.0 * length / longest;
+    let mut drawing = format!("{}<div class=\"bars\">\n", draw_legend(key));
+    for bar in bars {
+        let _ = write!(
+            drawing,
+            "<div class=\"name\">{}</div><div class=\"value\">{}</div><div class=\"track\">",
+            bar.name, bar.number
+        );
         for part in &bar.parts {
-            let width = part.length * scale;
-            let _ = writeln!(
+            let _ = write!(
                 drawing,
-                "<rect class=\"{}\" x=\"{x:.1}\" y=\"{}\" width=\"{width:.1}\" height=\"14\"><title>{}</title></rect>",
+                "<i class=\"{}\" style=\"width:{:.2}%\" title=\"{}\"></i>",
                 part.class,
-                top + 3.0,
+                percent(part.length),
                 part.title
             );
-            x += width;
         }
         if let Some((low, high)) = bar.between {
-            let [low, high] = [low, high].map(|length| NAME_WIDTH + length * scale);
-            let _ = writeln!(
-                drawing,
-                "<path class=\"between\" d=\"M{low:.1} {y0}V{y1}M{low:.1} {y}H{high:.1}M{high:.1} {y0}V{y1}\"/>",
-                y = top + 10.0,
-                y0 = top + 6.0,
-                y1 = top + 14.0
-            );
-            x = x.max(high);
+            let (left, width) = (percent(low), percent(high - low));
+            let _ = write!(drawing, "<b style=\"left:{left:.2}%;width:{width:.2}%\"></b>");
         }
-        let _ = writeln!(drawing, "<text x=\"{:.1}\" y=\"{}\">{}</text>", x + 6.0, top + 14.0, bar.number);
+        drawing += "</div>\n";
     }
-    drawing + "</svg>\n"
+    drawing + "</div>\n"
 }
 
 /// Returns the legend: classes and names.
@@ -84,11 +66,7 @@ fn draw_legend(key: &[(&str, &str)]) -> String {
     if key.is_empty() {
         return String::new();
     }
-    let entries = key.iter().map(|(class, name)| {
-        format!(
-            "<span><svg viewBox=\"0 0 8 8\"><rect class=\"{class}\" width=\"8\" height=\"8\"/></svg>{name}</span>"
-        )
-    });
+    let entries = key.iter().map(|(class, name)| format!("<span><i class=\"{class}\"></i>{name}</span>"));
     format!("<p class=\"key\">{}</p>\n", entries.collect::<String>())
 }
 
@@ -120,7 +98,11 @@ pub(crate) fn draw_columns(
         let start = columns.start_ms.saturating_add(columns.width_ms.saturating_mul(index as u64));
         LogTime(start.saturating_mul(1000)).in_zone(columns.zone)
     };
-    let mut drawing = format!("<svg viewBox=\"0 0 {CHART_WIDTH} 160\" role=\"img\">\n");
+    let mut drawing = format!(
+        "<p class=\"caption\">{}</p>\n\
+         <svg class=\"columns\" viewBox=\"0 0 {CHART_WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\">\n",
+        columns.headline
+    );
     for (index, values) in buckets.iter().enumerate() {
         for (class, value) in classes.iter().zip(values) {
             let height = HEIGHT * *value as f64 / largest as f64;
@@ -129,7 +111,7 @@ pub(crate) fn draw_columns(
                 "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\">\
                  <title>{}: {}</title></rect>",
                 index as f64 * width,
-                20.0 + HEIGHT - height,
+                HEIGHT - height,
                 (width - 1.0).max(0.5),
                 moment(index),
                 shown(*value)
@@ -138,11 +120,7 @@ pub(crate) fn draw_columns(
     }
     let _ = writeln!(
         drawing,
-        "<line class=\"axis\" x1=\"0\" y1=\"140\" x2=\"{CHART_WIDTH}\" y2=\"140\"/>\n\
-         <text class=\"faint\" x=\"0\" y=\"12\">{}</text>\n\
-         <text class=\"faint\" x=\"0\" y=\"155\">{}</text>\n\
-         <text class=\"faint\" x=\"{CHART_WIDTH}\" y=\"155\" text-anchor=\"end\">{}</text>\n</svg>",
-        columns.headline,
+        "</svg>\n<p class=\"caption ends\"><span>{}</span><span>{}</span></p>",
         moment(0),
         moment(buckets.len())
     );
@@ -180,7 +158,8 @@ pub(crate) fn draw_ranges(ranges: &RangeChart<'_>) -> String {
     };
     let height = TOP + all().count() as f64 * STEP + ranges.groups.len() as f64 * GAP;
     let mut drawing = format!(
-        "<svg viewBox=\"0 0 {CHART_WIDTH} {height:.0}\" role=\"img\">\n<text class=\"faint\" x=\"0\" y=\"12\">{}</text>\n",
+        "<div class=\"scroll\"><svg class=\"ranges\" viewBox=\"0 0 {CHART_WIDTH} {height:.0}\" role=\"img\">\n\
+         <text class=\"faint\" x=\"0\" y=\"12\">{}</text>\n",
         ranges.headline
     );
     for power in scale.powers() {
@@ -202,7 +181,7 @@ pub(crate) fn draw_ranges(ranges: &RangeChart<'_>) -> String {
         }
         y += GAP;
     }
-    drawing + "</svg>\n"
+    drawing + "</svg></div>\n"
 }
 
 fn put_range(drawing: &mut String, scale: &LogScale, range: &ChartRange, y: f64) {
@@ -255,21 +234,22 @@ impl LogScale {
 
 #[cfg(test)]
 mod tests {
-    use super::{BarPart, CHART_WIDTH, ChartBar, LogScale, draw_bars};
+    use super::{BarPart, ChartBar, LogScale, draw_bars};
 
     #[test]
-    fn numbers_fit_beside_bars() {
+    fn bars_share_a_scale_that_contains_intervals() {
         let bar = |length, between, number: &str| ChartBar {
             name: "t".to_owned(),
             parts: vec![BarPart { class: "bar", length, title: String::new() }],
             number: number.to_owned(),
             between,
         };
-        let number = "123.4 MB of 987.6 MB (saved 65.4 %)";
-        let chart = draw_bars(&[], &[bar(7.0, Some((6.0, 9.0)), number), bar(8.0, None, "1 B")]);
-        let line = chart.lines().find(|line| line.contains(number)).expect("the number is not shown");
-        let x: f64 = line.split('"').nth(1).and_then(|x| x.parse().ok()).expect("a text without a position");
-        assert!(x + 6.5 * number.len() as f64 <= CHART_WIDTH, "{line}");
+        let chart = draw_bars(&[], &[bar(7.0, Some((6.0, 10.0)), "7 B"), bar(5.0, None, "5 B")]);
+        let lines: Vec<&str> = chart.lines().filter(|line| line.contains("class=\"track\"")).collect();
+        assert!(lines[0].contains(">7 B<") && lines[0].contains("width:70.00%"), "{chart}");
+        assert!(lines[0].contains("left:60.00%;width:40.00%"), "{chart}");
+        assert!(lines[1].contains(">5 B<") && lines[1].contains("width:50.00%"), "{chart}");
+        assert_eq!(draw_bars(&[], &[bar(0.0, None, "0 B")]), "");
     }
 
     #[test]

@@ -85,13 +85,19 @@ pub(crate) fn render_pairs(pairs: &[(&str, String)]) -> String {
     list + "</dl>\n"
 }
 
+/// Maximum length of a cell in one line, in bytes. Longer cells have several lines.
+const LINE_LENGTH_MAX: usize = 60;
+
 /// Returns a table, or nothing without rows. Cells are HTML. A column name that starts with `>` marks a column of
 /// numbers.
 pub(crate) fn render_table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut body = String::new();
     let class = |column: &str| if column.starts_with('>') { " class=\"number\"" } else { "" };
     for row in rows {
-        let cells = columns.iter().zip(row).map(|(column, cell)| format!("<td{}>{cell}</td>", class(column)));
+        let cells = columns.iter().zip(row).map(|(column, cell)| {
+            let class = if cell.len() > LINE_LENGTH_MAX { " class=\"text\"" } else { class(column) };
+            format!("<td{class}>{cell}</td>")
+        });
         let _ = writeln!(body, "<tr>{}</tr>", cells.collect::<String>());
     }
     if body.is_empty() {
@@ -99,7 +105,7 @@ pub(crate) fn render_table(columns: &[&str], rows: impl Iterator<Item = Vec<Stri
     }
     let names =
         columns.iter().map(|column| format!("<th{}>{}</th>", class(column), column.trim_start_matches('>')));
-    format!("<table>\n<tr>{}</tr>\n{body}</table>\n", names.collect::<String>())
+    format!("<div class=\"scroll\"><table>\n<tr>{}</tr>\n{body}</table></div>\n", names.collect::<String>())
 }
 
 /// Returns the directory that contains all logs; empty if there is none. Tables show the logs' paths below it.
