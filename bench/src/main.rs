@@ -16,7 +16,6 @@ mod relay;
 mod replay;
 mod replay_sqlite;
 mod rewriting;
-mod sqlite_rows;
 mod streaming;
 mod table;
 mod warm;
@@ -32,7 +31,6 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
 use crate::measure::{MeasureOptions, RunMeasurement, measure_once, run_measured};
-use crate::sqlite_rows::{SqliteRowsOptions, print_sqlite_rows};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", about = "Benchmark bintide against other programs")]
@@ -79,8 +77,6 @@ enum BenchCommand {
     Workloads,
     #[command(hide = true)]
     Measure(MeasureOptions),
-    #[command(hide = true)]
-    SqliteRows(SqliteRowsOptions),
 }
 
 /// Options of a race between contenders.
@@ -147,7 +143,6 @@ fn main() -> Result<()> {
         BenchCommand::Prediction(options) => prediction::measure_prediction(options),
         BenchCommand::Workloads => workloads::make_all_logs(),
         BenchCommand::Measure(options) => measure_once(options),
-        BenchCommand::SqliteRows(options) => print_sqlite_rows(options),
     }
 }
 

@@ -31,9 +31,10 @@ pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()>
     })
 }
 
-/// Arguments of cargo that build the command. Building the whole workspace selects the same features of dependencies as
-/// its tests.
-pub(crate) const BUILD_BINTIDE: [&str; 4] = ["build", "--workspace", "--bin", "bintide"];
+/// Arguments of cargo that build the command, and the example of the demo. Building the whole workspace selects the same
+/// features of dependencies as its tests.
+pub(crate) const BUILD_BINTIDE: [&str; 6] =
+    ["build", "--workspace", "--bin", "bintide", "--example", "row_counts"];
 
 /// Environment variable with the number of tests that run at once.
 const TEST_THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
