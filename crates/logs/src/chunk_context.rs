@@ -6,6 +6,7 @@ use binlog::{
     TransactionGrammar, TransactionId,
 };
 
+use crate::change_origin::ChangeOrigin;
 use crate::event_chunk::EventChunk;
 use crate::large_payload::LargePayloadHead;
 use crate::piece_reader::WalkPiece;
@@ -18,6 +19,8 @@ pub struct ChunkContext {
     pub grammar: TransactionGrammar,
     /// Transaction of the event before the piece, if one has begun.
     pub id: Option<TransactionId>,
+    /// Origin of the changes in that transaction.
+    pub origin: ChangeOrigin,
     /// Table maps of a statement that continues in the piece.
     pub maps: StatementTableMaps,
     /// `end_log_pos` of the event before the piece.
@@ -64,22 +67,34 @@ impl ChunkContext {
         self.next_position = raw.header().next_position;
         self.id = transaction_at(raw, format, self.id);
         match EventRole::of(raw, format) {
-            Ok(role) => drop(self.grammar.step(role).unwrap_or_else(|fault: GrammarFault| fault.step)),
+            Ok(role) => {
+                let step = self.grammar.step(role).unwrap_or_else(|fault: GrammarFault| fault.step);
+                if step.transaction.is_first() {
+                    self.origin = ChangeOrigin::begin(raw.header());
+                }
+            }
             // The check of the event itself reports the error. The state of its transaction is lost.
             Err(_) => self.grammar = TransactionGrammar::new(),
         }
+        self.origin.pass(raw, format);
         if raw.event_type() == EventType::TableMap {
             return self.maps.push(raw);
         }
         if ends_statement(raw, format) {
             self.maps.clear();
+            self.origin.end_statement();
         }
         Ok(())
     }
 
     /// Returns the context of the first event inside a payload.
     fn inside_payload(&self) -> Self {
-        Self { grammar: TransactionGrammar::inside_payload(), id: self.id, ..Self::default() }
+        Self {
+            grammar: TransactionGrammar::inside_payload(),
+            id: self.id,
+            origin: self.origin.clone(),
+            ..Self::default()
+        }
     }
 
     /// Returns the context of the event after a payload's event.

@@ -11,6 +11,8 @@
 //! | create and lock files and directories that no other user can redirect | [`private_options`], [`make_folders`], [`FolderLock`], [`FileLock`] |
 //! | find another process that has a log open for writing | [`find_writer`]; in a directory, [`find_running_server`] |
 //! | check a file name from a server, an index or a log | [`is_file_name`] |
+//! | find out when and by whom a change was made | [`ChangeOrigin`] |
+//! | select transactions by GTID | [`GtidSelection`] |
 //! | list the transactions of a log | [`LogContents`] |
 //! | split a log into whole transactions | [`TransactionCutter`] |
 //! | map positions of a rewritten log to the original log | [`RewritePositions`]; the files with them: [`positions_path`], [`numbered_path`] |
@@ -31,6 +33,7 @@
 //! caller decides. It decodes only the events that delimit logs and transactions.
 #![forbid(unsafe_code)]
 
+mod change_origin;
 mod chunk_context;
 mod created_paths;
 mod encrypted_spool;
@@ -38,6 +41,7 @@ mod error;
 mod event_chunk;
 mod event_walk;
 mod file_name;
+mod gtid_selection;
 mod keyring;
 mod large_payload;
 mod log_contents;
@@ -64,6 +68,7 @@ mod temporary_space;
 mod thread_panic;
 mod transaction_cutter;
 
+pub use crate::change_origin::ChangeOrigin;
 pub use crate::chunk_context::{ChunkContext, ContextError, ContextTracker, ends_statement, transaction_at};
 pub use crate::encrypted_spool::EncryptedSpool;
 pub use crate::error::LogError;
@@ -72,6 +77,7 @@ pub use crate::event_walk::{
     EventWalk, InnerPosition, PayloadEndStep, PayloadFailure, WalkEvent, WalkSource, WalkStep, WalkSteps,
 };
 pub use crate::file_name::is_file_name;
+pub use crate::gtid_selection::GtidSelection;
 pub use crate::keyring::read_keyring;
 pub use crate::large_payload::{LargePayload, LargePayloadEvents, LargePayloadHead, PayloadEnd};
 pub use crate::log_contents::LogContents;

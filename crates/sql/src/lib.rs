@@ -11,6 +11,8 @@
 //! | find the tables that a statement changes | [`classify_statement`] |
 //! | select databases and tables by a replica's rules | [`ReplicationFilter`] |
 //! | select tables by patterns with `*` and `?` | [`TablePattern`] |
+//! | select tables by database and patterns | [`TableSelection`] |
+//! | find out which statements differ only in their literals | [`statement_digest()`] |
 //! | find the rules that matched nothing | [`UnmatchedRules`] |
 //! | quote names and bytes | [`quote`] |
 //! | describe an event as `SHOW BINLOG EVENTS` does | [`event_info`] |
@@ -29,7 +31,9 @@ pub mod quote;
 mod replication_filter;
 mod sql_words;
 mod statement;
+mod statement_digest;
 mod table_pattern;
+mod table_selection;
 mod token_cursor;
 mod unmatched_rules;
 mod wildcard_pattern;
@@ -39,7 +43,9 @@ pub use crate::sql_words::{SqlWord, SqlWords};
 pub use crate::statement::{
     StatementKind, TableReference, classify_statement, find_start_transaction, first_word,
 };
+pub use crate::statement_digest::statement_digest;
 pub use crate::table_pattern::TablePattern;
+pub use crate::table_selection::TableSelection;
 pub use crate::token_cursor::TokenCursor;
 pub use crate::unmatched_rules::UnmatchedRules;
 pub use crate::wildcard_pattern::WildcardPattern;

@@ -122,8 +122,8 @@ fn payloads_can_be_skipped() {
 #[test]
 fn contexts_do_not_depend_on_the_chunks() {
     let text = |context: &ChunkContext| {
-        let ChunkContext { grammar, id, maps, next_position } = context;
-        format!("{grammar:?} {id:?} {:?} {next_position}", maps.iter().collect::<Vec<_>>())
+        let ChunkContext { grammar, id, maps, next_position, origin } = context;
+        format!("{grammar:?} {id:?} {:?} {next_position} {origin:?}", maps.iter().collect::<Vec<_>>())
     };
     for path in samples() {
         // Every event is a chunk: the contexts at each event's start.

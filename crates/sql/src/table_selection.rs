@@ -1,0 +1,30 @@
+//! Selection of tables by database and patterns.
+
+use crate::table_pattern::TablePattern;
+
+/// Selection of tables. The default selects all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableSelection {
+    /// Only tables of this database.
+    pub database: Option<Vec<u8>>,
+    /// Only tables that match one of these patterns; all tables if it is empty.
+    pub patterns: Vec<TablePattern>,
+}
+
+impl TableSelection {
+    /// Returns whether it selects all tables.
+    pub fn selects_all(&self) -> bool {
+        self.database.is_none() && self.patterns.is_empty()
+    }
+
+    /// Returns whether it selects the table.
+    pub fn selects(&self, database: &[u8], table: &[u8]) -> bool {
+        self.database.as_ref().is_none_or(|wanted| wanted == database)
+            && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| pattern.fits(database, table)))
+    }
+
+    /// Returns whether it selects a statement with this default database: patterns select only row changes.
+    pub fn selects_statement(&self, default_database: &[u8]) -> bool {
+        self.patterns.is_empty() && self.database.as_ref().is_none_or(|wanted| wanted == default_database)
+    }
+}
