@@ -3,11 +3,12 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    advise, completions, dump, man, receive, relay, replay, rewrite, stats, stream, verify, warm,
+    advise, completions, dump, history, man, receive, relay, replay, rewrite, stats, stream, verify, warm,
 };
 use crate::exit::CommandResult;
 use crate::global_args::GlobalArgs;
 use crate::interrupt::HangupEffect;
+use crate::newest_log_args;
 
 /// Prints, measures, checks, compresses, copies and applies binary logs of MySQL and MariaDB.
 ///
@@ -66,7 +67,10 @@ pub(crate) enum CliCommand {
     Dump(dump::DumpArgs),
     /// Count transactions, rows and bytes, by table, size and time.
     #[command(after_long_help = stats::EXAMPLES)]
-    Stats(stats::StatsArgs),
+    Stats(Box<stats::StatsArgs>),
+    /// List all changes of one row, from its creation on.
+    #[command(after_long_help = history::EXAMPLES)]
+    History(history::HistoryArgs),
     /// Verify logs: every checksum, position, GTID, row and payload.
     #[command(after_long_help = verify::EXAMPLES)]
     Verify(verify::VerifyArgs),
@@ -121,6 +125,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Completions(arguments) => completions::run(&arguments, command()),
         CliCommand::Decompress(arguments) => rewrite::decompress(&arguments, &cli.global),
         CliCommand::Dump(arguments) => dump::run(arguments, &command()),
+        CliCommand::History(arguments) => history::run(&arguments, &cli.global),
         CliCommand::Man(arguments) => man::run(&arguments, command()),
         CliCommand::Receive(arguments) => receive::run(&arguments, &cli.global),
         CliCommand::Relay(arguments) => relay::run(&arguments, &cli.global),
@@ -134,7 +139,9 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
 
 /// Returns the whole command, without the defaults from settings.
 pub(crate) fn command() -> clap::Command {
-    advise::make_logs_optional(stream::make_logs_optional(replay::make_logs_optional(Cli::command())))
+    newest_log_args::make_logs_optional(stream::make_logs_optional(
+        replay::make_logs_optional(Cli::command()),
+    ))
 }
 
 #[cfg(test)]

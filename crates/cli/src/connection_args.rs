@@ -142,7 +142,7 @@ const LOGIN_PATH: &str = "login-path";
 /// Options of which one is enough to name a server.
 pub(crate) const SERVER_OPTIONS: [&str; 6] = ["from", "host", "port", "socket", "protocol", LOGIN_PATH];
 /// Commands with connection options.
-const COMMANDS: [&str; 6] = ["receive", "relay", "replay", "stream", "warm", "advise"];
+const COMMANDS: [&str; 7] = ["receive", "relay", "replay", "stream", "warm", "advise", "stats"];
 
 /// Role of the server that options are for.
 pub(crate) trait ServerRole: fmt::Debug + Clone {
@@ -640,7 +640,7 @@ mod tests {
         check("bintide warm -p secret -t 1", "bintide warm --password=secret -t 1");
         check("bintide warm --password secret", "bintide warm --password=secret");
         check("bintide warm -p -t 1", "bintide warm --password -t 1");
-        check("bintide stats -plog", "bintide stats -plog");
+        check("bintide verify -plog", "bintide verify -plog");
     }
 
     #[test]

@@ -97,10 +97,10 @@ impl RequestedList {
             .ok()
             .filter(|number| *number != 0)
             .map(|number| ServerIdFilter { number, mask: settings.server_id_mask });
-        wanted.selection.gtids.clone_from(&settings.include_gtids);
-        wanted.selection.gtids_excluded.clone_from(&settings.exclude_gtids);
-        wanted.selection.database.clone_from(&settings.database);
-        wanted.selection.tables.clone_from(&settings.tables);
+        wanted.selection.gtids.included.clone_from(&settings.include_gtids);
+        wanted.selection.gtids.excluded.clone_from(&settings.exclude_gtids);
+        wanted.selection.tables.database.clone_from(&settings.database);
+        wanted.selection.tables.patterns.clone_from(&settings.tables);
         wanted.selection.conditions.clone_from(&self.conditions);
         wanted.jobs = settings.jobs.unwrap_or(wanted.jobs);
         wanted.damage = if settings.force_read { ListDamagePolicy::Show } else { ListDamagePolicy::Stop };

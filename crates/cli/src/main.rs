@@ -16,6 +16,7 @@ mod messages;
 mod metric_table;
 mod metrics;
 mod metrics_registry;
+mod newest_log_args;
 mod option_file_messages;
 mod page;
 mod panics;
@@ -27,6 +28,7 @@ mod service_notifier;
 mod service_state;
 mod settings;
 mod temporary_files;
+mod transaction_args;
 mod units;
 mod value_parsers;
 

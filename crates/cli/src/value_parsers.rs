@@ -3,6 +3,9 @@
 use std::num::NonZeroUsize;
 
 use binlog::ZstdLevel;
+use binlog::gtid::{GtidSet, GtidTextError};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 
 /// Parses a number of at least one.
 pub(crate) fn parse_at_least_one(text: &str) -> Result<NonZeroUsize, String> {
@@ -28,6 +31,14 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(wanted)
 }
 
+/// Parses a number of bytes that is not 0, with or without a unit.
+pub(crate) fn parse_positive_size(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("expected a size of at least one byte, such as 100M".to_owned()),
+        size => Ok(size),
+    }
+}
+
 /// Parses a zstd level.
 pub(crate) fn parse_level(text: &str) -> Result<ZstdLevel, String> {
     text.trim()
@@ -35,6 +46,18 @@ pub(crate) fn parse_level(text: &str) -> Result<ZstdLevel, String> {
         .ok()
         .and_then(ZstdLevel::new)
         .ok_or_else(|| "expected a level from 1 to 22".to_owned())
+}
+
+/// Parses a local time. Returns microseconds since 1970.
+pub(crate) fn parse_local_time(text: &str) -> Result<u64, String> {
+    let zoned = text.parse::<DateTime>().and_then(|time| time.to_zoned(TimeZone::system()));
+    let time = zoned.map_err(|_| "expected a time such as 2026-11-22 01:00:00".to_owned())?;
+    u64::try_from(time.timestamp().as_microsecond()).map_err(|_| "expected a time after 1970".to_owned())
+}
+
+/// Parses a GTID set.
+pub(crate) fn parse_gtids(text: &str) -> Result<GtidSet, String> {
+    text.parse().map_err(|error: GtidTextError| error.to_string())
 }
 
 #[cfg(test)]

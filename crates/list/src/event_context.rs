@@ -7,7 +7,7 @@ use binlog::{
     DecodeError, DecodeReason, Event, EventFormat, HEADER_SIZE, RowDecoder, Table, TableRegistry,
     TransactionId,
 };
-use logs::ChunkContext;
+use logs::{ChangeOrigin, ChunkContext};
 
 /// Context of an event, updated as a worker goes from event to event.
 #[derive(Debug, Default)]
@@ -16,12 +16,15 @@ pub(crate) struct EventContext {
     pub(crate) id: Option<TransactionId>,
     /// Tables of the event's statement.
     pub(crate) tables: StatementTables,
+    /// Origin of the changes, for outputs that need it.
+    pub(crate) origin: ChangeOrigin,
 }
 
 impl EventContext {
     /// Resets the context to the start of a chunk.
     pub(crate) fn start_chunk(&mut self, before: &ChunkContext, format: &EventFormat) {
         self.id = before.id;
+        self.origin.clone_from(&before.origin);
         self.tables.end();
         for raw in before.maps.iter() {
             if let Ok(Event::TableMap(map)) = raw.decode(format) {

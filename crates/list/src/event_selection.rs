@@ -1,9 +1,9 @@
 //! Filters of a list: by server, transaction, database, table, and row values.
 
 use binlog::events::Rows;
-use binlog::gtid::GtidSet;
-use binlog::{DecodeError, Event, EventFormat, Table, TransactionId, TransactionVerb};
-use sql::TablePattern;
+use binlog::{DecodeError, Event, EventFormat, Table, TransactionVerb};
+use logs::GtidSelection;
+use sql::TableSelection;
 
 use super::event_context::EventContext;
 use super::row_condition::{ColumnSightings, RowCondition, RowTest};
@@ -16,13 +16,9 @@ pub struct EventSelection {
     /// Only events first written by this server.
     pub server_id: Option<ServerIdFilter>,
     /// Only events of these transactions.
-    pub gtids: Option<GtidSet>,
-    /// No events of these transactions.
-    pub gtids_excluded: Option<GtidSet>,
-    /// Only table maps and rows of this database, and statements with it as the default.
-    pub database: Option<Vec<u8>>,
-    /// Only table maps and rows of tables that match one of these patterns.
-    pub tables: Vec<TablePattern>,
+    pub gtids: GtidSelection,
+    /// Only table maps and rows of these tables, and statements with this default database.
+    pub tables: TableSelection,
     /// Only rows for which all conditions hold, in the image before or in the image after.
     pub conditions: Vec<RowCondition>,
     /// Conditions whose columns were found.
@@ -47,7 +43,7 @@ impl EventSelection {
 
     /// Returns whether it filters by table or row.
     pub(crate) fn filters_rows(&self) -> bool {
-        !self.tables.is_empty() || !self.conditions.is_empty()
+        !self.tables.patterns.is_empty() || !self.conditions.is_empty()
     }
 
     /// Returns whether an event passes all filters except the conditions on rows.
@@ -68,22 +64,17 @@ impl EventSelection {
     }
 
     pub(crate) fn selects_transaction(&self, context: &EventContext) -> bool {
-        let gtid = match context.id {
-            Some(TransactionId::Gtid(gtid)) => Some(gtid),
-            _ => None,
-        };
-        let is_in = |set: &GtidSet| gtid.is_some_and(|gtid| set.contains(gtid));
-        self.gtids.as_ref().is_none_or(is_in) && !self.gtids_excluded.as_ref().is_some_and(is_in)
+        self.gtids.selects(context.id)
     }
 
     fn selects_table(&self, context: &mut EventContext, event: &Event<'_>) -> Result<bool, DecodeError> {
-        if self.database.is_none() && !self.filters_rows() {
+        if self.tables.selects_all() && self.conditions.is_empty() {
             return Ok(true);
         }
         match event {
             Event::TableMap(map) => {
                 context.tables.map(map)?;
-                Ok(self.conditions.is_empty() && self.selects_table_name(map.database, map.table))
+                Ok(self.conditions.is_empty() && self.tables.selects(map.database, map.table))
             }
             Event::Query(query) => Ok(!self.filters_rows() && self.selects_query(query.database, query.sql)),
             Event::ExecuteLoadQuery(load) => {
@@ -92,23 +83,16 @@ impl EventSelection {
             _ => match event.rows() {
                 Some(rows) => {
                     let (table, _) = context.tables.decoder(rows)?;
-                    Ok(table.is_some_and(|table| self.selects_table_name(&table.database, &table.name)))
+                    Ok(table.is_some_and(|table| self.tables.selects(&table.database, &table.name)))
                 }
                 None => Ok(!self.filters_rows()),
             },
         }
     }
 
-    pub(crate) fn selects_table_name(&self, database: &[u8], table: &[u8]) -> bool {
-        self.database.as_ref().is_none_or(|wanted| wanted == database)
-            && (self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.fits(database, table)))
-    }
-
     /// Returns whether a statement passes. Transaction statements pass for any database.
     fn selects_query(&self, database: &[u8], sql: &[u8]) -> bool {
-        self.database
-            .as_ref()
-            .is_none_or(|wanted| wanted == database || TransactionVerb::of(sql) != TransactionVerb::Other)
+        self.tables.selects_statement(database) || TransactionVerb::of(sql) != TransactionVerb::Other
     }
 
     /// Returns whether it filters by row values.

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | write a list | [`list()`], [`ListSettings`] |
 //! | choose the logs | [`ListSource`] |
+//! | find all changes of one row, from its creation on | [`history`] |
 //! | choose events and rows | [`EventRange`], [`EventSelection`], [`RowCondition`] |
 //!
 //! This crate never prints mysqlbinlog's text, never parses a command line, opens no connection, and never changes a
@@ -16,6 +17,7 @@ mod event_context;
 mod event_range;
 mod event_selection;
 mod events_table;
+pub mod history;
 mod json;
 mod list_error;
 mod list_output;

@@ -47,8 +47,8 @@ pub enum ListError {
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Write(#[source] io::Error),
-    /// The output was closed. Used between threads only, never returned to callers.
-    #[error("the output was closed")]
+    /// The caller stopped the work, or its output was closed. A closed output is never returned to callers.
+    #[error("stopped")]
     Stopped,
 }
 

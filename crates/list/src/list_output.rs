@@ -7,6 +7,9 @@ use crate::located_event::{ListedEvent, LocatedEvent, OutputRefusal};
 
 /// Converts events to output.
 pub(crate) trait ListOutput: Sync {
+    /// True if the output needs [`EventContext::origin`].
+    const NEEDS_ORIGIN: bool = false;
+
     /// State that a worker keeps from event to event.
     type ListWorker;
     /// Output for some events. A part grows until its size is large enough to pass on.

@@ -36,7 +36,7 @@ pub struct ListSettings {
 }
 
 /// Less would not keep several workers busy; more would cost memory.
-const PAYLOAD_SIZE_LARGE: usize = 256 << 10;
+pub(crate) const PAYLOAD_SIZE_LARGE: usize = 256 << 10;
 
 impl ListSettings {
     /// Creates settings for all events of the logs, on all cores, with verified checksums, ending at damage.

@@ -454,6 +454,9 @@ impl<'w, O: ListOutput> Worker<'w, O> {
     fn put(&mut self, located: &LocatedEvent<'_>, filling: &mut PartBuilder<'_, O>) -> Result<(), ListError> {
         let Some(raw) = located.raw else { return Ok(()) };
         self.context.id = transaction_at(&raw, located.format, self.context.id);
+        if O::NEEDS_ORIGIN {
+            self.context.origin.pass(&raw, located.format);
+        }
         let mut plain = std::mem::take(&mut self.plain);
         let event =
             self.decode(&raw, located.format).and_then(|event| match raw.event_type().decompressed() {
@@ -465,6 +468,7 @@ impl<'w, O: ListOutput> Worker<'w, O> {
         put?;
         if ends_statement(&raw, located.format) {
             self.context.tables.end();
+            self.context.origin.end_statement();
         }
         Ok(())
     }

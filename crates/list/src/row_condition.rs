@@ -98,6 +98,27 @@ impl RowCondition {
     }
 }
 
+impl RowCondition {
+    /// Creates the condition that the column has the value of this field; `None` for a value that cannot be compared,
+    /// such as a JSON document.
+    pub(crate) fn of_field(
+        field: &RowField<'_, '_>,
+        format: &EventFormat,
+    ) -> Result<Option<Self>, DecodeError> {
+        let column = match &field.column().name {
+            Some(name) => ColumnName::Name(String::from_utf8_lossy(name).into_owned()),
+            None => ColumnName::Number(field.index()),
+        };
+        let value = ConditionValue::of(field, format)?;
+        Ok(value.map(|value| Self { column, value }))
+    }
+
+    /// Returns the column's index in a table.
+    pub(crate) fn column_index(&self, table: &Table) -> Result<Option<usize>, OutputRefusal> {
+        self.column.index(table)
+    }
+}
+
 /// Conditions whose columns some table of the logs had. All threads of a list share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ColumnSightings {
@@ -177,6 +198,31 @@ impl<'c> RowTest<'c> {
         Ok(false)
     }
 
+    /// Returns whether all conditions hold before the change, and after it. A column that an update does not contain
+    /// after the change has its value from before.
+    pub(crate) fn states(
+        &self,
+        row: &RowChange<'_, '_>,
+        format: &EventFormat,
+    ) -> Result<RowStates, DecodeError> {
+        let before = match &row.before {
+            Some(before) => self.passes_image(before, format)?,
+            None => false,
+        };
+        let Some(after) = &row.after else { return Ok(RowStates { before, after: false }) };
+        let Some(wanted) = &self.wanted else { return Ok(RowStates { before, after: false }) };
+        for (index, value) in wanted {
+            let old = || row.before.as_ref().and_then(|image| image.field(*index));
+            let Some(field) = after.field(*index).or_else(old) else {
+                return Ok(RowStates { before, after: false });
+            };
+            if !value.matches(&field, format)? {
+                return Ok(RowStates { before, after: false });
+            }
+        }
+        Ok(RowStates { before, after: true })
+    }
+
     fn passes_image(&self, image: &RowImage<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
         let Some(wanted) = &self.wanted else { return Ok(false) };
         let mut held = 0;
@@ -190,6 +236,13 @@ impl<'c> RowTest<'c> {
         }
         Ok(held == wanted.len())
     }
+}
+
+/// States of a row for which the conditions hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowStates {
+    pub(crate) before: bool,
+    pub(crate) after: bool,
 }
 
 impl ColumnName {
@@ -213,6 +266,37 @@ impl ColumnName {
 }
 
 impl ConditionValue {
+    /// Returns the value of a field, if [`ConditionValue::matches`] can compare it.
+    fn of(field: &RowField<'_, '_>, format: &EventFormat) -> Result<Option<Self>, DecodeError> {
+        let text = match field.value()? {
+            Value::Null => return Ok(Some(Self::Null)),
+            Value::Int(value) => value.to_string(),
+            Value::UInt(value) => value.to_string(),
+            Value::Year(value) => value.to_string(),
+            Value::Bit(value) => value.value.to_string(),
+            Value::Enum(value) => value.to_string(),
+            Value::Set(value) => value.to_string(),
+            Value::Float(value) => value.to_string(),
+            Value::Double(value) => value.to_string(),
+            Value::Decimal(value) => value.to_string(),
+            Value::Date(value) => value.to_string(),
+            Value::Time(value) => value.to_string(),
+            Value::DateTime(value) => value.to_string(),
+            Value::Timestamp(value) => value.to_string(),
+            Value::Text(value) => match decoded(field.column(), format, value.bytes) {
+                Some(text) => text.into_owned(),
+                None => return Ok(None),
+            },
+            Value::Bytes(value) => {
+                let digits: String = value.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("0x{digits}")
+            }
+            _ => return Ok(None),
+        };
+        let number = text.parse().ok();
+        Ok(Some(Self::Text { text, number }))
+    }
+
     fn matches(&self, field: &RowField<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
         let (text, number) = match self {
             Self::Null => return Ok(field.bytes().is_none()),

@@ -134,7 +134,7 @@ impl SummaryPieces<'_> {
     ) -> Result<Option<EventRowCount>, OutputRefusal> {
         let Some(rows) = event.rows() else { return Ok(None) };
         let (table, _) = context.tables.decoder(rows)?;
-        let Some(table) = table.filter(|table| self.select.selects_table_name(&table.database, &table.name))
+        let Some(table) = table.filter(|table| self.select.tables.selects(&table.database, &table.name))
         else {
             return Ok(None);
         };

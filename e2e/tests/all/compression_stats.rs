@@ -104,7 +104,7 @@ fn statistics_of_received_logs_equal_a_replicas() -> Result<()> {
     ensure!(of_type(&compressed, "RELAY")? == of_type(&received, "RELAY")?, "{compressed}");
     let logs = Store::open(folder.path())?;
     let closed = &logs.logs()[..logs.logs().len() - 1];
-    let report = collect(closed.iter().map(LogReader::open), StatsSettings { top: 0 }, &mut |_| {
+    let report = collect(closed.iter().map(LogReader::open), &StatsSettings::new(0), &mut |_| {
         ControlFlow::Continue(())
     })?;
     let rows: Vec<String> =
@@ -195,7 +195,7 @@ fn in_time<T>(mut check: impl FnMut() -> Result<T>) -> Result<T> {
 fn check(server: &TestServer, logs: &[PathBuf]) -> Result<usize> {
     let told = told(server)?;
     let readers = logs.iter().map(LogReader::open);
-    let report = collect(readers, StatsSettings { top: 0 }, &mut |_| ControlFlow::Continue(()))?;
+    let report = collect(readers, &StatsSettings::new(0), &mut |_| ControlFlow::Continue(()))?;
     let (told_rows, rows) = (told.lines().collect::<Vec<_>>(), &report.compression);
     let both = || format!("{told}{rows:#?}");
     ensure!(told_rows.len() == rows.len(), "{}", both());

@@ -3,6 +3,7 @@
 pub(crate) mod advise;
 pub(crate) mod completions;
 pub(crate) mod dump;
+pub(crate) mod history;
 pub(crate) mod man;
 pub(crate) mod receive;
 pub(crate) mod relay;

@@ -9,16 +9,19 @@ use binlog::{
     HEADER_SIZE, PayloadError, RawEvent, RowDecoder, Table, TransactionGrammar, TransactionId,
 };
 use logs::{
-    ChunkContext, EventWalk, InnerPosition, LargePayloadHead, LogKind, PayloadEndStep, PayloadFailure,
-    WalkEvent, WalkPiece, WalkSource, WalkStep, WalkSteps,
+    ChangeOrigin, ChunkContext, EventWalk, InnerPosition, LargePayloadHead, LogKind, PayloadEndStep,
+    PayloadFailure, WalkEvent, WalkPiece, WalkSource, WalkStep, WalkSteps, ends_statement,
 };
+use sql::statement_digest;
 
+use super::breakdown::{BreakdownKind, WriterKey};
+use super::collect::StatsSettings;
 use super::compression::{LogType, StatedPayload, cached_size};
 use super::event_address::EventAddress;
 use super::stats_tally::{ChunkTally, ContinuedTransaction};
 use super::tables::{RowChangeCounts, RowOperation};
 use super::transaction_tally::{TransactionStamp, TransactionTally};
-use crate::log_pieces::{PieceEvents, PieceOrigin};
+use crate::log_pieces::PieceEvents;
 
 /// Error that stopped a count, and its place.
 #[derive(Debug)]
@@ -39,12 +42,12 @@ pub(crate) enum CountErrorKind {
 /// Counts the events of a piece.
 pub(crate) fn count_events(
     events: &PieceEvents,
-    top: usize,
+    settings: &StatsSettings,
     walk: &mut EventWalk,
 ) -> Result<ChunkTally, CountError> {
     match &events.piece {
         WalkPiece::Chunk(chunk) => {
-            let mut counter = ChunkCounter::new(events, chunk.format(), top);
+            let mut counter = ChunkCounter::new(events, chunk.format(), settings);
             counter.learn_tables(&events.context).map_err(|error| CountError {
                 offset: chunk.offset(),
                 cause: CountErrorKind::Event(error),
@@ -55,7 +58,7 @@ pub(crate) fn count_events(
             Ok(counter.finish())
         }
         WalkPiece::PayloadPart(part) => {
-            let mut counter = ChunkCounter::new(events, &part.format, top);
+            let mut counter = ChunkCounter::new(events, &part.format, settings);
             counter.learn_tables(&events.context).map_err(|error| {
                 let inner_offset = part.first.offset;
                 let cause = CountErrorKind::Payload(PayloadError { inner_offset, payload_offset: 0, error });
@@ -65,25 +68,42 @@ pub(crate) fn count_events(
             counter.is_head = true;
             Ok(counter.finish())
         }
-        WalkPiece::PayloadStart(_) => Ok(ChunkTally::new(top)),
-        WalkPiece::PayloadEnd { head, .. } => Ok(count_payload_end(events.origin, head, top)),
+        WalkPiece::PayloadStart(_) => Ok(ChunkTally::new(settings)),
+        WalkPiece::PayloadEnd { head, .. } => Ok(count_payload_end(events, head, settings)),
     }
 }
 
 /// Counts the payload event itself of a large payload. Its transaction ends with it.
-fn count_payload_end(origin: PieceOrigin, head: &LargePayloadHead, top: usize) -> ChunkTally {
-    let mut part = ChunkTally::new(top);
+fn count_payload_end(events: &PieceEvents, head: &LargePayloadHead, settings: &StatsSettings) -> ChunkTally {
+    let (origin, selection) = (events.origin, &settings.selection);
+    let mut part = ChunkTally::new(settings);
     let size = u64::from(head.header.size);
-    part.tally.add_event(head.header.event_type, size);
+    let is_selected = selection.selects(events.context.id, &events.context.origin);
+    if is_selected && selection.tables.selects_all() {
+        part.tally.add_event(head.header.event_type, size);
+        part.tally.events_outer += 1;
+    }
     part.tally.logs.entry(origin.log).or_default().events += 1;
     let mut open = TransactionTally::continued(log_type(origin.kind));
+    open.is_counted = is_selected && selection.tables.selects_all();
     open.bytes_stored = size;
     open.payload = Some(StatedPayload::new(head.fields.payload_size, head.fields.uncompressed_size));
     part.head = Some(ContinuedTransaction::Ends(open));
     part
 }
 
-struct ChunkCounter {
+struct ChunkCounter<'s> {
+    settings: &'s StatsSettings,
+    /// True if events outside of selected transactions do not count.
+    is_selection: bool,
+    /// Selection of the open transaction.
+    is_selected: bool,
+    /// True if the event is inside a payload.
+    is_inner: bool,
+    /// Origin of the changes, if the selection or a breakdown needs it.
+    origin: Option<ChangeOrigin>,
+    /// Digest of the statement that row changes belong to, if statements are counted and the log has its text.
+    digest: Option<Arc<str>>,
     /// Number of the log.
     log: u32,
     format_inside: EventFormat,
@@ -102,27 +122,62 @@ struct ChunkCounter {
 struct MappedTable {
     /// Body of its table map: equal bytes mean the same table.
     body: Box<[u8]>,
-    place: usize,
+    /// The table's index, if the table is selected.
+    place: Option<usize>,
     table: Arc<Table>,
     decoders: Vec<RowDecoder>,
 }
 
-impl ChunkCounter {
-    fn new(events: &PieceEvents, format: &EventFormat, top: usize) -> Self {
+impl<'s> ChunkCounter<'s> {
+    fn new(events: &PieceEvents, format: &EventFormat, settings: &'s StatsSettings) -> Self {
         let PieceEvents { origin, context, .. } = events;
         let log_type = log_type(origin.kind);
         let is_open = context.grammar.is_open();
-        Self {
+        let is_selection = !settings.selection.selects_all();
+        let needs_origin = is_selection || settings.breakdowns.iter().any(|kind| kind.needs_origin());
+        let mut counter = Self {
+            settings,
+            is_selection,
+            is_inner: false,
+            is_selected: settings.selection.selects(context.id, &context.origin),
+            origin: needs_origin.then(|| context.origin.clone()),
+            digest: None,
             log: origin.log,
             format_inside: format.inside_payload(),
             log_type,
-            part: ChunkTally::new(top),
+            part: ChunkTally::new(settings),
             grammar: context.grammar,
-            open: is_open.then(|| TransactionTally::continued(log_type)),
+            open: None,
             is_head: is_open,
             maps: HashMap::new(),
             plain: Vec::new(),
+        };
+        counter.open = is_open.then(|| counter.prepared(TransactionTally::continued(log_type)));
+        counter.find_digest();
+        counter
+    }
+
+    /// Returns the counters of a transaction as the selection requires.
+    fn prepared(&self, mut open: TransactionTally) -> TransactionTally {
+        let selects_all_tables = self.settings.selection.tables.selects_all();
+        open.is_counted = self.is_selected && selects_all_tables;
+        open.bytes_of_tables = (!selects_all_tables).then_some(0);
+        open
+    }
+
+    fn counts(&self, kind: BreakdownKind) -> bool {
+        self.settings.breakdowns.contains(&kind)
+    }
+
+    /// Finds the digest of the statement that row changes belong to.
+    fn find_digest(&mut self) {
+        if !self.counts(BreakdownKind::Statement) {
+            return;
         }
+        self.digest = self.origin.as_ref().and_then(|origin| {
+            let text = origin.statement.as_ref()?;
+            Some(statement_digest(text, origin.sql_mode).into())
+        });
     }
 
     /// Adds the tables of a statement that started in the chunk before.
@@ -131,6 +186,7 @@ impl ChunkCounter {
     }
 
     fn finish(mut self) -> ChunkTally {
+        self.note_writer();
         match (self.open, self.is_head) {
             (Some(open), true) => self.part.head = Some(ContinuedTransaction::Continues(open)),
             (open, _) => self.part.tail = open,
@@ -141,15 +197,17 @@ impl ChunkCounter {
     fn count(&mut self, mut steps: WalkSteps<'_, '_>) -> Result<(), CountError> {
         while let Some(step) = steps.next() {
             match step {
-                WalkStep::Event(event) => self.count_event(&event).map_err(|error| {
-                    let cause = match event.inner {
-                        None => CountErrorKind::Event(error),
-                        Some(InnerPosition { offset: inner_offset, .. }) => {
-                            CountErrorKind::Payload(PayloadError { inner_offset, payload_offset: 0, error })
-                        }
-                    };
-                    CountError { offset: event.offset, cause }
-                })?,
+                WalkStep::Event(event) => {
+                    self.count_event(&event).map_err(|error| count_error(&event, error))?;
+                    let skips_payload = event.inner.is_none()
+                        && event.raw.event_type() == EventType::TransactionPayload
+                        && !self.is_selected;
+                    if skips_payload {
+                        // A skipped payload has no end in the walk.
+                        steps.skip_payload();
+                        self.end_transaction();
+                    }
+                }
                 WalkStep::PayloadEnd(PayloadEndStep { offset, result, .. }) => match result {
                     Ok(_) => self.end_transaction(),
                     Err(PayloadFailure::Event(error)) => {
@@ -167,10 +225,15 @@ impl ChunkCounter {
 
     fn count_event(&mut self, event: &WalkEvent<'_>) -> Result<(), DecodeError> {
         let WalkEvent { raw, format, .. } = event;
-        self.part.tally.add_event(raw.event_type(), u64::from(raw.header().size));
+        self.is_inner = event.inner.is_some();
         let role = EventRole::of(raw, format)?;
         if event.inner.is_some() {
-            return self.count_content(raw, role, format);
+            self.pass_origin(raw, format);
+            self.add_event(raw);
+            return match self.is_selected {
+                true => self.count_content(raw, role, format),
+                false => Ok(()),
+            };
         }
         let step = match self.grammar.step(role) {
             Ok(step) => step,
@@ -183,10 +246,23 @@ impl ChunkCounter {
             }
         };
         if step.transaction == binlog::EventPlace::Outside {
+            if !self.is_selection {
+                self.add_event(raw);
+            }
             return Ok(());
         }
         if step.transaction.is_first() {
-            self.open = Some(TransactionTally::started(self.log_type, self.start(event, role)?));
+            let start = self.start(event, role)?;
+            self.begin_selection(raw, format, start.id);
+            self.open = Some(self.prepared(TransactionTally::started(self.log_type, start)));
+        }
+        self.pass_origin(raw, format);
+        self.add_event(raw);
+        if !self.is_selected {
+            if step.transaction.is_last() && role != EventRole::Payload {
+                self.end_transaction();
+            }
+            return Ok(());
         }
         self.add_stored_size(raw, role);
         match role {
@@ -199,6 +275,59 @@ impl ChunkCounter {
             self.end_transaction();
         }
         Ok(())
+    }
+
+    /// Decides whether the transaction that begins with this event is selected.
+    fn begin_selection(&mut self, raw: &RawEvent<'_>, format: &EventFormat, id: TransactionId) {
+        let Some(origin) = &mut self.origin else { return };
+        *origin = ChangeOrigin::begin(raw.header());
+        origin.pass(raw, format);
+        self.is_selected = self.settings.selection.selects(Some(id), origin);
+    }
+
+    /// Advances the origin of changes over an event.
+    fn pass_origin(&mut self, raw: &RawEvent<'_>, format: &EventFormat) {
+        if let Some(origin) = &mut self.origin {
+            origin.pass(raw, format);
+            if matches!(raw.event_type(), EventType::RowsQuery | EventType::MariadbAnnotateRows) {
+                self.find_digest();
+                let bytes = u64::from(raw.header().size);
+                if let Some(digest) = self.digest.as_ref().filter(|_| self.is_selected) {
+                    self.part.tally.breakdown.add_statement(digest, bytes);
+                }
+            }
+        }
+    }
+
+    /// Counts an event by its type. If only some tables are selected, only their events count.
+    fn add_event(&mut self, raw: &RawEvent<'_>) {
+        if !self.is_selection || (self.is_selected && self.settings.selection.tables.selects_all()) {
+            self.part.tally.add_event(raw.event_type(), u64::from(raw.header().size));
+            self.part.tally.events_outer += u64::from(!self.is_inner);
+        }
+    }
+
+    /// Counts an event of a selected table, if only some are selected.
+    fn add_selected_event(&mut self, raw: &RawEvent<'_>) {
+        if self.settings.selection.tables.selects_all() {
+            return;
+        }
+        let bytes = u64::from(raw.header().size);
+        self.part.tally.add_event(raw.event_type(), bytes);
+        self.part.tally.events_outer += u64::from(!self.is_inner);
+        if let Some(open) = &mut self.open {
+            open.is_counted = true;
+            *open.bytes_of_tables.get_or_insert(0) += bytes;
+        }
+    }
+
+    /// Notes who wrote the open transaction, as far as it is known.
+    fn note_writer(&mut self) {
+        if let (Some(open), Some(origin)) = (&mut self.open, &self.origin)
+            && origin.connection.is_some()
+        {
+            open.writer = WriterKey::of(origin);
+        }
     }
 
     /// Returns the data in a transaction's first event.
@@ -251,10 +380,38 @@ impl ChunkCounter {
             open.add(raw.header());
         }
         match role {
-            EventRole::Statement | EventRole::XaFinish => self.part.tally.statements += 1,
+            EventRole::Statement | EventRole::XaFinish => self.count_statement(raw, format)?,
             EventRole::RowsBegin if raw.event_type() == EventType::TableMap => self.count_map(raw)?,
             EventRole::Rows | EventRole::RowsEnd => self.count_rows(raw, format)?,
             _ => {}
+        }
+        if let Some(origin) = self.origin.as_mut().filter(|_| ends_statement(raw, format)) {
+            origin.end_statement();
+            self.digest = None;
+        }
+        Ok(())
+    }
+
+    /// Counts a statement that is logged as SQL.
+    fn count_statement(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
+        if !self.is_selection && !self.counts(BreakdownKind::Statement) {
+            self.part.tally.statements += 1;
+            return Ok(());
+        }
+        let event = raw.decode(format)?;
+        let Event::Query(query) = &event else {
+            self.part.tally.statements += u64::from(self.settings.selection.tables.selects_all());
+            return Ok(());
+        };
+        if !self.settings.selection.tables.selects_statement(query.database) {
+            return Ok(());
+        }
+        self.part.tally.statements += 1;
+        self.add_selected_event(raw);
+        if self.counts(BreakdownKind::Statement) {
+            let sql_mode = self.origin.as_ref().map_or(0, |origin| origin.sql_mode);
+            let digest = statement_digest(query.sql, sql_mode).into();
+            self.part.tally.breakdown.add_statement(&digest, u64::from(raw.header().size));
         }
         Ok(())
     }
@@ -263,19 +420,21 @@ impl ChunkCounter {
         let place = self.learn_table(raw)?;
         if let Some(place) = place {
             self.part.tally.tables.add_map(place, u64::from(raw.header().size));
+            self.add_selected_event(raw);
         }
         Ok(())
     }
 
-    /// Adds the table for a table id. Returns the table's index.
+    /// Adds the table for a table id. Returns the table's index, if the table is selected.
     fn learn_table(&mut self, raw: &RawEvent<'_>) -> Result<Option<usize>, DecodeError> {
         let Event::TableMap(map) = raw.decode(&self.format_inside)? else { return Ok(None) };
         if let Some(known) = self.maps.get(&map.table_id).filter(|known| *known.body == *raw.body()) {
-            return Ok(Some(known.place));
+            return Ok(known.place);
         }
-        let place = self.part.tally.tables.table_index(map.database, map.table);
+        let is_selected = self.settings.selection.tables.selects(map.database, map.table);
+        let place = is_selected.then(|| self.part.tally.tables.table_index(map.database, map.table));
         self.maps.insert(map.table_id, MappedTable::new(&map, raw, place)?);
-        Ok(Some(place))
+        Ok(place)
     }
 
     fn count_rows(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
@@ -296,11 +455,15 @@ impl ChunkCounter {
                 _ => Err(unknown_table(rows.table_id)),
             };
         };
-        if let Some(open) = &mut self.open {
-            let amount =
-                RowChangeCounts { rows: mapped.count(rows)?, events: 1, bytes: u64::from(raw.header().size) };
-            self.part.tally.add_rows(open, mapped.place, RowOperation::from(rows.kind), amount);
+        let (Some(open), Some(place)) = (&mut self.open, mapped.place) else { return Ok(()) };
+        let amount =
+            RowChangeCounts { rows: mapped.count(rows)?, events: 1, bytes: u64::from(raw.header().size) };
+        let change = RowOperation::from(rows.kind);
+        self.part.tally.add_rows(open, place, change, amount);
+        if self.settings.breakdowns.contains(&BreakdownKind::Statement) {
+            self.part.tally.breakdown.add_rows(self.digest.as_ref(), change, amount);
         }
+        self.add_selected_event(raw);
         Ok(())
     }
 
@@ -314,6 +477,7 @@ impl ChunkCounter {
     }
 
     fn end_transaction(&mut self) {
+        self.note_writer();
         match self.open.take() {
             Some(open) if self.is_head => self.part.head = Some(ContinuedTransaction::Ends(open)),
             Some(open) => self.part.tally.add_transaction(&open),
@@ -326,7 +490,7 @@ impl ChunkCounter {
     fn abandon_transaction(&mut self) {
         match self.open.take() {
             Some(_) if self.is_head => self.part.head = Some(ContinuedTransaction::Lost),
-            Some(_) => self.part.tally.incomplete += 1,
+            Some(open) => self.part.tally.incomplete += u64::from(open.is_counted),
             None => {}
         }
         self.is_head = false;
@@ -334,7 +498,7 @@ impl ChunkCounter {
 }
 
 impl MappedTable {
-    fn new(map: &TableMap<'_>, raw: &RawEvent<'_>, place: usize) -> Result<Self, DecodeError> {
+    fn new(map: &TableMap<'_>, raw: &RawEvent<'_>, place: Option<usize>) -> Result<Self, DecodeError> {
         // Only sizes are needed, which do not depend on the optional metadata.
         let table = Arc::new(Table::without_optional(map)?);
         Ok(Self { body: raw.body().into(), place, table, decoders: Vec::new() })
@@ -355,6 +519,16 @@ impl MappedTable {
         };
         self.decoders[index].count(rows)
     }
+}
+
+fn count_error(event: &WalkEvent<'_>, error: DecodeError) -> CountError {
+    let cause = match event.inner {
+        None => CountErrorKind::Event(error),
+        Some(InnerPosition { offset: inner_offset, .. }) => {
+            CountErrorKind::Payload(PayloadError { inner_offset, payload_offset: 0, error })
+        }
+    };
+    CountError { offset: event.offset, cause }
 }
 
 const fn log_type(kind: LogKind) -> LogType {

@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use binlog::Event;
 use binlog::gtid::GtidSet;
+use jiff::tz::TimeZone;
 use logs::ordered::{ItemSender, PipelineLimits, run_ordered};
 use logs::{EndOfLog, EventChunk, EventWalk, LogReader, PieceSizes, WalkPiece};
 
+use super::breakdown::BreakdownKind;
 use super::chunk_counter::{self, CountError, CountErrorKind};
+use super::log_time::LogTime;
 use super::report::{GtidReport, LogEnd, LogStats, StatsReport};
+use super::stats_selection::StatsSelection;
 use super::stats_tally::{ChunkTally, ContinuedTransaction};
 use crate::error::InspectError;
 use crate::log_pieces::{OnDamage, PIECE_SIZES, PieceContent, PieceEvents, read_pieces};
@@ -18,10 +22,25 @@ use crate::log_pieces::{OnDamage, PIECE_SIZES, PieceContent, PieceEvents, read_p
 const WAITING_SIZE_MAX: usize = 16 << 20;
 
 /// Settings of one count.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct StatsSettings {
     /// Number of largest and of longest transactions to report.
     pub top: usize,
+    /// Selection of the transactions and tables to count.
+    pub selection: StatsSelection,
+    /// Properties by which changes are counted.
+    pub breakdowns: Arc<[BreakdownKind]>,
+    /// Time zone of the hours.
+    pub zone: TimeZone,
+}
+
+impl StatsSettings {
+    /// Returns settings that count everything, and report this number of largest and of longest transactions.
+    pub fn new(top: usize) -> Self {
+        let (selection, breakdowns) = (StatsSelection::default(), Arc::default());
+        Self { top, selection, breakdowns, zone: TimeZone::UTC }
+    }
 }
 
 /// Counts logs, in the order given. `watch` is called with the bytes counted so far; if it breaks, counting stops with
@@ -32,7 +51,7 @@ pub struct StatsSettings {
 /// A log cannot be read or decoded. An open or torn end of a log is no error, but part of the report.
 pub fn collect(
     readers: impl IntoIterator<Item = Result<LogReader, logs::LogError>, IntoIter: Send>,
-    settings: StatsSettings,
+    settings: &StatsSettings,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<StatsReport, InspectError> {
     collect_cut(readers, settings, PIECE_SIZES, watch)
@@ -40,12 +59,12 @@ pub fn collect(
 
 fn collect_cut(
     readers: impl IntoIterator<Item = Result<LogReader, logs::LogError>, IntoIter: Send>,
-    settings: StatsSettings,
+    settings: &StatsSettings,
     cut: PieceSizes,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<StatsReport, InspectError> {
     let readers = readers.into_iter();
-    let mut whole = ChunkTally::new(settings.top);
+    let mut whole = ChunkTally::new(settings);
     let mut seen = ReadSummary::default();
     let mut bytes_done = 0;
     run_ordered(
@@ -53,7 +72,7 @@ fn collect_cut(
         |feed: &ItemSender<'_, CountTask>| read(readers, cut, &mut seen, feed),
         EventWalk::default,
         |walk, piece, sender| {
-            let part = count(&piece, settings.top, walk)?;
+            let part = count(&piece, settings, walk)?;
             // A part holds some thousand counters, independent of the size of its piece.
             sender.push((part, bytes_of(&piece.work)), PART_COST).map_err(InspectError::from)
         },
@@ -66,8 +85,12 @@ fn collect_cut(
             }
         },
     )?;
-    let gtids = gtids(&mut whole, seen.previous);
-    Ok(StatsReport::new(&whole.tally, seen.logs, gtids))
+    let mut gtids = gtids(&mut whole, seen.previous);
+    if !settings.selection.selects_all() {
+        // Transactions that are not selected are no gaps.
+        gtids.gaps.clear();
+    }
+    Ok(StatsReport::new(&whole.tally, seen.logs, gtids, settings))
 }
 
 fn gtids(whole: &mut ChunkTally, previous: Option<GtidSet>) -> GtidReport {
@@ -98,13 +121,17 @@ struct CountTask {
     name: Arc<str>,
 }
 
-fn count(piece: &CountTask, top: usize, walk: &mut EventWalk) -> Result<ChunkTally, InspectError> {
+fn count(
+    piece: &CountTask,
+    settings: &StatsSettings,
+    walk: &mut EventWalk,
+) -> Result<ChunkTally, InspectError> {
     let counted = match &piece.work {
-        PieceContent::Events(events) => chunk_counter::count_events(events, top, walk),
+        PieceContent::Events(events) => chunk_counter::count_events(events, settings, walk),
         PieceContent::LogEnd { .. } => {
-            Ok(ChunkTally { head: Some(ContinuedTransaction::Lost), ..ChunkTally::new(top) })
+            Ok(ChunkTally { head: Some(ContinuedTransaction::Lost), ..ChunkTally::new(settings) })
         }
-        PieceContent::LogStart { .. } | PieceContent::Unreadable { .. } => Ok(ChunkTally::new(top)),
+        PieceContent::LogStart { .. } | PieceContent::Unreadable { .. } => Ok(ChunkTally::new(settings)),
     };
     counted.map_err(|CountError { offset, cause }| {
         let name = piece.name.to_string();
@@ -164,6 +191,8 @@ impl ReadSummary {
             PieceContent::Events(events) => match &events.piece {
                 WalkPiece::Chunk(chunk) => {
                     log.bytes = chunk.end();
+                    let first = || chunk.get(0).map(|event| event.raw.header().timestamp);
+                    log.begun = log.begun.or_else(|| Some(LogTime(u64::from(first()?) * 1_000_000)));
                     if log.server_version.is_empty() {
                         let version = String::from_utf8_lossy(&chunk.format().server_version);
                         log.server_version = version.into_owned();
@@ -213,11 +242,12 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use logs::{LogReader, PieceSizes};
+    use sql::{TablePattern, TableSelection};
 
     use super::{StatsSettings, collect_cut};
     use crate::error::InspectError;
     use crate::log_pieces::PIECE_SIZES;
-    use crate::stats::StatsReport;
+    use crate::stats::{BreakdownKind, StatsReport, StatsSelection, StatsTotals};
 
     fn samples() -> Vec<PathBuf> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
@@ -232,8 +262,104 @@ mod tests {
     }
 
     fn collect(paths: &[PathBuf], cut: PieceSizes) -> Result<StatsReport, InspectError> {
-        let readers = paths.iter().map(LogReader::open);
-        collect_cut(readers, StatsSettings { top: 5 }, cut, &mut |_| ControlFlow::Continue(()))
+        collect_with(paths, cut, &StatsSettings::new(5))
+    }
+
+    fn collect_with(
+        paths: &[PathBuf],
+        cut: PieceSizes,
+        settings: &StatsSettings,
+    ) -> Result<StatsReport, InspectError> {
+        collect_cut(paths.iter().map(LogReader::open), settings, cut, &mut |_| ControlFlow::Continue(()))
+    }
+
+    const BREAKDOWNS: [BreakdownKind; 5] = [
+        BreakdownKind::Minute,
+        BreakdownKind::Hour,
+        BreakdownKind::Table,
+        BreakdownKind::Account,
+        BreakdownKind::Statement,
+    ];
+
+    fn broken_down() -> StatsSettings {
+        StatsSettings { breakdowns: BREAKDOWNS.into(), ..StatsSettings::new(5) }
+    }
+
+    fn as_json(report: &StatsReport) -> String {
+        serde_json::to_string(report).expect("not JSON")
+    }
+
+    #[test]
+    fn chunk_sizes_do_not_change_selections_and_breakdowns() {
+        let cuts = [(1, usize::MAX), (500, usize::MAX), (1, 0), (500, 0)];
+        for sample in &samples() {
+            let paths = std::slice::from_ref(sample);
+            let all = collect(paths, PIECE_SIZES).expect("no report");
+            let mut selections = vec![StatsSelection::default()];
+            if let Some(span) = all.span {
+                let middle_us = u64::midpoint(span.first.0, span.last.0) + 1;
+                selections.push(StatsSelection { start_us: Some(middle_us), ..Default::default() });
+                selections.push(StatsSelection { stop_us: Some(middle_us), ..Default::default() });
+            }
+            if let Some(table) = all.tables.first() {
+                let patterns =
+                    vec![TablePattern::new(format!("{}.{}", table.database, table.table).as_bytes())];
+                let tables = TableSelection { database: None, patterns };
+                selections.push(StatsSelection { tables, ..Default::default() });
+            }
+            for selection in selections {
+                let settings = StatsSettings { selection, ..broken_down() };
+                let wanted = as_json(&collect_with(paths, PIECE_SIZES, &settings).expect("no report"));
+                for (chunk_size, large_size) in cuts {
+                    let cut = PieceSizes { chunk_size, large_size };
+                    let found = as_json(&collect_with(paths, cut, &settings).expect("no report"));
+                    assert_eq!(found, wanted, "{} cut as {cut:?}", sample.display());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn two_halves_of_the_time_are_the_whole() {
+        for sample in &samples() {
+            let paths = std::slice::from_ref(sample);
+            let all = collect(paths, PIECE_SIZES).expect("no report");
+            let Some(span) = all.span else { continue };
+            let middle_us = Some(u64::midpoint(span.first.0, span.last.0) + 1);
+            let half = |start_us, stop_us| {
+                let selection = StatsSelection { start_us, stop_us, ..Default::default() };
+                let settings = StatsSettings { selection, ..StatsSettings::new(5) };
+                collect_with(paths, PIECE_SIZES, &settings).expect("no report").totals
+            };
+            let (before, after) = (half(None, middle_us), half(middle_us, None));
+            let figures = |totals: &StatsTotals| {
+                let rows = totals.changes.total();
+                [totals.transactions, totals.bytes_uncompressed, totals.statements, rows.rows, rows.bytes]
+            };
+            let sum: Vec<u64> =
+                figures(&before).iter().zip(figures(&after)).map(|(one, other)| one + other).collect();
+            assert_eq!(sum, figures(&all.totals), "{}", sample.display());
+        }
+    }
+
+    #[test]
+    fn breakdowns_have_all_rows() {
+        for sample in &samples() {
+            let report = collect_with(std::slice::from_ref(sample), PIECE_SIZES, &broken_down());
+            let report = report.expect("no report");
+            assert_eq!(report.by.len(), BREAKDOWNS.len());
+            for breakdown in &report.by {
+                let groups = breakdown.groups.iter().map(|group| group.counts.rows()).sum::<u64>();
+                let rest = breakdown.without_text.map_or(0, |counts| counts.rows());
+                let wanted = report.totals.changes.total().rows;
+                let found = groups + rest;
+                // An incomplete transaction has no commit, so it is in no group of transactions.
+                let has_all = matches!(breakdown.by, BreakdownKind::Table | BreakdownKind::Statement)
+                    || report.totals.transactions_incomplete == 0;
+                let is_right = if has_all { found == wanted } else { found < wanted };
+                assert!(is_right, "{} by {:?}: {found}, {wanted}", sample.display(), breakdown.by);
+            }
+        }
     }
 
     #[test]
@@ -265,7 +391,7 @@ mod tests {
     fn monitors_can_stop_the_count() {
         let outcome = collect_cut(
             samples().iter().map(LogReader::open),
-            StatsSettings { top: 0 },
+            &StatsSettings::new(0),
             PieceSizes { chunk_size: 1, large_size: 0 },
             &mut |_| ControlFlow::Break(()),
         );

@@ -1,5 +1,6 @@
 //! Statistics of logs: transactions, rows and bytes, by table, size and time.
 
+mod breakdown;
 mod chunk_counter;
 mod collect;
 mod commit_rate;
@@ -10,11 +11,13 @@ mod gtid_collector;
 mod log_time;
 mod report;
 mod size_histogram;
+mod stats_selection;
 mod stats_tally;
 mod tables;
 mod top_list;
 mod transaction_tally;
 
+pub use breakdown::{Breakdown, BreakdownGroup, BreakdownKind, GroupCounts, GroupKey, WriterKey};
 pub use collect::{StatsSettings, collect};
 pub use commit_rate::{BucketCounts, TimeSeries};
 pub use compression::{CompressionRow, CompressionType, LogType};
@@ -25,4 +28,5 @@ pub use report::{
     TypeReport,
 };
 pub use size_histogram::{SizeClass, class_bytes_max, size_class};
+pub use stats_selection::StatsSelection;
 pub use tables::{ChangeTotals, RowChangeCounts, RowOperation, TableAmounts, TableMapCounts};

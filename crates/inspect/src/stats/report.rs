@@ -3,6 +3,8 @@
 use binlog::EventType;
 use serde::Serialize;
 
+use super::breakdown::Breakdown;
+use super::collect::StatsSettings;
 use super::commit_rate::TimeSeries;
 use super::compression::CompressionRow;
 use super::log_time::LogTime;
@@ -40,6 +42,12 @@ pub struct StatsReport {
     pub rate: TimeSeries,
     /// The rows of the server's table `performance_schema.binary_log_transaction_compression_stats`.
     pub compression: Vec<CompressionRow>,
+    /// Counts by the requested properties.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<Breakdown>,
+    /// True if only a selection of the transactions or tables was counted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_selection: bool,
     #[serde(skip)]
     pub(crate) rows_lines: Vec<u8>,
 }
@@ -51,6 +59,9 @@ pub struct LogStats {
     pub name: String,
     /// Bytes read.
     pub bytes: u64,
+    /// Creation of the log: the time of its first event.
+    #[serde(skip)]
+    pub begun: Option<LogTime>,
     /// Version of the server that wrote it.
     pub server_version: String,
     /// Number of events, without those inside payloads.
@@ -204,7 +215,13 @@ impl StatsReport {
         &self.rows_lines
     }
 
-    pub(crate) fn new(tally: &StatsTally, mut logs: Vec<LogStats>, gtids: GtidReport) -> Self {
+    pub(crate) fn new(
+        tally: &StatsTally,
+        mut logs: Vec<LogStats>,
+        gtids: GtidReport,
+        settings: &StatsSettings,
+    ) -> Self {
+        let is_selection = !settings.selection.selects_all();
         for (number, log) in (0..).zip(&mut logs) {
             let count = tally.logs.get(&number).cloned().unwrap_or_default();
             (log.events, log.transactions) = (count.events, count.transactions);
@@ -218,7 +235,11 @@ impl StatsReport {
             tally.longest.sorted().into_iter().filter(|one| one.duration_us >= LONG_MIN_US).collect(),
         );
         Self {
-            totals: totals(tally, &logs, &tables),
+            totals: if is_selection {
+                totals_selected(tally, &tables)
+            } else {
+                totals(tally, &logs, &tables)
+            },
             span: tally.span.map(|(first, last)| CommitSpan { first: LogTime(first), last: LogTime(last) }),
             gtids,
             tables,
@@ -228,6 +249,12 @@ impl StatsReport {
             longest,
             rate: tally.rate.series(BUCKETS_SHOWN_MAX),
             compression: tally.compression.rows(),
+            by: settings
+                .breakdowns
+                .iter()
+                .map(|by| tally.breakdown.breakdown(*by, &tally.tables, &settings.zone))
+                .collect(),
+            is_selection,
             rows_lines: tally.tables.rows_lines(),
             logs,
         }
@@ -250,6 +277,12 @@ fn totals(tally: &StatsTally, logs: &[LogStats], tables: &[TableAmounts]) -> Sta
         statements: tally.statements,
         changes,
     }
+}
+
+/// Returns the figures of the selected transactions and tables.
+fn totals_selected(tally: &StatsTally, tables: &[TableAmounts]) -> StatsTotals {
+    let all = totals(tally, &[], tables);
+    StatsTotals { bytes: tally.bytes_stored, events: tally.events_outer, ..all }
 }
 
 fn types(tally: &StatsTally) -> Vec<TypeReport> {

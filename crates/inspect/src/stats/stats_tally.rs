@@ -1,9 +1,12 @@
 //! All counters, in one value that can be merged with others.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use binlog::{EventType, TransactionId};
 
+use super::breakdown::{BreakdownKind, BreakdownTally};
+use super::collect::StatsSettings;
 use super::commit_rate::CommitRate;
 use super::compression::CompressionTotals;
 use super::event_address::EventAddress;
@@ -27,6 +30,10 @@ pub(crate) struct StatsTally {
     pub(crate) anonymous: u64,
     pub(crate) statements: u64,
     pub(crate) bytes_plain: u64,
+    /// Bytes of the transactions in the logs.
+    pub(crate) bytes_stored: u64,
+    /// Number of selected events, without those inside payloads.
+    pub(crate) events_outer: u64,
     pub(crate) sizes: SizeHistogram,
     pub(crate) rate: CommitRate,
     pub(crate) compression: CompressionTotals,
@@ -34,6 +41,9 @@ pub(crate) struct StatsTally {
     pub(crate) largest: TopList<NotableTransaction>,
     pub(crate) longest: TopList<NotableTransaction>,
     pub(crate) span: Option<(u64, u64)>,
+    /// Properties by which changes are counted.
+    pub(crate) breakdown_kinds: Arc<[BreakdownKind]>,
+    pub(crate) breakdown: BreakdownTally,
 }
 
 /// Events of one type.
@@ -86,8 +96,9 @@ pub(crate) enum ContinuedTransaction {
 }
 
 impl StatsTally {
-    /// Creates counters that keep this number of largest and longest transactions.
-    pub(crate) fn new(top: usize) -> Self {
+    /// Creates counters for these settings.
+    pub(crate) fn new(settings: &StatsSettings) -> Self {
+        let top = settings.top;
         Self {
             tables: TableCounts::default(),
             types: Box::new([TypeCount::default(); 256]),
@@ -98,6 +109,8 @@ impl StatsTally {
             anonymous: 0,
             statements: 0,
             bytes_plain: 0,
+            bytes_stored: 0,
+            events_outer: 0,
             sizes: SizeHistogram::default(),
             rate: CommitRate::default(),
             compression: CompressionTotals::default(),
@@ -105,6 +118,8 @@ impl StatsTally {
             largest: TopList::new(top),
             longest: TopList::new(top),
             span: None,
+            breakdown_kinds: Arc::clone(&settings.breakdowns),
+            breakdown: BreakdownTally::default(),
         }
     }
 
@@ -126,8 +141,13 @@ impl StatsTally {
         open.tables.add(table, change, amount.rows);
     }
 
-    /// Counts a complete transaction.
+    /// Counts a complete transaction, if it is selected.
     pub(crate) fn add_transaction(&mut self, open: &TransactionTally) {
+        if !open.is_counted {
+            return;
+        }
+        self.bytes_stored += open.bytes_stored;
+        self.breakdown.add_transaction(&self.breakdown_kinds, open);
         let place = open.start.map(|start| start.place).unwrap_or_default();
         let commit_us = open.commit_us();
         self.transactions += 1;
@@ -187,6 +207,9 @@ impl StatsTally {
         self.anonymous += later.anonymous;
         self.statements += later.statements;
         self.bytes_plain += later.bytes_plain;
+        self.bytes_stored += later.bytes_stored;
+        self.events_outer += later.events_outer;
+        self.breakdown.merge(later.breakdown, places);
         self.sizes.merge(&later.sizes);
         self.rate.merge(later.rate);
         self.compression.merge(later.compression);
@@ -206,8 +229,8 @@ impl StatsTally {
 
 impl ChunkTally {
     /// Creates a part without any counts.
-    pub(crate) fn new(top: usize) -> Self {
-        Self { tally: StatsTally::new(top), head: None, tail: None }
+    pub(crate) fn new(settings: &StatsSettings) -> Self {
+        Self { tally: StatsTally::new(settings), head: None, tail: None }
     }
 
     /// Adds the part of the next chunk. The transaction that ends in it comes before those that start in it.
@@ -221,7 +244,7 @@ impl ChunkTally {
             None => {}
             Some(ContinuedTransaction::Continues(open)) => self.continue_transaction(moved(open)),
             Some(ContinuedTransaction::Lost) => {
-                self.tally.incomplete += u64::from(self.tail.take().is_some());
+                self.tally.incomplete += u64::from(self.tail.take().is_some_and(|open| open.is_counted));
             }
             Some(ContinuedTransaction::Ends(open)) => {
                 self.continue_transaction(moved(open));

@@ -200,14 +200,20 @@ impl TableCounts {
 
     /// Returns the counts of all tables, the largest first.
     pub(crate) fn amounts(&self) -> Vec<TableAmounts> {
+        self.placed_amounts().into_iter().map(|(_, amounts)| amounts).collect()
+    }
+
+    /// Returns the same, with the index of each table.
+    pub(crate) fn placed_amounts(&self) -> Vec<(usize, TableAmounts)> {
         let amounts = self.tables.iter().map(|counted| TableAmounts {
             database: String::from_utf8_lossy(&counted.name.0).into_owned(),
             table: String::from_utf8_lossy(&counted.name.1).into_owned(),
             changes: counted.changes,
             maps: counted.maps,
         });
-        let mut amounts: Vec<_> = amounts.collect();
-        amounts.sort_by(|one, two| {
+        // A table has no bytes if the selection excludes all its changes.
+        let mut amounts: Vec<_> = amounts.enumerate().filter(|(_, amounts)| amounts.bytes() > 0).collect();
+        amounts.sort_by(|(_, one), (_, two)| {
             let names = || (&one.database, &one.table).cmp(&(&two.database, &two.table));
             two.bytes().cmp(&one.bytes()).then_with(names)
         });

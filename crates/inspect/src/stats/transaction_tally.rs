@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use binlog::{EventHeader, TransactionId};
 
+use super::breakdown::WriterKey;
 use super::commit_rate::BucketCounts;
 use super::compression::{CompressionType, LogType, StatedPayload, StoredTransaction, TransactionSizes};
 use super::event_address::EventAddress;
@@ -30,6 +31,12 @@ pub(crate) struct TransactionTally {
     pub(crate) events: u64,
     /// Rows changed in each table.
     pub(crate) tables: RowsByTable,
+    /// True if the transaction counts: it is selected and, if only some tables are, has changed one of these.
+    pub(crate) is_counted: bool,
+    /// Bytes before compression of the events that count, if only some tables are selected.
+    pub(crate) bytes_of_tables: Option<u64>,
+    /// Account or connection that wrote it, if that is counted.
+    pub(crate) writer: WriterKey,
 }
 
 /// Rows changed in each table, by the table's index and by [`RowOperation`].
@@ -68,6 +75,9 @@ impl TransactionTally {
             payload: None,
             events: 0,
             tables: RowsByTable::default(),
+            is_counted: true,
+            bytes_of_tables: None,
+            writer: WriterKey::default(),
         }
     }
 
@@ -96,6 +106,14 @@ impl TransactionTally {
         self.bytes_cached += later.bytes_cached;
         self.payload = self.payload.or(later.payload);
         self.events += later.events;
+        self.is_counted |= later.is_counted;
+        self.bytes_of_tables = match (self.bytes_of_tables, later.bytes_of_tables) {
+            (Some(mine), Some(later)) => Some(mine + later),
+            (mine, later) => mine.or(later),
+        };
+        if later.writer != WriterKey::default() {
+            self.writer = later.writer;
+        }
         for (table, rows) in later.tables.rows {
             let mine = self.tables.rows_of_mut(table);
             mine.iter_mut().zip(rows).for_each(|(mine, later)| *mine += later);
@@ -104,6 +122,11 @@ impl TransactionTally {
 
     pub(crate) fn rows(&self) -> u64 {
         self.tables.rows.iter().flat_map(|(_, rows)| rows).sum()
+    }
+
+    /// Returns the bytes before compression of the events that count.
+    pub(crate) fn bytes_selected(&self) -> u64 {
+        self.bytes_of_tables.unwrap_or(self.bytes_plain)
     }
 
     pub(crate) fn id(&self) -> TransactionId {

@@ -389,9 +389,9 @@ fn statements_with_too_many_table_maps() {
     let directory = TempDir::new().expect("could not create a directory");
     let path = directory.path().join("binlog.000001");
     log.write(&path);
-    let settings = inspect::stats::StatsSettings { top: 1 };
+    let settings = inspect::stats::StatsSettings::new(1);
     let counted =
-        inspect::stats::collect([LogReader::open(&path)], settings, &mut |_| ControlFlow::Continue(()));
+        inspect::stats::collect([LogReader::open(&path)], &settings, &mut |_| ControlFlow::Continue(()));
     let error = counted.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains(wanted), "{error}");
 }

@@ -1,7 +1,7 @@
 //! `--json`: one JSON line per event. `docs/reference/dump-json.md` describes the format.
 
 mod body;
-mod rows;
+pub(crate) mod rows;
 mod session;
 mod table;
 pub(crate) mod writer;

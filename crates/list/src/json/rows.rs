@@ -286,6 +286,25 @@ fn put_rare(
     Ok(())
 }
 
+/// Returns the value of a column as JSON. The document of a partially updated JSON column is computed from `before`;
+/// without a document there, it is `None`.
+pub(crate) fn field_json(
+    field: &RowField<'_, '_>,
+    before: Option<&RowImage<'_, '_>>,
+    format: &EventFormat,
+) -> Result<Option<Vec<u8>>, DecodeError> {
+    let name = MemberName { text: Box::default(), charset: charset_of(field.column(), format) };
+    let mut out = Vec::new();
+    match field.is_partial() {
+        false => put_value(&mut out, &name, field)?,
+        true => match apply_changes(field, before)? {
+            Some(document) => put_document(&mut out, JsonDocument::new(&document))?,
+            None => return Ok(None),
+        },
+    }
+    Ok(Some(out))
+}
+
 fn put_quoted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
     put(out);

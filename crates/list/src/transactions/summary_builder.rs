@@ -140,7 +140,7 @@ impl<'s> SummaryBuilder<'s> {
     fn write(&self, summary: &mut TransactionSummary, out: &mut Vec<u8>) {
         summary.tables.flush_last();
         let has_rows = !summary.tables.counts.is_empty();
-        let wants_rows = self.select.filters_rows() || self.select.database.is_some();
+        let wants_rows = self.select.filters_rows() || !self.select.tables.selects_all();
         if !summary.first.is_selected || (wants_rows && !has_rows) {
             return;
         }

@@ -1,7 +1,6 @@
 //! `bintide advise`: estimates the effect of transaction compression on logs.
 
 mod html;
-mod server_args;
 mod server_readings;
 mod text;
 
@@ -18,20 +17,20 @@ use binlog::ZstdLevel;
 use clap::Args;
 use jiff::tz::TimeZone;
 use serde::Serialize;
+use servers::{ServerAddress, SqlConnection};
 use tracing::{error, warn};
 
-use crate::commands::advise::server_args::AdviseServerArgs;
 use crate::commands::advise::server_readings::ServerReadings;
-use crate::connection_args::SERVER_OPTIONS;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice, no_events_error};
+use crate::newest_log_args::NewestLogArgs;
 use crate::page;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::units::{bytes, counted};
-use crate::value_parsers::{parse_at_least_one, parse_level, parse_number, parse_size};
+use crate::value_parsers::{parse_at_least_one, parse_level, parse_number, parse_positive_size, parse_size};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -61,14 +60,20 @@ for the server's own measurements.";
 const LOGS_HELP: &str =
     "Logs: files, directories or index files. For a directory, its index file gives the logs and their order";
 
+const FROM_HELP: &str = "Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The \
+    connection options below complete this address, or are used instead of it. The server's newest logs are received \
+    into a temporary directory, as a replica would receive them. The server is also queried for its settings, \
+    statistics and replication clients. Nothing is changed on the server";
+
 /// Arguments of `bintide advise`.
 #[derive(Args, Debug)]
 #[command(mut_arg("logs", |arg| arg.help(LOGS_HELP)))]
+#[command(mut_arg("from", |arg| arg.help(FROM_HELP)))]
 pub(crate) struct AdviseArgs {
     #[command(flatten)]
     inputs: LogArgs,
     #[command(flatten)]
-    live: AdviseServerArgs,
+    live: NewestLogArgs,
     /// Compression levels to measure, separated by commas: 1 to 22.
     #[arg(long, short, value_name = "LEVELS", value_delimiter = ',', value_parser = parse_level)]
     #[arg(default_values = ["1", "3", "6", "9", "12", "19"])]
@@ -82,7 +87,7 @@ pub(crate) struct AdviseArgs {
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,
     /// Measure approximately this amount of the logs, such as 100M or 2G, at random places.
-    #[arg(long, value_name = "SIZE", conflicts_with = "all", value_parser = parse_sample_size)]
+    #[arg(long, value_name = "SIZE", conflicts_with = "all", value_parser = parse_positive_size)]
     sample: Option<u64>,
     /// Seed of the random places: the same seed selects the same places.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = parse_number::<u64>)]
@@ -120,15 +125,15 @@ pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
     }
     let fetched = match command.inputs.has_logs() {
         true => command.live.refuse_beside_logs().map(|()| None)?,
-        false => Some(command.live.fetch(global)?),
+        false => Some(command.live.fetch(global, ask_server)?),
     };
     let mut inputs = command.inputs.clone();
-    if let Some(fetched) = &fetched {
-        inputs.set_store(fetched.folder.path().to_owned());
+    if let Some((folder, _)) = &fetched {
+        inputs.set_store(folder.path().to_owned());
     }
     let names = if fetched.is_some() { LogNaming::OfFiles } else { LogNaming::AsGiven };
     let report = measure(command, &inputs, names, global)?;
-    let server = fetched.as_ref().map(|fetched| &fetched.server);
+    let server = fetched.as_ref().map(|(_, server)| server);
     let mut out = io::stdout().lock();
     if let Some(path) = &command.html {
         page::write(&html::render(&report, server, &TimeZone::system()), path, &mut out)?;
@@ -141,6 +146,20 @@ pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
         screen::print(&text::render(&report, server, ReportStyle::new(global.color.on_stdout())), &mut out)?;
     }
     Ok(verdict(&report))
+}
+
+/// Queries a server, and refuses one of MariaDB.
+fn ask_server(
+    connection: &mut SqlConnection,
+    address: &ServerAddress,
+) -> Result<ServerReadings, CommandFailure> {
+    let server = ServerReadings::ask(connection);
+    match server.is_mariadb() {
+        true => Err(CommandFailure::NotStarted(anyhow!(
+            "{address} is a MariaDB server, which has no binlog_transaction_compression: use MySQL 8.0.20 or newer"
+        ))),
+        false => Ok(server),
+    }
 }
 
 /// Returns the verdict: a file without any event is not a log.
@@ -169,16 +188,6 @@ struct AdviceDocument<'d> {
     report: &'d AdviseReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<&'d ServerReadings>,
-}
-
-/// Makes the LOG arguments optional where a server is given.
-pub(crate) fn make_logs_optional(command: clap::Command) -> clap::Command {
-    command.mut_subcommands(|command| match command.get_name() {
-        "advise" => {
-            command.mut_arg("logs", |logs| logs.required(false).required_unless_present_any(SERVER_OPTIONS))
-        }
-        _ => command,
-    })
 }
 
 fn measure(
@@ -268,11 +277,4 @@ fn source<'f>(
         _ => place.to_string(),
     };
     Ok(LogSource { name, bytes, open: Box::new(move || found.open(place)) })
-}
-
-pub(super) fn parse_sample_size(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
-        0 => Err("expected a size of at least one byte, such as 100M".to_owned()),
-        size => Ok(size),
-    }
 }

@@ -1,12 +1,10 @@
 //! Selection of transactions: where to start and stop, and which to exclude.
 
-use binlog::gtid::{GtidSet, GtidTextError};
+use binlog::gtid::GtidSet;
 use clap::Args;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 use replay::{SelectionBound, SelectionStart, SelectionStop, TransactionSelection};
 
-use crate::value_parsers::parse_number;
+use crate::value_parsers::{parse_gtids, parse_local_time, parse_number};
 
 /// Options that select transactions.
 #[derive(Args, Debug)]
@@ -71,12 +69,5 @@ fn parse_position(text: &str) -> Result<SelectionBound, String> {
 }
 
 fn parse_time(text: &str) -> Result<SelectionBound, String> {
-    let zoned = text.parse::<DateTime>().and_then(|time| time.to_zoned(TimeZone::system()));
-    let time = zoned.map_err(|_| "expected a time such as 2026-11-22 01:00:00".to_owned())?;
-    let micros = u64::try_from(time.timestamp().as_microsecond());
-    micros.map(SelectionBound::Time).map_err(|_| "expected a time after 1970".to_owned())
-}
-
-fn parse_gtids(text: &str) -> Result<GtidSet, String> {
-    text.parse().map_err(|error: GtidTextError| error.to_string())
+    parse_local_time(text).map(SelectionBound::Time)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use inspect::stats::{BucketCounts, RowOperation, StatsReport, TableAmounts, TimeSeries, TransactionReport};
 use jiff::tz::TimeZone;
 
+use super::breakdown_rows::BreakdownTable;
 use crate::page::chart::{self, BarPart, ChartBar, ColumnChart};
 use crate::page::{common_folder, escaped, log_below, render_page, render_pairs, render_table};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share};
@@ -14,25 +15,40 @@ use crate::units::{bytes, bytes_of_two, count, counted, duration, share};
 const TABLES_DRAWN: usize = 20;
 
 /// Returns the whole page.
-pub(crate) fn render(report: &StatsReport, zone: &TimeZone) -> String {
+///
+/// `count_max` is the maximum number of groups to list in a breakdown.
+pub(crate) fn render(report: &StatsReport, zone: &TimeZone, count_max: usize) -> String {
     let names: Vec<&str> = report.logs.iter().map(|log| log.name.as_str()).collect();
     let title = match names.as_slice() {
         [name] => (*name).to_owned(),
         several => format!("{} logs", several.len()),
     };
     let folder = common_folder(names.iter().copied());
-    let sections = [
+    let mut sections = vec![
         ("Totals", summary(report, folder, zone)),
         ("Over time: transactions", rate(&report.rate, zone, |counts| counts.transactions, count)),
         ("Over time: bytes before compression", rate(&report.rate, zone, |counts| counts.bytes, bytes)),
         ("Tables, by bytes of rows events", tables(&report.tables)),
+    ];
+    for each in &report.by {
+        let table = BreakdownTable::new(each, zone, count_max);
+        sections.push((table.heading, breakdown(&table)));
+    }
+    sections.extend([
         ("Transactions by size, before compression", sizes(report)),
         ("Compression", compression(report)),
         ("Largest transactions", transactions(&report.largest, folder, zone)),
         ("Longest transactions", transactions(&report.longest, folder, zone)),
         ("Logs", logs(report, folder)),
-    ];
+    ]);
     render_page("stats", &title, &sections)
+}
+
+fn breakdown(breakdown: &BreakdownTable) -> String {
+    // Names and numbers alike are text, not HTML.
+    let rows = breakdown.rows.iter().map(|row| row.iter().map(|cell| escaped(cell)).collect());
+    let remark = breakdown.remark.as_ref().map(|remark| format!("<p>{}</p>\n", escaped(remark)));
+    render_table(&breakdown.columns, rows) + &remark.unwrap_or_default()
 }
 
 fn summary(report: &StatsReport, folder: &Path, zone: &TimeZone) -> String {
@@ -46,8 +62,10 @@ fn summary(report: &StatsReport, folder: &Path, zone: &TimeZone) -> String {
         ("Events", count(totals.events_uncompressed)),
         ("Rows", count(rows.total().rows)),
         ("GTIDs", escaped(&report.gtids.set)),
-        ("Gaps", escaped(&report.gtids.gaps)),
     ];
+    if !report.is_selection {
+        values.push(("Gaps", escaped(&report.gtids.gaps)));
+    }
     if let Some(span) = report.span {
         let took = Duration::from_micros(span.last.0.saturating_sub(span.first.0));
         let (first, last) = (span.first.in_zone(zone), span.last.in_zone(zone));

@@ -1,5 +1,6 @@
 //! `bintide stats`: counts transactions, rows and bytes.
 
+mod breakdown_rows;
 mod html;
 mod text;
 
@@ -7,18 +8,20 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use clap::Args;
-use inspect::stats::{self, CompressionRow, StatsReport, StatsSettings};
+use clap::{Args, ValueEnum};
+use inspect::stats::{self, BreakdownKind, CompressionRow, StatsReport, StatsSettings};
 use jiff::tz::TimeZone;
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::{LogArgs, add_advice, no_events_error};
+use crate::log_args::{InputPlace, LogArgs, add_advice, no_events_error};
+use crate::newest_log_args::NewestLogArgs;
 use crate::page;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
+use crate::transaction_args::TransactionArgs;
 use crate::value_parsers::parse_number;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -36,6 +39,11 @@ Examples:
       bintide stats --html report.html /var/lib/mysql
   From a compressed backup:
       zstd -dc binlog.000012.zst | bintide stats -
+  Which statements and connections wrote so much between 14:00 and 14:20?
+      bintide stats --start-datetime '2026-11-23 14:00:00' \\
+          --stop-datetime '2026-11-23 14:20:00' /var/lib/mysql
+  Changes of one table by hour, on a running server, from its newest logs:
+      bintide stats --by hour --table shop.orders --from mysql://repl@db1/
 
 Transaction sizes are sizes before compression. Commit times are those of the
 server that wrote the log, shown in the time zone of TZ.";
@@ -57,6 +65,41 @@ pub(crate) struct StatsArgs {
     /// Number of the largest and of the longest transactions to list.
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = parse_number::<usize>)]
     top: usize,
+    /// Count by this property. Several are separated by commas. Without this option, a selection of transactions or
+    /// tables is counted by account and statement.
+    #[arg(long, value_name = "PROPERTY", value_enum, value_delimiter = ',', conflicts_with = "rows")]
+    by: Vec<BreakdownArg>,
+    #[command(flatten)]
+    transactions: TransactionArgs,
+    #[command(flatten)]
+    live: NewestLogArgs,
+}
+
+/// Value of `--by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum BreakdownArg {
+    /// Minute of the commit
+    Minute,
+    /// Hour of the commit
+    Hour,
+    /// Changed table
+    Table,
+    /// Account or, if the log does not have it, connection
+    Account,
+    /// Statement without its literals
+    Statement,
+}
+
+impl BreakdownArg {
+    const fn kind(self) -> BreakdownKind {
+        match self {
+            Self::Minute => BreakdownKind::Minute,
+            Self::Hour => BreakdownKind::Hour,
+            Self::Table => BreakdownKind::Table,
+            Self::Account => BreakdownKind::Account,
+            Self::Statement => BreakdownKind::Statement,
+        }
+    }
 }
 
 /// Returns the rows of binary_log_transaction_compression_stats as a table.
@@ -72,7 +115,7 @@ pub(crate) fn run(command: &StatsArgs, global: &GlobalArgs) -> CommandResult {
     let report = collect(command, global)?;
     let mut out = io::stdout().lock();
     if let Some(path) = &command.html {
-        page::write(&html::render(&report, &TimeZone::system()), path, &mut out)?;
+        page::write(&html::render(&report, &TimeZone::system(), command.top), path, &mut out)?;
     } else if command.rows {
         out.write_all(report.rows_lines())?;
     } else if command.json {
@@ -80,7 +123,8 @@ pub(crate) fn run(command: &StatsArgs, global: &GlobalArgs) -> CommandResult {
         out.write_all(b"\n")?;
     } else {
         let style = ReportStyle::new(global.color.on_stdout());
-        screen::print(&text::render(&report, style, &TimeZone::system()), &mut out)?;
+        let text = text::render(&report, style, &TimeZone::system(), command.top);
+        screen::print(&text, &mut out)?;
     }
     Ok(verdict(&report))
 }
@@ -96,7 +140,15 @@ fn verdict(report: &StatsReport) -> CommandVerdict {
 }
 
 fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, CommandFailure> {
-    let found = command.inputs.find_logs()?;
+    let fetched = match command.inputs.has_logs() {
+        true => command.live.refuse_beside_logs().map(|()| None)?,
+        false => Some(command.live.fetch(global, |_, _| Ok(()))?.0),
+    };
+    let mut inputs = command.inputs.clone();
+    if let Some(folder) = &fetched {
+        inputs.set_store(folder.path().to_owned());
+    }
+    let found = inputs.find_logs()?;
     found.warn_duplicates("counted");
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let readers = found.places.iter().map(|place| found.open(place));
@@ -107,6 +159,56 @@ fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, Comm
             false => ControlFlow::Continue(()),
         }
     };
-    let report = stats::collect(readers, StatsSettings { top: command.top }, &mut watch);
-    report.map_err(|error| CommandFailure::Failed(add_advice(error)))
+    let settings = settings(command);
+    let report = stats::collect(readers, &settings, &mut watch);
+    let mut report = report.map_err(|error| CommandFailure::Failed(add_advice(error)))?;
+    if fetched.is_some() {
+        name_as_on_server(&mut report, &found.places);
+        warn_late_start(&report, &settings);
+    }
+    Ok(report)
+}
+
+fn settings(command: &StatsArgs) -> StatsSettings {
+    let mut settings = StatsSettings::new(command.top);
+    settings.selection = command.transactions.selection();
+    settings.zone = TimeZone::system();
+    let mut kinds: Vec<BreakdownKind> = Vec::new();
+    for kind in command.by.iter().map(|by| by.kind()) {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    if kinds.is_empty() && !settings.selection.selects_all() && !command.rows {
+        kinds = vec![BreakdownKind::Account, BreakdownKind::Statement];
+    }
+    settings.breakdowns = kinds.into();
+    settings
+}
+
+/// Names the logs of a temporary directory as the server does.
+fn name_as_on_server(report: &mut StatsReport, places: &[InputPlace]) {
+    let folder = places.iter().find_map(|place| match place {
+        InputPlace::File(path) => path.parent(),
+        InputPlace::Stdin => None,
+    });
+    let Some(folder) = folder.map(|folder| format!("{}/", folder.display())) else { return };
+    let shorten = |name: &mut String| {
+        if let Some(short) = name.strip_prefix(&folder) {
+            *name = short.to_owned();
+        }
+    };
+    report.logs.iter_mut().for_each(|log| shorten(&mut log.name));
+    report.largest.iter_mut().chain(&mut report.longest).for_each(|each| shorten(&mut each.log));
+}
+
+/// Warns if the logs of a server begin after the start of the selected period.
+fn warn_late_start(report: &StatsReport, settings: &StatsSettings) {
+    let begun = report.logs.first().and_then(|log| log.begun);
+    if let (Some(start_us), Some(begun)) = (settings.selection.start_us, begun)
+        && begun.0 > start_us
+    {
+        let begun = begun.in_zone(&settings.zone);
+        warn!("the received logs begin at {begun}, after --start-datetime: increase --fetch");
+    }
 }

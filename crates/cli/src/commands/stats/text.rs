@@ -8,6 +8,7 @@ use inspect::stats::{
 };
 use jiff::tz::TimeZone;
 
+use super::breakdown_rows::BreakdownTable;
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share, sparkline};
 
@@ -18,18 +19,48 @@ const TABLES_SHOWN: usize = 20;
 const LOGS_SHOWN: usize = 20;
 
 /// Returns the whole report.
-pub(crate) fn render(report: &StatsReport, style: ReportStyle, zone: &TimeZone) -> String {
-    style.sections(&[
+///
+/// `count_max` is the maximum number of groups to list in a breakdown.
+pub(crate) fn render(report: &StatsReport, style: ReportStyle, zone: &TimeZone, count_max: usize) -> String {
+    let mut sections = vec![
         ("Logs", logs(report, style)),
         ("Totals", totals(report, style, zone)),
         ("Tables", tables(report, style)),
+    ];
+    for each in &report.by {
+        let table = BreakdownTable::new(each, zone, count_max);
+        sections.push((table.heading, breakdown(&table, style)));
+    }
+    sections.extend([
         ("Transactions by size, before compression", sizes(&report.sizes, style)),
         ("Largest transactions", transactions(&report.largest, style, zone)),
         ("Longest transactions", transactions(&report.longest, style, zone)),
         ("Events", events(report, style)),
         ("Over time", rate(&report.rate, zone)),
         ("Compression", compression(&report.compression, style)),
-    ])
+    ]);
+    style.sections(&sections)
+}
+
+/// Maximum number of characters of a name in a breakdown: statements are long.
+const NAME_SIZE_MAX: usize = 80;
+
+fn breakdown(breakdown: &BreakdownTable, style: ReportStyle) -> String {
+    if breakdown.rows.is_empty() {
+        return String::new();
+    }
+    let mut table = style.table(&breakdown.columns);
+    for row in &breakdown.rows {
+        let mut row = row.clone();
+        if let Some(name) = row.first_mut() {
+            let short: String = name.chars().take(NAME_SIZE_MAX).collect();
+            let mark = if short.len() < name.len() { "…" } else { "" };
+            *name = visible(&format!("{short}{mark}"));
+        }
+        table.add_row(row);
+    }
+    let remark = breakdown.remark.as_ref().map(|remark| format!("\n{remark}\n"));
+    table_lines(&table) + &remark.unwrap_or_default()
 }
 
 fn logs(report: &StatsReport, style: ReportStyle) -> String {
@@ -96,7 +127,7 @@ fn totals(report: &StatsReport, style: ReportStyle, zone: &TimeZone) -> String {
     }
     let or_none = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
     line("GTIDs", or_none(&report.gtids.set));
-    if !report.gtids.set.is_empty() {
+    if !report.gtids.set.is_empty() && !report.is_selection {
         line("gaps", or_none(&report.gtids.gaps));
     }
     if report.gtids.anonymous > 0 {

@@ -1,4 +1,4 @@
-//! Newest logs of a running server, received by the replication protocol, and readings of the server.
+//! Newest logs of a running server, received by the replication protocol into a temporary directory.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,47 +8,57 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use logs::LogEncryption;
 use receive::{DiskFullPolicy, LogReceiver, ReceiveOptions, StartPoint};
-use servers::{LinkOptions, ServerAddress, SqlConnection};
+use servers::{LinkOptions, ResultRow, ServerAddress, SqlConnection};
 use tempfile::TempDir;
 use wire::{ReplicaEnd, SemiSync};
 
-use super::server_readings::ServerReadings;
 use crate::commands::receive::ReceiveDisplay;
-use crate::connection_args::ConnectionArgs;
+use crate::connection_args::{ConnectionArgs, SERVER_OPTIONS};
 use crate::exit::CommandFailure;
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
+use crate::value_parsers::parse_positive_size;
 
-/// Options that name a running server.
+/// Options that name a running server, whose newest logs are read.
 #[derive(Args, Debug)]
-pub(super) struct AdviseServerArgs {
-    /// Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The connection options
-    /// below complete this address, or are used instead of it. The server's newest logs are received into a temporary
-    /// directory, as a replica would receive them. The server is also queried for its settings, statistics and
-    /// replication clients. Nothing is changed on the server.
+pub(crate) struct NewestLogArgs {
+    /// Read the newest logs of a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The
+    /// connection options below complete this address, or are used instead of it. The logs are received into a
+    /// temporary directory, as a replica would receive them. Nothing is changed on the server.
     #[arg(long, value_name = "SERVER", conflicts_with = "logs")]
     from: Option<String>,
     /// Approximate size of the newest logs to receive, such as 100M or 2G; always whole logs.
-    #[arg(long, value_name = "SIZE", value_parser = super::parse_sample_size, default_value = "256M", conflicts_with = "logs")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_positive_size, default_value = "256M", conflicts_with = "logs")]
     fetch: u64,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
 
-/// Received logs and readings of the server. Dropping it deletes the logs.
-pub(super) struct FetchedLogs {
-    pub(super) folder: TempDir,
-    pub(super) server: ServerReadings,
+/// Commands with these options.
+const COMMANDS: [&str; 2] = ["advise", "stats"];
+
+/// Makes the LOG arguments optional where a server is given.
+pub(crate) fn make_logs_optional(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(|command| match COMMANDS.contains(&command.get_name()) {
+        true => {
+            command.mut_arg("logs", |logs| logs.required(false).required_unless_present_any(SERVER_OPTIONS))
+        }
+        false => command,
+    })
 }
 
-impl AdviseServerArgs {
+impl NewestLogArgs {
     /// Refuses LOG arguments together with a server.
-    pub(super) fn refuse_beside_logs(&self) -> Result<(), CommandFailure> {
+    pub(crate) fn refuse_beside_logs(&self) -> Result<(), CommandFailure> {
         self.connection.refuse_beside_logs()
     }
 
-    /// Receives the newest logs and queries the server.
-    pub(super) fn fetch(&self, global: &GlobalArgs) -> Result<FetchedLogs, CommandFailure> {
+    /// Queries the server with `ask`, then receives its newest logs. Dropping the directory deletes them.
+    pub(crate) fn fetch<T>(
+        &self,
+        global: &GlobalArgs,
+        ask: impl FnOnce(&mut SqlConnection, &ServerAddress) -> Result<T, CommandFailure>,
+    ) -> Result<(TempDir, T), CommandFailure> {
         let address = self.connection.address(self.from.as_deref(), "--from", global)?;
         let own = Permissions::from_mode(0o700); // Logs contain the data of tables.
         let folder = tempfile::Builder::new().prefix("bintide-").permissions(own).tempdir();
@@ -56,22 +66,17 @@ impl AdviseServerArgs {
         let folder = folder.map_err(CommandFailure::NotStarted)?;
         let mut connection =
             SqlConnection::open(&address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
-        let server = ServerReadings::ask(&mut connection);
-        if server.is_mariadb() {
-            return Err(CommandFailure::NotStarted(anyhow!(
-                "{address} is a MariaDB server, which has no binlog_transaction_compression: use MySQL 8.0.20 or newer"
-            )));
-        }
+        let answer = ask(&mut connection, &address)?;
         let first = self.first_log(&mut connection).map_err(CommandFailure::NotStarted)?;
         drop(connection);
         receive(&folder, address, first, global)?;
-        Ok(FetchedLogs { folder, server })
+        Ok((folder, answer))
     }
 
     /// Returns the oldest of the newest logs whose total size reaches `--fetch`.
     fn first_log(&self, connection: &mut SqlConnection) -> Result<String, anyhow::Error> {
         let logs = connection.rows("SHOW BINARY LOGS").context("could not list the server's binary logs")?;
-        let field = |row: &servers::ResultRow, index: usize| {
+        let field = |row: &ResultRow, index: usize| {
             String::from_utf8_lossy(row.get(index).and_then(Option::as_deref).unwrap_or_default())
                 .into_owned()
         };

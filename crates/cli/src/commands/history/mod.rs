@@ -1,0 +1,144 @@
+//! `bintide history`: all changes of one row.
+
+mod text;
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+
+use anyhow::anyhow;
+use clap::Args;
+use list::history::{HistorySettings, RowHistory, row_history};
+use list::{ListError, ListSource, RowCondition};
+use tracing::warn;
+
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
+use crate::global_args::GlobalArgs;
+use crate::interrupt;
+use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
+use crate::progress::ByteProgress;
+use crate::screen::{self, ReportStyle};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  All changes of one row, from its creation on:
+      bintide history --table shop.orders --where id=4711 /var/lib/mysql
+  The same for a log without column names (binlog_row_metadata=MINIMAL):
+      bintide history --table shop.orders --where @1=4711 /var/lib/mysql
+  A row with two key columns, as JSON lines:
+      bintide history --table shop.items --where order=4711 --where line=2 --json binlog.0000*
+
+The newest log is read first. Reading ends at the INSERT of the row. If the key of
+the row changed, its changes with the other key are listed too.";
+
+/// Arguments of `bintide history`.
+#[derive(Args, Debug)]
+pub(crate) struct HistoryArgs {
+    #[command(flatten)]
+    inputs: LogArgs,
+    /// Table of the row.
+    #[arg(long, value_name = "DB.TABLE", value_parser = parse_table)]
+    table: TableName,
+    /// Value that identifies the row: COLUMN=VALUE, or @N=VALUE for the Nth column. Repeatable: all values must match.
+    #[arg(long = "where", value_name = "COLUMN=VALUE", required = true, value_parser = parse_condition)]
+    conditions: Vec<RowCondition>,
+    /// Print one JSON line for each change.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Database and table.
+#[derive(Clone, Debug)]
+struct TableName {
+    database: String,
+    table: String,
+}
+
+/// Finds the changes, then prints them.
+pub(crate) fn run(command: &HistoryArgs, global: &GlobalArgs) -> CommandResult {
+    let history = find(command, global)?;
+    for torn in &history.torn_ends {
+        warn!("{torn}");
+    }
+    if let Some(error) = &history.missing_column {
+        return Err(CommandFailure::Failed(anyhow!("{error}")));
+    }
+    if history.entries.is_empty() {
+        let TableName { database, table } = &command.table;
+        warn!("no change of such a row of {database}.{table} is in the logs");
+    }
+    let mut out = io::stdout().lock();
+    match command.json {
+        true => {
+            let mut lines = Vec::new();
+            history.entries.iter().for_each(|entry| entry.put_json(&mut lines));
+            out.write_all(&lines)?;
+        }
+        false => {
+            let style = ReportStyle::new(global.color.on_stdout());
+            screen::print(&text::render(&history, style), &mut out)?;
+        }
+    }
+    Ok(CommandVerdict::Success)
+}
+
+fn find(command: &HistoryArgs, global: &GlobalArgs) -> Result<RowHistory, CommandFailure> {
+    let found = command.inputs.find_logs()?;
+    found.check_indexes()?;
+    let TableName { database, table } = &command.table;
+    let mut settings = HistorySettings::new(sources(&found)?, database.as_bytes(), table.as_bytes());
+    settings.conditions.clone_from(&command.conditions);
+    settings.keyring.clone_from(&found.keyring);
+    let mut progress = ByteProgress::new(global, found.bytes_total);
+    let (sizes, mut bytes_begun) = (sizes(&found), 0);
+    let mut watch = |log: usize| {
+        progress.update(bytes_begun);
+        bytes_begun += sizes.get(log).copied().unwrap_or_default();
+        match interrupt::is_stop_requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    row_history(&settings, &mut watch).map_err(failure)
+}
+
+/// Returns the logs. They are read backward, so they must be files.
+fn sources(found: &InputLogs) -> Result<Vec<ListSource>, CommandFailure> {
+    let source = |place: &InputPlace| match place {
+        InputPlace::File(path) => Ok(ListSource::File(path.clone())),
+        InputPlace::Stdin => Err(CommandFailure::NotStarted(anyhow!(
+            "history reads logs more than once, but standard input can be read only once: give a file"
+        ))),
+    };
+    found.places.iter().map(source).collect()
+}
+
+fn sizes(found: &InputLogs) -> Vec<u64> {
+    let size = |place: &InputPlace| match place {
+        InputPlace::File(path) => std::fs::metadata(path).map_or(0, |data| data.len()),
+        InputPlace::Stdin => 0,
+    };
+    found.places.iter().map(size).collect()
+}
+
+fn failure(error: ListError) -> CommandFailure {
+    CommandFailure::Failed(match error {
+        ListError::Log(cause) => add_advice(cause),
+        ListError::NoColumnNames { .. } => {
+            anyhow::Error::new(error).context(ErrorAdvice("use the column's number in --where: @N=VALUE"))
+        }
+        ListError::Event { .. } | ListError::Payload { .. } => {
+            anyhow::Error::new(error).context(ErrorAdvice("run bintide verify for details"))
+        }
+        error => error.into(),
+    })
+}
+
+fn parse_table(text: &str) -> Result<TableName, String> {
+    let parts = text.split_once('.').filter(|(database, table)| !database.is_empty() && !table.is_empty());
+    let (database, table) = parts.ok_or_else(|| "expected DB.TABLE, such as shop.orders".to_owned())?;
+    Ok(TableName { database: database.to_owned(), table: table.to_owned() })
+}
+
+fn parse_condition(text: &str) -> Result<RowCondition, String> {
+    RowCondition::new(text).map_err(|error| error.to_string())
+}

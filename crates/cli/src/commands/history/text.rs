@@ -1,0 +1,60 @@
+//! History of a row as lines of text.
+
+use inspect::stats::LogTime;
+use jiff::tz::TimeZone;
+use list::history::{HistoryBeginning, HistoryEntry, HistoryValue, RowHistory};
+
+use crate::screen::{ReportStyle, table_lines, visible};
+
+/// Returns a table with a line for each change, and a remark if the logs do not have the row's creation.
+pub(super) fn render(history: &RowHistory, style: ReportStyle) -> String {
+    if history.entries.is_empty() {
+        return String::new();
+    }
+    let has_statements = history.entries.iter().any(|entry| entry.origin.statement.is_some());
+    let mut columns = vec!["time", "GTID", "who", "change", "values"];
+    if has_statements {
+        columns.push("statement");
+    }
+    let mut table = style.table(&columns);
+    for entry in &history.entries {
+        let mut row = vec![
+            LogTime(entry.origin.time_us()).in_zone(&TimeZone::system()),
+            entry.id.to_string(),
+            writer(entry),
+            entry.change.verb().to_owned(),
+            entry.values.iter().map(value).collect::<Vec<_>>().join(", "),
+        ];
+        if has_statements {
+            let statement = entry.origin.statement.as_deref().unwrap_or_default();
+            row.push(String::from_utf8_lossy(statement).into_owned());
+        }
+        table.add_row(row.iter().map(|cell| visible(cell)));
+    }
+    match history.beginning {
+        HistoryBeginning::Created => table_lines(&table),
+        HistoryBeginning::Unknown => {
+            table_lines(&table) + "\nThe logs do not contain the INSERT of this row.\n"
+        }
+    }
+}
+
+fn writer(entry: &HistoryEntry) -> String {
+    let origin = &entry.origin;
+    match (&origin.account, origin.connection) {
+        (Some(account), _) => account.to_string(),
+        (None, Some(connection)) => format!("connection {connection} of server {}", origin.server_id),
+        (None, None) => format!("server {}", origin.server_id),
+    }
+}
+
+fn value(value: &HistoryValue) -> String {
+    let HistoryValue { column, before, after } = value;
+    match (before, after) {
+        (Some(before), Some(after)) => format!("{column}: {before} → {after}"),
+        // A minimal image of an UPDATE has only the new value.
+        (None, Some(after)) => format!("{column}: {after}"),
+        (Some(before), None) => format!("{column}: {before}"),
+        (None, None) => column.clone(),
+    }
+}

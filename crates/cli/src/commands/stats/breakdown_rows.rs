@@ -1,0 +1,115 @@
+//! Counts by minute, hour, table, account or statement, as rows of a table for terminals and pages.
+
+use inspect::stats::{Breakdown, BreakdownGroup, BreakdownKind, GroupCounts, GroupKey, LogTime, WriterKey};
+use jiff::tz::TimeZone;
+
+use crate::units::{bytes, count, counted, share};
+
+/// A breakdown as a table.
+pub(super) struct BreakdownTable {
+    pub(super) heading: &'static str,
+    pub(super) columns: Vec<&'static str>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// Remark below the table, about data that the log does not have.
+    pub(super) remark: Option<String>,
+}
+
+impl BreakdownTable {
+    /// Creates the table. It has at most `count_max` rows, except with times; the others become one row.
+    pub(super) fn new(breakdown: &Breakdown, zone: &TimeZone, count_max: usize) -> Self {
+        let (heading, name) = names(breakdown.by);
+        let counter = if breakdown.by == BreakdownKind::Statement { ">statements" } else { ">transactions" };
+        let columns = vec![name, counter, ">inserted", ">updated", ">deleted", ">bytes", ">share"];
+        let is_time = matches!(breakdown.by, BreakdownKind::Minute | BreakdownKind::Hour);
+        let all = breakdown.groups.iter().map(|group| &group.counts);
+        let total = sum(all.chain(&breakdown.others).chain(&breakdown.without_text));
+        // One row more than the maximum needs no more space than the row with the others.
+        let shown = match is_time || breakdown.groups.len() <= count_max + 1 {
+            true => breakdown.groups.len(),
+            false => count_max,
+        };
+        let (shown, rest) = breakdown.groups.split_at(shown);
+        let row = |name: String, counts: &GroupCounts| cells(name, counts, total.bytes);
+        let mut rows: Vec<_> =
+            shown.iter().map(|group| row(group_name(group, zone), &group.counts)).collect();
+        if !rest.is_empty() || breakdown.others.is_some() {
+            let others = sum(rest.iter().map(|group| &group.counts).chain(&breakdown.others));
+            let more = if breakdown.others.is_some() { "more than " } else { "" };
+            rows.push(row(format!("{more}{} others", count(rest.len() as u64)), &others));
+        }
+        if let Some(counts) = &breakdown.without_text {
+            rows.push(row("(no text in the log)".to_owned(), counts));
+        }
+        Self { heading, columns, rows, remark: remark(breakdown) }
+    }
+}
+
+/// Returns the heading of a breakdown and the name of its first column.
+const fn names(by: BreakdownKind) -> (&'static str, &'static str) {
+    match by {
+        BreakdownKind::Minute => ("By minute", "minute"),
+        BreakdownKind::Hour => ("By hour", "hour"),
+        BreakdownKind::Table => ("By table", "table"),
+        BreakdownKind::Account => ("By account or connection", "account or connection"),
+        BreakdownKind::Statement => ("By statement", "statement"),
+    }
+}
+
+fn cells(name: String, counts: &GroupCounts, bytes_total: u64) -> Vec<String> {
+    vec![
+        name,
+        count(counts.transactions.max(counts.statements)),
+        count(counts.inserted),
+        count(counts.updated),
+        count(counts.deleted),
+        bytes(counts.bytes),
+        share(counts.bytes, bytes_total),
+    ]
+}
+
+fn group_name(group: &BreakdownGroup, zone: &TimeZone) -> String {
+    match &group.key {
+        GroupKey::Time { start } => minute_name(*start, zone),
+        GroupKey::Table { table } => table.clone(),
+        GroupKey::Writer(WriterKey { account: Some(account), .. }) => account.to_string(),
+        GroupKey::Writer(WriterKey { connection: Some(number), server_id, .. }) => {
+            format!("connection {number} of server {server_id}")
+        }
+        GroupKey::Writer(WriterKey { server_id, .. }) => format!("unknown connection of server {server_id}"),
+        GroupKey::Statement { statement } => statement.to_string(),
+    }
+}
+
+/// Returns a time to the minute.
+fn minute_name(time: LogTime, zone: &TimeZone) -> String {
+    let text = time.in_zone(zone);
+    text.strip_suffix(":00").unwrap_or(&text).to_owned()
+}
+
+fn sum<'c>(all: impl Iterator<Item = &'c GroupCounts>) -> GroupCounts {
+    all.fold(GroupCounts::default(), |mut sum, counts| {
+        sum.add(counts);
+        sum
+    })
+}
+
+/// Returns a remark about data that the log does not have, and how to have it in future.
+fn remark(breakdown: &Breakdown) -> Option<String> {
+    match (breakdown.by, &breakdown.without_text) {
+        (BreakdownKind::Account, _) => {
+            let is_connection =
+                |group: &BreakdownGroup| matches!(&group.key, GroupKey::Writer(key) if key.account.is_none());
+            breakdown.groups.iter().any(is_connection).then(|| {
+                "The log has no accounts of row changes. Find the account of a connection in the audit log, the \
+                 general log, or performance_schema.threads (PROCESSLIST_ID)."
+                    .to_owned()
+            })
+        }
+        (BreakdownKind::Statement, Some(counts)) => Some(format!(
+            "The log has no statement text for {}. Set binlog_rows_query_log_events=ON on the source, so that its next \
+             logs have the texts.",
+            counted(counts.rows(), "changed row")
+        )),
+        _ => None,
+    }
+}

@@ -1,0 +1,49 @@
+//! Selection of transactions by time and GTID, and of tables: for commands that answer questions about logs.
+
+use binlog::gtid::GtidSet;
+use clap::Args;
+use inspect::stats::StatsSelection;
+use logs::GtidSelection;
+use sql::{TablePattern, TableSelection};
+
+use crate::value_parsers::{parse_gtids, parse_local_time};
+
+/// Options that select transactions and tables.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Selection")]
+pub(crate) struct TransactionArgs {
+    /// Only transactions that were committed at this local time or later, such as 2026-11-23 14:00:00.
+    #[arg(long, value_name = "TIME", value_parser = parse_local_time)]
+    start_datetime: Option<u64>,
+    /// Only transactions that were committed before this local time.
+    #[arg(long, value_name = "TIME", value_parser = parse_local_time)]
+    stop_datetime: Option<u64>,
+    /// Only the transactions in GTIDS.
+    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
+    gtid: Option<GtidSet>,
+    /// Without the transactions in GTIDS.
+    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
+    exclude_gtids: Option<GtidSet>,
+    /// Only row changes of this table: DB.TABLE, or TABLE in any database; * matches any text, ? one character.
+    /// Repeatable.
+    #[arg(long, value_name = "TABLE")]
+    table: Vec<String>,
+    /// Only row changes of this database, and statements with it as the default database.
+    #[arg(long, value_name = "DB")]
+    database: Option<String>,
+}
+
+impl TransactionArgs {
+    /// Returns the selection.
+    pub(crate) fn selection(&self) -> StatsSelection {
+        StatsSelection {
+            start_us: self.start_datetime,
+            stop_us: self.stop_datetime,
+            gtids: GtidSelection { included: self.gtid.clone(), excluded: self.exclude_gtids.clone() },
+            tables: TableSelection {
+                database: self.database.clone().map(String::into_bytes),
+                patterns: self.table.iter().map(|pattern| TablePattern::new(pattern.as_bytes())).collect(),
+            },
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Selection of the transactions and tables that are counted.
+
+use binlog::TransactionId;
+use logs::{ChangeOrigin, GtidSelection};
+use sql::TableSelection;
+
+/// Selection of the transactions and tables to count. The default selects all.
+///
+/// Transactions are selected as a whole, by GTID and by the time of their commit. Of the selected transactions, only
+/// the row changes of the selected tables count, and of a database also statements with it as the default database. A
+/// transaction without any of these does not count.
+#[derive(Clone, Debug, Default)]
+pub struct StatsSelection {
+    /// Only transactions committed at this time or later, in microseconds since 1970.
+    pub start_us: Option<u64>,
+    /// Only transactions committed before this time, in microseconds since 1970.
+    pub stop_us: Option<u64>,
+    /// Selected transactions.
+    pub gtids: GtidSelection,
+    /// Selected tables.
+    pub tables: TableSelection,
+}
+
+impl StatsSelection {
+    /// Returns whether it selects everything.
+    pub fn selects_all(&self) -> bool {
+        self.start_us.is_none()
+            && self.stop_us.is_none()
+            && self.gtids == GtidSelection::default()
+            && self.tables.selects_all()
+    }
+
+    /// Returns whether it selects a transaction. `origin` is that of its first event or a later one.
+    pub(crate) fn selects(&self, id: Option<TransactionId>, origin: &ChangeOrigin) -> bool {
+        let time_us = origin.time_us();
+        self.start_us.is_none_or(|start_us| time_us >= start_us)
+            && self.stop_us.is_none_or(|stop_us| time_us < stop_us)
+            && self.gtids.selects(id)
+    }
+}

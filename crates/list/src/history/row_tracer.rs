@@ -1,0 +1,209 @@
+//! Traces a row from log to log: backward to its creation, and forward if its key changed.
+
+use std::ops::ControlFlow;
+
+use logs::ordered::PipelineLimits;
+
+use super::row_history::{HistoryBeginning, HistoryChange, HistoryEntry, HistorySettings, RowHistory};
+use super::row_search::{ChangePlace, FoundChange, RowIdentity, RowSearch};
+use crate::IN_FLIGHT_MAX;
+use crate::event_range::EventRange;
+use crate::list_error::ListError;
+use crate::list_settings::{ChecksumPolicy, ListDamagePolicy, PAYLOAD_SIZE_LARGE};
+use crate::log_walk::ListWalk;
+use crate::row_condition::ColumnSightings;
+
+/// Finds all changes of a row. `watch` is called with the number of each log before it is read, from 0; if it breaks,
+/// the history ends with [`ListError::Stopped`].
+///
+/// # Errors
+///
+/// If a log cannot be read, is corrupt, or is torn although not in use, or if a condition names a column, but the logs
+/// have no column names.
+pub fn row_history(
+    settings: &HistorySettings,
+    watch: &mut dyn FnMut(usize) -> ControlFlow<()>,
+) -> Result<RowHistory, ListError> {
+    let mut tracer = RowTracer {
+        settings,
+        watch,
+        sightings: ColumnSightings::default(),
+        torn: Vec::new(),
+        entries: Vec::new(),
+        current: None,
+        newest: None,
+    };
+    let beginning = tracer.trace_backward()?;
+    tracer.entries.reverse();
+    tracer.trace_forward()?;
+    let RowTracer { mut torn, entries, sightings, .. } = tracer;
+    // A log that was read twice has its warning twice.
+    torn.dedup();
+    let missing_column = sightings.missing_column_error(&settings.conditions);
+    Ok(RowHistory { entries, beginning, torn_ends: torn, missing_column })
+}
+
+/// State of a trace.
+struct RowTracer<'s> {
+    settings: &'s HistorySettings,
+    watch: &'s mut dyn FnMut(usize) -> ControlFlow<()>,
+    sightings: ColumnSightings,
+    torn: Vec<String>,
+    /// Changes in the order found: the newest first, until all earlier logs are read.
+    entries: Vec<HistoryEntry>,
+    /// Identity of the row at the present place of the trace; `None` before its first change is found.
+    current: Option<RowIdentity>,
+    /// The newest change that was found, if the row continues after it.
+    newest: Option<NewestChange>,
+}
+
+/// End of the changes that were found backward.
+struct NewestChange {
+    /// Number of its log.
+    log: usize,
+    place: ChangePlace,
+    /// Identity of the row after it.
+    identity: RowIdentity,
+}
+
+/// Result of tracing through one log.
+enum TraceStep {
+    /// Continue in the next log.
+    Continue,
+    /// The row has another identity from this place on: the log must be searched for it.
+    SearchAgain(ChangePlace),
+    /// The row's life begins or ends here.
+    End(HistoryBeginning),
+}
+
+impl RowTracer<'_> {
+    fn trace_backward(&mut self) -> Result<HistoryBeginning, ListError> {
+        for log in (0..self.settings.sources.len()).rev() {
+            let mut limit = None;
+            loop {
+                let identity = self.identity();
+                let found = self.search(log, &identity)?;
+                match self.follow_backward(log, found, limit) {
+                    TraceStep::Continue => break,
+                    TraceStep::SearchAgain(place) => limit = Some(place),
+                    TraceStep::End(beginning) => return Ok(beginning),
+                }
+            }
+        }
+        Ok(HistoryBeginning::Unknown)
+    }
+
+    /// Adds the changes of the row before `limit`, the newest first.
+    fn follow_backward(
+        &mut self,
+        log: usize,
+        found: Vec<FoundChange>,
+        limit: Option<ChangePlace>,
+    ) -> TraceStep {
+        let is_earlier = |found: &FoundChange| limit.is_none_or(|limit| found.place < limit);
+        for FoundChange { place, entry, states, before, after } in found.into_iter().rev().filter(is_earlier)
+        {
+            let is_first = self.current.is_none();
+            // A DELETE of an earlier row with the same key is no change of this row.
+            if !states.after && !is_first {
+                return TraceStep::End(HistoryBeginning::Unknown);
+            }
+            if is_first && let Some(identity) = after.clone() {
+                self.newest = Some(NewestChange { log, place, identity });
+            }
+            let change = entry.change;
+            self.entries.push(entry);
+            if change == HistoryChange::Insert {
+                return TraceStep::End(HistoryBeginning::Created);
+            }
+            // Without its key columns, the row keeps its identity.
+            let identity = before.unwrap_or_else(|| self.identity());
+            let is_changed = identity != self.identity();
+            self.current = Some(identity);
+            if is_changed {
+                return TraceStep::SearchAgain(place);
+            }
+        }
+        TraceStep::Continue
+    }
+
+    /// Adds later changes of a row that has another identity after the newest change than the one searched for.
+    fn trace_forward(&mut self) -> Result<(), ListError> {
+        let Some(NewestChange { log: first, place, identity }) = self.newest.take() else { return Ok(()) };
+        if identity == self.settings.conditions {
+            return Ok(());
+        }
+        self.current = Some(identity);
+        let mut limit = Some(place);
+        for log in first..self.settings.sources.len() {
+            loop {
+                let identity = self.identity();
+                let found = self.search(log, &identity)?;
+                match self.follow_forward(found, limit) {
+                    TraceStep::Continue => break,
+                    TraceStep::SearchAgain(place) => limit = Some(place),
+                    TraceStep::End(_) => return Ok(()),
+                }
+            }
+            limit = None;
+        }
+        Ok(())
+    }
+
+    /// Adds the changes of the row after `limit`, the oldest first.
+    fn follow_forward(&mut self, found: Vec<FoundChange>, limit: Option<ChangePlace>) -> TraceStep {
+        let is_later = |found: &FoundChange| limit.is_none_or(|limit| found.place > limit);
+        for FoundChange { place, entry, states, after, .. } in found.into_iter().filter(is_later) {
+            if !states.before {
+                // Another row got this key.
+                return TraceStep::End(HistoryBeginning::Unknown);
+            }
+            let change = entry.change;
+            self.entries.push(entry);
+            if change == HistoryChange::Delete {
+                return TraceStep::End(HistoryBeginning::Unknown);
+            }
+            let identity = after.unwrap_or_else(|| self.identity());
+            let is_changed = identity != self.identity();
+            self.current = Some(identity);
+            if is_changed {
+                return TraceStep::SearchAgain(place);
+            }
+        }
+        TraceStep::Continue
+    }
+
+    /// Returns the identity to search for.
+    fn identity(&self) -> RowIdentity {
+        self.current.clone().unwrap_or_else(|| self.settings.conditions.clone())
+    }
+
+    /// Returns the changes of rows with this identity in one log, in order.
+    fn search(&mut self, log: usize, identity: &RowIdentity) -> Result<Vec<FoundChange>, ListError> {
+        if (self.watch)(log).is_break() {
+            return Err(ListError::Stopped);
+        }
+        let walk = ListWalk {
+            range: EventRange::default(),
+            bounds: PipelineLimits { workers: self.settings.jobs, bytes: IN_FLIGHT_MAX },
+            checksums: ChecksumPolicy::Verify,
+            damage: ListDamagePolicy::Stop,
+            keyring: self.settings.keyring.clone(),
+            payload_size_large: PAYLOAD_SIZE_LARGE,
+        };
+        let search = RowSearch {
+            database: &self.settings.database,
+            table: &self.settings.table,
+            identity,
+            sightings: &self.sightings,
+        };
+        let mut found = Vec::new();
+        let sources = std::slice::from_ref(&self.settings.sources[log]);
+        let torn = walk.run(sources, &search, |part| {
+            found.extend(part);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.torn.extend(torn.iter().map(ToString::to_string));
+        Ok(found)
+    }
+}
