@@ -107,6 +107,13 @@ fn breakdowns_name_connections_and_statements() -> Result<()> {
     let wanted = Some((Some(3), Some(4), Some(0)));
     ensure!(of("insert into items values (...)") == wanted, "{statements:?}");
     ensure!(of("update orders set status = ? where id < ?") == Some((Some(1), Some(0), Some(2))));
+    // With tables selected, statements that change only other tables do not count.
+    let report = json(&logs, &["stats", "--json", "--by=statement", "--table=shop.orders"])?;
+    let groups = report["by"][0]["groups"].as_array().context("no groups")?;
+    let is_of_orders = |group: &Value| {
+        group["statement"].as_str().is_some_and(|text| text.contains("orders")) && group["statements"] == 1
+    };
+    ensure!(groups.len() == 3 && groups.iter().all(is_of_orders), "{groups:?}");
     for kind in ["table", "minute", "hour"] {
         let rows: u64 = by(kind)?
             .iter()

@@ -234,7 +234,7 @@ impl BreakdownTally {
         }
     }
 
-    /// Counts a statement that has a text in the log; `bytes` is the size of the event with the text.
+    /// Counts a statement that has a text in the log; `bytes` is the size of the text.
     pub(crate) fn add_statement(&mut self, digest: &Arc<str>, bytes: u64) {
         self.statements.add(digest, &GroupCounts { statements: 1, bytes, ..GroupCounts::default() });
     }

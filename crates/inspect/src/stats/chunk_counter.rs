@@ -104,6 +104,10 @@ struct ChunkCounter<'s> {
     origin: Option<ChangeOrigin>,
     /// Digest of the statement that row changes belong to, if statements are counted and the log has its text.
     digest: Option<Arc<str>>,
+    /// True if that statement has changed a selected table.
+    is_statement_counted: bool,
+    /// True if the event before ended its statement.
+    is_statement_over: bool,
     /// Number of the log.
     log: u32,
     format_inside: EventFormat,
@@ -142,6 +146,8 @@ impl<'s> ChunkCounter<'s> {
             is_selected: settings.selection.selects(context.id, &context.origin),
             origin: needs_origin.then(|| context.origin.clone()),
             digest: None,
+            is_statement_counted: false,
+            is_statement_over: false,
             log: origin.log,
             format_inside: format.inside_payload(),
             log_type,
@@ -182,7 +188,10 @@ impl<'s> ChunkCounter<'s> {
 
     /// Adds the tables of a statement that started in the chunk before.
     fn learn_tables(&mut self, context: &ChunkContext) -> Result<(), DecodeError> {
-        context.maps.iter().try_for_each(|map| self.learn_table(&map).map(drop))
+        for map in context.maps.iter() {
+            self.is_statement_counted |= self.learn_table(&map)?.is_some();
+        }
+        Ok(())
     }
 
     fn finish(mut self) -> ChunkTally {
@@ -255,8 +264,9 @@ impl<'s> ChunkCounter<'s> {
             let start = self.start(event, role)?;
             self.begin_selection(raw, format, start.id);
             self.open = Some(self.prepared(TransactionTally::started(self.log_type, start)));
+        } else {
+            self.pass_origin(raw, format);
         }
-        self.pass_origin(raw, format);
         self.add_event(raw);
         if !self.is_selected {
             if step.transaction.is_last() && role != EventRole::Payload {
@@ -279,23 +289,26 @@ impl<'s> ChunkCounter<'s> {
 
     /// Decides whether the transaction that begins with this event is selected.
     fn begin_selection(&mut self, raw: &RawEvent<'_>, format: &EventFormat, id: TransactionId) {
-        let Some(origin) = &mut self.origin else { return };
-        *origin = ChangeOrigin::begin(raw.header());
-        origin.pass(raw, format);
-        self.is_selected = self.settings.selection.selects(Some(id), origin);
+        if let Some(origin) = &mut self.origin {
+            *origin = ChangeOrigin::begin(raw.header());
+        }
+        self.pass_origin(raw, format);
+        if let Some(origin) = &self.origin {
+            self.is_selected = self.settings.selection.selects(Some(id), origin);
+        }
     }
 
     /// Advances the origin of changes over an event.
     fn pass_origin(&mut self, raw: &RawEvent<'_>, format: &EventFormat) {
-        if let Some(origin) = &mut self.origin {
-            origin.pass(raw, format);
-            if matches!(raw.event_type(), EventType::RowsQuery | EventType::MariadbAnnotateRows) {
-                self.find_digest();
-                let bytes = u64::from(raw.header().size);
-                if let Some(digest) = self.digest.as_ref().filter(|_| self.is_selected) {
-                    self.part.tally.breakdown.add_statement(digest, bytes);
-                }
-            }
+        let Some(origin) = &mut self.origin else { return };
+        if std::mem::replace(&mut self.is_statement_over, ends_statement(raw, format)) {
+            origin.end_statement();
+            self.digest = None;
+        }
+        origin.pass(raw, format);
+        if matches!(raw.event_type(), EventType::RowsQuery | EventType::MariadbAnnotateRows) {
+            self.is_statement_counted = false;
+            self.find_digest();
         }
     }
 
@@ -385,10 +398,6 @@ impl<'s> ChunkCounter<'s> {
             EventRole::Rows | EventRole::RowsEnd => self.count_rows(raw, format)?,
             _ => {}
         }
-        if let Some(origin) = self.origin.as_mut().filter(|_| ends_statement(raw, format)) {
-            origin.end_statement();
-            self.digest = None;
-        }
         Ok(())
     }
 
@@ -411,7 +420,7 @@ impl<'s> ChunkCounter<'s> {
         if self.counts(BreakdownKind::Statement) {
             let sql_mode = self.origin.as_ref().map_or(0, |origin| origin.sql_mode);
             let digest = statement_digest(query.sql, sql_mode).into();
-            self.part.tally.breakdown.add_statement(&digest, u64::from(raw.header().size));
+            self.part.tally.breakdown.add_statement(&digest, query.sql.len() as u64);
         }
         Ok(())
     }
@@ -419,10 +428,20 @@ impl<'s> ChunkCounter<'s> {
     fn count_map(&mut self, raw: &RawEvent<'_>) -> Result<(), DecodeError> {
         let place = self.learn_table(raw)?;
         if let Some(place) = place {
+            self.count_row_statement();
             self.part.tally.tables.add_map(place, u64::from(raw.header().size));
             self.add_selected_event(raw);
         }
         Ok(())
+    }
+
+    /// Counts the statement of a selected table's map, once.
+    fn count_row_statement(&mut self) {
+        let text = self.origin.as_ref().and_then(|origin| origin.statement.as_ref());
+        if let (Some(digest), Some(text), false) = (&self.digest, text, self.is_statement_counted) {
+            self.part.tally.breakdown.add_statement(digest, text.len() as u64);
+        }
+        self.is_statement_counted = true;
     }
 
     /// Adds the table for a table id. Returns the table's index, if the table is selected.
