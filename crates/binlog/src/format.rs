@@ -86,14 +86,19 @@ impl EventFormat {
     pub fn shows_hidden_columns(&self) -> bool {
         const FUNCTIONAL_INDEXES_SINCE: (u32, u32, u32) = (8, 0, 13);
         const LEFT_OUT_SINCE: (u32, u32, u32) = (8, 0, 33);
-        let version = version_numbers(&self.server_version);
+        let version = self.version_numbers();
         self.flavour == Flavour::MySql && (FUNCTIONAL_INDEXES_SINCE..LEFT_OUT_SINCE).contains(&version)
     }
 
     /// Returns true if the server writes `TIME`, `DATETIME` and `TIMESTAMP` in the formats used before MySQL 5.6.4.
     /// MySQL 9.7 rejects them in rows events (error 1610).
     pub fn has_old_temporals(&self) -> bool {
-        self.flavour == Flavour::MySql && version_numbers(&self.server_version) < (5, 6, 4)
+        self.flavour == Flavour::MySql && self.version_numbers() < (5, 6, 4)
+    }
+
+    /// Returns the version of the server that wrote the log, such as 8, 0, 43.
+    pub fn version_numbers(&self) -> (u32, u32, u32) {
+        version_numbers(&self.server_version)
     }
 
     /// Returns true if format descriptions of this server version state the checksum algorithm.

@@ -10,13 +10,25 @@
 //! The rows of an event are inverted in reverse order. Images that lack columns are used if the others suffice, and
 //! refused otherwise: [`InverseRefusal`].
 //!
-//! This crate does no I/O. It never guesses the value of a column that the log omits.
+//! | to | use |
+//! |---|---|
+//! | invert the rows of an event | [`RowInverter`] |
+//! | collect the inverse of chosen changes | [`InverseCollector`] |
+//! | write it as a binary log | [`InverseLog`] |
+//!
+//! Transactions, statements, events and rows of an inverse are in the opposite order. Until it is written, it is in
+//! memory or in an encrypted temporary file. This crate does no other I/O. It never guesses the value of a column that the log omits.
 #![forbid(unsafe_code)]
 
+mod inverse_collector;
+mod inverse_log;
 mod inverse_refusal;
 mod inverted_rows;
+mod reverse_spool;
 mod row_inverter;
 
+pub use crate::inverse_collector::{CollectError, InverseCollector, InverseCounts, RowChoice};
+pub use crate::inverse_log::{InverseLog, InverseLogError, LogTimestamp};
 pub use crate::inverse_refusal::{InverseError, InverseRefusal};
 pub use crate::inverted_rows::InvertedRows;
 pub use crate::row_inverter::RowInverter;

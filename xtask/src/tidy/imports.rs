@@ -19,7 +19,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
     ("bintide-inspect", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-advise", &["bintide-binlog", "bintide-inspect", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
-    ("bintide-undo", &["bintide-binlog"]),
+    ("bintide-undo", &["bintide-binlog", "bintide-logs"]),
     (
         "bintide-servers",
         &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-sql", "bintide-wire"],
@@ -84,6 +84,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "bintide-wire",
             "bintide-sql",
             "bintide-stream",
+            "bintide-undo",
             "bintide-warm",
         ],
     ),
