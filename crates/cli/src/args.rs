@@ -3,7 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    advise, completions, dump, history, man, receive, relay, replay, rewrite, stats, stream, verify, warm,
+    advise, completions, dump, history, man, receive, relay, replay, rewrite, stats, stream, undo, verify,
+    warm,
 };
 use crate::exit::CommandResult;
 use crate::global_args::GlobalArgs;
@@ -71,6 +72,9 @@ pub(crate) enum CliCommand {
     /// List all changes of one row, from its creation on.
     #[command(after_long_help = history::EXAMPLES)]
     History(history::HistoryArgs),
+    /// Write the inverse of chosen row changes as a binary log.
+    #[command(after_long_help = undo::EXAMPLES)]
+    Undo(Box<undo::UndoArgs>),
     /// Verify logs: every checksum, position, GTID, row and payload.
     #[command(after_long_help = verify::EXAMPLES)]
     Verify(verify::VerifyArgs),
@@ -126,6 +130,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Decompress(arguments) => rewrite::decompress(&arguments, &cli.global),
         CliCommand::Dump(arguments) => dump::run(arguments, &command()),
         CliCommand::History(arguments) => history::run(&arguments, &cli.global),
+        CliCommand::Undo(arguments) => undo::run(&arguments, &cli.global),
         CliCommand::Man(arguments) => man::run(&arguments, command()),
         CliCommand::Receive(arguments) => receive::run(&arguments, &cli.global),
         CliCommand::Relay(arguments) => relay::run(&arguments, &cli.global),

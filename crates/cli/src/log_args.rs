@@ -12,6 +12,7 @@ use binlog::encryption::Keyring;
 use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX};
 use clap::Args;
 use logs::{LogReader, Store, read_keyring};
+use replay::ReplayLog;
 use tracing::warn;
 
 use crate::exit::{CommandFailure, ErrorAdvice};
@@ -141,6 +142,15 @@ impl InputLogs {
         for log in &self.unlisted {
             warn!("{}", Store::unlisted_log_warning(log));
         }
+    }
+
+    /// Returns the logs as sources of transactions.
+    pub(crate) fn replay_logs(&self) -> Vec<ReplayLog> {
+        let log = |place: &InputPlace| match place {
+            InputPlace::File(path) => ReplayLog::File(path.clone()),
+            InputPlace::Stdin => ReplayLog::Stdin,
+        };
+        self.places.iter().map(log).collect()
     }
 
     /// Refuses indexes that list missing files, and warns of logs that they do not list.

@@ -24,6 +24,7 @@ mod password_masking;
 mod progress;
 mod recent_rates;
 mod screen;
+mod selection_args;
 mod service_notifier;
 mod service_state;
 mod settings;

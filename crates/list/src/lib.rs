@@ -42,7 +42,7 @@ use self::list_output::ListOutput;
 pub use self::list_settings::{ChecksumPolicy, ListDamagePolicy, ListFormat, ListSettings};
 pub use self::list_source::ListSource;
 use self::log_walk::ListWalk;
-pub use self::row_condition::{ConditionError, RowCondition};
+pub use self::row_condition::{ConditionError, RowCondition, RowConditions, RowTest};
 use self::transactions::{SummaryBuilder, SummaryFormat, SummaryPieces};
 
 /// Maximum size of events and output in transit between threads, in bytes.

@@ -158,9 +158,33 @@ const fn mask_of(number: usize) -> u64 {
     1 << if number < 63 { number } else { 63 }
 }
 
+/// Conditions that rows must meet: all of them in the image before, or all of them in the image after.
+#[derive(Clone, Debug, Default)]
+pub struct RowConditions {
+    conditions: Vec<RowCondition>,
+    sightings: ColumnSightings,
+}
+
+impl RowConditions {
+    /// Creates the set of these conditions. Without conditions, all rows pass.
+    pub fn new(conditions: Vec<RowCondition>) -> Self {
+        Self { conditions, sightings: ColumnSightings::default() }
+    }
+
+    /// Returns the test for the rows of a table; `None` if a condition names a column, but the log has no column names.
+    pub fn test(&self, table: &Table) -> Option<RowTest<'_>> {
+        RowTest::new(&self.conditions, table, &self.sightings).ok()
+    }
+
+    /// Returns the error for the first condition whose column no tested table had; `None` also if none was tested.
+    pub fn missing_column_error(&self) -> Option<String> {
+        self.sightings.missing_column_error(&self.conditions)
+    }
+}
+
 /// Conditions, prepared for the rows of one table.
 #[derive(Debug)]
-pub(crate) struct RowTest<'c> {
+pub struct RowTest<'c> {
     /// Columns by index, and their required values. `None` if the table lacks a column, so that no row passes.
     wanted: Option<Vec<(usize, &'c ConditionValue)>>,
 }
@@ -189,7 +213,11 @@ impl<'c> RowTest<'c> {
     }
 
     /// Returns whether all conditions hold in one of the row's images.
-    pub(crate) fn passes(&self, row: &RowChange<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
+    ///
+    /// # Errors
+    ///
+    /// If a compared value cannot be decoded.
+    pub fn passes(&self, row: &RowChange<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
         for image in [&row.before, &row.after].into_iter().flatten() {
             if self.passes_image(image, format)? {
                 return Ok(true);

@@ -83,6 +83,7 @@ pub use crate::target_table_definition::{
     ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey,
 };
 pub use crate::transaction_selection::{
-    LateTransactions, SelectionBound, SelectionStart, SelectionStop, TransactionSelection,
+    LateTransactions, SelectionBound, SelectionChoice, SelectionStart, SelectionStop, TransactionSelection,
+    TransactionSelector,
 };
 pub use crate::transaction_source::{OversizedTransaction, SizedTransaction, TransactionSource};

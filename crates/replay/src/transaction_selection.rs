@@ -99,7 +99,7 @@ impl LateTransactions {
 
 /// Decides for each transaction, in order, whether it is selected.
 #[derive(Clone, Debug)]
-pub(crate) struct TransactionSelector {
+pub struct TransactionSelector {
     selection: TransactionSelection,
     log_names: Vec<String>,
     /// Transactions since the start, once it has been reached.
@@ -109,18 +109,22 @@ pub(crate) struct TransactionSelector {
 
 /// Decision about a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SelectionChoice {
+pub enum SelectionChoice {
+    /// It is selected.
     Take,
+    /// It is not selected.
     Leave,
     /// Leave out this transaction and all after it.
     Stop,
 }
 
 impl TransactionSelector {
+    /// Creates the selector for logs with these names on their own server.
+    ///
     /// # Errors
     ///
     /// If a position is in a log that is not among these.
-    pub(crate) fn new(selection: &TransactionSelection, log_names: &[String]) -> Result<Self, ReplayError> {
+    pub fn new(selection: &TransactionSelection, log_names: &[String]) -> Result<Self, ReplayError> {
         let stop = selection.stop.as_ref().and_then(|stop| match stop {
             SelectionStop::At(bound) => Some(bound),
             _ => None,
@@ -144,7 +148,7 @@ impl TransactionSelector {
     }
 
     /// Returns the decision about the next transaction.
-    pub(crate) fn choose(&mut self, head: &TransactionHead) -> SelectionChoice {
+    pub fn choose(&mut self, head: &TransactionHead) -> SelectionChoice {
         if self.is_stopped || self.stops_before(head) {
             self.is_stopped = true;
             return SelectionChoice::Stop;
@@ -163,7 +167,7 @@ impl TransactionSelector {
     /// # Errors
     ///
     /// If the logs do not have the GTID to stop at.
-    pub(crate) fn finish(&self) -> Result<(), ReplayError> {
+    pub fn finish(&self) -> Result<(), ReplayError> {
         match &self.selection.stop {
             Some(SelectionStop::BeforeGtid(gtids) | SelectionStop::AfterGtid(gtids)) if !self.is_stopped => {
                 Err(missing_gtids(gtids))

@@ -69,6 +69,7 @@ mod tampered;
 mod there_and_back;
 mod tls_matrix;
 mod transactions;
+mod undo;
 mod warm;
 mod warm_options;
 mod warm_survives;

@@ -9,7 +9,6 @@ mod progress_line;
 mod replay_metrics;
 mod replay_outcome;
 mod replay_progress_monitor;
-mod selection_args;
 mod source_args;
 mod status;
 mod target;
@@ -22,7 +21,7 @@ use std::num::NonZeroUsize;
 use binlog::PayloadError;
 use clap::Args;
 use replay::schedule::ParallelMode;
-use replay::{ApplyPlanError, GapPolicy, ReplayLog, ReplayOptions, TargetFailureKind, TransactionSource};
+use replay::{ApplyPlanError, GapPolicy, ReplayOptions, TargetFailureKind, TransactionSource};
 
 use crate::commands::receive::ReceivingState;
 use crate::commands::replay::apply_args::ApplyArgs;
@@ -32,7 +31,6 @@ use crate::commands::replay::filter_args::FilterArgs;
 use crate::commands::replay::replay_metrics::SharedReplayFigures;
 use crate::commands::replay::replay_outcome::ReplayOutcome;
 use crate::commands::replay::replay_progress_monitor::ReplayProgressMonitor;
-use crate::commands::replay::selection_args::SelectionArgs;
 use crate::commands::replay::source_args::ReplaySourceArgs;
 use crate::commands::replay::target::{TargetAddress, TargetArgs};
 use crate::commands::replay::verification::{TargetVerification, VerificationInputs, VerifyTargetArgs};
@@ -40,8 +38,9 @@ use crate::commands::replay::warming::ReplayWarming;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::{InputPlace, LogArgs, MEMORY_ADVICE, needs_memory};
+use crate::log_args::{LogArgs, MEMORY_ADVICE, needs_memory};
 use crate::metrics::MetricsArgs;
+use crate::selection_args::SelectionArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -168,7 +167,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
     if let (Some(store), false) = (&followed, command.filters.renames()) {
         source_args::refuse_own_directory(store, &named)?;
     }
-    let logs: Vec<ReplayLog> = found.places.iter().map(log).collect();
+    let logs = found.replay_logs();
     let source = |logs| TransactionSource::new(logs, found.keyring.clone(), command.how.held_max());
     let (selection, filter) = (command.meant.selection(), command.filters.filter()?);
     let gap = if command.allow.allow_gap { GapPolicy::Allow } else { GapPolicy::Refuse };
@@ -226,13 +225,6 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
     drop(served);
     let done = ReplayOutcome { report, elapsed, remarks: target.remarks(), verified: None, warmed };
     finish(done, against, &options, command.json, global)
-}
-
-fn log(place: &InputPlace) -> ReplayLog {
-    match place {
-        InputPlace::File(path) => ReplayLog::File(path.clone()),
-        InputPlace::Stdin => ReplayLog::Stdin,
-    }
 }
 
 /// Compares the target with a server, if requested, and prints the result. It prints what was applied even if the

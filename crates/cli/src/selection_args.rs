@@ -9,7 +9,7 @@ use crate::value_parsers::{parse_gtids, parse_local_time, parse_number};
 /// Options that select transactions.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Transactions")]
-pub(super) struct SelectionArgs {
+pub(crate) struct SelectionArgs {
     /// Start at the first transaction at or after this position of the source's log.
     #[arg(long, value_name = "LOG:POSITION", group = "start", value_parser = parse_position)]
     start_position: Option<SelectionBound>,
@@ -46,7 +46,7 @@ pub(super) struct SelectionArgs {
 }
 
 impl SelectionArgs {
-    pub(super) fn selection(&self) -> TransactionSelection {
+    pub(crate) fn selection(&self) -> TransactionSelection {
         let start =
             self.start_position.clone().or_else(|| self.start_datetime.clone()).map(SelectionStart::At);
         let start = start.or_else(|| self.start_gtid.clone().map(SelectionStart::AtGtid));

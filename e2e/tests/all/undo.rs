@@ -1,0 +1,180 @@
+//! `bintide undo` on logs of real servers: applied to the server, the inverse of transactions restores the tables, and
+//! the inverse of the inverse changes them again.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use e2e::command;
+use e2e::program::bintide;
+use tempfile::TempDir;
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
+
+const TABLES: &str = "create database d; use d;
+    create table customers (id int primary key auto_increment, name varchar(50) unique, note json,
+        name_size int generated always as (length(name)) stored, updated timestamp(3) default current_timestamp(3)
+        on update current_timestamp(3));
+    create table orders (id int primary key auto_increment, customer int, total decimal(10,2), state enum('new','paid'),
+        foreign key (customer) references customers (id));
+    create table items (a int, b varchar(300), key (a)) partition by hash (a) partitions 3;";
+
+/// Rows of all tables, in an order that does not depend on their pages.
+const ROWS: &str = "use d; select * from customers order by id; select * from orders order by id;
+    select * from items order by a, b";
+
+/// Server options, each for a run of the test.
+const OPTIONS: [&[&str]; 4] = [
+    &[],
+    &["--binlog-transaction-compression=ON", "--binlog-row-value-options=PARTIAL_JSON"],
+    &["--binlog-row-metadata=FULL", "--max-binlog-size=8192"],
+    &["--gtid-mode=OFF", "--binlog-checksum=NONE"],
+];
+
+#[test]
+fn inverses_of_random_transactions_restore_the_tables() -> Result<()> {
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    for options in OPTIONS {
+        let with_gtids = !options.contains(&"--gtid-mode=OFF");
+        let launch = Launch::mysql().option("--server-id=7");
+        let launch = if with_gtids {
+            launch.options(["--gtid-mode=ON", "--enforce-gtid-consistency=ON"])
+        } else {
+            launch
+        };
+        let server = launch.options(options.to_vec()).start()?;
+        server.sql(TABLES)?;
+        server.sql(&transactions(&mut random, 40))?;
+        server.sql("flush binary logs")?;
+        let (kept, before) = (server.binlogs()?, server.sql(ROWS)?);
+        server.sql(&transactions(&mut random, 60))?;
+        let after = server.sql(ROWS)?;
+        ensure!(before != after, "the transactions changed nothing");
+        let logs = server.binlogs()?;
+        let undone = &logs[kept.len() - 1..];
+        let folder = TempDir::new()?;
+        let inverse = folder.path().join("inverse.binlog");
+        let start = format!("{}:4", undone[0].file_name().context("no name")?.to_string_lossy());
+        undo(&logs, &["--start-position", &start], &inverse)?;
+        apply(&server, &inverse)?;
+        let restored = server.sql(ROWS)?;
+        ensure!(restored == before, "{options:?}: {restored}\ninstead of\n{before}");
+        let again = folder.path().join("again.binlog");
+        undo(&[inverse], &["--start-position", "inverse.binlog:4"], &again)?;
+        let ran = command::replay(&[again], &server, &[])?;
+        ensure!(ran.code == Some(0), "{options:?}: {}", ran.stderr);
+        ensure!(server.sql(ROWS)? == after, "{options:?}: the inverse of the inverse is not the change");
+    }
+    Ok(())
+}
+
+#[test]
+fn chosen_transactions_and_rows_are_undone() -> Result<()> {
+    let options = ["--binlog-row-metadata=FULL", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"];
+    let server = Launch::mysql().options(options).start()?;
+    server.sql(TABLES)?;
+    server.sql("use d; insert into customers (id, name) values (1, 'a'), (2, 'b'), (3, 'c')")?;
+    server
+        .sql("use d; begin; update customers set note = '{}'; insert into items values (1, 'x'); commit")?;
+    let gtid = server.sql("select @@gtid_executed")?.trim().to_owned();
+    let (uuid, last) = gtid.rsplit_once(['-', ':']).context("no GTIDs")?;
+    let gtid = format!("{}:{last}", &uuid[..36]);
+    server.sql("use d; insert into items values (2, 'y')")?;
+    let (logs, folder) = (server.binlogs()?, TempDir::new()?);
+    let inverse = folder.path().join("rows.binlog");
+    undo(&logs, &["--gtid", &gtid, "--table=customers", "--where=id=2"], &inverse)?;
+    apply(&server, &inverse)?;
+    let notes = server.sql("select group_concat(id order by id) from d.customers where note is null")?;
+    ensure!(notes.trim() == "2", "{notes}");
+    let inverse = folder.path().join("transaction.binlog");
+    undo(&logs, &["--gtid", &gtid, "--database=d", "--table=items"], &inverse)?;
+    apply(&server, &inverse)?;
+    ensure!(server.sql("select b from d.items")?.trim() == "y");
+    Ok(())
+}
+
+#[test]
+fn changes_without_an_inverse_are_refused() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-image=MINIMAL").start()?;
+    server.sql(TABLES)?;
+    server.sql("use d; insert into customers (id, name) values (1, 'a')")?;
+    server.sql("use d; insert into orders values (1, 1, 1, 'new'); update orders set total = 2")?;
+    server.sql("truncate table d.items")?;
+    let logs = server.binlogs()?;
+    let check = |logs: &[PathBuf], args: &[&str], code: i32, wanted: &str| -> Result<()> {
+        let folder = TempDir::new()?;
+        let result = folder.path().join("inverse.binlog");
+        let output = run(logs, args, &result)?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(code) && error.contains(wanted), "{args:?}: {error}");
+        ensure!(folder.path().read_dir()?.next().is_none(), "{args:?} leaves a file");
+        Ok(())
+    };
+    check(&logs, &["--table=customers"], 1, "the inserted rows cannot be found again")?;
+    check(&logs, &["--table=orders"], 1, "the log lacks the values before the update (@3)")?;
+    check(&logs, &["--table=items"], 1, "a statement whose inverse is not known: truncate table d.items")?;
+    check(&logs, &["--table=missing"], 1, "nothing to undo")?;
+    check(&logs, &["--table=orders", "--where=state=new"], 1, "no column names")?;
+    check(&logs, &[], 2, "choose what to undo")?;
+    Ok(())
+}
+
+/// Returns random transactions with inserts, updates and deletes of all tables.
+fn transactions(random: &mut SeededRandom, count: usize) -> String {
+    let mut script = "use d; set foreign_key_checks = 1;".to_owned();
+    for _ in 0..count {
+        script += "begin;";
+        for _ in 0..=random.below(4) {
+            let [a, b] = [random.below(30), random.below(1000)];
+            script += &match random.below(9) {
+                0 | 1 => format!(
+                    "insert ignore into customers (name, note) values ('c{b}', '{{\"n\": {a}, \"text\": \"{}\"}}');",
+                    "x".repeat(b)
+                ),
+                2 => format!(
+                    "insert into orders (customer, total, state) select id, {b}.5, 'new' from customers
+                    order by id desc limit {};",
+                    a % 5 + 1
+                ),
+                3 => {
+                    format!("update orders set state = 'paid', total = total + {a} where id % 4 = {};", b % 4)
+                }
+                4 => format!(
+                    "update customers set note = json_set(note, '$.n', {b}) where id % 3 = {};",
+                    a % 3
+                ),
+                5 => format!("update ignore customers set name = 'd{a}' where id % 7 = {};", b % 7),
+                6 => format!("delete from orders where id % 11 = {};", b % 11),
+                7 => format!(
+                    "insert into items values ({a}, repeat('l', {})), ({b}, null), ({b}, null);",
+                    b % 300
+                ),
+                _ => format!(
+                    "update items set a = a + {a} where a % 5 = {}; delete from items where a % 9 = 1;",
+                    b % 5
+                ),
+            };
+        }
+        script += if random.below(8) == 0 { "rollback;" } else { "commit;" };
+    }
+    script
+}
+
+fn undo(logs: &[PathBuf], args: &[&str], result: &Path) -> Result<()> {
+    let output = run(logs, args, result)?;
+    ensure!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+fn run(logs: &[PathBuf], args: &[&str], result: &Path) -> Result<Output> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().env("TZ", "UTC").arg("undo").args(args).arg("--result-file").arg(result);
+    Ok(command.args(logs).output()?)
+}
+
+/// Applies a log to a server with mysqlbinlog.
+fn apply(server: &TestServer, log: &Path) -> Result<()> {
+    let mut reader = server.home().command("mysqlbinlog")?;
+    let output = reader.args(["--no-defaults", "--skip-gtids"]).arg(log).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    server.client().sql_bytes(&output.stdout).map(drop)
+}
