@@ -107,6 +107,55 @@ pub(super) fn memory_cases() -> Result<Vec<BenchCase>> {
     Ok(cases)
 }
 
+/// Returns the cases of commands that answer questions about logs, each beside `stats` without a selection.
+pub(super) fn answer_cases() -> Result<Vec<BenchCase>> {
+    let bintide: OsString = build_bintide()?.into();
+    let mut cases = Vec::new();
+    for (workload, form) in workload_logs() {
+        let log = workload_log(workload, form)?;
+        for (name, options) in [
+            ("stats --table", &["stats", "--table=employees.salaries"][..]),
+            ("stats --by", &["stats", "--by=minute,table,account,statement"]),
+            ("history", &["history", "--table=employees.salaries", "--where=@1=0"]),
+        ] {
+            let contenders = [(name, options), ("stats", &["stats"])].map(|(name, options)| CaseContender {
+                name,
+                command: command_words(std::slice::from_ref(&bintide), options, &log),
+            });
+            cases.push(BenchCase {
+                name: format!("{name}, {} {}", workload.name(), form.name()),
+                bytes: fs::metadata(&log)?.len(),
+                contenders: contenders.into(),
+                output: None,
+                goal: CaseGoal::Faster(&[0.5]),
+            });
+        }
+    }
+    Ok(cases)
+}
+
+/// Returns the cases of `undo`: its speed beside `mysqlbinlog`, which prints the rows, and its memory.
+pub(super) fn undo_cases() -> Result<Vec<BenchCase>> {
+    let (bintide, mysqlbinlog) = (build_bintide()?, mysqlbinlog_words()?);
+    let undo = |log: &Path| CaseContender {
+        name: "bintide undo",
+        command: command_words(&[bintide.clone().into()], &["undo", "--table=*"], log),
+    };
+    let mut cases = Vec::new();
+    for form in LogCompression::ALL {
+        let log = workload_log(Workload::Update, form)?;
+        let print = command_words(&mysqlbinlog, &["-v", "--base64-output=decode-rows"], &log);
+        let contenders = vec![undo(&log), CaseContender { name: "mysqlbinlog", command: print }];
+        let (bytes, output) = (fs::metadata(&log)?.len(), None);
+        let name = format!("update {}", form.name());
+        let goal = CaseGoal::Faster(&[3.0]);
+        cases.push(BenchCase { name: name.clone(), bytes, contenders, output: output.clone(), goal });
+        let (name, goal) = (format!("{name}, memory"), CaseGoal::Memory(MEMORY_MAX));
+        cases.push(BenchCase { name, bytes, contenders: vec![undo(&log)], output, goal });
+    }
+    Ok(cases)
+}
+
 fn workload_logs() -> impl Iterator<Item = (Workload, LogCompression)> {
     Workload::ALL.into_iter().flat_map(|workload| LogCompression::ALL.map(|form| (workload, form)))
 }

@@ -45,6 +45,10 @@ enum BenchCommand {
     Dump(RaceOptions),
     /// `bintide stats`, mysqlbinlog with a perl one-liner, and a go-mysql program
     Stats(RaceOptions),
+    /// `bintide history`, and `bintide stats` with selections and groups, beside `bintide stats` alone
+    Answers(RaceOptions),
+    /// `bintide undo` of an update of all rows, and mysqlbinlog that prints it
+    Undo(RaceOptions),
     /// `bintide compress` at level 3 and `zstd -3 -T2`
     Compress(RaceOptions),
     /// `bintide decompress` and `zstd -d`
@@ -125,6 +129,8 @@ fn main() -> Result<()> {
     match &BenchArgs::parse().which {
         BenchCommand::Dump(racing) => run_race(cases::dump_cases()?, racing),
         BenchCommand::Stats(racing) => run_race(cases::stats_cases()?, racing),
+        BenchCommand::Answers(racing) => run_race(cases::answer_cases()?, racing),
+        BenchCommand::Undo(racing) => run_race(cases::undo_cases()?, racing),
         BenchCommand::Compress(racing) => run_race(rewriting::compress_cases()?, racing),
         BenchCommand::Decompress(racing) => run_race(rewriting::decompress_cases()?, racing),
         BenchCommand::Memory(racing) => {

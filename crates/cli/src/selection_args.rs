@@ -26,8 +26,8 @@ pub(crate) struct SelectionArgs {
     /// Stop before the first transaction at or after this position of the source's log.
     #[arg(long, value_name = "LOG:POSITION", group = "stop", value_parser = parse_position)]
     stop_position: Option<SelectionBound>,
-    /// Stop before the first transaction in the logs that was committed after this local time. Transactions after this
-    /// point with an earlier time are counted, but not applied.
+    /// Stop before the first transaction in the logs that was committed after this local time. Later transactions in
+    /// the logs are not included, even if they have an earlier time.
     #[arg(long, value_name = "TIME", group = "stop", value_parser = parse_time)]
     stop_datetime: Option<SelectionBound>,
     /// Stop before the first transaction in GTIDS.

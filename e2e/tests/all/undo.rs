@@ -154,6 +154,8 @@ fn transactions(random: &mut SeededRandom, count: usize) -> String {
                 ),
             };
         }
+        script += "savepoint s; insert into items values (77, 'after the savepoint');";
+        script += if random.below(2) == 0 { "rollback to s;" } else { "" };
         script += if random.below(8) == 0 { "rollback;" } else { "commit;" };
     }
     script

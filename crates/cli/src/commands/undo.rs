@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use binlog::events::TableMap;
 use binlog::gtid::GtidSet;
-use binlog::{DecodeError, EventFormat, Flavour, PayloadOpener, RowChange, TransactionId};
+use binlog::{DecodeError, EventFormat, Flavour, PayloadOpener, RowChange, TransactionId, TransactionVerb};
 use clap::Args;
 use jiff::Timestamp;
 use list::{RowCondition, RowConditions, RowTest};
@@ -265,7 +265,9 @@ impl UndoCollector<'_> {
     ) -> Result<(), CommandFailure> {
         // Row changes of a table are undone back to the empty table.
         let is_creation = statement.sql.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"CREATE"));
+        let is_savepoint = TransactionVerb::of(&statement.sql) == TransactionVerb::Savepoint;
         let is_harmless = match classify_statement(&statement.sql) {
+            _ if is_savepoint => true,
             _ if is_creation => self.selects_rows,
             StatementKind::Tables(tables) => {
                 let is_selected = |table: &sql::TableReference| {
