@@ -116,7 +116,7 @@ pub(super) fn answer_cases() -> Result<Vec<BenchCase>> {
         for (name, options) in [
             ("stats --table", &["stats", "--table=employees.salaries"][..]),
             ("stats --by", &["stats", "--by=minute,table,account,statement"]),
-            ("history", &["history", "--table=employees.salaries", "--where=@1=0"]),
+            ("history", &["history", "--quiet", "--table=employees.salaries", "--where=@1=0"]),
         ] {
             let contenders = [(name, options), ("stats", &["stats"])].map(|(name, options)| CaseContender {
                 name,
@@ -139,7 +139,7 @@ pub(super) fn undo_cases() -> Result<Vec<BenchCase>> {
     let (bintide, mysqlbinlog) = (build_bintide()?, mysqlbinlog_words()?);
     let undo = |log: &Path| CaseContender {
         name: "bintide undo",
-        command: command_words(&[bintide.clone().into()], &["undo", "--table=*"], log),
+        command: command_words(&[bintide.clone().into()], &["undo", "--quiet", "--table=*"], log),
     };
     let mut cases = Vec::new();
     for form in LogCompression::ALL {
