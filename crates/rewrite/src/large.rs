@@ -102,8 +102,11 @@ pub(crate) fn spool_payload(
             return Ok(());
         }
         next = relay_position(kind, &event.raw);
+        if !fits {
+            return Ok(()); // Only verified: the transaction stays as it is.
+        }
         put_inner(&event.raw, inner);
-        if fits && (inner.len() >= PART_SIZE || event.end() == large.end) {
+        if inner.len() >= PART_SIZE || event.end() == large.end {
             fits = file.push(inner)?;
             inner.clear();
         }

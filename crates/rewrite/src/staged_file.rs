@@ -205,7 +205,7 @@ fn remove_leftovers(folder: &Path) -> io::Result<()> {
 #[cfg(unix)]
 type StagedFileLock = nix::fcntl::Flock<File>;
 #[cfg(not(unix))]
-type Lock = ();
+type StagedFileLock = ();
 
 /// Reason why a file is not locked.
 #[derive(Debug)]
