@@ -150,7 +150,10 @@ fn is_interruption(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(inspect::InspectError::Stopped))
             || matches!(cause.downcast_ref(), Some(list::ListError::Stopped))
-            || matches!(cause.downcast_ref(), Some(rewrite::RewriteError::Stopped))
+            || matches!(
+                cause.downcast_ref(),
+                Some(rewrite::RewriteError::Stopped | rewrite::RewriteError::Interrupted { .. })
+            )
             || matches!(cause.downcast_ref(), Some(replay::ReplayError::Interrupted))
             || matches!(cause.downcast_ref(), Some(servers::ConnectionError::Cancelled))
     })
