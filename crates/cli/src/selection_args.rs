@@ -13,7 +13,7 @@ pub(crate) struct SelectionArgs {
     /// Start at the first transaction at or after this position of the source's log.
     #[arg(long, value_name = "LOG:POSITION", group = "start", value_parser = parse_position)]
     start_position: Option<SelectionBound>,
-    /// Start at the first transaction that was committed after this local time, such as
+    /// Start at the first transaction that was committed at or after this local time, such as
     /// 2026-11-22 01:00:00.
     #[arg(long, value_name = "TIME", group = "start", value_parser = parse_time)]
     start_datetime: Option<SelectionBound>,
@@ -26,8 +26,8 @@ pub(crate) struct SelectionArgs {
     /// Stop before the first transaction at or after this position of the source's log.
     #[arg(long, value_name = "LOG:POSITION", group = "stop", value_parser = parse_position)]
     stop_position: Option<SelectionBound>,
-    /// Stop before the first transaction in the logs that was committed after this local time. Later transactions in
-    /// the logs are not included, even if they have an earlier time.
+    /// Stop before the first transaction in the logs that was committed at or after this local time. Later transactions
+    /// in the logs are not included, even if they have an earlier time.
     #[arg(long, value_name = "TIME", group = "stop", value_parser = parse_time)]
     stop_datetime: Option<SelectionBound>,
     /// Stop before the first transaction in GTIDS.

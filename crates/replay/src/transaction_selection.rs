@@ -85,7 +85,7 @@ impl LateTransactions {
         let mut late = Self::default();
         while go_on(source.bytes_read()).is_continue() {
             match source.next_found() {
-                Ok(Some(found)) => late.transactions += u64::from(found.head().committed_us <= limit),
+                Ok(Some(found)) => late.transactions += u64::from(found.head().committed_us < limit),
                 Ok(None) => break,
                 Err(error) => {
                     late.unread = Some(error.to_string());
@@ -153,7 +153,7 @@ impl TransactionSelector {
             self.is_stopped = true;
             return SelectionChoice::Stop;
         }
-        self.is_stopped = self.stops_behind(head);
+        self.is_stopped = self.stops_after(head);
         let Some(number) = self.number_since_start(head) else { return SelectionChoice::Leave };
         let is_excluded = head.gtid().is_some_and(|gtid| self.selection.exclude.contains(gtid));
         match is_excluded || number < self.selection.skip {
@@ -192,7 +192,7 @@ impl TransactionSelector {
         let is_of = |set: &GtidSet| head.gtid().is_some_and(|gtid| set.contains(gtid));
         let is_here = match &self.selection.start {
             None => true,
-            Some(SelectionStart::At(bound)) => is_at_or_behind(bound, head, &self.log_names),
+            Some(SelectionStart::At(bound)) => is_at_or_after(bound, head, &self.log_names),
             Some(SelectionStart::AtGtid(set)) => is_of(set),
             Some(SelectionStart::AfterGtid(set)) => {
                 if is_of(set) {
@@ -208,13 +208,13 @@ impl TransactionSelector {
 
     fn stops_before(&self, head: &TransactionHead) -> bool {
         match &self.selection.stop {
-            Some(SelectionStop::At(bound)) => is_at_or_behind(bound, head, &self.log_names),
+            Some(SelectionStop::At(bound)) => is_at_or_after(bound, head, &self.log_names),
             Some(SelectionStop::BeforeGtid(set)) => head.gtid().is_some_and(|gtid| set.contains(gtid)),
             _ => false,
         }
     }
 
-    fn stops_behind(&self, head: &TransactionHead) -> bool {
+    fn stops_after(&self, head: &TransactionHead) -> bool {
         match &self.selection.stop {
             Some(SelectionStop::AfterGtid(set)) => head.gtid().is_some_and(|gtid| set.contains(gtid)),
             _ => false,
@@ -227,9 +227,9 @@ pub(crate) fn missing_gtids(gtids: &GtidSet) -> ReplayError {
     ReplayError::Refused(format!("start or stop not found: the logs contain no transaction of {gtids}"))
 }
 
-fn is_at_or_behind(bound: &SelectionBound, head: &TransactionHead, log_names: &[String]) -> bool {
+fn is_at_or_after(bound: &SelectionBound, head: &TransactionHead, log_names: &[String]) -> bool {
     match bound {
-        SelectionBound::Time(limit) => head.committed_us > *limit,
+        SelectionBound::Time(limit) => head.committed_us >= *limit,
         SelectionBound::Position { log, position } => {
             let number = log_names.iter().position(|name| name == log);
             let at = (head.origin.log_number, head.origin.start);
