@@ -34,6 +34,8 @@ pub(crate) struct WarmShared {
     state: Mutex<SharedState>,
     /// Signals a queued search, or the end.
     work: Condvar,
+    /// Notified when the number of enabled workers changes, and at the end.
+    enabled: Condvar,
     /// Signals progress of the applier, a search taken from the queue, or the end.
     room: Condvar,
     /// Version of the table definitions: counts possible changes.
@@ -157,6 +159,7 @@ impl WarmShared {
         Self {
             state: Mutex::new(state),
             work: Condvar::new(),
+            enabled: Condvar::new(),
             room: Condvar::new(),
             definitions: AtomicU64::new(0),
             slow: Mutex::default(),
@@ -193,6 +196,7 @@ impl WarmShared {
         drop(state);
         self.room.notify_all();
         self.work.notify_all();
+        self.enabled.notify_all();
     }
 
     /// Restarts all readers at their applier's position, because sampling has skipped searches.
@@ -223,6 +227,7 @@ impl WarmShared {
         self.state().is_over = true;
         self.room.notify_all();
         self.work.notify_all();
+        self.enabled.notify_all();
     }
 
     /// Ends all threads because of an error. The first error counts.
@@ -410,7 +415,9 @@ impl WarmShared {
                 state.counts.expired += 1;
                 continue;
             }
-            let waited = self.work.wait_timeout(state, POLL_INTERVAL);
+            // A disabled worker that waited for work would receive the notification of a job that it may not take.
+            let condition = if worker < state.workers { &self.work } else { &self.enabled };
+            let waited = condition.wait_timeout(state, POLL_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
