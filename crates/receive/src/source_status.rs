@@ -54,6 +54,10 @@ fn error_code(error: &ReceiveError, is_connected: bool) -> u16 {
     match error {
         ReceiveError::Connection(ConnectionError::Refused { code: CANNOT_SEND, .. }) => SOURCE_REFUSES,
         ReceiveError::Connection(ConnectionError::Refused { code, .. }) => *code,
+        ReceiveError::CannotResume { .. }
+        | ReceiveError::SharedIdentity(_)
+        | ReceiveError::NoSuchLog { .. }
+        | ReceiveError::CannotStartAfter(_) => SOURCE_REFUSES,
         ReceiveError::Connection(_) if is_connected => CONNECTION_LOST,
         ReceiveError::Connection(_) => NOT_CONNECTED,
         _ => FATAL_ERROR,
