@@ -46,6 +46,9 @@ pub(crate) struct VerifyArgs {
 /// Verifies the logs, then prints the report.
 pub(crate) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
     let found = command.inputs.find_logs()?;
+    if let Some(copy) = &command.repair_tail {
+        check_repair(&found, copy)?;
+    }
     let verdicts = verify_logs(&found, global)?;
     for unreadable in &verdicts.unreadable {
         error!("{}", &unreadable.cause);
@@ -81,6 +84,18 @@ fn verify_logs(found: &InputLogs, global: &GlobalArgs) -> Result<VerifyReport, C
         }
     };
     verify::verify(inputs, &mut watch).map_err(|error| CommandFailure::Failed(error.into()))
+}
+
+/// Refuses a repair that cannot be made, before hours of reading.
+fn check_repair(found: &InputLogs, copy: &Path) -> Result<(), CommandFailure> {
+    let refuse = |why: String| Err(CommandFailure::NotStarted(anyhow!(why)));
+    match found.places.as_slice() {
+        [InputPlace::File(_)] if copy.exists() => {
+            refuse(format!("{} exists: name a new file", copy.display()))
+        }
+        [InputPlace::File(_)] => Ok(()),
+        _ => refuse("--repair-tail copies one log: give one file".into()),
+    }
 }
 
 fn repair_tail(found: &InputLogs, copy: &Path, global: &GlobalArgs) -> Result<(), CommandFailure> {
