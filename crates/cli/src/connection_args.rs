@@ -142,7 +142,7 @@ const LOGIN_PATH: &str = "login-path";
 /// Options of which one is enough to name a server.
 pub(crate) const SERVER_OPTIONS: [&str; 6] = ["from", "host", "port", "socket", "protocol", LOGIN_PATH];
 /// Commands with connection options.
-const COMMANDS: [&str; 7] = ["receive", "relay", "replay", "stream", "warm", "advise", "stats"];
+const COMMANDS: [&str; 8] = ["receive", "relay", "replay", "stream", "warm", "advise", "stats", "undo"];
 
 /// Role of the server that options are for.
 pub(crate) trait ServerRole: fmt::Debug + Clone {

@@ -5,6 +5,8 @@
 //! | apply transactions to a server | [`MysqlTarget`] |
 //! | find obstacles before a replay, and show its progress | [`TargetInspector`] |
 //! | compare the tables of a server | [`ServerReader`] |
+//! | change rows that are still as a log says | [`CheckedTransaction`] |
+//! | write row changes as an SQL script | [`RowScript`] |
 //!
 //! Row changes go to MySQL as `BINLOG` statements: the server applies events of its own format itself, with exact
 //! types. Where the server or the account does not allow that, they go as statements with parameters. Progress is saved
@@ -17,13 +19,16 @@
 mod account_grants;
 mod apply_as;
 mod binlog_statement;
+mod checked_transaction;
 mod context_adapter;
 mod fingerprint;
 mod lock_heartbeat;
+mod logged_actions;
 mod mysql_session;
 mod mysql_target;
 mod progress_rows;
 mod progress_sql;
+mod row_script;
 mod row_sql;
 mod row_statements;
 mod server_failure;
@@ -35,6 +40,10 @@ mod target_logging;
 mod versions;
 
 pub use crate::apply_as::{ApplyAs, SqlApplyReason};
+pub use crate::checked_transaction::CheckedTransaction;
+pub use crate::logged_actions::LoggedActions;
 pub use crate::mysql_target::MysqlTarget;
+pub use crate::row_script::RowScript;
+pub use crate::row_sql::{ColumnDifference, ConflictReason, RowConflict};
 pub use crate::server_reader::ServerReader;
 pub use crate::target_inspector::TargetInspector;

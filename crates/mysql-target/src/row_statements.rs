@@ -1,22 +1,21 @@
 //! Row changes of a session as statements with parameters.
 
+use binlog::Table;
+use binlog::events::RowsKind;
 use replay::{RowEvents, SourceStatement, TargetFailure};
-use servers::{SqlConnection, StatementParameter, check_fit};
+use servers::check_fit;
 use sql::quote::{put_hex, split_name};
 
 use crate::binlog_statement::{PACKET_MARGIN, row_too_large_message};
 use crate::mysql_session::{MysqlSession, TableCreation, TransactionState};
 use crate::progress_sql::PROGRESS_TABLE;
-use crate::row_sql::{RowSessionSettings, StatementRunner, StatementWriter};
+use crate::row_sql::{RowMatch, RowStatement, StatementRunner, StatementWriter, TargetTable, load_table};
 use crate::server_failure::server_failure;
 use crate::target_logging::TargetLogging;
 
 /// Prefix of the fingerprint in an intent. It marks a table that was created for rows which follow. Without the rows,
 /// the table is dropped.
 pub(crate) const CREATED_PREFIX: &str = "created ";
-
-/// A value for `collation_server` that every server has. Row changes do not depend on it.
-const LATIN1_SWEDISH_CI: u16 = 8;
 
 impl MysqlSession {
     pub(crate) fn write_rows_as_sql(&mut self, rows: &RowEvents) -> Result<(), TargetFailure> {
@@ -25,7 +24,8 @@ impl MysqlSession {
             self.state = TransactionState::BeginPending;
         }
         self.begin_if_due();
-        let mut writer = self.writer.take().unwrap_or_else(|| StatementWriter::new(self.adapter.target()));
+        let mut writer =
+            self.writer.take().unwrap_or_else(|| StatementWriter::new(self.adapter.target(), RowMatch::Key));
         let definitions = self.definition_version();
         if definitions != self.writer_definition_version {
             writer.forget();
@@ -80,31 +80,42 @@ fn parse_created_table(sql: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
 }
 
 impl StatementRunner for MysqlSession {
-    fn connection(&mut self) -> Result<&mut SqlConnection, TargetFailure> {
+    fn load_table(&mut self, log: &Table) -> Result<TargetTable, TargetFailure> {
         self.send()?;
-        Ok(&mut self.connection)
+        load_table(&mut self.connection, log)
     }
 
-    fn must_be_undone(&self) -> bool {
-        self.logging == TargetLogging::BySourceGtids
+    fn check_table(&self, table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure> {
+        if let Some(trigger) = table.trigger_of(kind) {
+            return Err(TargetFailure::refused(format!(
+                "{} has the trigger {trigger}: a statement would fire it, but the log already contains its changes. \
+                 Use --apply-as binlog, or drop the trigger during the replay",
+                table.name
+            )));
+        }
+        match &table.nontransactional_engine {
+            Some(engine) if self.logging == TargetLogging::BySourceGtids => {
+                Err(TargetFailure::refused(format!(
+                    "{} uses {engine}, whose changes cannot be rolled back: applied as SQL, one transaction would become \
+                     several in the target's binary log. Use --apply-as binlog, or convert the table to InnoDB",
+                    table.name
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
-    fn run(
-        &mut self,
-        settings: RowSessionSettings,
-        sql: &str,
-        parameters: Vec<StatementParameter>,
-    ) -> Result<u64, TargetFailure> {
+    fn run(&mut self, statement: RowStatement) -> Result<u64, TargetFailure> {
+        let RowStatement { settings, sql, parameters } = statement;
         if self.settings != Some(settings) {
-            let server = self.variables.server_collation().unwrap_or(LATIN1_SWEDISH_CI);
-            self.adopt(&settings.context(server))?;
+            self.adopt(&settings.context_of(&self.variables))?;
             self.settings = Some(settings);
         }
         self.send()?;
         let max = self.packet_max.saturating_sub(PACKET_MARGIN);
         check_fit(&parameters, max)
             .map_err(|size| TargetFailure::refused(row_too_large_message(size, max)))?;
-        self.connection.execute(sql, parameters).map_err(server_failure)
+        self.connection.execute(&sql, parameters).map_err(server_failure)
     }
 }
 

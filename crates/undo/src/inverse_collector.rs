@@ -92,9 +92,20 @@ struct StatementMap {
     is_needed: bool,
 }
 
-/// Kinds of records in the spool, the first byte of each.
+// Records in the spool:
+// size  field
+//    1  kind
+//    *  events; of a transaction instead:
+//    4  server on which it originated
+//    8  size of its events in bytes, with checksums
+//    *  its name
+//
+/// Kinds of records in the spool.
 pub(crate) const TRANSACTION_RECORD: u8 = 0;
-pub(crate) const EVENT_RECORD: u8 = 1;
+pub(crate) const ROWS_RECORD: u8 = 1;
+pub(crate) const STATEMENT_RECORD: u8 = 2;
+/// A statement whose foreign key actions are in the log.
+pub(crate) const CASCADE_STATEMENT_RECORD: u8 = 3;
 
 /// Returns the error for rows whose statement has no map of their table.
 fn unmapped_table(table_id: u64) -> DecodeError {
@@ -160,19 +171,18 @@ impl InverseCollector {
         Ok(())
     }
 
-    /// Ends the open transaction.
+    /// Ends the open transaction. `name` is its GTID or position, for people.
     ///
     /// # Errors
     ///
     /// If the temporary file cannot be written.
-    pub fn end_transaction(&mut self) -> Result<(), CollectError> {
+    pub fn end_transaction(&mut self, name: &str) -> Result<(), CollectError> {
         self.end_statement()?;
         let size = std::mem::take(&mut self.size);
         if size > 0 {
             self.counts.transactions += 1;
-            let record =
-                [&[TRANSACTION_RECORD][..], &self.server_id.to_le_bytes(), &size.to_le_bytes()].concat();
-            self.spool.push(&record)?;
+            let (server_id, size) = (self.server_id.to_le_bytes(), size.to_le_bytes());
+            self.spool.push(&[&[TRANSACTION_RECORD][..], &server_id, &size, name.as_bytes()].concat())?;
         }
         Ok(())
     }
@@ -215,7 +225,7 @@ impl InverseCollector {
         }
         self.server_id = raw.header().server_id;
         let origin = EventOrigin { timestamp: 0, ..raw.header().origin() };
-        let mut record = vec![EVENT_RECORD];
+        let mut record = vec![ROWS_RECORD];
         inverted.event().write(origin, NextPosition::Fixed(0), format, &mut record)?;
         self.put_events(&record, 1)
     }
@@ -227,7 +237,8 @@ impl InverseCollector {
         if !std::mem::take(&mut self.has_chosen) {
             return Ok(());
         }
-        let mut record = vec![EVENT_RECORD];
+        let has_cascades = needs_all && maps.iter().filter(|map| map.is_needed).count() > 1;
+        let mut record = vec![if has_cascades { CASCADE_STATEMENT_RECORD } else { STATEMENT_RECORD }];
         let mut count = 0;
         for map in maps.iter().filter(|map| map.is_needed || needs_all) {
             record.extend_from_slice(&map.event);

@@ -12,13 +12,51 @@ use binlog::{
     MAGIC, NextPosition, RawEvent,
 };
 
-use crate::inverse_collector::TRANSACTION_RECORD;
+use crate::inverse_collector::{CASCADE_STATEMENT_RECORD, STATEMENT_RECORD, TRANSACTION_RECORD};
 use crate::reverse_spool::ReverseRecords;
 
 /// The inverse of transactions, the last one first.
 #[derive(Debug)]
 pub struct InverseLog {
     records: ReverseRecords,
+    /// The last record.
+    record: Vec<u8>,
+}
+
+/// A part of the inverse of transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InversePart<'a> {
+    /// Begins the inverse of a transaction: its events follow.
+    Transaction(InverseTransaction<'a>),
+    /// Begins a statement: table maps without checksums, one after the other.
+    Statement {
+        /// The table maps.
+        maps: &'a [u8],
+        /// Who carries out foreign key actions.
+        foreign_keys: ForeignKeyActions,
+    },
+    /// A rows event without its checksum.
+    Rows(&'a [u8]),
+}
+
+/// Place of the changes that foreign keys of a statement cause, such as `ON DELETE CASCADE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForeignKeyActions {
+    /// None are in the log.
+    ByServer,
+    /// They are in the log, as rows of further tables. Servers since 9.6 write them.
+    InLog,
+}
+
+/// The inverse of one transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InverseTransaction<'a> {
+    /// GTID or position of the undone transaction.
+    pub name: &'a str,
+    /// Server on which the undone transaction originated.
+    server_id: u32,
+    /// Size of the events in bytes, with checksums.
+    size: u64,
 }
 
 /// Error of writing an inverse.
@@ -41,7 +79,34 @@ pub struct LogTimestamp(pub u64);
 
 impl InverseLog {
     pub(crate) const fn new(records: ReverseRecords) -> Self {
-        Self { records }
+        Self { records, record: Vec::new() }
+    }
+
+    /// Returns the bytes of the parts that follow.
+    pub const fn remaining(&self) -> u64 {
+        self.records.remaining()
+    }
+
+    /// Returns the next part; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// If the temporary file cannot be read.
+    pub fn next_part(&mut self) -> io::Result<Option<InversePart<'_>>> {
+        if !self.records.pop(&mut self.record)? {
+            return Ok(None);
+        }
+        Ok(Some(match self.record.split_first() {
+            Some((&TRANSACTION_RECORD, head)) => InversePart::Transaction(InverseTransaction::new(head)),
+            Some((&STATEMENT_RECORD, maps)) => {
+                InversePart::Statement { maps, foreign_keys: ForeignKeyActions::ByServer }
+            }
+            Some((&CASCADE_STATEMENT_RECORD, maps)) => {
+                InversePart::Statement { maps, foreign_keys: ForeignKeyActions::InLog }
+            }
+            Some((_, event)) => InversePart::Rows(event),
+            None => unreachable!("ours: each record has a kind"),
+        }))
     }
 
     /// Writes the inverse as a binary log with CRC32 checksums: a transaction without a GTID for each undone one.
@@ -58,23 +123,38 @@ impl InverseLog {
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(), InverseLogError> {
         let format = EventFormat { checksum: ChecksumAlgorithm::Crc32, ..format.clone() };
-        let mut log = LogEvents { format: &format, now, position: 0, bytes: Vec::new(), transactions: 0 };
+        let (bytes, open) = (Vec::new(), None);
+        let mut log = LogEvents { format: &format, now, position: 0, bytes, transactions: 0, open };
         log.put_beginning()?;
-        let mut record = Vec::new();
-        while self.records.pop(&mut record).map_err(InverseLogError::Spool)? {
+        while let Some(part) = self.next_part().map_err(InverseLogError::Spool)? {
             log.flush(out)?;
             if !go_on(log.position) {
                 return Ok(());
             }
-            match record.split_first() {
-                Some((&TRANSACTION_RECORD, head)) => log.put_transaction(head)?,
-                Some((_, events)) => log.put_events(events)?,
-                None => unreachable!("ours: each record has a kind"),
+            match part {
+                InversePart::Transaction(transaction) => log.put_transaction(transaction)?,
+                InversePart::Statement { maps: events, .. } | InversePart::Rows(events) => {
+                    log.put_events(events)?;
+                }
             }
         }
         log.put_commit()?;
         log.put(&Event::Stop(Stop), 1)?;
         log.flush(out)
+    }
+}
+
+impl<'a> InverseTransaction<'a> {
+    /// Reads the record of a transaction, without its kind.
+    fn new(record: &'a [u8]) -> Self {
+        let fields = record.split_first_chunk().and_then(|(server_id, rest)| {
+            let (size, name) = rest.split_first_chunk()?;
+            Some((*server_id, *size, str::from_utf8(name).ok()?))
+        });
+        let Some((server_id, size, name)) = fields else {
+            unreachable!("ours: the record has a server, a size and a name")
+        };
+        Self { name, server_id: u32::from_le_bytes(server_id), size: u64::from_le_bytes(size) }
     }
 }
 
@@ -86,8 +166,10 @@ struct LogEvents<'f> {
     position: u64,
     /// Events that are not written yet.
     bytes: Vec<u8>,
-    /// Number of transactions so far; the last one is open.
+    /// Number of transactions so far.
     transactions: u32,
+    /// Server of the open transaction.
+    open: Option<u32>,
 }
 
 impl LogEvents<'_> {
@@ -137,13 +219,12 @@ impl LogEvents<'_> {
         self.format.post_header_size(EventType::AnonymousGtid).is_some()
     }
 
-    /// Commits the open transaction and begins the next one. `head` has the server and the size of its events.
-    fn put_transaction(&mut self, head: &[u8]) -> Result<(), EncodeError> {
+    /// Commits the open transaction and begins the next one.
+    fn put_transaction(&mut self, transaction: InverseTransaction<'_>) -> Result<(), EncodeError> {
         self.put_commit()?;
-        let (server, size) = head.split_at(4);
-        let server_id = u32::from_le_bytes(server.try_into().unwrap_or_default());
-        let size = u64::from_le_bytes(size.try_into().unwrap_or_default());
+        let InverseTransaction { server_id, size, .. } = transaction;
         self.transactions += 1;
+        self.open = Some(server_id);
         let begin = Event::Query(Query {
             thread_id: 0,
             exec_time: 0,
@@ -162,9 +243,9 @@ impl LogEvents<'_> {
 
     /// Commits the open transaction, if there is one.
     fn put_commit(&mut self) -> Result<(), EncodeError> {
-        match self.transactions {
-            0 => Ok(()),
-            _ => self.put(&self.xid(), 1),
+        match self.open.take() {
+            None => Ok(()),
+            Some(server_id) => self.put(&self.xid(), server_id),
         }
     }
 

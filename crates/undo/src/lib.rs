@@ -14,7 +14,7 @@
 //! |---|---|
 //! | invert the rows of an event | [`RowInverter`] |
 //! | collect the inverse of chosen changes | [`InverseCollector`] |
-//! | write it as a binary log | [`InverseLog`] |
+//! | write it as a binary log, or take its parts | [`InverseLog`] |
 //!
 //! Transactions, statements, events and rows of an inverse are in the opposite order. Until it is written, it is in
 //! memory or in an encrypted temporary file. This crate does no other I/O. It never guesses the value of a column that the log omits.
@@ -28,7 +28,9 @@ mod reverse_spool;
 mod row_inverter;
 
 pub use crate::inverse_collector::{CollectError, InverseCollector, InverseCounts, RowChoice};
-pub use crate::inverse_log::{InverseLog, InverseLogError, LogTimestamp};
+pub use crate::inverse_log::{
+    ForeignKeyActions, InverseLog, InverseLogError, InversePart, InverseTransaction, LogTimestamp,
+};
 pub use crate::inverse_refusal::{InverseError, InverseRefusal};
 pub use crate::inverted_rows::InvertedRows;
 pub use crate::row_inverter::RowInverter;

@@ -57,6 +57,11 @@ impl ReverseSpool {
 }
 
 impl ReverseRecords {
+    /// Returns the bytes of the records that follow, with their sizes.
+    pub(crate) const fn remaining(&self) -> u64 {
+        self.start + self.block.len() as u64
+    }
+
     /// Reads the next record into `record`. Returns false after the last.
     pub(crate) fn pop(&mut self, record: &mut Vec<u8>) -> io::Result<bool> {
         if self.start == 0 && self.block.is_empty() {

@@ -18,6 +18,19 @@ const TABLES: &str = "create database d; use d;
         foreign key (customer) references customers (id));
     create table items (a int, b varchar(300), key (a)) partition by hash (a) partitions 3;";
 
+/// Method that applies an inverse to a server.
+#[derive(Clone, Copy, Debug)]
+enum ApplyMethod {
+    Mysqlbinlog,
+    Target,
+    Script,
+}
+
+impl ApplyMethod {
+    /// One for each run of the test.
+    const ALL: [Self; OPTIONS.len()] = [Self::Target, Self::Script, Self::Target, Self::Mysqlbinlog];
+}
+
 /// Rows of all tables, in an order that does not depend on their pages.
 const ROWS: &str = "use d; select * from customers order by id; select * from orders order by id;
     select * from items order by a, b";
@@ -33,7 +46,7 @@ const OPTIONS: [&[&str]; 4] = [
 #[test]
 fn inverses_of_random_transactions_restore_the_tables() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
-    for options in OPTIONS {
+    for (options, method) in OPTIONS.into_iter().zip(ApplyMethod::ALL) {
         let with_gtids = !options.contains(&"--gtid-mode=OFF");
         let launch = Launch::mysql().option("--server-id=7");
         let launch = if with_gtids {
@@ -55,7 +68,7 @@ fn inverses_of_random_transactions_restore_the_tables() -> Result<()> {
         let inverse = folder.path().join("inverse.binlog");
         let start = format!("{}:4", undone[0].file_name().context("no name")?.to_string_lossy());
         undo(&logs, &["--start-position", &start], &inverse)?;
-        apply(&server, &inverse)?;
+        undo_and_apply(&server, &logs, &["--start-position", &start], method)?;
         let restored = server.sql(ROWS)?;
         ensure!(restored == before, "{options:?}: {restored}\ninstead of\n{before}");
         let again = folder.path().join("again.binlog");
@@ -115,6 +128,58 @@ fn changes_without_an_inverse_are_refused() -> Result<()> {
     check(&logs, &["--table=missing"], 1, "nothing to undo")?;
     check(&logs, &["--table=orders", "--where=state=new"], 1, "no column names")?;
     check(&logs, &[], 2, "choose what to undo")?;
+    let gtid = "3e11fa47-71ca-11e1-9e33-c80aa9429562:7";
+    check(&logs, &["--gtid", gtid], 1, "the logs do not contain these transactions")?;
+    server.sql("flush binary logs; insert into d.items values (1, 'x')")?;
+    check(&server.binlogs()?[1..], &["--table=items", "--sql"], 1, "no column names")?;
+    Ok(())
+}
+
+#[test]
+fn changed_rows_are_listed_and_nothing_is_changed() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql(TABLES)?;
+    server.sql(
+        "use d; insert into customers (id, name) values (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd'), (5, 'e')",
+    )?;
+    server.sql("use d; insert into orders values (1, 1, 1, 'new'), (2, 1, 1, 'new')")?;
+    server.sql("flush binary logs")?;
+    server.sql(
+        "use d; begin; update orders set state = 'paid', total = 2.5; delete from customers where id = 4;
+        update customers set name = concat(name, 'x') where id = 2; insert into customers (id, name) values (9, 'z');
+        delete from customers where id = 5; commit",
+    )?;
+    let (logs, end) = (server.binlogs()?, end_position(&server)?);
+    let undone = [logs.last().context("no log")?.clone()];
+    server.sql(
+        "use d; update orders set total = 9 where id = 2; insert into customers (id, name) values (4, 'new d');
+        delete from customers where id = 2; insert into orders values (7, 9, 1, 'new')",
+    )?;
+    let before = server.sql(ROWS)?;
+    let log = undone[0].file_name().context("no name")?.to_string_lossy().into_owned();
+    let (start, stop) = (format!("{log}:4"), format!("{log}:{end}"));
+    let args = ["--start-position", &start, "--stop-position", &stop];
+    let refused = undo_on(&server, &undone, &args)?;
+    let listed = String::from_utf8_lossy(&refused.stdout).into_owned();
+    ensure!(refused.status.code() == Some(1), "{refused:?}");
+    for line in [
+        "`d`.`orders` `id`=2: cannot undo the UPDATE: the row was changed since\n  `total` is '9.00', expected '2.50'\n",
+        "`d`.`customers` `id`=4: cannot undo the DELETE: the row exists\n  `name` is 'new d', expected 'd'\n",
+        "`d`.`customers` `id`=2: cannot undo the UPDATE: no such row\n",
+        "`d`.`customers` `id`=9: cannot undo the INSERT: ",
+    ] {
+        ensure!(listed.contains(line), "{listed}\nlacks\n{line}");
+    }
+    let error = String::from_utf8_lossy(&refused.stderr);
+    ensure!(error.contains("4 rows are not as the undone changes left them: nothing was changed"), "{error}");
+    ensure!(server.sql(ROWS)? == before, "a refused inverse changed rows");
+    let skipped = undo_on(&server, &undone, &[&args[..], &["--skip-changed", "--json"]].concat())?;
+    ensure!(skipped.status.success(), "{skipped:?}");
+    let document: serde_json::Value = serde_json::from_slice(&skipped.stdout)?;
+    ensure!(document["conflicts"] == 4 && document["applied"] == true, "{document}");
+    let rows = server
+        .sql("use d; select group_concat(id order by id) from customers; select state, total from orders")?;
+    ensure!(rows == "1,3,4,5,9\nnew\t1.00\npaid\t9.00\nnew\t1.00\n", "{rows}");
     Ok(())
 }
 
@@ -171,6 +236,47 @@ fn run(logs: &[PathBuf], args: &[&str], result: &Path) -> Result<Output> {
     let mut command = Command::new(bintide()?);
     command.env_clear().env("TZ", "UTC").arg("undo").args(args).arg("--result-file").arg(result);
     Ok(command.args(logs).output()?)
+}
+
+/// Undoes transactions of the logs on their server.
+fn undo_and_apply(server: &TestServer, logs: &[PathBuf], args: &[&str], method: ApplyMethod) -> Result<()> {
+    let folder = TempDir::new()?;
+    let result = folder.path().join("inverse");
+    match method {
+        ApplyMethod::Mysqlbinlog => {
+            undo(logs, args, &result)?;
+            apply(server, &result)
+        }
+        ApplyMethod::Target => {
+            let output = undo_on(server, logs, args)?;
+            ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            ensure!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+            Ok(())
+        }
+        ApplyMethod::Script => {
+            let to = command::address("root", server);
+            undo(logs, &[args, &["--sql", "--to", &to]].concat(), &result)?;
+            server.client().sql_bytes(&std::fs::read(&result)?).map(drop)
+        }
+    }
+}
+
+/// Returns the end of the server's newest log.
+fn end_position(server: &TestServer) -> Result<String> {
+    let status = server.sql("show binary log status")?;
+    Ok(status.split_whitespace().nth(1).context("no position")?.to_owned())
+}
+
+/// Runs `undo --to`.
+fn undo_on(server: &TestServer, logs: &[PathBuf], args: &[&str]) -> Result<Output> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().env("TZ", "UTC").args([
+        "undo",
+        "--no-defaults",
+        "--to",
+        &command::address("root", server),
+    ]);
+    Ok(command.args(args).args(logs).output()?)
 }
 
 /// Applies a log to a server with mysqlbinlog.

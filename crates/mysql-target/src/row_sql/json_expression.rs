@@ -9,7 +9,7 @@ use servers::StatementParameter;
 
 /// An SQL expression and its parameters.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct JsonExpression {
+pub(super) struct SqlExpression {
     pub(super) sql: String,
     pub(super) parameters: Vec<StatementParameter>,
 }
@@ -18,7 +18,7 @@ pub(super) struct JsonExpression {
 const TEXT_PARAMETER: &str = "CONVERT(? USING utf8mb4)";
 
 /// Returns an expression for the document, if its text alone does not express it exactly.
-pub(super) fn exact_expression(document: JsonDocument<'_>) -> Result<Option<JsonExpression>, TargetFailure> {
+pub(super) fn exact_expression(document: JsonDocument<'_>) -> Result<Option<SqlExpression>, TargetFailure> {
     let special = find_exact_values(document)?;
     if special.is_empty() {
         return Ok(None);
@@ -31,7 +31,7 @@ pub(super) fn exact_expression(document: JsonDocument<'_>) -> Result<Option<Json
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ChangeCondition {
     /// Empty without changes.
-    pub(super) expression: JsonExpression,
+    pub(super) expression: SqlExpression,
     /// Bytes of the parameters.
     size: usize,
 }
@@ -42,8 +42,8 @@ pub(super) fn patch_expression(
     column: &str,
     changes: JsonChanges<'_>,
     condition: &mut ChangeCondition,
-) -> Result<JsonExpression, TargetFailure> {
-    let mut out = JsonExpression { sql: column.to_owned(), parameters: Vec::new() };
+) -> Result<SqlExpression, TargetFailure> {
+    let mut out = SqlExpression { sql: column.to_owned(), parameters: Vec::new() };
     let unchanged = out.clone();
     let mut scopes: Vec<&[u8]> = Vec::new();
     for change in changes.iter() {
@@ -96,7 +96,7 @@ impl ChangeCondition {
     /// Appends the condition that this change can be made to a document.
     fn put_change(
         &mut self,
-        document: &JsonExpression,
+        document: &SqlExpression,
         change: &JsonChange<'_>,
     ) -> Result<(), ConditionTooLarge> {
         // A JSON path treats a value that is not an array as an array of one element.
@@ -122,11 +122,11 @@ impl ChangeCondition {
     fn put(
         &mut self,
         before: &str,
-        document: &JsonExpression,
+        document: &SqlExpression,
         path: &[u8],
         after: &str,
     ) -> Result<(), ConditionTooLarge> {
-        let JsonExpression { sql, parameters } = &mut self.expression;
+        let SqlExpression { sql, parameters } = &mut self.expression;
         let count = parameters.len() + document.parameters.len() + 1;
         let size =
             self.size + path.len() + document.parameters.iter().map(StatementParameter::size).sum::<usize>();
@@ -186,10 +186,10 @@ fn overlap(one: &[u8], other: &[u8]) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-fn expression(document: JsonDocument<'_>, special: Vec<ExactValue>) -> Result<JsonExpression, TargetFailure> {
+fn expression(document: JsonDocument<'_>, special: Vec<ExactValue>) -> Result<SqlExpression, TargetFailure> {
     let mut text = Vec::new();
     document.write(JsonQuotes::Always, &mut text)?;
-    let mut out = JsonExpression {
+    let mut out = SqlExpression {
         sql: format!("CAST({TEXT_PARAMETER} AS JSON)"),
         parameters: vec![StatementParameter::Bytes(text)],
     };
@@ -282,7 +282,7 @@ mod tests {
     use servers::StatementParameter;
 
     use super::{
-        CONDITION_PARAMETERS_MAX, CONDITION_SIZE_MAX, ChangeCondition, JsonExpression, arrays_of,
+        CONDITION_PARAMETERS_MAX, CONDITION_SIZE_MAX, ChangeCondition, SqlExpression, arrays_of,
         exact_expression, overlap, parent,
     };
 
@@ -308,7 +308,7 @@ mod tests {
     fn conditions_have_a_size() {
         let value = || StatementParameter::Bytes(vec![b'x'; 1 << 20]);
         let check = |parameters: Vec<StatementParameter>, wanted: usize| {
-            let document = JsonExpression { sql: "j".into(), parameters };
+            let document = SqlExpression { sql: "j".into(), parameters };
             let mut condition = ChangeCondition::default();
             let put = (0..).take_while(|_| condition.put("f(", &document, b"$.a", ")").is_ok()).count();
             assert_eq!(put, wanted);

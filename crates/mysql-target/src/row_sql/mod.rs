@@ -5,8 +5,10 @@
 //! bytes of the source. A row is found by a unique key that is never NULL, otherwise by all its columns in the log. A
 //! change that matches another number of rows than in the log is an error, as on a replica.
 
+mod checked_change;
 mod json_expression;
 mod parameter;
+mod parameter_literal;
 mod statement_plan;
 mod target_table;
 
@@ -14,15 +16,28 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use binlog::events::{RowsFlags, RowsKind};
-use binlog::{Flavour, JsonDocument, RowChange, RowImage, Value};
+use binlog::{Flavour, JsonDocument, RowChange, RowImage, Table, Value};
 use replay::row_reader::{EventRows, RowReader};
 use replay::{RowEvents, SessionVariables, TargetFailure};
-use servers::{SqlConnection, StatementParameter};
+use servers::StatementParameter;
 
-use crate::row_sql::json_expression::ChangeCondition;
+pub(crate) use crate::row_sql::checked_change::DetectedConflict;
+pub use crate::row_sql::checked_change::{ColumnDifference, ConflictReason, RowConflict};
+use crate::row_sql::json_expression::{ChangeCondition, SqlExpression};
+pub(crate) use crate::row_sql::parameter_literal::inline_parameters;
+pub(crate) use crate::row_sql::statement_plan::RowMatch;
 use crate::row_sql::statement_plan::{ColumnMapping, ReplayFlavours, StatementPlan};
-use crate::row_sql::target_table::TargetTable;
-pub(crate) use crate::row_sql::target_table::nontransactional_engine;
+pub(crate) use crate::row_sql::target_table::{TargetTable, load_table, nontransactional_engine};
+use crate::session_state::SessionState;
+
+/// Decision whether the server checks foreign keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ForeignKeyChecks {
+    /// Off where the flags of the event tell that the log contains the changes which foreign keys cause.
+    ByFlags,
+    /// On, unless the source's session turned them off.
+    On,
+}
 
 /// Session settings that a row change needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +51,11 @@ pub(crate) struct RowSessionSettings {
 impl RowSessionSettings {
     /// Returns the settings for row events with these flags. Foreign keys are off where the log contains the cascaded
     /// changes.
-    const fn new(flags: RowsFlags, is_lax: bool) -> Self {
+    const fn new(flags: RowsFlags, foreign_keys: ForeignKeyChecks, is_lax: bool) -> Self {
         let mut options = 0;
-        if flags.contains(RowsFlags::NO_FOREIGN_KEY_CHECKS) || flags.contains(RowsFlags::USE_SQL_FOREIGN_KEY)
-        {
+        let has_cascades = flags.contains(RowsFlags::USE_SQL_FOREIGN_KEY)
+            && matches!(foreign_keys, ForeignKeyChecks::ByFlags);
+        if flags.contains(RowsFlags::NO_FOREIGN_KEY_CHECKS) || has_cascades {
             options |= 0x0400_0000;
         }
         if flags.contains(RowsFlags::RELAXED_UNIQUE_CHECKS) {
@@ -48,9 +64,10 @@ impl RowSessionSettings {
         Self { options, is_lax }
     }
 
-    /// Returns the session variables for these settings. `server` is `collation_server`, which no row change depends
-    /// on.
-    pub(crate) fn context(self, server: u16) -> SessionVariables {
+    /// Returns the session variables for these settings. `known` are those of the session: `collation_server` stays as
+    /// it is, because no row change depends on it.
+    pub(crate) fn context_of(self, known: &SessionState) -> SessionVariables {
+        let server = known.server_collation().unwrap_or(LATIN1_SWEDISH_CI);
         const NO_AUTO_VALUE_ON_ZERO: u64 = 1 << 19;
         const STRICT: u64 = 3 << 21;
         const ALLOW_INVALID_DATES: u64 = 1 << 25;
@@ -69,13 +86,20 @@ impl RowSessionSettings {
     }
 }
 
+/// A value for `collation_server` that every server has.
+const LATIN1_SWEDISH_CI: u16 = 8;
+
 /// Converts row events to statements and runs them.
 #[derive(Debug)]
 pub(crate) struct StatementWriter {
     target: Flavour,
+    row_match: RowMatch,
     reader: RowReader,
     tables: HashMap<RawTableName, Arc<TargetTable>>,
     plans: HashMap<StatementPlanKey, Arc<StatementPlan>>,
+    /// Rows that were not changed, because the target's differ from the log's; only with [`RowMatch::WholeImage`].
+    conflicts: Vec<DetectedConflict>,
+    foreign_keys: ForeignKeyChecks,
 }
 
 /// Names of a database and of a table in it.
@@ -102,8 +126,20 @@ const STATEMENT_SIZE_MAX: usize = 256 << 10;
 
 impl StatementWriter {
     /// Creates a writer for a server of this flavour.
-    pub(crate) fn new(target: Flavour) -> Self {
-        Self { target, reader: RowReader::new(), tables: HashMap::new(), plans: HashMap::new() }
+    pub(crate) fn new(target: Flavour, row_match: RowMatch) -> Self {
+        let (tables, plans, conflicts) = (HashMap::new(), HashMap::new(), Vec::new());
+        let foreign_keys = ForeignKeyChecks::ByFlags;
+        Self { target, row_match, reader: RowReader::new(), tables, plans, conflicts, foreign_keys }
+    }
+
+    /// Sets the decision about foreign keys for the row changes that follow.
+    pub(crate) fn set_foreign_keys(&mut self, foreign_keys: ForeignKeyChecks) {
+        self.foreign_keys = foreign_keys;
+    }
+
+    /// Removes and returns the rows that were not changed since the last call.
+    pub(crate) fn take_conflicts(&mut self) -> Vec<DetectedConflict> {
+        std::mem::take(&mut self.conflicts)
     }
 
     /// Clears all cached definitions and plans, because definitions may have changed.
@@ -132,7 +168,7 @@ impl StatementWriter {
         session: &mut dyn StatementRunner,
     ) -> Result<(), TargetFailure> {
         let plan = self.plan(event, source, session)?;
-        let mut batch = StatementBatch::new(&plan, event.kind, event.flags);
+        let mut batch = StatementBatch::new(&plan, event, self.foreign_keys);
         for row in event.rows() {
             let row = row?;
             match event.kind {
@@ -140,8 +176,10 @@ impl StatementWriter {
                 RowsKind::Delete => batch.delete(&row)?,
                 RowsKind::Update | RowsKind::PartialUpdate => batch.update(&row)?,
             }
-            if batch.is_full() {
-                batch.run(session)?;
+            match self.row_match {
+                RowMatch::Key if batch.is_full() => batch.run(session)?,
+                RowMatch::Key => {}
+                RowMatch::WholeImage => self.conflicts.extend(batch.run_checked(&row, session)?),
             }
         }
         batch.run(session)
@@ -165,17 +203,10 @@ impl StatementWriter {
         {
             return Ok(Arc::clone(plan));
         }
-        let table = self.table(&key, session)?;
-        refuse_triggers(&table, event.kind)?;
-        if let (Some(engine), true) = (&table.nontransactional_engine, session.must_be_undone()) {
-            return Err(TargetFailure::refused(format!(
-                "{} uses {engine}, whose changes cannot be rolled back: applied as SQL, one transaction would become \
-                 several in the target's binary log. Use --apply-as binlog, or convert the table to InnoDB",
-                table.name
-            )));
-        }
+        let table = self.table(&key, event.table, session)?;
+        session.check_table(&table, event.kind)?;
         let ways = ReplayFlavours { source, target: self.target };
-        let plan = Arc::new(StatementPlan::new(event, table, ways)?);
+        let plan = Arc::new(StatementPlan::new(event, table, ways, self.row_match)?);
         if self.plans.len() >= PLANS_MAX {
             self.forget();
         }
@@ -187,13 +218,14 @@ impl StatementWriter {
     fn table(
         &mut self,
         key: &StatementPlanKey,
+        log: &Table,
         session: &mut dyn StatementRunner,
     ) -> Result<Arc<TargetTable>, TargetFailure> {
         let name = (key.database.clone(), key.table.clone());
         if let Some(table) = self.tables.get(&name) {
             return Ok(Arc::clone(table));
         }
-        let table = Arc::new(target_table::load(session.connection()?, &key.database, &key.table)?);
+        let table = Arc::new(session.load_table(log)?);
         self.tables.insert(name, Arc::clone(&table));
         Ok(table)
     }
@@ -201,37 +233,23 @@ impl StatementWriter {
 
 /// A session that runs statements.
 pub(crate) trait StatementRunner {
-    /// Returns a connection for queries about tables, after sending everything that is buffered.
-    fn connection(&mut self) -> Result<&mut SqlConnection, TargetFailure>;
+    /// Returns the definition on the target of a table in the log.
+    fn load_table(&mut self, log: &Table) -> Result<TargetTable, TargetFailure>;
 
-    /// Returns true if all changes must be able to roll back with their transaction, because it is logged as one.
-    fn must_be_undone(&self) -> bool;
+    /// Refuses a table that these changes cannot be made in as statements.
+    fn check_table(&self, table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure>;
 
     /// Runs a statement and returns the number of matched rows.
-    fn run(
-        &mut self,
-        settings: RowSessionSettings,
-        sql: &str,
-        parameters: Vec<StatementParameter>,
-    ) -> Result<u64, TargetFailure>;
+    fn run(&mut self, statement: RowStatement) -> Result<u64, TargetFailure>;
 }
 
-/// Refuses tables with a trigger for this change. The log contains the trigger's changes, so they would be made twice,
-/// and nothing stops a statement from firing the trigger.
-fn refuse_triggers(table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure> {
-    let event = match kind {
-        RowsKind::Write => "INSERT",
-        RowsKind::Delete => "DELETE",
-        RowsKind::Update | RowsKind::PartialUpdate => "UPDATE",
-    };
-    match table.triggers.iter().find(|(fires_at, _)| fires_at == event) {
-        None => Ok(()),
-        Some((_, trigger)) => Err(TargetFailure::refused(format!(
-            "{} has the trigger {trigger}: {event} statements would fire it, but the log already contains its changes. \
-             Use --apply-as binlog, or drop the trigger during the replay",
-            table.name
-        ))),
-    }
+/// A statement for row changes.
+#[derive(Debug)]
+pub(crate) struct RowStatement {
+    pub(crate) settings: RowSessionSettings,
+    /// Text with a `?` for each parameter.
+    pub(crate) sql: String,
+    pub(crate) parameters: Vec<StatementParameter>,
 }
 
 /// Row changes that may be merged into one statement.
@@ -239,6 +257,7 @@ struct StatementBatch<'p> {
     plan: &'p StatementPlan,
     kind: RowsKind,
     flags: RowsFlags,
+    foreign_keys: ForeignKeyChecks,
     rows: Vec<RowSql>,
     size: usize,
 }
@@ -252,8 +271,9 @@ struct RowSql {
 }
 
 impl<'p> StatementBatch<'p> {
-    fn new(plan: &'p StatementPlan, kind: RowsKind, flags: RowsFlags) -> Self {
-        Self { plan, kind, flags, rows: Vec::new(), size: 0 }
+    fn new(plan: &'p StatementPlan, event: &EventRows<'_>, foreign_keys: ForeignKeyChecks) -> Self {
+        let EventRows { kind, flags, .. } = *event;
+        Self { plan, kind, flags, foreign_keys, rows: Vec::new(), size: 0 }
     }
 
     fn is_full(&self) -> bool {
@@ -361,29 +381,39 @@ impl<'p> StatementBatch<'p> {
         let mut conditions = Vec::new();
         let mut is_own = false;
         for place in &self.plan.condition_columns {
-            let target = self.plan.target(place);
-            let value = value_of(before, place)?;
-            let expression = match value {
-                Value::Json(document) if target.data_type == "json" => {
-                    json_expression::exact_expression(document)?
-                }
-                _ => None,
-            };
-            match expression {
-                Some(expression) => {
-                    is_own = true;
-                    conditions.push(format!("{} <=> {}", target.name, expression.sql));
-                    parameters.extend(expression.parameters);
-                }
-                None => {
-                    conditions.push(place.sql.clone());
-                    parameters.push(parameter::parameter(value, &self.plan.log[place.log], target)?);
-                }
-            }
+            let condition = self.column_condition(before, place)?;
+            is_own |= condition.sql != place.sql;
+            conditions.push(condition.sql);
+            parameters.extend(condition.parameters);
         }
         let columns = self.plan.condition_columns.len();
         debug_assert_eq!(conditions.len(), columns, "ours: each column of a condition is compared");
         Ok((is_own.then(|| conditions.join(" AND ")), parameters))
+    }
+
+    /// Returns the condition that a column has its value in this image.
+    fn column_condition(
+        &self,
+        image: &RowImage<'_, '_>,
+        place: &ColumnMapping,
+    ) -> Result<SqlExpression, TargetFailure> {
+        let target = self.plan.target(place);
+        let value = value_of(image, place)?;
+        let expression = match value {
+            Value::Json(document) if target.data_type == "json" => {
+                json_expression::exact_expression(document)?
+            }
+            _ => None,
+        };
+        Ok(match expression {
+            Some(SqlExpression { sql, parameters }) => {
+                SqlExpression { sql: format!("{} <=> {sql}", target.name), parameters }
+            }
+            None => {
+                let parameter = parameter::parameter(value, &self.plan.log[place.log], target)?;
+                SqlExpression { sql: place.sql.clone(), parameters: vec![parameter] }
+            }
+        })
     }
 
     /// Returns the plan's condition.
@@ -426,7 +456,18 @@ impl<'p> StatementBatch<'p> {
         rows: Vec<RowSql>,
         session: &mut dyn StatementRunner,
     ) -> Result<(), TargetFailure> {
-        let settings = RowSessionSettings::new(self.flags, rows.iter().any(|row| row.is_lax));
+        let count = rows.len();
+        let met = session.run(self.statement(rows))?;
+        match met == count as u64 {
+            true => Ok(()),
+            false => Err(self.row_count_mismatch(met, count as u64)),
+        }
+    }
+
+    /// Returns the statement for these rows.
+    fn statement(&self, rows: Vec<RowSql>) -> RowStatement {
+        let settings =
+            RowSessionSettings::new(self.flags, self.foreign_keys, rows.iter().any(|row| row.is_lax));
         assert!(
             (1..=STATEMENT_ROWS_MAX).contains(&rows.len()),
             "ours: a statement has rows, and not too many"
@@ -443,11 +484,7 @@ impl<'p> StatementBatch<'p> {
             RowsKind::Update | RowsKind::PartialUpdate => own.unwrap_or_default(),
         };
         let parameters = rows.into_iter().flat_map(|row| row.parameters).collect();
-        let met = session.run(settings, &sql, parameters)?;
-        match met == count as u64 {
-            true => Ok(()),
-            false => Err(self.row_count_mismatch(met, count as u64)),
-        }
+        RowStatement { settings, sql, parameters }
     }
 
     fn insert_sql(&self, own: Option<String>, count: usize) -> String {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use binlog::events::RowsKind;
 use binlog::{Collation, Column, ColumnType, Flavour};
 use replay::TargetFailure;
 use replay::row_reader::{EventRows, RowLookup};
@@ -17,6 +18,15 @@ pub(super) struct ReplayFlavours {
     pub(super) target: Flavour,
 }
 
+/// Values that find the row of an update or delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowMatch {
+    /// Those of a unique key that is never NULL; without one, all values in the log.
+    Key,
+    /// All values in the log: a row that was changed since is not found.
+    WholeImage,
+}
+
 /// A plan that converts the rows of one kind of event to statements.
 #[derive(Clone, Debug)]
 pub(super) struct StatementPlan {
@@ -25,8 +35,10 @@ pub(super) struct StatementPlan {
     pub(super) log: Box<[Column]>,
     /// Columns that an insert or update writes.
     pub(super) written_columns: Vec<ColumnMapping>,
-    /// Columns that find the row of an update or delete.
+    /// Columns that find the row of an update or delete; with [`RowMatch::WholeImage`] also that of an insert.
     pub(super) condition_columns: Vec<ColumnMapping>,
+    /// Number of leading `condition_columns` that are those of a unique key.
+    pub(super) key_size: usize,
     /// True if the condition may match several rows, of which only one is to change.
     pub(super) may_match_many: bool,
     /// True if an omitted column may have no default.
@@ -52,6 +64,7 @@ impl StatementPlan {
         rows: &EventRows<'_>,
         table: Arc<TargetTable>,
         ways: ReplayFlavours,
+        row_match: RowMatch,
     ) -> Result<Self, TargetFailure> {
         let matched = match_columns(rows, &table)?;
         let column = |log: usize| (&rows.table.columns[log], matched[log], &table.columns[matched[log]]);
@@ -68,24 +81,15 @@ impl StatementPlan {
                 written.push(ColumnMapping { log, target: at, sql: stored_sql(logged, target, ways) });
             }
         }
-        let keys = keys(&table, &matched);
-        let finder = rows.lookup_columns(keys.iter().map(Vec::as_slice));
-        let (logs, is_loose) = match finder {
-            RowLookup::Key(logs) => (logs, false),
-            RowLookup::All(logs) => (logs, true),
-        };
-        let mut found = Vec::new();
-        for log in logs {
+        let RowCondition { key, image } = RowCondition::new(rows, &keys(&table, &matched), row_match);
+        let mapping = |log: usize, sql: fn(&Column, &TargetColumn, ReplayFlavours) -> String| {
             let (logged, at, target) = column(log);
-            if !target.is_generated {
-                let sql = if is_loose {
-                    identity_sql(logged, target, ways)
-                } else {
-                    equality_sql(logged, target, ways)
-                };
-                found.push(ColumnMapping { log, target: at, sql });
-            }
-        }
+            (!target.is_generated).then(|| ColumnMapping { log, target: at, sql: sql(logged, target, ways) })
+        };
+        let mut found: Vec<ColumnMapping> =
+            key.into_iter().filter_map(|log| mapping(log, equality_sql)).collect();
+        let key_size = found.len();
+        found.extend(image.into_iter().filter_map(|log| mapping(log, identity_sql)));
         let is_written = |target: &usize| written.iter().any(|place| place.target == *target);
         let others: Vec<usize> = (0..table.columns.len()).filter(|target| !is_written(target)).collect();
         let is_short = others.iter().any(|target| !table.columns[*target].is_generated);
@@ -96,7 +100,8 @@ impl StatementPlan {
             log,
             written_columns: written,
             condition_columns: found,
-            may_match_many: is_loose,
+            key_size,
+            may_match_many: key_size == 0,
             omits_columns: is_short,
             preserved_columns: kept,
         })
@@ -105,6 +110,34 @@ impl StatementPlan {
     /// Returns the target's column.
     pub(super) fn target(&self, place: &ColumnMapping) -> &TargetColumn {
         &self.table.columns[place.target]
+    }
+}
+
+/// Columns of the log that find a row.
+struct RowCondition {
+    /// Columns of a unique key.
+    key: Vec<usize>,
+    /// Columns whose values must be identical.
+    image: Vec<usize>,
+}
+
+impl RowCondition {
+    fn new(rows: &EventRows<'_>, keys: &[Vec<usize>], row_match: RowMatch) -> Self {
+        match row_match {
+            RowMatch::Key => match rows.lookup_columns(keys.iter().map(Vec::as_slice)) {
+                RowLookup::Key(key) => Self { key, image: Vec::new() },
+                RowLookup::All(image) => Self { key: Vec::new(), image },
+            },
+            RowMatch::WholeImage => {
+                let image: Vec<usize> = match rows.kind {
+                    RowsKind::Write => rows.columns_after().collect(),
+                    _ => rows.columns_before().collect(),
+                };
+                let is_known = |key: &&Vec<usize>| key.iter().all(|column| image.contains(column));
+                let key = keys.iter().filter(|key| !key.is_empty()).find(is_known);
+                Self { key: key.cloned().unwrap_or_default(), image }
+            }
+        }
     }
 }
 
@@ -209,8 +242,17 @@ fn stored_sql(log: &Column, target: &TargetColumn, ways: ReplayFlavours) -> Stri
         return "CONVERT(? USING utf8mb4)".to_owned();
     }
     match other_charset(log, target, ways) {
-        Some(charset) => format!("CONVERT(? USING {charset})"),
-        None => "?".to_owned(),
+        Some(charset) => format!("CONVERT({} USING {charset})", placeholder(Some(charset))),
+        None => placeholder(target.charset.as_deref()).to_owned(),
+    }
+}
+
+/// Returns the placeholder of a value in this character set. A literal of ASCII bytes takes the character set of the
+/// session, which is wrong for character sets whose characters have two bytes or more.
+fn placeholder(charset: Option<&str>) -> &'static str {
+    match charset {
+        Some("ucs2" | "utf16" | "utf16le" | "utf32") => "CAST(? AS BINARY)",
+        _ => "?",
     }
 }
 
@@ -219,8 +261,8 @@ fn equality_sql(log: &Column, target: &TargetColumn, ways: ReplayFlavours) -> St
     let name = &target.name;
     if let (Some(charset), Some(collation)) = (&target.charset, &target.collation) {
         let value = match other_charset(log, target, ways) {
-            Some(other) => format!("CONVERT(? USING {other})"),
-            None => "?".to_owned(),
+            Some(other) => format!("CONVERT({} USING {other})", placeholder(Some(other))),
+            None => placeholder(Some(charset)).to_owned(),
         };
         if !matches!(target.data_type.as_str(), "enum" | "set") {
             return format!("{name} = CONVERT({value} USING {charset}) COLLATE {collation}");
@@ -245,7 +287,8 @@ fn identity_sql(log: &Column, target: &TargetColumn, ways: ReplayFlavours) -> St
         // Compares bytes: the collation may treat different texts as equal.
         _ => match (other_charset(log, target, ways), &target.charset) {
             (Some(other), Some(own)) => {
-                format!("{name} <=> CAST(CONVERT(CONVERT(? USING {other}) USING {own}) AS BINARY)")
+                let value = placeholder(Some(other));
+                format!("{name} <=> CAST(CONVERT(CONVERT({value} USING {other}) USING {own}) AS BINARY)")
             }
             (None, Some(_)) => format!("{name} <=> CAST(? AS BINARY)"),
             _ => format!("{name} <=> ?"),

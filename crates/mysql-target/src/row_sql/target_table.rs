@@ -1,5 +1,7 @@
 //! Tables of the target, for statements that name their columns.
 
+use binlog::events::RowsKind;
+use binlog::{Collation, Column, ColumnType, Flavour, Table};
 use replay::TargetFailure;
 use servers::{ResultRow, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
 use sql::quote;
@@ -9,14 +11,14 @@ use crate::server_failure::server_failure;
 
 /// A table on the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct TargetTable {
+pub(crate) struct TargetTable {
     /// Database and table, quoted.
-    pub(super) name: String,
+    pub(crate) name: String,
     pub(super) columns: Vec<TargetColumn>,
     /// Unique keys whose columns are never NULL, the primary key first.
     pub(super) keys: Vec<Vec<usize>>,
     /// The engine, if it does not support transactions.
-    pub(super) nontransactional_engine: Option<String>,
+    pub(crate) nontransactional_engine: Option<String>,
     /// Triggers: the event and the name of each.
     pub(super) triggers: Vec<(String, String)>,
 }
@@ -44,13 +46,42 @@ pub(super) struct TargetColumn {
     pub(super) has_on_update: bool,
 }
 
-/// Reads a table's definition.
-pub(super) fn load(
-    connection: &mut SqlConnection,
-    database: &[u8],
-    table: &[u8],
-) -> Result<TargetTable, TargetFailure> {
-    let name = quote::quote_table(&String::from_utf8_lossy(database), &String::from_utf8_lossy(table));
+impl TargetTable {
+    /// Returns the table as a log with all optional metadata describes it; `None` if the log has no column names.
+    ///
+    /// Such a log does not show generated columns, triggers, or keys other than the primary key.
+    pub(crate) fn from_log(table: &Table, flavour: Flavour) -> Option<Self> {
+        let columns = table.columns.iter().map(|column| TargetColumn::from_log(column, flavour));
+        let is_whole = |part: &binlog::KeyPart| part.prefix == 0;
+        let key = table.primary_key.as_deref().filter(|key| !key.is_empty() && key.iter().all(is_whole));
+        Some(Self {
+            name: quoted_name(table),
+            columns: columns.collect::<Option<_>>()?,
+            keys: key.map(|key| key.iter().map(|part| part.column).collect()).into_iter().collect(),
+            nontransactional_engine: None,
+            triggers: Vec::new(),
+        })
+    }
+
+    /// Returns the name of a trigger that statements for these changes fire.
+    pub(crate) fn trigger_of(&self, kind: RowsKind) -> Option<&str> {
+        let event = match kind {
+            RowsKind::Write => "INSERT",
+            RowsKind::Delete => "DELETE",
+            RowsKind::Update | RowsKind::PartialUpdate => "UPDATE",
+        };
+        let fired = self.triggers.iter().find(|(fires_at, _)| fires_at == event);
+        fired.map(|(_, trigger)| trigger.as_str())
+    }
+}
+
+fn quoted_name(table: &Table) -> String {
+    quote::quote_table(&String::from_utf8_lossy(&table.database), &String::from_utf8_lossy(&table.name))
+}
+
+/// Reads the definition on the target of a table in the log.
+pub(crate) fn load_table(connection: &mut SqlConnection, log: &Table) -> Result<TargetTable, TargetFailure> {
+    let (name, database, table) = (quoted_name(log), &*log.database, &*log.name);
     let mut catalogue = ServerCatalogue::new(connection);
     let columns: Vec<TargetColumn> = catalogue
         .columns(database, table)
@@ -93,6 +124,37 @@ pub(crate) fn nontransactional_engine(
 }
 
 impl TargetColumn {
+    /// Returns the column as a log describes it; `None` if the log has no column names.
+    fn from_log(column: &Column, flavour: Flavour) -> Option<Self> {
+        const BINARY: u16 = 63;
+        let raw_name = String::from_utf8_lossy(column.name.as_deref()?).into_owned();
+        let collation = column.collation.filter(|collation| *collation != BINARY);
+        let collation = collation.and_then(|id| Collation::new(id, flavour));
+        let types = column.column_type.data_types();
+        // Types of text come before those of bytes.
+        let data_type = if collation.is_some() { types.first() } else { types.last() };
+        let digits = match column.column_type {
+            ColumnType::Decimal { precision, scale } => (precision.into(), scale.into()),
+            _ => (0, 0),
+        };
+        let octets = match column.column_type {
+            ColumnType::Char { size_max } => size_max.into(),
+            _ => 0,
+        };
+        Some(Self {
+            name: quote::quote_name(&raw_name),
+            raw_name,
+            data_type: (*data_type.unwrap_or(&"geometry")).to_owned(),
+            is_unsigned: column.unsigned == Some(true),
+            charset: collation.map(|collation| collation.charset().name().to_owned()),
+            collation: collation.map(|collation| collation.name().into_owned()),
+            octets,
+            digits,
+            is_generated: false,
+            has_on_update: false,
+        })
+    }
+
     fn new(column: ServerColumn) -> Self {
         let [octets, precision, scale] =
             [column.octets, column.precision, column.scale].map(|number| number as usize);

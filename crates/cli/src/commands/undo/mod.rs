@@ -1,8 +1,12 @@
-//! `bintide undo`: the inverse of chosen row changes, as a binary log.
+//! `bintide undo`: the inverse of chosen row changes: as a binary log, as SQL, or applied to a server.
+
+mod application;
+mod conflict_text;
+mod script;
 
 use std::env;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IntoInnerError, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,14 +18,20 @@ use clap::Args;
 use jiff::Timestamp;
 use list::{RowCondition, RowConditions, RowTest};
 use logs::{GtidSelection, private_options, sync_parent};
+use mysql_target::LoggedActions;
 use replay::{
     ApplyPlan, ApplyStep, RowEvents, SelectionChoice, SourceStatement, TransactionHead, TransactionSelector,
     TransactionShape, TransactionSource,
 };
+use servers::ServerAddress;
 use sql::{StatementKind, TablePattern, TableSelection, classify_statement};
 use tracing::info;
-use undo::{CollectError, InverseCollector, InverseCounts, InverseLogError, LogTimestamp, RowChoice};
+use undo::{
+    CollectError, ForeignKeyActions, InverseCollector, InverseCounts, InverseLog, InverseLogError,
+    InversePart, LogTimestamp, RowChoice,
+};
 
+use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -42,21 +52,28 @@ Examples:
       bintide undo --table shop.orders --start-datetime '2026-11-24 14:00:00' -r undo.binlog /var/lib/mysql
   Undo the changes of one row:
       bintide undo --table shop.orders --where id=4711 -r undo.binlog binlog.000012
+  Undo the same at once on a server, unless the row was changed again:
+      bintide undo --table shop.orders --where id=4711 --to mysql://root@db1/ binlog.000012
+  Read the inverse as SQL statements:
+      bintide undo --table shop.orders --where id=4711 --sql --to mysql://root@db1/ binlog.000012
   Apply it with mysql instead of replay; --skip-gtids lets the server assign GTIDs:
       mysqlbinlog --skip-gtids undo.binlog | mysql
 
 The result is a log with one transaction for each undone one, the last one first. It
 restores rows as they were before the first undone change. Later changes of the same rows
-that are not undone make it fail or are lost: look at bintide history first.";
+that are not undone make it fail or are lost: look at bintide history first.
+
+With --to, the inverse is one transaction. A row is changed only if all its values are
+those that the undone change left. Rows with other values are listed with both values,
+and then nothing is changed, unless --skip-changed is given.";
 
 /// Arguments of `bintide undo`.
 #[derive(Args, Debug)]
 pub(crate) struct UndoArgs {
     #[command(flatten)]
     inputs: LogArgs,
-    /// Log to write. The file must not exist [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    result_file: Option<PathBuf>,
+    #[command(flatten)]
+    output: UndoOutputArgs,
     #[command(flatten)]
     selection: SelectionArgs,
     /// Undo only the transactions in GTIDS.
@@ -66,6 +83,40 @@ pub(crate) struct UndoArgs {
     rows: UndoRowArgs,
     #[command(flatten)]
     temporary: TemporaryFiles,
+}
+
+/// Options for the result.
+#[derive(Args, Debug)]
+struct UndoOutputArgs {
+    /// Log or script to write. The file must not exist [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    result_file: Option<PathBuf>,
+    /// Write SQL statements instead of a binary log, one for each row.
+    #[arg(long)]
+    sql: bool,
+    /// Apply the inverse to this server, as one transaction: mysql://USER@HOST:PORT/ or
+    /// mysql://USER@localhost/?socket=FILE; the connection options below complete this address, or are used instead of
+    /// it. With --sql, only the definitions of the tables are read from this server: logs with
+    /// binlog_row_metadata=MINIMAL have no column names.
+    #[arg(long, value_name = "TARGET")]
+    to: Option<String>,
+    /// Skip rows that were changed since, and undo the other changes. Without this option, nothing is changed if a row
+    /// has other values.
+    #[arg(long, conflicts_with = "sql")]
+    skip_changed: bool,
+    /// Print the result of --to as JSON.
+    #[arg(long, conflicts_with = "sql")]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Destination of the inverse.
+enum UndoDestination {
+    Log,
+    /// SQL statements. The server has the definitions of the tables.
+    Script(Option<ServerAddress>),
+    Target(ServerAddress),
 }
 
 /// Options that choose row changes.
@@ -93,6 +144,7 @@ const INVERSE_MEMORY: usize = 64 << 20;
 pub(crate) fn run(command: &UndoArgs, global: &GlobalArgs) -> CommandResult {
     command.temporary.limit();
     command.check()?;
+    let destination = command.output.destination(global)?;
     let Some(CollectedInverse { collector, format }) = collect(command, global)? else {
         return Ok(CommandVerdict::Success);
     };
@@ -102,22 +154,88 @@ pub(crate) fn run(command: &UndoArgs, global: &GlobalArgs) -> CommandResult {
             "the logs have none of the chosen row changes: nothing to undo"
         )));
     };
-    let now = LogTimestamp(u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default());
-    let write = |out: &mut dyn Write| {
-        let written = collector.into_log().write(&format, now, out, &mut |_| !interrupt::is_stop_requested());
-        written.map_err(|error| match error {
-            InverseLogError::Write(error) => error,
-            error => io::Error::other(error),
-        })
-    };
-    match &command.result_file {
-        Some(path) => write_file(path, write)?,
-        None => write(&mut io::stdout().lock())?,
+    let inverse = Inverse { log: collector.into_log(), format, counts };
+    match destination {
+        UndoDestination::Log => command.output.write(|out| write_log(inverse, out))?,
+        UndoDestination::Script(server) => {
+            let script = mysql_target::RowScript::new(server.as_ref());
+            let script = script.map_err(|failure| CommandFailure::NotStarted(anyhow!("{failure}")))?;
+            command.output.write(|out| script::write(inverse, script, out))?;
+        }
+        UndoDestination::Target(address) => {
+            return application::apply(inverse, &address, &command.output, global);
+        }
     }
     if !interrupt::is_stop_requested() {
         info!("{}", summary(&counts));
     }
     Ok(CommandVerdict::Success)
+}
+
+/// The inverse of the chosen changes.
+struct Inverse {
+    log: InverseLog,
+    /// Format of the newest undone log.
+    format: Arc<EventFormat>,
+    counts: InverseCounts,
+}
+
+impl Inverse {
+    /// Returns encoded events of the inverse, with their format.
+    fn rows(format: &Arc<EventFormat>, events: &[u8]) -> RowEvents {
+        RowEvents { format: Arc::clone(format), bytes: events.to_vec() }
+    }
+}
+
+/// Returns, for the beginning of a statement, whether the log contains the changes that its foreign keys cause.
+fn logged_actions(part: &InversePart<'_>) -> Option<LoggedActions> {
+    match part {
+        InversePart::Statement { foreign_keys: ForeignKeyActions::ByServer, .. } => {
+            Some(LoggedActions::Absent)
+        }
+        InversePart::Statement { foreign_keys: ForeignKeyActions::InLog, .. } => Some(LoggedActions::Present),
+        InversePart::Transaction(_) | InversePart::Rows(_) => None,
+    }
+}
+
+fn write_log(inverse: Inverse, out: &mut dyn Write) -> Result<(), WriteFailure> {
+    let now = LogTimestamp(u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default());
+    let mut go_on = |_| !interrupt::is_stop_requested();
+    inverse.log.write(&inverse.format, now, out, &mut go_on).map_err(|error| match error {
+        InverseLogError::Write(error) => error.into(),
+        error => WriteFailure::Inverse(error.into()),
+    })
+}
+
+impl UndoOutputArgs {
+    /// Returns the destination, without connecting.
+    fn destination(&self, global: &GlobalArgs) -> Result<UndoDestination, CommandFailure> {
+        let has_server = self.to.is_some() || self.connection.names_server();
+        let address = || self.connection.address(self.to.as_deref(), "--to", global);
+        let address = has_server.then(address).transpose()?;
+        match address {
+            server if self.sql => Ok(UndoDestination::Script(server)),
+            Some(_) if self.result_file.is_some() => Err(CommandFailure::NotStarted(anyhow!(
+                "--result-file and --to: give one of them, or also --sql to write the statements"
+            ))),
+            Some(target) => Ok(UndoDestination::Target(target)),
+            None if self.skip_changed || self.json => {
+                Err(CommandFailure::NotStarted(anyhow!("--skip-changed and --json require --to")))
+            }
+            None => Ok(UndoDestination::Log),
+        }
+    }
+
+    /// Writes the result to the file or to standard output.
+    fn write(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> Result<(), WriteFailure>,
+    ) -> Result<(), CommandFailure> {
+        match &self.result_file {
+            Some(path) => write_file(path, write),
+            None => write(&mut io::stdout().lock()).map_err(|failure| failure.into_failure(Into::into)),
+        }
+    }
 }
 
 impl UndoArgs {
@@ -132,9 +250,10 @@ impl UndoArgs {
                 "choose what to undo: --gtid, --start-…, --stop-…, --table, --database or --where".into(),
             );
         }
-        match &self.result_file {
+        let is_log = !self.output.sql && self.output.to.is_none() && !self.output.connection.names_server();
+        match &self.output.result_file {
             Some(path) if path.exists() => refuse(format!("{} exists: name a new file", path.display())),
-            None if io::stdout().is_terminal() => {
+            None if is_log && io::stdout().is_terminal() => {
                 refuse("the result is a binary log, not text: name a file with --result-file".into())
             }
             _ => Ok(()),
@@ -180,6 +299,7 @@ fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedIn
     let mut undo =
         UndoCollector { tables: &tables, conditions: &conditions, selects_rows, collector, opener, format };
     let mut progress = ByteProgress::new(global, found.bytes_total);
+    let mut found_gtids = GtidSet::new();
     while let Some(found) = source.next_found().map_err(failed)? {
         if interrupt::is_stop_requested() {
             return Ok(None);
@@ -188,11 +308,19 @@ fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedIn
         let head = found.head();
         match selector.choose(&head) {
             SelectionChoice::Stop => break,
-            SelectionChoice::Take if gtids.selects(Some(head.id)) => undo.add(found, &head)?,
+            SelectionChoice::Take if gtids.selects(Some(head.id)) => {
+                found_gtids.extend(head.gtid());
+                undo.add(found, &head)?;
+            }
             SelectionChoice::Take | SelectionChoice::Leave => {}
         }
     }
     selector.finish().map_err(failed)?;
+    let missing = command.gtid.as_ref().map(|wanted| wanted.difference(&found_gtids)).unwrap_or_default();
+    if !missing.is_empty() {
+        let error = anyhow!("cannot undo {missing}: the logs do not contain these transactions");
+        return Err(CommandFailure::Failed(error.context(ErrorAdvice("give the logs that contain them"))));
+    }
     if let Some(error) = conditions.missing_column_error() {
         return Err(CommandFailure::Failed(anyhow!("{error}")));
     }
@@ -211,7 +339,7 @@ struct UndoCollector<'c> {
     selects_rows: bool,
     collector: InverseCollector,
     opener: PayloadOpener,
-    /// Format of the last collected transaction.
+    /// Format of the last event with a chosen row change.
     format: Option<Arc<EventFormat>>,
 }
 
@@ -238,7 +366,7 @@ impl UndoCollector<'_> {
                 ApplyStep::Statement(statement) => self.check_statement(statement, head)?,
             }
         }
-        let ended = self.collector.end_transaction();
+        let ended = self.collector.end_transaction(&head.to_string());
         ended.map_err(|error| CommandFailure::Failed(error.into()))
     }
 
@@ -298,6 +426,7 @@ impl UndoCollector<'_> {
             test: None,
             lacks_names: false,
         };
+        let counts = self.collector.counts();
         for event in rows.events() {
             self.collector
                 .push(&event, &rows.format, &mut choice)
@@ -309,7 +438,9 @@ impl UndoCollector<'_> {
                 error.context(ErrorAdvice("use the column's number in --where: @N=VALUE")),
             ));
         }
-        self.format = Some(Arc::clone(&rows.format));
+        if self.collector.counts() != counts {
+            self.format = Some(Arc::clone(&rows.format));
+        }
         Ok(())
     }
 }
@@ -362,28 +493,53 @@ impl RowChoice for UndoChoice<'_> {
 /// Writes a new file. It has its name once it is complete.
 fn write_file(
     path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), WriteFailure>,
 ) -> Result<(), CommandFailure> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
-    let written = (|| {
+    let written = (|| -> Result<(), WriteFailure> {
         let file: File = private_options().write(true).create(true).truncate(true).open(&part)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
         write(&mut out)?;
-        out.into_inner()?.sync_all()?;
+        out.into_inner().map_err(IntoInnerError::into_error)?.sync_all()?;
         match interrupt::is_stop_requested() {
-            true => fs::remove_file(&part),
-            false => fs::rename(&part, path).and_then(|()| sync_parent(path)),
+            true => fs::remove_file(&part)?,
+            false => fs::rename(&part, path).and_then(|()| sync_parent(path))?,
         }
+        Ok(())
     })();
-    if let Err(error) = written {
+    written.map_err(|failure| {
         // It may not exist.
         let _ = fs::remove_file(&part);
-        let why = anyhow::Error::new(error).context(format!("could not write {}", path.display()));
-        return Err(CommandFailure::Failed(why));
+        failure.into_failure(|error| {
+            let why = anyhow::Error::new(error).context(format!("could not write {}", path.display()));
+            CommandFailure::Failed(why)
+        })
+    })
+}
+
+/// Failure while the result is written.
+enum WriteFailure {
+    /// The result cannot be written.
+    Write(io::Error),
+    /// The inverse cannot be read or made.
+    Inverse(anyhow::Error),
+}
+
+impl From<io::Error> for WriteFailure {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
     }
-    Ok(())
+}
+
+impl WriteFailure {
+    fn into_failure(self, write: impl FnOnce(io::Error) -> CommandFailure) -> CommandFailure {
+        match self {
+            Self::Write(error) => write(error),
+            Self::Inverse(error) => CommandFailure::Failed(error),
+        }
+    }
 }
 
 fn summary(counts: &InverseCounts) -> String {

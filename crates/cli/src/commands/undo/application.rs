@@ -1,0 +1,116 @@
+//! The inverse, applied to a server.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, anyhow};
+use mysql_target::{CheckedTransaction, RowConflict};
+use replay::{TargetFailure, TargetFailureKind};
+use servers::ServerAddress;
+use tracing::info;
+use undo::InversePart;
+
+use super::{Inverse, UndoOutputArgs, conflict_text, logged_actions, summary};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
+use crate::global_args::GlobalArgs;
+use crate::interrupt;
+use crate::progress::ByteProgress;
+use crate::units::counted;
+
+/// Maximum number of conflicts that are listed. The others are counted: bounds memory and output.
+const CONFLICTS_LISTED_MAX: usize = 1_000;
+
+/// Rows that differ from what the undone changes left.
+#[derive(Debug, Default)]
+pub(super) struct Conflicts {
+    pub(super) count: u64,
+    /// The first [`CONFLICTS_LISTED_MAX`] of them.
+    pub(super) listed: Vec<RowConflict>,
+}
+
+/// Applies the inverse as one transaction.
+pub(super) fn apply(
+    mut inverse: Inverse,
+    address: &ServerAddress,
+    output: &UndoOutputArgs,
+    global: &GlobalArgs,
+) -> CommandResult {
+    let mut transaction = CheckedTransaction::begin(address)
+        .map_err(|failure| CommandFailure::NotStarted(anyhow!("{failure}")))?;
+    let Some(conflicts) = write_rows(&mut inverse, &mut transaction, global)? else {
+        return Ok(CommandVerdict::Success);
+    };
+    let is_kept = conflicts.count == 0 || output.skip_changed;
+    match is_kept {
+        true => transaction.commit().map_err(commit_failure)?,
+        false => transaction.roll_back().map_err(|failure| CommandFailure::Failed(anyhow!("{failure}")))?,
+    }
+    let mut out = io::stdout().lock();
+    match output.json {
+        true => {
+            let document = conflict_text::document(&inverse.counts, &conflicts, is_kept);
+            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+        false => out.write_all(conflict_text::render(&conflicts).as_bytes())?,
+    }
+    match (conflicts.count, is_kept) {
+        (0, _) => info!("applied {}", summary(&inverse.counts)),
+        (count, true) => info!("applied {}; skipped {}", summary(&inverse.counts), counted(count, "row")),
+        (count, false) => return Err(refusal(count)),
+    }
+    Ok(CommandVerdict::Success)
+}
+
+/// Writes all row changes. Returns `None` when interrupted.
+fn write_rows(
+    inverse: &mut Inverse,
+    transaction: &mut CheckedTransaction,
+    global: &GlobalArgs,
+) -> Result<Option<Conflicts>, CommandFailure> {
+    let mut conflicts = Conflicts::default();
+    let bytes_total = inverse.log.remaining();
+    let mut progress = ByteProgress::new(global, Some(bytes_total));
+    let mut name = String::new();
+    loop {
+        progress.update(bytes_total - inverse.log.remaining());
+        let part = inverse.log.next_part().context("could not read a temporary file")?;
+        if interrupt::is_stop_requested() {
+            return Ok(None);
+        }
+        match part {
+            None => return Ok(Some(conflicts)),
+            Some(InversePart::Transaction(undone)) => undone.name.clone_into(&mut name),
+            Some(part @ (InversePart::Statement { maps: events, .. } | InversePart::Rows(events))) => {
+                if let Some(actions) = logged_actions(&part) {
+                    transaction.begin_statement(actions);
+                }
+                let found = transaction.write(&Inverse::rows(&inverse.format, events));
+                let found = found.map_err(|failure| {
+                    CommandFailure::Failed(anyhow!("could not undo {name}: {failure}. Nothing was changed"))
+                })?;
+                conflicts.count += found.len() as u64;
+                let room = CONFLICTS_LISTED_MAX - conflicts.listed.len();
+                conflicts.listed.extend(found.into_iter().take(room));
+            }
+        }
+    }
+}
+
+fn refusal(count: u64) -> CommandFailure {
+    let error = anyhow!("{} not as the undone changes left them: nothing was changed", rows_are(count));
+    CommandFailure::Failed(error.context(ErrorAdvice("use --skip-changed to undo the other changes")))
+}
+
+fn rows_are(count: u64) -> String {
+    let verb = if count == 1 { "is" } else { "are" };
+    format!("{} {verb}", counted(count, "row"))
+}
+
+fn commit_failure(failure: TargetFailure) -> CommandFailure {
+    CommandFailure::Failed(match failure.kind {
+        TargetFailureKind::Lost => anyhow!(
+            "{failure}. The inverse may have been committed: run the same command again, which refuses if it was"
+        ),
+        _ => anyhow!("could not commit the inverse: {failure}. Nothing was changed"),
+    })
+}

@@ -1,0 +1,143 @@
+//! One transaction of row changes, each of which is made only if the row is as the log says.
+
+use binlog::Table;
+use binlog::events::RowsKind;
+use replay::{RowEvents, TargetFailure};
+use servers::{ServerAddress, ServerFacts, SqlConnection, check_fit};
+
+use crate::binlog_statement::{PACKET_MARGIN, row_too_large_message};
+use crate::context_adapter::{ContextAdapter, TargetCollations};
+use crate::logged_actions::LoggedActions;
+use crate::row_sql::{
+    RowConflict, RowMatch, RowSessionSettings, RowStatement, StatementRunner, StatementWriter, TargetTable,
+    load_table,
+};
+use crate::server_failure::server_failure;
+use crate::session_state::SessionState;
+
+/// One transaction of row changes on a server, each of which is made only if the row is as the log says.
+///
+/// The changes are statements of an ordinary session: the server writes them to its binary log under a GTID of its own.
+/// Without [`CheckedTransaction::commit`], the server rolls them back.
+#[derive(Debug)]
+pub struct CheckedTransaction {
+    session: CheckedSession,
+    writer: StatementWriter,
+}
+
+/// Session of a checked transaction.
+struct CheckedSession {
+    connection: SqlConnection,
+    adapter: ContextAdapter,
+    /// `max_allowed_packet`, in bytes.
+    packet_max: usize,
+    variables: SessionState,
+    /// Settings of the last statement.
+    settings: Option<RowSessionSettings>,
+}
+
+impl std::fmt::Debug for CheckedSession {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckedSession").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl CheckedTransaction {
+    /// Connects to a server and begins the transaction.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached or read.
+    pub fn begin(address: &ServerAddress) -> Result<Self, TargetFailure> {
+        let mut connection = SqlConnection::open(address).map_err(server_failure)?;
+        let facts = ServerFacts::query(&mut connection).map_err(server_failure)?;
+        let collations = TargetCollations::ask(&mut connection, &facts).map_err(server_failure)?;
+        let adapter = ContextAdapter::new(&mut connection, &facts, &collations).map_err(server_failure)?;
+        connection.set_packet_max(facts.packet_max);
+        connection.run("START TRANSACTION").map_err(server_failure)?;
+        let writer = StatementWriter::new(adapter.target(), RowMatch::WholeImage);
+        let session = CheckedSession {
+            connection,
+            adapter,
+            packet_max: facts.packet_max,
+            variables: SessionState::default(),
+            settings: None,
+        };
+        Ok(Self { session, writer })
+    }
+
+    /// Begins a statement. `actions` tells whether the log contains the changes that its foreign keys cause.
+    pub fn begin_statement(&mut self, actions: LoggedActions) {
+        self.writer.set_foreign_keys(actions.checks());
+    }
+
+    /// Makes these row changes, in order. Returns those that were not made, because the row differs from the log's.
+    ///
+    /// # Errors
+    ///
+    /// If an event cannot be decoded, a table cannot be changed by statements, or the server refuses a statement for
+    /// another reason.
+    pub fn write(&mut self, rows: &RowEvents) -> Result<Vec<RowConflict>, TargetFailure> {
+        self.writer.write(rows, &mut self.session)?;
+        let conflicts = self.writer.take_conflicts().into_iter();
+        conflicts.map(|conflict| conflict.compare(&mut self.session.connection)).collect()
+    }
+
+    /// Commits the changes.
+    ///
+    /// # Errors
+    ///
+    /// If the server refuses, or the connection is lost: then they may have been committed.
+    pub fn commit(mut self) -> Result<(), TargetFailure> {
+        self.session.connection.ignore_cancel();
+        self.session.connection.run("COMMIT").map_err(server_failure)
+    }
+
+    /// Rolls the changes back.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is lost. The server then rolls them back by itself.
+    pub fn roll_back(mut self) -> Result<(), TargetFailure> {
+        self.session.connection.run("ROLLBACK").map_err(server_failure)
+    }
+}
+
+impl StatementRunner for CheckedSession {
+    fn load_table(&mut self, log: &Table) -> Result<TargetTable, TargetFailure> {
+        load_table(&mut self.connection, log)
+    }
+
+    fn check_table(&self, table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure> {
+        if let Some(trigger) = table.trigger_of(kind) {
+            return Err(TargetFailure::refused(format!(
+                "{} has the trigger {trigger}, which statements fire, but the log contains its changes too. Drop the \
+                 trigger meanwhile, or write the inverse to a file and apply that with bintide replay",
+                table.name
+            )));
+        }
+        match &table.nontransactional_engine {
+            Some(engine) => Err(TargetFailure::refused(format!(
+                "{} uses {engine}, whose changes cannot be rolled back. Convert the table to InnoDB",
+                table.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn run(&mut self, statement: RowStatement) -> Result<u64, TargetFailure> {
+        let RowStatement { settings, sql, parameters } = statement;
+        if self.settings != Some(settings) {
+            let context = self.adapter.fit(&settings.context_of(&self.variables));
+            let changes = self.variables.adopt(&context);
+            if !changes.is_empty() {
+                self.connection.run(&format!("SET {changes}")).map_err(server_failure)?;
+            }
+            self.settings = Some(settings);
+        }
+        let max = self.packet_max.saturating_sub(PACKET_MARGIN);
+        check_fit(&parameters, max)
+            .map_err(|size| TargetFailure::refused(row_too_large_message(size, max)))?;
+        self.connection.execute(&sql, parameters).map_err(server_failure)
+    }
+}

@@ -1,0 +1,110 @@
+//! Row changes as an SQL script.
+
+use std::fmt;
+
+use binlog::events::RowsKind;
+use binlog::{Flavour, Table};
+use replay::{RowEvents, TargetFailure};
+use servers::{ServerAddress, SqlConnection};
+
+use crate::logged_actions::LoggedActions;
+use crate::row_sql::{
+    RowMatch, RowSessionSettings, RowStatement, StatementRunner, StatementWriter, TargetTable,
+    inline_parameters, load_table,
+};
+use crate::server_failure::server_failure;
+use crate::session_state::SessionState;
+
+/// Writes row changes as an SQL script, a statement for each row. A statement finds its row by all values in the log,
+/// and changes nothing if the row has other values.
+#[derive(Debug)]
+pub struct RowScript {
+    writer: StatementWriter,
+    session: ScriptSession,
+}
+
+/// Session of the client that runs the script.
+struct ScriptSession {
+    /// Server with the definitions of the tables; without it, the log has them.
+    server: Option<SqlConnection>,
+    variables: SessionState,
+    settings: Option<RowSessionSettings>,
+    /// Statements that were not taken yet.
+    text: String,
+}
+
+impl fmt::Debug for ScriptSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptSession").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl RowScript {
+    /// Creates a script for MySQL. `server` has the definitions of the tables; without it, the log must have column
+    /// names, and the tables no generated columns.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached.
+    pub fn new(server: Option<&ServerAddress>) -> Result<Self, TargetFailure> {
+        let server = server.map(SqlConnection::open).transpose().map_err(server_failure)?;
+        let session =
+            ScriptSession { server, variables: SessionState::default(), settings: None, text: String::new() };
+        Ok(Self { writer: StatementWriter::new(Flavour::MySql, RowMatch::WholeImage), session })
+    }
+
+    /// Begins a statement. `actions` tells whether the log contains the changes that its foreign keys cause.
+    pub fn begin_statement(&mut self, actions: LoggedActions) {
+        self.writer.set_foreign_keys(actions.checks());
+    }
+
+    /// Appends the statements of these row changes, each on a line.
+    ///
+    /// # Errors
+    ///
+    /// If an event cannot be decoded, or the columns of its table are unknown.
+    pub fn append(&mut self, rows: &RowEvents, out: &mut String) -> Result<(), TargetFailure> {
+        self.writer.write(rows, &mut self.session)?;
+        out.push_str(&std::mem::take(&mut self.session.text));
+        Ok(())
+    }
+}
+
+impl StatementRunner for ScriptSession {
+    fn load_table(&mut self, log: &Table) -> Result<TargetTable, TargetFailure> {
+        match &mut self.server {
+            Some(server) => load_table(server, log),
+            None => TargetTable::from_log(log, Flavour::MySql).ok_or_else(|| {
+                TargetFailure::refused(
+                    "the log has no column names (binlog_row_metadata=MINIMAL). Name a server that has the tables with \
+                     --to",
+                )
+            }),
+        }
+    }
+
+    fn check_table(&self, table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure> {
+        match table.trigger_of(kind) {
+            Some(trigger) => Err(TargetFailure::refused(format!(
+                "{} has the trigger {trigger}, which statements fire, but the log contains its changes too. Drop the \
+                 trigger meanwhile, or write the inverse as a binary log and apply that with bintide replay",
+                table.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn run(&mut self, statement: RowStatement) -> Result<u64, TargetFailure> {
+        let RowStatement { settings, sql, parameters } = statement;
+        if self.settings != Some(settings) {
+            let changes = self.variables.adopt(&settings.context_of(&self.variables));
+            if !changes.is_empty() {
+                self.text.push_str(&format!("SET {changes};\n"));
+            }
+            self.settings = Some(settings);
+        }
+        self.text.push_str(&inline_parameters(&sql, &parameters));
+        self.text.push_str(";\n");
+        Ok(1)
+    }
+}
