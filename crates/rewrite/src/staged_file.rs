@@ -69,10 +69,20 @@ impl StagedFile {
     /// # Errors
     ///
     /// The operating system reports an error.
-    pub fn sync(mut self, like: &Path) -> Result<SyncedFile, RewriteError> {
-        let copied = self.file.flush().and_then(|()| copy_attributes(self.file.as_file(), like));
-        let synced = copied.and_then(|()| self.file.as_file().sync_all());
-        synced.map_err(|cause| write_error("the replacement of", &self.target, cause))?;
+    pub fn sync(self, like: &Path) -> Result<SyncedFile, RewriteError> {
+        copy_attributes(self.file.as_file(), like)
+            .map_err(|cause| write_error("the replacement of", &self.target, cause))?;
+        self.sync_new()
+    }
+
+    /// Syncs a file that replaces no other to disk. Only its owner may read it.
+    ///
+    /// # Errors
+    ///
+    /// The operating system reports an error.
+    pub fn sync_new(mut self) -> Result<SyncedFile, RewriteError> {
+        let synced = self.file.flush().and_then(|()| self.file.as_file().sync_all());
+        synced.map_err(|cause| write_error("the new", &self.target, cause))?;
         Ok(SyncedFile { file: self.file, target: self.target, lock: self.lock })
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use binlog::encryption::ENCRYPTED_HEADER_SIZE;
 use binlog::{EventFlags, EventRole, MAGIC, MAGIC_ENCRYPTED, RawEvent, TransactionGrammar};
-use logs::{EventChunk, LogReader, WalkPiece};
+use logs::{EventChunk, LogReader, WalkPiece, sync_parent};
 use tempfile::NamedTempFile;
 
 use crate::error::InspectError;
@@ -192,10 +192,11 @@ fn write_copy(log: &Path, copy: &Path, end: u64, in_use: bool) -> Result<TailRep
     if in_use {
         clear_in_use(&mut target, ahead).map_err(at("write", copy))?;
     }
-    target.as_file().sync_all().map_err(at("write", copy))?;
     let metadata = fs::metadata(log).map_err(at("read the attributes of", log))?;
     target.as_file().set_permissions(metadata.permissions()).map_err(at("write", copy))?;
+    target.as_file().sync_all().map_err(at("write", copy))?;
     target.persist_noclobber(copy).map_err(|error| at("create", copy)(error.error))?;
+    sync_parent(copy).map_err(at("sync the directory entry of", copy))?;
     Ok(TailRepair { bytes_kept: kept, bytes_cut: metadata.len().saturating_sub(kept), was_in_use: in_use })
 }
 

@@ -11,8 +11,7 @@ use sql::quote::{put_hex, quote_text};
 pub(crate) fn inline_parameters(sql: &str, parameters: &[StatementParameter]) -> String {
     let mut out = String::with_capacity(sql.len() + 16 * parameters.len());
     let mut values = parameters.iter();
-    let mut lexer = SqlLexer::new(sql.as_bytes(), 0);
-    while let Some(token) = lexer.next() {
+    for token in SqlLexer::new(sql.as_bytes(), 0) {
         let text = &sql[token.at.clone()];
         match values.as_slice().first() {
             Some(parameter) if token.kind == SqlTokenKind::Sign && text == "?" => {

@@ -5,8 +5,7 @@ mod conflict_text;
 mod script;
 
 use std::env;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, IntoInnerError, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,12 +16,13 @@ use binlog::{DecodeError, EventFormat, Flavour, PayloadOpener, RowChange, Transa
 use clap::Args;
 use jiff::Timestamp;
 use list::{RowCondition, RowConditions, RowTest};
-use logs::{GtidSelection, private_options, sync_parent};
+use logs::GtidSelection;
 use mysql_target::LoggedActions;
 use replay::{
     ApplyPlan, ApplyStep, RowEvents, SelectionChoice, SourceStatement, TransactionHead, TransactionSelector,
     TransactionShape, TransactionSource,
 };
+use rewrite::{RewriteError, StagedFile};
 use servers::ServerAddress;
 use sql::{StatementKind, TablePattern, TableSelection, classify_statement};
 use tracing::info;
@@ -495,28 +495,21 @@ fn write_file(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), WriteFailure>,
 ) -> Result<(), CommandFailure> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    let written = (|| -> Result<(), WriteFailure> {
-        let file: File = private_options().write(true).create(true).truncate(true).open(&part)?;
-        let mut out = BufWriter::with_capacity(1 << 20, file);
-        write(&mut out)?;
-        out.into_inner().map_err(IntoInnerError::into_error)?.sync_all()?;
-        match interrupt::is_stop_requested() {
-            true => fs::remove_file(&part)?,
-            false => fs::rename(&part, path).and_then(|()| sync_parent(path))?,
-        }
-        Ok(())
-    })();
+    let failed = |error: RewriteError| CommandFailure::Failed(error.into());
+    let mut staged = StagedFile::begin(path).map_err(failed)?;
+    let mut out = BufWriter::with_capacity(1 << 20, staged.file());
+    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+    drop(out);
     written.map_err(|failure| {
-        // It may not exist.
-        let _ = fs::remove_file(&part);
         failure.into_failure(|error| {
             let why = anyhow::Error::new(error).context(format!("could not write {}", path.display()));
             CommandFailure::Failed(why)
         })
-    })
+    })?;
+    if interrupt::is_stop_requested() {
+        return Ok(());
+    }
+    staged.sync_new().and_then(|file| file.create_target()?.sync()).map_err(failed)
 }
 
 /// Failure while the result is written.
