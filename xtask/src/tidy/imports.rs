@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 22] = [
+const MAY_USE: [(&str, &[&str]); 23] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
@@ -20,6 +20,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
     ("bintide-advise", &["bintide-binlog", "bintide-inspect", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
     ("bintide-undo", &["bintide-binlog", "bintide-logs"]),
+    ("bintide-diff", &["bintide-binlog", "bintide-logs"]),
     (
         "bintide-servers",
         &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-sql", "bintide-wire"],
@@ -85,6 +86,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "bintide-sql",
             "bintide-stream",
             "bintide-undo",
+            "bintide-diff",
             "bintide-warm",
         ],
     ),

@@ -1,0 +1,96 @@
+//! Comparison of two stores.
+
+use std::ops::ControlFlow;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::difference_finder::find_difference;
+use crate::error::DiffError;
+use crate::store_comparison::StoreComparison;
+use crate::store_diff::{ContentDifferences, DifferentTransaction, StoreDiff};
+use crate::store_reader::{DiffStore, ScanMonitor};
+use crate::transaction_index::TransactionIndex;
+
+/// What to compare.
+#[derive(Clone, Debug)]
+pub struct DiffSettings {
+    /// The stores A and B.
+    pub stores: [DiffStore; 2],
+    /// Maximum number of transactions with other content that are listed.
+    pub listed_max: usize,
+}
+
+/// Interval at which the caller is asked whether to continue.
+const WATCH_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Compares two stores. Both are read at the same time. `watch` is called with the bytes done so far, in the caller's
+/// thread; if it breaks, the run ends with [`DiffError::Stopped`].
+///
+/// # Errors
+///
+/// If a log cannot be read or is corrupt, or if `watch` breaks.
+pub fn compare_stores(
+    settings: &DiffSettings,
+    watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<StoreDiff, DiffError> {
+    let monitor = ScanMonitor::default();
+    let compared = thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(1);
+        let monitor = &monitor;
+        // The receiver waits for a result, or for the end of the thread.
+        scope.spawn(move || sender.send(compare(settings, monitor)));
+        loop {
+            match receiver.recv_timeout(WATCH_INTERVAL) {
+                Ok(compared) => return Some(compared),
+                Err(RecvTimeoutError::Timeout) => {
+                    if watch(monitor.bytes()).is_break() {
+                        monitor.stop();
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    });
+    match compared {
+        Some(compared) => compared,
+        None => unreachable!("the scope panics when its thread did"),
+    }
+}
+
+fn compare(settings: &DiffSettings, monitor: &ScanMonitor) -> Result<StoreDiff, DiffError> {
+    let [a, b] = &settings.stores;
+    let (index_a, index_b) = thread::scope(|scope| {
+        let index_b = scope.spawn(|| stop_on_error(TransactionIndex::read(b, monitor), monitor));
+        let index_a = stop_on_error(TransactionIndex::read(a, monitor), monitor);
+        match index_b.join() {
+            Ok(index_b) => (index_a, index_b),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    });
+    let indexes = match (index_a, index_b) {
+        (Ok(index_a), Ok(index_b)) => [index_a, index_b],
+        // The thread that failed has stopped the other one.
+        (Err(DiffError::Stopped), Err(error)) | (Err(error), _) | (_, Err(error)) => return Err(error),
+    };
+    let comparison = StoreComparison::new([a, b], indexes);
+    let mut diff = comparison.diff();
+    diff.content = ContentDifferences { count: comparison.different().len() as u64, listed: Vec::new() };
+    for pair in comparison.different().take(settings.listed_max) {
+        let difference = find_difference([a, b], &pair, monitor)?;
+        diff.content.listed.push(DifferentTransaction {
+            id: pair.id,
+            positions: [0, 1].map(|side| comparison.position(side, pair.places[side])),
+            tables: difference.tables,
+            first: difference.first,
+        });
+    }
+    Ok(diff)
+}
+
+fn stop_on_error<T>(result: Result<T, DiffError>, monitor: &ScanMonitor) -> Result<T, DiffError> {
+    if result.is_err() {
+        monitor.stop();
+    }
+    result
+}

@@ -1,0 +1,269 @@
+//! Compares the indexes of two stores.
+
+use binlog::TransactionId;
+
+use crate::content_scanner::EventLocation;
+use crate::sequence_alignment::{align, out_of_order};
+use crate::store_diff::{
+    LogPosition, OneSidedTransactions, OrderDifferences, OrderExample, OrderedTransaction, StoreDiff,
+    StoreSummary,
+};
+use crate::store_reader::DiffStore;
+use crate::transaction_index::{IndexEntry, TransactionIndex, TransactionOrigin};
+use crate::transaction_ranges::TransactionRanges;
+
+/// Compares the indexes of two stores.
+#[derive(Debug)]
+pub(crate) struct StoreComparison<'c> {
+    stores: [&'c DiffStore; 2],
+    indexes: [TransactionIndex; 2],
+    /// Indexes of the transactions that are in both stores, in the order of A.
+    pairs: Vec<[u32; 2]>,
+    /// Pairs with other content.
+    different: Vec<[u32; 2]>,
+    /// Transactions that are in one store only.
+    one_sided: [Vec<u32>; 2],
+    /// Transactions that one store does not need to have.
+    purged: [Vec<u32>; 2],
+}
+
+/// Transaction with other content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DifferentPair {
+    pub(crate) id: TransactionId,
+    pub(crate) places: [EventLocation; 2],
+}
+
+impl<'c> StoreComparison<'c> {
+    pub(crate) fn new(stores: [&'c DiffStore; 2], mut indexes: [TransactionIndex; 2]) -> Self {
+        unify_sources(&mut indexes);
+        let mut comparison = Self {
+            stores,
+            indexes,
+            pairs: Vec::new(),
+            different: Vec::new(),
+            one_sided: Default::default(),
+            purged: Default::default(),
+        };
+        comparison.join_named();
+        comparison.join_nameless();
+        comparison.pairs.sort_unstable();
+        comparison.different.sort_unstable();
+        comparison
+    }
+
+    /// Returns the transactions with other content, in the order of A.
+    pub(crate) fn different(&self) -> impl ExactSizeIterator<Item = DifferentPair> {
+        self.different.iter().map(|pair| {
+            let [a, b] = self.entries(*pair);
+            DifferentPair { id: self.indexes[0].id(a), places: [a.place(), b.place()] }
+        })
+    }
+
+    /// Returns all differences except those of contents.
+    pub(crate) fn diff(&self) -> StoreDiff {
+        let purged = [0, 1].map(|side| {
+            let mut ranges = TransactionRanges::default();
+            self.purged[side].iter().for_each(|index| ranges.add(self.id(side, *index)));
+            ranges
+        });
+        StoreDiff {
+            stores: [0, 1].map(|side| self.summary(side)),
+            common: self.pairs.len() as u64,
+            missing: [0, 1].map(|side| self.missing(side)),
+            purged,
+            content: Default::default(),
+            order: self.order(),
+        }
+    }
+
+    fn summary(&self, side: usize) -> StoreSummary {
+        let (store, index) = (self.stores[side], &self.indexes[side]);
+        StoreSummary {
+            name: store.name.clone(),
+            logs: store.logs.len() as u64,
+            transactions: index.entries.len() as u64,
+            incomplete: index.incomplete,
+            remarks: index.remarks.clone(),
+        }
+    }
+
+    fn missing(&self, side: usize) -> OneSidedTransactions {
+        let last_common = self.pairs.iter().map(|pair| pair[side]).max();
+        let mut missing = OneSidedTransactions::default();
+        for index in &self.one_sided[side] {
+            missing.transactions.add(self.id(side, *index));
+            missing.after_last_common += u64::from(last_common.is_some_and(|last| *index > last));
+        }
+        let first = self.one_sided[side].iter().min();
+        let first = first.and_then(|index| self.indexes[side].entries.get(*index as usize));
+        missing.first = first.map(|entry| self.position(side, entry.place()));
+        missing
+    }
+
+    /// Joins the transactions with GTIDs. A transaction that a store has more than once counts once.
+    fn join_named(&mut self) {
+        let [a, b] = [0, 1].map(|side| self.sorted(side));
+        let key = |side: usize, index: u32| self.indexes[side].entries.get(index as usize).map(entry_key);
+        let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+        let mut joined = JoinedIndexes::default();
+        while let Some(next) = [a.peek().map(|index| key(0, **index)), b.peek().map(|index| key(1, **index))]
+            .into_iter()
+            .flatten()
+            .min()
+        {
+            let mut take = |side: usize| {
+                let rest = if side == 0 { &mut a } else { &mut b };
+                let first = rest.next_if(|index| key(side, **index) == next).copied();
+                while rest.next_if(|index| key(side, **index) == next).is_some() {}
+                first
+            };
+            match (take(0), take(1)) {
+                (Some(a), Some(b)) => joined.pairs.push([a, b]),
+                (Some(a), None) => joined.one_sided[0].push(a),
+                (None, Some(b)) => joined.one_sided[1].push(b),
+                (None, None) => unreachable!("one of them has the next key"),
+            }
+        }
+        for pair in joined.pairs {
+            let [a, b] = self.entries(pair);
+            if a.hash != b.hash {
+                self.different.push(pair);
+            }
+            self.pairs.push(pair);
+        }
+        for (side, found) in joined.one_sided.into_iter().enumerate() {
+            let purged = &self.indexes[1 - side].purged;
+            let (before, missing) =
+                found.into_iter().partition(|index| purged.contains(self.id(side, *index)));
+            (self.purged[side], self.one_sided[side]) = (before, missing);
+        }
+    }
+
+    /// Returns the transactions with GTIDs, in the order of their identifiers, then of the log.
+    fn sorted(&self, side: usize) -> Vec<u32> {
+        let index = &self.indexes[side];
+        let is_named = |(_, entry): &(usize, &IndexEntry)| index.source(entry) != TransactionOrigin::Nameless;
+        let named = index.entries.iter().enumerate().filter(is_named);
+        let mut sorted: Vec<u32> = named.map(|(number, _)| number as u32).collect();
+        sorted.sort_by_key(|number| index.entries.get(*number as usize).map(entry_key));
+        sorted
+    }
+
+    /// Joins the transactions without GTIDs, by content and order.
+    fn join_nameless(&mut self) {
+        let [a, b] = [0, 1].map(|side| self.nameless(side));
+        let hashes = |side: usize, list: &[u32]| -> Vec<[u64; 2]> {
+            list.iter()
+                .filter_map(|index| Some(self.indexes[side].entries.get(*index as usize)?.hash))
+                .collect()
+        };
+        let aligned = align(&hashes(0, &a), &hashes(1, &b));
+        let (mut from, mut is_first) = ([0, 0], !aligned.is_empty());
+        let ends = [a.len() as u32, b.len() as u32];
+        for to in aligned.into_iter().chain([ends]) {
+            let gap_a = a.get(from[0] as usize..to[0] as usize).unwrap_or_default();
+            let gap_b = b.get(from[1] as usize..to[1] as usize).unwrap_or_default();
+            if std::mem::take(&mut is_first) && (gap_a.is_empty() || gap_b.is_empty()) {
+                // The other store may have purged what comes before the first equal transaction.
+                self.purged[0].extend(gap_a);
+                self.purged[1].extend(gap_b);
+            } else {
+                self.join_gap(gap_a, gap_b);
+            }
+            if let (Some(a), Some(b)) = (a.get(to[0] as usize), b.get(to[1] as usize))
+                && to != ends
+            {
+                self.pairs.push([*a, *b]);
+            }
+            from = to.map(|index| index + 1);
+        }
+    }
+
+    /// Joins different transactions without GTIDs between two equal ones.
+    fn join_gap(&mut self, a: &[u32], b: &[u32]) {
+        let pairs = a.iter().zip(b).map(|(a, b)| [*a, *b]);
+        self.different.extend(pairs.clone());
+        self.pairs.extend(pairs);
+        self.one_sided[0].extend(a.iter().skip(b.len()));
+        self.one_sided[1].extend(b.iter().skip(a.len()));
+    }
+
+    fn nameless(&self, side: usize) -> Vec<u32> {
+        let index = &self.indexes[side];
+        let all = index.entries.iter().enumerate();
+        let nameless = all.filter(|(_, entry)| index.source(entry) == TransactionOrigin::Nameless);
+        nameless.map(|(number, _)| number as u32).collect()
+    }
+
+    /// Compares the order of the transactions that are in both stores, by domain.
+    fn order(&self) -> OrderDifferences {
+        let domain = |pair: &[u32; 2]| {
+            let [a, _] = self.entries(*pair);
+            self.indexes[0].source(a).domain()
+        };
+        let mut pairs = self.pairs.clone();
+        pairs.sort_by_key(domain);
+        let mut order = OrderDifferences::default();
+        for in_domain in pairs.chunk_by(|one, other| domain(one) == domain(other)) {
+            order.moved += out_of_order(&in_domain.iter().map(|[_, b]| *b).collect::<Vec<_>>());
+            let mut both = in_domain.windows(2).filter_map(|both| <[_; 2]>::try_from(both).ok());
+            if order.example.is_none()
+                && let Some([earlier, later]) = both.find(|[[_, earlier], [_, later]]| earlier > later)
+            {
+                let (earlier, later) = (self.ordered(earlier), self.ordered(later));
+                order.example = Some(OrderExample { earlier, later });
+            }
+        }
+        order
+    }
+
+    fn ordered(&self, pair: [u32; 2]) -> OrderedTransaction {
+        let [a, b] = self.entries(pair);
+        let positions = [self.position(0, a.place()), self.position(1, b.place())];
+        OrderedTransaction { id: self.indexes[0].id(a), positions }
+    }
+
+    /// Returns a position with the name of its log.
+    pub(crate) fn position(&self, side: usize, place: EventLocation) -> LogPosition {
+        let log = self.stores[side].logs.get(place.log as usize);
+        let log = log.map(|log| log.display().to_string()).unwrap_or_default();
+        LogPosition { log, position: place.offset }
+    }
+
+    fn id(&self, side: usize, index: u32) -> TransactionId {
+        let index_of_side = &self.indexes[side];
+        let entry = index_of_side.entries.get(index as usize);
+        entry.map_or(TransactionId::Unsaid, |entry| index_of_side.id(entry))
+    }
+
+    fn entries(&self, pair: [u32; 2]) -> [&IndexEntry; 2] {
+        [0, 1].map(|side| &self.indexes[side].entries[pair[side] as usize])
+    }
+}
+
+/// Transactions of both stores, joined by their identifiers.
+#[derive(Default)]
+struct JoinedIndexes {
+    pairs: Vec<[u32; 2]>,
+    one_sided: [Vec<u32>; 2],
+}
+
+const fn entry_key(entry: &IndexEntry) -> (u32, u64) {
+    (entry.source, entry.number)
+}
+
+/// Gives each origin the same index in both stores, in the order of the origins.
+fn unify_sources(indexes: &mut [TransactionIndex; 2]) {
+    let mut all: Vec<TransactionOrigin> = indexes.iter().flat_map(|index| &index.sources).copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    for index in indexes {
+        let unified = |source: &TransactionOrigin| all.binary_search(source).unwrap_or_default() as u32;
+        let map: Vec<u32> = index.sources.iter().map(unified).collect();
+        for entry in &mut index.entries {
+            entry.source = map.get(entry.source as usize).copied().unwrap_or_default();
+        }
+        index.sources.clone_from(&all);
+    }
+}
