@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    advise, completions, dump, history, man, receive, relay, replay, rewrite, stats, stream, undo, verify,
-    warm,
+    advise, completions, diff, dump, history, man, receive, relay, replay, rewrite, stats, stream, undo,
+    verify, warm,
 };
 use crate::exit::CommandResult;
 use crate::global_args::GlobalArgs;
@@ -78,6 +78,9 @@ pub(crate) enum CliCommand {
     /// Verify logs: every checksum, position, GTID, row and payload.
     #[command(after_long_help = verify::EXAMPLES)]
     Verify(verify::VerifyArgs),
+    /// Compare the transactions of two stores: of a source and its replica, or of a server and a copy of its logs.
+    #[command(after_long_help = diff::EXAMPLES)]
+    Diff(diff::DiffArgs),
     /// Estimate what transaction compression saves and costs, by level, table and size.
     #[command(after_long_help = advise::EXAMPLES)]
     Advise(advise::AdviseArgs),
@@ -128,6 +131,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Compress(arguments) => rewrite::compress(&arguments, &cli.global),
         CliCommand::Completions(arguments) => completions::run(&arguments, command()),
         CliCommand::Decompress(arguments) => rewrite::decompress(&arguments, &cli.global),
+        CliCommand::Diff(arguments) => diff::run(&arguments, &cli.global),
         CliCommand::Dump(arguments) => dump::run(arguments, &command()),
         CliCommand::History(arguments) => history::run(&arguments, &cli.global),
         CliCommand::Undo(arguments) => undo::run(&arguments, &cli.global),

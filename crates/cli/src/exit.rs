@@ -150,6 +150,7 @@ fn is_interruption(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(inspect::InspectError::Stopped))
             || matches!(cause.downcast_ref(), Some(list::ListError::Stopped))
+            || matches!(cause.downcast_ref(), Some(diff::DiffError::Stopped))
             || matches!(
                 cause.downcast_ref(),
                 Some(rewrite::RewriteError::Stopped | rewrite::RewriteError::Interrupted { .. })

@@ -85,6 +85,11 @@ impl LogArgs {
 }
 
 impl LogArgs {
+    /// Returns the logs of one file, directory or index.
+    pub(crate) fn of_one(path: PathBuf, keyring: Option<PathBuf>) -> Self {
+        Self { logs: vec![path], keyring }
+    }
+
     /// Tells whether any logs are given.
     pub(crate) const fn has_logs(&self) -> bool {
         !self.logs.is_empty()

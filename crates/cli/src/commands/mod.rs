@@ -2,6 +2,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod completions;
+pub(crate) mod diff;
 pub(crate) mod dump;
 pub(crate) mod history;
 pub(crate) mod man;

@@ -1,0 +1,170 @@
+//! `bintide diff`: the differences between the transactions of two stores.
+
+mod json;
+mod text;
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+use diff::{DiffError, DiffSettings, DiffStore, OrderPolicy, StoreDiff, compare_stores};
+use tracing::warn;
+
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
+use crate::interrupt;
+use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
+use crate::progress::ByteProgress;
+use crate::screen::{self, ReportStyle};
+use crate::units::counted;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  A source and its replica, which runs with log_replica_updates:
+      bintide diff /mnt/source/mysql /mnt/replica/mysql
+  A server and what bintide receive kept of its logs:
+      bintide diff /var/lib/mysql /backup/db1
+  Also require the same order of transactions, for a script (exit code 0: equal; 1: different; 2: error):
+      bintide diff --order --quiet /var/lib/mysql /backup/db1
+
+Transactions are compared by what they change. Server IDs, times, positions, table numbers and
+compression may differ. Transactions that a server had purged before its first log are not compared.";
+
+/// Arguments of `bintide diff`.
+#[derive(Args, Debug)]
+pub(crate) struct DiffArgs {
+    /// Store A: a directory with its logs, an index file, or one log.
+    #[arg(value_name = "STORE-A")]
+    store_a: PathBuf,
+    /// Store B.
+    #[arg(value_name = "STORE-B")]
+    store_b: PathBuf,
+    /// Count transactions in another order as a difference. Without this option, they are only reported.
+    #[arg(long)]
+    order: bool,
+    /// Transactions with other content to list.
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    top: usize,
+    /// Print the report as one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// Keyring file for encrypted logs, of component_keyring_file or the older keyring_file plugin.
+    #[arg(long, value_name = "FILE")]
+    keyring: Option<PathBuf>,
+    /// Keyring file of STORE-B [default: that of --keyring]
+    #[arg(long, value_name = "FILE")]
+    keyring_b: Option<PathBuf>,
+}
+
+/// Verdict on two stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DiffVerdict {
+    Equal,
+    Different,
+    /// No transaction is in both stores, and none is missing in one.
+    NotComparable,
+}
+
+impl DiffVerdict {
+    fn of(diff: &StoreDiff, order: OrderPolicy) -> Self {
+        let is_empty = diff.stores.iter().all(|store| store.transactions == 0);
+        match diff.is_equal(order) {
+            true if diff.common == 0 && !is_empty => Self::NotComparable,
+            true => Self::Equal,
+            false => Self::Different,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Equal => "equal",
+            Self::Different => "different",
+            Self::NotComparable => "not_comparable",
+        }
+    }
+}
+
+/// Compares the stores, then prints the report.
+pub(crate) fn run(command: &DiffArgs, global: &GlobalArgs) -> CommandResult {
+    let (settings, bytes_total) = settings(command)?;
+    let diff = compare(&settings, bytes_total, global)?;
+    for store in &diff.stores {
+        store.remarks.iter().for_each(|remark| warn!("{remark}"));
+        if store.incomplete > 0 {
+            warn!(
+                "{}: {} without an end, not compared",
+                store.name,
+                counted(store.incomplete, "transaction")
+            );
+        }
+    }
+    let order = if command.order { OrderPolicy::Require } else { OrderPolicy::Report };
+    let verdict = DiffVerdict::of(&diff, order);
+    if verdict == DiffVerdict::NotComparable {
+        warn!("no transaction is in both stores: nothing was compared");
+    }
+    let mut out = io::stdout().lock();
+    match (command.json, global.quiet) {
+        (true, _) => {
+            serde_json::to_writer_pretty(&mut out, &json::document(&diff, verdict))
+                .map_err(io::Error::from)?;
+            out.write_all(b"\n")?;
+        }
+        (false, true) => {}
+        (false, false) => {
+            let style = ReportStyle::new(global.color.on_stdout());
+            screen::print(&text::render(&diff, verdict, style), &mut out)?;
+        }
+    }
+    Ok(match verdict {
+        DiffVerdict::Equal => CommandVerdict::Success,
+        DiffVerdict::Different | DiffVerdict::NotComparable => CommandVerdict::FaultsFound,
+    })
+}
+
+/// Finds the logs of both stores, and returns the sum of their sizes.
+fn settings(command: &DiffArgs) -> Result<(DiffSettings, Option<u64>), CommandFailure> {
+    let keyring_b = command.keyring_b.as_ref().or(command.keyring.as_ref());
+    let (a, bytes_a) = store(&command.store_a, command.keyring.as_ref())?;
+    let (b, bytes_b) = store(&command.store_b, keyring_b)?;
+    let bytes_total = bytes_a.zip(bytes_b).map(|(a, b)| a + b);
+    Ok((DiffSettings { stores: [a, b], listed_max: command.top }, bytes_total))
+}
+
+fn store(path: &Path, keyring: Option<&PathBuf>) -> Result<(DiffStore, Option<u64>), CommandFailure> {
+    let found = LogArgs::of_one(path.to_owned(), keyring.cloned()).find_logs()?;
+    found.check_indexes()?;
+    let InputLogs { places, bytes_total, keyring, .. } = found;
+    let logs = places.into_iter().map(|place| match place {
+        InputPlace::File(path) => Ok(path),
+        InputPlace::Stdin => Err(CommandFailure::NotStarted(anyhow!(
+            "diff reads logs more than once, but standard input can be read only once: give a file"
+        ))),
+    });
+    let logs = logs.collect::<Result<_, _>>()?;
+    Ok((DiffStore { name: path.display().to_string(), logs, keyring }, bytes_total))
+}
+
+fn compare(
+    settings: &DiffSettings,
+    bytes_total: Option<u64>,
+    global: &GlobalArgs,
+) -> Result<StoreDiff, CommandFailure> {
+    let mut progress = ByteProgress::new(global, bytes_total);
+    let mut watch = |bytes_done| {
+        progress.update(bytes_done);
+        match interrupt::is_stop_requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    // Exit code 1 means different stores: an error has 2, also for a damaged log.
+    compare_stores(settings, &mut watch).map_err(|error| {
+        CommandFailure::NotStarted(match error {
+            DiffError::Log(cause) => add_advice(cause),
+            error => error.into(),
+        })
+    })
+}

@@ -1,0 +1,168 @@
+//! Differences of two stores as text.
+
+use std::fmt::Write;
+
+use binlog::events::RowsKind;
+use diff::{
+    DifferenceKind, DifferentTransaction, FirstDifference, LogPosition, OneSidedTransactions, OrderExample,
+    PartSummary, StoreDiff, TransactionRanges,
+};
+
+use super::DiffVerdict;
+use crate::screen::{ReportStyle, table_lines, visible};
+use crate::units::{count, counted};
+
+/// Returns the report: the stores, the transactions by their differences, and the verdict.
+pub(super) fn render(diff: &StoreDiff, verdict: DiffVerdict, style: ReportStyle) -> String {
+    let content: String = diff.content.listed.iter().map(different).collect();
+    let unlisted = diff.content.count - diff.content.listed.len() as u64;
+    let more = match unlisted {
+        0 => String::new(),
+        _ => format!("and {} more\n", counted(unlisted, "transaction")),
+    };
+    let order = diff.order.example.as_ref().map(order_example).unwrap_or_default();
+    let sections = [
+        ("Stores", stores(diff, style)),
+        ("Transactions", transactions(diff, style)),
+        ("Other content", content + &more),
+        ("Other order", order),
+    ];
+    let verdict = match verdict {
+        DiffVerdict::Equal => "equal",
+        DiffVerdict::Different => "different",
+        DiffVerdict::NotComparable => "not comparable",
+    };
+    format!("{}\n{verdict}\n", style.sections(&sections))
+}
+
+fn stores(diff: &StoreDiff, style: ReportStyle) -> String {
+    let mut table = style.table(&["", ">logs", ">transactions", "store"]);
+    for (letter, store) in ["A", "B"].into_iter().zip(&diff.stores) {
+        table.add_row([letter, &count(store.logs), &count(store.transactions), &visible(&store.name)]);
+    }
+    table_lines(&table)
+}
+
+fn transactions(diff: &StoreDiff, style: ReportStyle) -> String {
+    let mut table = style.table(&["", ">count", ""]);
+    let [only_in_a, only_in_b] = &diff.missing;
+    let [purged_in_b, purged_in_a] = &diff.purged;
+    let mut add = |name: &str, number: u64, what: String| {
+        table.add_row([name, &count(number), &visible(&what)]);
+    };
+    add("equal in both", diff.common - diff.content.count, String::new());
+    if diff.content.count > 0 {
+        add("other content", diff.content.count, String::new());
+    }
+    for (name, missing, other) in [("only in A", only_in_a, "B"), ("only in B", only_in_b, "A")] {
+        add(name, missing.transactions.count, one_sided(missing, other));
+    }
+    for (name, purged) in [("purged in A", purged_in_a), ("purged in B", purged_in_b)] {
+        if !purged.is_empty() {
+            add(name, purged.count, not_compared(purged));
+        }
+    }
+    if diff.order.moved > 0 {
+        add("other order", diff.order.moved, String::new());
+    }
+    table_lines(&table)
+}
+
+fn one_sided(missing: &OneSidedTransactions, other: &str) -> String {
+    let OneSidedTransactions { transactions, after_last_common, first } = missing;
+    let mut text = transactions.to_string();
+    if let Some(first) = first {
+        let _ = write!(text, "; first at {}", position(first));
+    }
+    match *after_last_common {
+        0 => {}
+        all if all == transactions.count => {
+            let _ = write!(text, "; after the last one in both: {other} may be behind");
+        }
+        some => {
+            let _ = write!(text, "; {} of them after the last one in both", count(some));
+        }
+    }
+    text
+}
+
+fn not_compared(purged: &TransactionRanges) -> String {
+    format!("{purged}; not comparable")
+}
+
+fn position(position: &LogPosition) -> String {
+    format!("{} at {}", position.log, position.position)
+}
+
+fn different(transaction: &DifferentTransaction) -> String {
+    let DifferentTransaction { id, positions: [a, b], tables, first } = transaction;
+    let mut text = format!("{id}\n  A: {}\n  B: {}\n", position(a), position(b));
+    if !tables.is_empty() {
+        let _ = writeln!(text, "  tables: {}", visible(&tables.join(", ")));
+    }
+    let first = first.as_ref().map_or_else(|| "is not near the start".to_owned(), first_difference);
+    let _ = writeln!(text, "  first difference: {}", visible(&first));
+    text
+}
+
+fn first_difference(first: &FirstDifference) -> String {
+    let FirstDifference { statement, kind, parts: [a, b] } = first;
+    let what = difference(*kind);
+    let sides = match a == b {
+        true => summary(a.as_ref()),
+        false => format!("A: {}; B: {}", summary(a.as_ref()), summary(b.as_ref())),
+    };
+    format!("statement {statement}: {what}: {sides}")
+}
+
+const fn difference(kind: DifferenceKind) -> &'static str {
+    match kind {
+        DifferenceKind::End => "one transaction ends",
+        DifferenceKind::Statement => "other statements",
+        DifferenceKind::ColumnTypes => "other column types",
+        DifferenceKind::Columns => "other columns in the images (binlog_row_image)",
+        DifferenceKind::RowCount => "other number of rows",
+        DifferenceKind::RowValues => "other values",
+        DifferenceKind::Text => "other text or default database",
+        DifferenceKind::File => "other file of LOAD DATA",
+        DifferenceKind::Variables => "other variables",
+        DifferenceKind::Outcome => "other outcome",
+        DifferenceKind::Other => "other event",
+    }
+}
+
+fn summary(part: Option<&PartSummary>) -> String {
+    match part {
+        None => "nothing".to_owned(),
+        Some(PartSummary::Rows { kind, table, rows }) => {
+            format!("{} {table}, {}", change_verb(*kind), counted(*rows, "row"))
+        }
+        Some(PartSummary::Statement { database, sql }) if database.is_empty() => sql.clone(),
+        Some(PartSummary::Statement { database, sql }) => format!("{sql} (in {database})"),
+        Some(PartSummary::Other(what)) => what.clone(),
+    }
+}
+
+/// Returns the SQL word for a kind of row changes.
+pub(super) const fn change_verb(kind: RowsKind) -> &'static str {
+    match kind {
+        RowsKind::Write => "INSERT",
+        RowsKind::Update => "UPDATE",
+        RowsKind::Delete => "DELETE",
+        RowsKind::PartialUpdate => "UPDATE with changes of JSON documents",
+    }
+}
+
+fn order_example(example: &OrderExample) -> String {
+    let OrderExample { earlier, later } = example;
+    let places = |side: usize| {
+        let [earlier, later] =
+            [earlier, later].map(|transaction| transaction.positions.get(side).map(position));
+        [earlier, later].map(Option::unwrap_or_default)
+    };
+    let ([earlier_a, later_a], [earlier_b, later_b]) = (places(0), places(1));
+    format!(
+        "A: {} ({earlier_a}) before {} ({later_a})\nB: {} ({later_b}) before {} ({earlier_b})\n",
+        earlier.id, later.id, later.id, earlier.id
+    )
+}
