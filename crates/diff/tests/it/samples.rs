@@ -1,0 +1,47 @@
+//! Samples that real servers wrote from the same script, in different forms.
+
+use std::path::{Path, PathBuf};
+
+use diff::DiffStore;
+use logs::Store;
+
+use crate::{compare, show};
+
+/// Compares two samples: logs or directories.
+fn check(a: &str, b: &str, wanted: &str) {
+    assert_eq!(show(&compare([a, b].map(sample))), wanted, "{a} and {b}");
+}
+
+fn sample(name: &str) -> DiffStore {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name);
+    let logs: Vec<PathBuf> = match path.is_dir() {
+        true => Store::open(&path).unwrap().logs().to_vec(),
+        false => vec![path],
+    };
+    DiffStore { name: name.to_owned(), logs, keyring: None }
+}
+
+#[test]
+fn forms_of_the_same_transactions_are_equal() {
+    check("types.binlog", "types-compressed.binlog", "58 common");
+    check("charsets.binlog", "charsets-full-metadata.binlog", "14 common");
+    check("json-partial.binlog", "json-partial-compressed.binlog", "23 common");
+    check("triggers.binlog", "triggers-compressed.binlog", "23 common");
+    check("xa.binlog", "xa-compressed.binlog", "16 common");
+    check("large.binlog", "large-level-22.binlog", "8 common");
+    check("anonymous.binlog", "anonymous-compressed.binlog", "20 common");
+    check("mariadb.binlog", "mariadb-compressed.binlog", "27 common");
+    check("mariadb.binlog", "mariadb-annotate.binlog", "27 common");
+    check("mariadb-statements.binlog", "mariadb-statements-compressed.binlog", "27 common");
+    check("gtids", "gtids-compressed", "16 common");
+    check("relay", "relay-compressed", "8 common");
+}
+
+#[test]
+fn purged_transactions_are_not_missing() {
+    let uuid = "5ea5ca5e-0001-4000-8000-000000000001";
+    let wanted = format!("2 common; A only: {uuid}:7-9; 3 at the end; A purged elsewhere: {uuid}:1-5");
+    check("rotation", "rotation/binlog.000004", &wanted);
+    let wanted = "1 common; A purged elsewhere: 1-1-1 to 1-1-3, 2-77-1, 4294967295-77-18446744073709551000";
+    check("mariadb-gtids", "mariadb-gtids/binlog.000002", wanted);
+}
