@@ -5,6 +5,8 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use logs::GtidSelection;
+
 use crate::difference_finder::find_difference;
 use crate::error::DiffError;
 use crate::store_comparison::StoreComparison;
@@ -17,6 +19,8 @@ use crate::transaction_index::TransactionIndex;
 pub struct DiffSettings {
     /// The stores A and B.
     pub stores: [DiffStore; 2],
+    /// Transactions to compare; others count as if they were in no store.
+    pub gtids: GtidSelection,
     /// Maximum number of transactions with other content that are listed.
     pub listed_max: usize,
 }
@@ -61,8 +65,9 @@ pub fn compare_stores(
 fn compare(settings: &DiffSettings, monitor: &ScanMonitor) -> Result<StoreDiff, DiffError> {
     let [a, b] = &settings.stores;
     let (index_a, index_b) = thread::scope(|scope| {
-        let index_b = scope.spawn(|| stop_on_error(TransactionIndex::read(b, monitor), monitor));
-        let index_a = stop_on_error(TransactionIndex::read(a, monitor), monitor);
+        let index_b =
+            scope.spawn(|| stop_on_error(TransactionIndex::read(b, &settings.gtids, monitor), monitor));
+        let index_a = stop_on_error(TransactionIndex::read(a, &settings.gtids, monitor), monitor);
         match index_b.join() {
             Ok(index_b) => (index_a, index_b),
             Err(panic) => std::panic::resume_unwind(panic),

@@ -89,10 +89,12 @@ impl<'c> StoreComparison<'c> {
     }
 
     fn missing(&self, side: usize) -> OneSidedTransactions {
-        let last_common = self.pairs.iter().map(|pair| pair[side]).max();
+        let common = || self.pairs.iter().map(|pair| pair[side]);
+        let (first_common, last_common) = (common().min(), common().max());
         let mut missing = OneSidedTransactions::default();
         for index in &self.one_sided[side] {
             missing.transactions.add(self.id(side, *index));
+            missing.before_first_common += u64::from(first_common.is_some_and(|first| *index < first));
             missing.after_last_common += u64::from(last_common.is_some_and(|last| *index > last));
         }
         let first = self.one_sided[side].iter().min();

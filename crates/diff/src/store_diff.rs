@@ -42,6 +42,9 @@ pub struct StoreSummary {
 pub struct OneSidedTransactions {
     /// The transactions.
     pub transactions: TransactionRanges,
+    /// Number of them before the first transaction that is in both stores: the other server may have got them with
+    /// a copy of the data, which its logs do not show.
+    pub before_first_common: u64,
     /// Number of them after the last transaction that is in both stores: the other store may get them later.
     pub after_last_common: u64,
     /// Place of the first of them.

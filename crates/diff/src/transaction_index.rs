@@ -6,6 +6,7 @@ use std::path::Path;
 use binlog::TransactionId;
 use binlog::events::{MariadbGtid, MariadbGtidList};
 use binlog::gtid::{Gno, Gtid, GtidSet, Tsid};
+use logs::GtidSelection;
 
 use crate::content_hash::ContentHash;
 use crate::content_scanner::{EventLocation, ScanNotice, TransactionStart};
@@ -95,12 +96,16 @@ impl TransactionOrigin {
 
 impl TransactionIndex {
     /// Reads a store.
-    pub(crate) fn read(store: &DiffStore, monitor: &ScanMonitor) -> Result<Self, DiffError> {
+    pub(crate) fn read(
+        store: &DiffStore,
+        gtids: &GtidSelection,
+        monitor: &ScanMonitor,
+    ) -> Result<Self, DiffError> {
         let count = u32::try_from(store.logs.len());
         let count =
             count.map_err(|_| DiffError::TooMany { name: store.name.clone(), max: ENTRIES_MAX as u64 })?;
         let mut reader = StoreReader::new(store, monitor);
-        let mut builder = IndexBuilder::default();
+        let mut builder = IndexBuilder::new(gtids);
         for number in 0..count {
             builder.begin_log(store, number);
             let torn = reader
@@ -125,8 +130,9 @@ impl TransactionIndex {
 }
 
 /// Builds the index of a store.
-#[derive(Debug, Default)]
-struct IndexBuilder {
+#[derive(Debug)]
+struct IndexBuilder<'g> {
+    gtids: &'g GtidSelection,
     index: TransactionIndex,
     source_indexes: HashMap<TransactionOrigin, u32>,
     /// Hash of the open transaction's parts so far.
@@ -137,9 +143,8 @@ struct IndexBuilder {
 }
 
 /// Place of the log that is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogPlace {
-    #[default]
     First,
     /// Directly after the log before, by their names.
     Follows,
@@ -147,7 +152,18 @@ enum LogPlace {
     AfterGap,
 }
 
-impl IndexBuilder {
+impl<'g> IndexBuilder<'g> {
+    fn new(gtids: &'g GtidSelection) -> Self {
+        Self {
+            gtids,
+            index: TransactionIndex::default(),
+            source_indexes: HashMap::new(),
+            hash: ContentHash::default(),
+            known: GtidSet::new(),
+            log: LogPlace::First,
+        }
+    }
+
     fn begin_log(&mut self, store: &DiffStore, number: u32) {
         let log = |number: usize| store.logs.get(number).map(|path| path.as_path());
         let number = number as usize;
@@ -172,18 +188,21 @@ impl IndexBuilder {
     }
 
     fn end(&mut self, TransactionStart { id, place }: TransactionStart) {
+        let hash = std::mem::take(&mut self.hash).halves();
+        if let TransactionId::Gtid(gtid) = id {
+            self.known.add(gtid);
+        }
+        if !self.gtids.selects(Some(id)) {
+            return;
+        }
         let (origin, number) = TransactionOrigin::of(id);
         let sources = &mut self.index.sources;
         let source = *self.source_indexes.entry(origin).or_insert_with(|| {
             sources.push(origin);
             sources.len() as u32 - 1
         });
-        let hash = std::mem::take(&mut self.hash).halves();
         let EventLocation { log, offset } = place;
         self.index.entries.push(IndexEntry { hash, number, offset, log, source });
-        if let TransactionId::Gtid(gtid) = id {
-            self.known.add(gtid);
-        }
     }
 
     /// Takes the GTIDs before a log. `SET GLOBAL gtid_purged` on a running server adds some between two logs.

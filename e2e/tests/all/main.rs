@@ -61,6 +61,7 @@ mod service;
 mod side_by_side;
 mod sql_client;
 mod stats_selection;
+mod store_diff;
 mod stores;
 mod stream;
 mod stream_live;

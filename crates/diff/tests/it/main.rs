@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use diff::{DiffError, DiffSettings, DiffStore, FirstDifference, PartSummary, StoreDiff, compare_stores};
+use logs::GtidSelection;
 use text_log::{WriterTraits, write_log};
 
 /// Compares two stores of one log each, which are written as in [`write_log`].
@@ -32,8 +33,12 @@ fn check_logs(a: &[&str], b: &[&str], wanted: &str) {
 }
 
 fn compare(stores: [DiffStore; 2]) -> StoreDiff {
-    let settings = DiffSettings { stores, listed_max: 10 };
-    compare_stores(&settings, &mut |_| ControlFlow::Continue(())).unwrap()
+    try_compare(stores).unwrap()
+}
+
+fn try_compare(stores: [DiffStore; 2]) -> Result<StoreDiff, DiffError> {
+    let settings = DiffSettings { stores, gtids: GtidSelection::default(), listed_max: 10 };
+    compare_stores(&settings, &mut |_| ControlFlow::Continue(()))
 }
 
 /// Shows a result in one line.
@@ -45,6 +50,9 @@ fn show(diff: &StoreDiff) -> String {
     for (letter, missing) in ["A", "B"].into_iter().zip(&diff.missing) {
         if !missing.transactions.is_empty() {
             parts.push(format!("{letter} only: {}", numbers(&missing.transactions)));
+            if missing.before_first_common > 0 {
+                parts.push(format!("{} at the start", missing.before_first_common));
+            }
             if missing.after_last_common > 0 {
                 parts.push(format!("{} at the end", missing.after_last_common));
             }
@@ -142,7 +150,7 @@ fn other_content() {
 fn missing_and_purged_transactions() {
     check("1 +t 1 | 2 +t 2", "1 +t 1", "1 common; A only: 2; 1 at the end");
     check("1 +t 1 | 2 +t 2 | 3 +t 3", "1 +t 1 | 3 +t 3", "2 common; A only: 2");
-    check("2 +t 2", "1 +t 1 | 2 +t 2", "1 common; B only: 1");
+    check("2 +t 2", "1 +t 1 | 2 +t 2", "1 common; B only: 1; 1 at the start");
     check("previous 1 | 2 +t 2", "1 +t 1 | 2 +t 2", "1 common; B purged elsewhere: 1");
     check("previous 1-5 | 6 +t 2", "previous 1 | 2 +t 2", "0 common; A only: 6; B purged elsewhere: 2");
     // A transaction that is given twice counts once.
@@ -161,7 +169,11 @@ fn gtids_purged_between_two_logs_are_not_missing() {
 fn order() {
     check("1 +t 1 | 2 +t 2 | 3 +t 3", "1 +t 1 | 3 +t 3 | 2 +t 2", "3 common; 1 moved");
     check("1 +t 1 | 2 +t 2 | 3 +t 3", "3 +t 3 | 1 +t 1 | 2 +t 2", "3 common; 1 moved");
-    check("1 +t 1 | 2 +t 2 | 4 +t 4", "4 +t 4 | 3 +t 3 | 2 +t 2", "2 common; A only: 1; B only: 3; 1 moved");
+    check(
+        "1 +t 1 | 2 +t 2 | 4 +t 4",
+        "4 +t 4 | 3 +t 3 | 2 +t 2",
+        "2 common; A only: 1; 1 at the start; B only: 3; 1 moved",
+    );
 }
 
 #[test]
@@ -189,16 +201,13 @@ fn damage_is_an_error() {
         DiffStore { name: "store".to_owned(), logs: vec![path], keyring: None }
     };
     let sound = store(&log);
-    let settings = DiffSettings { stores: [sound.clone(), sound], listed_max: 1 };
-    assert!(compare_stores(&settings, &mut |_| ControlFlow::Continue(())).is_ok());
+    assert!(try_compare([sound.clone(), sound]).is_ok());
     let middle = log.len() - 60;
     log[middle] ^= 1;
     let damaged = store(&log);
-    let settings = DiffSettings { stores: [damaged.clone(), damaged], listed_max: 1 };
-    let error = compare_stores(&settings, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let error = try_compare([damaged.clone(), damaged]).unwrap_err();
     assert!(matches!(error, DiffError::Log(_)), "{error}");
     let none = DiffStore { name: String::new(), logs: vec![PathBuf::from("/none")], keyring: None };
-    let settings = DiffSettings { stores: [none.clone(), none], listed_max: 1 };
-    let error = compare_stores(&settings, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let error = try_compare([none.clone(), none]).unwrap_err();
     assert!(error.to_string().contains("/none"), "{error}");
 }

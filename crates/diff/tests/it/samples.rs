@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use diff::DiffStore;
-use logs::Store;
+use logs::{Store, read_keyring};
 
 use crate::{compare, show};
 
@@ -14,11 +14,13 @@ fn check(a: &str, b: &str, wanted: &str) {
 
 fn sample(name: &str) -> DiffStore {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name);
+    let keyring = path.join("keyring");
+    let keyring = keyring.exists().then(|| read_keyring(&keyring).unwrap().into());
     let logs: Vec<PathBuf> = match path.is_dir() {
         true => Store::open(&path).unwrap().logs().to_vec(),
         false => vec![path],
     };
-    DiffStore { name: name.to_owned(), logs, keyring: None }
+    DiffStore { name: name.to_owned(), logs, keyring }
 }
 
 #[test]
@@ -34,6 +36,7 @@ fn forms_of_the_same_transactions_are_equal() {
     check("mariadb.binlog", "mariadb-annotate.binlog", "27 common");
     check("mariadb-statements.binlog", "mariadb-statements-compressed.binlog", "27 common");
     check("gtids", "gtids-compressed", "16 common");
+    check("encrypted", "encrypted-compressed", "5 common");
     check("relay", "relay-compressed", "8 common");
 }
 

@@ -55,6 +55,7 @@ fn ranges(ranges: &TransactionRanges) -> Value {
 
 fn one_sided(missing: &OneSidedTransactions) -> Value {
     let mut document = ranges(&missing.transactions);
+    document["before_first_in_both"] = missing.before_first_common.into();
     document["after_last_in_both"] = missing.after_last_common.into();
     document["first"] = missing.first.as_ref().map(position).into();
     document

@@ -8,8 +8,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use binlog::gtid::GtidSet;
 use clap::Args;
 use diff::{DiffError, DiffSettings, DiffStore, OrderPolicy, StoreDiff, compare_stores};
+use logs::GtidSelection;
 use tracing::warn;
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
@@ -19,11 +21,12 @@ use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::units::counted;
+use crate::value_parsers::parse_gtids;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  A source and its replica, which runs with log_replica_updates:
-      bintide diff /mnt/source/mysql /mnt/replica/mysql
+  A source and its replica, which runs with log_replica_updates and has two indexes:
+      bintide diff /mnt/source/mysql /mnt/replica/mysql/binlog.index
   A server and what bintide receive kept of its logs:
       bintide diff /var/lib/mysql /backup/db1
   Also require the same order of transactions, for a script (exit code 0: equal; 1: different; 2: error):
@@ -41,6 +44,12 @@ pub(crate) struct DiffArgs {
     /// Store B.
     #[arg(value_name = "STORE-B")]
     store_b: PathBuf,
+    /// Only transactions in GTIDS.
+    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
+    gtid: Option<GtidSet>,
+    /// Without the transactions in GTIDS, such as @@gtid_purged of a replica that got its data from a backup.
+    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
+    exclude_gtids: Option<GtidSet>,
     /// Count transactions in another order as a difference. Without this option, they are only reported.
     #[arg(long)]
     order: bool,
@@ -130,7 +139,8 @@ fn settings(command: &DiffArgs) -> Result<(DiffSettings, Option<u64>), CommandFa
     let (a, bytes_a) = store(&command.store_a, command.keyring.as_ref())?;
     let (b, bytes_b) = store(&command.store_b, keyring_b)?;
     let bytes_total = bytes_a.zip(bytes_b).map(|(a, b)| a + b);
-    Ok((DiffSettings { stores: [a, b], listed_max: command.top }, bytes_total))
+    let gtids = GtidSelection { included: command.gtid.clone(), excluded: command.exclude_gtids.clone() };
+    Ok((DiffSettings { stores: [a, b], gtids, listed_max: command.top }, bytes_total))
 }
 
 fn store(path: &Path, keyring: Option<&PathBuf>) -> Result<(DiffStore, Option<u64>), CommandFailure> {

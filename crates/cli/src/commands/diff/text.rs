@@ -69,19 +69,23 @@ fn transactions(diff: &StoreDiff, style: ReportStyle) -> String {
 }
 
 fn one_sided(missing: &OneSidedTransactions, other: &str) -> String {
-    let OneSidedTransactions { transactions, after_last_common, first } = missing;
+    let OneSidedTransactions { transactions, before_first_common, after_last_common, first } = missing;
     let mut text = transactions.to_string();
     if let Some(first) = first {
         let _ = write!(text, "; first at {}", position(first));
     }
-    match *after_last_common {
-        0 => {}
-        all if all == transactions.count => {
-            let _ = write!(text, "; after the last one in both: {other} may be behind");
-        }
-        some => {
-            let _ = write!(text, "; {} of them after the last one in both", count(some));
-        }
+    let reasons = [
+        (
+            *before_first_common,
+            format!("before the first one in both: purged in {other}? see --exclude-gtids"),
+        ),
+        (*after_last_common, format!("after the last one in both: {other} may be behind")),
+    ];
+    for (number, reason) in reasons.iter().filter(|(number, _)| *number > 0) {
+        let _ = match *number == transactions.count {
+            true => write!(text, "; {reason}"),
+            false => write!(text, "; {} of them {reason}", count(*number)),
+        };
     }
     text
 }
