@@ -4,7 +4,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 /// Hash of a transaction's content, or of a part of it: XXH3 of 128 bits.
 ///
-/// It finds differences, but is no protection against somebody who constructs equal hashes.
+/// It finds differences. It does not protect against contents that were constructed to have equal hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ContentHash(u128);
 
@@ -13,6 +13,11 @@ impl ContentHash {
     #[inline]
     pub(crate) fn of(bytes: &[u8]) -> Self {
         Self(xxh3_128(bytes))
+    }
+
+    /// Returns the hash that was computed in pieces.
+    pub(crate) const fn of_digest(digest: u128) -> Self {
+        Self(digest)
     }
 
     /// Returns the hash of a sequence that continues with `next`.

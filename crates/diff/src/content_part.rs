@@ -25,7 +25,7 @@ pub(crate) enum PartBody<'a> {
     /// Statement as SQL text.
     Statement { database: &'a [u8], sql: &'a [u8] },
     /// `LOAD DATA` statement with its file.
-    LoadData { database: &'a [u8], sql: &'a [u8], file_size: u64 },
+    LoadData { database: &'a [u8], sql: &'a [u8], file: ContentHash },
     /// Variable that the next statement uses.
     Variable(EventType),
     /// End of the transaction.

@@ -20,7 +20,7 @@ use crate::statement_rows::StatementRows;
 #[derive(Debug, Default)]
 pub(crate) struct ContentScanner {
     grammar: TransactionGrammar,
-    open: Option<TransactionStart>,
+    open: Option<ScannedStart>,
     /// Number of the open statement, from 1.
     statement: u64,
     tables: TableRegistry,
@@ -34,7 +34,7 @@ pub(crate) struct ContentScanner {
 
 /// Start of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TransactionStart {
+pub(crate) struct ScannedStart {
     pub(crate) id: TransactionId,
     pub(crate) place: EventLocation,
 }
@@ -58,7 +58,7 @@ pub(crate) enum ScanNotice<'a> {
     /// The next part of the open transaction.
     Part(ContentPart<'a>),
     /// The open transaction has ended.
-    End(TransactionStart),
+    End(ScannedStart),
     /// The open transaction has no end, and its parts do not count.
     Discard,
 }
@@ -95,7 +95,7 @@ pub(crate) type NoticeSink<'s> = &'s mut dyn FnMut(ScanNotice<'_>);
 
 impl ContentScanner {
     /// Returns the transaction that has started but not ended.
-    pub(crate) const fn open(&self) -> Option<TransactionStart> {
+    pub(crate) const fn open(&self) -> Option<ScannedStart> {
         self.open
     }
 
@@ -141,7 +141,7 @@ impl ContentScanner {
             Err(fault) => return Err(ScanError::Grammar(fault)),
         };
         if step.transaction.is_first() {
-            self.open = Some(TransactionStart { id: transaction_id(raw, format, role)?, place });
+            self.open = Some(ScannedStart { id: transaction_id(raw, format, role)?, place });
             self.statement = 1;
         }
         self.scan_content(raw, format, role, sink)?;
@@ -310,10 +310,9 @@ impl ContentScanner {
         self.buffer.put_sized(query.database);
         self.buffer.put_sized(before);
         self.buffer.put_sized(after);
-        self.buffer.put_number(file.size);
-        self.buffer.put(&file.hasher.digest128().to_le_bytes());
-        let (database, sql, file_size) = (query.database, query.sql, file.size);
-        self.give(PartBody::LoadData { database, sql, file_size }, sink);
+        let file = file.hash();
+        self.buffer.put_hash(file);
+        self.give(PartBody::LoadData { database: query.database, sql: query.sql, file }, sink);
         Ok(())
     }
 
@@ -340,6 +339,10 @@ impl LoadedFile {
     fn add(&mut self, block: &[u8]) {
         self.hasher.update(block);
         self.size += block.len() as u64;
+    }
+
+    fn hash(&self) -> ContentHash {
+        ContentHash::of_digest(self.hasher.digest128())
     }
 }
 

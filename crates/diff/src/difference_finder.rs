@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use binlog::events::RowsKind;
+
 use crate::content_hash::ContentHash;
 use crate::content_part::{ContentPart, PartBody};
 use crate::content_scanner::{EventLocation, ScanNotice};
@@ -58,12 +60,20 @@ struct PartRecord {
 /// Property of a part that its summary lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartDetail {
-    Rows { types: ContentHash, column_sets: ContentHash },
+    Rows(ColumnHashes),
     Text,
-    File { size: u64 },
+    /// Hash of the file.
+    File(ContentHash),
     Variable,
     Outcome,
     Other,
+}
+
+/// Hashes of the columns of row changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ColumnHashes {
+    types: ContentHash,
+    column_sets: ContentHash,
 }
 
 impl TransactionParts {
@@ -104,13 +114,11 @@ fn summarize(body: &PartBody<'_>) -> (PartSummary, PartDetail) {
     match body {
         PartBody::Rows(part) => {
             let table = format!("{}.{}", lossy(part.database), lossy(part.table));
-            let detail = PartDetail::Rows { types: part.types, column_sets: part.column_sets };
+            let detail = PartDetail::Rows(ColumnHashes { types: part.types, column_sets: part.column_sets });
             (PartSummary::Rows { kind: part.kind, table, rows: part.rows }, detail)
         }
         PartBody::Statement { database, sql } => (statement(database, sql), PartDetail::Text),
-        PartBody::LoadData { database, sql, file_size } => {
-            (statement(database, sql), PartDetail::File { size: *file_size })
-        }
+        PartBody::LoadData { database, sql, file } => (statement(database, sql), PartDetail::File(*file)),
         PartBody::Variable(event_type) => {
             (PartSummary::Other(event_type.name().to_owned()), PartDetail::Variable)
         }
@@ -146,35 +154,41 @@ fn first_difference(a: &[PartRecord], b: &[PartRecord]) -> Option<FirstDifferenc
 }
 
 fn difference_kind(a: &PartRecord, b: &PartRecord) -> DifferenceKind {
-    let is_end = |part: &PartRecord| part.detail == PartDetail::Outcome;
-    match (&a.summary, &b.summary) {
-        (
-            PartSummary::Rows { kind, table, rows },
-            PartSummary::Rows { kind: kind_b, table: table_b, rows: rows_b },
-        ) => match (a.detail, b.detail) {
-            _ if (kind, table) != (kind_b, table_b) => DifferenceKind::Statement,
-            (PartDetail::Rows { types, .. }, PartDetail::Rows { types: types_b, .. }) if types != types_b => {
-                DifferenceKind::ColumnTypes
-            }
-            (PartDetail::Rows { column_sets, .. }, PartDetail::Rows { column_sets: sets_b, .. })
-                if column_sets != sets_b =>
-            {
-                DifferenceKind::Columns
-            }
-            _ if rows != rows_b => DifferenceKind::RowCount,
-            _ => DifferenceKind::RowValues,
-        },
-        (PartSummary::Other(_), PartSummary::Other(_)) if is_end(a) && is_end(b) => DifferenceKind::Outcome,
-        _ if is_end(a) || is_end(b) => DifferenceKind::End,
-        _ => match (a.detail, b.detail) {
-            (PartDetail::Text, PartDetail::Text) => DifferenceKind::Text,
-            (PartDetail::File { .. }, PartDetail::File { .. }) if a.summary != b.summary => {
-                DifferenceKind::Text
-            }
-            (PartDetail::File { .. }, PartDetail::File { .. }) => DifferenceKind::File,
-            (PartDetail::Variable, PartDetail::Variable) => DifferenceKind::Variables,
-            (PartDetail::Other, PartDetail::Other) if a.summary == b.summary => DifferenceKind::Other,
-            _ => DifferenceKind::Statement,
-        },
+    match (a.detail, b.detail) {
+        (PartDetail::Rows(_), PartDetail::Rows(_)) => rows_difference(a, b),
+        (PartDetail::Outcome, PartDetail::Outcome) => DifferenceKind::Outcome,
+        (PartDetail::Outcome, _) | (_, PartDetail::Outcome) => DifferenceKind::End,
+        (PartDetail::Text, PartDetail::Text) => DifferenceKind::Text,
+        (PartDetail::File(a), PartDetail::File(b)) if a == b => DifferenceKind::Text,
+        (PartDetail::File(_), PartDetail::File(_)) => DifferenceKind::File,
+        (PartDetail::Variable, PartDetail::Variable) => DifferenceKind::Variables,
+        (PartDetail::Other, PartDetail::Other) if a.summary == b.summary => DifferenceKind::Other,
+        _ => DifferenceKind::Statement,
+    }
+}
+
+/// Returns the property in which row changes differ.
+fn rows_difference(a: &PartRecord, b: &PartRecord) -> DifferenceKind {
+    let (
+        PartSummary::Rows { kind, table, rows },
+        PartSummary::Rows { kind: kind_b, table: table_b, rows: rows_b },
+    ) = (&a.summary, &b.summary)
+    else {
+        return DifferenceKind::Statement;
+    };
+    let (PartDetail::Rows(columns), PartDetail::Rows(columns_b)) = (a.detail, b.detail) else {
+        return DifferenceKind::Statement;
+    };
+    let is_json = |kind: &RowsKind| *kind == RowsKind::PartialUpdate;
+    match kind == kind_b {
+        _ if table != table_b => DifferenceKind::Statement,
+        false if kind.has_after() && kind_b.has_after() && is_json(kind) != is_json(kind_b) => {
+            DifferenceKind::JsonForm
+        }
+        false => DifferenceKind::Statement,
+        true if columns.types != columns_b.types => DifferenceKind::ColumnTypes,
+        true if columns.column_sets != columns_b.column_sets => DifferenceKind::Columns,
+        true if rows != rows_b => DifferenceKind::RowCount,
+        true => DifferenceKind::RowValues,
     }
 }

@@ -42,8 +42,8 @@ pub fn compare_stores(
     let compared = thread::scope(|scope| {
         let (sender, receiver) = sync_channel(1);
         let monitor = &monitor;
-        // The receiver waits for a result, or for the end of the thread.
-        scope.spawn(move || sender.send(compare(settings, monitor)));
+        // The result is not received only if `watch` panics.
+        scope.spawn(move || drop(sender.send(compare(settings, monitor))));
         loop {
             match receiver.recv_timeout(WATCH_INTERVAL) {
                 Ok(compared) => return Some(compared),

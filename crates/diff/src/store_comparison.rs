@@ -9,7 +9,7 @@ use crate::store_diff::{
     StoreSummary,
 };
 use crate::store_reader::DiffStore;
-use crate::transaction_index::{IndexEntry, TransactionIndex, TransactionOrigin};
+use crate::transaction_index::{GtidOrigin, IndexEntry, TransactionIndex};
 use crate::transaction_ranges::TransactionRanges;
 
 /// Compares the indexes of two stores.
@@ -145,7 +145,7 @@ impl<'c> StoreComparison<'c> {
     /// Returns the transactions with GTIDs, in the order of their identifiers, then of the log.
     fn sorted(&self, side: usize) -> Vec<u32> {
         let index = &self.indexes[side];
-        let is_named = |(_, entry): &(usize, &IndexEntry)| index.source(entry) != TransactionOrigin::Nameless;
+        let is_named = |(_, entry): &(usize, &IndexEntry)| index.source(entry) != GtidOrigin::Nameless;
         let named = index.entries.iter().enumerate().filter(is_named);
         let mut sorted: Vec<u32> = named.map(|(number, _)| number as u32).collect();
         sorted.sort_by_key(|number| index.entries.get(*number as usize).map(entry_key));
@@ -194,7 +194,7 @@ impl<'c> StoreComparison<'c> {
     fn nameless(&self, side: usize) -> Vec<u32> {
         let index = &self.indexes[side];
         let all = index.entries.iter().enumerate();
-        let nameless = all.filter(|(_, entry)| index.source(entry) == TransactionOrigin::Nameless);
+        let nameless = all.filter(|(_, entry)| index.source(entry) == GtidOrigin::Nameless);
         nameless.map(|(number, _)| number as u32).collect()
     }
 
@@ -257,11 +257,11 @@ const fn entry_key(entry: &IndexEntry) -> (u32, u64) {
 
 /// Gives each origin the same index in both stores, in the order of the origins.
 fn unify_sources(indexes: &mut [TransactionIndex; 2]) {
-    let mut all: Vec<TransactionOrigin> = indexes.iter().flat_map(|index| &index.sources).copied().collect();
+    let mut all: Vec<GtidOrigin> = indexes.iter().flat_map(|index| &index.sources).copied().collect();
     all.sort_unstable();
     all.dedup();
     for index in indexes {
-        let unified = |source: &TransactionOrigin| all.binary_search(source).unwrap_or_default() as u32;
+        let unified = |source: &GtidOrigin| all.binary_search(source).unwrap_or_default() as u32;
         let map: Vec<u32> = index.sources.iter().map(unified).collect();
         for entry in &mut index.entries {
             entry.source = map.get(entry.source as usize).copied().unwrap_or_default();

@@ -100,6 +100,8 @@ pub enum DifferenceKind {
     End,
     /// Statements of another kind, or on another table.
     Statement,
+    /// Form of updates of JSON documents: the changes, or whole documents.
+    JsonForm,
     /// Types of a table's columns.
     ColumnTypes,
     /// Columns in the images of the rows.
@@ -126,6 +128,7 @@ impl DifferenceKind {
         match self {
             Self::End => "end",
             Self::Statement => "statement",
+            Self::JsonForm => "json_form",
             Self::ColumnTypes => "column_types",
             Self::Columns => "columns",
             Self::RowCount => "row_count",

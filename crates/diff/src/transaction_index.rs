@@ -9,7 +9,7 @@ use binlog::gtid::{Gno, Gtid, GtidSet, Tsid};
 use logs::GtidSelection;
 
 use crate::content_hash::ContentHash;
-use crate::content_scanner::{EventLocation, ScanNotice, TransactionStart};
+use crate::content_scanner::{EventLocation, ScanNotice, ScannedStart};
 use crate::error::DiffError;
 use crate::store_reader::{DiffStore, ReadDemand, ScanMonitor, StoreReader};
 use crate::transaction_ranges::PurgedTransactions;
@@ -17,7 +17,7 @@ use crate::transaction_ranges::PurgedTransactions;
 /// The transactions of a store, in the order of its logs.
 #[derive(Debug, Default)]
 pub(crate) struct TransactionIndex {
-    pub(crate) sources: Vec<TransactionOrigin>,
+    pub(crate) sources: Vec<GtidOrigin>,
     pub(crate) entries: Vec<IndexEntry>,
     pub(crate) purged: PurgedTransactions,
     /// Remarks about ends of logs.
@@ -28,7 +28,7 @@ pub(crate) struct TransactionIndex {
 
 /// Origin of transactions: the part of their identifiers that is not the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum TransactionOrigin {
+pub(crate) enum GtidOrigin {
     MySql(Tsid),
     Mariadb {
         domain_id: u32,
@@ -61,7 +61,7 @@ impl IndexEntry {
     }
 }
 
-impl TransactionOrigin {
+impl GtidOrigin {
     const fn of(id: TransactionId) -> (Self, u64) {
         match id {
             TransactionId::Gtid(Gtid { tsid, gno }) => (Self::MySql(tsid), gno.get()),
@@ -124,8 +124,8 @@ impl TransactionIndex {
         source.map_or(TransactionId::Unsaid, |source| source.id(entry.number))
     }
 
-    pub(crate) fn source(&self, entry: &IndexEntry) -> TransactionOrigin {
-        self.sources.get(entry.source as usize).copied().unwrap_or(TransactionOrigin::Nameless)
+    pub(crate) fn source(&self, entry: &IndexEntry) -> GtidOrigin {
+        self.sources.get(entry.source as usize).copied().unwrap_or(GtidOrigin::Nameless)
     }
 }
 
@@ -134,17 +134,17 @@ impl TransactionIndex {
 struct IndexBuilder<'g> {
     gtids: &'g GtidSelection,
     index: TransactionIndex,
-    source_indexes: HashMap<TransactionOrigin, u32>,
+    source_indexes: HashMap<GtidOrigin, u32>,
     /// Hash of the open transaction's parts so far.
     hash: ContentHash,
     /// GTIDs in the logs so far, and before them.
     known: GtidSet,
-    log: LogPlace,
+    log: LogSuccession,
 }
 
-/// Place of the log that is read.
+/// Relation of the log that is read to the log before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LogPlace {
+enum LogSuccession {
     First,
     /// Directly after the log before, by their names.
     Follows,
@@ -160,7 +160,7 @@ impl<'g> IndexBuilder<'g> {
             source_indexes: HashMap::new(),
             hash: ContentHash::default(),
             known: GtidSet::new(),
-            log: LogPlace::First,
+            log: LogSuccession::First,
         }
     }
 
@@ -168,9 +168,9 @@ impl<'g> IndexBuilder<'g> {
         let log = |number: usize| store.logs.get(number).map(|path| path.as_path());
         let number = number as usize;
         self.log = match number.checked_sub(1).map(|before| (log(before), log(number))) {
-            None => LogPlace::First,
-            Some((Some(before), Some(log))) if is_directly_before(before, log) => LogPlace::Follows,
-            Some(_) => LogPlace::AfterGap,
+            None => LogSuccession::First,
+            Some((Some(before), Some(log))) if is_directly_before(before, log) => LogSuccession::Follows,
+            Some(_) => LogSuccession::AfterGap,
         };
     }
 
@@ -187,7 +187,7 @@ impl<'g> IndexBuilder<'g> {
         }
     }
 
-    fn end(&mut self, TransactionStart { id, place }: TransactionStart) {
+    fn end(&mut self, ScannedStart { id, place }: ScannedStart) {
         let hash = std::mem::take(&mut self.hash).halves();
         if let TransactionId::Gtid(gtid) = id {
             self.known.add(gtid);
@@ -195,7 +195,7 @@ impl<'g> IndexBuilder<'g> {
         if !self.gtids.selects(Some(id)) {
             return;
         }
-        let (origin, number) = TransactionOrigin::of(id);
+        let (origin, number) = GtidOrigin::of(id);
         let sources = &mut self.index.sources;
         let source = *self.source_indexes.entry(origin).or_insert_with(|| {
             sources.push(origin);
@@ -207,14 +207,14 @@ impl<'g> IndexBuilder<'g> {
 
     /// Takes the GTIDs before a log. `SET GLOBAL gtid_purged` on a running server adds some between two logs.
     fn take_previous(&mut self, previous: &GtidSet) {
-        if self.log != LogPlace::AfterGap {
+        if self.log != LogSuccession::AfterGap {
             self.index.purged.gtids.add_all(&previous.difference(&self.known));
         }
         self.known.add_all(previous);
     }
 
     fn take_gtid_list(&mut self, list: &MariadbGtidList<'_>) {
-        if self.log == LogPlace::First {
+        if self.log == LogSuccession::First {
             let last = list.iter().map(|(domain, server, number)| ((domain, server), number));
             self.index.purged.mariadb.extend(last);
         }

@@ -1,4 +1,5 @@
 //! Comparisons of small logs, and of the samples.
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
 mod samples;
 mod text_log;

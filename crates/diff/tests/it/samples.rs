@@ -41,6 +41,19 @@ fn forms_of_the_same_transactions_are_equal() {
 }
 
 #[test]
+fn server_settings_that_change_the_content_are_named() {
+    let check = |a: &str, b: &str, wanted: &str| {
+        let diff = compare([a, b].map(sample));
+        let first = diff.content.listed.first().and_then(|transaction| transaction.first.as_ref());
+        assert_eq!(first.map(|first| first.kind.name()), Some(wanted), "{a} and {b}");
+    };
+    check("json.binlog", "json-partial.binlog", "json_form");
+    check("foreign-keys.binlog", "foreign-keys-minimal.binlog", "columns");
+    check("triggers.binlog", "triggers-statements.binlog", "statement");
+    check("load-data.binlog", "load-data-rows.binlog", "statement");
+}
+
+#[test]
 fn purged_transactions_are_not_missing() {
     let uuid = "5ea5ca5e-0001-4000-8000-000000000001";
     let wanted = format!("2 common; A only: {uuid}:7-9; 3 at the end; A purged elsewhere: {uuid}:1-5");

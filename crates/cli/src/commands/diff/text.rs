@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use binlog::events::RowsKind;
+use comfy_table::CellAlignment;
 use diff::{
     DifferenceKind, DifferentTransaction, FirstDifference, LogPosition, OneSidedTransactions, OrderExample,
     PartSummary, StoreDiff, TransactionRanges,
@@ -18,14 +19,20 @@ pub(super) fn render(diff: &StoreDiff, verdict: DiffVerdict, style: ReportStyle)
     let unlisted = diff.content.count - diff.content.listed.len() as u64;
     let more = match unlisted {
         0 => String::new(),
-        _ => format!("and {} more\n", counted(unlisted, "transaction")),
+        _ => format!("{} more: see --top\n", count(unlisted)),
     };
     let order = diff.order.example.as_ref().map(order_example).unwrap_or_default();
+    let [only_in_a, only_in_b] = &diff.missing;
+    let [purged_in_b, purged_in_a] = &diff.purged;
     let sections = [
         ("Stores", stores(diff, style)),
         ("Transactions", transactions(diff, style)),
+        ("Only in A", one_sided(only_in_a, "B")),
+        ("Only in B", one_sided(only_in_b, "A")),
         ("Other content", content + &more),
         ("Other order", order),
+        ("Purged in A", ranges(purged_in_a)),
+        ("Purged in B", ranges(purged_in_b)),
     ];
     let verdict = match verdict {
         DiffVerdict::Equal => "equal",
@@ -44,54 +51,52 @@ fn stores(diff: &StoreDiff, style: ReportStyle) -> String {
 }
 
 fn transactions(diff: &StoreDiff, style: ReportStyle) -> String {
-    let mut table = style.table(&["", ">count", ""]);
+    let mut table = style.pairs();
     let [only_in_a, only_in_b] = &diff.missing;
     let [purged_in_b, purged_in_a] = &diff.purged;
-    let mut add = |name: &str, number: u64, what: String| {
-        table.add_row([name, &count(number), &visible(&what)]);
-    };
-    add("equal in both", diff.common - diff.content.count, String::new());
-    if diff.content.count > 0 {
-        add("other content", diff.content.count, String::new());
-    }
-    for (name, missing, other) in [("only in A", only_in_a, "B"), ("only in B", only_in_b, "A")] {
-        add(name, missing.transactions.count, one_sided(missing, other));
-    }
-    for (name, purged) in [("purged in A", purged_in_a), ("purged in B", purged_in_b)] {
-        if !purged.is_empty() {
-            add(name, purged.count, not_compared(purged));
+    let rows = [
+        ("equal in both", diff.common - diff.content.count),
+        ("only in A", only_in_a.transactions.count),
+        ("only in B", only_in_b.transactions.count),
+        ("other content", diff.content.count),
+        ("other order", diff.order.moved),
+        ("purged in A, not comparable", purged_in_a.count),
+        ("purged in B, not comparable", purged_in_b.count),
+    ];
+    for (index, (name, number)) in rows.into_iter().enumerate() {
+        if index == 0 || number > 0 {
+            table.add_row([name, &count(number)]);
         }
     }
-    if diff.order.moved > 0 {
-        add("other order", diff.order.moved, String::new());
+    if let Some(column) = table.column_mut(1) {
+        column.set_cell_alignment(CellAlignment::Right);
     }
     table_lines(&table)
 }
 
 fn one_sided(missing: &OneSidedTransactions, other: &str) -> String {
     let OneSidedTransactions { transactions, before_first_common, after_last_common, first } = missing;
-    let mut text = transactions.to_string();
+    let mut text = ranges(transactions);
     if let Some(first) = first {
-        let _ = write!(text, "; first at {}", position(first));
+        let _ = writeln!(text, "first at {}", position(first));
     }
-    let reasons = [
-        (
-            *before_first_common,
-            format!("before the first one in both: purged in {other}? see --exclude-gtids"),
-        ),
-        (*after_last_common, format!("after the last one in both: {other} may be behind")),
-    ];
-    for (number, reason) in reasons.iter().filter(|(number, _)| *number > 0) {
-        let _ = match *number == transactions.count {
-            true => write!(text, "; {reason}"),
-            false => write!(text, "; {} of them {reason}", count(*number)),
-        };
+    if *before_first_common > 0 {
+        let number = count(*before_first_common);
+        let _ =
+            writeln!(text, "before the first one in both: {number}; purged in {other}? see --exclude-gtids");
+    }
+    if *after_last_common > 0 {
+        let number = count(*after_last_common);
+        let _ = writeln!(text, "after the last one in both: {number}; {other} may be behind");
     }
     text
 }
 
-fn not_compared(purged: &TransactionRanges) -> String {
-    format!("{purged}; not comparable")
+fn ranges(ranges: &TransactionRanges) -> String {
+    match ranges.is_empty() {
+        true => String::new(),
+        false => format!("{ranges}\n"),
+    }
 }
 
 fn position(position: &LogPosition) -> String {
@@ -104,8 +109,9 @@ fn different(transaction: &DifferentTransaction) -> String {
     if !tables.is_empty() {
         let _ = writeln!(text, "  tables: {}", visible(&tables.join(", ")));
     }
-    let first = first.as_ref().map_or_else(|| "is not near the start".to_owned(), first_difference);
-    let _ = writeln!(text, "  first difference: {}", visible(&first));
+    if let Some(first) = first {
+        let _ = writeln!(text, "  first difference: {}", visible(&first_difference(first)));
+    }
     text
 }
 
@@ -123,6 +129,7 @@ const fn difference(kind: DifferenceKind) -> &'static str {
     match kind {
         DifferenceKind::End => "one transaction ends",
         DifferenceKind::Statement => "other statements",
+        DifferenceKind::JsonForm => "other form of JSON changes (binlog_row_value_options)",
         DifferenceKind::ColumnTypes => "other column types",
         DifferenceKind::Columns => "other columns in the images (binlog_row_image)",
         DifferenceKind::RowCount => "other number of rows",
