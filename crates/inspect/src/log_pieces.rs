@@ -26,7 +26,7 @@ pub(crate) enum OnDamage {
 }
 
 impl OnDamage {
-    /// Returns a decompressor for payloads. If reading resumes behind damage, all events of a payload are wanted,
+    /// Returns a decompressor for payloads. If reading resumes after damage, all events of a payload are wanted,
     /// whatever its stated size.
     pub(crate) fn opener(self) -> PayloadOpener {
         let claim = match self {
@@ -65,7 +65,7 @@ pub(crate) struct PieceEvents {
     pub(crate) piece: WalkPiece,
     /// Context of the piece; at the end of a large payload, of the payload's event.
     pub(crate) context: ChunkContext,
-    /// State behind the last event of a large payload, at its end.
+    /// State after the last event of a large payload, at its end.
     pub(crate) inside: TransactionGrammar,
 }
 
@@ -172,7 +172,7 @@ fn give(
     }
 }
 
-/// Returns the place where the reader continues behind damage.
+/// Returns the place where the reader continues after damage.
 fn resume(reader: &mut LogReader, error: &logs::LogError, on_damage: OnDamage) -> Option<u64> {
     match (error, on_damage) {
         // Errors of the operating system would occur again.
@@ -183,7 +183,7 @@ fn resume(reader: &mut LogReader, error: &logs::LogError, on_damage: OnDamage) -
     }
 }
 
-/// Continues behind an event with a wrong size: it reaches beyond the end of the log, although other events follow it.
+/// Continues after an event with a wrong size: it reaches beyond the end of the log, although other events follow it.
 fn resume_within(
     reader: &mut LogReader,
     end: EndOfLog,

@@ -167,7 +167,7 @@ fn as_path(path: &[u8]) -> &Path {
 }
 
 /// Result of reading one file.
-enum FileOutcome {
+enum OptionFileOutcome {
     Read,
     Missing,
     /// Diagnostics received the reason.
@@ -202,7 +202,7 @@ impl OptionFileReader<'_> {
                 if !directory.is_empty() {
                     let dot = if directory == b"~/" { b".".as_slice() } else { b"" };
                     let name = [&directory, dot, b"my.cnf"].concat();
-                    if let FileOutcome::Failed = self.read(&name, 0) {
+                    if let OptionFileOutcome::Failed = self.read(&name, 0) {
                         return Err(ReadFailure);
                     }
                 } else if let Some(extra) = &choice.extra {
@@ -221,12 +221,12 @@ impl OptionFileReader<'_> {
         let outcome = self.read(name, 0);
         self.origin = FileOrigin::Default;
         match outcome {
-            FileOutcome::Read => Ok(()),
-            FileOutcome::Missing => {
+            OptionFileOutcome::Read => Ok(()),
+            OptionFileOutcome::Missing => {
                 self.diagnostics.error(&[b"Failed to open required defaults file: ", name]);
                 Err(ReadFailure)
             }
-            FileOutcome::Failed => Err(ReadFailure),
+            OptionFileOutcome::Failed => Err(ReadFailure),
         }
     }
 
@@ -262,7 +262,7 @@ impl OptionFileReader<'_> {
         }
     }
 
-    fn read(&mut self, given: &[u8], depth: u32) -> FileOutcome {
+    fn read(&mut self, given: &[u8], depth: u32) -> OptionFileOutcome {
         let name = expand_home(given, self.environment);
         let path = as_path(&name);
         let metadata = match fs::metadata(path) {
@@ -271,16 +271,16 @@ impl OptionFileReader<'_> {
                 if depth > 0 {
                     self.diagnostics.system_error(&[b"Can't get stat of '", &name, b"'"], &error);
                 }
-                return FileOutcome::Missing;
+                return OptionFileOutcome::Missing;
             }
         };
         if is_writable_by_all(&metadata) {
             self.diagnostics.file_ignored(&name, FileIgnoreReason::WorldWritable, self.origin);
-            return FileOutcome::Read;
+            return OptionFileOutcome::Read;
         }
         if is_named_pipe(path, &metadata) {
             self.diagnostics.file_ignored(&name, FileIgnoreReason::NamedPipe, self.origin);
-            return FileOutcome::Missing;
+            return OptionFileOutcome::Missing;
         }
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
@@ -290,12 +290,12 @@ impl OptionFileReader<'_> {
             }
             Err(_) => {
                 self.diagnostics.file_ignored(&name, FileIgnoreReason::Unreadable, self.origin);
-                return FileOutcome::Missing;
+                return OptionFileOutcome::Missing;
             }
         };
         match self.lines(&name, split_lines(&bytes), depth) {
-            Ok(()) => FileOutcome::Read,
-            Err(ReadFailure) => FileOutcome::Failed,
+            Ok(()) => OptionFileOutcome::Read,
+            Err(ReadFailure) => OptionFileOutcome::Failed,
         }
     }
 
@@ -393,8 +393,8 @@ impl OptionFileReader<'_> {
 
     fn include(&mut self, target: &[u8], keyword: &str, place: &DirectivePlace<'_>) {
         match self.read(target, place.depth + 1) {
-            FileOutcome::Read => {}
-            FileOutcome::Missing | FileOutcome::Failed => self.report_stopped(keyword, place),
+            OptionFileOutcome::Read => {}
+            OptionFileOutcome::Missing | OptionFileOutcome::Failed => self.report_stopped(keyword, place),
         }
     }
 

@@ -292,7 +292,7 @@ impl LogReceiver {
     }
 
     /// Purges expired logs once the head of the current log is stored. Until then the log before it is kept.
-    pub(crate) fn purge_behind_head(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
+    pub(crate) fn purge_after_head(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         if store.has_head()? { self.purge(store) } else { Ok(()) }
     }
 

@@ -86,16 +86,16 @@ mod tests {
     #[test]
     fn attempts_need_free_space_and_become_rarer() {
         let disk = |free| Some(DiskSpace { free, size: 8 << 20 });
-        let (mut no_room, mut now) = (DiskFullBackoff::default(), ms(0));
+        let (mut backoff, mut now) = (DiskFullBackoff::default(), ms(0));
         for pause in [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000] {
-            no_room.found(300_000, now);
+            backoff.found(300_000, now);
             let enough = 300_000 + MARGIN_MIN;
-            assert!(!no_room.is_over(disk(enough), now + ms(pause - 1)), "{pause}");
-            assert!(!no_room.is_over(disk(enough - 1), now + ms(pause)), "{pause}");
-            assert!(no_room.is_over(disk(enough), now + ms(pause)), "{pause}");
-            assert!(no_room.is_over(None, now + ms(pause)), "{pause}");
-            assert_eq!(no_room.wanted(disk(enough - 1)), Some(enough));
-            assert_eq!((no_room.wanted(disk(enough)), no_room.wanted(None)), (None, None));
+            assert!(!backoff.is_over(disk(enough), now + ms(pause - 1)), "{pause}");
+            assert!(!backoff.is_over(disk(enough - 1), now + ms(pause)), "{pause}");
+            assert!(backoff.is_over(disk(enough), now + ms(pause)), "{pause}");
+            assert!(backoff.is_over(None, now + ms(pause)), "{pause}");
+            assert_eq!(backoff.wanted(disk(enough - 1)), Some(enough));
+            assert_eq!((backoff.wanted(disk(enough)), backoff.wanted(None)), (None, None));
             now += ms(pause);
         }
     }

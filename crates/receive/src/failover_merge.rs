@@ -125,8 +125,8 @@ impl FailoverMerge {
         let shift = ClockShift::behind_gap(number - 1, self.last);
         self.last = self.last.saturating_add(1);
         assert!(self.last > 0, "ours: a logical clock starts at 1");
-        let behind = size.unwrap_or_default().saturating_sub(raw.bytes().len() as u64);
-        let moved = GtidMove { shift, behind, next: NextPosition::FromStart(place) };
+        let after = size.unwrap_or_default().saturating_sub(raw.bytes().len() as u64);
+        let moved = GtidMove { shift, behind: after, next: NextPosition::FromStart(place) };
         put_gtid_renumbered(raw, &moved, format, &mut self.buffer)?;
         Ok(())
     }

@@ -15,8 +15,8 @@ use binlog::encryption::Keyring;
 use inspect::stats::{CompressionCounter, LogType};
 use logs::{LogReader, Store, open_regular, positions_path, read_keyring};
 use rewrite::{
-    CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileOutcome, MinimumGain, OldFormatPolicy,
-    OutputEncryption, ResourcePlan, RewriteAction, RewriteError, WriteMode, rewrite_file,
+    CompressSettings, CompressedPolicy, ContentCheck, FileJob, MinimumGain, OldFormatPolicy,
+    OutputEncryption, ResourcePlan, RewriteAction, RewriteError, RewriteOutcome, WriteMode, rewrite_file,
 };
 use servers::CancelToken;
 
@@ -217,11 +217,11 @@ impl CompressionThread {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         })?;
-        if done.outcome == FileOutcome::Written {
+        if done.outcome == RewriteOutcome::Written {
             self.stats.count_compressed_log(&done.report.tally);
         }
         self.stats.count_stored_log(count_compression(log, keyring)?);
-        if done.outcome == FileOutcome::Written {
+        if done.outcome == RewriteOutcome::Written {
             self.remove_purged(log);
         }
         Ok(())

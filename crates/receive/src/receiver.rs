@@ -215,7 +215,7 @@ impl LogReceiver {
                 Disconnect::DiskFull(error) if self.wanted.when_full == DiskFullPolicy::Fail => {
                     return Err(ReceiveFailure::Failed(error.into()));
                 }
-                Disconnect::DiskFull(error) => self.wait_for_room(&mut store, &error)?,
+                Disconnect::DiskFull(error) => self.wait_for_space(&mut store, &error)?,
             }
             if self.options.cancel.is_cancelled() {
                 break;
@@ -346,8 +346,8 @@ impl LogReceiver {
     }
 
     fn sleep_unless_cancelled(&self, pause: Duration) {
-        let glances = pause.as_millis() / POLL_INTERVAL.as_millis();
-        for _ in 0..glances {
+        let polls = pause.as_millis() / POLL_INTERVAL.as_millis();
+        for _ in 0..polls {
             if self.options.cancel.is_cancelled() {
                 return;
             }
@@ -378,7 +378,7 @@ impl LogReceiver {
     }
 
     /// Waits until the store can be written to again, or the run is cancelled.
-    fn wait_for_room(
+    fn wait_for_space(
         &mut self,
         store: &mut StoreWriter,
         error: &logs::LogError,
@@ -386,10 +386,10 @@ impl LogReceiver {
         self.watch.set_full(true);
         let mut lacking = self.reopen_store(store)?;
         let is_new = self.disk_full.is_none();
-        let mut no_room = self.disk_full.take().unwrap_or_default();
-        no_room.found(lacking.unwrap_or_default(), self.watch.elapsed());
+        let mut backoff = self.disk_full.take().unwrap_or_default();
+        backoff.found(lacking.unwrap_or_default(), self.watch.elapsed());
         if is_new {
-            let wanted = no_room.wanted(DiskSpace::of(&self.wanted.folder));
+            let wanted = backoff.wanted(DiskSpace::of(&self.wanted.folder));
             self.say(&ReceiveNotice::DiskFull { error, wanted });
         }
         while !self.options.cancel.is_cancelled() {
@@ -397,8 +397,8 @@ impl LogReceiver {
             self.serve_requests(store);
             self.watch.tick();
             // Expired logs may take the space: they are purged while the disk is full.
-            let is_purged = lacking.is_some() && self.purge_for_room(store)?;
-            if !no_room.is_over(DiskSpace::of(&self.wanted.folder), self.watch.elapsed()) {
+            let is_purged = lacking.is_some() && self.purge_for_space(store)?;
+            if !backoff.is_over(DiskSpace::of(&self.wanted.folder), self.watch.elapsed()) {
                 continue;
             }
             if is_purged {
@@ -407,10 +407,10 @@ impl LogReceiver {
             if lacking.is_none() {
                 lacking = self.reopen_store(store)?;
             }
-            no_room.found(lacking.unwrap_or_default(), self.watch.elapsed());
+            backoff.found(lacking.unwrap_or_default(), self.watch.elapsed());
         }
-        let lacks_events = no_room.lacks_events();
-        self.disk_full = Some(no_room);
+        let lacks_events = backoff.lacks_events();
+        self.disk_full = Some(backoff);
         if !lacks_events && !self.options.cancel.is_cancelled() {
             self.end_disk_full();
         }
@@ -418,8 +418,8 @@ impl LogReceiver {
     }
 
     /// Purges expired logs. Returns false if the disk has no space even to record that.
-    fn purge_for_room(&self, store: &mut StoreWriter) -> Result<bool, ReceiveFailure> {
-        match self.purge_behind_head(store) {
+    fn purge_for_space(&self, store: &mut StoreWriter) -> Result<bool, ReceiveFailure> {
+        match self.purge_after_head(store) {
             Err(Disconnect::DiskFull(_)) => Ok(false),
             Err(Disconnect::Failed(error)) => Err(ReceiveFailure::Failed(error)),
             Err(Disconnect::DiskError(error)) => Err(ReceiveFailure::Failed(error.into())),
@@ -548,7 +548,7 @@ mod tests {
         });
         let cause = io::Error::from_raw_os_error(28);
         let error = logs::LogError::Io { verb: "write to", name: "b.000002".to_owned(), cause };
-        assert!(receiver.wait_for_room(&mut store, &error).is_ok());
+        assert!(receiver.wait_for_space(&mut store, &error).is_ok());
         watcher.join().unwrap();
         assert!(!folder.path().join("b.000001").exists() && folder.path().join("b.000002").exists());
     }

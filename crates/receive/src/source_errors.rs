@@ -161,7 +161,7 @@ mod tests {
     use super::SourceLogs;
 
     #[test]
-    fn existing_logs_are_offered() {
+    fn missing_log_errors_name_the_existing_logs() {
         let check = |offered: &SourceLogs, wanted: &str| {
             assert_eq!(offered.no_log_message("b.000009"), format!("the source has no log b.000009{wanted}"));
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub(crate) const BACKOFF_MIN: Duration = Duration::from_millis(500);
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Attempts with a lost source before the next source is tried: about the time of a restart.
-const TRIES_MAX: u32 = 4;
+const ATTEMPTS_MAX: u32 = 4;
 
 /// Rotation over the sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub(crate) struct SourceRotation {
     count: usize,
     now: usize,
     /// Consecutive failed connections to the current source.
-    tries: u32,
+    attempts: u32,
     /// Consecutive sources with a permanent error.
-    hopeless: usize,
+    permanent_failures: usize,
     pause: Duration,
     /// Changes of the source since the last received event.
     passed: usize,
@@ -48,8 +48,8 @@ impl SourceRotation {
         Self {
             count,
             now: 0,
-            tries: 0,
-            hopeless: 0,
+            attempts: 0,
+            permanent_failures: 0,
             pause: BACKOFF_MIN,
             passed: 0,
             phase: RotationPhase::First(0),
@@ -72,7 +72,7 @@ impl SourceRotation {
 
     /// Forgets earlier errors: the source has sent new events, or was corrected.
     pub(crate) const fn reset(&mut self) {
-        (self.tries, self.hopeless, self.passed) = (0, 0, 0);
+        (self.attempts, self.permanent_failures, self.passed) = (0, 0, 0);
     }
 
     /// Returns the pause before the next attempt, with this source or the next one; `None` if all errors are
@@ -84,16 +84,17 @@ impl SourceRotation {
             return (failed + 1 < self.count).then_some(Duration::ZERO);
         }
         assert!(
-            self.now < self.count && self.hopeless < self.count,
+            self.now < self.count && self.permanent_failures < self.count,
             "ours: the run ends if all errors are permanent"
         );
-        self.hopeless = if trouble == SourceTrouble::Permanent { self.hopeless + 1 } else { 0 };
-        if self.hopeless == self.count {
+        self.permanent_failures =
+            if trouble == SourceTrouble::Permanent { self.permanent_failures + 1 } else { 0 };
+        if self.permanent_failures == self.count {
             return None;
         }
-        self.tries += 1;
-        self.pause = if self.tries == 1 { BACKOFF_MIN } else { (self.pause * 2).min(BACKOFF_MAX) };
-        if self.count > 1 && (trouble != SourceTrouble::Lost || self.tries == TRIES_MAX) {
+        self.attempts += 1;
+        self.pause = if self.attempts == 1 { BACKOFF_MIN } else { (self.pause * 2).min(BACKOFF_MAX) };
+        if self.count > 1 && (trouble != SourceTrouble::Lost || self.attempts == ATTEMPTS_MAX) {
             let round = (self.passed / self.count).min(u16::BITS as usize) as u32;
             self.passed += 1;
             self.advance();
@@ -105,7 +106,7 @@ impl SourceRotation {
 
     const fn advance(&mut self) {
         assert!(self.now < self.count, "ours: the current source is one of the sources");
-        (self.now, self.tries) = ((self.now + 1) % self.count, 0);
+        (self.now, self.attempts) = ((self.now + 1) % self.count, 0);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::error::RelayError;
 use crate::form_chunk::{EventSlice, FormChunk};
 use crate::mariadb_dump::{GroupDecision, MariadbProgress};
 use crate::mariadb_position::gtid_list;
-use crate::sent_transactions::{MeasuredTransaction, TransactionMeter};
+use crate::sent_transactions::{SentTransaction, TransactionMeter};
 use crate::served_checksum::{ChecksumShift, ServedChecksum};
 
 /// Options of one dump: the requests of the client before it, and the limits of the relay.
@@ -111,7 +111,7 @@ pub struct DumpSession {
     progress: DumpProgress,
     meter: TransactionMeter,
     /// Transactions that were sent since they were taken.
-    sent: Vec<MeasuredTransaction>,
+    sent: Vec<SentTransaction>,
 }
 
 /// Part of the dump.
@@ -152,7 +152,7 @@ impl DumpSession {
     }
 
     /// Takes the transactions that were sent since the last call.
-    pub fn take_sent(&mut self) -> Vec<MeasuredTransaction> {
+    pub fn take_sent(&mut self) -> Vec<SentTransaction> {
         std::mem::take(&mut self.sent)
     }
 

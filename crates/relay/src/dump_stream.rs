@@ -9,7 +9,7 @@ use crate::dump_session::{DumpOptions, DumpSession, DumpWait};
 use crate::dump_start::{DumpMode, DumpStart, find_event};
 use crate::form_reader::{FormReader, ReaderStep};
 use crate::form_source::{FormSource, FormStart};
-use crate::sent_transactions::MeasuredTransaction;
+use crate::sent_transactions::SentTransaction;
 
 /// One dump to one client: a [`FormReader`] and a [`DumpSession`].
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl DumpStream {
     }
 
     /// Takes the transactions that were sent since the last call.
-    pub fn take_sent(&mut self) -> Vec<MeasuredTransaction> {
+    pub fn take_sent(&mut self) -> Vec<SentTransaction> {
         self.session.take_sent()
     }
 

@@ -16,7 +16,7 @@ use crate::form_source::{FormRead, FormSource, FormStart};
 
 /// Event of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ListedEvent {
+pub(crate) struct ListedRelayEvent {
     /// Start of the event; inside a payload, end of the payload's event, as a server says.
     pub(crate) position: u64,
     pub(crate) event_type: EventType,
@@ -33,7 +33,7 @@ const WHOLE_EVENT_MAX: u32 = 16 << 20;
 const INNER_SIZE: usize = 256 << 10;
 
 /// Receiver of the events, which can end the list.
-pub(crate) type EventVisitor<'v> = dyn FnMut(ListedEvent) -> ControlFlow<()> + 'v;
+pub(crate) type EventVisitor<'v> = dyn FnMut(ListedRelayEvent) -> ControlFlow<()> + 'v;
 
 /// Lists the events of a log from an event on that [`FormSource::locate`] found. The end of the log, or of what is
 /// available, ends the list.
@@ -182,12 +182,12 @@ impl OpenPayload {
     }
 
     /// Returns the payload's event itself.
-    fn listed(&self) -> ListedEvent {
+    fn listed(&self) -> ListedRelayEvent {
         self.row(self.start, &self.header, self.info.clone())
     }
 
-    fn row(&self, position: u64, header: &EventHeader, info: String) -> ListedEvent {
-        ListedEvent {
+    fn row(&self, position: u64, header: &EventHeader, info: String) -> ListedRelayEvent {
+        ListedRelayEvent {
             position,
             event_type: header.event_type,
             server_id: header.server_id,
@@ -233,14 +233,14 @@ fn read_fields(bytes: &[u8]) -> Result<(EventHeader, PayloadFields, usize), Deco
     Ok((header, fields, cursor.offset()))
 }
 
-fn describe(bytes: &[u8], start: u64, format: &EventFormat) -> Result<ListedEvent, DecodeError> {
+fn describe(bytes: &[u8], start: u64, format: &EventFormat) -> Result<ListedRelayEvent, DecodeError> {
     // A format description has a checksum of its own.
     let raw = match Framer::new().next(bytes) {
         Ok(FramerOutput::Event(raw)) if raw.event_type() == EventType::FormatDescription => raw,
         _ => RawEvent::new(bytes, format.checksum.for_events())?,
     };
     let header = raw.header();
-    Ok(ListedEvent {
+    Ok(ListedRelayEvent {
         position: start,
         event_type: header.event_type,
         server_id: header.server_id,

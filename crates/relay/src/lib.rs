@@ -89,7 +89,7 @@ pub use crate::relay_facts::{
     RelayedServer, SemiSyncWait, ServedLog, StageTotals,
 };
 pub use crate::relay_store::{FirstEvents, RelayStore};
-pub use crate::sent_transactions::{MeasuredTransaction, SentTransactions};
+pub use crate::sent_transactions::{SentTransaction, SentTransactions};
 pub use crate::served_checksum::ServedChecksum;
 pub use crate::served_compression::ServedCompression;
 pub use crate::sql_answer::{

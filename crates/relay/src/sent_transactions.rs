@@ -12,12 +12,12 @@ use crate::relay_facts::{CompressionCounters, CountedTransaction};
 /// Measures the transactions of one dump, event by event.
 #[derive(Debug, Default)]
 pub(crate) struct TransactionMeter {
-    open: Option<MeasuredTransaction>,
+    open: Option<SentTransaction>,
 }
 
 /// Transaction that was sent, with its sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MeasuredTransaction {
+pub struct SentTransaction {
     /// Identifier.
     pub id: TransactionId,
     /// Time of the commit on the server that wrote the log, in microseconds since 1970.
@@ -33,10 +33,10 @@ pub struct MeasuredTransaction {
 impl TransactionMeter {
     /// Adds an event, or a piece of one. Returns the transaction that it ends. A transaction whose start was not sent is
     /// not measured.
-    pub(crate) fn add(&mut self, chunk: &FormChunk, index: usize) -> Option<MeasuredTransaction> {
+    pub(crate) fn add(&mut self, chunk: &FormChunk, index: usize) -> Option<SentTransaction> {
         let slice = &chunk.slices()[index];
         if slice.starts_transaction && slice.is_first() {
-            self.open = chunk.mark_at(index).map(|mark| MeasuredTransaction {
+            self.open = chunk.mark_at(index).map(|mark| SentTransaction {
                 id: mark.id,
                 committed_us: mark.committed_us,
                 is_compressed: false,
@@ -54,7 +54,7 @@ impl TransactionMeter {
     }
 }
 
-impl MeasuredTransaction {
+impl SentTransaction {
     /// Adds an event of this size. `bytes` are the first ones of the event.
     fn add_event(&mut self, event_type: EventType, size: usize, bytes: &[u8]) {
         match event_type {
@@ -95,13 +95,13 @@ struct SentSum {
     transactions: u64,
     compressed_bytes: u64,
     uncompressed_bytes: u64,
-    first: MeasuredTransaction,
-    last: MeasuredTransaction,
+    first: SentTransaction,
+    last: SentTransaction,
 }
 
 impl SentTransactions {
     /// Adds a transaction.
-    pub fn add(&mut self, sent: MeasuredTransaction) {
+    pub fn add(&mut self, sent: SentTransaction) {
         let place = &mut self.sums[usize::from(!sent.is_compressed)];
         let sum = place.get_or_insert(SentSum {
             transactions: 0,

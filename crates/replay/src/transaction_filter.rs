@@ -100,7 +100,7 @@ impl TransactionFilter<'_> {
     fn filter_statement(self, mut statement: Box<SourceStatement>) -> Option<Box<SourceStatement>> {
         let default = self.0.target_database(&statement.default_database).to_vec();
         let kind = classify_statement(&statement.sql);
-        let is_meant = is_savepoint(&statement.sql) || self.0.accepts_statement(&kind, &default);
+        let is_accepted = is_savepoint(&statement.sql) || self.0.accepts_statement(&kind, &default);
         if let (StatementKind::DropTrigger(Some(at)), true) = (kind, self.0.has_table_rules()) {
             // The trigger's table may be excluded: then the trigger does not exist.
             statement.sql.splice(at..at, *b" IF EXISTS");
@@ -109,7 +109,7 @@ impl TransactionFilter<'_> {
             statement.database = self.0.target_database(&statement.database).to_vec();
         }
         statement.default_database = default;
-        is_meant.then_some(statement)
+        is_accepted.then_some(statement)
     }
 
     /// Filters row events of a file; the rest goes to another file.

@@ -56,8 +56,8 @@ pub fn content_digest(reader: &mut LogReader) -> Result<ContentDigest, RewriteEr
 
 /// As [`content_digest()`], and also counts wrong positions and sizes.
 pub(crate) fn scan_log(reader: &mut LogReader) -> Result<LogScan, RewriteError> {
-    let mut sum = DigestBuilder { events: 0, hasher: Sha256::new(), scratch: Vec::new() };
-    let (mut tracker, mut untrue, mut walk) = (TransactionTracker::new(), 0, EventWalk::default());
+    let mut sum = ContentDigestBuilder { events: 0, hasher: Sha256::new(), scratch: Vec::new() };
+    let (mut tracker, mut mismatches, mut walk) = (TransactionTracker::new(), 0, EventWalk::default());
     let name = reader.name().to_owned();
     loop {
         match reader.next_chunk(CHUNK_SIZE)? {
@@ -68,15 +68,15 @@ pub(crate) fn scan_log(reader: &mut LogReader) -> Result<LogScan, RewriteError> 
                     if let WalkStep::Event(event) = &step
                         && event.inner.is_none()
                     {
-                        untrue += count_mismatches(event, kind, &mut tracker);
+                        mismatches += count_mismatches(event, kind, &mut tracker);
                     }
                     sum.add_step(&step, &name)?;
                 }
             }
             ReadOutcome::End(EndOfLog::Torn(torn)) => return Err(reader.torn_error(torn).into()),
             ReadOutcome::End(_) => {
-                let meaning = ContentDigest { events: sum.events, digest: sum.hasher.finalize().into() };
-                return Ok(LogScan { content: meaning, mismatches: untrue });
+                let content = ContentDigest { events: sum.events, digest: sum.hasher.finalize().into() };
+                return Ok(LogScan { content, mismatches });
             }
         }
     }
@@ -87,7 +87,7 @@ fn count_mismatches(event: &WalkEvent<'_>, kind: LogKind, tracker: &mut Transact
     let tracked = match tracker.track(event.offset, &event.raw, event.format) {
         Ok(tracked) => Some(tracked),
         Err(TrackError::Fault(broken)) => Some(broken.tracked),
-        // `sum.event` reports this error.
+        // `ContentDigestBuilder::add_event` reports this error.
         Err(TrackError::Decode(_)) => None,
     };
     let ended = tracked.and_then(|tracked| tracked.ended);
@@ -96,13 +96,13 @@ fn count_mismatches(event: &WalkEvent<'_>, kind: LogKind, tracker: &mut Transact
     u64::from(is_displaced) + u64::from(is_missized)
 }
 
-struct DigestBuilder {
+struct ContentDigestBuilder {
     events: u64,
     hasher: Sha256,
     scratch: Vec<u8>,
 }
 
-impl DigestBuilder {
+impl ContentDigestBuilder {
     fn add_step(&mut self, step: &WalkStep<'_>, name: &str) -> Result<(), RewriteError> {
         match step {
             WalkStep::Event(event) if event.inner.is_some() => {

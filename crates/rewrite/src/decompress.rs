@@ -1,4 +1,4 @@
-//! Decompresses payloads: puts their events back behind the GTID event.
+//! Decompresses payloads: puts their events back after the GTID event.
 //!
 //! The GTID event contains the size of its transaction, which is known only at the end of the payload:
 //!
@@ -53,7 +53,7 @@ impl RewriteWorker<'_> {
         Ok(true)
     }
 
-    /// Decompresses a payload and pushes its events as they come, behind a placeholder for the GTID event.
+    /// Decompresses a payload and pushes its events as they come, after a placeholder for the GTID event.
     fn decompress_streaming(
         &mut self,
         closed: &CompressedTransaction<'_>,
@@ -86,8 +86,8 @@ impl RewriteWorker<'_> {
             None => (NextPosition::Fixed(0), Some(checksum)),
         };
         let mut bytes = Vec::new();
-        let behind = size_behind(&summary, checksum);
-        let put = put_gtid_resized(&closed.gtid.raw, behind, position, closed.format, &mut bytes);
+        let after = size_after_gtid(&summary, checksum);
+        let put = put_gtid_resized(&closed.gtid.raw, after, position, closed.format, &mut bytes);
         put.map_err(|error| at.corrupt_error(&error))?;
         if bytes.len() != size {
             let claimed = closed.body.uncompressed_size.unwrap_or_default();
@@ -113,8 +113,8 @@ impl RewriteWorker<'_> {
         let PayloadScan { summary, is_held } =
             self.scan_payload(closed).map_err(|error| at.payload_error(error))?;
         self.batch.tally.opening.record(started.elapsed());
-        let behind = size_behind(&summary, checksum);
-        let resized = self.batch.push_gtid(&closed.gtid.raw, behind, closed.format, next);
+        let after = size_after_gtid(&summary, checksum);
+        let resized = self.batch.push_gtid(&closed.gtid.raw, after, closed.format, next);
         resized.map_err(|error| at.corrupt_error(&error))?;
         let mut put = |event: RawEvent<'_>| {
             self.batch.push_inner(event, checksum, next).map_err(|error| at.corrupt_error(&error))?;
@@ -150,8 +150,8 @@ impl RewriteWorker<'_> {
     }
 }
 
-/// Returns the bytes of the transaction behind its GTID event.
-fn size_behind(summary: &PayloadSummary, checksum: EventChecksum) -> u64 {
+/// Returns the bytes of the transaction after its GTID event.
+fn size_after_gtid(summary: &PayloadSummary, checksum: EventChecksum) -> u64 {
     summary.uncompressed_size + summary.events * checksum.size() as u64
 }
 
@@ -160,10 +160,10 @@ fn size_behind(summary: &PayloadSummary, checksum: EventChecksum) -> u64 {
 fn gtid_placeholder(closed: &CompressedTransaction<'_>, claimed: u64) -> Option<Vec<u8>> {
     let checksum = closed.payload.raw.checksum();
     let event = |events: u64| {
-        let behind = claimed.checked_add(events.checked_mul(checksum.size() as u64)?)?;
+        let after = claimed.checked_add(events.checked_mul(checksum.size() as u64)?)?;
         let mut bytes = Vec::new();
         let position = NextPosition::Fixed(0);
-        put_gtid_resized(&closed.gtid.raw, behind, position, closed.format, &mut bytes).ok()?;
+        put_gtid_resized(&closed.gtid.raw, after, position, closed.format, &mut bytes).ok()?;
         Some(bytes)
     };
     let (few, many) = (event(1)?, event(claimed / HEADER_SIZE as u64)?);

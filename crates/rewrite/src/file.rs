@@ -75,14 +75,14 @@ pub struct FileReport {
     /// Transactions and bytes.
     pub report: RewriteReport,
     /// State of the file on disk.
-    pub outcome: FileOutcome,
+    pub outcome: RewriteOutcome,
     /// Path of the list of positions, if one was written.
     pub positions: Option<PathBuf>,
 }
 
 /// State of the file on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileOutcome {
+pub enum RewriteOutcome {
     /// The new log is in place.
     Written,
     /// The old log is unchanged: there was nothing to do.
@@ -111,7 +111,7 @@ pub fn rewrite_file(
     if job.write_mode == WriteMode::DryRun {
         let sizes = job.plan.sizes(&std::env::temp_dir());
         let report = rewrite_to(job, &sizes, io::sink(), &mut |moved| progress(moved.into()))?;
-        return Ok(FileReport { report, outcome: FileOutcome::DryRun, positions: None });
+        return Ok(FileReport { report, outcome: RewriteOutcome::DryRun, positions: None });
     }
     let in_place = is_same_file(job.source, job.target);
     let stamp = FileStamp::of(job.source)?;
@@ -121,7 +121,7 @@ pub fn rewrite_file(
     let is_opened =
         job.encryption == OutputEncryption::Remove && read_encrypted_header(job.source)?.is_some();
     if in_place && !is_opened && !report.tally.is_changed() {
-        return Ok(FileReport { report, outcome: FileOutcome::Unchanged, positions: None });
+        return Ok(FileReport { report, outcome: RewriteOutcome::Unchanged, positions: None });
     }
     let log = log.sync(job.source)?;
     if job.check == ContentCheck::Compare {
@@ -145,7 +145,7 @@ pub fn rewrite_file(
         let _ = fs::remove_file(&positions.path);
     }
     put?.sync()?;
-    Ok(FileReport { report, outcome: FileOutcome::Written, positions: Some(positions.path) })
+    Ok(FileReport { report, outcome: RewriteOutcome::Written, positions: Some(positions.path) })
 }
 
 /// Attributes that show whether a file has been changed or replaced.

@@ -6,7 +6,7 @@
 //! does the same step by step in the caller's thread, for a log that still grows.
 //!
 //! ```text
-//! LogReader ─▶ feed: units of whole transactions ─▶ work: new bytes, positions open ─▶ place: positions, checksums
+//! LogReader ─▶ units of whole transactions ─▶ RewriteWorker: events without positions ─▶ LogAssembler: positions, checksums
 //! ```
 //!
 //! This crate never changes a log that it reads, never connects to a server, and never drops an event.
@@ -40,7 +40,8 @@ use logs::ordered::{PipelineLimits, run_ordered};
 pub use crate::content_digest::{ContentDigest, content_digest};
 pub use crate::error::RewriteError;
 pub use crate::file::{
-    ContentCheck, FileJob, FileOutcome, FileReport, OutputEncryption, WriteMode, is_same_file, rewrite_file,
+    ContentCheck, FileJob, FileReport, OutputEncryption, RewriteOutcome, WriteMode, is_same_file,
+    rewrite_file,
 };
 pub use crate::log_renderer::{LogRenderer, RenderOpener, RenderStep, RenderTimings};
 pub use crate::resource_plan::ResourcePlan;

@@ -187,12 +187,12 @@ mod tests {
             let end = assembler.finish().unwrap().bytes_after;
             let (mut rest, mut at) = (&out[4..], start);
             for told in told {
-                let (raw, behind) = RawEvent::split_first(rest, checksum).unwrap();
+                let (raw, after) = RawEvent::split_first(rest, checksum).unwrap();
                 prop_assert_eq!(told, at);
                 at += raw.bytes().len() as u64;
                 prop_assert_eq!(raw.header().next_position, at as u32);
                 prop_assert_eq!(raw.verify(), Ok(()));
-                rest = behind;
+                rest = after;
             }
             prop_assert_eq!((rest.len(), at), (0, end));
         }

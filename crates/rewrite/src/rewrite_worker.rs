@@ -303,7 +303,7 @@ impl<'o> RewriteWorker<'o> {
         self.write_spooled_payload(spooled, how, before, sender)
     }
 
-    /// Compresses `self.inner` into a payload event and adds it behind its GTID event. `size` is that of the transaction
+    /// Compresses `self.inner` into a payload event and adds it after its GTID event. `size` is that of the transaction
     /// before.
     fn write_payload(
         &mut self,
@@ -330,8 +330,8 @@ impl<'o> RewriteWorker<'o> {
         let mut fields = Vec::new();
         let payload = events::TransactionPayload::zstd(self.inner.len() as u64, frame, &mut fields);
         let body_size = payload.fields.len() + payload.payload.len();
-        let behind = (HEADER_SIZE + body_size + checksum.size()) as u64;
-        if !is_worth_it(how.minimum_gain, size, behind + gtid.raw.bytes().len() as u64) {
+        let after = (HEADER_SIZE + body_size + checksum.size()) as u64;
+        if !is_worth_it(how.minimum_gain, size, after + gtid.raw.bytes().len() as u64) {
             self.batch.tally.not_worth_it += 1;
             return Ok(false);
         }
@@ -339,7 +339,7 @@ impl<'o> RewriteWorker<'o> {
         self.batch.tally.compressed += 1;
         self.batch.tally.inner_bytes += self.inner.len() as u64;
         self.batch.tally.payload_bytes += frame.len() as u64;
-        self.batch.push_gtid(&gtid.raw, behind, format, next).map_err(|error| at.corrupt_error(&error))?;
+        self.batch.push_gtid(&gtid.raw, after, format, next).map_err(|error| at.corrupt_error(&error))?;
         let origin = events::TransactionPayload::origin(&gtid.raw);
         self.batch
             .push_event(checksum, next, |position, out| {
@@ -417,8 +417,8 @@ impl<'o> RewriteWorker<'o> {
         let payload_size = spooled.payload.size();
         events::TransactionPayload::put_zstd_fields(spooled.inner_size, payload_size, &mut fields);
         let gtid = spooled.gtid.as_raw();
-        let behind = (HEADER_SIZE + fields.len() + gtid.checksum().size()) as u64 + payload_size;
-        if !is_worth_it(how.minimum_gain, before, behind + gtid.bytes().len() as u64) {
+        let after = (HEADER_SIZE + fields.len() + gtid.checksum().size()) as u64 + payload_size;
+        if !is_worth_it(how.minimum_gain, before, after + gtid.bytes().len() as u64) {
             self.batch.tally.not_worth_it += 1;
             return Ok(false);
         }
@@ -426,10 +426,10 @@ impl<'o> RewriteWorker<'o> {
         self.batch.tally.inner_bytes += spooled.inner_size;
         self.batch.tally.payload_bytes += payload_size;
         let at = ErrorContext { name: self.shared.name, offset: 0 };
-        let put = self.batch.push_gtid(&gtid, behind, &spooled.format, spooled.next);
+        let put = self.batch.push_gtid(&gtid, after, &spooled.format, spooled.next);
         put.map_err(|error| at.corrupt_error(&error))?;
         self.batch.flush(sender)?;
-        spooled.push_event(&fields, behind as u32, sender)?;
+        spooled.push_event(&fields, after as u32, sender)?;
         Ok(true)
     }
 }
@@ -466,13 +466,13 @@ impl<'o> EventBatch<'o> {
     pub(crate) fn push_gtid(
         &mut self,
         raw: &RawEvent<'_>,
-        behind: u64,
+        after: u64,
         format: &EventFormat,
         next: Option<u32>,
     ) -> Result<(), binlog::GtidRewriteError> {
         let next = next.map(|_| raw.header().next_position);
         self.push_event(raw.checksum(), next, |position, out| {
-            put_gtid_resized(raw, behind, position, format, out)
+            put_gtid_resized(raw, after, position, format, out)
         })
     }
 

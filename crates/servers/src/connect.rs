@@ -29,9 +29,9 @@ pub(crate) fn connect_tcp(
     options: &LinkOptions,
 ) -> Result<TcpStream, ConnectionError> {
     let (host, port, bind) = (address.host.clone(), address.port, options.bind.clone());
-    let patience = options.connect_timeout;
-    let connect = move || connect_first(&host, port, bind.as_deref(), patience);
-    connect_result(run_within(patience, &options.cancel, connect)?)
+    let timeout = options.connect_timeout;
+    let connect = move || connect_first(&host, port, bind.as_deref(), timeout);
+    connect_result(run_within(timeout, &options.cancel, connect)?)
 }
 
 /// Connects to a Unix socket. For a server that hangs, the system call would wait forever.
@@ -54,8 +54,8 @@ fn connect_result<T>(attempt: Option<io::Result<T>>) -> Result<T, ConnectionErro
     }
 }
 
-fn connect_first(host: &str, port: u16, bind: Option<&str>, patience: Duration) -> io::Result<TcpStream> {
-    let end = Instant::now() + patience;
+fn connect_first(host: &str, port: u16, bind: Option<&str>, timeout: Duration) -> io::Result<TcpStream> {
+    let end = Instant::now() + timeout;
     let places: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
     let mut last = io::Error::other(format!("{host} has no address"));
     for (number, place) in places.iter().enumerate() {
@@ -70,14 +70,14 @@ fn connect_first(host: &str, port: u16, bind: Option<&str>, patience: Duration) 
     Err(last)
 }
 
-fn connect_to(place: &SocketAddr, bind: Option<&str>, patience: Duration) -> io::Result<TcpStream> {
-    let Some(bind) = bind else { return TcpStream::connect_timeout(place, patience) };
+fn connect_to(place: &SocketAddr, bind: Option<&str>, timeout: Duration) -> io::Result<TcpStream> {
+    let Some(bind) = bind else { return TcpStream::connect_timeout(place, timeout) };
     let is_same_kind = |from: &SocketAddr| from.is_ipv4() == place.is_ipv4();
     let from = (bind, 0).to_socket_addrs()?.find(is_same_kind);
     let from = from.ok_or_else(|| io::Error::from(Errno::EADDRNOTAVAIL))?;
     let socket = Socket::new(Domain::for_address(*place), Type::STREAM, None)?;
     socket.bind(&from.into())?;
-    socket.connect_timeout(&(*place).into(), patience)?;
+    socket.connect_timeout(&(*place).into(), timeout)?;
     Ok(socket.into())
 }
 

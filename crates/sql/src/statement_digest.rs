@@ -16,7 +16,7 @@ const DIGEST_SIZE_MAX: usize = 1024;
 /// assert_eq!(digest, "insert into t values (...)");
 /// ```
 pub fn statement_digest(sql: &[u8], sql_mode: u64) -> String {
-    let mut digest = DigestBuilder::default();
+    let mut digest = StatementDigestBuilder::default();
     let mut tokens = SqlLexer::new(sql, sql_mode);
     // The size counts a sign twice, because it may have a blank.
     while digest.size < 2 * DIGEST_SIZE_MAX
@@ -31,7 +31,7 @@ pub fn statement_digest(sql: &[u8], sql_mode: u64) -> String {
 
 /// The digest so far, as words and signs.
 #[derive(Default)]
-struct DigestBuilder<'s> {
+struct StatementDigestBuilder<'s> {
     parts: Vec<DigestPart<'s>>,
     size: usize,
 }
@@ -46,7 +46,7 @@ enum DigestPart<'s> {
     Values,
 }
 
-impl<'s> DigestBuilder<'s> {
+impl<'s> StatementDigestBuilder<'s> {
     fn push(&mut self, kind: SqlTokenKind, bytes: &'s [u8]) {
         use SqlTokenKind as K;
         let part = match kind {

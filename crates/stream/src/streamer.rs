@@ -45,7 +45,7 @@ pub struct Streamer {
     open: CurrentTransaction,
     /// Walk into the payloads of single events.
     walk: EventWalk,
-    payload: Option<OpenPayload>,
+    payload: Option<CurrentPayload>,
     /// Positions in the source's log, if the current log was rewritten.
     original_positions: Option<OriginalPositions>,
 }
@@ -61,7 +61,7 @@ pub struct StreamInput<'e> {
 
 /// The payload being read.
 #[derive(Clone, Copy, Debug)]
-struct OpenPayload {
+struct CurrentPayload {
     /// Position of its events in the source's log, if the source had a payload, too.
     position: u64,
     timestamp: u32,
@@ -84,7 +84,7 @@ struct StreamTable {
     /// Table as in the log.
     table: Arc<Table>,
     named: Option<CatalogueNames>,
-    selection: TableSelection,
+    selection: TableDecision,
 }
 
 /// A table of the log with column names from the catalogue.
@@ -114,7 +114,7 @@ impl CatalogueNames {
 
 /// Decision on streaming a table's rows.
 #[derive(Clone, Debug)]
-enum TableSelection {
+enum TableDecision {
     Selected(Arc<TablePlan>),
     /// Error: its columns have no names.
     UnnamedColumns,
@@ -290,7 +290,7 @@ impl Streamer {
             None => position,
         };
         let (timestamp, server_id) = (header.timestamp, header.server_id);
-        self.payload = Some(OpenPayload { position, timestamp, server_id });
+        self.payload = Some(CurrentPayload { position, timestamp, server_id });
     }
 
     /// Takes an event of the current payload.
@@ -326,8 +326,8 @@ impl Streamer {
         })?;
         found.checksum.map_err(|error| refused(error.into()))?;
         let payload =
-            self.payload.take().unwrap_or(OpenPayload { position: offset, timestamp: 0, server_id: 0 });
-        let OpenPayload { position, timestamp, server_id } = payload;
+            self.payload.take().unwrap_or(CurrentPayload { position: offset, timestamp: 0, server_id: 0 });
+        let CurrentPayload { position, timestamp, server_id } = payload;
         let at = EventCoordinates { log, offset, position, timestamp, server_id, now_ns };
         let token = self.resume_token(&at, end)?;
         self.end_transaction(&token, &at, output)?;
@@ -550,23 +550,23 @@ impl Streamer {
         if !filter.accepts_database(&table.database)
             || !filter.accepts_tables([(&*table.database, &*table.name)])
         {
-            return known(table, TableSelection::Excluded);
+            return known(table, TableDecision::Excluded);
         }
         if let Some(plan) = TablePlan::new(&table, flavour, UnnamedColumnPolicy::Refuse) {
-            return known(table, TableSelection::Selected(Arc::new(plan)));
+            return known(table, TableDecision::Selected(Arc::new(plan)));
         }
         if let Some(catalogue) = &mut self.catalogue
             && let Some(named) = catalogue.with_names(&table).map_err(EventError::Error)?
             && let Some(plan) = TablePlan::new(&named, flavour, UnnamedColumnPolicy::Refuse)
         {
             let named = Some(CatalogueNames { table: Arc::new(named), decoders: Vec::new() });
-            return Ok(StreamTable { table, named, selection: TableSelection::Selected(Arc::new(plan)) });
+            return Ok(StreamTable { table, named, selection: TableDecision::Selected(Arc::new(plan)) });
         }
         let meant = match (TablePlan::new(&table, flavour, self.settings.unnamed_columns), &self.catalogue) {
-            (Some(plan), _) => TableSelection::Selected(Arc::new(plan)),
-            (None, None) => TableSelection::UnnamedColumns,
-            (None, Some(catalogue)) if catalogue.definitions().is_some() => TableSelection::Undefined,
-            (None, Some(_)) => TableSelection::NotOnServer,
+            (Some(plan), _) => TableDecision::Selected(Arc::new(plan)),
+            (None, None) => TableDecision::UnnamedColumns,
+            (None, Some(catalogue)) if catalogue.definitions().is_some() => TableDecision::Undefined,
+            (None, Some(_)) => TableDecision::NotOnServer,
         };
         known(table, meant)
     }
@@ -582,7 +582,7 @@ impl Streamer {
             // An event without columns only ends a statement.
             return if rows.column_count == 0 { Ok(()) } else { self.prepare_again(rows, within, output) };
         };
-        if matches!(known.selection, TableSelection::NotOnServer | TableSelection::Undefined)
+        if matches!(known.selection, TableDecision::NotOnServer | TableDecision::Undefined)
             && within.format.shows_hidden_columns()
             && let Some(catalogue) = &mut self.catalogue
             && let Some(named) =
@@ -590,18 +590,18 @@ impl Streamer {
             && let Some(plan) = TablePlan::new(&named, within.format.flavour, UnnamedColumnPolicy::Refuse)
         {
             known.named = Some(CatalogueNames { table: Arc::new(named), decoders: Vec::new() });
-            known.selection = TableSelection::Selected(Arc::new(plan));
+            known.selection = TableDecision::Selected(Arc::new(plan));
         }
         let plan = match &known.selection {
-            TableSelection::Selected(plan) => Arc::clone(plan),
-            TableSelection::Excluded => return Ok(()),
-            TableSelection::UnnamedColumns => {
+            TableDecision::Selected(plan) => Arc::clone(plan),
+            TableDecision::Excluded => return Ok(()),
+            TableDecision::UnnamedColumns => {
                 return Err(EventError::Error(unnamed_columns_error(&known.table, &within.at)));
             }
-            TableSelection::NotOnServer => {
+            TableDecision::NotOnServer => {
                 return Err(EventError::Error(not_on_server_error(&known.table, &within.at)));
             }
-            TableSelection::Undefined => {
+            TableDecision::Undefined => {
                 return Err(EventError::Error(undefined_table_error(&known.table, &within.at)));
             }
         };

@@ -204,7 +204,7 @@ pub(crate) fn put_resume(out: &mut Vec<u8>, token: &ResumeToken) {
 const RECORD_TAG: u32 = u32::MAX;
 
 // size  field, little-endian
-//    4  index of the table, or RECORD
+//    4  index of the table, or RECORD_TAG
 //    *  part: front; or the record, and then nothing more
 //    *  part: middle
 //    8  offset

@@ -230,7 +230,7 @@ impl InverseCollector {
         self.put_events(&record, 1)
     }
 
-    /// Puts the table maps of the open statement behind its rows: the order of the inverse is the opposite.
+    /// Puts the table maps of the open statement after its rows: the order of the inverse is the opposite.
     fn end_statement(&mut self) -> Result<(), CollectError> {
         let maps = std::mem::take(&mut self.maps);
         let needs_all = std::mem::take(&mut self.needs_all_maps);

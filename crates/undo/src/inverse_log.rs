@@ -291,12 +291,12 @@ impl LogEvents<'_> {
     /// Puts encoded events without checksums.
     fn put_events(&mut self, events: &[u8]) -> Result<(), EncodeError> {
         let mut rest = events;
-        while let Some((raw, behind)) = RawEvent::split_first(rest, EventChecksum::Absent) {
+        while let Some((raw, after)) = RawEvent::split_first(rest, EventChecksum::Absent) {
             let origin = self.origin(raw.header().server_id);
             let (before, next) = (self.bytes.len(), NextPosition::FromStart(self.position));
             raw.rewrite(origin, next, EventChecksum::Crc32, &mut self.bytes)?;
             self.position += (self.bytes.len() - before) as u64;
-            rest = behind;
+            rest = after;
         }
         Ok(())
     }

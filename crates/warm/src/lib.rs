@@ -1,9 +1,9 @@
 //! Prefetch of the pages that a replica's applier will need.
 //!
 //! ```text
-//! relay logs ─▶ row changes ─▶ Plan: touches ─▶ Window ─▶ Batch ─▶ workers ─▶ pages in the buffer pool
+//! relay logs ─▶ row changes ─▶ TouchPlan ─▶ TouchWindow ─▶ TouchBatch ─▶ workers ─▶ pages in the buffer pool
 //!     ▲                            ▲
-//!     └─ Lead ◀─ applier's position └─ Definition
+//!     └─ ApplierLead               └─ ReplicaTable: the table's definition
 //! ```
 //!
 //! | to | use |

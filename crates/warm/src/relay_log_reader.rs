@@ -413,9 +413,9 @@ impl RelayLogPass<'_, '_> {
 
     fn take_table_map(&mut self, map: &TableMap<'_>) -> Result<(), WarmEventError> {
         let database = self.filter.target_database(map.database);
-        let is_meant =
+        let is_selected =
             self.filter.accepts_database(database) && self.filter.accepts_tables([(database, map.table)]);
-        if is_meant {
+        if is_selected {
             self.excluded_tables.remove(&map.table_id);
             self.tables.register(&TableMap { database, ..*map })?;
         } else {

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn hot_rows_are_touched_once() {
+    fn repeated_searches_are_dropped() {
         let (primary, other) = (aim("`PRIMARY`", &["`a`"]), aim("`k`", &["`b`"]));
         let mut window = TouchWindow::new(3);
         let mut check = |touch, wanted| assert_eq!(window.is_new(&touch), wanted, "{touch:?}");

@@ -22,7 +22,7 @@ use crate::touch_window::TouchBatch;
 /// Present limits of the searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SearchLimits {
-    /// Distance from the appliers, in bytes of log.
+    /// Number of searches that may be ahead of the appliers, for all channels together.
     pub(crate) distance: u64,
     /// Number of workers that search.
     pub(crate) workers: usize,
@@ -148,9 +148,9 @@ impl WarmShared {
         threads: usize,
         has_applier: bool,
     ) -> Self {
-        let lanes = channels.into_iter().map(ChannelState::new).collect();
+        let states = channels.into_iter().map(ChannelState::new).collect();
         let state = SharedState {
-            channels: lanes,
+            channels: states,
             workers: threads,
             distance: u64::MAX,
             sampling_divisor: 1,

@@ -13,8 +13,8 @@ use binlog::ZstdLevel;
 use e2e::command::Ran;
 use e2e::program::bintide;
 use rewrite::{
-    CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileOutcome, MinimumGain, OldFormatPolicy,
-    OutputEncryption, ResourcePlan, RewriteAction, RewriteTally, WriteMode, rewrite_file,
+    CompressSettings, CompressedPolicy, ContentCheck, FileJob, MinimumGain, OldFormatPolicy,
+    OutputEncryption, ResourcePlan, RewriteAction, RewriteOutcome, RewriteTally, WriteMode, rewrite_file,
 };
 use tempfile::TempDir;
 use testkit::{Launch, TestPackage, TestServer};
@@ -72,7 +72,7 @@ fn rewrite_all(logs: &[PathBuf], action: RewriteAction, keyring: Option<&Path>) 
             "{} has a different modification time",
             log.display()
         );
-        ensure!((file.outcome == FileOutcome::Written) == file.report.tally.is_changed());
+        ensure!((file.outcome == RewriteOutcome::Written) == file.report.tally.is_changed());
         sum.add(&file.report.tally);
     }
     Ok(sum)

@@ -14,8 +14,8 @@ use binlog::{EventFormat, Flavour, ZstdLevel};
 use clap::Args;
 use logs::NewestReceivedLogs;
 use rewrite::{
-    CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileOutcome, FileReport, MinimumGain,
-    OldFormatPolicy, OutputEncryption, ResourcePlan, RewriteAction, RewriteProgress, RewriteTally, WriteMode,
+    CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileReport, MinimumGain, OldFormatPolicy,
+    OutputEncryption, ResourcePlan, RewriteAction, RewriteOutcome, RewriteProgress, RewriteTally, WriteMode,
     is_same_file, rewrite_file,
 };
 use tracing::{error, warn};
@@ -519,9 +519,9 @@ const fn outcome_text(end: &RewriteEnd) -> &'static str {
         RewriteEnd::NewestReceived => "bintide receive continues it, skipped",
         RewriteEnd::TargetExists => "exists already, skipped",
         RewriteEnd::Rewritten(file) => match file.outcome {
-            FileOutcome::Written => "written",
-            FileOutcome::Unchanged => "unchanged",
-            FileOutcome::DryRun => "not written",
+            RewriteOutcome::Written => "written",
+            RewriteOutcome::Unchanged => "unchanged",
+            RewriteOutcome::DryRun => "not written",
         },
     }
 }

@@ -65,7 +65,7 @@ fn check(args: &str, sample: &str, wanted: (usize, usize)) {
 const NAMED: &str = "types-full-metadata.binlog";
 
 #[test]
-fn tables_and_values_are_chosen() {
+fn filters_select_tables_and_values() {
     // Row 3 is inserted, and later changed.
     let all = lines("--json --table=types.integers", NAMED);
     assert!(all.iter().all(|line| line["table"] == "integers"));
@@ -122,7 +122,7 @@ fn positions_cut_the_list() {
 }
 
 #[test]
-fn a_directory_or_its_index_is_its_logs() {
+fn directories_and_indexes_give_the_same_logs() {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
     let logs: Vec<PathBuf> =
         (1..=6).map(|number| samples.join(format!("rotation/binlog.{number:06}"))).collect();
@@ -241,7 +241,7 @@ fn options_that_only_affect_text_are_named() {
 }
 
 #[test]
-fn colour_is_only_colour() {
+fn color_adds_only_escape_sequences() {
     for args in ["--events", "--json", "--transactions", "--json --transactions", "-vv"] {
         let (plain, ..) = dump(args, NAMED);
         let (coloured, ..) = dump(&format!("--color=always {args}"), NAMED);

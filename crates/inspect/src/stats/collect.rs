@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn two_halves_of_the_time_are_the_whole() {
+    fn two_time_ranges_add_up_to_the_whole_report() {
         for sample in &samples() {
             let paths = std::slice::from_ref(sample);
             let all = collect(paths, PIECE_SIZES).expect("no report");

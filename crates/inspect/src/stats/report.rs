@@ -79,7 +79,7 @@ pub enum LogEnd {
     /// Ends with a Rotate or Stop event.
     #[default]
     Closed,
-    /// Ends behind a whole event: the log is still being written to, its server crashed, or it was cut.
+    /// Ends after a whole event: the log is still being written to, its server crashed, or it was cut.
     Open {
         /// True if the log is flagged as in use. Relay logs never are.
         in_use: bool,

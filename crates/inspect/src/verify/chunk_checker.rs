@@ -58,8 +58,8 @@ struct ChunkChecker {
     format_inside: Arc<EventFormat>,
     kind: LogKind,
     grammar: TransactionGrammar,
-    /// State behind the payload, while its events are checked.
-    grammar_behind: Option<TransactionGrammar>,
+    /// State after the payload, while its events are checked.
+    grammar_after_payload: Option<TransactionGrammar>,
     /// True if an event since the last transaction's start could not be interpreted.
     in_doubt: bool,
     /// `end_log_pos` of the previous event.
@@ -85,7 +85,7 @@ impl ChunkChecker {
             format_inside: Arc::new(format.inside_payload()),
             kind,
             grammar: context.grammar,
-            grammar_behind: None,
+            grammar_after_payload: None,
             in_doubt: false,
             next_position: context.next_position,
             tables: TableRegistry::new(),
@@ -128,7 +128,7 @@ impl ChunkChecker {
                         // The check of the event itself reported the error.
                         Err(PayloadFailure::Event(_)) => {}
                     }
-                    self.grammar = self.grammar_behind.take().unwrap_or(self.grammar);
+                    self.grammar = self.grammar_after_payload.take().unwrap_or(self.grammar);
                 }
                 WalkStep::LargePayload(_) => {}
             }
@@ -200,7 +200,7 @@ impl ChunkChecker {
                 match &event {
                     Event::TransactionPayload(_) => {
                         let inside = TransactionGrammar::inside_payload();
-                        self.grammar_behind = Some(std::mem::replace(&mut self.grammar, inside));
+                        self.grammar_after_payload = Some(std::mem::replace(&mut self.grammar, inside));
                     }
                     _ => self.check_content(offset, raw, &event),
                 }
@@ -217,7 +217,7 @@ impl ChunkChecker {
         trust
     }
 
-    /// Suspends grammar checks until the next transaction starts, behind an event that cannot be interpreted.
+    /// Suspends grammar checks until the next transaction starts, after an event that cannot be interpreted.
     fn mark_doubtful(&mut self) {
         self.findings.facts.push(LogFact::InDoubt);
         self.grammar = TransactionGrammar::new();

@@ -196,7 +196,7 @@ impl LogJudge {
         self.verdicts.unreadable.push(UnreadableLog::new(name, error));
     }
 
-    /// Records that another log starts behind this one in the same file.
+    /// Records that another log starts after this one in the same file.
     pub(crate) fn note_second_log(&mut self) {
         let Some(end) = self.verdicts.logs.last().map(|verdict| verdict.bytes) else { return };
         let detail = "another log starts here: servers and mysqlbinlog read the file only up to here";

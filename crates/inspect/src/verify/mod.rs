@@ -98,7 +98,7 @@ enum VerifyTask {
         name: String,
         error: logs::LogError,
     },
-    /// Another log starts behind the last one in the same file.
+    /// Another log starts after the last one in the same file.
     SecondLog,
     Work(PieceContent),
 }

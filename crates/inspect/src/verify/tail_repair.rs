@@ -17,7 +17,7 @@ use crate::log_pieces::{OnDamage, PIECE_SIZES, PieceContent, PieceEvents, read_p
 pub struct TailRepair {
     /// Size of the copy in bytes.
     pub bytes_kept: u64,
-    /// Bytes left out behind that.
+    /// Bytes left out after that.
     pub bytes_cut: u64,
     /// True if the log was flagged as in use. The copy is not.
     pub was_in_use: bool,
@@ -39,7 +39,7 @@ pub enum RepairError {
         name: String,
         /// Start of the faulty event.
         offset: u64,
-        /// Start of a whole transaction behind it.
+        /// Start of a whole transaction after it.
         whole: u64,
     },
     /// The log does not even have a whole format description.
@@ -77,7 +77,7 @@ pub fn repair_tail(log: &Path, reader: LogReader, copy: &Path) -> Result<TailRep
     if let Some(error) = search.unreadable {
         return Err(InspectError::Log(error).into());
     }
-    if let (Some(offset), Some(whole)) = (search.fault, search.whole_behind) {
+    if let (Some(offset), Some(whole)) = (search.fault, search.next_whole_transaction) {
         return Err(RepairError::NotAtTail { name, offset, whole });
     }
     if search.whole_end == 0 {
@@ -93,8 +93,8 @@ struct TailSearch {
     /// End of the last event before the fault that ends a transaction or is outside of any.
     whole_end: u64,
     fault: Option<u64>,
-    /// Start of the first whole transaction behind the fault.
-    whole_behind: Option<u64>,
+    /// Start of the first whole transaction after the fault.
+    next_whole_transaction: Option<u64>,
     /// Start of the open transaction.
     start: u64,
     /// True if the open transaction's GTID event was read.
@@ -156,7 +156,7 @@ impl TailSearch {
         }
         // A transaction without a GTID event may be the rest of a damaged one.
         if self.fault.is_some() && step.transaction.is_last() && self.is_announced {
-            self.whole_behind = self.whole_behind.or(Some(self.start));
+            self.next_whole_transaction = self.next_whole_transaction.or(Some(self.start));
         }
     }
 

@@ -88,14 +88,14 @@ fn edited_logs_with_recomputed_checksums_have_no_faults() {
 }
 
 #[test]
-fn start() {
+fn a_wrong_magic_is_a_start_fault() {
     let mut bytes = Log::of_sample("types.binlog").bytes();
     bytes[0] = 0;
     check_bytes(&bytes, 0, FaultKind::Start, "the file starts with 00 62 69 6e, expected fe 62 69 6e");
 }
 
 #[test]
-fn framing() {
+fn wrong_event_sizes_are_framing_faults() {
     let mut log = Log::of_sample("types.binlog");
     let xid = log.find(EventType::Xid, 0);
     log.events[xid][9..13].fill(0);
@@ -104,7 +104,7 @@ fn framing() {
 }
 
 #[test]
-fn checksum() {
+fn changed_bytes_are_checksum_faults() {
     let mut log = Log::of_sample("types.binlog");
     let rows = log.find(EventType::UpdateRows, 1);
     *log.events[rows].last_mut().expect("no byte") ^= 0xff;
@@ -114,7 +114,7 @@ fn checksum() {
 }
 
 #[test]
-fn format() {
+fn wrong_format_descriptions_are_faults() {
     let mut log = Log::of_sample("types.binlog");
     log.body(0, |body| body[2 + 50 + 4 + 1 + 1] = 14);
     log.settle();
@@ -138,7 +138,7 @@ fn format() {
 }
 
 #[test]
-fn event() {
+fn wrong_fields_are_event_faults() {
     let mut log = Log::of_sample("types.binlog");
     let query = log.find(EventType::Query, 3);
     log.body(query, |body| body[8] = 255);
@@ -149,7 +149,7 @@ fn event() {
 }
 
 #[test]
-fn grammar() {
+fn wrong_orders_of_events_are_grammar_faults() {
     let mut log = Log::of_sample("types.binlog");
     let xid = log.find(EventType::Xid, 1);
     log.events.remove(xid);
@@ -172,7 +172,7 @@ fn closed_logs_with_an_open_transaction() {
 }
 
 #[test]
-fn position() {
+fn wrong_positions_are_faults() {
     let mut log = Log::of_sample("types.binlog");
     let xid = log.find(EventType::Xid, 2);
     let wanted = log.offset(xid + 1);
@@ -182,7 +182,7 @@ fn position() {
 }
 
 #[test]
-fn size() {
+fn wrong_transaction_sizes_are_faults() {
     let mut log = Log::of_sample("types.binlog");
     let (gtid, next) = (log.find(EventType::Gtid, 4), log.find(EventType::Gtid, 5));
     let wanted = log.offset(next) - log.offset(gtid);
@@ -196,7 +196,7 @@ fn size() {
 }
 
 #[test]
-fn gtids() {
+fn wrong_gtids_are_faults() {
     let mut log = Log::of_sample("types.binlog");
     let gtid = log.find(EventType::Gtid, 7);
     log.gtid(gtid, |event| event.gno = 3);
@@ -210,7 +210,7 @@ fn gtids() {
 }
 
 #[test]
-fn clocks() {
+fn wrong_logical_clocks_are_faults() {
     let mut log = Log::of_sample("types.binlog");
     let gtid = log.find(EventType::Gtid, 7);
     log.gtid(gtid, |event| event.clock.as_mut().expect("no clock").last_committed = 8);
@@ -255,7 +255,7 @@ fn incomplete_rows() {
 }
 
 #[test]
-fn continuity() {
+fn gaps_between_logs_are_faults() {
     let directory = TempDir::new().expect("could not create a directory");
     let paths = ["binlog.000001", "binlog.000002"].map(|name| directory.path().join(name));
     let first = Log::of_sample("gtids/binlog.000001");
@@ -302,7 +302,7 @@ fn missing_previous_gtids_are_a_fault() {
 }
 
 #[test]
-fn rotation() {
+fn wrong_rotations_are_faults() {
     let mut log = Log::of_sample("rotation/binlog.000001");
     let rotate = log.find(EventType::Rotate, 0);
     log.body(rotate, |body| *body.last_mut().expect("no digit") = b'7');

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn unsigned_numbers_are_said_to_be_so() {
+    fn unsigned_numbers_keep_their_type() {
         // [1], unsigned
         let found =
             exact_expression(JsonDocument::new(b"\x02\x01\x00\x08\x00\x06\x01\x00\x00")).unwrap().unwrap();

@@ -81,7 +81,7 @@ impl StatementPlan {
                 written.push(ColumnMapping { log, target: at, sql: stored_sql(logged, target, ways) });
             }
         }
-        let RowCondition { key, image } = RowCondition::new(rows, &keys(&table, &matched), row_match);
+        let LookupColumns { key, image } = LookupColumns::new(rows, &keys(&table, &matched), row_match);
         let mapping = |log: usize, sql: fn(&Column, &TargetColumn, ReplayFlavours) -> String| {
             let (logged, at, target) = column(log);
             (!target.is_generated).then(|| ColumnMapping { log, target: at, sql: sql(logged, target, ways) })
@@ -114,14 +114,14 @@ impl StatementPlan {
 }
 
 /// Columns of the log that find a row.
-struct RowCondition {
+struct LookupColumns {
     /// Columns of a unique key.
     key: Vec<usize>,
     /// Columns whose values must be identical.
     image: Vec<usize>,
 }
 
-impl RowCondition {
+impl LookupColumns {
     fn new(rows: &EventRows<'_>, keys: &[Vec<usize>], row_match: RowMatch) -> Self {
         match row_match {
             RowMatch::Key => match rows.lookup_columns(keys.iter().map(Vec::as_slice)) {

@@ -9,7 +9,7 @@ use wire::ServerError;
 use super::SqlStatement;
 use super::refusals::{internal, show_events_failed};
 use crate::error::RelayError;
-use crate::event_listing::{ListedEvent, list_events};
+use crate::event_listing::{ListedRelayEvent, list_events};
 use crate::form_source::{FormRead, FormSource, FormStart};
 use crate::served_checksum::ServedChecksum;
 use crate::sql_answer::{SqlAnswer, SqlColumn, SqlColumnSpec, SqlRows, SqlSession, SqlValue, integer, text};
@@ -90,7 +90,7 @@ impl BinlogEvents {
     }
 }
 
-fn row(log: &Arc<str>, event: ListedEvent) -> Vec<SqlValue> {
+fn row(log: &Arc<str>, event: ListedRelayEvent) -> Vec<SqlValue> {
     vec![
         (**log).into(),
         event.position.into(),

@@ -28,7 +28,7 @@ const CHUNK_SIZE: usize = 1 << 20;
 pub(super) struct LogCursor {
     walk: LogWalk,
     gatherer: TransactionGatherer,
-    log_name: LogName,
+    log_name: LogNameSource,
     /// Number of logs that have begun in this file: several can be concatenated.
     logs_begun: u64,
 }
@@ -44,7 +44,7 @@ pub(super) struct SourceLog {
 
 /// Name of a log on the source's server.
 #[derive(Debug)]
-enum LogName {
+enum LogNameSource {
     Known(SourceLog),
     /// Standard input has no name. Each of its logs gets one from its first transaction.
     FromTransaction(Option<Arc<str>>),
@@ -104,7 +104,7 @@ impl LogCursor {
         Self {
             walk: LogWalk::new(PieceReader::new(reader, sizes, opener), EventWalk::default()),
             gatherer,
-            log_name: source_log.map_or(LogName::FromTransaction(None), LogName::Known),
+            log_name: source_log.map_or(LogNameSource::FromTransaction(None), LogNameSource::Known),
             logs_begun: 0,
         }
     }
@@ -142,14 +142,14 @@ impl LogCursor {
         let file_range = if whole.began_before { 0 } else { outline.position }..outline.end;
         let (mut start, mut end) = (file_range.start, file_range.end);
         let log_name = match &mut self.log_name {
-            LogName::Known(SourceLog { name, positions }) => {
+            LogNameSource::Known(SourceLog { name, positions }) => {
                 if let Some(positions) = positions {
                     start = positions.original_start(file_range.start)?;
                     end = positions.to_original(file_range.end);
                 }
                 name
             }
-            LogName::FromTransaction(name) => name.get_or_insert_with(|| {
+            LogNameSource::FromTransaction(name) => name.get_or_insert_with(|| {
                 let (writer, committed) = (self.gatherer.writer.unwrap_or(0), committed_us(outline));
                 let begun = self.gatherer.begun;
                 format!("{STDIN} ({writer} {begun} {committed} {})", outline.end).into()
@@ -162,7 +162,7 @@ impl LogCursor {
     /// Refuses a transaction whose position does not identify it: the positions of a second log in the same file start
     /// again, and progress without GTIDs is saved by position.
     fn check_place(&self, outline: &TransactionOutline) -> Result<(), ReplayError> {
-        let is_second = self.logs_begun > 1 && matches!(self.log_name, LogName::Known(_));
+        let is_second = self.logs_begun > 1 && matches!(self.log_name, LogNameSource::Known(_));
         if !is_second || matches!(outline.id, TransactionId::Gtid(_)) {
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl LogCursor {
             {
                 // Relay logs have further format descriptions, behind their start.
                 self.logs_begun += u64::from(event.offset == MAGIC.len() as u64);
-                if let LogName::FromTransaction(name) = &mut self.log_name {
+                if let LogNameSource::FromTransaction(name) = &mut self.log_name {
                     *name = None;
                 }
             }

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_named_stays() {
+    fn unnamed_options_keep_their_values() {
         let check = |before: &str, change: SourceChange, wanted: &str, password: &str| {
             let address = changed(before, &change).unwrap();
             assert_eq!(address.to_string(), wanted);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_as_strong_as_its_options_say() {
+    fn ssl_mode_follows_the_tls_options() {
         let check = |before: &str, change: SourceChange, wanted: SslMode| {
             assert_eq!(changed(before, &change).unwrap().tls.mode, wanted, "{before} {change:?}");
         };

@@ -108,10 +108,10 @@ fn code(error: &anyhow::Error) -> Option<u16> {
 /// snapshot was made, no later transaction is visible.
 fn begin_unlocked(
     connection: &mut SqlConnection,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Option<SnapshotPoint>, anyhow::Error> {
     let began = Instant::now();
-    while began.elapsed() < patience && !interrupt::is_stop_requested() {
+    while began.elapsed() < timeout && !interrupt::is_stop_requested() {
         let before = query_status(connection)?;
         let owned = connection.value("SELECT @@GLOBAL.gtid_owned")?.unwrap_or_default();
         if owned.is_empty() {
