@@ -23,6 +23,8 @@ pub(crate) struct StoreComparison<'c> {
     different: Vec<[u32; 2]>,
     /// Transactions that are in one store only.
     one_sided: [Vec<u32>; 2],
+    /// Number of transactions that a store has again.
+    repeated: [u64; 2],
     /// Transactions that one store does not need to have.
     purged: [Vec<u32>; 2],
 }
@@ -43,6 +45,7 @@ impl<'c> StoreComparison<'c> {
             pairs: Vec::new(),
             different: Vec::new(),
             one_sided: Default::default(),
+            repeated: [0, 0],
             purged: Default::default(),
         };
         comparison.join_named();
@@ -83,6 +86,7 @@ impl<'c> StoreComparison<'c> {
             name: store.name.clone(),
             logs: store.logs.len() as u64,
             transactions: index.entries.len() as u64,
+            repeated: self.repeated[side],
             incomplete: index.incomplete,
             remarks: index.remarks.clone(),
         }
@@ -117,7 +121,9 @@ impl<'c> StoreComparison<'c> {
             let mut take = |side: usize| {
                 let rest = if side == 0 { &mut a } else { &mut b };
                 let first = rest.next_if(|index| key(side, **index) == next).copied();
-                while rest.next_if(|index| key(side, **index) == next).is_some() {}
+                while rest.next_if(|index| key(side, **index) == next).is_some() {
+                    joined.repeated[side] += 1;
+                }
                 first
             };
             match (take(0), take(1)) {
@@ -127,6 +133,7 @@ impl<'c> StoreComparison<'c> {
                 (None, None) => unreachable!("one of them has the next key"),
             }
         }
+        self.repeated = joined.repeated;
         for pair in joined.pairs {
             let [a, b] = self.entries(pair);
             if a.hash != b.hash {
@@ -249,6 +256,7 @@ impl<'c> StoreComparison<'c> {
 struct JoinedIndexes {
     pairs: Vec<[u32; 2]>,
     one_sided: [Vec<u32>; 2],
+    repeated: [u64; 2],
 }
 
 const fn entry_key(entry: &IndexEntry) -> (u32, u64) {

@@ -31,6 +31,8 @@ pub struct StoreSummary {
     pub logs: u64,
     /// Number of whole transactions.
     pub transactions: u64,
+    /// Number of transactions that come again with the same GTID. Only the first of each is compared.
+    pub repeated: u64,
     /// Number of transactions without an end, which are not compared.
     pub incomplete: u64,
     /// Remarks about ends of logs.

@@ -74,6 +74,9 @@ fn show(diff: &StoreDiff) -> String {
         parts.push(format!("{} moved", diff.order.moved));
     }
     for (letter, store) in ["A", "B"].into_iter().zip(&diff.stores) {
+        if store.repeated > 0 {
+            parts.push(format!("{} repeated in {letter}", store.repeated));
+        }
         if store.incomplete > 0 {
             parts.push(format!("{} incomplete in {letter}", store.incomplete));
         }
@@ -155,7 +158,7 @@ fn missing_and_purged_transactions() {
     check("previous 1 | 2 +t 2", "1 +t 1 | 2 +t 2", "1 common; B purged elsewhere: 1");
     check("previous 1-5 | 6 +t 2", "previous 1 | 2 +t 2", "0 common; A only: 6; B purged elsewhere: 2");
     // A transaction that is given twice counts once.
-    check("1 +t 1 | 1 +t 1 | 2 +t 2", "1 +t 1 | 2 +t 2", "2 common");
+    check("1 +t 1 | 1 +t 1 | 2 +t 2", "1 +t 1 | 2 +t 2", "2 common; 1 repeated in A");
     check("1 +t 1 | 2 open", "1 +t 1", "1 common; 1 incomplete in A");
 }
 

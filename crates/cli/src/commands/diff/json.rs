@@ -32,8 +32,14 @@ pub(super) fn document(diff: &StoreDiff, verdict: DiffVerdict) -> Value {
 }
 
 fn store(store: &StoreSummary) -> Value {
-    let StoreSummary { name, logs, transactions, incomplete, .. } = store;
-    json!({ "store": name, "logs": logs, "transactions": transactions, "incomplete": incomplete })
+    let StoreSummary { name, logs, transactions, repeated, incomplete, .. } = store;
+    json!({
+        "store": name,
+        "logs": logs,
+        "transactions": transactions,
+        "repeated": repeated,
+        "incomplete": incomplete,
+    })
 }
 
 fn ranges(ranges: &TransactionRanges) -> Value {

@@ -101,6 +101,13 @@ pub(crate) fn run(command: &DiffArgs, global: &GlobalArgs) -> CommandResult {
     let diff = compare(&settings, bytes_total, global)?;
     for store in &diff.stores {
         store.remarks.iter().for_each(|remark| warn!("{remark}"));
+        if store.repeated > 0 {
+            warn!(
+                "{}: {} again with the same GTID, of which only the first is compared",
+                store.name,
+                counted(store.repeated, "transaction")
+            );
+        }
         if store.incomplete > 0 {
             warn!(
                 "{}: {} without an end, not compared",
