@@ -5,7 +5,7 @@
 use std::env;
 
 use anyhow::{Context, Result, bail};
-use e2e::chaos::{Chaos, Interruption, WAYS, source};
+use e2e::chaos::{Chaos, REPLAY_SETUPS, ReplayFault, source};
 use testkit::{Launch, SeededRandom};
 
 fn main() -> Result<()> {
@@ -15,14 +15,14 @@ fn main() -> Result<()> {
     };
     println!("seed {seed}");
     let source = source(&Launch::mysql(), 30)?;
-    let ways = WAYS.len() as u64;
-    for (number, way) in (0..ways).zip(WAYS) {
-        let share = count / ways + u64::from(number < count % ways);
+    let setups = REPLAY_SETUPS.len() as u64;
+    for (number, setup) in (0..setups).zip(REPLAY_SETUPS) {
+        let share = count / setups + u64::from(number < count % setups);
         let mut random = SeededRandom::new(seed.wrapping_add(number));
-        let chaos = Chaos::new(&source, way)?;
-        let dealt = chaos.strike(&Interruption::ALL, usize::try_from(share)?, &mut random);
-        let dealt = dealt.with_context(|| format!("seed {seed}, {way:?}"))?;
-        println!("bintide replay {}, target with {}: {dealt:?}", way.options.join(" "), way.log);
+        let chaos = Chaos::new(&source, setup)?;
+        let injected = chaos.inject_faults(&ReplayFault::ALL, usize::try_from(share)?, &mut random);
+        let injected = injected.with_context(|| format!("seed {seed}, {setup:?}"))?;
+        println!("bintide replay {}, target with {}: {injected:?}", setup.options.join(" "), setup.log);
     }
     println!("{count} times: every target ended with what the source has, and nothing twice");
     Ok(())

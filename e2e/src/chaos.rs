@@ -15,27 +15,33 @@ use crate::replays::{self, checksum};
 
 /// Fault that stops a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Interruption {
+pub enum ReplayFault {
     /// `kill -9` of bintide.
-    Bintide,
+    BintideKill,
     /// `kill -9` of the target.
-    Target,
+    TargetKill,
     /// The target is shut down and started again.
-    Restart,
+    TargetRestart,
     /// All connections are closed.
-    Close,
+    ConnectionClose,
     /// All connections are reset.
-    Reset,
+    ConnectionReset,
 }
 
-impl Interruption {
+impl ReplayFault {
     /// All kinds of faults.
-    pub const ALL: [Self; 5] = [Self::Bintide, Self::Target, Self::Restart, Self::Close, Self::Reset];
+    pub const ALL: [Self; 5] = [
+        Self::BintideKill,
+        Self::TargetKill,
+        Self::TargetRestart,
+        Self::ConnectionClose,
+        Self::ConnectionReset,
+    ];
 }
 
 /// Options of a replay and its target.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct ReplaySetup {
     /// Option of the target for its binary log.
     pub log: &'static str,
     /// Options of `bintide replay`.
@@ -43,18 +49,18 @@ pub struct Way {
 }
 
 /// All commit orders, with and without a binary log on the target, as events and as statements.
-pub const WAYS: [Way; 7] = [
-    Way { log: "--skip-log-bin", options: &["--commit-order", "grouped", "--group-max", "7"] },
-    Way { log: "--log-bin=binlog", options: &["--commit-order", "grouped"] },
-    Way { log: "--skip-log-bin", options: &["--commit-order", "any"] },
-    Way { log: "--skip-log-bin", options: &["--commit-order", "strict"] },
-    Way { log: "--skip-log-bin", options: &["--commit-order", "strict", "--apply-as", "sql"] },
-    Way { log: "--log-bin=binlog", options: &["--commit-order", "grouped", "--apply-as", "sql"] },
-    Way { log: "--log-bin=binlog", options: &["--log"] },
+pub const REPLAY_SETUPS: [ReplaySetup; 7] = [
+    ReplaySetup { log: "--skip-log-bin", options: &["--commit-order", "grouped", "--group-max", "7"] },
+    ReplaySetup { log: "--log-bin=binlog", options: &["--commit-order", "grouped"] },
+    ReplaySetup { log: "--skip-log-bin", options: &["--commit-order", "any"] },
+    ReplaySetup { log: "--skip-log-bin", options: &["--commit-order", "strict"] },
+    ReplaySetup { log: "--skip-log-bin", options: &["--commit-order", "strict", "--apply-as", "sql"] },
+    ReplaySetup { log: "--log-bin=binlog", options: &["--commit-order", "grouped", "--apply-as", "sql"] },
+    ReplaySetup { log: "--log-bin=binlog", options: &["--log"] },
 ];
 
 /// Maximum number of faults for one target: a server that crashed many times starts slowly.
-const INTERRUPTIONS_MAX: usize = 12;
+const FAULTS_MAX: usize = 12;
 
 /// Starts a source with changes of many kinds. Some rows have no key, so that a change that is applied twice is
 /// visible. With `CREATE TABLE … SELECT` repeatedly, if the server supports it.
@@ -80,13 +86,13 @@ pub fn source(launch: &Launch, size: usize) -> Result<TestServer> {
 /// Repeated replays of one source with one set of options, to one target after the other.
 pub struct Chaos<'s> {
     source: &'s TestServer,
-    way: Way,
+    setup: ReplaySetup,
     /// Duration of a replay without faults.
-    span: Duration,
+    duration: Duration,
 }
 
 /// One target, and the proxy in front of it.
-struct Victim {
+struct ProxiedTarget {
     server: TestServer,
     proxy: Proxy,
 }
@@ -96,14 +102,14 @@ impl<'s> Chaos<'s> {
     ///
     /// # Errors
     /// Returns an error if the replay fails.
-    pub fn new(source: &'s TestServer, way: Way) -> Result<Self> {
+    pub fn new(source: &'s TestServer, setup: ReplaySetup) -> Result<Self> {
         bintide()?;
-        let mut chaos = Self { source, way, span: Duration::ZERO };
-        let (victim, begin) = (chaos.victim()?, Instant::now());
-        let output = chaos.begin(&victim)?.wait_with_output()?;
-        chaos.span = begin.elapsed();
-        ensure!(output.status.success(), "{way:?}: {}", String::from_utf8_lossy(&output.stderr));
-        chaos.ends_equal(&victim)?;
+        let mut chaos = Self { source, setup, duration: Duration::ZERO };
+        let (target, start_replay) = (chaos.target()?, Instant::now());
+        let output = chaos.start_replay(&target)?.wait_with_output()?;
+        chaos.duration = start_replay.elapsed();
+        ensure!(output.status.success(), "{setup:?}: {}", String::from_utf8_lossy(&output.stderr));
+        chaos.ends_equal(&target)?;
         Ok(chaos)
     }
 
@@ -112,85 +118,84 @@ impl<'s> Chaos<'s> {
     ///
     /// # Errors
     /// Returns an error if a target differs from the source at the end, or a replay cannot resume.
-    pub fn strike(
+    pub fn inject_faults(
         &self,
-        interruptions: &[Interruption],
+        faults: &[ReplayFault],
         count: usize,
         random: &mut SeededRandom,
-    ) -> Result<BTreeMap<Interruption, usize>> {
-        let (mut dealt, mut total) = (BTreeMap::new(), 0);
+    ) -> Result<BTreeMap<ReplayFault, usize>> {
+        let (mut injected, mut total) = (BTreeMap::new(), 0);
         while total < count {
-            let mut victim = self.victim()?;
-            for _ in 0..INTERRUPTIONS_MAX.min(count - total) {
-                let interruption = *random.pick(interruptions);
-                let moment = random.below(usize::try_from(self.span.as_micros())?);
-                let mut child = self.begin(&victim)?;
+            let mut target = self.target()?;
+            for _ in 0..FAULTS_MAX.min(count - total) {
+                let fault = *random.pick(faults);
+                let moment = random.below(usize::try_from(self.duration.as_micros())?);
+                let mut child = self.start_replay(&target)?;
                 thread::sleep(Duration::from_micros(moment as u64));
                 let is_over = child.try_wait()?.is_some();
-                let output =
-                    if is_over { child.wait_with_output()? } else { victim.take(interruption, child)? };
-                self.check(&output).with_context(|| format!("{interruption:?} after {moment} µs"))?;
+                let output = if is_over { child.wait_with_output()? } else { target.take(fault, child)? };
+                self.check(&output).with_context(|| format!("{fault:?} after {moment} µs"))?;
                 if output.status.success() {
                     break;
                 }
-                *dealt.entry(interruption).or_insert(0) += 1;
+                *injected.entry(fault).or_insert(0) += 1;
                 total += 1;
             }
-            self.ends_equal(&victim)?;
+            self.ends_equal(&target)?;
         }
-        Ok(dealt)
+        Ok(injected)
     }
 
-    fn victim(&self) -> Result<Victim> {
-        let server = replays::target(self.way.log)?;
+    fn target(&self) -> Result<ProxiedTarget> {
+        let server = replays::target(self.setup.log)?;
         let proxy = Proxy::to(server.port())?;
-        Ok(Victim { server, proxy })
+        Ok(ProxiedTarget { server, proxy })
     }
 
-    fn begin(&self, victim: &Victim) -> Result<Child> {
+    fn start_replay(&self, target: &ProxiedTarget) -> Result<Child> {
         let mut command = Command::new(bintide()?);
-        command.env_clear().arg("replay").args(self.source.binlogs()?).args(self.way.options).arg("--to");
-        command.arg(format!("mysql://root@127.0.0.1:{}/", victim.proxy.port()));
+        command.env_clear().arg("replay").args(self.source.binlogs()?).args(self.setup.options).arg("--to");
+        command.arg(format!("mysql://root@127.0.0.1:{}/", target.proxy.port()));
         Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
     }
 
     /// Checks that the replay did not panic, and printed the reason if it failed.
     fn check(&self, output: &Output) -> Result<()> {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let is_told = output.status.success() || output.status.code().is_none() || !said.is_empty();
-        ensure!(is_told && !said.contains("panicked"), "{:?}: {}: {said}", self.way, output.status);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let is_told = output.status.success() || output.status.code().is_none() || !stderr.is_empty();
+        ensure!(is_told && !stderr.contains("panicked"), "{:?}: {}: {stderr}", self.setup, output.status);
         Ok(())
     }
 
     /// Replays to the end, then once more: the second replay must find nothing to apply.
-    fn ends_equal(&self, victim: &Victim) -> Result<()> {
+    fn ends_equal(&self, target: &ProxiedTarget) -> Result<()> {
         for wanted in ["", "0 transactions applied"] {
-            let output = self.begin(victim)?.wait_with_output()?;
-            let said = String::from_utf8_lossy(&output.stderr);
-            ensure!(output.status.success(), "{:?}: {said}", self.way);
+            let output = self.start_replay(target)?.wait_with_output()?;
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.success(), "{:?}: {stderr}", self.setup);
             let outcome = String::from_utf8_lossy(&output.stdout);
-            ensure!(outcome.starts_with(wanted), "{:?}: {outcome}", self.way);
-            are_equal(self.source, &victim.server, checksum).with_context(|| format!("{:?}", self.way))?;
+            ensure!(outcome.starts_with(wanted), "{:?}: {outcome}", self.setup);
+            are_equal(self.source, &target.server, checksum).with_context(|| format!("{:?}", self.setup))?;
         }
         let all = replays::executed(self.source)?;
-        let lacks = victim.server.sql(&format!("select gtid_subtract('{all}', @@global.gtid_executed)"))?;
-        ensure!(lacks.trim().is_empty(), "{:?}: the target's gtid_executed lacks {lacks}", self.way);
+        let lacks = target.server.sql(&format!("select gtid_subtract('{all}', @@global.gtid_executed)"))?;
+        ensure!(lacks.trim().is_empty(), "{:?}: the target's gtid_executed lacks {lacks}", self.setup);
         Ok(())
     }
 }
 
-impl Victim {
+impl ProxiedTarget {
     /// Injects a fault while a replay runs; returns the output of the replay.
-    fn take(&mut self, interruption: Interruption, mut child: Child) -> Result<Output> {
-        match interruption {
-            Interruption::Bintide => child.kill()?,
-            Interruption::Target => self.server.kill()?,
-            Interruption::Restart => self.server.stop()?,
-            Interruption::Close => self.proxy.cut(CutMode::Close),
-            Interruption::Reset => self.proxy.cut(CutMode::Reset),
+    fn take(&mut self, fault: ReplayFault, mut child: Child) -> Result<Output> {
+        match fault {
+            ReplayFault::BintideKill => child.kill()?,
+            ReplayFault::TargetKill => self.server.kill()?,
+            ReplayFault::TargetRestart => self.server.stop()?,
+            ReplayFault::ConnectionClose => self.proxy.cut(CutMode::Close),
+            ReplayFault::ConnectionReset => self.proxy.cut(CutMode::Reset),
         }
         let output = child.wait_with_output()?;
-        if matches!(interruption, Interruption::Target | Interruption::Restart) {
+        if matches!(fault, ReplayFault::TargetKill | ReplayFault::TargetRestart) {
             self.server.start_again(&[])?;
         }
         self.proxy.mend();

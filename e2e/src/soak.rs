@@ -81,11 +81,11 @@ pub struct Soak {
 }
 
 /// Maximum time between two faults.
-const CALM_MAX: Duration = Duration::from_millis(1500);
+const INTERRUPTION_INTERVAL_MAX: Duration = Duration::from_millis(1500);
 /// Time limit for the target to catch up.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Exit code of a replay that could not begin.
-const NOT_BEGUN: i32 = 2;
+const EXIT_NOT_STARTED: i32 = 2;
 /// Interval between two checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -196,16 +196,18 @@ impl Soak {
         let client = self.source.client().clone();
         thread::scope(|scope| {
             scope.spawn(|| work(&client, &rounds, &is_over));
-            let mut dealt = 0;
+            let mut interrupted_count = 0;
             let mut result = Ok(());
-            while result.is_ok() && more(dealt) {
-                thread::sleep(Duration::from_millis(random.below(CALM_MAX.as_millis() as usize) as u64));
+            while result.is_ok() && more(interrupted_count) {
+                thread::sleep(Duration::from_millis(
+                    random.below(INTERRUPTION_INTERVAL_MAX.as_millis() as usize) as u64,
+                ));
                 let interruption = *random.pick(&INTERRUPTIONS);
                 result = self
-                    .strike(interruption)
-                    .with_context(|| format!("interruption {dealt}: {interruption:?}"));
+                    .interrupt_part(interruption)
+                    .with_context(|| format!("interruption {interrupted_count}: {interruption:?}"));
                 *self.summary.interruptions.entry(interruption).or_insert(0) += 1;
-                dealt += 1;
+                interrupted_count += 1;
             }
             is_over.store(true, Ordering::Relaxed);
             result
@@ -234,8 +236,8 @@ impl Soak {
         self.following.as_mut().context("bintide was not started")
     }
 
-    fn strike(&mut self, interruption: Interruption) -> Result<()> {
-        if self.child()?.try_wait()?.is_some_and(|status| status.code() == Some(NOT_BEGUN)) {
+    fn interrupt_part(&mut self, interruption: Interruption) -> Result<()> {
+        if self.child()?.try_wait()?.is_some_and(|status| status.code() == Some(EXIT_NOT_STARTED)) {
             self.follow()?;
         }
         match interruption {
@@ -267,7 +269,7 @@ impl Soak {
         match self.child()?.try_wait()? {
             None => Ok(()),
             // The fault came before the replay was connected; a replay that cannot begin ends.
-            Some(status) if status.code() == Some(NOT_BEGUN) => self.follow(),
+            Some(status) if status.code() == Some(EXIT_NOT_STARTED) => self.follow(),
             Some(_)
                 if matches!(
                     interruption,

@@ -1,11 +1,11 @@
 //! A short run of `cargo xtask chaos`: bintide and its targets are killed at random points of a replay.
 
 use anyhow::{Context, Result};
-use e2e::chaos::{Chaos, Interruption, WAYS, source};
+use e2e::chaos::{Chaos, REPLAY_SETUPS, ReplayFault, source};
 use testkit::{Launch, SeededRandom, seed_from_env};
 
 /// Number of faults for each set of options.
-const INTERRUPTIONS: usize = 3;
+const FAULT_COUNT: usize = 3;
 
 #[test]
 fn stopped_replays_resume_and_apply_nothing_twice() -> Result<()> {
@@ -13,10 +13,13 @@ fn stopped_replays_resume_and_apply_nothing_twice() -> Result<()> {
     println!("seed {first}");
     let source = source(&Launch::mysql(), 6)?;
     // Every other set of options: this covers each commit order.
-    for (way, seed) in WAYS.into_iter().step_by(2).zip(first..) {
-        let dealt =
-            Chaos::new(&source, way)?.strike(&Interruption::ALL, INTERRUPTIONS, &mut SeededRandom::new(seed));
-        println!("{way:?}: {:?}", dealt.with_context(|| format!("seed {seed}, {way:?}"))?);
+    for (setup, seed) in REPLAY_SETUPS.into_iter().step_by(2).zip(first..) {
+        let injected = Chaos::new(&source, setup)?.inject_faults(
+            &ReplayFault::ALL,
+            FAULT_COUNT,
+            &mut SeededRandom::new(seed),
+        );
+        println!("{setup:?}: {:?}", injected.with_context(|| format!("seed {seed}, {setup:?}"))?);
     }
     Ok(())
 }
@@ -27,6 +30,6 @@ fn stopped_replays_without_gtids_resume() -> Result<()> {
     println!("seed {first}");
     let source = source(&Launch::mysql().option("--gtid-mode=OFF"), 6)?;
     let mut random = SeededRandom::new(first);
-    Chaos::new(&source, WAYS[0])?.strike(&Interruption::ALL, 2 * INTERRUPTIONS, &mut random)?;
+    Chaos::new(&source, REPLAY_SETUPS[0])?.inject_faults(&ReplayFault::ALL, 2 * FAULT_COUNT, &mut random)?;
     Ok(())
 }

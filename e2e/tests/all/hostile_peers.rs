@@ -10,7 +10,7 @@ use e2e::fake::{Asked, FakeServer, Reply, end_payload, event_payload};
 use e2e::program::bintide;
 use tempfile::TempDir;
 
-const TIME_MAX: Duration = Duration::from_secs(30);
+const RUN_TIMEOUT: Duration = Duration::from_secs(30);
 const VERSION: &str = "9.7.4";
 
 fn command(folder: &Path, arguments: &[&str]) -> Result<Command> {
@@ -20,7 +20,7 @@ fn command(folder: &Path, arguments: &[&str]) -> Result<Command> {
 }
 
 fn bintide_in(folder: &Path, arguments: &[&str]) -> Result<Bounded> {
-    run(&mut command(folder, arguments)?, TIME_MAX)
+    run(&mut command(folder, arguments)?, RUN_TIMEOUT)
 }
 
 /// Answers a replica's queries as a MySQL source does.
@@ -70,7 +70,7 @@ fn sigint_ends_commands_at_silent_servers() -> Result<()> {
         for arguments in commands(&server.address()) {
             let (folder, began) = (TempDir::new()?, Instant::now());
             let mut command = command(folder.path(), &arguments)?;
-            let bounded = run_interrupted(&mut command, Duration::from_millis(500), TIME_MAX)?;
+            let bounded = run_interrupted(&mut command, Duration::from_millis(500), RUN_TIMEOUT)?;
             bounded.ended_well(&[130])?;
             ensure!(began.elapsed() < Duration::from_secs(4), "{arguments:?}: {:?}", began.elapsed());
         }
@@ -124,7 +124,7 @@ fn huge_packets_take_little_more_memory_than_their_size() -> Result<()> {
     let from = server.address();
     let arguments = ["receive", "store", "--from", &from, "--stop-at-end", "--start-log", "binlog.000001"];
     let mut command = command(folder.path(), &arguments)?;
-    let bounded = run_interrupted(&mut command, Duration::from_secs(15), TIME_MAX)?;
+    let bounded = run_interrupted(&mut command, Duration::from_secs(15), RUN_TIMEOUT)?;
     bounded.ended_well(&[1, 2, 130])?;
     let wanted = (SIZE >> 10) as u64..(SIZE >> 10) as u64 * 9 / 8 + (64 << 10);
     ensure!(wanted.contains(&bounded.peak_kib), "{} KiB, not in {wanted:?}", bounded.peak_kib);

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use testkit::{Launch, TestPackage, TestServer};
 
 /// Time in which a replica would notice that its position is refused.
-const WAIT: Duration = Duration::from_secs(5);
+const RESTART_INTERVAL: Duration = Duration::from_secs(5);
 
 fn signal(server: &TestServer, signal: Signal) -> Result<()> {
     let id = server.pid().context("it runs")?;
@@ -75,7 +75,7 @@ impl ReceivingRelay {
         signal(source, Signal::SIGSTOP)?;
         let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
         let waited = self.relay.run(&options).and_then(|()| {
-            thread::sleep(WAIT);
+            thread::sleep(RESTART_INTERVAL);
             replicas.iter().try_for_each(|replica| {
                 let error = error_of(replica)?;
                 ensure!(error.is_none(), "{error:?}");

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use testkit::{Launch, TestServer, seed_from_env};
 
 /// Every commit order with every parallel mode that applies to it.
-const WAYS: [(CommitOrder, ParallelMode); 9] = [
+const SCHEDULES: [(CommitOrder, ParallelMode); 9] = [
     (CommitOrder::Grouped, ParallelMode::Writeset),
     (CommitOrder::Grouped, ParallelMode::Database),
     (CommitOrder::Strict, ParallelMode::LogicalClock),
@@ -40,7 +40,7 @@ fn small(order: CommitOrder, mode: ParallelMode) -> ReplayOptions {
 #[test]
 fn samples_end_equal_in_every_order_and_mode() -> Result<()> {
     let source = source(&Launch::mysql(), &SCRIPTS)?;
-    for (order, mode) in WAYS {
+    for (order, mode) in SCHEDULES {
         let target = target("--skip-log-bin")?;
         let report = replay_to(&source.binlogs()?, target.socket(), &small(order, mode));
         report.with_context(|| format!("{order:?} by {mode:?}"))?;
@@ -54,8 +54,8 @@ fn samples_end_equal_in_every_order_and_mode() -> Result<()> {
 #[test]
 fn random_sql_ends_equal() -> Result<()> {
     let folder = TempDir::new()?;
-    let ways = WAYS.into_iter().filter(|(_, mode)| *mode == ParallelMode::Writeset);
-    for (seed, (order, mode)) in (seed_from_env("BINTIDE_E2E_SEED")..).zip(ways) {
+    let schedules = SCHEDULES.into_iter().filter(|(_, mode)| *mode == ParallelMode::Writeset);
+    for (seed, (order, mode)) in (seed_from_env("BINTIDE_E2E_SEED")..).zip(schedules) {
         // Without GTIDs, `any` is refused: see any_order_is_refused_without_gtids.
         let more: &[&str] = if order == CommitOrder::Any { &["--gtid-mode=ON"] } else { &[] };
         let name = format!("random-{seed}");
@@ -91,7 +91,7 @@ fn counters() -> Result<TestServer> {
 #[test]
 fn readers_see_only_states_that_the_source_had() -> Result<()> {
     let source = counters()?;
-    for (order, mode) in WAYS.into_iter().filter(|(order, _)| *order != CommitOrder::Any) {
+    for (order, mode) in SCHEDULES.into_iter().filter(|(order, _)| *order != CommitOrder::Any) {
         let target = target("--skip-log-bin")?;
         let (report, seen) = watched(&source, &target, &small(order, mode))?;
         let at_once = matches!(mode, ParallelMode::Writeset);

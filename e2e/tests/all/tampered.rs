@@ -20,7 +20,7 @@ const DRAWS_USUAL: usize = 32;
 /// Time after which a running command gets SIGINT.
 const INTERRUPT_AFTER: Duration = Duration::from_millis(1500);
 /// Time limit after SIGINT.
-const TIME_MAX: Duration = Duration::from_secs(20);
+const RUN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Memory limit of a run; each has little data.
 const PEAK_KIB_MAX: u64 = 200 << 10;
 
@@ -232,7 +232,7 @@ fn run_one(folder: &Path, arguments: &[&str], source: &Tampered, target: &Tamper
             argument => command.arg(argument),
         };
     }
-    run_interrupted(&mut command, INTERRUPT_AFTER, TIME_MAX)
+    run_interrupted(&mut command, INTERRUPT_AFTER, RUN_TIMEOUT)
 }
 
 fn check(bounded: &Bounded) -> Result<()> {

@@ -17,7 +17,7 @@ const TABLES: &str = "create database d;
     grant select, replication client on *.* to warm@'%';";
 
 /// A replica, and `bintide warm` beside it.
-struct Scene {
+struct WarmedReplica {
     source: TestServer,
     replica: TestServer,
     warming: Warming,
@@ -25,7 +25,7 @@ struct Scene {
     changed: usize,
 }
 
-impl Scene {
+impl WarmedReplica {
     fn begin() -> Result<Self> {
         Self::begin_with(&[])
     }
@@ -69,54 +69,54 @@ impl Scene {
 
 #[test]
 fn warming_continues_after_rotations_purges_and_resets() -> Result<()> {
-    let mut scene = Scene::begin()?;
-    scene.check("the first changes")?;
-    scene.replica.sql("flush relay logs; flush relay logs")?;
-    scene.check("changes after rotated relay logs")?;
-    scene.source.sql("flush binary logs")?;
-    scene.check("changes in the next log of the source")?;
-    scene.replica.sql("stop replica; start replica")?;
-    scene.check("changes after a stop of the replica")?;
-    scene.replica.sql("stop replica; reset replica; start replica")?;
-    scene.check("changes in relay logs after a reset")?;
-    scene.end().map(drop)
+    let mut replica = WarmedReplica::begin()?;
+    replica.check("the first changes")?;
+    replica.replica.sql("flush relay logs; flush relay logs")?;
+    replica.check("changes after rotated relay logs")?;
+    replica.source.sql("flush binary logs")?;
+    replica.check("changes in the next log of the source")?;
+    replica.replica.sql("stop replica; start replica")?;
+    replica.check("changes after a stop of the replica")?;
+    replica.replica.sql("stop replica; reset replica; start replica")?;
+    replica.check("changes in relay logs after a reset")?;
+    replica.end().map(drop)
 }
 
 #[test]
 fn warming_skips_to_an_applier_that_overtakes() -> Result<()> {
-    let mut scene = Scene::begin()?;
-    scene.check("the first changes")?;
-    scene.warming.signal(Signal::SIGSTOP)?;
+    let mut replica = WarmedReplica::begin()?;
+    replica.check("the first changes")?;
+    replica.warming.signal(Signal::SIGSTOP)?;
     for _ in 0..3 {
-        let updates = scene.updates();
-        scene.source.sql(&updates)?;
-        wait_until_applied(&scene.source, &scene.replica)?;
+        let updates = replica.updates();
+        replica.source.sql(&updates)?;
+        wait_until_applied(&replica.source, &replica.replica)?;
         // The replica purges applied relay logs.
-        scene.replica.sql("flush relay logs")?;
+        replica.replica.sql("flush relay logs")?;
     }
-    scene.warming.signal(Signal::SIGCONT)?;
-    scene.check("changes after those that the applier has passed")?;
-    scene.end().map(drop)
+    replica.warming.signal(Signal::SIGCONT)?;
+    replica.check("changes after those that the applier has passed")?;
+    replica.end().map(drop)
 }
 
 #[test]
 fn warming_waits_for_a_killed_replica() -> Result<()> {
-    let mut scene = Scene::begin()?;
-    scene.check("the first changes")?;
-    scene.replica.kill()?;
-    wait_until("the report of the lost connection", || Ok(scene.warming.figure("connected")? == 0))?;
-    scene.replica.start_again(&[])?;
-    scene.replica.sql("start replica")?;
-    scene.check("changes after a crash of the replica")?;
-    scene.end().map(drop)
+    let mut replica = WarmedReplica::begin()?;
+    replica.check("the first changes")?;
+    replica.replica.kill()?;
+    wait_until("the report of the lost connection", || Ok(replica.warming.figure("connected")? == 0))?;
+    replica.replica.start_again(&[])?;
+    replica.replica.sql("start replica")?;
+    replica.check("changes after a crash of the replica")?;
+    replica.end().map(drop)
 }
 
 #[test]
 fn warming_continues_after_changed_definitions() -> Result<()> {
-    let mut scene = Scene::begin()?;
-    scene.check("the first changes")?;
-    scene.replica.sql("stop replica sql_thread")?;
-    scene.source.sql(
+    let mut replica = WarmedReplica::begin()?;
+    replica.check("the first changes")?;
+    replica.replica.sql("stop replica sql_thread")?;
+    replica.source.sql(
         "insert into d.u (n) values (1), (2), (3);
          alter table d.t add column first int first, drop index n, add index m (first, n);
          update d.t set first = id where id < 40;
@@ -124,23 +124,25 @@ fn warming_continues_after_changed_definitions() -> Result<()> {
          create table d.u (name varchar(20) primary key, n int);
          insert into d.u values ('one', 1), ('two', 2)",
     )?;
-    wait_until_received(&scene.source, &scene.replica)?;
+    wait_until_received(&replica.source, &replica.replica)?;
     // The tables differ from those in the changes: such rows are counted and skipped.
-    wait_until("rows of changed tables", || Ok(scene.warming.figure("rows_left_total")? >= 39))?;
-    scene.replica.sql("start replica")?;
-    wait_until_applied(&scene.source, &scene.replica)?;
-    scene.replica.sql("stop replica sql_thread")?;
-    let before = scene.warming.searches()?;
-    scene.source.sql("insert into d.u values ('three', 3)")?;
+    wait_until("rows of changed tables", || Ok(replica.warming.figure("rows_left_total")? >= 39))?;
+    replica.replica.sql("start replica")?;
+    wait_until_applied(&replica.source, &replica.replica)?;
+    replica.replica.sql("stop replica sql_thread")?;
+    let before = replica.warming.searches()?;
+    replica.source.sql("insert into d.u values ('three', 3)")?;
     // warm learns late that the applier has changed the tables, and skips their rows until then.
     let searched = || {
-        scene.source.sql("update d.t set first = coalesce(first, 0) - 1000 where id between 100 and 110")?;
-        Ok(scene.warming.searches()? >= before + 1 + 3 * 11)
+        replica
+            .source
+            .sql("update d.t set first = coalesce(first, 0) - 1000 where id between 100 and 110")?;
+        Ok(replica.warming.searches()? >= before + 1 + 3 * 11)
     };
     wait_until("searches in the changed tables", searched)?;
-    scene.replica.sql("start replica")?;
-    wait_until_applied(&scene.source, &scene.replica)?;
-    let report = scene.end()?;
+    replica.replica.sql("start replica")?;
+    wait_until_applied(&replica.source, &replica.replica)?;
+    let report = replica.end()?;
     ensure!(report["rows_left"].as_u64() >= Some(39), "{report}");
     Ok(())
 }
@@ -148,33 +150,33 @@ fn warming_continues_after_changed_definitions() -> Result<()> {
 /// Secondary index entries contain the columns of the clustered index: searches use these columns, and no others.
 #[test]
 fn searches_use_the_servers_clustered_index() -> Result<()> {
-    let mut scene = Scene::begin_with_all()?;
-    scene.source.sql(
+    let mut replica = WarmedReplica::begin_with_all()?;
+    replica.source.sql(
         "create table d.first (z int not null, a int not null, n int, unique key z (z), unique key a (a), key n (n));
          create table d.front (name varchar(40) not null, a int not null, n int, primary key (name(20)),
            unique key a (a), key n (n));",
     )?;
-    scene.check("the first changes")?;
-    scene.replica.sql("stop replica sql_thread")?;
-    let before = scene.warming.searches()?;
-    scene
+    replica.check("the first changes")?;
+    replica.replica.sql("stop replica sql_thread")?;
+    let before = replica.warming.searches()?;
+    replica
         .source
         .sql("insert into d.front values ('x', 1, 1), ('y', 2, 2); insert into d.first values (1, 2, 3)")?;
-    wait_until("searches for a row", || Ok(scene.warming.searches()? >= before + 3))?;
+    wait_until("searches for a row", || Ok(replica.warming.searches()? >= before + 3))?;
     let statements =
         "select group_concat(digest_text) from performance_schema.events_statements_summary_by_digest
          where digest_text like '%`first`%FORCE INDEX%' or digest_text like '%`front`%FORCE INDEX%'";
     let clustered = "select i.name from information_schema.innodb_indexes i
          join information_schema.innodb_tables t using (table_id) where t.name = 'd/first' and i.type in (1, 3)";
-    ensure!(scene.replica.sql(clustered)?.trim() == "z", "InnoDB uses a different index");
+    ensure!(replica.replica.sql(clustered)?.trim() == "z", "InnoDB uses a different index");
     wait_until("the search in the other index", || {
-        Ok(scene.replica.sql(statements)?.contains("WHERE `n` = ? AND `z` = ?"))
+        Ok(replica.replica.sql(statements)?.contains("WHERE `n` = ? AND `z` = ?"))
     })?;
-    let statements = scene.replica.sql(statements)?;
+    let statements = replica.replica.sql(statements)?;
     ensure!(!statements.contains("`front`"), "{statements}");
-    scene.replica.sql("start replica")?;
-    wait_until_applied(&scene.source, &scene.replica)?;
-    let report = scene.end()?;
+    replica.replica.sql("start replica")?;
+    wait_until_applied(&replica.source, &replica.replica)?;
+    let report = replica.end()?;
     ensure!(report["errors"] == 0 && report["rows_left"] == 2, "{report}");
     Ok(())
 }
@@ -182,10 +184,10 @@ fn searches_use_the_servers_clustered_index() -> Result<()> {
 /// DDL never waits for warm's sessions: they hold no locks, and give up when they have to wait.
 #[test]
 fn ddl_never_waits_for_searches() -> Result<()> {
-    let mut scene = Scene::begin_with_all()?;
-    scene.check("the first changes")?;
+    let mut replica = WarmedReplica::begin_with_all()?;
+    replica.check("the first changes")?;
     // The session that queries definitions has a longer lock timeout.
-    let sessions = scene.replica.sql(
+    let sessions = replica.replica.sql(
         "select distinct v.variable_name, v.variable_value from performance_schema.variables_by_thread v
          join performance_schema.threads t using (thread_id)
          where t.processlist_user = 'warm' and v.variable_name in ('transaction_read_only', 'autocommit',
@@ -202,28 +204,28 @@ fn ddl_never_waits_for_searches() -> Result<()> {
     let held = "select count(*) from performance_schema.metadata_locks l
          join performance_schema.threads t on t.thread_id = l.owner_thread_id
          where t.processlist_user = 'warm' and t.processlist_command = 'Sleep' and l.object_schema = 'd'";
-    ensure!(scene.replica.sql(held)?.trim() == "0", "an idle session holds a lock");
+    ensure!(replica.replica.sql(held)?.trim() == "0", "an idle session holds a lock");
     // Another session locks the table: searches give up, and are counted.
-    let mut locker = scene.replica.client().command()?;
+    let mut locker = replica.replica.client().command()?;
     locker.args(["--execute", "lock tables d.t write; select sleep(1000)"]);
     let mut locker = locker.stdout(std::process::Stdio::null()).spawn()?;
     let has_lock = "select count(*) from performance_schema.metadata_locks
          where object_name = 't' and lock_type = 'SHARED_NO_READ_WRITE' and lock_status = 'GRANTED'";
-    wait_until("the lock", || Ok(scene.replica.sql(has_lock)?.trim() == "1"))?;
-    scene.replica.sql("stop replica sql_thread")?;
-    let updates = scene.updates();
-    scene.source.sql(&updates)?;
-    wait_until("a search that gives up", || Ok(scene.warming.figure("errors_total")? > 0))?;
+    wait_until("the lock", || Ok(replica.replica.sql(has_lock)?.trim() == "1"))?;
+    replica.replica.sql("stop replica sql_thread")?;
+    let updates = replica.updates();
+    replica.source.sql(&updates)?;
+    wait_until("a search that gives up", || Ok(replica.warming.figure("errors_total")? > 0))?;
     locker.kill()?;
     locker.wait()?;
-    scene.replica.sql(
+    replica.replica.sql(
         "set @id = (select processlist_id from performance_schema.threads
            where processlist_user = 'root' and processlist_info like 'select sleep(1000)%');
          set @kill = ifnull(concat('kill ', @id), 'do 0'); prepare kill_it from @kill; execute kill_it;
          start replica",
     )?;
-    wait_until_applied(&scene.source, &scene.replica)?;
-    let report = scene.end()?;
+    wait_until_applied(&replica.source, &replica.replica)?;
+    let report = replica.end()?;
     ensure!(report["refusals"][0]["code"] == 1205, "{report}");
     Ok(())
 }
@@ -231,14 +233,14 @@ fn ddl_never_waits_for_searches() -> Result<()> {
 /// All pages are in memory: warm reports this and ends.
 #[test]
 fn warming_stops_without_a_gain() -> Result<()> {
-    let mut scene = Scene::begin()?;
+    let mut replica = WarmedReplica::begin()?;
     let updates = "update d.t set n = n + 1 where id <= 400;";
-    while scene.warming.is_running()? {
-        scene.source.sql(&updates.repeat(20))?;
+    while replica.warming.is_running()? {
+        replica.source.sql(&updates.repeat(20))?;
     }
-    wait_until_applied(&scene.source, &scene.replica)?;
-    ends_equal(&scene.source, &scene.replica)?;
-    let report = scene.warming.ended()?;
+    wait_until_applied(&replica.source, &replica.replica)?;
+    ends_equal(&replica.source, &replica.replica)?;
+    let report = replica.warming.ended()?;
     ensure!(report["stopped"] == "no gain", "{report}");
     let controller = &report["controller"];
     ensure!(
