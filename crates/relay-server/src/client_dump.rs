@@ -188,6 +188,7 @@ impl<'d, 's> ClientDump<'d, 's> {
                 false if self.is_mariadb() => AnnotationPolicy::Omit,
                 _ => AnnotationPolicy::Send,
             },
+            statement_end_for: self.starts_by_position().then_some(self.request.server_id),
             event_size_max: EVENT_SIZE_MAX,
         };
         let source = shared.forms.source(self.session.sql.form);
@@ -238,6 +239,12 @@ impl<'d, 's> ClientDump<'d, 's> {
                 false => GtidsAhead::Refused,
             },
         }))
+    }
+
+    /// Tells whether the client is a MariaDB replica that starts by file and position.
+    fn starts_by_position(&self) -> bool {
+        let is_by_gtid = self.session.sql.user_variables.contains_key("slave_connect_state");
+        self.is_mariadb() && !is_by_gtid && self.request.mode == DumpMode::Position
     }
 
     /// Tells whether the client is a MariaDB, whose flags have another meaning.

@@ -363,6 +363,7 @@ mod tests {
             heartbeat_version: HeartbeatVersion::V1,
             end: DumpEndPolicy::Eof,
             annotations: AnnotationPolicy::Send,
+            statement_end_for: None,
             event_size_max: 1 << 30,
         };
         let mut stream = DumpStream::new(source, &start, mode, options, Instant::now());

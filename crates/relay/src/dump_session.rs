@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use binlog::events::{Heartbeat, HeartbeatV2, MariadbGtidList, Rotate};
+use binlog::events::{ColumnSet, Heartbeat, HeartbeatV2, MariadbGtidList, Rotate, Rows, RowsFlags, RowsKind};
 use binlog::gtid::GtidSet;
 use binlog::{
     ChecksumAlgorithm, Event, EventChecksum, EventFlags, EventFormat, EventOrigin, EventType, Flavour,
@@ -38,9 +38,18 @@ pub struct DumpOptions {
     pub end: DumpEndPolicy,
     /// Annotate_rows events of MariaDB: by a flag of the command.
     pub annotations: AnnotationPolicy,
+    /// `server_id` of a MariaDB replica that starts by file and position; `None` for other clients. After a lost
+    /// connection, such a replica starts at the last event that it received, even within a statement, and then stops
+    /// with error 1595 if the end of the statement is not the next event (seen with 10.11, also with a server as
+    /// source). So the relay first sends an event that ends a statement. The replica ignores its content, because it
+    /// has the replica's own `server_id`.
+    pub statement_end_for: Option<u32>,
     /// Largest size of an event, in bytes; larger ones end the dump with an error. Servers send up to 1 GiB.
     pub event_size_max: u32,
 }
+
+/// Number of the table in rows events that only end a statement.
+const NO_TABLE_ID: u64 = 0x00ff_ffff;
 
 /// Kind of heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,7 +294,27 @@ impl DumpSession {
             ServedChecksum::Stored | ServedChecksum::None => ChecksumAlgorithm::Off,
             ServedChecksum::Crc32 => ChecksumAlgorithm::Crc32,
         };
+        if let Some(replica) = self.options.statement_end_for
+            && self.first_position > MAGIC.len() as u64
+        {
+            self.send_statement_end(replica, out);
+        }
         self.send_rotate(now, out);
+    }
+
+    /// Sends a rows event without rows that ends a statement: see [`DumpOptions::statement_end_for`].
+    fn send_statement_end(&self, replica: u32, out: &mut Vec<DumpPiece>) {
+        let end = Event::WriteRows(Rows {
+            kind: RowsKind::Write,
+            table_id: NO_TABLE_ID,
+            flags: RowsFlags::STATEMENT_END,
+            extra: Some(&[]),
+            column_count: 0,
+            columns: ColumnSet { bits: &[] },
+            columns_after: None,
+            rows: &[],
+        });
+        self.send_artificial_from(replica, &end, EventFlags(0), 0, out);
     }
 
     /// Sends a format description. In front of events from the middle of a log, it has no position of its own.
@@ -420,17 +449,28 @@ impl DumpSession {
     }
 
     fn send_artificial(&self, event: &Event<'_>, flags: EventFlags, next: u32, out: &mut Vec<DumpPiece>) {
+        self.send_artificial_from(self.options.server_id, event, flags, next, out);
+    }
+
+    fn send_artificial_from(
+        &self,
+        server_id: u32,
+        event: &Event<'_>,
+        flags: EventFlags,
+        next: u32,
+        out: &mut Vec<DumpPiece>,
+    ) {
         let format = EventFormat {
             server_version: Vec::new(),
             post_header_sizes: Vec::new(),
             checksum: self.checksum,
             flavour: Flavour::MySql,
         };
-        let origin = EventOrigin { timestamp: 0, server_id: self.options.server_id, flags };
+        let origin = EventOrigin { timestamp: 0, server_id, flags };
         let mut bytes = Vec::new();
         match event.write(origin, NextPosition::Fixed(next), &format, &mut bytes) {
             Ok(()) => out.push(DumpPiece::artificial(bytes)),
-            Err(error) => unreachable!("ours: a log's name fits in an event: {error}"),
+            Err(error) => unreachable!("ours: an artificial event is small: {error}"),
         }
     }
 

@@ -26,6 +26,7 @@ fn options(checksum: ServedChecksum) -> DumpOptions {
         heartbeat_version: HeartbeatVersion::V2,
         end: DumpEndPolicy::Eof,
         annotations: AnnotationPolicy::Send,
+        statement_end_for: None,
         event_size_max: 1 << 30,
     }
 }

@@ -32,6 +32,7 @@ mod receive;
 mod relay;
 mod relay_clients;
 mod relay_crash;
+mod relay_cut;
 mod relay_dump;
 mod relay_group;
 mod relay_hostile;

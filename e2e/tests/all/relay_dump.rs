@@ -84,6 +84,7 @@ fn from_relay(source: &Arc<FormSource>, request: &DumpRequest, gtids: SourceGtid
             false if is_mariadb => AnnotationPolicy::Omit,
             _ => AnnotationPolicy::Send,
         },
+        statement_end_for: None,
         event_size_max: 1 << 30,
     };
     let now = Instant::now();
