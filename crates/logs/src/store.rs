@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -186,7 +186,10 @@ impl Store {
 fn read_text(index: &Path) -> Result<Vec<u8>, LogError> {
     let mut text = Vec::new();
     let read = open_regular(index).and_then(|mut file| file.read_to_end(&mut text));
-    read.map_err(|cause| LogError::io("read the index", &index.display().to_string(), cause))?;
+    read.map_err(|cause| {
+        let verb = if cause.kind() == ErrorKind::NotFound { "open" } else { "read the index" };
+        LogError::io(verb, &index.display().to_string(), cause)
+    })?;
     Ok(text)
 }
 

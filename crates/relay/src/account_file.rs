@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use logs::{FileAccess, FileLock, replace_file};
@@ -108,13 +108,18 @@ impl AccountFile {
         self.parse(&self.read_text()?).map(RelayAccounts::new)
     }
 
-    /// Adds an account at the end of the file. Creates the file if it does not exist.
+    /// Adds an account at the end of the file. Creates the file if it does not exist, and its directory, which only its
+    /// owner can access.
     ///
     /// # Errors
     ///
     /// If the file cannot be read or replaced, or the account is invalid, or one with its name and one of its hosts
     /// exists.
     pub fn add(&self, account: &RelayAccount) -> Result<(), AccountFileError> {
+        if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            created.map_err(self.io("create the directory of"))?;
+        }
         self.change(|mut text| {
             if !text.is_empty() {
                 text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
@@ -351,7 +356,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 
     use wire::{PasswordPlugin, StoredPassword};
 
@@ -374,7 +379,7 @@ mod tests {
     #[test]
     fn accounts_are_added_and_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("accounts.toml");
+        let path = folder.path().join("etc/relay/accounts.toml");
         let file = AccountFile::new(&path);
         assert!(file.load().unwrap().is_empty());
         let (first, second) = (account("a \"b\\", "%"), account("repl", "10.0.0.0/8"));
@@ -396,7 +401,7 @@ mod tests {
         assert!(file.load().unwrap().iter().eq([&first]));
         let missing = file.remove("repl").unwrap_err().to_string();
         assert!(missing.ends_with("has no account \"repl\""), "{missing}");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 
     #[test]

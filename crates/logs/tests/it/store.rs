@@ -93,7 +93,7 @@ fn invalid_stores_are_refused() {
         folder.list("bad.index"),
         "bad.index is not an index of logs: one of its lines is not a valid path"
     );
-    let message = "could not read the index none: No such file or directory (os error 2)";
+    let message = "could not open none: No such file or directory (os error 2)";
     assert_eq!(folder.list("none"), message);
 }
 
