@@ -16,6 +16,7 @@ mod server;
 mod sql;
 mod statement;
 mod text;
+mod undo;
 
 use crate::seeds::Sample;
 
@@ -54,6 +55,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "lists", check: lists::check, seeds: lists::seeds, rounds: FEW },
     Target { name: "sql", check: sql::check, seeds: sql::seeds, rounds: MANY },
     Target { name: "statement", check: statement::check, seeds: statement::seeds, rounds: MANY },
+    Target { name: "undo", check: undo::check, seeds: rows::seeds, rounds: MANY },
     Target { name: "text", check: text::check, seeds: text::seeds, rounds: FEW },
 ];
 

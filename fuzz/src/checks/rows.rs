@@ -16,7 +16,7 @@ const ROWS_SIZE_MAX: usize = 512;
 /// Maximum memory for a compressed value, in bytes.
 const VALUE_SIZE_MAX: usize = 1 << 16;
 
-/// Returns table maps and rows of every kind, in the form of [`check`].
+/// Returns table maps and rows of every kind, in the form of [`split`].
 pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     let mut maps = HashMap::new();
     let mut seeds = Vec::new();
@@ -47,12 +47,18 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Checks `bytes`: the size of a table map's body (2), the body, the type of a rows event (1), its body.
+/// Returns the table map and the rows event in `bytes`: the size of a table map's body (2), the body, the type of a
+/// rows event (1), its body.
+pub(super) fn split(bytes: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (size, rest) = bytes.split_first_chunk()?;
+    let (map, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*size)))?;
+    let (code, rows) = rest.split_first()?;
+    Some((event(EventType::TableMap.code(), map), event(*code, rows)))
+}
+
+/// Checks the table map and the rows event of [`split`].
 pub(super) fn check(bytes: &[u8]) {
-    let Some((size, rest)) = bytes.split_first_chunk() else { return };
-    let Some((map, rest)) = rest.split_at_checked(usize::from(u16::from_le_bytes(*size))) else { return };
-    let Some((code, rows)) = rest.split_first() else { return };
-    let (map, rows) = (event(EventType::TableMap.code(), map), event(*code, rows));
+    let Some((map, rows)) = split(bytes) else { return };
     let format = format_of("9.7.4", 8);
     let decode = |bytes| RawEvent::new(bytes, EventChecksum::Absent).and_then(|raw| raw.decode(&format));
     let mut tables = TableRegistry::new();
