@@ -104,9 +104,20 @@ impl ReceiveControl {
         if let Ok(result) = answered.recv_timeout(timeout) {
             return result.map_err(ControlError::Failed);
         }
-        // Later, a client may read the logs: the caller has only looked now.
-        lock(&self.0.requests).retain(|request| request.number != number);
-        Err(ControlError::Timeout)
+        match self.withdraw(number) {
+            // Later, a client may read the logs: the caller has only looked now.
+            true => Err(ControlError::Timeout),
+            // The receiver has taken the request, and serves it now.
+            false => answered.recv().map_err(|_| ControlError::Timeout)?.map_err(ControlError::Failed),
+        }
+    }
+
+    /// Removes a request. Returns false if the receiver has taken it.
+    fn withdraw(&self, number: u64) -> bool {
+        let mut requests = lock(&self.0.requests);
+        let count = requests.len();
+        requests.retain(|request| request.number != number);
+        requests.len() < count
     }
 
     /// Sets a function that returns the oldest log that is still read by others. The retention limit spares this log and

@@ -475,8 +475,7 @@ fn end_of(store: &StoreWriter) -> Option<(String, u64)> {
 
 /// Refuses a server's data directory: the server would find logs that it did not write.
 fn refuse_data_directory(folder: &Path) -> Result<(), ReceiveError> {
-    const OF_A_SERVER: [&str; 4] = ["auto.cnf", "ibdata1", "mysql.ibd", "aria_log_control"];
-    match OF_A_SERVER.into_iter().find(|name| folder.join(name).exists()) {
+    match logs::find_server_file(folder) {
         None => Ok(()),
         Some(file) => Err(ReceiveError::DataDirectory { folder: folder.to_owned(), file }),
     }
