@@ -85,7 +85,9 @@ pub use crate::log_file_writer::new_encrypted_header;
 pub use crate::log_reader::{EndOfLog, LogKind, LogPiece, LogReader, RawPiece, ReadOutcome, TornEvent};
 pub use crate::log_series::{LogSeries, is_later_log};
 pub use crate::log_walk::LogWalk;
-pub use crate::log_writers::{RunningServer, WriterPresence, find_running_server, find_writer};
+pub use crate::log_writers::{
+    RunningServer, WriterPresence, find_running_server, find_server_file, find_writer,
+};
 pub use crate::newest_received_logs::NewestReceivedLogs;
 pub use crate::own_files::{
     FileAccess, FileLock, FolderLock, make_folders, private_options, replace_file, sync_parent,

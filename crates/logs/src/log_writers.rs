@@ -37,6 +37,14 @@ pub enum WriterPresence {
     Unknown,
 }
 
+/// Files by which the data directory of a server is known: of MySQL, of InnoDB, of MySQL 8 and of MariaDB.
+const SERVER_FILES: [&str; 4] = ["auto.cnf", "ibdata1", "mysql.ibd", "aria_log_control"];
+
+/// Returns the name of a file that only the data directory of a server has, if this directory has one.
+pub fn find_server_file(directory: &Path) -> Option<&'static str> {
+    SERVER_FILES.into_iter().find(|name| directory.join(name).exists())
+}
+
 /// Returns the evidence for a server that runs in this directory. A server keeps its index and a log open for
 /// writing, and in a data directory many more files.
 pub fn find_running_server(directory: &Path) -> Option<RunningServer> {

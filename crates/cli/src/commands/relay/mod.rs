@@ -136,8 +136,6 @@ enum RelayAction {
 const ACCOUNTS_NAME: &str = "accounts.toml";
 /// Name of the state directory in the directory of the logs.
 const STATE_NAME: &str = ".relay";
-/// Files by which the data directory of a server is known.
-const SERVER_FILES: [&str; 2] = ["auto.cnf", "ibdata1"];
 /// Interval at which signals and the end of the receiver are looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Descriptors for other things than connections.
@@ -271,7 +269,7 @@ impl RelayArgs {
         global: &GlobalArgs,
     ) -> Result<RelayServerOptions, CommandFailure> {
         let parent = if folder.is_dir() { folder } else { folder.parent().unwrap_or(Path::new(".")) };
-        let of_a_server = SERVER_FILES.iter().any(|name| parent.join(name).exists());
+        let of_a_server = logs::find_server_file(parent).is_some();
         let state = match &self.state {
             Some(state) => state.clone(),
             None if of_a_server => {
