@@ -102,6 +102,16 @@ fn chosen_transactions_and_rows_are_undone() -> Result<()> {
     undo(&logs, &["--gtid", &gtid, "--database=d", "--table=items"], &inverse)?;
     apply(&server, &inverse)?;
     ensure!(server.sql("select b from d.items")?.trim() == "y");
+    server.sql(
+        "xa start 'x'; insert into d.items values (3, 'xa'); xa end 'x'; xa prepare 'x'; xa commit 'x'",
+    )?;
+    let (logs, inverse) = (server.binlogs()?, folder.path().join("beside-xa.binlog"));
+    let start = format!("{}:4", logs[0].file_name().context("no name")?.to_string_lossy());
+    undo(&logs, &["--table=customers", "--start-position", &start], &inverse)?;
+    let refused =
+        run(&logs, &["--table=items", "--start-position", &start], &folder.path().join("xa.binlog"))?;
+    let error = String::from_utf8_lossy(&refused.stderr);
+    ensure!(refused.status.code() == Some(1) && error.contains("is a part of an XA transaction"), "{error}");
     Ok(())
 }
 

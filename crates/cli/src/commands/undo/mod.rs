@@ -354,7 +354,7 @@ impl UndoCollector<'_> {
                 anyhow::Error::new(error).context(format!("could not read the transaction {head}")),
             )
         })?;
-        self.check_shape(&plan, head)?;
+        let counts = self.collector.counts();
         for step in &plan.steps {
             match step {
                 ApplyStep::Rows(_, rows) => self.add_rows(rows, head)?,
@@ -365,6 +365,9 @@ impl UndoCollector<'_> {
                 }
                 ApplyStep::Statement(statement) => self.check_statement(statement, head)?,
             }
+        }
+        if self.collector.counts() != counts {
+            self.check_shape(&plan, head)?;
         }
         let ended = self.collector.end_transaction(&head.to_string());
         ended.map_err(|error| CommandFailure::Failed(error.into()))
