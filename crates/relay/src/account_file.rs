@@ -356,7 +356,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
-    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    use std::os::unix::fs::PermissionsExt as _;
 
     use wire::{PasswordPlugin, StoredPassword};
 

@@ -314,7 +314,8 @@ impl DumpSession {
             columns_after: None,
             rows: &[],
         });
-        self.send_artificial_from(replica, &end, EventFlags(0), 0, out);
+        let origin = EventOrigin { timestamp: 0, server_id: replica, flags: EventFlags(0) };
+        self.send_artificial_from(origin, &end, 0, out);
     }
 
     /// Sends a format description. In front of events from the middle of a log, it has no position of its own.
@@ -449,14 +450,14 @@ impl DumpSession {
     }
 
     fn send_artificial(&self, event: &Event<'_>, flags: EventFlags, next: u32, out: &mut Vec<DumpPiece>) {
-        self.send_artificial_from(self.options.server_id, event, flags, next, out);
+        let origin = EventOrigin { timestamp: 0, server_id: self.options.server_id, flags };
+        self.send_artificial_from(origin, event, next, out);
     }
 
     fn send_artificial_from(
         &self,
-        server_id: u32,
+        origin: EventOrigin,
         event: &Event<'_>,
-        flags: EventFlags,
         next: u32,
         out: &mut Vec<DumpPiece>,
     ) {
@@ -466,7 +467,6 @@ impl DumpSession {
             checksum: self.checksum,
             flavour: Flavour::MySql,
         };
-        let origin = EventOrigin { timestamp: 0, server_id, flags };
         let mut bytes = Vec::new();
         match event.write(origin, NextPosition::Fixed(next), &format, &mut bytes) {
             Ok(()) => out.push(DumpPiece::artificial(bytes)),
