@@ -4,7 +4,7 @@ use binlog::gtid::GtidSet;
 use clap::Args;
 use replay::{SelectionBound, SelectionStart, SelectionStop, TransactionSelection};
 
-use crate::value_parsers::{parse_gtids, parse_local_time, parse_number};
+use crate::value_parsers::{parse_gtids, parse_number, parse_time};
 
 /// Options that select transactions.
 #[derive(Args, Debug)]
@@ -13,9 +13,9 @@ pub(crate) struct SelectionArgs {
     /// Start at the first transaction at or after this position of the source's log.
     #[arg(long, value_name = "LOG:POSITION", group = "start", value_parser = parse_position)]
     start_position: Option<SelectionBound>,
-    /// Start at the first transaction that was committed at or after this local time, such as
-    /// 2026-11-22 01:00:00.
-    #[arg(long, value_name = "TIME", group = "start", value_parser = parse_time)]
+    /// Start at the first transaction that was committed at or after this time: a local time such as
+    /// 2026-11-22 01:00:00, or one with Z or a UTC offset; fractions of a second are allowed.
+    #[arg(long, value_name = "TIME", group = "start", value_parser = parse_bound)]
     start_datetime: Option<SelectionBound>,
     /// Start at the first transaction in GTIDS.
     #[arg(long, value_name = "GTIDS", group = "start", value_parser = parse_gtids)]
@@ -26,10 +26,13 @@ pub(crate) struct SelectionArgs {
     /// Stop before the first transaction at or after this position of the source's log.
     #[arg(long, value_name = "LOG:POSITION", group = "stop", value_parser = parse_position)]
     stop_position: Option<SelectionBound>,
-    /// Stop before the first transaction in the logs that was committed at or after this local time. Later transactions
-    /// in the logs are not included, even if they have an earlier time.
-    #[arg(long, value_name = "TIME", group = "stop", value_parser = parse_time)]
+    /// Stop before the first transaction in the logs that was committed at or after this time. Later transactions in the
+    /// logs are not included, even if they have an earlier time.
+    #[arg(long, value_name = "TIME", group = "stop", value_parser = parse_bound)]
     stop_datetime: Option<SelectionBound>,
+    /// As --stop-datetime, but transactions that were committed at exactly this time are included.
+    #[arg(long, value_name = "TIME", group = "stop", value_parser = parse_inclusive_stop)]
+    stop_datetime_inclusive: Option<SelectionBound>,
     /// Stop before the first transaction in GTIDS.
     #[arg(long, value_name = "GTIDS", group = "stop", value_parser = parse_gtids)]
     stop_gtid: Option<GtidSet>,
@@ -50,14 +53,15 @@ impl SelectionArgs {
         let start =
             self.start_position.clone().or_else(|| self.start_datetime.clone()).map(SelectionStart::At);
         let start = start.or_else(|| self.start_gtid.clone().map(SelectionStart::AtGtid));
-        let at = self.stop_position.clone().or_else(|| self.stop_datetime.clone()).map(SelectionStop::At);
+        let stop_time = self.stop_datetime.clone().or_else(|| self.stop_datetime_inclusive.clone());
+        let at = self.stop_position.clone().or(stop_time).map(SelectionStop::At);
         let before = self.stop_gtid.clone().map(SelectionStop::BeforeGtid);
-        let behind = self.stop_after_gtid.clone().map(SelectionStop::AfterGtid);
+        let after = self.stop_after_gtid.clone().map(SelectionStop::AfterGtid);
         TransactionSelection {
             skip: self.skip,
             exclude: self.exclude_gtids.clone().unwrap_or_default(),
             start: start.or_else(|| self.start_after_gtid.clone().map(SelectionStart::AfterGtid)),
-            stop: at.or(before).or(behind),
+            stop: at.or(before).or(after),
         }
     }
 }
@@ -68,6 +72,11 @@ fn parse_position(text: &str) -> Result<SelectionBound, String> {
     Ok(SelectionBound::Position { log: log.to_owned(), position })
 }
 
-fn parse_time(text: &str) -> Result<SelectionBound, String> {
-    parse_local_time(text).map(SelectionBound::Time)
+fn parse_bound(text: &str) -> Result<SelectionBound, String> {
+    parse_time(text).map(SelectionBound::Time)
+}
+
+/// Parses the time of the last transaction: the stop is a microsecond later, the unit of commit times.
+fn parse_inclusive_stop(text: &str) -> Result<SelectionBound, String> {
+    parse_time(text).map(|time| SelectionBound::Time(time + 1))
 }

@@ -6,22 +6,22 @@ use inspect::stats::StatsSelection;
 use logs::GtidSelection;
 use sql::{TablePattern, TableSelection};
 
-use crate::value_parsers::{parse_gtids, parse_local_time};
+use crate::value_parsers::{parse_gtids, parse_time};
 
 /// Options that select transactions and tables.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Selection")]
 pub(crate) struct TransactionArgs {
     /// Only transactions that were committed at this local time or later, such as 2026-11-23 14:00:00.
-    #[arg(long, value_name = "TIME", value_parser = parse_local_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     start_datetime: Option<u64>,
     /// Only transactions that were committed before this local time.
-    #[arg(long, value_name = "TIME", value_parser = parse_local_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     stop_datetime: Option<u64>,
     /// Only the transactions in GTIDS.
     #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     gtid: Option<GtidSet>,
-    /// Without the transactions in GTIDS.
+    /// Exclude the transactions in GTIDS.
     #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     exclude_gtids: Option<GtidSet>,
     /// Only row changes of this table: DB.TABLE, or TABLE in any database; * matches any text, ? one character.

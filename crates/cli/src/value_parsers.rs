@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use binlog::ZstdLevel;
 use binlog::gtid::{GtidSet, GtidTextError};
+use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
@@ -48,11 +49,19 @@ pub(crate) fn parse_level(text: &str) -> Result<ZstdLevel, String> {
         .ok_or_else(|| "expected a level from 1 to 22".to_owned())
 }
 
-/// Parses a local time. Returns microseconds since 1970.
-pub(crate) fn parse_local_time(text: &str) -> Result<u64, String> {
-    let zoned = text.parse::<DateTime>().and_then(|time| time.to_zoned(TimeZone::system()));
-    let time = zoned.map_err(|_| "expected a time such as 2026-11-22 01:00:00".to_owned())?;
-    u64::try_from(time.timestamp().as_microsecond()).map_err(|_| "expected a time after 1970".to_owned())
+/// Parses a time with a UTC offset or `Z`, otherwise a local time; fractions of a second are allowed. Returns
+/// microseconds since 1970.
+pub(crate) fn parse_time(text: &str) -> Result<u64, String> {
+    // A civil time would ignore an offset.
+    let time = text.parse::<Timestamp>().or_else(|_| {
+        let local = text.parse::<DateTime>().and_then(|time| time.to_zoned(TimeZone::system()));
+        local.map(|zoned| zoned.timestamp())
+    });
+    let time = time.map_err(|_| {
+        "expected a time such as 2026-11-22 01:00:00, 2026-11-22 01:00:00Z or 2026-11-22 01:00:00.5+02:00"
+            .to_owned()
+    })?;
+    u64::try_from(time.as_microsecond()).map_err(|_| "expected a time after 1970".to_owned())
 }
 
 /// Parses a GTID set.
@@ -62,7 +71,19 @@ pub(crate) fn parse_gtids(text: &str) -> Result<GtidSet, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_size;
+    use super::{parse_size, parse_time};
+
+    #[test]
+    fn times_have_offsets_and_fractions() {
+        let check = |text: &str, wanted: u64| assert_eq!(parse_time(text), Ok(wanted), "{text}");
+        check("2026-11-22 01:00:00Z", 1_795_309_200_000_000);
+        check("2026-11-22T01:00:00.25Z", 1_795_309_200_250_000);
+        check("2026-11-22 03:00:00+02:00", 1_795_309_200_000_000);
+        check("2026-11-22 01:00:00.000001+00", 1_795_309_200_000_001);
+        for text in ["yesterday", "2026-11-22 25:00:00", "1960-01-01 00:00:00Z", ""] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_have_units() {

@@ -31,7 +31,7 @@ pub enum SelectionBound {
         /// Bytes from the start of the log.
         position: u64,
     },
-    /// Before the first transaction that was committed after this time, in microseconds since 1970.
+    /// Before the first transaction that was committed at or after this time, in microseconds since 1970.
     Time(u64),
 }
 
