@@ -23,7 +23,7 @@ pub(crate) struct MetricsArgs {
     /// Serve metrics for Prometheus, /healthz and /readyz over HTTP at this address, for example 127.0.0.1:9104.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// Write metrics to this file every five seconds and at the end; the file is replaced as a whole.
+    /// Write metrics to this file every five seconds and at the end; the file is replaced atomically.
     #[arg(long, value_name = "FILE")]
     metrics_file: Option<PathBuf>,
     /// Maximum lag behind the source: /readyz answers 503 while the lag is larger [default: no maximum]

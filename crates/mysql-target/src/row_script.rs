@@ -76,8 +76,8 @@ impl StatementRunner for ScriptSession {
             Some(server) => load_table(server, log),
             None => TargetTable::from_log(log, Flavour::MySql).ok_or_else(|| {
                 TargetFailure::refused(
-                    "the log has no column names (binlog_row_metadata=MINIMAL). Name a server that has the tables with \
-                     --to",
+                    "the log has no column names (binlog_row_metadata=MINIMAL). Name a server that has \
+                     these tables: --to mysql://…",
                 )
             }),
         }

@@ -114,7 +114,7 @@ struct RewriteArgs {
     /// replaces a log that a process is writing.
     #[arg(long)]
     live: bool,
-    /// Write encrypted logs unencrypted.
+    /// Decrypt encrypted logs: write the new logs unencrypted.
     #[arg(long)]
     plain: bool,
     /// Maximum number of threads; fewer if --memory requires it [default: one per core].

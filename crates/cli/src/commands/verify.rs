@@ -22,7 +22,7 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   Verify one log:
       bintide verify binlog.000012
-  Verify all logs of a server, and that they follow each other:
+  Verify all logs of a server, and that no log is missing between them:
       bintide verify /var/lib/mysql
   For a script (exit code 0: sound; 1: faults found; 2: could not be read):
       bintide verify --quiet --json backup/binlog.0000* > verdict.json

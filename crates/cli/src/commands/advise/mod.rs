@@ -60,7 +60,7 @@ for the server's own measurements.";
 const LOGS_HELP: &str =
     "Logs: files, directories or index files. For a directory, its index file gives the logs and their order";
 
-const FROM_HELP: &str = "Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The \
+const FROM_HELP: &str = "Advice for a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The \
     connection options below complete this address, or are used instead of it. The server's newest logs are received \
     into a temporary directory, as a replica would receive them. The server is also queried for its settings, \
     statistics and replication clients. Nothing is changed on the server";

@@ -25,14 +25,14 @@ use crate::value_parsers::parse_gtids;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  A source and its replica, which runs with log_replica_updates and has two indexes:
+  A source and its replica with log_replica_updates, whose directory has two index files:
       bintide diff /mnt/source/mysql /mnt/replica/mysql/binlog.index
-  A server and what bintide receive kept of its logs:
+  A server and the copy of its logs by bintide receive:
       bintide diff /var/lib/mysql /backup/db1
   Also require the same order of transactions, for a script (exit code 0: equal; 1: different; 2: error):
       bintide diff --order --quiet /var/lib/mysql /backup/db1
 
-Transactions are compared by what they change. Server IDs, times, positions, table numbers and
+Only the changes of transactions are compared. Server IDs, times, positions, table numbers and
 compression may differ. Transactions that a server had purged before its first log are not compared.";
 
 /// Arguments of `bintide diff`.
@@ -47,10 +47,10 @@ pub(crate) struct DiffArgs {
     /// Only transactions in GTIDS.
     #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     gtid: Option<GtidSet>,
-    /// Without the transactions in GTIDS, such as @@gtid_purged of a replica that got its data from a backup.
+    /// Exclude the transactions in GTIDS, such as @@gtid_purged of a replica that got its data from a backup.
     #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     exclude_gtids: Option<GtidSet>,
-    /// Count transactions in another order as a difference. Without this option, they are only reported.
+    /// Treat another order of transactions as a difference (exit code 1). Without this option, they are only reported.
     #[arg(long)]
     order: bool,
     /// Transactions with other content to list.
@@ -103,7 +103,7 @@ pub(crate) fn run(command: &DiffArgs, global: &GlobalArgs) -> CommandResult {
         store.remarks.iter().for_each(|remark| warn!("{remark}"));
         if store.repeated > 0 {
             warn!(
-                "{}: {} again with the same GTID, of which only the first is compared",
+                "{}: {} with a GTID that an earlier one has: only the first transaction with a GTID is compared",
                 store.name,
                 counted(store.repeated, "transaction")
             );

@@ -19,7 +19,7 @@ pub(super) fn render(diff: &StoreDiff, verdict: DiffVerdict, style: ReportStyle)
     let unlisted = diff.content.count - diff.content.listed.len() as u64;
     let more = match unlisted {
         0 => String::new(),
-        _ => format!("{} more: see --top\n", count(unlisted)),
+        _ => format!("{} more; increase --top to list them\n", count(unlisted)),
     };
     let order = diff.order.example.as_ref().map(order_example).unwrap_or_default();
     let [only_in_a, only_in_b] = &diff.missing;
@@ -87,7 +87,7 @@ fn one_sided(missing: &OneSidedTransactions, other: &str) -> String {
     }
     if *after_last_common > 0 {
         let number = count(*after_last_common);
-        let _ = writeln!(text, "after the last one in both: {number}; {other} may be behind");
+        let _ = writeln!(text, "{number} of them after the last transaction of both; {other} may lag");
     }
     text
 }

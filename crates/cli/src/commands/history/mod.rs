@@ -64,7 +64,7 @@ pub(crate) fn run(command: &HistoryArgs, global: &GlobalArgs) -> CommandResult {
     }
     if history.entries.is_empty() {
         let TableName { database, table } = &command.table;
-        warn!("no change of such a row of {database}.{table} is in the logs");
+        warn!("the logs have no change of this row of {database}.{table}");
     }
     let mut out = io::stdout().lock();
     match command.json {

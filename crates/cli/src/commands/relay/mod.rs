@@ -39,9 +39,9 @@ use crate::value_parsers::parse_size;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Serve a directory that bintide receive or a backup writes, to clients of this machine:
+  Serve the logs that bintide receive or a backup writes, to clients on this machine only:
       bintide relay /backup/db1
-  Receive and serve, to accounts of the file /backup/db1/accounts.toml:
+  Receive logs, and serve them to the accounts in /backup/db1/accounts.toml:
       mkdir -p /backup/db1
       bintide relay user add repl --accounts /backup/db1/accounts.toml --password-file ~/.repl
       bintide relay /backup/db1 --from mysql://repl@db1/ --listen 0.0.0.0:3307

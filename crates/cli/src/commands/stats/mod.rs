@@ -30,7 +30,7 @@ Examples:
       bintide stats binlog.000012
   Statistics of all logs of a server, without a connection to it:
       bintide stats /var/lib/mysql
-  Rows by table, most first: the same output as mysqlbinlog piped into perl,
+  Rows by table, most rows first: the same output as mysqlbinlog piped into perl,
   about a hundred times as fast (compressed logs: about forty times):
       bintide stats --rows binlog.000012
   The largest transaction, as JSON:
@@ -39,7 +39,7 @@ Examples:
       bintide stats --html report.html /var/lib/mysql
   From a compressed backup:
       zstd -dc binlog.000012.zst | bintide stats -
-  Which statements and connections wrote so much between 14:00 and 14:20?
+  The statements and connections that wrote the most between 14:00 and 14:20:
       bintide stats --start-datetime '2026-11-23 14:00:00' \\
           --stop-datetime '2026-11-23 14:20:00' /var/lib/mysql
   Changes of one table by hour, on a running server, from its newest logs:
@@ -65,7 +65,7 @@ pub(crate) struct StatsArgs {
     /// Number of the largest and of the longest transactions to list.
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = parse_number::<usize>)]
     top: usize,
-    /// Count by this property. Several are separated by commas. Without this option, a selection of transactions or
+    /// Count by this property. Separate several with commas. Without this option, a selection of transactions or
     /// tables is counted by account and statement.
     #[arg(long, value_name = "PROPERTY", value_enum, value_delimiter = ',', conflicts_with = "rows")]
     by: Vec<BreakdownArg>,

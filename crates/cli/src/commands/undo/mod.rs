@@ -48,13 +48,13 @@ Examples:
       bintide undo --gtid 3e11fa47-71ca-11e1-9e33-c80aa9429562:23 -r undo.binlog /var/lib/mysql
       bintide dump -v undo.binlog
       bintide replay undo.binlog --to mysql://root@db1/
-  Undo what happened to one table since 14:00:
+  Undo all row changes of one table since 14:00:
       bintide undo --table shop.orders --start-datetime '2026-11-24 14:00:00' -r undo.binlog /var/lib/mysql
   Undo the changes of one row:
       bintide undo --table shop.orders --where id=4711 -r undo.binlog binlog.000012
-  Undo the same at once on a server, unless the row was changed again:
+  Undo the same directly on a server, unless the row was changed again later:
       bintide undo --table shop.orders --where id=4711 --to mysql://root@db1/ binlog.000012
-  Read the inverse as SQL statements:
+  Print the inverse as SQL statements:
       bintide undo --table shop.orders --where id=4711 --sql --to mysql://root@db1/ binlog.000012
   Apply it with mysql instead of replay; --skip-gtids lets the server assign GTIDs:
       mysqlbinlog --skip-gtids undo.binlog | mysql
@@ -63,8 +63,8 @@ The result is a log with one transaction for each undone one, the last one first
 restores rows as they were before the first undone change. Later changes of the same rows
 that are not undone make it fail or are lost: look at bintide history first.
 
-With --to, the inverse is one transaction. A row is changed only if all its values are
-those that the undone change left. Rows with other values are listed with both values,
+With --to, the inverse is one transaction. A row is changed only if it still has
+all values that the undone change wrote. Other rows are listed with both values,
 and then nothing is changed, unless --skip-changed is given.";
 
 /// Arguments of `bintide undo`.
@@ -100,7 +100,7 @@ struct UndoOutputArgs {
     /// binlog_row_metadata=MINIMAL have no column names.
     #[arg(long, value_name = "TARGET")]
     to: Option<String>,
-    /// Skip rows that were changed since, and undo the other changes. Without this option, nothing is changed if a row
+    /// Skip rows that were changed again later, and undo the other changes. Without this option, nothing is changed if a row
     /// has other values.
     #[arg(long, conflicts_with = "sql")]
     skip_changed: bool,
@@ -216,7 +216,7 @@ impl UndoOutputArgs {
         match address {
             server if self.sql => Ok(UndoDestination::Script(server)),
             Some(_) if self.result_file.is_some() => Err(CommandFailure::NotStarted(anyhow!(
-                "--result-file and --to: give one of them, or also --sql to write the statements"
+                "--result-file requires --sql if --to is given: --to alone changes the server and writes no file"
             ))),
             Some(target) => Ok(UndoDestination::Target(target)),
             None if self.skip_changed || self.json => {
@@ -347,7 +347,7 @@ impl UndoCollector<'_> {
     /// Adds the chosen row changes of a transaction.
     fn add(&mut self, found: replay::SizedTransaction, head: &TransactionHead) -> Result<(), CommandFailure> {
         if matches!(head.id, TransactionId::Mariadb(_)) {
-            return Err(refused(head, "is of MariaDB: use its mysqlbinlog --flashback"));
+            return Err(refused(head, "comes from a MariaDB server: use MariaDB's mysqlbinlog --flashback"));
         }
         let plan = found.work(&mut self.opener, TRANSACTION_MEMORY).map_err(|error| {
             CommandFailure::Failed(
@@ -420,7 +420,7 @@ impl UndoCollector<'_> {
 
     fn add_rows(&mut self, rows: &RowEvents, head: &TransactionHead) -> Result<(), CommandFailure> {
         if rows.format.flavour == Flavour::MariaDb {
-            return Err(refused(head, "is of MariaDB: use its mysqlbinlog --flashback"));
+            return Err(refused(head, "comes from a MariaDB server: use MariaDB's mysqlbinlog --flashback"));
         }
         let mut choice = UndoChoice {
             tables: self.tables,

@@ -47,7 +47,7 @@ nothing and locks nothing.";
 /// Arguments of `warm`.
 #[derive(Args, Debug)]
 pub(crate) struct WarmArgs {
-    /// Number of connections that search for pages [default: 10, or up to 32 if reading a page takes long]
+    /// Number of connections that read pages [default: 10, or up to 32 if reading a page takes long]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     threads: Option<u16>,
     /// Skip this number of events ahead of the applier, as Replication Booster does. If you give one of -o, -s and -m,
