@@ -79,6 +79,7 @@ impl ListWriter for RequestedList {
         Ok(ListOutcome {
             is_empty: output.size <= self.format.header_line().len(),
             torn_ends: warnings.iter().map(ToString::to_string).collect(),
+            warnings: settings.selection.untested_rows_warning().into_iter().collect(),
         })
     }
 }

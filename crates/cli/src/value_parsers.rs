@@ -7,6 +7,12 @@ use binlog::gtid::{GtidSet, GtidTextError};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use list::RowCondition;
+
+/// Parses a condition on rows, `COLUMN=VALUE`.
+pub(crate) fn parse_row_condition(text: &str) -> Result<RowCondition, String> {
+    RowCondition::new(text).map_err(|error| error.to_string())
+}
 
 /// Parses a number of at least one.
 pub(crate) fn parse_at_least_one(text: &str) -> Result<NonZeroUsize, String> {

@@ -41,6 +41,11 @@ impl EventSelection {
         self.sightings.missing_column_error(&self.conditions)
     }
 
+    /// Returns the warning for the first condition that could not be tested on some row of the listed logs.
+    pub fn untested_rows_warning(&self) -> Option<String> {
+        self.sightings.untested_rows_error(&self.conditions)
+    }
+
     /// Returns whether it filters by table or row.
     pub(crate) fn filters_rows(&self) -> bool {
         !self.tables.patterns.is_empty() || !self.conditions.is_empty()

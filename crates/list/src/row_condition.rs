@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -127,6 +128,8 @@ pub(crate) struct ColumnSightings {
     columns_max: Arc<AtomicUsize>,
     /// One bit for each condition.
     found: Arc<AtomicU64>,
+    /// One bit for each condition that could not be tested, because a row image lacks its column.
+    untested: Arc<AtomicU64>,
 }
 
 impl ColumnSightings {
@@ -144,6 +147,17 @@ impl ColumnSightings {
             },
         };
         Some(format!("no selected table in these logs has the column of --where={missing}: {advice}"))
+    }
+
+    /// Returns the error for the first condition that could not be tested on some row.
+    pub(crate) fn untested_rows_error(&self, conditions: &[RowCondition]) -> Option<String> {
+        let untested = self.untested.load(Ordering::Relaxed);
+        let mut found = conditions.iter().enumerate().filter(|(number, _)| untested & mask_of(*number) != 0);
+        let (_, condition) = found.next()?;
+        Some(format!(
+            "--where={condition} cannot be tested on some rows: the log does not contain the column's value \
+             (binlog_row_image=MINIMAL or NOBLOB); choose rows by their primary key"
+        ))
     }
 
     fn find_missing<'c>(&self, conditions: &'c [RowCondition]) -> Option<&'c RowCondition> {
@@ -180,11 +194,18 @@ impl RowConditions {
     pub fn missing_column_error(&self) -> Option<String> {
         self.sightings.missing_column_error(&self.conditions)
     }
+
+    /// Returns the error for the first condition that could not be tested on some row, because neither image of the row
+    /// that meets the other conditions contains the column.
+    pub fn untested_rows_error(&self) -> Option<String> {
+        self.sightings.untested_rows_error(&self.conditions)
+    }
 }
 
 /// Conditions, prepared for the rows of one table.
 #[derive(Debug)]
 pub struct RowTest<'c> {
+    sightings: ColumnSightings,
     /// Columns by index, and their required values. `None` if the table lacks a column, so that no row passes.
     wanted: Option<Vec<(usize, &'c ConditionValue)>>,
 }
@@ -209,20 +230,28 @@ impl<'c> RowTest<'c> {
                 None => wanted = None,
             }
         }
-        Ok(Self { wanted })
+        Ok(Self { wanted, sightings: sightings.clone() })
     }
 
-    /// Returns whether all conditions hold in one of the row's images.
+    /// Returns whether all conditions hold before the change or after it. If the row's images do not contain a column
+    /// that decides this, the result is false, and [`RowConditions::untested_rows_error`] reports the condition.
     ///
     /// # Errors
     ///
     /// If a compared value cannot be decoded.
     pub fn passes(&self, row: &RowChange<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
+        let mut untested = 0;
         for image in [&row.before, &row.after].into_iter().flatten() {
-            if self.passes_image(image, format)? {
-                return Ok(true);
+            // After an update, a column that the image lacks has its value from before.
+            let earlier =
+                row.before.as_ref().filter(|_| row.after.as_ref().is_some_and(|after| ptr::eq(image, after)));
+            match self.test_image(image, earlier, format)? {
+                ConditionResult::Met => return Ok(true),
+                ConditionResult::NotMet => {}
+                ConditionResult::Untested(mask) => untested |= mask,
             }
         }
+        self.sightings.untested.fetch_or(untested, Ordering::Relaxed);
         Ok(false)
     }
 
@@ -233,37 +262,44 @@ impl<'c> RowTest<'c> {
         row: &RowChange<'_, '_>,
         format: &EventFormat,
     ) -> Result<RowStates, DecodeError> {
-        let before = match &row.before {
-            Some(before) => self.passes_image(before, format)?,
-            None => false,
-        };
-        let Some(after) = &row.after else { return Ok(RowStates { before, after: false }) };
-        let Some(wanted) = &self.wanted else { return Ok(RowStates { before, after: false }) };
-        for (index, value) in wanted {
-            let old = || row.before.as_ref().and_then(|image| image.field(*index));
-            let Some(field) = after.field(*index).or_else(old) else {
-                return Ok(RowStates { before, after: false });
-            };
-            if !value.matches(&field, format)? {
-                return Ok(RowStates { before, after: false });
-            }
-        }
-        Ok(RowStates { before, after: true })
+        let is_met = |image, earlier| Ok(self.test_image(image, earlier, format)? == ConditionResult::Met);
+        let before = row.before.as_ref().map_or(Ok(false), |before| is_met(before, None))?;
+        let after = row.after.as_ref().map_or(Ok(false), |after| is_met(after, row.before.as_ref()))?;
+        Ok(RowStates { before, after })
     }
 
-    fn passes_image(&self, image: &RowImage<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
-        let Some(wanted) = &self.wanted else { return Ok(false) };
-        let mut held = 0;
-        for field in image.fields() {
-            for (_, value) in wanted.iter().filter(|(index, _)| *index == field.index()) {
-                if !value.matches(&field, format)? {
-                    return Ok(false);
-                }
-                held += 1;
+    /// Tests all conditions on an image. A column that it lacks has its value from the `earlier` image.
+    fn test_image(
+        &self,
+        image: &RowImage<'_, '_>,
+        earlier: Option<&RowImage<'_, '_>>,
+        format: &EventFormat,
+    ) -> Result<ConditionResult, DecodeError> {
+        let Some(wanted) = &self.wanted else { return Ok(ConditionResult::NotMet) };
+        let mut untested = 0;
+        for (number, (index, value)) in wanted.iter().enumerate() {
+            let Some(field) = image.field(*index).or_else(|| earlier?.field(*index)) else {
+                untested |= mask_of(number);
+                continue;
+            };
+            if !value.matches(&field, format)? {
+                return Ok(ConditionResult::NotMet);
             }
         }
-        Ok(held == wanted.len())
+        Ok(match untested {
+            0 => ConditionResult::Met,
+            untested => ConditionResult::Untested(untested),
+        })
     }
+}
+
+/// Result of testing all conditions on one row image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ConditionResult {
+    Met,
+    NotMet,
+    /// The image lacks columns of conditions (one bit for each), and meets all others.
+    Untested(u64),
 }
 
 /// States of a row for which the conditions hold.

@@ -114,6 +114,9 @@ pub(crate) fn print(
     if outcome.is_empty {
         settings.warn_of_no_match(diagnostics);
     }
+    for warning in &outcome.warnings {
+        diagnostics.warning(&[warning.as_bytes()]);
+    }
     for torn_end in &outcome.torn_ends {
         if !settings.force_if_open {
             diagnostics.error(&[torn_end.as_bytes()]);

@@ -78,6 +78,8 @@ pub struct ListOutcome {
     pub is_empty: bool,
     /// Torn ends of logs that are in use.
     pub torn_ends: Vec<String>,
+    /// What the list could not test.
+    pub warnings: Vec<String>,
 }
 
 /// Error of a list: the message, with its remedy.

@@ -17,6 +17,7 @@ use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
+use crate::value_parsers::parse_row_condition;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +40,7 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "DB.TABLE", value_parser = parse_table)]
     table: TableName,
     /// Value that identifies the row: COLUMN=VALUE, or @N=VALUE for the Nth column. Repeatable: all values must match.
-    #[arg(long = "where", value_name = "COLUMN=VALUE", required = true, value_parser = parse_condition)]
+    #[arg(long = "where", value_name = "COLUMN=VALUE", required = true, value_parser = parse_row_condition)]
     conditions: Vec<RowCondition>,
     /// Print one JSON line for each change.
     #[arg(long)]
@@ -137,8 +138,4 @@ fn parse_table(text: &str) -> Result<TableName, String> {
     let parts = text.split_once('.').filter(|(database, table)| !database.is_empty() && !table.is_empty());
     let (database, table) = parts.ok_or_else(|| "expected DB.TABLE, such as shop.orders".to_owned())?;
     Ok(TableName { database: database.to_owned(), table: table.to_owned() })
-}
-
-fn parse_condition(text: &str) -> Result<RowCondition, String> {
-    RowCondition::new(text).map_err(|error| error.to_string())
 }

@@ -40,7 +40,7 @@ use crate::progress::ByteProgress;
 use crate::selection_args::SelectionArgs;
 use crate::temporary_files::TemporaryFiles;
 use crate::units::counted;
-use crate::value_parsers::parse_gtids;
+use crate::value_parsers::{parse_gtids, parse_row_condition};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -132,7 +132,7 @@ struct UndoRowArgs {
     database: Option<String>,
     /// Undo only changes of rows with this value before or after the change: COLUMN=VALUE, or @N=VALUE for the Nth
     /// column. Repeatable: all values must match.
-    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = parse_condition)]
+    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = parse_row_condition)]
     conditions: Vec<RowCondition>,
 }
 
@@ -321,7 +321,7 @@ fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedIn
         let error = anyhow!("cannot undo {missing}: the logs do not contain these transactions");
         return Err(CommandFailure::Failed(error.context(ErrorAdvice("give the logs that contain them"))));
     }
-    if let Some(error) = conditions.missing_column_error() {
+    if let Some(error) = conditions.missing_column_error().or_else(|| conditions.untested_rows_error()) {
         return Err(CommandFailure::Failed(anyhow!("{error}")));
     }
     Ok(Some(CollectedInverse { collector: undo.collector, format: undo.format }))
@@ -543,8 +543,4 @@ fn summary(counts: &InverseCounts) -> String {
     let rows = rows.iter().filter(|(count, _)| *count > 0).map(|(count, verb)| counted(*count, verb));
     let rows: Vec<String> = rows.collect();
     format!("the inverse of {}: {}", counted(counts.transactions, "transaction"), rows.join(", "))
-}
-
-fn parse_condition(text: &str) -> Result<RowCondition, String> {
-    RowCondition::new(text).map_err(|error| error.to_string())
 }
