@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 use binlog::ZstdLevel;
 use binlog::encryption::Keyring;
 use inspect::stats::{CompressionCounter, LogType};
-use logs::{LogReader, Store, open_regular, positions_path, read_keyring};
+use logs::{LogReader, RewritePositions, Store, positions_path, read_keyring};
 use rewrite::{
     CompressSettings, CompressedPolicy, ContentCheck, FileJob, MinimumGain, OldFormatPolicy,
     OutputEncryption, ResourcePlan, RewriteAction, RewriteError, RewriteOutcome, WriteMode, rewrite_file,
@@ -154,8 +153,10 @@ impl CompressionThread {
 
     /// Compresses a log if it exists and is not compressed yet. Returns the error on failure.
     fn compress_if_needed(&self, log: &Path) -> Option<RewriteError> {
-        if is_compressed(log) {
-            return None;
+        match is_compressed(log) {
+            Ok(true) => return None,
+            Ok(false) => {}
+            Err(error) => return Some(error.into()),
         }
         // A missing log was purged in the meantime.
         self.compress(log).err().filter(|_| log.exists())
@@ -257,12 +258,11 @@ fn count_compression(
     Ok(counter)
 }
 
-/// Tells whether the log was compressed: then the list of positions beside it ends with its size.
-fn is_compressed(log: &Path) -> bool {
-    let list = open_regular(&positions_path(log)).and_then(io::read_to_string);
-    let Ok(list) = list else { return false };
-    let size = list.lines().next_back().and_then(|last| last.rsplit(' ').next()?.parse().ok());
-    size.is_some() && size == fs::metadata(log).ok().map(|found| found.len())
+/// Tells whether the log was compressed: then a list of positions beside it ends with its size.
+fn is_compressed(log: &Path) -> Result<bool, logs::LogError> {
+    // A missing log was purged in the meantime.
+    let Ok(found) = fs::metadata(log) else { return Ok(false) };
+    Ok(RewritePositions::open(log, found.len())?.is_some())
 }
 
 #[cfg(test)]
@@ -276,12 +276,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("b.000001");
         fs::write(&log, [0; 700]).unwrap();
-        assert!(!is_compressed(&log));
+        assert!(!is_compressed(&log).unwrap());
         for (list, wanted) in [("4\t4\n# 1000 bytes became 700\n", true), ("4\t4\n", false), ("", false)] {
             fs::write(folder.path().join("positions.b.000001"), list).unwrap();
-            assert_eq!(is_compressed(&log), wanted, "{list}");
+            assert_eq!(is_compressed(&log).unwrap(), wanted, "{list}");
         }
         fs::write(folder.path().join("positions.b.000001"), "# 1000 bytes became 600\n").unwrap();
-        assert!(!is_compressed(&log));
+        assert!(!is_compressed(&log).unwrap());
     }
 }
