@@ -103,7 +103,8 @@ pub enum RewriteOutcome {
 /// # Errors
 ///
 /// The errors of [`rewrite`]; errors of the operating system; the old file changed meanwhile; the new log has another
-/// path, and a file exists there. In all cases, all files are as before.
+/// path, and a file exists there. All files are as before, unless only the sync of the directory failed: then the new
+/// log and its list are in place.
 pub fn rewrite_file(
     job: &FileJob<'_>,
     progress: &mut dyn FnMut(RewriteProgress) -> ControlFlow<()>,

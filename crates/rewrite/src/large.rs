@@ -44,6 +44,8 @@ impl PayloadFile {
 
 /// A large transaction, compressed to a spool.
 pub(crate) struct SpooledPayload {
+    /// Start of the transaction in the old log.
+    pub(crate) start: u64,
     pub(crate) gtid: RawEventBuf,
     /// Position of the payload at the source. Relay logs only.
     pub(crate) next: Option<u32>,
@@ -114,7 +116,7 @@ pub(crate) fn spool_payload(
     })?;
     let Some((gtid, format)) = first.filter(|_| fits) else { return Ok(None) };
     let (payload, inner_size) = (file.end()?, large.inner_size);
-    Ok(Some(SpooledPayload { gtid, next, format, payload, inner_size }))
+    Ok(Some(SpooledPayload { start: large.start, gtid, next, format, payload, inner_size }))
 }
 
 /// Reads the transaction again, verifies its events and passes them to `take`.

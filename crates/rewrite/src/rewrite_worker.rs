@@ -292,6 +292,7 @@ impl<'o> RewriteWorker<'o> {
             }
         }
         let spooled = SpooledPayload {
+            start: gtid.offset,
             gtid: gtid.raw.to_buf(),
             next,
             format: format.clone(),
@@ -425,7 +426,7 @@ impl<'o> RewriteWorker<'o> {
         self.batch.tally.compressed += 1;
         self.batch.tally.inner_bytes += spooled.inner_size;
         self.batch.tally.payload_bytes += payload_size;
-        let at = ErrorContext { name: self.shared.name, offset: 0 };
+        let at = ErrorContext { name: self.shared.name, offset: spooled.start };
         let put = self.batch.push_gtid(&gtid, after, &spooled.format, spooled.next);
         put.map_err(|error| at.corrupt_error(&error))?;
         self.batch.flush(sender)?;
