@@ -73,6 +73,8 @@ pub(super) struct ResumedOutput {
 enum StreamDisconnect {
     /// The source is unreachable, and may come back.
     Lost(ConnectionError),
+    /// The run is to end.
+    Cancelled,
     /// A permanent error.
     Failed(CommandFailure),
 }
@@ -120,6 +122,7 @@ pub(super) fn follow(live: &mut LiveStream, resumed: ResumedOutput) -> CommandRe
                 return finished(Err(CommandFailure::NotStarted(error)), output);
             }
             Err(StreamDisconnect::Failed(failure)) => return finished(Err(failure), output),
+            Err(StreamDisconnect::Cancelled) => return finished(Ok(()), output),
             Ok(()) => {
                 // A snapshot has warned already. Rules may have matched in an earlier run, or match in the rest.
                 if !live.snapshot && !is_resumed && !is_over(live) {
@@ -378,9 +381,10 @@ fn explain_error(error: ConnectionError, resume: &ResumePoint) -> StreamDisconne
 
 impl From<ConnectionError> for StreamDisconnect {
     fn from(error: ConnectionError) -> Self {
-        match is_transient(&error) {
-            true => Self::Lost(error),
-            false => Self::Failed(CommandFailure::Failed(error.into())),
+        match error {
+            ConnectionError::Cancelled => Self::Cancelled,
+            error if is_transient(&error) => Self::Lost(error),
+            error => Self::Failed(CommandFailure::Failed(error.into())),
         }
     }
 }
