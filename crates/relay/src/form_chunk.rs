@@ -239,6 +239,8 @@ pub(crate) struct ChunkMarker {
     starts: Vec<FormPosition>,
     /// Rest of a large event.
     large: Option<LargeEvent>,
+    /// Error in the event behind the last chunk.
+    failure: Option<RelayError>,
 }
 
 /// Event that is being split into pieces.
@@ -264,6 +266,7 @@ impl ChunkMarker {
             moves: VecDeque::new(),
             starts: Vec::new(),
             large: None,
+            failure: None,
         }
     }
 
@@ -293,6 +296,16 @@ impl ChunkMarker {
         self.tracker.open().is_some() || self.large.is_some()
     }
 
+    /// Returns whether the event behind the last chunk cannot be served.
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Takes the error in the event behind the last chunk. Nothing can be marked afterwards.
+    pub(crate) fn take_failure(&mut self) -> Option<RelayError> {
+        self.failure.take()
+    }
+
     /// Returns the size of the rest of an event whose first pieces were marked.
     pub(crate) fn large_rest(&self) -> Option<usize> {
         let LargeEvent { last, .. } = self.large?;
@@ -314,11 +327,10 @@ impl ChunkMarker {
             return self.mark_rendered(chunk.bytes().to_vec(), &format);
         }
         let mut marks = self.begin_marks();
-        for event in chunk.iter() {
-            self.mark(&event.raw, chunk.format(), &mut marks)?;
-        }
-        let format = Arc::clone(chunk.format());
-        Ok(self.chunk(ChunkBytes::Stored(chunk), marks, format))
+        let marked = chunk.iter().try_for_each(|event| self.mark(&event.raw, chunk.format(), &mut marks));
+        marked.or_else(|error| self.fail_behind(error, &mut marks))?;
+        let (format, kept) = (Arc::clone(chunk.format()), chunk.part(0..marks.slices.len()));
+        Ok(self.chunk(ChunkBytes::Stored(kept), marks, format))
     }
 
     /// Makes a chunk of whole events.
@@ -329,16 +341,37 @@ impl ChunkMarker {
     ) -> Result<FormChunk, RelayError> {
         clear_in_use(&mut bytes);
         let mut marks = self.begin_marks();
-        let mut rest = bytes.as_slice();
-        while !rest.is_empty() {
+        while marks.size < bytes.len() {
             // A format description has a checksum of its own, which the tracker does not read.
             let checksum = format.checksum.for_events();
-            let (raw, behind) = split_event(rest, checksum)
-                .map_err(|error| self.event_error(self.position + marks.size as u64, error))?;
-            self.mark(&raw, format, &mut marks)?;
-            rest = behind;
+            let marked = split_event(&bytes[marks.size..], checksum)
+                .map_err(|error| self.event_error(self.position + marks.size as u64, error))
+                .and_then(|raw| self.mark(&raw, format, &mut marks));
+            if let Err(error) = marked {
+                self.fail_behind(error, &mut marks)?;
+                bytes.truncate(marks.size);
+            }
         }
         Ok(self.chunk(ChunkBytes::Rendered(bytes), marks, Arc::clone(format)))
+    }
+
+    /// Keeps the events in front of the one that has failed, for a chunk, and the error for behind it. In a rendered form,
+    /// only whole transactions are kept.
+    ///
+    /// # Errors
+    ///
+    /// The error itself, if there is nothing to keep.
+    fn fail_behind(&mut self, error: RelayError, marks: &mut ChunkMarks) -> Result<(), RelayError> {
+        let kept = match self.is_as_stored {
+            true => marks.slices.len(),
+            false => marks.slices.iter().rposition(|slice| slice.ends_transaction).map_or(0, |last| last + 1),
+        };
+        marks.truncate(kept);
+        if kept == 0 {
+            return Err(error);
+        }
+        self.failure = Some(error);
+        Ok(())
     }
 
     /// Makes a chunk of the first piece of an event of `size` bytes.
@@ -487,6 +520,14 @@ struct ChunkMarks {
     transactions_before: u64,
 }
 
+impl ChunkMarks {
+    fn truncate(&mut self, slices: usize) {
+        self.slices.truncate(slices);
+        self.transactions.retain(|mark| mark.slice < slices);
+        self.size = self.slices.last().map_or(0, |last| last.end as usize);
+    }
+}
+
 /// Returns the time of the commit in microseconds since 1970.
 fn commit_time(outline: &TransactionOutline) -> u64 {
     let second_us = u64::from(outline.timestamp) * 1_000_000;
@@ -500,11 +541,10 @@ pub(crate) fn event_size(bytes: &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes([head[9], head[10], head[11], head[12]]) as usize)
 }
 
-/// Splits the first event from bytes that should be whole events.
-fn split_event(bytes: &[u8], checksum: EventChecksum) -> Result<(RawEvent<'_>, &[u8]), binlog::DecodeError> {
+/// Returns the first event of bytes that should be whole events.
+fn split_event(bytes: &[u8], checksum: EventChecksum) -> Result<RawEvent<'_>, binlog::DecodeError> {
     let size = event_size(bytes).unwrap_or(HEADER_SIZE).clamp(HEADER_SIZE, bytes.len().max(HEADER_SIZE));
-    let (event, rest) = bytes.split_at_checked(size).unwrap_or((bytes, &[]));
-    Ok((RawEvent::new(event, checksum)?, rest))
+    RawEvent::new(bytes.get(..size).unwrap_or(bytes), checksum)
 }
 
 /// Clears the in-use flag of a format description at the start of `bytes`. The checksum does not cover the flag.

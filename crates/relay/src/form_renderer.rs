@@ -34,6 +34,8 @@ pub(crate) struct FormRenderer {
     spare: Vec<u8>,
     /// Log after this one, once this one is read completely.
     next_log: Option<PathBuf>,
+    /// Error behind the bytes that are ready.
+    failure: Option<RelayError>,
 }
 
 /// Place in a log's file.
@@ -117,6 +119,7 @@ impl FormRenderer {
             input,
             spare: Vec::new(),
             next_log: None,
+            failure: None,
         }))
     }
 
@@ -189,6 +192,8 @@ impl FormRenderer {
         let transactions = self.marker.transactions();
         match &self.input {
             _ if self.marker.is_in_transaction() => None,
+            // The log was read beyond the last chunk.
+            _ if self.failure.is_some() || self.marker.has_failed() => None,
             RendererInput::Stored { .. } => {
                 Some(FormPosition { original: rendered, rendered, events, transactions })
             }
@@ -205,11 +210,18 @@ impl FormRenderer {
         self.spare = buffer;
     }
 
-    /// Makes the next chunk.
+    /// Makes the next chunk. An error comes behind the last chunk in front of the fault. After it, the renderer is
+    /// unusable.
     pub(crate) fn next(&mut self) -> Result<RenderOutcome, RelayError> {
         loop {
+            if let Some(error) = self.marker.take_failure() {
+                return Err(error);
+            }
             if let Some(chunk) = self.next_ready()? {
                 return Ok(RenderOutcome::Chunk(chunk));
+            }
+            if let Some(error) = self.failure.take() {
+                return Err(error);
             }
             if let Some(next) = &self.next_log {
                 let unknown = || RelayError::UnknownLog { name: next.display().to_string() };
@@ -225,7 +237,7 @@ impl FormRenderer {
                 LogEndAction::Wait => return Ok(RenderOutcome::Wait),
                 LogEndAction::ReadAgain => {}
                 LogEndAction::NextLog(next) => {
-                    self.finish()?;
+                    self.finish();
                     self.next_log = Some(next);
                 }
             }
@@ -248,7 +260,7 @@ impl FormRenderer {
 
     /// Reads more of the log.
     fn advance(&mut self) -> Result<RendererAdvance, RelayError> {
-        let Self { marker, input, log, spare, .. } = self;
+        let Self { marker, input, log, spare, failure, .. } = self;
         match input {
             RendererInput::Stored { reader, large } => {
                 let piece = match reader.next_raw_piece(CHUNK_SIZE_MAX, CHUNK_SIZE_MAX)? {
@@ -282,23 +294,27 @@ impl FormRenderer {
                 Ok(RendererAdvance::Chunk(first))
             }
             RendererInput::Rewritten { renderer, buffer, .. } => {
-                let step = renderer.render_next(buffer, &mut collect_moves(&mut marker.moves))?;
+                let step = renderer.render_next(buffer, &mut collect_moves(&mut marker.moves));
                 check_kind(log, renderer.kind())?;
                 Ok(match step {
-                    RenderStep::Advanced => RendererAdvance::Rendered,
-                    RenderStep::End(end) => RendererAdvance::End(end),
+                    Ok(RenderStep::Advanced) => RendererAdvance::Rendered,
+                    Ok(RenderStep::End(end)) => RendererAdvance::End(end),
+                    Err(error) => {
+                        buffer.drop_from(renderer.whole_end());
+                        *failure = Some(error.into());
+                        RendererAdvance::Rendered
+                    }
                 })
             }
         }
     }
 
     /// Renders what the log leaves unfinished.
-    fn finish(&mut self) -> Result<(), RelayError> {
-        match &mut self.input {
-            RendererInput::Stored { .. } => Ok(()),
-            RendererInput::Rewritten { renderer, buffer, .. } => {
-                Ok(renderer.finish(buffer, &mut collect_moves(&mut self.marker.moves))?)
-            }
+    fn finish(&mut self) {
+        let RendererInput::Rewritten { renderer, buffer, .. } = &mut self.input else { return };
+        if let Err(error) = renderer.finish(buffer, &mut collect_moves(&mut self.marker.moves)) {
+            buffer.drop_from(renderer.whole_end());
+            self.failure = Some(error.into());
         }
     }
 }
@@ -306,7 +322,7 @@ impl FormRenderer {
 /// Result of reading more of a log.
 enum RendererAdvance {
     Chunk(FormChunk),
-    /// The buffer may have more bytes.
+    /// The buffer may have more bytes, or an error is behind them.
     Rendered,
     End(EndOfLog),
 }

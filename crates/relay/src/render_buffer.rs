@@ -23,6 +23,8 @@ pub(crate) struct RenderBuffer {
 /// Bytes after those in memory.
 struct SpooledRest {
     bytes: EncryptedSpool,
+    /// Number of bytes, once some at the end were dropped.
+    size_max: u64,
     taken: u64,
     /// Bytes that were written over later, with their offsets.
     patches: Vec<(u64, Vec<u8>)>,
@@ -45,7 +47,7 @@ impl RenderBuffer {
             spool.take(size, out)?;
         }
         if self.is_empty() {
-            let spooled = self.spool.take().map_or(0, |spool| spool.bytes.size());
+            let spooled = self.spool.take().map_or(0, |spool| spool.size());
             self.start += self.memory.len() as u64 + spooled;
             self.memory.clear();
             self.memory.shrink_to(MEMORY_MAX);
@@ -56,15 +58,36 @@ impl RenderBuffer {
 
     /// Returns whether all bytes have been taken.
     pub(crate) fn is_empty(&self) -> bool {
-        let is_spool_empty = self.spool.as_ref().is_none_or(|spool| spool.taken == spool.bytes.size());
+        let is_spool_empty = self.spool.as_ref().is_none_or(|spool| spool.taken == spool.size());
         self.taken == self.memory.len() && is_spool_empty
+    }
+
+    /// Drops the bytes behind a position of the rendered log, which are not taken yet. Nothing is written afterwards.
+    pub(crate) fn drop_from(&mut self, end: u64) {
+        let kept = end.saturating_sub(self.start);
+        match kept.checked_sub(self.memory.len() as u64) {
+            Some(spooled) => {
+                if let Some(spool) = &mut self.spool {
+                    spool.size_max = spooled;
+                }
+            }
+            None => {
+                self.memory.truncate(kept as usize);
+                self.spool = None;
+            }
+        }
+        assert!(self.taken <= self.memory.len(), "ours: only bytes that are not taken are dropped");
     }
 }
 
 impl SpooledRest {
+    fn size(&self) -> u64 {
+        self.bytes.size().min(self.size_max)
+    }
+
     fn take(&mut self, size: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let (at, from) = (out.len(), self.taken);
-        let count = (size - at).min(usize::try_from(self.bytes.size() - from).unwrap_or(usize::MAX));
+        let count = (size - at).min(usize::try_from(self.size() - from).unwrap_or(usize::MAX));
         out.resize(at + count, 0);
         self.bytes.read_exact_at(from, &mut out[at..])?;
         self.taken += count as u64;
@@ -91,7 +114,7 @@ impl Write for RenderBuffer {
             Some(spool) => spool,
             none => {
                 let bytes = EncryptedSpool::new_in(&self.folder, 0)?;
-                none.insert(SpooledRest { bytes, taken: 0, patches: Vec::new() })
+                none.insert(SpooledRest { bytes, size_max: u64::MAX, taken: 0, patches: Vec::new() })
             }
         };
         spool.bytes.push(bytes)?;
@@ -153,5 +176,19 @@ mod tests {
         }
         assert!(buffer.write_over(4, b"x").is_err());
         assert!(taken == written);
+    }
+
+    #[test]
+    fn dropped_bytes_are_not_returned() {
+        for kept in [0, 1, MEMORY_MAX - 1, MEMORY_MAX, MEMORY_MAX + 1, 2 * MEMORY_MAX] {
+            let mut buffer = RenderBuffer::new(1000, std::env::temp_dir());
+            for number in 0..2_u8 {
+                buffer.write_all(&vec![number; MEMORY_MAX]).unwrap();
+            }
+            buffer.drop_from(1000 + kept as u64);
+            let mut out = Vec::new();
+            buffer.take(usize::MAX, &mut out).unwrap();
+            assert_eq!((out.len(), buffer.is_empty()), (kept, true));
+        }
     }
 }

@@ -525,3 +525,72 @@ fn stored_bytes_are_those_of_the_file() {
     let large = TestStore::new(&[&log_with_large_event("types.binlog"), &next_log()]);
     count(&large, LogForm::AsIs, "some");
 }
+
+/// Sends a dump up to its error. Returns the events and the error.
+fn send_until_error(source: &Arc<FormSource>) -> (Vec<Vec<u8>>, String) {
+    let mut stream = begin(source, &by_position(LOG, 4), options(ServedChecksum::Stored)).unwrap();
+    let (mut pieces, mut events) = (Vec::new(), Vec::new());
+    loop {
+        let step = stream.next(Instant::now(), &mut pieces);
+        pieces.drain(..).for_each(|piece| join_piece(&piece, &mut events));
+        match step {
+            Ok(step) => assert_eq!(step, DumpStep::More),
+            Err(error) => return (events, error.to_server_error().message),
+        }
+    }
+}
+
+#[test]
+fn events_in_front_of_damage_are_sent() {
+    let log = repeat_log(&sample("types-compressed.binlog"), 700 << 10);
+    let (checksum, places) = split(&log);
+    let damages: [fn(&mut [u8]); 2] = [
+        // A wrong checksum, which only a form that reads the event notices.
+        |event| *event.last_mut().unwrap() ^= 1,
+        // Status variables of a statement that are longer than the event.
+        |event| event[19 + 11..19 + 13].fill(0xff),
+    ];
+    let types = [EventType::TransactionPayload, EventType::Query];
+    for (number, (damage, event_type)) in damages.into_iter().zip(types).enumerate() {
+        for third in 1..3 {
+            let middle = (log.len() * third / 3) as u64;
+            let damaged = places.iter().find(|place| place.at > middle && place.event_type == event_type);
+            let damaged = damaged.unwrap();
+            let started = places.iter().rfind(|place| place.at <= damaged.at && place.starts_transaction);
+            let mut bytes = log.clone();
+            let event = &mut bytes[damaged.at as usize..][..damaged.size];
+            damage(event);
+            if number == 1 {
+                let next = NextPosition::Fixed((damaged.at + damaged.size as u64) as u32);
+                binlog::move_event(event, checksum, next);
+            }
+            let store = TestStore::new(&[&bytes, &next_log()]);
+            for form in FORMS {
+                if form == LogForm::AsIs && number == 0 {
+                    continue;
+                }
+                let source = store.source(form);
+                // Twice: the second client starts with what the first one has left in memory.
+                for _ in 0..2 {
+                    let (events, error) = send_until_error(&source);
+                    let reference = Reference::new(form, &log);
+                    let end = match form {
+                        LogForm::AsIs => damaged.at,
+                        _ => {
+                            let moved =
+                                reference.moves.iter().find(|moved| moved.before == started.unwrap().at);
+                            moved.unwrap().after
+                        }
+                    };
+                    let sent = [&MAGIC[..], &events[1..].concat()].concat();
+                    let context = format!("{number} {third} {form} {} {end}", sent.len());
+                    assert!(sent == reference.bytes[..end as usize], "{context}");
+                    let wanted = format!(
+                        "bogus data in log event; the first event '{LOG}' at 4, the last event read from '{LOG}' at {end}, "
+                    );
+                    assert!(error.starts_with(&wanted), "{context}: {error}");
+                }
+            }
+        }
+    }
+}

@@ -64,7 +64,7 @@ impl RewriteWorker<'_> {
         let at = ErrorContext { name: self.shared.name, offset: closed.payload.offset };
         let (checksum, next) = (closed.payload.raw.checksum(), relay_position(kind, &closed.payload.raw));
         let size = reserved.len();
-        self.batch.flush(sender)?;
+        self.batch.flush_before_parts(sender)?;
         sender.push(OutputPart::GtidPlaceholder(reserved), size)?;
         let mut spent = Duration::ZERO;
         let mut inner = self.opener.open(&closed.body).map_err(|error| at.payload_error(error))?;

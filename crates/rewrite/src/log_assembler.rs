@@ -31,6 +31,8 @@ pub(crate) struct LogAssembler<'s, W: RewriteOutput> {
     pieces: Option<crc32fast::Hasher>,
     /// Position of the placeholder for a GTID event.
     reserved: u64,
+    /// End of the last whole segment.
+    whole_end: u64,
 }
 
 impl<'s, W: RewriteOutput> LogAssembler<'s, W> {
@@ -45,13 +47,20 @@ impl<'s, W: RewriteOutput> LogAssembler<'s, W> {
             tally: RewriteTally::default(),
             pieces: None,
             reserved: 0,
+            whole_end: MAGIC.len() as u64,
         })
     }
 
     /// Continues a log at `position`. Parts are written without a buffer.
     pub(crate) fn resume(out: W, name: String, spare: &'s SpareBuffers, position: u64) -> Self {
         let out = BufWriter::with_capacity(0, out);
-        Self { spare, out, name, position, tally: RewriteTally::default(), pieces: None, reserved: 0 }
+        let (tally, pieces, reserved) = (RewriteTally::default(), None, 0);
+        Self { spare, out, name, position, tally, pieces, reserved, whole_end: position }
+    }
+
+    /// Returns the end of the last whole segment: behind it is a part of one that has failed.
+    pub(crate) const fn whole_end(&self) -> u64 {
+        self.whole_end
     }
 
     pub(crate) fn take(
@@ -60,7 +69,8 @@ impl<'s, W: RewriteOutput> LogAssembler<'s, W> {
         progress: &mut dyn MoveObserver,
     ) -> Result<ControlFlow<()>, RewriteError> {
         match part {
-            OutputPart::Events { mut bytes, placed, moved, tally } => {
+            OutputPart::Events { mut bytes, placed, moved, tally, whole } => {
+                let start = self.position;
                 for (before, start) in moved {
                     let after = self.position + u64::from(start);
                     if progress.on_move(TransactionMove { before, after }).is_break() {
@@ -70,6 +80,9 @@ impl<'s, W: RewriteOutput> LogAssembler<'s, W> {
                 self.fix_positions(&mut bytes, &placed);
                 self.tally.add(&tally);
                 self.write(&bytes)?;
+                if let Some(whole) = whole {
+                    self.whole_end = start + whole as u64;
+                }
                 self.spare.put_back(bytes);
             }
             OutputPart::Head { mut bytes, size, next, checksum } => {
@@ -182,7 +195,8 @@ mod tests {
                 told.push(moved.after);
                 ControlFlow::Continue(())
             };
-            let part = OutputPart::Events { bytes, placed, moved, tally: Box::new(RewriteTally::default()) };
+            let (tally, whole) = (Box::new(RewriteTally::default()), None);
+            let part = OutputPart::Events { bytes, placed, moved, tally, whole };
             prop_assert!(assembler.take(part, &mut progress).unwrap().is_continue());
             let end = assembler.finish().unwrap().bytes_after;
             let (mut rest, mut at) = (&out[4..], start);

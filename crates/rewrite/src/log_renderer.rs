@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use binlog::MAGIC;
-use logs::{EndOfLog, EventChunk, LogKind, LogReader, ReadOutcome, TakeSegment, TransactionCutter};
+use logs::{EndOfLog, LogKind, LogReader, ReadOutcome, TakeSegment, TransactionCutter};
 
 use crate::error::RewriteError;
 use crate::feed::{FeedError, RewriteUnit, UnitBuilder};
@@ -54,6 +54,12 @@ impl RenderTimings {
         self.compressing.add(&other.compressing);
         self.opening.add(&other.opening);
     }
+}
+
+/// Units of the transactions that a step has cut from the log, and the error behind them.
+struct CutUnits {
+    units: Vec<RewriteUnit>,
+    failure: Option<RewriteError>,
 }
 
 /// Result of one step of a [`LogRenderer`].
@@ -135,6 +141,12 @@ impl LogRenderer {
         TransactionMove { before, after: self.position }
     }
 
+    /// Returns the end of the whole transactions that were written. After an error, bytes behind it are a part of the
+    /// transaction that has failed.
+    pub const fn whole_end(&self) -> u64 {
+        self.position
+    }
+
     /// Takes the time since the last call.
     pub fn take_timings(&mut self) -> RenderTimings {
         std::mem::take(&mut self.timings)
@@ -150,8 +162,8 @@ impl LogRenderer {
     ///
     /// # Errors
     ///
-    /// Those of [`rewrite`](crate::rewrite), except that a torn or unfinished end is none. The renderer is unusable
-    /// after an error.
+    /// Those of [`rewrite`](crate::rewrite), except that a torn or unfinished end is none. After an error, only
+    /// [`LogRenderer::whole_end`] is of use: the whole transactions in front of the fault are written.
     pub fn render_next(
         &mut self,
         out: &mut dyn RewriteOutput,
@@ -161,8 +173,9 @@ impl LogRenderer {
             ReadOutcome::Some(chunk) => chunk,
             ReadOutcome::End(end) => return Ok(RenderStep::End(end)),
         };
-        let units = self.cut_chunk(&chunk)?;
-        self.write_units(units, out, progress)?;
+        self.units.check_chunk(&chunk, self.reader.kind())?;
+        let cut = self.collect_units(|cutter, give| cutter.cut_chunk(&chunk, give));
+        self.write_units(cut, out, progress)?;
         Ok(RenderStep::Advanced)
     }
 
@@ -176,35 +189,31 @@ impl LogRenderer {
         out: &mut dyn RewriteOutput,
         progress: &mut dyn MoveObserver,
     ) -> Result<(), RewriteError> {
-        let units = self.collect_units(|cutter, give| cutter.finish(give))?;
-        self.write_units(units, out, progress)
-    }
-
-    fn cut_chunk(&mut self, chunk: &EventChunk) -> Result<Vec<RewriteUnit>, RewriteError> {
-        self.units.check_chunk(chunk, self.reader.kind())?;
-        self.collect_units(|cutter, give| cutter.cut_chunk(chunk, give))
+        let cut = self.collect_units(|cutter, give| cutter.finish(give));
+        self.write_units(cut, out, progress)
     }
 
     /// Returns the units of the transactions that `cut` passes on.
     fn collect_units(
         &mut self,
         cut: impl FnOnce(&mut TransactionCutter, TakeSegment<'_, FeedError>) -> Result<(), FeedError>,
-    ) -> Result<Vec<RewriteUnit>, RewriteError> {
+    ) -> CutUnits {
         let mut units = Vec::new();
         let mut give = |unit, _| {
             units.push(unit);
             Ok(())
         };
         let built = &mut self.units;
-        cut(&mut self.cutter, &mut |segment| built.take(segment, &mut give))
-            .and_then(|()| Ok(built.flush(&mut give)?))
-            .map_err(|stop| stop.into_error(self.reader.name()))?;
-        Ok(units)
+        let cut = cut(&mut self.cutter, &mut |segment| built.take(segment, &mut give));
+        let flushed = built.flush(&mut give);
+        let failure = cut.map_err(|stop| stop.into_error(self.reader.name())).and(flushed).err();
+        CutUnits { units, failure }
     }
 
+    /// Writes the units, up to the first transaction that fails.
     fn write_units(
         &mut self,
-        units: Vec<RewriteUnit>,
+        cut: CutUnits,
         out: &mut dyn RewriteOutput,
         progress: &mut dyn MoveObserver,
     ) -> Result<(), RewriteError> {
@@ -221,14 +230,20 @@ impl LogRenderer {
         let sink = AssemblerSink(RefCell::new(AssemblerState { assembler, progress }));
         let buffers = self.buffers.take().unwrap_or_else(WorkerBuffers::new);
         let mut worker = RewriteWorker::with_buffers(&shared, buffers);
-        for unit in units {
-            worker.rewrite_unit(unit, &sink)?;
+        let CutUnits { units, failure } = cut;
+        let written = units.into_iter().try_for_each(|unit| worker.rewrite_unit(unit, &sink));
+        if written.is_err() {
+            // The first error is the one to report.
+            let _ = worker.drop_failed_segment(&sink);
         }
         let buffers = worker.into_buffers();
-        let tally = sink.0.into_inner().assembler.finish()?;
-        (self.buffers, self.position) = (Some(buffers), tally.bytes_after);
+        let assembler = sink.0.into_inner().assembler;
+        (self.buffers, self.position) = (Some(buffers), assembler.whole_end());
+        written?;
+        let tally = assembler.finish()?;
+        assert_eq!(tally.bytes_after, self.position, "ours: only a failed transaction is not whole");
         self.timings.add(&RenderTimings { compressing: tally.compressing, opening: tally.opening });
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
     /// Returns whether the log is a binary log, as far as it has been read.

@@ -28,6 +28,9 @@ pub(crate) enum OutputPart {
         /// Old starts of transactions, and their new starts in `bytes`.
         moved: Vec<(u64, u32)>,
         tally: Box<RewriteTally>,
+        /// Bytes of whole segments at the start of `bytes`; `None` if `bytes` starts within a segment that does not end
+        /// in it.
+        whole: Option<usize>,
     },
     /// Start of an event that comes in pieces: of `size` bytes including its checksum.
     Head { bytes: Vec<u8>, size: u32, next: Option<u32>, checksum: EventChecksum },
@@ -108,6 +111,8 @@ pub(crate) struct EventBatch<'o> {
     placed: Vec<PositionFixup>,
     moved: Vec<(u64, u32)>,
     pub(crate) tally: RewriteTally,
+    /// Bytes of whole segments at the start of `bytes`; `None` if a part of the present segment was pushed.
+    whole: Option<usize>,
 }
 
 impl<'o> RewriteWorker<'o> {
@@ -136,8 +141,17 @@ impl<'o> RewriteWorker<'o> {
                     self.rewrite_segment(segment, unit.kind, sender)?;
                 }
             }
-            UnitContent::Large(large) => self.rewrite_large(&large, unit.kind, sender)?,
+            UnitContent::Large(large) => {
+                self.rewrite_large(&large, unit.kind, sender)?;
+                self.batch.end_segment();
+            }
         }
+        self.flush(sender)
+    }
+
+    /// Pushes the segments in front of the one that has failed. Parts of that one may have been pushed before.
+    pub(crate) fn drop_failed_segment(&mut self, sender: &dyn PartSink) -> Result<(), RewriteError> {
+        self.batch.drop_open_segment();
         self.flush(sender)
     }
 
@@ -181,6 +195,7 @@ impl<'o> RewriteWorker<'o> {
         if !done {
             self.pass(segment, kind)?;
         }
+        self.batch.end_segment();
         match self.batch.is_full() {
             true => self.flush(sender),
             false => Ok(()),
@@ -443,7 +458,26 @@ fn inner_fits(size: usize, event: RawEvent<'_>, large: u64) -> bool {
 impl<'o> EventBatch<'o> {
     fn new(spare: &'o SpareBuffers) -> Self {
         let (placed, moved) = (Vec::new(), Vec::new());
-        Self { spare, bytes: spare.take(), placed, moved, tally: RewriteTally::default() }
+        Self { spare, bytes: spare.take(), placed, moved, tally: RewriteTally::default(), whole: Some(0) }
+    }
+
+    fn end_segment(&mut self) {
+        self.whole = Some(self.bytes.len());
+    }
+
+    /// Removes the part of the present segment, which does not end.
+    fn drop_open_segment(&mut self) {
+        let end = self.whole.unwrap_or_default();
+        self.bytes.truncate(end);
+        self.placed.retain(|fixup| (fixup.start as usize) < end);
+        self.moved.retain(|(_, start)| (*start as usize) < end);
+    }
+
+    /// Pushes the segments so far. Parts of the present segment are pushed next, some of them not from here.
+    pub(crate) fn flush_before_parts(&mut self, sender: &dyn PartSink) -> Result<(), RewriteError> {
+        self.flush(sender)?;
+        self.whole = None;
+        Ok(())
     }
 
     /// Records that the transaction that started at `before` now starts here.
@@ -504,9 +538,10 @@ impl<'o> EventBatch<'o> {
     }
 
     pub(crate) fn flush(&mut self, sender: &dyn PartSink) -> Result<(), RewriteError> {
-        let Self { bytes, placed, moved, tally, .. } = std::mem::replace(self, Self::new(self.spare));
+        let Self { bytes, placed, moved, tally, whole, .. } = std::mem::replace(self, Self::new(self.spare));
+        self.whole = (whole == Some(bytes.len())).then_some(0);
         let cost = bytes.len() + placed.len() * size_of::<PositionFixup>();
-        sender.push(OutputPart::Events { bytes, placed, moved, tally: Box::new(tally) }, cost)
+        sender.push(OutputPart::Events { bytes, placed, moved, tally: Box::new(tally), whole }, cost)
     }
 }
 

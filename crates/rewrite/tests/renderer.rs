@@ -3,10 +3,11 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
+use std::sync::Arc;
 
-use binlog::{MAGIC, ZstdLevel};
+use binlog::{EventChecksum, EventType, Framer, FramerOutput, MAGIC, NextPosition, ZstdLevel, move_event};
 use bintide_rewrite::{
     CompressSettings, CompressedPolicy, LogRenderer, MinimumGain, OldFormatPolicy, RenderStep, RewriteAction,
     RewriteLimits, RewriteSettings, TransactionMove, rewrite,
@@ -79,6 +80,100 @@ fn steps_write_the_same_log_and_can_start_at_any_transaction() {
                 assert!(out == wanted, "{name} {action:?} {moved:?}");
                 assert_eq!(renderer.place().after, wanted.len() as u64);
             }
+        }
+    }
+}
+
+/// Changes a byte near the end of a log's event. `Sealed` events get a valid checksum afterwards.
+fn damage(log: &[u8], event: &RawEventPlace, seal: EventSeal) -> Vec<u8> {
+    let mut damaged = log.to_vec();
+    let range = event.range.clone();
+    damaged[range.end - event.checksum.size() - 2] ^= 0x55;
+    if seal == EventSeal::Valid {
+        move_event(&mut damaged[range], event.checksum, NextPosition::Fixed(event.next_position));
+    }
+    damaged
+}
+
+/// Checksum of a damaged event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EventSeal {
+    /// It does not match.
+    Broken,
+    /// It matches the damaged bytes.
+    Valid,
+}
+
+/// Place of an event in a log.
+struct RawEventPlace {
+    range: Range<usize>,
+    event_type: EventType,
+    checksum: EventChecksum,
+    next_position: u32,
+}
+
+fn events(log: &[u8]) -> Vec<RawEventPlace> {
+    let (mut framer, mut places, mut start) = (Framer::new(), Vec::new(), MAGIC.len());
+    while let FramerOutput::Event(raw) = framer.next(&log[start..]).unwrap() {
+        let (range, event_type) = (start..start + raw.bytes().len(), raw.event_type());
+        start = range.end;
+        let (checksum, next_position) = (raw.checksum(), raw.header().next_position);
+        places.push(RawEventPlace { range, event_type, checksum, next_position });
+    }
+    places
+}
+
+/// Renders a log from memory. Returns what is whole, the starts of transactions, and the error.
+fn render_bytes(log: &[u8], action: RewriteAction) -> (Vec<u8>, Vec<TransactionMove>, Option<String>) {
+    let shared: Arc<[u8]> = log.into();
+    let open = move || Ok(LogReader::from_bytes("log".to_owned(), Arc::clone(&shared)));
+    let limits = RewriteLimits { unit: 100_000, ..limits() };
+    let mut renderer = LogRenderer::new(action, limits, Box::new(open)).unwrap();
+    let (mut out, mut moves) = (MAGIC.to_vec(), Vec::new());
+    let mut note = |moved| {
+        moves.push(moved);
+        ControlFlow::Continue(())
+    };
+    let error = loop {
+        match renderer.render_next(&mut out, &mut note) {
+            Ok(RenderStep::Advanced) => {}
+            Ok(RenderStep::End(_)) => break None,
+            Err(error) => break Some(error.to_string()),
+        }
+    };
+    out.truncate(renderer.whole_end() as usize);
+    (out, moves, error)
+}
+
+#[test]
+fn whole_transactions_in_front_of_damage_are_written() {
+    let large = sample("large.binlog");
+    let (compressed, _, _) = render_bytes(&large, COMPRESS);
+    for log in [sample("types.binlog"), sample("types-compressed.binlog"), large, compressed] {
+        for action in [RewriteAction::Decompress, COMPRESS] {
+            let (wanted, moves, _) = render_bytes(&log, action);
+            let mut checked = 0;
+            for event in events(&log) {
+                let start = event.range.start as u64;
+                let Some(inside) = moves.iter().rfind(|moved| moved.before <= start) else { continue };
+                let seals: &[EventSeal] = match event.event_type {
+                    EventType::TransactionPayload => &[EventSeal::Broken, EventSeal::Valid],
+                    EventType::Rotate | EventType::Stop => continue,
+                    _ => &[EventSeal::Broken],
+                };
+                for seal in seals {
+                    let (out, _, error) = render_bytes(&damage(&log, &event, *seal), action);
+                    let place = format!("{action:?} {:?} {seal:?} {error:?}", event.range);
+                    assert!(
+                        error.is_some_and(|error| error.contains(&format!("log at {start}: "))),
+                        "{place}"
+                    );
+                    assert_eq!(out.len() as u64, inside.after, "{place}");
+                    assert!(wanted.starts_with(&out), "{place}");
+                    checked += 1;
+                }
+            }
+            assert!(checked > 10, "{checked}");
         }
     }
 }
