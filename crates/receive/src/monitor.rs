@@ -136,6 +136,7 @@ impl ReceiveMonitor {
         figures.is_connected = true;
         let source = &mut figures.source;
         (source.server_id, source.server_uuid) = (facts.server_id, facts.server_uuid.clone());
+        source.gtid_mode.clone_from(&facts.gtid_mode);
         (source.last_error, source.was_connected) = (None, true);
         let clock_s = facts.clock_s.and_then(|clock| i64::try_from(clock).ok());
         figures.ahead_s = clock_s.map_or(0, |clock| clock - now_s());

@@ -14,6 +14,8 @@ pub struct SourceStatus {
     pub server_id: Option<u32>,
     /// `server_uuid` of the source (MySQL), once it has been connected.
     pub server_uuid: Option<String>,
+    /// `gtid_mode` of the source (MySQL since 5.6), once it has been connected.
+    pub gtid_mode: Option<String>,
     /// True once the source has been connected, until another attempt fails.
     pub(crate) was_connected: bool,
     /// Received heartbeats.

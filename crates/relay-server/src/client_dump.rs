@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use relay::{
     AheadPolicy, AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions,
     DumpPiece, DumpRequest, DumpStep, DumpStream, GtidHoles, GtidsAhead, HeartbeatVersion, MariadbPosition,
-    MariadbRequest, RelayFacts as _, ServedChecksum, SourceGtids, SqlValue, find_start,
+    MariadbRequest, RelayFacts as _, ServedChecksum, SourceGtids, SqlValue, can_find_start, find_start,
 };
 use wire::{
     AckRequest, DumpFlags, EventPacket, PIECE_SIZE_MAX, PartedPacket, SemiSync, SemiSyncAck, ServerError,
@@ -94,6 +94,9 @@ impl<'d, 's> ClientDump<'d, 's> {
     fn run_limited(&mut self) -> io::Result<DumpOutcome> {
         add(&self.session.shared.counters.dumps, 1);
         self.announce();
+        if let Some(outcome) = self.wait_for_start()? {
+            return Ok(outcome);
+        }
         let mut stream = match self.start() {
             Ok(stream) => stream,
             Err(error) => return self.fail(&error),
@@ -136,6 +139,31 @@ impl<'d, 's> ClientDump<'d, 's> {
                 Err(error) => return self.fail(&error),
             }
         }
+    }
+
+    /// Waits until the relay has received enough of its first log to find the start of the dump. Returns the outcome if the
+    /// dump ends before.
+    fn wait_for_start(&mut self) -> io::Result<Option<DumpOutcome>> {
+        match self.mariadb_request() {
+            Ok(Some(request)) => self.request.mode = DumpMode::MariadbGtids(request),
+            Ok(None) => {}
+            Err(error) => return self.fail(&error).map(Some),
+        }
+        while self.ahead_policy() == AheadPolicy::Wait {
+            let seen = self.session.shared.growth.count();
+            // An error comes again when the dump starts.
+            if can_find_start(self.session.shared.forms.store(), &self.request.mode).unwrap_or(true) {
+                break;
+            }
+            if let Some(reason) = self.end_reason() {
+                return self.end(reason).map(Some);
+            }
+            if !self.read_input()? {
+                return Ok(Some(DumpOutcome::Closed));
+            }
+            self.wait(seen, None)?;
+        }
+        Ok(None)
     }
 
     /// Makes the dump visible, and ends earlier ones of the same replica.
@@ -195,8 +223,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         // Nothing says that the store has not grown since the last look.
         source.note_growth();
         let mut stored = None;
-        if let Some(request) = self.mariadb_request()? {
-            self.request.mode = DumpMode::MariadbGtids(request);
+        if matches!(self.request.mode, DumpMode::MariadbGtids(_)) {
             stored = Some(shared.mariadb_state().map_err(DumpError::reading)?);
         }
         let gtids = SourceGtids { mariadb: stored.as_ref(), ..SourceGtids::default() };

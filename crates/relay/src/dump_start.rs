@@ -13,6 +13,7 @@ use crate::error::RelayError;
 use crate::form_source::{FormSource, FormStart};
 use crate::mariadb_dump::{MariadbProgress, MariadbRequest};
 use crate::mariadb_position::MariadbState;
+use crate::relay_store::{FirstEvents, RelayStore};
 use crate::served_checksum::ServedChecksum;
 
 /// Request of a client for a dump.
@@ -106,6 +107,25 @@ impl DumpRequest {
 /// its log's name has bytes.
 fn log_name(file: &[u8]) -> Vec<u8> {
     file.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+}
+
+/// Returns whether the start of a dump can be found yet: by file and position once the store has a log, by GTIDs once the
+/// log says which transactions are in front of it.
+///
+/// # Errors
+///
+/// If the store cannot be read.
+pub fn can_find_start(store: &RelayStore, mode: &DumpMode) -> Result<bool, RelayError> {
+    let names = store.log_names()?;
+    match (names.as_slice(), mode) {
+        ([], _) => Ok(false),
+        ([only], DumpMode::Gtids(_) | DumpMode::MariadbGtids(_)) => {
+            let head = store.head(only)?;
+            let has_set = |head: &FirstEvents| head.previous_gtids.is_some() || head.gtid_list.is_some();
+            Ok(head.is_some_and(|head| head.is_final || has_set(&head)))
+        }
+        _ => Ok(true),
+    }
 }
 
 /// Finds the start of a dump, as a server does. `checksum` are the checksums that the client gets.

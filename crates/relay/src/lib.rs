@@ -69,7 +69,9 @@ pub use crate::dump_progress::{ClientProgress, DumpProgress};
 pub use crate::dump_session::{
     AnnotationPolicy, DumpEndPolicy, DumpOptions, DumpSession, DumpWait, HeartbeatVersion,
 };
-pub use crate::dump_start::{AheadPolicy, DumpMode, DumpRequest, DumpStart, SourceGtids, find_start};
+pub use crate::dump_start::{
+    AheadPolicy, DumpMode, DumpRequest, DumpStart, SourceGtids, can_find_start, find_start,
+};
 pub use crate::dump_stream::{DumpStep, DumpStream};
 pub use crate::error::RelayError;
 pub use crate::form::{ClientAttributes, FormChoice, FormTextError, LogForm};

@@ -113,6 +113,8 @@ pub struct UpstreamStatus {
     pub server_id: Option<u32>,
     /// `server_uuid` of the source, once it has been connected.
     pub server_uuid: Option<String>,
+    /// `gtid_mode` of the source (MySQL since 5.6), once it has been connected.
+    pub gtid_mode: Option<String>,
     /// Encryption of the connection.
     pub tls: UpstreamTls,
     /// Age of the last event by the source's clock, in seconds; 0 if the source has no newer one.

@@ -10,7 +10,8 @@ use binlog::gtid::GtidSet;
 use binlog::{ChecksumAlgorithm, Event, EventType, Framer, FramerOutput, MAGIC, NextPosition};
 use relay::{
     AheadPolicy, AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest,
-    DumpStep, DumpStream, FormSource, HeartbeatVersion, LogForm, ServedChecksum, SourceGtids, find_start,
+    DumpStep, DumpStream, FormSource, HeartbeatVersion, LogForm, RelayStore, ServedChecksum, SourceGtids,
+    can_find_start, find_start,
 };
 use wire::{DumpFlags, PositionGaps, SourceEvent, StreamReader};
 
@@ -593,4 +594,27 @@ fn events_in_front_of_damage_are_sent() {
             }
         }
     }
+}
+
+#[test]
+fn starts_are_found_once_the_first_log_says_what_is_in_front_of_it() {
+    let check = |log: &str, position: DumpMode, gtids: DumpMode, gtids_from: EventType| {
+        let log = sample(log);
+        let (_, places) = split(&log);
+        let store = TestStore::new(&[]);
+        let found = |mode: &DumpMode| {
+            let opened = RelayStore::open(store.folder.path(), None);
+            opened.is_ok_and(|opened| can_find_start(&opened, mode).unwrap())
+        };
+        assert!(!found(&position) && !found(&gtids));
+        for place in &places[..4] {
+            let end = place.at as usize + place.size;
+            store.write(1, &log[..end]);
+            let wanted = places.iter().any(|known| known.event_type == gtids_from && known.at <= place.at);
+            assert_eq!((found(&position), found(&gtids)), (true, wanted), "{:?}", place.event_type);
+        }
+    };
+    let gtids = DumpMode::Gtids(GtidSet::new());
+    check("types.binlog", DumpMode::Position, gtids.clone(), EventType::PreviousGtids);
+    check("mariadb.binlog", DumpMode::Position, gtids, EventType::MariadbGtidList);
 }

@@ -39,6 +39,34 @@ fn stopped_replicas_resume_at_the_relay() -> Result<()> {
     wait_for_equal(&source, &replica)
 }
 
+/// Replicas that connect before the source has a transaction wait for the first one.
+#[test]
+fn replicas_wait_for_the_first_transaction() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    source.sql("reset binary logs and gtids")?;
+    let logs = TempDir::new()?;
+    let from = format!("--from=mysql://root@127.0.0.1:{}/", source.port());
+    let relay = RelayProcess::start(logs.path(), &[&from])?;
+    let replicas = [
+        (replica(TestPackage::Mysql)?, ReplicaStartPlace::Gtids),
+        (replica(TestPackage::Mysql8_0_15)?, ReplicaStartPlace::FirstLog),
+    ];
+    for (replica, place) in &replicas {
+        follow(replica, relay.port, *place)?;
+    }
+    for (replica, place) in &replicas {
+        let heartbeats =
+            "select count_received_heartbeats from performance_schema.replication_connection_status";
+        wait_until("heartbeats", || {
+            ensure!(error_of(replica)?.is_none(), "{place:?}: {:?}", error_of(replica)?);
+            Ok(replica.sql(heartbeats)?.trim().parse::<u32>()? > 1)
+        })?;
+    }
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    replicas.iter().try_for_each(|(replica, _)| wait_for_equal(&source, replica))
+}
+
 /// Replicas of several versions read the relay, each in its form, while the relay is stopped and restarted.
 #[test]
 fn replicas_of_other_versions_resume_after_a_restart() -> Result<()> {

@@ -27,6 +27,13 @@ pub(super) fn statement_too_large() -> ServerError {
     ServerError::new(1153, "08S01", "Got a packet bigger than 'max_allowed_packet' bytes")
 }
 
+/// `ER_NET_READ_INTERRUPTED`: a replica that gets it for a question about its source connects again.
+pub(super) fn unknown_gtid_mode() -> ServerError {
+    let message = "gtid_mode is not known yet: the logs have no transactions, and the relay has not connected to its \
+                   source since its start";
+    ServerError::new(1159, "08S01", message)
+}
+
 /// `ER_NOT_SUPPORTED_YET`, for a statement that a server knows and a relay does not.
 pub(super) fn unsupported(statement: &str) -> ServerError {
     let message = format!("bintide relay does not support {statement}: it serves binary logs only");

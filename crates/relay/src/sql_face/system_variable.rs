@@ -3,10 +3,11 @@
 use wire::ServerError;
 
 use super::SqlFace;
-use super::refusals::{internal, unknown_variable, wrong_scope, wrong_type, wrong_value};
+use super::refusals::{internal, unknown_gtid_mode, unknown_variable, wrong_scope, wrong_type, wrong_value};
 use super::served_version::ServedVersion;
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlSession, SqlValue};
+use crate::upstream_control::UpstreamStatus;
 
 /// A system variable.
 pub(crate) struct SystemVariable {
@@ -131,7 +132,7 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     settable("collation_database", V::Text(COLLATION)),
     settable("collation_server", V::Text(COLLATION)),
     settable("default_storage_engine", V::Text("InnoDB")),
-    fixed("enforce_gtid_consistency", Global, A::MySqlSince(MYSQL_5_6), V::Fact(gtid_mode)),
+    fixed("enforce_gtid_consistency", Global, A::MySqlSince(MYSQL_5_6), V::Fact(enforce_gtid_consistency)),
     settable("foreign_key_checks", V::Flag(true)),
     settable("group_concat_max_len", V::Number(1024)),
     fixed("gtid_binlog_pos", Global, A::MariaDb, V::Fact(gtid_binlog_pos)),
@@ -405,10 +406,24 @@ fn gtid_purged(context: &VariableContext<'_>) -> Result<SystemValue, ServerError
     Ok(SystemValue::Text(gtids.to_string()))
 }
 
-/// A replica with GTIDs refuses a source that says `OFF`, and the reverse. The logs tell whether the source uses GTIDs.
+/// A replica with GTIDs refuses a source that says `OFF`, and the reverse. The logs tell whether the source uses GTIDs;
+/// before its first transaction, the source itself does.
 fn gtid_mode(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
     let end = context.facts.end(context.session.form).map_err(|error| internal(&error))?;
-    Ok(SystemValue::Text(if end.gtids.is_empty() { "OFF" } else { "ON" }.to_owned()))
+    if !end.gtids.is_empty() {
+        return Ok(SystemValue::Text("ON".to_owned()));
+    }
+    let upstream = context.facts.upstream_control().map(|upstream| upstream.status());
+    match upstream {
+        Some(UpstreamStatus { server_id: None, .. }) => Err(unknown_gtid_mode()),
+        Some(UpstreamStatus { gtid_mode: Some(mode), .. }) => Ok(SystemValue::Text(mode)),
+        _ => Ok(SystemValue::Text("OFF".to_owned())),
+    }
+}
+
+fn enforce_gtid_consistency(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
+    let is_off = gtid_mode(context)? == SystemValue::Text("OFF".to_owned());
+    Ok(SystemValue::Text(if is_off { "OFF" } else { "ON" }.to_owned()))
 }
 
 /// A status variable.

@@ -43,6 +43,7 @@ impl UpstreamControl for ReceivedLogs {
             stored_position: stats.stored_position,
             server_id: stats.source.server_id,
             server_uuid: stats.source.server_uuid.clone(),
+            gtid_mode: stats.source.gtid_mode.clone(),
             lag_s: stats.lag_s(i64::try_from(now_s).unwrap_or(i64::MAX)),
             transactions: stats.transactions,
             bytes: stats.bytes,
