@@ -54,6 +54,13 @@ enum OpenEvent {
     Unchanged,
 }
 
+/// Amount that a step of a dump has sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct SentAmount {
+    bytes: u64,
+    transactions: u64,
+}
+
 /// Size of an event from which a copy of it costs more than a reference to it.
 const UNCHANGED_SIZE_MIN: usize = 1 << 10;
 /// Size up to which an event is one packet.
@@ -105,7 +112,7 @@ impl<'d, 's> ClientDump<'d, 's> {
             self.session.link.packets.ignore_sequence();
             self.signal = Some(self.session.shared.growth.subscribe()?);
         }
-        self.note_place(&stream);
+        self.note_progress(&stream, SentAmount::default());
         let gate = self.session.shared.options.ack_gate.clone();
         let mut pieces = Vec::new();
         loop {
@@ -182,12 +189,6 @@ impl<'d, 's> ClientDump<'d, 's> {
         self.session.shared.clients.displace(registration);
         // An earlier dump may be waiting.
         self.session.shared.growth.note();
-    }
-
-    /// Makes the place of the client visible: a purge spares the log from the first event on.
-    fn note_place(&self, stream: &DumpStream) {
-        let place = (stream.session().log().to_string(), stream.session().position());
-        self.session.registration.client.change(|facts| facts.place = Some(place));
     }
 
     fn set_activity(&self, state: &'static str) {
@@ -303,16 +304,14 @@ impl<'d, 's> ClientDump<'d, 's> {
     }
 
     fn send(&mut self, pieces: &mut Vec<DumpPiece>, stream: &mut DumpStream) -> io::Result<()> {
-        if pieces.is_empty() {
-            self.note_progress(stream);
-            return Ok(());
+        let mut sent = SentAmount::default();
+        if !pieces.is_empty() {
+            self.set_activity(ClientActivity::SENDING);
         }
-        self.set_activity(ClientActivity::SENDING);
-        let (mut bytes, mut transactions) = (0, 0);
         for piece in pieces.drain(..) {
-            bytes += piece.bytes.as_slice().len() as u64;
+            sent.bytes += piece.bytes.as_slice().len() as u64;
             if piece.ends_transaction && piece.is_last() {
-                transactions += 1;
+                sent.transactions += 1;
                 self.acks.request(stream.session().log(), piece.end);
             }
             self.put(piece);
@@ -320,30 +319,31 @@ impl<'d, 's> ClientDump<'d, 's> {
                 self.session.link.flush()?;
             }
         }
-        let place = (stream.session().log().to_string(), stream.session().position());
-        let shared = self.session.shared;
         self.count_sent(stream);
-        add(&shared.counters.sent_bytes, bytes);
-        add(&shared.counters.sent_transactions, transactions);
-        self.session.registration.client.change(|facts| {
-            facts.place = Some(place);
-            facts.bytes_sent += bytes;
-            facts.transactions_sent += transactions;
-        });
-        add(&self.counters.sent_bytes, bytes);
-        add(&self.counters.sent_transactions, transactions);
-        self.note_progress(stream);
+        self.note_progress(stream, sent);
         Ok(())
     }
 
-    /// Makes the progress visible.
-    fn note_progress(&mut self, stream: &DumpStream) {
-        let (reader, dump) = (stream.reader(), *stream.session().progress());
+    /// Makes the place and the progress of the client visible. A purge spares the log from the first event on.
+    fn note_progress(&mut self, stream: &DumpStream, sent: SentAmount) {
+        let (reader, session) = (stream.reader(), stream.session());
+        let dump = *session.progress();
+        let SentAmount { bytes, transactions } = sent;
+        let sums = &self.session.shared.counters;
+        for counter in [&sums.sent_bytes, &self.counters.sent_bytes] {
+            add(counter, bytes);
+        }
+        for counter in [&sums.sent_transactions, &self.counters.sent_transactions] {
+            add(counter, transactions);
+        }
         add(&self.counters.saved_bytes, dump.saved_bytes - self.saved_bytes);
         self.saved_bytes = dump.saved_bytes;
         self.session.registration.client.change(|facts| {
             let caught_up_us = facts.progress.as_ref().and_then(|progress| progress.caught_up_us);
             let (log, position) = (Arc::clone(reader.log()), reader.position());
+            facts.place = Some((session.log().to_string(), session.position()));
+            facts.bytes_sent += bytes;
+            facts.transactions_sent += transactions;
             facts.committed_us = dump.committed_us;
             facts.progress = Some(ClientProgress { log, position, dump, caught_up_us });
         });

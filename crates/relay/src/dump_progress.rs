@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use binlog::events::PayloadFields;
-use binlog::{Cursor, EventType, HEADER_SIZE};
-
-use crate::form_chunk::{EventSlice, FormChunk, TransactionMark};
+use crate::form_chunk::{FormChunk, TransactionMark};
+use crate::sent_transactions::SentTransaction;
 
 /// Progress of one dump. Transactions that are skipped because the client has them count as passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,17 +20,9 @@ pub struct DumpProgress {
 }
 
 impl DumpProgress {
-    /// Counts an event, or a piece of one, that is sent.
-    pub(crate) fn add_sent(&mut self, chunk: &FormChunk, slice: EventSlice) {
-        if slice.event_type != EventType::TransactionPayload || !slice.is_first() {
-            return;
-        }
-        let body = chunk.bytes()[slice.range()].get(HEADER_SIZE..).unwrap_or_default();
-        // An event that cannot be decoded saves nothing.
-        if let Ok(fields) = PayloadFields::decode(&mut Cursor::new(body)) {
-            let plain = fields.uncompressed_size.unwrap_or(fields.payload_size);
-            self.saved_bytes += plain.saturating_sub(fields.payload_size);
-        }
+    /// Counts a transaction that was sent.
+    pub(crate) const fn add_sent(&mut self, sent: &SentTransaction) {
+        self.saved_bytes += sent.uncompressed_bytes.saturating_sub(sent.compressed_bytes);
     }
 
     /// Takes the end of a chunk: all its events have passed.

@@ -224,9 +224,11 @@ impl DumpSession {
                     if let Some(skipped_end) = self.skipped_end.take() {
                         self.send_heartbeat(skipped_end, now, out);
                     }
-                    self.progress.add_sent(chunk, *slice);
                     self.send_slice(chunk, *slice, end, out);
-                    self.sent.extend(self.meter.add(chunk, index));
+                    if let Some(sent) = self.meter.add(chunk, index) {
+                        self.progress.add_sent(&sent);
+                        self.sent.push(sent);
+                    }
                     self.last_sent = now;
                 }
             }
