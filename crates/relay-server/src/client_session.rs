@@ -11,9 +11,9 @@ use relay::{
     SqlFace, SqlRows, SqlSession, SqlValue, sql_mode,
 };
 use wire::{
-    Capabilities, ClientCommand, ColumnDefinition, EofPacket, OkPacket, PacketCodec, ParameterValue,
-    ResponseWriter, ResultValue, ResultWriter, RowEncoding, ServerError, ServerStatement, ServerStatus,
-    WireError, column_type,
+    Capabilities, ClientCommand, ColumnDefinition, EofPacket, OkPacket, ParameterValue, ResponseWriter,
+    ResultValue, ResultWriter, RowEncoding, ServerError, ServerStatement, ServerStatus, WireError,
+    column_type,
 };
 
 use crate::client_dump::{ClientDump, DumpOutcome};
@@ -169,16 +169,15 @@ impl ServedSession<'_> {
         self.respond(|response| response.error(error));
     }
 
-    /// Refuses a packet that is too large, before the rest of it has come.
+    /// Refuses a packet that is too large. A client reads the error once it has written the packet, and expects a sequence
+    /// number that follows the packet's last piece.
     fn refuse_packet(&mut self, error: &WireError) -> io::Result<()> {
-        self.refuse(&ServerError::from_wire(error));
-        self.link.flush()?;
-        // The client reads the error once it has written the packet. A close while it writes would drop the error.
         self.link.set_deadline(Some(Instant::now() + REST_TIMEOUT))?;
-        while self.link.receive().is_ok() {
-            self.link.packets = PacketCodec::new(0);
+        while !self.link.packets.discard_packet().map_err(io::Error::other)? {
+            self.link.receive()?;
         }
-        Ok(())
+        self.refuse(&ServerError::from_wire(error));
+        self.link.flush()
     }
 
     fn answer(&mut self, payload: &[u8]) -> io::Result<CommandOutcome> {

@@ -97,6 +97,17 @@ struct IncomingPackets {
     /// Start of the next header.
     unread: usize,
     phase: PacketPhase,
+    /// Piece that is being discarded.
+    discarded: Option<DiscardedPiece>,
+}
+
+/// Piece of a packet that exceeds the limit.
+#[derive(Clone, Copy, Debug)]
+struct DiscardedPiece {
+    /// Bytes that have not arrived yet.
+    rest: usize,
+    /// True for the last piece of the packet.
+    is_last: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -210,6 +221,26 @@ impl PacketCodec {
             }
         }
         Ok(true)
+    }
+
+    /// Discards a packet that exceeds the limit, as far as it has arrived. Returns true once the whole packet has: an error is
+    /// then numbered as a response to it. No packet can be read after that.
+    ///
+    /// # Errors
+    ///
+    /// If a compressed packet cannot be decompressed.
+    pub fn discard_packet(&mut self) -> Result<bool, WireError> {
+        loop {
+            while let Some(sequence) = self.incoming.discard_piece() {
+                self.sequence = sequence.wrapping_add(1);
+            }
+            if self.incoming.discarded.is_some_and(|piece| piece.is_last && piece.rest == 0) {
+                return Ok(true);
+            }
+            let Some(frames) = &mut self.frames else { return Ok(false) };
+            let Some(content) = frames.open(self.sequence_check)? else { return Ok(false) };
+            self.incoming.buffer.append(content);
+        }
     }
 
     /// Returns true if received bytes have not been handed out. Before a switch to TLS there must be none.
@@ -382,6 +413,25 @@ impl IncomingPackets {
             self.phase = PacketPhase::Whole;
         }
         true
+    }
+
+    /// Discards the bytes of the present piece that have arrived. Returns the sequence number of the next piece, if its
+    /// header has arrived.
+    fn discard_piece(&mut self) -> Option<u8> {
+        self.buffer.drop_front(self.unread);
+        (self.start, self.joined, self.unread) = (0, 0, 0);
+        if let Some(piece) = &mut self.discarded {
+            let count = piece.rest.min(self.buffer.len());
+            self.buffer.drop_front(count);
+            piece.rest -= count;
+            if piece.rest > 0 || piece.is_last {
+                return None;
+            }
+        }
+        let (size, sequence) = self.header()?;
+        self.unread = HEADER_SIZE;
+        self.discarded = Some(DiscardedPiece { rest: size, is_last: size < PIECE_SIZE_MAX });
+        Some(sequence)
     }
 
     fn payload(&self) -> &[u8] {

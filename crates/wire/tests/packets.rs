@@ -215,3 +215,34 @@ fn packets_in_parts_equal_whole_packets() {
         }
     }
 }
+
+#[test]
+fn errors_follow_the_last_piece_of_a_packet_that_exceeds_the_limit() {
+    for compression in [None, Some(PacketCompression::Zlib { level: 6 })] {
+        for size in [70_000, (1 << 24) - 2, (1 << 24) - 1, 40_000_000] {
+            let (mut client, mut server) = (PacketCodec::new(1 << 20), PacketCodec::new(65_536));
+            for codec in [&mut client, &mut server] {
+                compression.into_iter().for_each(|compression| codec.start_compression(compression));
+                codec.begin_command();
+            }
+            client.send(&bytes(size));
+            let mut is_discarded = false;
+            let mut has_failed = false;
+            for part in client.output().chunks(1 << 16) {
+                assert!(!is_discarded);
+                server.receive(part);
+                if !has_failed {
+                    has_failed = server.is_ready().is_err();
+                }
+                if has_failed {
+                    is_discarded = server.discard_packet().unwrap();
+                }
+            }
+            assert!(has_failed && is_discarded, "{size}");
+            client.mark_sent(client.output().len());
+            server.send(b"error");
+            client.receive(server.output());
+            assert_eq!(client.next(), Ok(Some(&b"error"[..])), "{size} {compression:?}");
+        }
+    }
+}

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use e2e::command::wait_until;
 use e2e::relayed::{RelayProcess, TABLE, relay_address, source, work};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use servers::{LinkOptions, ServerLink};
-use testkit::{TestPackage, TestServer};
+use servers::{LinkOptions, ServerAddress, ServerLink, SslMode, TlsPolicy};
+use testkit::{CutMode, Proxy, TestPackage, TestServer};
 use wire::{BinlogDump, Capabilities, ClientCommand, DumpFlags, ErrPacket};
 
 /// Time without data after which a test abandons a damaged conversation.
@@ -122,6 +122,69 @@ fn damaged_conversations_do_not_affect_other_clients() -> Result<()> {
     let after = memory(&relay)?;
     ensure!(after < before + (64 << 10), "{before} KiB before, {after} KiB after");
     Ok(())
+}
+
+/// Logs in with TLS, and reads the whole log. Returns the number of its packets.
+fn read_log_over_tls(port: u16) -> Result<usize> {
+    let tls = TlsPolicy::with_mode(SslMode::Required);
+    let mut link = ServerLink::open(&ServerAddress { tls, ..relay_address(port) }, &LinkOptions::default())?;
+    link.query("SET @source_binlog_checksum = 'CRC32'")?;
+    let dump = BinlogDump { position: 4, flags: DumpFlags::NON_BLOCK, server_id: 9, file: b"binlog.000001" };
+    link.send(&ClientCommand::BinlogDump(dump))?;
+    let mut packets = 0;
+    while link.next()?.first() == Some(&0) {
+        packets += 1;
+    }
+    Ok(packets)
+}
+
+/// The network cuts encrypted connections at each byte of a conversation, counted in both directions.
+#[test]
+fn encrypted_conversations_are_cut_at_every_byte() -> Result<()> {
+    /// Bytes by which the sizes of two TLS handshakes differ at most.
+    const TLS_VARIANCE: u64 = 64;
+    let source = source(TestPackage::Mysql)?;
+    source.sql(TABLE)?;
+    let relay = RelayProcess::of(&source)?;
+    let proxy = Proxy::to(relay.port)?;
+    ensure!(read_log_over_tls(proxy.port())? > 5, "the log has few events");
+    let (whole, before) = (proxy.passed(), memory(&relay)?);
+    ensure!((2000..20_000).contains(&whole), "the conversation has {whole} bytes");
+    for end in 0..whole {
+        proxy.cut_after(end, if end % 2 == 0 { CutMode::Close } else { CutMode::Reset });
+        let read = read_log_over_tls(proxy.port());
+        ensure!(
+            read.is_err() || end + TLS_VARIANCE > whole,
+            "the conversation was not cut after {end} bytes"
+        );
+        proxy.mend();
+        if end % 500 == 0 {
+            check_serves(&relay)?;
+        }
+    }
+    let mut asking = link(&relay)?;
+    wait_until("the end of the other connections", || Ok(asking.query("SHOW PROCESSLIST")?.len() == 1))?;
+    let after = memory(&relay)?;
+    println!("{before} KiB before, {after} KiB after {whole} cuts");
+    ensure!(after < before + (64 << 10), "{before} KiB before, {after} KiB after");
+    Ok(())
+}
+
+/// Statements that are larger than `max_allowed_packet`: of one packet, of two, and of four.
+#[test]
+fn statements_that_are_too_large_are_refused() -> Result<()> {
+    let (_source, relay) = relay()?;
+    for size in [(4 << 20) + 1, (16 << 20) + 1, 50 << 20] {
+        let sql = format!("SELECT '{}'", "x".repeat(size));
+        for tls in [SslMode::Disabled, SslMode::Required] {
+            let address = ServerAddress { tls: TlsPolicy::with_mode(tls), ..relay_address(relay.port) };
+            let mut link = ServerLink::open(&address, &LinkOptions::default())?;
+            link.send(&ClientCommand::Query { sql: sql.as_bytes() })?;
+            let error = ErrPacket::decode(link.next()?)?.to_error();
+            ensure!(error.code == 1153, "{size} {tls:?}: {error:?}");
+        }
+    }
+    check_serves(&relay)
 }
 
 #[test]
