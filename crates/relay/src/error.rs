@@ -1,6 +1,8 @@
 //! Errors of serving logs.
 
 use binlog::DecodeError;
+use logs::LogError;
+use rewrite::RewriteError;
 
 /// Error of reading a store in a form.
 #[derive(Debug, thiserror::Error)]
@@ -8,10 +10,10 @@ use binlog::DecodeError;
 pub enum RelayError {
     /// The stored logs cannot be read.
     #[error(transparent)]
-    Read(#[from] logs::LogError),
+    Read(#[from] LogError),
     /// A log cannot be rendered in its form.
     #[error(transparent)]
-    Render(#[from] rewrite::RewriteError),
+    Render(#[from] RewriteError),
     /// An event of a log cannot be decoded as far as serving it requires.
     #[error("{name} at {position}: {error}")]
     Event {
@@ -98,4 +100,18 @@ pub enum RelayError {
         #[source]
         cause: std::io::Error,
     },
+}
+
+impl RelayError {
+    /// Returns whether the bytes of a log are wrong: clients get the log up to the fault.
+    pub(crate) const fn is_fault_of_log(&self) -> bool {
+        matches!(
+            self,
+            Self::Event { .. }
+                | Self::SecondLog { .. }
+                | Self::NoFormat { .. }
+                | Self::Read(LogError::Corrupt { .. } | LogError::Payload { .. } | LogError::Torn { .. })
+                | Self::Render(RewriteError::Corrupt { .. })
+        )
+    }
 }

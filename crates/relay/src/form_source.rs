@@ -260,18 +260,21 @@ impl FormSource {
         }
     }
 
-    /// Returns the size of a log in the form, up to its last whole transaction, in bytes. Renders what is not indexed
-    /// yet: that can take long.
+    /// Returns the size of a log in the form, up to its last whole transaction or to a fault, in bytes. Renders what is not
+    /// indexed yet: that can take long.
     ///
     /// # Errors
     ///
-    /// Those of [`FormSource::read`].
+    /// Those of [`FormSource::read`], except faults of the log.
     pub fn form_size(&self, log: &Arc<str>) -> Result<u64, RelayError> {
         let mut position = self.index_entry(log, |_| true)?.at.rendered;
-        while let FormRead::Chunk(chunk) = self.read(log, position)? {
-            position = chunk.end();
+        loop {
+            match self.read(log, position) {
+                Ok(FormRead::Chunk(chunk)) => position = chunk.end(),
+                Err(error) if !error.is_fault_of_log() => return Err(error),
+                Ok(_) | Err(_) => return Ok(position),
+            }
         }
-        Ok(position)
     }
 
     /// Returns the size of the part of a log's form that is indexed, and whether it is the whole log.

@@ -590,6 +590,7 @@ fn events_in_front_of_damage_are_sent() {
                         "bogus data in log event; the first event '{LOG}' at 4, the last event read from '{LOG}' at {end}, "
                     );
                     assert!(error.starts_with(&wanted), "{context}: {error}");
+                    assert_eq!(source.form_size(&LOG.into()).unwrap(), end, "{context}");
                 }
             }
         }
