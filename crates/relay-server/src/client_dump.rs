@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use relay::{
     AheadPolicy, AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions,
-    DumpPiece, DumpRequest, DumpStep, DumpStream, GtidHoles, GtidsAhead, HeartbeatVersion, MariadbPosition,
-    MariadbRequest, RelayFacts as _, ServedChecksum, SourceGtids, SqlValue, can_find_start, find_start,
+    DumpPiece, DumpRequest, DumpStep, DumpStream, EventBytes, GtidHoles, GtidsAhead, HeartbeatVersion,
+    MariadbPosition, MariadbRequest, RUN_EVENT_SIZE, RelayFacts as _, RunPolicy, ServedChecksum, SourceGtids,
+    SqlValue, can_find_start, find_start,
 };
 use wire::{
     AckRequest, DumpFlags, EventPacket, PIECE_SIZE_MAX, PartedPacket, SemiSync, SemiSyncAck, ServerError,
@@ -62,7 +63,7 @@ struct SentAmount {
 }
 
 /// Size of an event from which a copy of it costs more than a reference to it.
-const UNCHANGED_SIZE_MIN: usize = 1 << 10;
+const UNCHANGED_SIZE_MIN: usize = RUN_EVENT_SIZE as usize;
 /// Size up to which an event is one packet.
 const UNCHANGED_SIZE_MAX: usize = PIECE_SIZE_MAX - 16;
 
@@ -219,6 +220,11 @@ impl<'d, 's> ClientDump<'d, 's> {
             },
             statement_end_for: self.starts_by_position().then_some(self.request.server_id),
             event_size_max: EVENT_SIZE_MAX,
+            // Acknowledgements are requested in the packets of single events.
+            runs: match self.semi_sync {
+                SemiSync::On => RunPolicy::Single,
+                SemiSync::Off => RunPolicy::Joined,
+            },
         };
         let source = shared.forms.source(self.session.sql.form);
         // Nothing says that the store has not grown since the last look.
@@ -310,8 +316,8 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
         for piece in pieces.drain(..) {
             sent.bytes += piece.bytes.as_slice().len() as u64;
-            if piece.ends_transaction && piece.is_last() {
-                sent.transactions += 1;
+            sent.transactions += u64::from(piece.transactions);
+            if self.semi_sync == SemiSync::On && piece.transactions > 0 {
                 self.acks.request(stream.session().log(), piece.end);
             }
             self.put(piece);
@@ -369,6 +375,10 @@ impl<'d, 's> ClientDump<'d, 's> {
     }
 
     fn put(&mut self, piece: DumpPiece) {
+        if let EventBytes::Run { chunk, slices } = &piece.bytes {
+            let events = chunk.slices()[slices.clone()].iter().map(|slice| &chunk.bytes()[slice.range()]);
+            return self.session.respond(|response| response.small_events(events));
+        }
         // As a source asks: for the last events of transactions only.
         let acknowledge = match piece.ends_transaction && piece.end > 0 {
             true => AckRequest::Wanted,

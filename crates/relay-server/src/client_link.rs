@@ -328,8 +328,8 @@ mod tests {
 
     use relay::{
         AheadPolicy, AnnotationPolicy, DumpEndPolicy, DumpMode, DumpOptions, DumpRequest, DumpStep,
-        DumpStream, FormSource, HeartbeatVersion, LogForm, RelayStore, ServedChecksum, SourceGtids,
-        SourceLimits, find_start,
+        DumpStream, FormSource, HeartbeatVersion, LogForm, RelayStore, RunPolicy, ServedChecksum,
+        SourceGtids, SourceLimits, find_start,
     };
     use wire::DumpFlags;
 
@@ -365,6 +365,7 @@ mod tests {
             annotations: AnnotationPolicy::Send,
             statement_end_for: None,
             event_size_max: 1 << 30,
+            runs: RunPolicy::Single,
         };
         let mut stream = DumpStream::new(source, &start, mode, options, Instant::now());
         let mut pieces = Vec::new();

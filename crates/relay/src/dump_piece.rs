@@ -6,24 +6,26 @@ use std::sync::Arc;
 
 use crate::form_chunk::FormChunk;
 
-/// Event of a dump, or a piece of a large event. The pieces of an event come one after the other.
+/// Event of a dump, a piece of a large event, or a run of small events. The pieces of an event come one after the other.
 ///
-/// Its packet is the first byte 0, the two bytes of semi-synchronous replication if it is on, and the event.
+/// The packet of an event is the first byte 0, the two bytes of semi-synchronous replication if it is on, and the event.
 #[derive(Clone, Debug)]
 pub struct DumpPiece {
     /// Bytes of the piece.
     pub bytes: EventBytes,
     /// Number of the event's bytes in earlier pieces.
     pub skipped: u32,
-    /// Size of the whole event in bytes.
+    /// Size of the whole event, or of the run, in bytes.
     pub event_size: u32,
     /// Position behind the event in the log that the client sees; 0 for artificial events.
     pub end: u64,
-    /// True for an event that is the last of a transaction.
+    /// True for an event that is the last of a transaction. False for a run.
     pub ends_transaction: bool,
+    /// Number of transactions that end with the piece.
+    pub transactions: u32,
 }
 
-/// Bytes of an event: shared with other clients, or made for this one.
+/// Bytes of an event, or of a run of events: shared with other clients, or made for this one.
 #[derive(Clone, Debug)]
 pub enum EventBytes {
     /// Part of a chunk.
@@ -32,6 +34,13 @@ pub enum EventBytes {
         chunk: Arc<FormChunk>,
         /// Their position in the chunk.
         range: Range<usize>,
+    },
+    /// Consecutive whole events of a chunk: see [`RunPolicy::Joined`](crate::RunPolicy).
+    Run {
+        /// Chunk with the events.
+        chunk: Arc<FormChunk>,
+        /// Their indexes among the slices of the chunk; not empty.
+        slices: Range<usize>,
     },
     /// Part of a chunk that is also in the log's file, and stays there as long as the file.
     Stored {
@@ -67,7 +76,8 @@ impl DumpPiece {
     /// Wraps a whole event that is not part of a log.
     pub(crate) fn artificial(event: Vec<u8>) -> Self {
         let event_size = event.len() as u32;
-        Self { bytes: EventBytes::Owned(event), skipped: 0, event_size, end: 0, ends_transaction: false }
+        let bytes = EventBytes::Owned(event);
+        Self { bytes, skipped: 0, event_size, end: 0, ends_transaction: false, transactions: 0 }
     }
 }
 
@@ -76,6 +86,12 @@ impl EventBytes {
     pub fn as_slice(&self) -> &[u8] {
         match self {
             Self::Shared { chunk, range } | Self::Stored { chunk, range } => &chunk.bytes()[range.clone()],
+            Self::Run { chunk, slices } => {
+                let events = &chunk.slices()[slices.clone()];
+                let start = events.first().map_or(0, |first| first.range().start);
+                let end = events.last().map_or(0, |last| last.range().end);
+                &chunk.bytes()[start..end]
+            }
             Self::Owned(bytes) => bytes,
         }
     }

@@ -19,7 +19,7 @@ use crate::error::RelayError;
 use crate::form_chunk::{EventSlice, FormChunk};
 use crate::mariadb_dump::{GroupDecision, MariadbProgress};
 use crate::mariadb_position::gtid_list;
-use crate::sent_transactions::{SentTransaction, TransactionMeter};
+use crate::sent_transactions::SentTransaction;
 use crate::served_checksum::{ChecksumShift, ServedChecksum};
 
 /// Options of one dump: the requests of the client before it, and the limits of the relay.
@@ -46,7 +46,24 @@ pub struct DumpOptions {
     pub statement_end_for: Option<u32>,
     /// Largest size of an event, in bytes; larger ones end the dump with an error. Servers send up to 1 GiB.
     pub event_size_max: u32,
+    /// Small events.
+    pub runs: RunPolicy,
 }
+
+/// Small events in the output of a dump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunPolicy {
+    /// Each event is a piece.
+    #[default]
+    Single,
+    /// Consecutive events of less than [`RUN_EVENT_SIZE`] bytes are one piece, a run. That costs less for each event.
+    Joined,
+}
+
+/// Size from which an event is a piece of its own, in bytes.
+pub const RUN_EVENT_SIZE: u32 = 1 << 10;
+/// Size of a run from which no more events are added, in bytes. Its bytes then stay in the processor's cache.
+const RUN_SIZE: u32 = 64 << 10;
 
 /// Number of the table in rows events that only end a statement.
 const NO_TABLE_ID: u64 = 0x00ff_ffff;
@@ -118,7 +135,8 @@ pub struct DumpSession {
     /// Checksum so far of a large event to which one is added.
     hasher: Option<crc32fast::Hasher>,
     progress: DumpProgress,
-    meter: TransactionMeter,
+    /// True if the start of the present transaction was sent.
+    is_start_sent: bool,
     /// Transactions that were sent since they were taken.
     sent: Vec<SentTransaction>,
 }
@@ -155,7 +173,7 @@ impl DumpSession {
             last_sent: now,
             hasher: None,
             progress: DumpProgress::default(),
-            meter: TransactionMeter::default(),
+            is_start_sent: false,
             sent: Vec::new(),
         }
     }
@@ -224,11 +242,11 @@ impl DumpSession {
                     if let Some(skipped_end) = self.skipped_end.take() {
                         self.send_heartbeat(skipped_end, now, out);
                     }
-                    self.send_slice(chunk, *slice, end, out);
-                    if let Some(sent) = self.meter.add(chunk, index) {
-                        self.progress.add_sent(&sent);
-                        self.sent.push(sent);
+                    match self.joins_runs(*slice) {
+                        true => extend_run(chunk, index, end, out),
+                        false => self.send_slice(chunk, *slice, end, out),
                     }
+                    self.count_sent(chunk, index);
                     self.last_sent = now;
                 }
             }
@@ -240,6 +258,28 @@ impl DumpSession {
         }
         self.progress.end_chunk(chunk);
         Ok(())
+    }
+
+    /// Counts the transaction that ends with this slice, if it was sent from its start on.
+    fn count_sent(&mut self, chunk: &FormChunk, index: usize) {
+        let slice = chunk.slices()[index];
+        self.is_start_sent |= slice.starts_transaction && slice.is_first();
+        if slice.ends_transaction
+            && slice.is_last()
+            && std::mem::take(&mut self.is_start_sent)
+            && let Some(sent) = chunk.measured_at(index)
+        {
+            self.progress.add_sent(sent);
+            self.sent.push(*sent);
+        }
+    }
+
+    /// Tells whether the event is sent in a run of small events.
+    fn joins_runs(&self, slice: EventSlice) -> bool {
+        self.options.runs == RunPolicy::Joined
+            && self.shift == ChecksumShift::Unchanged
+            && slice.is_whole()
+            && slice.event_size < RUN_EVENT_SIZE
     }
 
     fn is_omitted(&self, slice: EventSlice) -> bool {
@@ -480,7 +520,10 @@ impl DumpSession {
     fn send_slice(&mut self, chunk: &Arc<FormChunk>, slice: EventSlice, end: u64, out: &mut Vec<DumpPiece>) {
         let event_size = self.shift.size(slice.event_size);
         let ends_transaction = slice.ends_transaction;
-        let piece = |bytes, skipped| DumpPiece { bytes, skipped, event_size, end, ends_transaction };
+        let piece = |bytes: EventBytes, skipped| {
+            let is_end = ends_transaction && skipped as usize + bytes.as_slice().len() == event_size as usize;
+            DumpPiece { bytes, skipped, event_size, end, ends_transaction, transactions: is_end.into() }
+        };
         let mut range = slice.range();
         match self.shift {
             ChecksumShift::Unchanged => {}
@@ -546,6 +589,36 @@ impl DumpSession {
             last_position: self.position,
         })
     }
+}
+
+/// Adds an event to the run at the end of `out`, or begins another one.
+fn extend_run(chunk: &Arc<FormChunk>, index: usize, event_end: u64, out: &mut Vec<DumpPiece>) {
+    let slice = chunk.slices()[index];
+    let ended = u32::from(slice.ends_transaction);
+    if let Some(DumpPiece {
+        bytes: EventBytes::Run { chunk: last, slices },
+        event_size,
+        end,
+        transactions,
+        ..
+    }) = out.last_mut()
+        && Arc::ptr_eq(last, chunk)
+        && slices.end == index
+        && *event_size < RUN_SIZE
+    {
+        slices.end = index + 1;
+        (*event_size, *end, *transactions) =
+            (*event_size + slice.event_size, event_end, *transactions + ended);
+        return;
+    }
+    out.push(DumpPiece {
+        bytes: EventBytes::Run { chunk: Arc::clone(chunk), slices: index..index + 1 },
+        skipped: 0,
+        event_size: slice.event_size,
+        end: event_end,
+        ends_transaction: false,
+        transactions: ended,
+    });
 }
 
 /// Size of an entry of a Gtid_list event.

@@ -15,6 +15,7 @@ use rewrite::TransactionMove;
 use crate::error::RelayError;
 use crate::form::LogForm;
 use crate::form_index::FormPosition;
+use crate::sent_transactions::{SentTransaction, TransactionMeter};
 
 /// Largest size of a chunk with whole events, in bytes. Larger events are split into pieces of this size.
 pub const CHUNK_SIZE_MAX: usize = 256 << 10;
@@ -32,9 +33,19 @@ pub struct FormChunk {
     events_before: u64,
     /// Number of transactions that end in front of the chunk.
     transactions_before: u64,
+    /// Transactions that end in the chunk.
+    measured: Vec<MeasuredTransaction>,
     /// Stamp of the log's format description.
     stamp: u32,
     file: Option<Arc<ChunkFile>>,
+}
+
+/// Transaction that ends in a chunk.
+#[derive(Clone, Copy, Debug)]
+struct MeasuredTransaction {
+    /// Index of its last event in the chunk.
+    slice: usize,
+    sizes: SentTransaction,
 }
 
 /// File that has the bytes of chunks at the same positions.
@@ -174,6 +185,12 @@ impl FormChunk {
         self.mark_at(slice).map(|mark| mark.id)
     }
 
+    /// Returns the transaction that ends with this slice, with its sizes.
+    pub(crate) fn measured_at(&self, slice: usize) -> Option<&SentTransaction> {
+        let index = self.measured.binary_search_by_key(&slice, |ended| ended.slice).ok()?;
+        Some(&self.measured[index].sizes)
+    }
+
     /// Returns the format of the events.
     pub fn format(&self) -> &Arc<EventFormat> {
         &self.format
@@ -208,6 +225,7 @@ impl FormChunk {
             + self.bytes().len()
             + self.slices.capacity() * size_of::<EventSlice>()
             + self.transactions.capacity() * size_of::<TransactionMark>()
+            + self.measured.capacity() * size_of::<MeasuredTransaction>()
     }
 }
 
@@ -241,6 +259,7 @@ pub(crate) struct ChunkMarker {
     large: Option<LargeEvent>,
     /// Error in the event behind the last chunk.
     failure: Option<RelayError>,
+    meter: TransactionMeter,
 }
 
 /// Event that is being split into pieces.
@@ -267,6 +286,7 @@ impl ChunkMarker {
             starts: Vec::new(),
             large: None,
             failure: None,
+            meter: TransactionMeter::default(),
         }
     }
 
@@ -489,7 +509,7 @@ impl ChunkMarker {
     fn chunk(&mut self, bytes: ChunkBytes, marks: ChunkMarks, format: Arc<EventFormat>) -> FormChunk {
         let ChunkMarks { slices, transactions, events_before, transactions_before, .. } = marks;
         let (log, offset, stamp) = (Arc::clone(&self.log), self.position, self.stamp);
-        let chunk = FormChunk {
+        let mut chunk = FormChunk {
             log,
             offset,
             bytes,
@@ -498,9 +518,15 @@ impl ChunkMarker {
             format,
             events_before,
             transactions_before,
+            measured: Vec::new(),
             stamp,
             file: self.file.clone(),
         };
+        for slice in 0..chunk.slices.len() {
+            if let Some(sizes) = self.meter.add(&chunk, slice) {
+                chunk.measured.push(MeasuredTransaction { slice, sizes });
+            }
+        }
         self.position = chunk.end();
         chunk
     }

@@ -67,7 +67,8 @@ pub use crate::dump_error::DumpError;
 pub use crate::dump_piece::{DumpPiece, EventBytes, StoredBytes};
 pub use crate::dump_progress::{ClientProgress, DumpProgress};
 pub use crate::dump_session::{
-    AnnotationPolicy, DumpEndPolicy, DumpOptions, DumpSession, DumpWait, HeartbeatVersion,
+    AnnotationPolicy, DumpEndPolicy, DumpOptions, DumpSession, DumpWait, HeartbeatVersion, RUN_EVENT_SIZE,
+    RunPolicy,
 };
 pub use crate::dump_start::{
     AheadPolicy, DumpMode, DumpRequest, DumpStart, SourceGtids, can_find_start, find_start,

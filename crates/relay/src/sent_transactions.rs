@@ -9,7 +9,7 @@ use binlog::{Cursor, EventType, HEADER_SIZE, TransactionId};
 use crate::form_chunk::FormChunk;
 use crate::relay_facts::{CompressionCounters, CountedTransaction};
 
-/// Measures the transactions of one dump, event by event.
+/// Measures the transactions of one log in a form, event by event: once for all clients.
 #[derive(Debug, Default)]
 pub(crate) struct TransactionMeter {
     open: Option<SentTransaction>,
@@ -31,7 +31,7 @@ pub struct SentTransaction {
 }
 
 impl TransactionMeter {
-    /// Adds an event, or a piece of one. Returns the transaction that it ends. A transaction whose start was not sent is
+    /// Adds an event, or a piece of one. Returns the transaction that it ends. A transaction whose start was not added is
     /// not measured.
     pub(crate) fn add(&mut self, chunk: &FormChunk, index: usize) -> Option<SentTransaction> {
         let slice = &chunk.slices()[index];

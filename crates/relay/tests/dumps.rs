@@ -10,8 +10,8 @@ use binlog::gtid::GtidSet;
 use binlog::{ChecksumAlgorithm, Event, EventType, Framer, FramerOutput, MAGIC, NextPosition};
 use relay::{
     AheadPolicy, AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest,
-    DumpStep, DumpStream, FormSource, HeartbeatVersion, LogForm, RelayStore, ServedChecksum, SourceGtids,
-    can_find_start, find_start,
+    DumpStep, DumpStream, EventBytes, FormSource, HeartbeatVersion, LogForm, RelayStore, RunPolicy,
+    ServedChecksum, SourceGtids, can_find_start, find_start,
 };
 use wire::{DumpFlags, PositionGaps, SourceEvent, StreamReader};
 
@@ -29,6 +29,7 @@ fn options(checksum: ServedChecksum) -> DumpOptions {
         annotations: AnnotationPolicy::Send,
         statement_end_for: None,
         event_size_max: 1 << 30,
+        runs: RunPolicy::Single,
     }
 }
 
@@ -618,4 +619,38 @@ fn starts_are_found_once_the_first_log_says_what_is_in_front_of_it() {
     let gtids = DumpMode::Gtids(GtidSet::new());
     check("types.binlog", DumpMode::Position, gtids.clone(), EventType::PreviousGtids);
     check("mariadb.binlog", DumpMode::Position, gtids, EventType::MariadbGtidList);
+}
+
+#[test]
+fn runs_have_the_same_events_and_transactions_as_single_events() {
+    let store = gtid_store();
+    let everything = "00000000-0000-0000-0000-000000000000:1";
+    for form in FORMS {
+        let source = store.source(form);
+        for checksum in SERVED {
+            for request in [by_position("", 4), by_gtids(everything)] {
+                let send = |runs| {
+                    let options = DumpOptions { runs, ..options(checksum) };
+                    let mut stream = begin(&source, &request, options).unwrap();
+                    let (mut pieces, mut sent) = (Vec::new(), Vec::new());
+                    while stream.next(Instant::now(), &mut pieces).unwrap() == DumpStep::More {
+                        sent.extend(stream.take_sent());
+                    }
+                    let bytes: Vec<u8> =
+                        pieces.iter().flat_map(|piece| piece.bytes.as_slice().to_vec()).collect();
+                    let transactions: u32 = pieces.iter().map(|piece| piece.transactions).sum();
+                    let runs =
+                        pieces.iter().filter(|piece| matches!(piece.bytes, EventBytes::Run { .. })).count();
+                    assert_eq!(sent.len(), transactions as usize);
+                    assert!(pieces.iter().all(|piece| piece.is_first() && piece.is_last()));
+                    (bytes, transactions, pieces.last().unwrap().end, *stream.session().progress(), runs)
+                };
+                let (single, joined) = (send(RunPolicy::Single), send(RunPolicy::Joined));
+                let context = format!("{form} {checksum:?}");
+                assert!(single.0 == joined.0, "{context}");
+                assert_eq!((single.1, single.2, single.3), (joined.1, joined.2, joined.3), "{context}");
+                assert_eq!((single.4, joined.4 > 0), (0, checksum != ServedChecksum::None), "{context}");
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@ use binlog::{Cursor, DecodeError, DecodeReason};
 use crate::error::WireError;
 
 /// First byte of a packet with an event.
-const EVENT: u8 = 0x00;
+pub(crate) const EVENT: u8 = 0x00;
 /// Mark of semi-synchronous replication, in both directions.
 const SEMI_SYNC: u8 = 0xef;
 /// Maximum size of a file name in an acknowledgement, as on servers.

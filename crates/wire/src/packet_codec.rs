@@ -345,6 +345,27 @@ impl PacketCodec {
         Ok(())
     }
 
+    /// Appends packets to the output, each with this first byte.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a payload needs more than one packet.
+    pub(crate) fn send_small<'p>(&mut self, first: u8, payloads: impl Iterator<Item = &'p [u8]>) {
+        let mut plain = Vec::new();
+        let out = if self.frames.is_some() { &mut plain } else { &mut self.output };
+        for payload in payloads {
+            let size = payload.len() + 1;
+            assert!(size < PIECE_SIZE_MAX, "ours: a small payload is one packet");
+            let [low, middle, high, ..] = (size as u32).to_le_bytes();
+            out.extend_from_slice(&[low, middle, high, self.sequence, first]);
+            out.extend_from_slice(payload);
+            self.sequence = self.sequence.wrapping_add(1);
+        }
+        if let Some(frames) = &mut self.frames {
+            frames.put(&plain, &mut self.output);
+        }
+    }
+
     /// Appends the next bytes of a packet that is sent in parts.
     ///
     /// # Panics

@@ -9,7 +9,7 @@ use e2e::relayed::relay_address;
 use relay::{
     AheadPolicy, AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpRequest, DumpStep,
     DumpStream, FormSource, GtidHoles, GtidsAhead, HeartbeatVersion, LogForm, MariadbRequest, MariadbState,
-    RelayStore, ServedChecksum, SourceGtids, SourceLimits, StoredMariadbState, find_start,
+    RelayStore, RunPolicy, ServedChecksum, SourceGtids, SourceLimits, StoredMariadbState, find_start,
 };
 use servers::{LinkOptions, ServerAddress, ServerLink};
 use testkit::{Launch, TestPackage, TestServer};
@@ -86,6 +86,7 @@ fn from_relay(source: &Arc<FormSource>, request: &DumpRequest, gtids: SourceGtid
         },
         statement_end_for: None,
         event_size_max: 1 << 30,
+        runs: RunPolicy::Single,
     };
     let now = Instant::now();
     let mut result = DumpResult::default();
