@@ -11,7 +11,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -55,7 +55,10 @@ impl TlsFiles {
             }
         };
         let chain = read_certificates(&certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&key).map_err(unusable(&key))?;
+        let key = PrivateKeyDer::from_pem_file(&key).map_err(|error| match error {
+            pem::Error::NoItemsFound => unusable(&key)("it contains no private key (PEM)"),
+            error => unusable(&key)(error),
+        })?;
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -172,12 +175,18 @@ mod tests {
     }
 
     #[test]
-    fn files_without_a_certificate_are_refused() {
+    fn files_without_a_certificate_or_key_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("empty.pem");
-        std::fs::write(&path, "").unwrap();
-        let files = TlsFiles { certificate: Some(path), ..TlsFiles::default() };
-        let error = files.load(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("contains no certificate"), "{error}");
+        TlsFiles::default().load(folder.path()).unwrap();
+        let certificate = std::fs::read(folder.path().join("server-cert.pem")).unwrap();
+        let path = folder.path().join("given.pem");
+        let files = TlsFiles { certificate: Some(path.clone()), ..TlsFiles::default() };
+        for (content, wanted) in
+            [(&b""[..], "contains no certificate"), (&certificate, "contains no private key")]
+        {
+            std::fs::write(&path, content).unwrap();
+            let error = files.load(folder.path()).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
     }
 }
