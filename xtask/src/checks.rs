@@ -1,11 +1,11 @@
 //! Runs the workspace's tests, with the servers and the command that they need.
 
-use std::env;
 use std::num::NonZeroUsize;
-use std::thread;
+use std::process::{Command, Stdio};
+use std::{env, fs, thread};
 
-use anyhow::Result;
-use testkit::{PackageHome, SERVERS_VARIABLE, TestPackage, run_cargo, run_cargo_with};
+use anyhow::{Context, Result, ensure};
+use testkit::{PackageHome, SERVERS_VARIABLE, TestPackage, run_cargo, run_cargo_with, workspace_root};
 
 /// Fetches the servers, builds the command, and runs every test of the workspace. `filters` go to the test programs;
 /// `servers` are for the tests that run on many servers.
@@ -53,6 +53,31 @@ pub(crate) fn check_features() -> Result<()> {
         lint_with("bintide-binlog", &others.join(","))?;
     }
     run_cargo(&["test", "--quiet", "--package", "bintide-binlog", "--all-features"])
+}
+
+/// Checks that the command compiles with the oldest supported version of Rust, which rustup fetches.
+pub(crate) fn check_oldest_rust() -> Result<()> {
+    let root = workspace_root();
+    let manifest: toml::Table = fs::read_to_string(root.join("Cargo.toml"))?.parse()?;
+    let version = manifest["workspace"]["package"]["rust-version"].as_str();
+    let version = version.context("Cargo.toml has no workspace.package.rust-version")?;
+    run_rustup(&["toolchain", "install", version, "--profile=minimal", "--no-self-update"])?;
+    let target = testkit::target_dir().join("oldest-rust");
+    let target = target.to_str().context("the target directory is not UTF-8")?;
+    let cargo = ["cargo", "check", "--quiet", "--locked", "--package=bintide", "--target-dir", target];
+    run_rustup(&[&["run", version], &cargo[..]].concat())
+}
+
+fn run_rustup(arguments: &[&str]) -> Result<()> {
+    let mut rustup = Command::new("rustup");
+    rustup.args(arguments).current_dir(workspace_root()).stdout(Stdio::null());
+    // The compiler of the cargo that runs this program.
+    for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
+        rustup.env_remove(name);
+    }
+    let status = rustup.status().context("could not run rustup: install it")?;
+    ensure!(status.success(), "rustup {} failed", arguments.join(" "));
+    Ok(())
 }
 
 /// Packages of the workspace that are not published.

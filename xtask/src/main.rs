@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod book;
+mod cargo_tool;
 mod chaos;
 mod checks;
 mod demo;
+mod dist;
 mod fuzz;
 mod judge;
 mod samples;
@@ -79,8 +81,12 @@ enum XtaskCommand {
     Book,
     /// Check that each feature of the format crate can be disabled
     Features,
+    /// Check that bintide compiles with the oldest supported version of Rust (needs rustup)
+    OldestRust,
     /// Pack each published crate, and build it from its package
     Package,
+    /// Make packages for x86_64 and aarch64 in target/dist: archives, .deb, .rpm and OCI images with a static binary
+    Dist(dist::DistOptions),
     /// Create the logs that the benches read, by running five workloads on a real server
     Workloads,
     /// Benchmark bintide against other programs
@@ -109,7 +115,9 @@ fn main() -> Result<()> {
         XtaskCommand::Words => words::write(),
         XtaskCommand::Book => book::build_book(),
         XtaskCommand::Features => checks::check_features(),
+        XtaskCommand::OldestRust => checks::check_oldest_rust(),
         XtaskCommand::Package => checks::check_packages(),
+        XtaskCommand::Dist(options) => dist::make_packages(&options),
         XtaskCommand::Workloads => checks::run_bench(&["workloads".to_owned()]),
         XtaskCommand::Bench { arguments } => checks::run_bench(&arguments),
     }

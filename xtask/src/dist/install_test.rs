@@ -1,0 +1,169 @@
+//! Installs each package in an empty root directory, and runs the command there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::Release;
+use super::command::{run, stdout_of};
+use super::platform::PackageArch;
+
+/// Log that the installed command reads, as rows of the table that it prints.
+const SAMPLE_LOG: &str = "samples/types.binlog";
+
+/// Size in bytes that a binary for x86_64 without optional features may have.
+const BINARY_SIZE_MAX: u64 = 15_000_000;
+
+/// Files that every package for distributions installs.
+const INSTALLED_FILES: [&str; 6] = [
+    "usr/bin/bintide",
+    "usr/share/man/man1/bintide-relay.1.gz",
+    "usr/share/bash-completion/completions/bintide",
+    "usr/lib/systemd/system/bintide-relay@.service",
+    "usr/lib/sysusers.d/bintide.conf",
+    "usr/share/doc/bintide/LICENSES-THIRD-PARTY.gz",
+];
+
+/// Kind of package.
+#[derive(Clone, Copy, Debug)]
+enum PackageKind {
+    Archive,
+    Debian,
+    Rpm,
+    Image,
+}
+
+/// Tests the packages of each architecture.
+pub(crate) fn test_packages(release: &Release, archs: &[PackageArch]) -> Result<()> {
+    ensure!(
+        nix::unistd::geteuid().is_root(),
+        "the test of packages changes its root directory: run it as root"
+    );
+    for arch in archs {
+        let kinds = [PackageKind::Archive, PackageKind::Debian, PackageKind::Rpm, PackageKind::Image];
+        for kind in kinds {
+            let root = release.folder.join("install");
+            if root.exists() {
+                fs::remove_dir_all(&root)?;
+            }
+            fs::create_dir_all(&root)?;
+            let package = kind.file(release, *arch);
+            kind.install(&package, &root)
+                .with_context(|| format!("could not install {}", package.display()))?;
+            check_installed(kind, *arch, &root, &release.source())
+                .with_context(|| format!("{} does not work", package.display()))?;
+            println!("{}: installed, and run", package.display());
+        }
+        run_lintian(&PackageKind::Debian.file(release, *arch))?;
+    }
+    Ok(())
+}
+
+impl PackageKind {
+    fn file(self, release: &Release, arch: PackageArch) -> PathBuf {
+        let (version, name) = (&release.version, arch.name());
+        release.packages().join(match self {
+            Self::Archive => format!("bintide-{version}-{name}-linux.tar.gz"),
+            Self::Debian => format!("bintide_{version}-1_{}.deb", arch.debian_name()),
+            Self::Rpm => format!("bintide-{version}-1.{name}.rpm"),
+            Self::Image => format!("bintide-{version}-{name}-oci.tar"),
+        })
+    }
+
+    /// Installs the package in an empty root directory.
+    fn install(self, package: &Path, root: &Path) -> Result<()> {
+        match self {
+            Self::Archive => unpack(package, root),
+            Self::Debian => {
+                fs::create_dir_all(root.join("var/lib/dpkg/info"))?;
+                fs::create_dir_all(root.join("var/lib/dpkg/updates"))?;
+                for name in ["status", "available"] {
+                    fs::write(root.join("var/lib/dpkg").join(name), "")?;
+                }
+                let mut dpkg = Command::new("dpkg");
+                dpkg.arg("--root").arg(root);
+                // The root directory has no shell that runs maintainer scripts: --force-script-chrootless runs them with the machine's.
+                dpkg.args([
+                    "--force-script-chrootless",
+                    "--force-architecture",
+                    "--force-not-root",
+                    "--unpack",
+                ]);
+                run(dpkg.arg(package))
+            }
+            Self::Rpm => {
+                let mut rpm = Command::new("rpm");
+                rpm.arg("--root").arg(root).args(["--install", "--ignorearch", "--noscripts", "--nodeps"]);
+                run(rpm.arg(package))
+            }
+            Self::Image => {
+                let image = root.join("image");
+                fs::create_dir(&image)?;
+                unpack(package, &image)?;
+                let blob = |value: &serde_json::Value| {
+                    let digest = value["digest"].as_str().unwrap_or_default().replace(':', "/");
+                    image.join("blobs").join(digest)
+                };
+                let read = |path: &Path| -> Result<serde_json::Value> {
+                    Ok(serde_json::from_slice(&fs::read(path)?)?)
+                };
+                let index = read(&image.join("index.json"))?;
+                let manifest = read(&blob(&index["manifests"][0]))?;
+                unpack(&blob(&manifest["layers"][0]), root)
+            }
+        }
+    }
+}
+
+/// Checks the files of an installed package, and runs the command in its root directory.
+fn check_installed(kind: PackageKind, arch: PackageArch, root: &Path, source: &Path) -> Result<()> {
+    let paths: &[&str] = match kind {
+        PackageKind::Image => {
+            &["etc/ssl/certs/ca-certificates.crt", "usr/share/zoneinfo/Europe/Berlin", "tmp"]
+        }
+        PackageKind::Archive | PackageKind::Debian | PackageKind::Rpm => &INSTALLED_FILES,
+    };
+    for path in paths {
+        ensure!(root.join(path).exists(), "{path} is missing");
+    }
+    let size = fs::metadata(root.join("usr/bin/bintide"))?.len();
+    ensure!(
+        arch != PackageArch::X86_64 || size <= BINARY_SIZE_MAX,
+        "the binary has {size} bytes: more than {BINARY_SIZE_MAX}"
+    );
+    fs::copy(source.join(SAMPLE_LOG), root.join("sample.binlog"))?;
+    let mut chroot = Command::new("chroot");
+    chroot.arg(root);
+    if !arch.is_native() {
+        let emulator = format!("qemu-{}-static", arch.name());
+        let program = stdout_of(Command::new("which").arg(&emulator))
+            .with_context(|| format!("could not find {emulator}: install qemu-user-static"))?;
+        fs::copy(program.trim(), root.join("emulator"))?;
+        chroot.arg("/emulator");
+    }
+    let program = chroot.arg("/usr/bin/bintide");
+    let version = stdout_of(program.arg("--version"))?;
+    ensure!(version.starts_with("bintide "), "--version prints {version:?}");
+    let mut stats = Command::new("chroot");
+    stats.arg(root);
+    if !arch.is_native() {
+        stats.arg("/emulator");
+    }
+    let stats = stdout_of(stats.args(["/usr/bin/bintide", "stats", "--json", "/sample.binlog"]))?;
+    let stats: serde_json::Value = serde_json::from_str(&stats)?;
+    ensure!(stats["transactions"] != serde_json::Value::Null, "stats prints no transactions: {stats}");
+    Ok(())
+}
+
+/// Runs lintian, which must report nothing.
+fn run_lintian(package: &Path) -> Result<()> {
+    let mut lintian = Command::new("lintian");
+    lintian.args(["--fail-on", "error,warning", "--display-level", ">=warning", "--allow-root"]);
+    run(lintian.arg(package))
+}
+
+fn unpack(archive: &Path, folder: &Path) -> Result<()> {
+    run(Command::new("tar").arg("--extract").arg("--file").arg(archive).arg("--directory").arg(folder))
+}

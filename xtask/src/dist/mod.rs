@@ -1,0 +1,151 @@
+//! Makes packages of the command: static binaries, and archives, Debian packages, RPM packages and OCI images with them.
+//!
+//! The sources are those of the last commit, in a directory of their own, so that two builds of one commit give the
+//! same bytes. A staged directory has all files of a package at their installed paths; every kind of package is made
+//! from it.
+
+mod archive;
+mod command;
+mod deb;
+mod dependencies;
+mod install_test;
+mod oci;
+mod platform;
+mod rpm;
+mod stage;
+mod static_binary;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use self::archive::{TarCompression, write_tar};
+use self::command::{run, sha256, stdout_of};
+use self::dependencies::DependencyList;
+use self::platform::PackageArch;
+use self::stage::StagedPackage;
+
+/// Options of `cargo xtask dist`.
+#[derive(Args)]
+pub(crate) struct DistOptions {
+    /// Architectures to make packages for [default: all]
+    #[arg(long, value_enum, value_name = "ARCH")]
+    arch: Vec<PackageArch>,
+    /// Install each package in an empty root directory, and run it there (needs root)
+    #[arg(long)]
+    test: bool,
+    /// Build the commit a second time in another directory, and compare the packages byte for byte
+    #[arg(long)]
+    reproduce: bool,
+}
+
+/// One commit, and the directory for its sources, builds and packages.
+pub(crate) struct Release {
+    /// Version of the packages, such as `0.1.0`.
+    version: String,
+    /// Time of the commit, in seconds since 1970. Files in the packages have this time.
+    epoch: u64,
+    folder: PathBuf,
+}
+
+/// Makes the packages into target/dist.
+pub(crate) fn make_packages(options: &DistOptions) -> Result<()> {
+    let folder = testkit::target_dir().join("dist");
+    let archs = if options.arch.is_empty() { PackageArch::ALL.to_vec() } else { options.arch.clone() };
+    let release = Release::export(&folder)?;
+    let sums = release.build(&archs)?;
+    if options.reproduce {
+        let second = Release::export(&testkit::target_dir().join("dist-second"))?;
+        ensure!(
+            second.build(&archs)? == sums,
+            "two builds of one commit differ: compare target/dist and target/dist-second"
+        );
+        println!("two builds of the commit are equal byte for byte: {} files", sums.len());
+    }
+    if options.test {
+        install_test::test_packages(&release, &archs)?;
+    }
+    println!("the packages are in {}", release.packages().display());
+    Ok(())
+}
+
+impl Release {
+    /// Exports the sources of the last commit into `folder`.
+    fn export(folder: &Path) -> Result<Self> {
+        let root = testkit::workspace_root();
+        let source = folder.join("source");
+        if source.exists() {
+            fs::remove_dir_all(&source)?;
+        }
+        fs::create_dir_all(&source)?;
+        let git = |arguments: &[&str]| stdout_of(Command::new("git").args(arguments).current_dir(&root));
+        if !git(&["status", "--porcelain"])?.is_empty() {
+            eprintln!("the packages are made from the last commit, without the uncommitted changes");
+        }
+        let archive = folder.join("source.tar");
+        run(Command::new("git").args(["archive", "--output"]).arg(&archive).arg("HEAD").current_dir(&root))?;
+        run(Command::new("tar")
+            .arg("--extract")
+            .arg("--file")
+            .arg(&archive)
+            .arg("--directory")
+            .arg(&source))?;
+        fs::remove_file(&archive)?;
+        let manifest: toml::Table = fs::read_to_string(source.join("Cargo.toml"))?.parse()?;
+        let version = manifest["workspace"]["package"]["version"].as_str();
+        let version = version.context("Cargo.toml has no workspace.package.version")?.to_owned();
+        let epoch = git(&["log", "-1", "--format=%ct"])?.trim().parse()?;
+        Ok(Self { version, epoch, folder: folder.to_path_buf() })
+    }
+
+    /// Directory with the sources.
+    fn source(&self) -> PathBuf {
+        self.folder.join("source")
+    }
+
+    /// Directory for the packages.
+    fn packages(&self) -> PathBuf {
+        self.folder.join("packages")
+    }
+
+    /// Builds everything, and returns the SHA-256 of each file by name.
+    fn build(&self, archs: &[PackageArch]) -> Result<BTreeMap<String, String>> {
+        let packages = self.packages();
+        if packages.exists() {
+            fs::remove_dir_all(&packages)?;
+        }
+        fs::create_dir_all(&packages)?;
+        let dependencies = DependencyList::read(&self.source())?;
+        let sbom = packages.join(format!("bintide-{}.cdx.json", self.version));
+        fs::write(sbom, dependencies.sbom(&self.version)?)?;
+        // The binary of this machine writes the manual pages and completions of all packages.
+        let native = static_binary::build(self, PackageArch::native()?)?;
+        for arch in archs {
+            let binary = static_binary::build(self, *arch)?;
+            let staged = StagedPackage::new(self, *arch, &binary, &native, &dependencies)?;
+            let name = format!("bintide-{}-{}-linux.tar.gz", self.version, arch.name());
+            write_tar(staged.root(), &packages.join(name), self.epoch, TarCompression::Gzip)?;
+            deb::make_deb(self, &staged)?;
+            rpm::make_rpm(self, &staged)?;
+            oci::make_image(self, &staged)?;
+        }
+        self.write_checksums()
+    }
+
+    /// Writes SHA256SUMS of all packages.
+    fn write_checksums(&self) -> Result<BTreeMap<String, String>> {
+        let mut sums = BTreeMap::new();
+        for entry in fs::read_dir(self.packages())? {
+            let path = entry?.path();
+            let name = path.file_name().context("a package without a name")?.to_string_lossy().into_owned();
+            sums.insert(name, sha256(&path)?);
+        }
+        let lines: String = sums.iter().map(|(name, sum)| format!("{sum}  {name}\n")).collect();
+        fs::write(self.packages().join("SHA256SUMS"), lines)?;
+        Ok(sums)
+    }
+}

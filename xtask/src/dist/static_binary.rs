@@ -1,0 +1,83 @@
+//! The static binary, built with zig as C compiler and linker.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::Release;
+use super::command::{run, stdout_of};
+use super::platform::PackageArch;
+use crate::cargo_tool::CargoTool;
+
+const ZIGBUILD: CargoTool =
+    CargoTool { name: "cargo-zigbuild", version: "0.24.1", program: "cargo-zigbuild", features: &[] };
+
+/// Version of PyPI's package of zig.
+const ZIG_VERSION: &str = "0.15.2";
+
+/// Features of the command in packages, besides the default ones.
+const PACKAGE_FEATURES: &str = "";
+
+/// Builds bintide with the profile `dist`, and returns the path of the binary.
+///
+/// The binary contains no path of this machine, so that the same sources give the same bytes in any directory.
+pub(crate) fn build(release: &Release, arch: PackageArch) -> Result<PathBuf> {
+    let source = release.source();
+    let zigbuild = ZIGBUILD.ensure()?;
+    let target = arch.rust_target();
+    run(Command::new("rustup").args(["--quiet", "target", "add", &target]).current_dir(&source))?;
+    let target_dir = release.folder.join("build");
+    let mut cargo = testkit::cargo_command(&source);
+    cargo.args([
+        "zigbuild",
+        "--quiet",
+        "--locked",
+        "--profile=dist",
+        "--package=bintide",
+        "--target",
+        &target,
+    ]);
+    cargo.args(["--features", PACKAGE_FEATURES]).arg("--target-dir").arg(&target_dir);
+    cargo.env("PATH", path_with(&zigbuild)?).env("CARGO_ZIGBUILD_PYTHON_PATH", ensure_zig()?);
+    let folders = [(source, "/bintide"), (cargo_home()?, "/cargo"), (target_dir.clone(), "/build")];
+    let remapped: Vec<String> =
+        folders.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect();
+    cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", remapped.join("\u{1f}"));
+    let mapped: Vec<String> =
+        folders.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).collect();
+    cargo.env("CFLAGS", mapped.join(" "));
+    run(&mut cargo)?;
+    Ok(target_dir.join(target).join("dist/bintide"))
+}
+
+/// Returns the program search path with the folder of a program in front.
+fn path_with(program: &Path) -> Result<OsString> {
+    let folder = program.parent().context("a program without a folder")?.to_path_buf();
+    let others = env::var_os("PATH").unwrap_or_default();
+    Ok(env::join_paths([folder].into_iter().chain(env::split_paths(&others)))?)
+}
+
+fn cargo_home() -> Result<PathBuf> {
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
+    env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home).context("neither CARGO_HOME nor HOME is set")
+}
+
+/// Returns the Python that has zig, in a virtual environment of the cache.
+fn ensure_zig() -> Result<PathBuf> {
+    let folder = testkit::cache_dir().join(format!("ziglang-{ZIG_VERSION}"));
+    let python = folder.join("bin/python3");
+    if !folder.join("complete").exists() {
+        eprintln!("fetching zig {ZIG_VERSION} from PyPI: once");
+        run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        let package = format!("ziglang=={ZIG_VERSION}");
+        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", &package]))?;
+        fs::write(folder.join("complete"), "")?;
+    }
+    let found = stdout_of(Command::new(&python).args(["-m", "ziglang", "version"]))?;
+    ensure!(found.trim() == ZIG_VERSION, "expected zig {ZIG_VERSION} in {}, found {found}", folder.display());
+    Ok(python)
+}
