@@ -129,13 +129,13 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
     match cli.command {
         CliCommand::Advise(arguments) => advise::run(&arguments, &cli.global),
         CliCommand::Compress(arguments) => rewrite::compress(&arguments, &cli.global),
-        CliCommand::Completions(arguments) => completions::run(&arguments, command()),
+        CliCommand::Completions(arguments) => completions::run(&arguments, documented_command()),
         CliCommand::Decompress(arguments) => rewrite::decompress(&arguments, &cli.global),
         CliCommand::Diff(arguments) => diff::run(&arguments, &cli.global),
         CliCommand::Dump(arguments) => dump::run(arguments, &command()),
         CliCommand::History(arguments) => history::run(&arguments, &cli.global),
         CliCommand::Undo(arguments) => undo::run(&arguments, &cli.global),
-        CliCommand::Man(arguments) => man::run(&arguments, command()),
+        CliCommand::Man(arguments) => man::run(&arguments, documented_command()),
         CliCommand::Receive(arguments) => receive::run(&arguments, &cli.global),
         CliCommand::Relay(arguments) => relay::run(&arguments, &cli.global),
         CliCommand::Replay(mut arguments) => replay::run(&mut arguments, &cli.global),
@@ -153,10 +153,16 @@ pub(crate) fn command() -> clap::Command {
     ))
 }
 
+/// Returns the whole command with the options of dump, which clap does not parse.
+fn documented_command() -> clap::Command {
+    dump::add_options(command())
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn arguments_are_consistent() {
         super::command().debug_assert();
+        super::documented_command().debug_assert();
     }
 }

@@ -88,6 +88,28 @@ fn completions_and_manual_pages() {
 }
 
 #[test]
+fn pages_and_completions_have_the_options_of_dump() {
+    let page = bintide(&["man", "dump"], &[]);
+    let page = text(&page.stdout).replace('\\', "");
+    let help = bintide(&["dump", "--help"], &[]);
+    let long =
+        |line: &str| line.split([' ', '=', '[']).find(|word| word.starts_with("--")).map(str::to_owned);
+    let help = text(&help.stdout);
+    let lines = help.lines().take_while(|line| !line.starts_with("Default options"));
+    let is_refused = |name: &str| ["--debug", "--debug-check", "--debug-info"].contains(&name);
+    let options: Vec<String> = lines.filter(|line| line.starts_with("  -")).filter_map(long).collect();
+    assert!(options.len() > 70, "{options:?}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = bintide(&["completions", shell], &[]);
+        for name in options.iter().filter(|name| !is_refused(name)) {
+            let word = if shell == "fish" { format!("-l {}", &name[2..]) } else { name.clone() };
+            assert!(text(&script.stdout).contains(&word), "{shell}: {name}");
+            assert!(page.contains(name.as_str()), "{name}");
+        }
+    }
+}
+
+#[test]
 fn settings_come_from_environment_and_file() {
     let directory = tempfile::tempdir().expect("could not create a directory");
     let (file_out, environment_out) = (directory.path().join("file"), directory.path().join("environment"));

@@ -53,6 +53,47 @@ pub struct OptionPreset {
     pub values: Vec<OsString>,
 }
 
+/// An option as a manual page describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionSummary {
+    /// Long name, with `-` or `_` as in messages.
+    pub name: &'static str,
+    /// Letter of its short form.
+    pub short: Option<char>,
+    /// Argument that it takes.
+    pub argument: ArgumentForm,
+    /// One sentence or more.
+    pub description: &'static str,
+}
+
+/// Argument of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgumentForm {
+    /// No argument, or an optional one that only turns a switch on or off.
+    None,
+    /// An optional argument: `--password[=name]`.
+    Optional,
+    /// A required text.
+    Text,
+    /// A required number.
+    Number,
+}
+
+/// Returns all options that have an effect, mysqlbinlog's first.
+pub fn option_summaries() -> impl Iterator<Item = OptionSummary> {
+    MYSQLBINLOG_OPTIONS.iter().chain(BINTIDE_OPTIONS).filter_map(|spec| {
+        let argument = match spec.kind {
+            OptionKind::Disabled { .. } => return None,
+            OptionKind::Mark | OptionKind::Switch { .. } => ArgumentForm::None,
+            OptionKind::Password => ArgumentForm::Optional,
+            OptionKind::Text | OptionKind::Word => ArgumentForm::Text,
+            OptionKind::Number(_) => ArgumentForm::Number,
+        };
+        let (name, description) = (spec.name, spec.description);
+        Some(OptionSummary { name, short: spec.short.map(char::from), argument, description })
+    })
+}
+
 /// Returns the long names of the options that accept a preset.
 pub fn presettable_options() -> impl Iterator<Item = &'static str> {
     let is_value = |spec: &&OptionEntry| {

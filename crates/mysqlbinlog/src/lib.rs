@@ -60,6 +60,9 @@ mod unwritable_value;
 mod value_text;
 mod visible_writer;
 
-pub use crate::command_line::{OptionPreset, StandardStreams, presettable_options, run, run_here, run_with};
+pub use crate::command_line::{
+    ArgumentForm, OptionPreset, OptionSummary, StandardStreams, option_summaries, presettable_options, run,
+    run_here, run_with,
+};
 pub use crate::dump_dialect::DumpDialect;
 pub use crate::visible_writer::is_control_or_bidi;

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::{Args, Command};
-use mysqlbinlog::{DumpDialect, OptionPreset, run_here};
+use clap::{Arg, ArgAction, Args, Command, ValueHint};
+use mysqlbinlog::{ArgumentForm, DumpDialect, OptionPreset, OptionSummary, option_summaries, run_here};
 
 use crate::dump_lists::DumpLists;
 use crate::dump_servers::DumpServers;
@@ -77,6 +77,34 @@ fn join_option(option: &OsString, value: &OsString) -> OsString {
     word.push("=");
     word.push(value);
     word
+}
+
+/// Adds the options of dump to the command, for manual pages and completions. Arguments are never parsed with it.
+pub(crate) fn add_options(whole: Command) -> Command {
+    let is_global = |name: &str| whole.get_arguments().any(|arg| arg.get_long() == Some(name));
+    let options = option_summaries().filter(|option| !is_global(option.name));
+    let args: Vec<Arg> = options.map(|option| describe_option(&option)).collect();
+    let logs = |arg: Arg| arg.value_name("LOG").help("Log files, directories or index files");
+    whole.mut_subcommands(|command| match command.get_name() {
+        "dump" => {
+            command.mut_arg("words", |arg| logs(arg).value_hint(ValueHint::FilePath)).args(args.clone())
+        }
+        _ => command,
+    })
+}
+
+fn describe_option(option: &OptionSummary) -> Arg {
+    let name = option.name.replace('_', "-");
+    let mut arg = Arg::new(name.clone()).long(name).help(option.description);
+    if let Some(letter) = option.short {
+        arg = arg.short(letter);
+    }
+    match option.argument {
+        ArgumentForm::None => arg.action(ArgAction::SetTrue),
+        ArgumentForm::Optional => arg.num_args(0..=1).require_equals(true).value_name("name"),
+        ArgumentForm::Text => arg.value_name("name"),
+        ArgumentForm::Number => arg.value_name("#"),
+    }
 }
 
 /// Prints the logs. The whole command names the settings that exist.
