@@ -18,6 +18,7 @@
 //! | [`options`] | every option that `mysqlbinlog --help` lists, and arguments drawn from them |
 //! | [`conversation`] | recorded conversations between a replica and a real server |
 //! | [`identity`] | many runs with random arguments |
+//! | [`json_schema`] | JSON documents, compared with their schemas |
 //! | [`received`] | received logs compared with the server's own |
 //! | [`relay_soak`] | relays that serve every form while faults are injected at random |
 //! | [`relayed`] | relays, and replicas that follow them |
@@ -39,6 +40,7 @@ pub mod compare;
 pub mod conversation;
 pub mod fake;
 pub mod identity;
+pub mod json_schema;
 pub mod large;
 pub mod login_server;
 pub mod logs;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use testkit::{Launch, TestServer};
 
 use crate::command::wait_until;
+use crate::json_schema::check_document;
 use crate::metrics::{number, scraped};
 use crate::program::bintide;
 
@@ -242,7 +243,9 @@ impl Warming {
         self.stderr.read_to_string(&mut said)?;
         let ended = self.child.take().context("bintide warm has ended")?.wait_with_output()?;
         ensure!(ended.status.code() == Some(code), "{:?}: {said}", ended.status);
-        Ok(serde_json::from_slice(&ended.stdout)?)
+        let document = serde_json::from_slice(&ended.stdout)?;
+        check_document("warm", &document)?;
+        Ok(document)
     }
 }
 

@@ -10,6 +10,7 @@ mod exit;
 mod global_args;
 mod http_site;
 mod interrupt;
+mod json_document;
 mod live_page;
 mod log_args;
 mod messages;

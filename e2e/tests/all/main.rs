@@ -17,6 +17,7 @@ mod folders;
 mod gtid_sets;
 mod hostile_peers;
 mod identity;
+mod json_documents;
 mod large;
 mod large_replay;
 mod live;

@@ -556,7 +556,7 @@ fn check_status(relay: &RelayProcess) -> Result<()> {
     }
     let output = command.arg("--json").output()?;
     let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let lags = document["clients"].as_array().context("no clients")?.iter();
+    let lags = document["relays"][0]["clients"].as_array().context("no clients")?.iter();
     let lags: Vec<u64> = lags.filter_map(|client| client["lag_transactions"].as_u64()).collect();
     ensure!(lags == [0, 0], "{document}");
     Ok(())

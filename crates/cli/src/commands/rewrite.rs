@@ -3,7 +3,7 @@
 mod text;
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::{self, Write};
+use std::io;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ use tracing::{error, warn};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
+use crate::json_document::write_document;
 use crate::log_args::{InputLogs, InputPlace, LogArgs};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
@@ -493,10 +494,7 @@ impl RewriteRun<'_> {
 fn print(all: &[LogRewrite], common: &RewriteArgs, global: &GlobalArgs) -> CommandResult {
     let mut out = io::stdout().lock();
     match common.json {
-        true => {
-            serde_json::to_writer_pretty(&mut out, &text::json(all)).map_err(io::Error::from)?;
-            out.write_all(b"\n")?;
-        }
+        true => write_document(&mut out, &text::json(all))?,
         false => screen::print(&text::render(all, ReportStyle::new(global.color.on_stdout())), &mut out)?,
     }
     Ok(CommandVerdict::Success)

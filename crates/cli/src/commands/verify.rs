@@ -13,6 +13,7 @@ use tracing::error;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
+use crate::json_document::write_document;
 use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle, visible};
@@ -131,8 +132,7 @@ fn print_json(verdicts: &VerifyReport, out: &mut impl Write) -> io::Result<()> {
         "remarks": verdicts.remarks,
         "unreadable": verdicts.unreadable,
     });
-    serde_json::to_writer_pretty(&mut *out, &document)?;
-    out.write_all(b"\n")
+    write_document(out, &document)
 }
 
 fn print_text(

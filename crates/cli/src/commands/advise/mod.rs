@@ -4,7 +4,7 @@ mod html;
 mod server_readings;
 mod text;
 
-use std::io::{self, Write};
+use std::io;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -24,6 +24,7 @@ use crate::commands::advise::server_readings::ServerReadings;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
+use crate::json_document::write_document;
 use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice, no_events_error};
 use crate::newest_log_args::NewestLogArgs;
 use crate::page;
@@ -139,9 +140,7 @@ pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
         page::write(&html::render(&report, server, &TimeZone::system()), path, &mut out)?;
     }
     if command.json {
-        serde_json::to_writer_pretty(&mut out, &AdviceDocument { report: &report, server })
-            .map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
+        write_document(&mut out, &AdviceDocument { report: &report, server })?;
     } else if command.html.is_none() {
         screen::print(&text::render(&report, server, ReportStyle::new(global.color.on_stdout())), &mut out)?;
     }

@@ -3,7 +3,7 @@
 mod json;
 mod text;
 
-use std::io::{self, Write};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,7 @@ use tracing::warn;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
+use crate::json_document::write_document;
 use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
@@ -123,11 +124,7 @@ pub(crate) fn run(command: &DiffArgs, global: &GlobalArgs) -> CommandResult {
     }
     let mut out = io::stdout().lock();
     match (command.json, global.quiet) {
-        (true, _) => {
-            serde_json::to_writer_pretty(&mut out, &json::document(&diff, verdict))
-                .map_err(io::Error::from)?;
-            out.write_all(b"\n")?;
-        }
+        (true, _) => write_document(&mut out, &json::document(&diff, verdict))?,
         (false, true) => {}
         (false, false) => {
             let style = ReportStyle::new(global.color.on_stdout());

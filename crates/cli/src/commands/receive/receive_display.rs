@@ -1,6 +1,6 @@
 //! Progress, messages and result of `receive`, on a terminal or as lines.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use crate::commands::receive::stats_text;
 use crate::commands::stats;
 use crate::exit::{CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
+use crate::json_document::write_document;
 use crate::progress::{self, ProgressDisplay};
 use crate::recent_rates::RecentRates;
 use crate::screen::{self, ReportStyle, visible_lines};
@@ -104,8 +105,7 @@ impl ReceiveDisplay {
         let mut out = io::stdout().lock();
         if json {
             let document = stats_text::document(&ReceiveFigures::new(stats, self.began.elapsed()));
-            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
-            out.write_all(b"\n")?;
+            write_document(&mut out, &document)?;
         } else {
             let text = stats.read(|stats| stats_text::text(stats, &folder.display().to_string()));
             screen::print(&text, &mut out)?;

@@ -13,6 +13,7 @@ use servers::{CancelToken, PasswordSource};
 use wire::{PasswordPlugin, StoredPassword};
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::json_document::write_document;
 
 /// Arguments of `relay user`.
 #[derive(Args, Debug)]
@@ -100,8 +101,10 @@ pub(super) fn run(command: &AccountsArgs) -> CommandResult {
         }
         AccountAction::List(command) => {
             let accounts = AccountFile::new(&command.accounts).load().map_err(not_started)?;
-            let text = if command.json { accounts_json(&accounts) } else { accounts_table(&accounts) };
-            io::stdout().write_all(text.as_bytes())?;
+            match command.json {
+                true => write_document(&mut io::stdout(), &accounts_document(&accounts))?,
+                false => io::stdout().write_all(accounts_table(&accounts).as_bytes())?,
+            }
         }
     }
     Ok(CommandVerdict::Success)
@@ -119,8 +122,8 @@ fn accounts_table(accounts: &RelayAccounts) -> String {
     table
 }
 
-/// Returns the accounts as a JSON array, without their passwords.
-fn accounts_json(accounts: &RelayAccounts) -> String {
+/// Returns the accounts without their passwords.
+fn accounts_document(accounts: &RelayAccounts) -> Value {
     let rows: Vec<Value> = accounts
         .iter()
         .map(|account| {
@@ -134,7 +137,7 @@ fn accounts_json(accounts: &RelayAccounts) -> String {
             })
         })
         .collect();
-    format!("{:#}\n", Value::Array(rows))
+    json!({ "accounts": rows })
 }
 
 fn host_names(account: &RelayAccount) -> Vec<String> {
@@ -222,7 +225,7 @@ mod tests {
             "form": "auto",
             "connections": 3,
         }]);
-        assert_eq!(serde_json::from_str::<Value>(&accounts_json(&accounts)).unwrap(), wanted);
+        assert_eq!(accounts_document(&accounts), json!({ "accounts": wanted }));
         let table = accounts_table(&accounts);
         let words: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
         assert_eq!(words, ["repl", "10.0.0.0/8,localhost", "replica", "tls", "auto"]);

@@ -1,17 +1,18 @@
 //! `bintide relay status`: state of running relays.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::io;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use servers::{ConnectionError, ConnectionOptions, ServerAddress, SqlConnection};
 
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
+use crate::json_document::write_document;
 use crate::screen::{self, ReportStyle, table_lines};
 use crate::units::{bytes, count, duration, share};
 
@@ -91,12 +92,7 @@ pub(super) fn run(command: &StatusArgs, global: &GlobalArgs) -> CommandResult {
     }
     let mut out = io::stdout().lock();
     if command.json {
-        let all = match documents.as_slice() {
-            [only] => only.clone(),
-            _ => Value::Array(documents),
-        };
-        serde_json::to_writer_pretty(&mut out, &all).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
+        write_document(&mut out, &json!({ "relays": documents }))?;
         return Ok(CommandVerdict::Success);
     }
     let style = ReportStyle::new(global.color.on_stdout());
@@ -295,6 +291,7 @@ fn size_text(row: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+
     use serde_json::json;
 
     use super::{status_text, status_value};

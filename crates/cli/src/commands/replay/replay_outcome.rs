@@ -1,6 +1,6 @@
 //! Result of a replay.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,6 +13,7 @@ use crate::commands::replay::verification::TargetVerification;
 use crate::commands::replay::warming::WarmingOutcome;
 use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandResult, CommandVerdict};
+use crate::json_document::write_document;
 use crate::metric_table;
 use crate::screen;
 use crate::units;
@@ -33,8 +34,7 @@ pub(super) struct ReplayOutcome {
 pub(super) fn print(done: &ReplayOutcome, json: bool) -> CommandResult {
     let mut out = io::stdout().lock();
     if json {
-        serde_json::to_writer_pretty(&mut out, &document(done)).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
+        write_document(&mut out, &document(done))?;
     } else {
         screen::print(&text(done), &mut out)?;
     }

@@ -8,6 +8,7 @@ use replay::AppliedState;
 use servers::ServerAddress;
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::json_document::write_document;
 use crate::screen;
 
 /// Prints the replay position of a target, without changing anything there.
@@ -26,8 +27,7 @@ pub(super) fn status(address: &ServerAddress, json: bool) -> CommandResult {
             "source": inspector.source_server_id(),
             "gtid_executed": applied.executed.to_string(),
         });
-        serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
+        write_document(&mut out, &document)?;
     } else {
         screen::print(&text(&inspector, &applied), &mut out)?;
     }
@@ -79,8 +79,7 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> CommandResult {
             "applied": progress.map(|progress| progress.gtids.to_string()).unwrap_or_default(),
             "place": progress.and_then(|progress| progress.place.as_ref()).map(ToString::to_string),
         });
-        serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
+        write_document(&mut out, &document)?;
         return Ok(CommandVerdict::Success);
     }
     match applied {

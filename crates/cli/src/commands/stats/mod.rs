@@ -16,6 +16,7 @@ use tracing::{error, warn};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
+use crate::json_document::write_document;
 use crate::log_args::{InputPlace, LogArgs, add_advice, no_events_error};
 use crate::newest_log_args::NewestLogArgs;
 use crate::page;
@@ -119,8 +120,7 @@ pub(crate) fn run(command: &StatsArgs, global: &GlobalArgs) -> CommandResult {
     } else if command.rows {
         out.write_all(report.rows_lines())?;
     } else if command.json {
-        serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
+        write_document(&mut out, &report)?;
     } else {
         let style = ReportStyle::new(global.color.on_stdout());
         let text = text::render(&report, style, &TimeZone::system(), command.top);

@@ -13,6 +13,7 @@ use super::{Inverse, UndoOutputArgs, conflict_text, logged_actions, summary};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
+use crate::json_document::write_document;
 use crate::progress::ByteProgress;
 use crate::units::counted;
 
@@ -48,8 +49,7 @@ pub(super) fn apply(
     match output.json {
         true => {
             let document = conflict_text::document(&inverse.counts, &conflicts, is_kept);
-            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
-            writeln!(out)?;
+            write_document(&mut out, &document)?;
         }
         false => out.write_all(conflict_text::render(&conflicts).as_bytes())?,
     }

@@ -54,7 +54,6 @@ const fn undone_verb(kind: RowsKind) -> &'static str {
 pub(super) fn document(counts: &InverseCounts, conflicts: &Conflicts, is_kept: bool) -> Value {
     let listed: Vec<Value> = conflicts.listed.iter().map(conflict_document).collect();
     json!({
-        "version": 1,
         "applied": is_kept,
         "transactions": counts.transactions,
         "inserts_undone": counts.deleted,

@@ -1,6 +1,6 @@
 //! Progress of warming; stops it when it is interrupted.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use crate::commands::warm::{add_advice, status_text, warm_metrics};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
+use crate::json_document::write_document;
 use crate::progress::{self, ProgressDisplay};
 use crate::screen::{self, ReportStyle};
 use crate::service_state::ServiceState;
@@ -94,9 +95,7 @@ impl WarmProgressMonitor {
         self.display.clear();
         let mut out = io::stdout().lock();
         if json {
-            serde_json::to_writer_pretty(&mut out, &status_text::document(report))
-                .map_err(io::Error::from)?;
-            out.write_all(b"\n")?;
+            write_document(&mut out, &status_text::document(report))?;
         } else {
             screen::print(&status_text::text(report, self.style), &mut out)?;
         }
