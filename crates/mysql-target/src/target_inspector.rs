@@ -14,8 +14,10 @@ use sql::quote;
 
 use crate::account_grants::AccountGrants;
 use crate::apply_as::ApplyAs;
+use crate::log_readers::LogReaders;
 use crate::progress_rows::{read_progress, read_source};
 use crate::server_failure::server_failure;
+use crate::target_logging::TargetLogChoice;
 use crate::versions::{APPLIER_STATUS_SINCE, is_before_8};
 use crate::{row_sql, table_definition};
 
@@ -100,8 +102,13 @@ impl TargetInspector {
         self.source
     }
 
-    /// Returns everything that would stop the surveyed logs from being applied. `is_logged`: the target's own binary
-    /// log is to contain them.
+    /// Returns true if the target's binary log is on and `choice` keeps applied transactions out of it, so that the
+    /// target cannot have replicas of them.
+    pub const fn cannot_have_replicas(&self, choice: TargetLogChoice) -> bool {
+        self.facts.log_bin && matches!(choice, TargetLogChoice::Unset)
+    }
+
+    /// Returns everything that would stop the surveyed logs from being applied.
     ///
     /// # Errors
     ///
@@ -110,16 +117,16 @@ impl TargetInspector {
         &mut self,
         survey: &LogSurvey,
         apply_as: ApplyAs,
-        is_logged: bool,
+        choice: TargetLogChoice,
     ) -> Result<Vec<PreflightFinding>, ReplayError> {
-        self.inspect(survey, apply_as, is_logged).map_err(|failure| failure.into_error("inspect the target"))
+        self.inspect(survey, apply_as, choice).map_err(|failure| failure.into_error("inspect the target"))
     }
 
     fn inspect(
         &mut self,
         survey: &LogSurvey,
         apply_as: ApplyAs,
-        is_logged: bool,
+        choice: TargetLogChoice,
     ) -> Result<Vec<PreflightFinding>, TargetFailure> {
         let mut findings = Vec::new();
         if !self.facts.is_mariadb {
@@ -133,8 +140,11 @@ impl TargetInspector {
             // MariaDB's column types are compared when rows are applied.
             self.check_tables(survey, &mut findings)?;
         }
-        if is_logged && apply_as == ApplyAs::Sql {
+        if choice == TargetLogChoice::Write && apply_as == ApplyAs::Sql {
             self.check_engines(survey, &mut findings)?;
+        }
+        if self.cannot_have_replicas(choice) {
+            self.check_readers(&mut findings)?;
         }
         Ok(findings)
     }
@@ -315,6 +325,18 @@ impl TargetInspector {
             let remedy = "give that server's logs, or discard the progress with --forget";
             out.push(PreflightFinding::new(PreflightCheck::OtherSource, found, remedy));
         }
+    }
+
+    /// Finds replicas and other readers of the target's binary log, which would not get the changes.
+    fn check_readers(&mut self, out: &mut Vec<PreflightFinding>) -> Result<(), TargetFailure> {
+        let readers = LogReaders::query(&mut self.connection, &self.facts).map_err(server_failure)?;
+        if let Some(found) = readers.describe() {
+            let found = format!("{found}, and would not contain these changes");
+            let remedy = "--log writes the changes to it under the source's GTIDs, for replicas of the target; \
+                          --no-log applies them without";
+            out.push(PreflightFinding::new(PreflightCheck::ReplicasBelow, found, remedy));
+        }
+        Ok(())
     }
 
     /// Finds tables whose engine has no transactions. Several statements make one logged transaction: where each

@@ -7,3 +7,14 @@ pub(crate) enum TargetLogging {
     /// Under the source's GTIDs. The server records them in `gtid_executed`, so they also serve as progress.
     BySourceGtids,
 }
+
+/// Choice of the user: whether the target's own binary log is to contain the applied transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetLogChoice {
+    /// None was made: transactions are not written to the log, and a target whose log is read is refused.
+    Unset,
+    /// They are not written to the log.
+    Omit,
+    /// They are written to the log under the source's GTIDs.
+    Write,
+}

@@ -41,6 +41,8 @@ pub enum PreflightCheck {
     OtherSource,
     /// All transactions have GTIDs, which commits in any order need.
     CommitOrder,
+    /// The target's binary log, which will not contain the changes, is not read by replicas.
+    ReplicasBelow,
 }
 
 impl PreflightCheck {
@@ -57,6 +59,7 @@ impl PreflightCheck {
             Self::Gap => "gap",
             Self::OtherSource => "other-source",
             Self::CommitOrder => "commit-order",
+            Self::ReplicasBelow => "replicas-below",
         }
     }
 

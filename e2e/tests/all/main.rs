@@ -50,6 +50,7 @@ mod replay_old_servers;
 mod replay_parallel;
 mod replay_planned;
 mod replay_refused_definitions;
+mod replay_replicas_below;
 mod replay_rewritten;
 mod replay_sessions;
 mod replay_sql;

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
+use mysql_target::TargetLogChoice;
 use replay::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{GapPolicy, ReplayOptions, TransactionSelection};
@@ -23,6 +24,10 @@ pub(super) struct ApplyArgs {
     /// target receive them.
     #[arg(long)]
     pub(super) log: bool,
+    /// Do not write applied transactions to the target's binary log, even if replicas or other programs read it: they
+    /// do not receive these changes.
+    #[arg(long, conflicts_with = "log")]
+    no_log: bool,
     /// Maximum number of transactions in one commit.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = parse_number::<usize>)]
     group_max: usize,
@@ -45,6 +50,15 @@ impl ApplyArgs {
     /// Returns the maximum bytes of one transaction that are kept in memory.
     pub(super) fn held_max(&self) -> usize {
         (self.memory() / 64).max(64 << 10)
+    }
+
+    /// Returns the choice on the target's own binary log.
+    pub(super) const fn log_choice(&self) -> TargetLogChoice {
+        match (self.log, self.no_log) {
+            (true, _) => TargetLogChoice::Write,
+            (false, true) => TargetLogChoice::Omit,
+            (false, false) => TargetLogChoice::Unset,
+        }
     }
 
     fn order(&self) -> Result<OrderOption, CommandFailure> {

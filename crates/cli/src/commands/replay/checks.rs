@@ -2,11 +2,11 @@
 
 use anyhow::anyhow;
 use clap::Args;
-use mysql_target::TargetInspector;
+use mysql_target::{TargetInspector, TargetLogChoice};
 use replay::{
     AppliedState, LogSurvey, PreflightCheck, PreflightFinding, ReplayLog, ReplayOptions, TransactionSource,
 };
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use crate::commands::replay::status;
 use crate::commands::replay::target::TargetAddress;
@@ -52,7 +52,7 @@ pub(super) fn check(
     named: &TargetAddress,
     logs: Option<TransactionSource>,
     options: &ReplayOptions,
-    is_logged: bool,
+    choice: TargetLogChoice,
     allow: &AllowArgs,
 ) -> Result<Option<u32>, CommandFailure> {
     let begun = |error: replay::ReplayError| CommandFailure::NotStarted(error.into());
@@ -66,7 +66,13 @@ pub(super) fn check(
         TargetAddress::Mysql(address, apply_as) => {
             let mut inspector = TargetInspector::connect(address).map_err(begun)?;
             let survey = survey_for(&inspector.applied())?;
-            let findings = inspector.findings(&survey, *apply_as, is_logged).map_err(begun)?;
+            let findings = inspector.findings(&survey, *apply_as, choice).map_err(begun)?;
+            if inspector.cannot_have_replicas(choice) && findings.is_empty() {
+                info!(
+                    "the target's binary log will not contain these changes, so the target cannot have replicas of \
+                     them; --log writes them there, --no-log omits this message"
+                );
+            }
             (survey, findings)
         }
         TargetAddress::Sqlite(path) => {

@@ -1,12 +1,12 @@
 //! `--dry-run`: reports the work of a replay without changing anything.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
 use clap::Args;
-use mysql_target::TargetInspector;
+use mysql_target::{TargetInspector, TargetLogChoice};
 use replay::{
     DraftRole, DryRunTarget, PreflightFinding, ReplayError, ReplayOptions, ReplayPlan, TableDefinitions,
     TransactionSource,
@@ -23,6 +23,7 @@ use crate::commands::replay::time_estimate::TimeEstimate;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
+use crate::json_document::write_document;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 
@@ -56,8 +57,7 @@ pub(super) struct DryRunFinding {
 /// Target and logs of a dry run.
 pub(super) struct DryRunInputs {
     pub(super) target: TargetAddress,
-    /// Set if a replay would write its changes to the target's own binary log.
-    pub(super) is_logged: bool,
+    pub(super) log_choice: TargetLogChoice,
     pub(super) source: TransactionSource,
     /// Bytes of the logs, if known.
     pub(super) bytes_total: Option<u64>,
@@ -73,7 +73,7 @@ impl DryRunArgs {
         json: bool,
         global: &GlobalArgs,
     ) -> CommandResult {
-        let DryRunInputs { target: named, is_logged, mut source, bytes_total, options } = inputs;
+        let DryRunInputs { target: named, log_choice, mut source, bytes_total, options } = inputs;
         let begun = |error: ReplayError| CommandFailure::NotStarted(error.into());
         let began = Instant::now();
         let mut progress = ByteProgress::new(global, bytes_total);
@@ -100,7 +100,7 @@ impl DryRunArgs {
         let plan = replay::plan(&mut source, target, &options, &mut seen).map_err(begun)?;
         let mut findings = match (&named, &mut inspector) {
             (TargetAddress::Mysql(_, apply_as), Some(inspector)) => {
-                inspector.findings(&plan.survey, *apply_as, is_logged).map_err(begun)?
+                inspector.findings(&plan.survey, *apply_as, log_choice).map_err(begun)?
             }
             _ => Vec::new(),
         };
@@ -144,8 +144,7 @@ fn sqlite_target(_: &Path) -> Result<DryRunTarget<'static>, ReplayError> {
 fn print_report(report: &DryRunReport, json: bool, global: &GlobalArgs) -> CommandResult {
     let mut out = io::stdout().lock();
     if json {
-        serde_json::to_writer_pretty(&mut out, &document(report)).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
+        write_document(&mut out, &document(report))?;
     } else {
         let style = ReportStyle::new(global.color.on_stdout());
         screen::print(&dry_run_text::text(report, style), &mut out)?;

@@ -73,8 +73,9 @@ Examples:
 
 The target stores the replay position in its table bintide.progress, in the same
 transaction as the changes: --status shows this position, --forget drops it. replay does not
-write to the target's binary log, unless you give --log. Make sure that nobody
-else changes the target during a replay.";
+write to the target's binary log, unless you give --log. If that log is read by
+replicas, replay asks for --log or --no-log. Make sure that nobody else changes the
+target during a replay.";
 
 /// Arguments of `bintide replay`.
 #[derive(Args, Debug)]
@@ -180,7 +181,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
     if command.dry.dry_run {
         let inputs = DryRunInputs {
             target: named,
-            is_logged: command.how.log,
+            log_choice: command.how.log_choice(),
             source: source(logs),
             bytes_total: found.bytes_total,
             options,
@@ -204,7 +205,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
     };
     let ahead = || ReplayWarming::new(&named, followed.as_ref(), &found.places, command, &options);
     let ahead = command.warm.then(ahead).transpose()?;
-    let writer = checks::check(&named, to_look_at, &options, command.how.log, &command.allow)?;
+    let writer = checks::check(&named, to_look_at, &options, command.how.log_choice(), &command.allow)?;
     let stats = SharedReplayFigures::new(ahead.as_ref().map(ReplayWarming::stats));
     let served = command.metrics.serve(stats.site(receiving))?;
     let mut target = target::open(named)?;
