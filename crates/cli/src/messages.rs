@@ -26,7 +26,7 @@ pub(crate) enum MessageFormat {
     Text,
     /// A JSON object per line: timestamp, level and message
     Json,
-    /// Priority in the form <N> and message, as systemd reads them
+    /// Priority in angle brackets and message, as systemd reads them
     Journald,
 }
 

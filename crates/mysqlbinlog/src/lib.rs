@@ -4,7 +4,7 @@
 //! |---|---|
 //! | run a command line | [`run_here`], [`run`], [`run_with`] |
 //! | read logs from servers | [`remote`] |
-//! | write lists in place of the text | [`lists`] |
+//! | write lists in place of the text | [`list_provider`] |
 //! | recognize characters that hide text on a terminal | [`is_control_or_bidi`] |
 //!
 //! The options of `bintide dump` that mysqlbinlog does not have are parsed here too, so that both sets are one command

@@ -35,7 +35,7 @@ pub struct Screenshot {
 /// Time for a page to load and to show its first data, in milliseconds.
 const LOAD_TIME_MS: u32 = 5000;
 
-/// Writes a picture of a page to a PNG file, with the Chromium of [`PROGRAM_VARIABLE`], else with Debian's, which is
+/// Writes a picture of a page to a PNG file, with the Chromium of `BINTIDE_CHROMIUM`, else with Debian's, which is
 /// fetched into the cache: 120 MB. Debian's runs on Debian 12 only, because it uses the machine's C library.
 ///
 /// # Errors
