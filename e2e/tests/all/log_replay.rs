@@ -101,7 +101,7 @@ fn replicas_of_a_target_that_does_not_log_stop_with_an_error() -> Result<()> {
         let target = target()?;
         // A replica that is connected from the start gets the error only when it connects again.
         let replica = replica_of(&target)?;
-        let output = replay(&source, &target, &["--commit-order", order])?;
+        let output = replay(&source, &target, &["--commit-order", order, "--no-log"])?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         ends_equal(&source, &target)?;
         replica.sql("stop replica; start replica")?;
