@@ -134,27 +134,29 @@ fn check_installed(kind: PackageKind, arch: PackageArch, root: &Path, source: &P
         "the binary has {size} bytes: more than {BINARY_SIZE_MAX}"
     );
     fs::copy(source.join(SAMPLE_LOG), root.join("sample.binlog"))?;
-    let mut chroot = Command::new("chroot");
-    chroot.arg(root);
     if !arch.is_native() {
         let emulator = format!("qemu-{}-static", arch.name());
         let program = stdout_of(Command::new("which").arg(&emulator))
             .with_context(|| format!("could not find {emulator}: install qemu-user-static"))?;
         fs::copy(program.trim(), root.join("emulator"))?;
-        chroot.arg("/emulator");
     }
-    let program = chroot.arg("/usr/bin/bintide");
-    let version = stdout_of(program.arg("--version"))?;
+    let version = stdout_of(installed_command(arch, root).arg("--version"))?;
     ensure!(version.starts_with("bintide "), "--version prints {version:?}");
-    let mut stats = Command::new("chroot");
-    stats.arg(root);
-    if !arch.is_native() {
-        stats.arg("/emulator");
-    }
-    let stats = stdout_of(stats.args(["/usr/bin/bintide", "stats", "--json", "/sample.binlog"]))?;
+    let stats = stdout_of(installed_command(arch, root).args(["stats", "--json", "/sample.binlog"]))?;
     let stats: serde_json::Value = serde_json::from_str(&stats)?;
     ensure!(stats["totals"]["transactions"].as_u64() > Some(0), "stats counts no transactions: {stats}");
     Ok(())
+}
+
+/// Returns the command that is installed in a root directory. Another architecture is emulated.
+fn installed_command(arch: PackageArch, root: &Path) -> Command {
+    let mut chroot = Command::new("chroot");
+    chroot.arg(root);
+    if !arch.is_native() {
+        chroot.arg("/emulator");
+    }
+    chroot.arg("/usr/bin/bintide");
+    chroot
 }
 
 /// Runs lintian, which must report nothing.
