@@ -1,6 +1,6 @@
 //! Replicas and other programs that read the target's binary log, as far as the server shows them.
 
-use servers::{ConnectionError, ResultRow, ServerFacts, SqlConnection};
+use servers::{ConnectionError, ResultRow, ServerFacts, SqlConnection, row_text};
 
 /// First MySQL version with `SHOW REPLICAS`.
 const SHOW_REPLICAS_SINCE: [u32; 3] = [8, 0, 22];
@@ -28,15 +28,15 @@ impl LogReaders {
         facts: &ServerFacts,
     ) -> Result<Self, ConnectionError> {
         let processes = rows_if_allowed(connection, "SHOW PROCESSLIST")?;
-        let reads = |row: &&ResultRow| text(row, COMMAND_COLUMN).starts_with("Binlog Dump");
+        let reads = |row: &&ResultRow| row_text(row, COMMAND_COLUMN).starts_with("Binlog Dump");
         let mut connected: Vec<String> =
-            processes.iter().filter(reads).map(|row| text(row, HOST_COLUMN)).collect();
+            processes.iter().filter(reads).map(|row| row_text(row, HOST_COLUMN)).collect();
         if connected.is_empty() {
             // Without the privilege PROCESS, the account sees only its own connections.
             let is_new = !facts.is_mariadb && !facts.is_older_than(SHOW_REPLICAS_SINCE);
             let question = if is_new { "SHOW REPLICAS" } else { "SHOW SLAVE HOSTS" };
             let replicas = rows_if_allowed(connection, question)?;
-            connected.extend(replicas.iter().map(|row| format!("server_id {}", text(row, 0))));
+            connected.extend(replicas.iter().map(|row| format!("server_id {}", row_text(row, 0))));
         }
         let mut has_ended_reader = false;
         if facts.is_mariadb || !facts.is_older_than(STATEMENT_COUNTS_SINCE) {
@@ -45,7 +45,7 @@ impl LogReaders {
                 "SELECT SUM(count_star) FROM performance_schema.events_statements_summary_global_by_event_name \
                  WHERE event_name LIKE 'statement/com/Binlog Dump%'",
             )?;
-            has_ended_reader = counts.first().is_some_and(|row| !matches!(&*text(row, 0), "" | "0"));
+            has_ended_reader = counts.first().is_some_and(|row| !matches!(&*row_text(row, 0), "" | "0"));
         }
         Ok(Self { connected, has_ended_reader })
     }
@@ -74,11 +74,6 @@ fn rows_if_allowed(
         Err(ConnectionError::Refused { .. }) => Ok(Vec::new()),
         answered => answered,
     }
-}
-
-fn text(row: &ResultRow, column: usize) -> String {
-    let value = row.get(column).and_then(|value| value.as_deref()).unwrap_or_default();
-    String::from_utf8_lossy(value).into_owned()
 }
 
 #[cfg(test)]

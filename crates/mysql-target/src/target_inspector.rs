@@ -7,9 +7,7 @@ use replay::{
     AppliedState, LogSurvey, LogTable, PreflightCheck, PreflightFinding, ReplayError, TableDefinitions,
     TargetFailure, TargetTableDefinition, TargetTableName,
 };
-use servers::{
-    GtidMode, ResultRow, ServerAddress, ServerCatalogue, ServerColumn, ServerFacts, SqlConnection,
-};
+use servers::{GtidMode, ServerAddress, ServerCatalogue, ServerColumn, ServerFacts, SqlConnection, row_text};
 use sql::quote;
 
 use crate::account_grants::AccountGrants;
@@ -273,7 +271,7 @@ impl TargetInspector {
             Err(error) => return Err(server_failure(error)),
         };
         for channel in &channels {
-            let name = text(channel, 0);
+            let name = row_text(channel, 0);
             let found = format!("the target is a replica whose applier is running, in the channel '{name}'");
             let remedy = format!("STOP REPLICA SQL_THREAD FOR CHANNEL '{name}'");
             out.push(PreflightFinding::new(PreflightCheck::Applier, found, remedy));
@@ -536,11 +534,6 @@ fn difference(shown: &LogTable, there: &[InspectedColumn], hidden: usize) -> Opt
 fn quoted_account(account: &str) -> String {
     let (user, host) = account.rsplit_once('@').unwrap_or((account, "%"));
     format!("{}@{}", quote::quote_plain_text(user), quote::quote_plain_text(host))
-}
-
-fn text(row: &ResultRow, at: usize) -> String {
-    let value = row.get(at).and_then(|value| value.as_deref()).unwrap_or_default();
-    String::from_utf8_lossy(value).into_owned()
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub use crate::server_catalogue::{ServerCatalogue, ServerColumn, ServerIndexPart
 pub use crate::server_facts::{GTIDS_SINCE, GtidMode, ServerFacts, version_numbers};
 pub use crate::server_link::{CancelToken, LinkOptions, ServerLink};
 pub use crate::sql_connection::{
-    NamedRow, ResultRow, ResultTable, SqlConnection, StatementParameter, check_fit,
+    NamedRow, ResultRow, ResultTable, SqlConnection, StatementParameter, check_fit, row_text,
 };
 pub use crate::tls_policy::{SslMode, TlsPolicy, TlsVersion};
 pub use crate::tls_request::{HostVerification, TlsRequest};

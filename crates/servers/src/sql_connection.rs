@@ -52,6 +52,12 @@ enum AnswerSync {
 /// Row of a result: its values as text, `None` for NULL.
 pub type ResultRow = Vec<Option<Vec<u8>>>;
 
+/// Returns a value of a row as text, from column 0 on; empty for NULL and beyond the last column.
+pub fn row_text(row: &ResultRow, column: usize) -> String {
+    let value = row.get(column).and_then(Option::as_deref).unwrap_or_default();
+    String::from_utf8_lossy(value).into_owned()
+}
+
 /// Row with the names of its columns.
 pub type NamedRow = Vec<(String, Option<Vec<u8>>)>;
 

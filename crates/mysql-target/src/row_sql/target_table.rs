@@ -3,7 +3,7 @@
 use binlog::events::RowsKind;
 use binlog::{Collation, Column, ColumnType, Flavour, Table};
 use replay::TargetFailure;
-use servers::{ResultRow, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
+use servers::{ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection, row_text};
 use sql::quote;
 
 use crate::account_grants::AccountGrants;
@@ -206,12 +206,6 @@ fn triggers(
         .rows(&question)
         .map_err(server_failure)?
         .iter()
-        .map(|row| (text(row, 0), text(row, 1)))
+        .map(|row| (row_text(row, 0), row_text(row, 1)))
         .collect())
-}
-
-/// Returns a value as text; empty for NULL.
-fn text(row: &ResultRow, at: usize) -> String {
-    let bytes = row.get(at).and_then(|value| value.as_deref()).unwrap_or_default();
-    String::from_utf8_lossy(bytes).into_owned()
 }

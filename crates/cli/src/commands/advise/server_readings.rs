@@ -1,7 +1,7 @@
 //! Readings of a running server: settings, statistics, times, and replication clients.
 
 use serde::Serialize;
-use servers::{ResultRow, SqlConnection, version_numbers};
+use servers::{ResultRow, SqlConnection, row_text, version_numbers};
 
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, count, counted, share};
@@ -107,8 +107,9 @@ impl ServerReadings {
             })
         };
         server.version =
-            ask("version", "SELECT @@version").first().map(|row| text(row, 0)).unwrap_or_default();
-        server.settings = ask("settings", &settings).iter().map(|row| (text(row, 0), text(row, 1))).collect();
+            ask("version", "SELECT @@version").first().map(|row| row_text(row, 0)).unwrap_or_default();
+        server.settings =
+            ask("settings", &settings).iter().map(|row| (row_text(row, 0), row_text(row, 1))).collect();
         server.statistics = ask("compression statistics", STATISTICS_QUERY).iter().map(statistics).collect();
         server.stages = ask("times of compression", STAGES_QUERY).iter().map(stage).collect();
         server.log_io = ask("times of the binary log", LOG_IO_QUERY).first().map(log_io);
@@ -179,19 +180,14 @@ impl ReplicationClient {
     }
 }
 
-fn text(row: &ResultRow, index: usize) -> String {
-    let value = row.get(index).and_then(Option::as_deref).unwrap_or_default();
-    String::from_utf8_lossy(value).into_owned()
-}
-
 fn number<N: std::str::FromStr + Default>(row: &ResultRow, index: usize) -> N {
-    text(row, index).parse().unwrap_or_default()
+    row_text(row, index).parse().unwrap_or_default()
 }
 
 fn statistics(row: &ResultRow) -> ServerCompressionRow {
     ServerCompressionRow {
-        log: text(row, 0),
-        compression: text(row, 1),
+        log: row_text(row, 0),
+        compression: row_text(row, 1),
         transactions: number(row, 2),
         compressed_bytes: number(row, 3),
         uncompressed_bytes: number(row, 4),
@@ -199,7 +195,7 @@ fn statistics(row: &ResultRow) -> ServerCompressionRow {
 }
 
 fn stage(row: &ResultRow) -> PayloadStageTiming {
-    PayloadStageTiming { name: text(row, 0), count: number(row, 1), seconds: number(row, 2) }
+    PayloadStageTiming { name: row_text(row, 0), count: number(row, 1), seconds: number(row, 2) }
 }
 
 fn log_io(row: &ResultRow) -> BinlogIo {
@@ -212,9 +208,9 @@ fn log_io(row: &ResultRow) -> BinlogIo {
 }
 
 fn reader(row: &ResultRow) -> ReplicationClient {
-    let (program, version) = (text(row, 1), text(row, 2));
+    let (program, version) = (row_text(row, 1), row_text(row, 2));
     let reads_compressed = reads_compressed(&program, &version);
-    ReplicationClient { host: text(row, 0), program, version, reads_compressed }
+    ReplicationClient { host: row_text(row, 0), program, version, reads_compressed }
 }
 
 /// Tells whether a client reads compressed transactions: MySQL's programs from 8.0.20 on, and bintide.
