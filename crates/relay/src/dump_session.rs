@@ -60,7 +60,7 @@ pub enum RunPolicy {
     Joined,
 }
 
-/// Size from which an event is a piece of its own, in bytes.
+/// Size from which an event is sent as a separate piece, in bytes.
 pub const RUN_EVENT_SIZE: u32 = 1 << 10;
 /// Size of a run from which no more events are added, in bytes. Its bytes then stay in the processor's cache.
 const RUN_SIZE: u32 = 64 << 10;

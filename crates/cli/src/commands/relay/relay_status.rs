@@ -291,7 +291,6 @@ fn size_text(row: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-
     use serde_json::json;
 
     use super::{status_text, status_value};
