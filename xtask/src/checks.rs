@@ -1,6 +1,7 @@
 //! Runs the workspace's tests, with the servers and the command that they need.
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs, thread};
 
@@ -57,15 +58,19 @@ pub(crate) fn check_features() -> Result<()> {
 
 /// Checks that the command compiles with the oldest supported version of Rust, which rustup fetches.
 pub(crate) fn check_oldest_rust() -> Result<()> {
-    let root = workspace_root();
-    let manifest: toml::Table = fs::read_to_string(root.join("Cargo.toml"))?.parse()?;
-    let version = manifest["workspace"]["package"]["rust-version"].as_str();
-    let version = version.context("Cargo.toml has no workspace.package.rust-version")?;
+    let version = &workspace_field(&workspace_root(), "rust-version")?;
     run_rustup(&["toolchain", "install", version, "--profile=minimal", "--no-self-update"])?;
     let target = testkit::target_dir().join("oldest-rust");
     let target = target.to_str().context("the target directory is not UTF-8")?;
     let cargo = ["cargo", "check", "--quiet", "--locked", "--package=bintide", "--target-dir", target];
     run_rustup(&[&["run", version], &cargo[..]].concat())
+}
+
+/// Returns a field of `workspace.package` in the manifest of a workspace.
+pub(crate) fn workspace_field(root: &Path, name: &str) -> Result<String> {
+    let manifest: toml::Table = fs::read_to_string(root.join("Cargo.toml"))?.parse()?;
+    let value = manifest["workspace"]["package"].get(name).and_then(toml::Value::as_str);
+    Ok(value.with_context(|| format!("Cargo.toml has no workspace.package.{name}"))?.to_owned())
 }
 
 fn run_rustup(arguments: &[&str]) -> Result<()> {

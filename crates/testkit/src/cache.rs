@@ -70,7 +70,10 @@ fn lock(path: &Path) -> Result<Flock<File>> {
 }
 
 /// Removes a folder and its contents. A missing folder is no error.
-pub(crate) fn remove_dir(path: &Path) -> Result<()> {
+///
+/// # Errors
+/// Returns an error if the folder cannot be removed.
+pub fn remove_dir(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
             Err(cause).with_context(|| format!("could not remove {}", path.display()))

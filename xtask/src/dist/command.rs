@@ -1,5 +1,6 @@
 //! Programs that must succeed.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -26,6 +27,12 @@ pub(crate) fn stdout_of(command: &mut Command) -> Result<String> {
 
 fn not_found(name: &str) -> String {
     format!("could not run {name}: install it (see \"Make packages\" in CONTRIBUTING.md)")
+}
+
+/// Makes a folder empty: removes its contents, or creates it.
+pub(crate) fn empty_folder(folder: &Path) -> Result<()> {
+    testkit::remove_dir(folder)?;
+    fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))
 }
 
 /// Returns the SHA-256 of a file, in hexadecimal digits.

@@ -8,6 +8,7 @@ use anyhow::Result;
 
 use super::Release;
 use super::command::{run, stdout_of};
+use super::package_kind::PackageKind;
 use super::stage::{DOC_FOLDER, StagedPackage};
 
 /// Maintainer script: creates the user and the directories, and lets systemd read the units. Without systemd, both are
@@ -41,9 +42,7 @@ fi
 pub(crate) fn make_deb(release: &Release, staged: &StagedPackage) -> Result<()> {
     let arch = staged.arch.debian_name();
     let root = release.folder.join("stage").join(format!("deb-{arch}"));
-    if root.exists() {
-        fs::remove_dir_all(&root)?;
-    }
+    testkit::remove_dir(&root)?;
     run(Command::new("cp").arg("--archive").arg(staged.root()).arg(&root))?;
     let package = StagedPackage::at(staged.arch, root);
     let contrib = |name: &str| fs::read(release.source().join("contrib/debian").join(name));
@@ -64,7 +63,7 @@ pub(crate) fn make_deb(release: &Release, staged: &StagedPackage) -> Result<()> 
     let sums = "find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum > DEBIAN/md5sums";
     run(Command::new("sh").args(["-c", sums]).current_dir(package.root()))?;
     set_folder_modes(package.root())?;
-    let file = release.packages().join(format!("bintide_{}-1_{arch}.deb", release.version));
+    let file = PackageKind::Debian.file(release, staged.arch);
     let mut dpkg = Command::new("dpkg-deb");
     dpkg.args(["--build", "--root-owner-group", "-Zxz"]).arg(package.root()).arg(file);
     run(dpkg.env("SOURCE_DATE_EPOCH", release.epoch.to_string()))

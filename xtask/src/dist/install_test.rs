@@ -1,16 +1,17 @@
 //! Installs each package in an empty root directory, and runs the command there.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 use super::Release;
-use super::command::{run, stdout_of};
+use super::command::{empty_folder, run, stdout_of};
+use super::package_kind::PackageKind;
 use super::platform::PackageArch;
 
-/// Log that the installed command reads, as rows of the table that it prints.
+/// Log that the installed command counts.
 const SAMPLE_LOG: &str = "samples/types.binlog";
 
 /// Size in bytes that a binary for x86_64 without optional features may have.
@@ -26,15 +27,6 @@ const INSTALLED_FILES: [&str; 6] = [
     "usr/share/doc/bintide/LICENSES-THIRD-PARTY.gz",
 ];
 
-/// Kind of package.
-#[derive(Clone, Copy, Debug)]
-enum PackageKind {
-    Archive,
-    Debian,
-    Rpm,
-    Image,
-}
-
 /// Tests the packages of each architecture.
 pub(crate) fn test_packages(release: &Release, archs: &[PackageArch]) -> Result<()> {
     ensure!(
@@ -42,15 +34,11 @@ pub(crate) fn test_packages(release: &Release, archs: &[PackageArch]) -> Result<
         "the test of packages changes its root directory: run it as root"
     );
     for arch in archs {
-        let kinds = [PackageKind::Archive, PackageKind::Debian, PackageKind::Rpm, PackageKind::Image];
-        for kind in kinds {
+        for kind in PackageKind::ALL {
             let root = release.folder.join("install");
-            if root.exists() {
-                fs::remove_dir_all(&root)?;
-            }
-            fs::create_dir_all(&root)?;
+            empty_folder(&root)?;
             let package = kind.file(release, *arch);
-            kind.install(&package, &root)
+            install(kind, &package, &root)
                 .with_context(|| format!("could not install {}", package.display()))?;
             check_installed(kind, *arch, &root, &release.source())
                 .with_context(|| format!("{} does not work", package.display()))?;
@@ -61,58 +49,40 @@ pub(crate) fn test_packages(release: &Release, archs: &[PackageArch]) -> Result<
     Ok(())
 }
 
-impl PackageKind {
-    fn file(self, release: &Release, arch: PackageArch) -> PathBuf {
-        let (version, name) = (&release.version, arch.name());
-        release.packages().join(match self {
-            Self::Archive => format!("bintide-{version}-{name}-linux.tar.gz"),
-            Self::Debian => format!("bintide_{version}-1_{}.deb", arch.debian_name()),
-            Self::Rpm => format!("bintide-{version}-1.{name}.rpm"),
-            Self::Image => format!("bintide-{version}-{name}-oci.tar"),
-        })
-    }
-
-    /// Installs the package in an empty root directory.
-    fn install(self, package: &Path, root: &Path) -> Result<()> {
-        match self {
-            Self::Archive => unpack(package, root),
-            Self::Debian => {
-                fs::create_dir_all(root.join("var/lib/dpkg/info"))?;
-                fs::create_dir_all(root.join("var/lib/dpkg/updates"))?;
-                for name in ["status", "available"] {
-                    fs::write(root.join("var/lib/dpkg").join(name), "")?;
-                }
-                let mut dpkg = Command::new("dpkg");
-                dpkg.arg("--root").arg(root);
-                // The root directory has no shell that runs maintainer scripts: --force-script-chrootless runs them with the machine's.
-                dpkg.args([
-                    "--force-script-chrootless",
-                    "--force-architecture",
-                    "--force-not-root",
-                    "--unpack",
-                ]);
-                run(dpkg.arg(package))
+/// Installs the package in an empty root directory.
+fn install(kind: PackageKind, package: &Path, root: &Path) -> Result<()> {
+    match kind {
+        PackageKind::Archive => unpack(package, root),
+        PackageKind::Debian => {
+            fs::create_dir_all(root.join("var/lib/dpkg/info"))?;
+            fs::create_dir_all(root.join("var/lib/dpkg/updates"))?;
+            for name in ["status", "available"] {
+                fs::write(root.join("var/lib/dpkg").join(name), "")?;
             }
-            Self::Rpm => {
-                let mut rpm = Command::new("rpm");
-                rpm.arg("--root").arg(root).args(["--install", "--ignorearch", "--noscripts", "--nodeps"]);
-                run(rpm.arg(package))
-            }
-            Self::Image => {
-                let image = root.join("image");
-                fs::create_dir(&image)?;
-                unpack(package, &image)?;
-                let blob = |value: &serde_json::Value| {
-                    let digest = value["digest"].as_str().unwrap_or_default().replace(':', "/");
-                    image.join("blobs").join(digest)
-                };
-                let read = |path: &Path| -> Result<serde_json::Value> {
-                    Ok(serde_json::from_slice(&fs::read(path)?)?)
-                };
-                let index = read(&image.join("index.json"))?;
-                let manifest = read(&blob(&index["manifests"][0]))?;
-                unpack(&blob(&manifest["layers"][0]), root)
-            }
+            let mut dpkg = Command::new("dpkg");
+            dpkg.arg("--root").arg(root);
+            // The root directory has no shell for maintainer scripts, so the package is only unpacked.
+            dpkg.args(["--force-script-chrootless", "--force-architecture", "--force-not-root", "--unpack"]);
+            run(dpkg.arg(package))
+        }
+        PackageKind::Rpm => {
+            let mut rpm = Command::new("rpm");
+            rpm.arg("--root").arg(root).args(["--install", "--ignorearch", "--noscripts", "--nodeps"]);
+            run(rpm.arg(package))
+        }
+        PackageKind::Image => {
+            let image = root.join("image");
+            fs::create_dir(&image)?;
+            unpack(package, &image)?;
+            let blob = |value: &serde_json::Value| {
+                let digest = value["digest"].as_str().unwrap_or_default().replace(':', "/");
+                image.join("blobs").join(digest)
+            };
+            let read =
+                |path: &Path| -> Result<serde_json::Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
+            let index = read(&image.join("index.json"))?;
+            let manifest = read(&blob(&index["manifests"][0]))?;
+            unpack(&blob(&manifest["layers"][0]), root)
         }
     }
 }

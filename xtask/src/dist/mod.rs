@@ -10,6 +10,7 @@ mod deb;
 mod dependencies;
 mod install_test;
 mod oci;
+mod package_kind;
 mod platform;
 mod rpm;
 mod stage;
@@ -24,10 +25,12 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use self::archive::{TarCompression, write_tar};
-use self::command::{run, sha256, stdout_of};
+use self::command::{empty_folder, run, sha256, stdout_of};
 use self::dependencies::DependencyList;
+use self::package_kind::PackageKind;
 use self::platform::PackageArch;
 use self::stage::StagedPackage;
+use crate::checks::workspace_field;
 
 /// Options of `cargo xtask dist`.
 #[derive(Args)]
@@ -78,10 +81,7 @@ impl Release {
     fn export(folder: &Path) -> Result<Self> {
         let root = testkit::workspace_root();
         let source = folder.join("source");
-        if source.exists() {
-            fs::remove_dir_all(&source)?;
-        }
-        fs::create_dir_all(&source)?;
+        empty_folder(&source)?;
         let git = |arguments: &[&str]| stdout_of(Command::new("git").args(arguments).current_dir(&root));
         if !git(&["status", "--porcelain"])?.is_empty() {
             eprintln!("the packages are made from the last commit, without the uncommitted changes");
@@ -95,9 +95,7 @@ impl Release {
             .arg("--directory")
             .arg(&source))?;
         fs::remove_file(&archive)?;
-        let manifest: toml::Table = fs::read_to_string(source.join("Cargo.toml"))?.parse()?;
-        let version = manifest["workspace"]["package"]["version"].as_str();
-        let version = version.context("Cargo.toml has no workspace.package.version")?.to_owned();
+        let version = workspace_field(&source, "version")?;
         let epoch = git(&["log", "-1", "--format=%ct"])?.trim().parse()?;
         Ok(Self { version, epoch, folder: folder.to_path_buf() })
     }
@@ -115,20 +113,17 @@ impl Release {
     /// Builds everything, and returns the SHA-256 of each file by name.
     fn build(&self, archs: &[PackageArch]) -> Result<BTreeMap<String, String>> {
         let packages = self.packages();
-        if packages.exists() {
-            fs::remove_dir_all(&packages)?;
-        }
-        fs::create_dir_all(&packages)?;
+        empty_folder(&packages)?;
         let dependencies = DependencyList::read(&self.source())?;
         let sbom = packages.join(format!("bintide-{}.cdx.json", self.version));
         fs::write(sbom, dependencies.sbom(&self.version)?)?;
         // The binary of this machine writes the manual pages and completions of all packages.
         let native = static_binary::build(self, PackageArch::native()?)?;
         for arch in archs {
-            let binary = static_binary::build(self, *arch)?;
+            let binary = if arch.is_native() { native.clone() } else { static_binary::build(self, *arch)? };
             let staged = StagedPackage::new(self, *arch, &binary, &native, &dependencies)?;
-            let name = format!("bintide-{}-{}-linux.tar.gz", self.version, arch.name());
-            write_tar(staged.root(), &packages.join(name), self.epoch, TarCompression::Gzip)?;
+            let file = PackageKind::Archive.file(self, *arch);
+            write_tar(staged.root(), &file, self.epoch, TarCompression::Gzip)?;
             deb::make_deb(self, &staged)?;
             rpm::make_rpm(self, &staged)?;
             oci::make_image(self, &staged)?;

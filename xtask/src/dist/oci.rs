@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::Release;
 use super::archive::{TarCompression, write_tar};
-use super::command::{run, sha256, stdout_of};
+use super::command::{empty_folder, run, sha256, stdout_of};
+use super::package_kind::PackageKind;
 use super::stage::{DOC_FOLDER, StagedPackage};
 
 /// Files of this machine that the image contains, and the Debian package that has them.
@@ -25,9 +26,7 @@ const IMAGE_USER: &str = "65532:65532";
 /// Makes the image.
 pub(crate) fn make_image(release: &Release, staged: &StagedPackage) -> Result<()> {
     let work = release.folder.join("oci").join(staged.arch.name());
-    if work.exists() {
-        fs::remove_dir_all(&work)?;
-    }
+    empty_folder(&work)?;
     let layer = stage_layer(&work, staged)?;
     let image = work.join("image");
     let blobs = image.join("blobs/sha256");
@@ -64,7 +63,7 @@ pub(crate) fn make_image(release: &Release, staged: &StagedPackage) -> Result<()
     });
     fs::write(image.join("index.json"), serde_json::to_vec(&index)?)?;
     fs::write(image.join("oci-layout"), br#"{"imageLayoutVersion":"1.0.0"}"#)?;
-    let file = release.packages().join(format!("bintide-{}-{}-oci.tar", release.version, staged.arch.name()));
+    let file = PackageKind::Image.file(release, staged.arch);
     write_tar(&image, &file, release.epoch, TarCompression::None)
 }
 
@@ -85,10 +84,7 @@ fn stage_layer(work: &Path, staged: &StagedPackage) -> Result<PathBuf> {
     }
     // The same zones in forms that nothing reads.
     for form in ["posix", "right"] {
-        let folder = root.join("usr/share/zoneinfo").join(form);
-        if folder.exists() {
-            fs::remove_dir_all(folder)?;
-        }
+        testkit::remove_dir(&root.join("usr/share/zoneinfo").join(form))?;
     }
     fs::create_dir(root.join("tmp"))?;
     fs::set_permissions(root.join("tmp"), fs::Permissions::from_mode(0o1777))?;

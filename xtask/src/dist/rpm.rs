@@ -3,28 +3,28 @@
 use std::fs;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::Release;
-use super::command::run;
+use super::command::{empty_folder, run};
+use super::package_kind::PackageKind;
 use super::stage::StagedPackage;
 
 /// Makes the RPM package. Its files are those of the staged directory, unchanged.
 pub(crate) fn make_rpm(release: &Release, staged: &StagedPackage) -> Result<()> {
     let work = release.folder.join("rpm").join(staged.arch.name());
-    if work.exists() {
-        fs::remove_dir_all(&work)?;
-    }
-    fs::create_dir_all(&work)?;
+    empty_folder(&work)?;
     let spec = work.join("bintide.spec");
     fs::write(&spec, spec_text(release))?;
     let root = staged.root().display().to_string();
+    let file = PackageKind::Rpm.file(release, staged.arch);
+    let name = file.file_name().context("a package without a name")?.to_string_lossy();
     let mut rpmbuild = Command::new("rpmbuild");
     rpmbuild.arg("-bb").arg("--quiet").arg("--target").arg(format!("{}-linux", staged.arch.name()));
     for definition in [
         format!("_topdir {}", work.display()),
         format!("_rpmdir {}", release.packages().display()),
-        "_rpmfilename %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm".to_owned(),
+        format!("_rpmfilename {name}"),
         "_buildhost localhost".to_owned(),
         "use_source_date_epoch_as_buildtime 1".to_owned(),
         "clamp_mtime_to_source_date_epoch 1".to_owned(),

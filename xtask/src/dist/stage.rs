@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::Release;
-use super::command::{run, stdout_of};
+use super::command::{empty_folder, run, stdout_of};
 use super::dependencies::DependencyList;
 use super::platform::PackageArch;
 
@@ -48,11 +48,8 @@ impl StagedPackage {
         dependencies: &DependencyList,
     ) -> Result<Self> {
         let root = release.folder.join("stage").join(arch.name());
-        if root.exists() {
-            fs::remove_dir_all(&root)?;
-        }
+        empty_folder(&root)?;
         let staged = Self { arch, root };
-        fs::create_dir_all(staged.root())?;
         staged.add("usr/bin/bintide", &fs::read(binary)?, 0o755)?;
         staged.add_manual_pages(native)?;
         for (shell, path) in COMPLETIONS {
