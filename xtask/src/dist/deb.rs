@@ -1,7 +1,6 @@
 //! Debian packages, made by dpkg-deb.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use anyhow::Result;
@@ -62,23 +61,11 @@ pub(crate) fn make_deb(release: &Release, staged: &StagedPackage) -> Result<()> 
     package.add("DEBIAN/postrm", POSTRM.as_bytes(), 0o755)?;
     let sums = "find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum > DEBIAN/md5sums";
     run(Command::new("sh").args(["-c", sums]).current_dir(package.root()))?;
-    set_folder_modes(package.root())?;
+    package.normalize_modes()?;
     let file = PackageKind::Debian.file(release, staged.arch);
     let mut dpkg = Command::new("dpkg-deb");
     dpkg.args(["--build", "--root-owner-group", "-Zxz"]).arg(package.root()).arg(file);
     run(dpkg.env("SOURCE_DATE_EPOCH", release.epoch.to_string()))
-}
-
-/// Gives all directories the mode that packages have, whatever the umask is.
-fn set_folder_modes(folder: &std::path::Path) -> Result<()> {
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            set_folder_modes(&path)?;
-        }
-    }
-    Ok(())
 }
 
 fn control(release: &Release, arch: &str, size: &str) -> String {

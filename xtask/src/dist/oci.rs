@@ -86,6 +86,7 @@ fn stage_layer(work: &Path, staged: &StagedPackage) -> Result<PathBuf> {
     for form in ["posix", "right"] {
         testkit::remove_dir(&root.join("usr/share/zoneinfo").join(form))?;
     }
+    layer.normalize_modes()?;
     fs::create_dir(root.join("tmp"))?;
     fs::set_permissions(root.join("tmp"), fs::Permissions::from_mode(0o1777))?;
     Ok(root)

@@ -71,12 +71,18 @@ impl StagedPackage {
             0o644,
         )?;
         staged.compress(&format!("{DOC_FOLDER}/changelog"))?;
+        staged.normalize_modes()?;
         Ok(staged)
     }
 
     /// Returns the package whose files are in `root`.
     pub(crate) fn at(arch: PackageArch, root: PathBuf) -> Self {
         Self { arch, root }
+    }
+
+    /// Gives directories and files the modes that packages have, whatever the umask is.
+    pub(crate) fn normalize_modes(&self) -> Result<()> {
+        normalize_modes(&self.root)
     }
 
     /// Root of the staged files.
@@ -123,4 +129,20 @@ impl StagedPackage {
     pub(crate) fn compress(&self, path: &str) -> Result<()> {
         run(Command::new("gzip").args(["-n", "-9"]).arg(self.root.join(path)))
     }
+}
+
+fn normalize_modes(folder: &Path) -> Result<()> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            normalize_modes(&entry.path())?;
+        } else if kind.is_file() {
+            let is_program = entry.metadata()?.permissions().mode() & 0o100 != 0;
+            let mode = if is_program { 0o755 } else { 0o644 };
+            fs::set_permissions(entry.path(), fs::Permissions::from_mode(mode))?;
+        }
+    }
+    Ok(())
 }
