@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use binlog::{EventFormat, RawEvent};
 use inspect::stats::CompressionCounter;
-use logs::{StoreEnd, StoreWriter};
+use logs::{LogError, StoreEnd, StoreWriter};
 use rewrite::RewriteTally;
 use servers::ServerAddress;
 use wire::SourceFacts;
@@ -155,8 +155,18 @@ impl ReceiveMonitor {
         self.stats.figures().semi_sync = Some(is_on);
     }
 
-    pub(crate) fn set_full(&self, is_full: bool) {
-        self.stats.figures().is_full = is_full;
+    /// Records that the disk is full.
+    pub(crate) fn set_full(&self, error: &LogError) {
+        let mut figures = self.stats.figures();
+        figures.is_full = true;
+        figures.source.last_error = Some(ConnectionTrouble::disk_full(error, now_us()));
+    }
+
+    /// Records that the disk has space again.
+    pub(crate) fn set_free(&self) {
+        let mut figures = self.stats.figures();
+        figures.is_full = false;
+        figures.source.last_error = None;
     }
 
     /// Sets the place of the next event.

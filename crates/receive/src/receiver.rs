@@ -372,7 +372,7 @@ impl LogReceiver {
     /// Ends the state of a full disk after a successful write.
     pub(crate) fn end_disk_full(&mut self) {
         if self.disk_full.take().is_some() {
-            self.watch.set_full(false);
+            self.watch.set_free();
             self.say(&ReceiveNotice::DiskFree);
         }
     }
@@ -383,7 +383,7 @@ impl LogReceiver {
         store: &mut StoreWriter,
         error: &logs::LogError,
     ) -> Result<(), ReceiveFailure> {
-        self.watch.set_full(true);
+        self.watch.set_full(error);
         let mut lacking = self.reopen_store(store)?;
         let is_new = self.disk_full.is_none();
         let mut backoff = self.disk_full.take().unwrap_or_default();

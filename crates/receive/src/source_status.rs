@@ -1,5 +1,6 @@
 //! State of the connection to the source, as servers show it in `SHOW REPLICA STATUS`.
 
+use logs::LogError;
 use servers::{ConnectionError, ServerAddress};
 
 use crate::error::ReceiveError;
@@ -43,12 +44,18 @@ const NOT_CONNECTED: u16 = 2003;
 const CONNECTION_LOST: u16 = 2013;
 /// `ER_SERVER_SOURCE_FATAL_ERROR_READING_BINLOG`: the source refuses to send its log.
 const SOURCE_REFUSES: u16 = 13114;
+/// `ER_REPLICA_RELAY_LOG_WRITE_FAILURE`: an event could not be stored.
+const STORING_FAILED: u16 = 1595;
 /// `ER_REPLICA_FATAL_ERROR`: any other error.
 const FATAL_ERROR: u16 = 1593;
 
 impl ConnectionTrouble {
     pub(crate) fn new(error: &ReceiveError, is_connected: bool, time_us: u64) -> Self {
         Self { code: error_code(error, is_connected), message: error.to_string(), time_us }
+    }
+
+    pub(crate) fn disk_full(error: &LogError, time_us: u64) -> Self {
+        Self { code: STORING_FAILED, message: error.to_string(), time_us }
     }
 }
 

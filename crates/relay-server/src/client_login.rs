@@ -33,6 +33,8 @@ const CACHING_SHA2_SINCE: [u32; 3] = [8, 0, 0];
 pub(crate) struct LoggedInClient {
     pub(crate) session: ServerSession,
     pub(crate) account: ClientAccount,
+    /// Host of the client: its address, or `localhost`.
+    pub(crate) host: String,
 }
 
 /// Account of a client, as far as the relay needs it after the login.
@@ -90,7 +92,7 @@ pub(crate) fn log_in(
                         let session = handshake.accept(&mut link.packets);
                         link.set_deadline(None)?;
                         add(&shared.counters.logins, 1);
-                        return Ok(Some(LoggedInClient { session, account }));
+                        return Ok(Some(LoggedInClient { session, account, host: client_host(address) }));
                     }
                 }
                 _ => handshake.deny(&mut link.packets),
@@ -119,11 +121,16 @@ fn handshake_options(
         capabilities: ServerHandshake::CAPABILITIES,
         plugin: PasswordPlugin::CachingSha2,
         transport: Transport::Network,
-        client_host: if address.is_loopback() { "localhost".to_owned() } else { address.to_string() },
+        client_host: client_host(address),
         password_key: Some(Arc::clone(&shared.password_key)),
         packet_limit: PACKET_SIZE_MAX,
         seed,
     })
+}
+
+/// Returns the host of a client as messages show it.
+fn client_host(address: IpAddr) -> String {
+    if address.is_loopback() { "localhost".to_owned() } else { address.to_string() }
 }
 
 /// Finds the account of a client. If the relay was started without accounts and still has none, every client of this

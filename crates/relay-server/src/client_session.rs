@@ -21,6 +21,7 @@ use crate::client_link::ClientLink;
 use crate::client_login::{LoggedInClient, log_in};
 use crate::client_registry::{ClientActivity, ClientRegistration, EndReason};
 use crate::prepared_text::PreparedText;
+use crate::relay_server::RelayNotice;
 use crate::relay_shared::{RelayShared, ServedRelay};
 
 /// Maximum number of prepared statements of a session.
@@ -117,8 +118,10 @@ fn choose_form(attributes: &[(String, String)], client: &LoggedInClient, shared:
 }
 
 fn new_session(connection_id: u32, client: &LoggedInClient, form: LogForm) -> SqlSession {
-    let account = format!("{}@{}", client.account.user, client.account.host);
-    SqlSession::new(connection_id, account, client.account.role, form)
+    let (user, host) = (&client.account.user, &client.account.host);
+    let mut session = SqlSession::new(connection_id, format!("{user}@{host}"), client.account.role, form);
+    session.login = format!("{user}@{}", client.host);
+    session
 }
 
 impl ServedSession<'_> {
@@ -268,6 +271,10 @@ impl ServedSession<'_> {
 
     fn run_sql(&mut self, sql: &str, encoding: RowEncoding) -> io::Result<()> {
         let answer = self.face.execute(sql, &mut self.sql);
+        for statement in self.sql.changes.drain(..) {
+            let account = self.sql.login.clone();
+            self.shared.notify(RelayNotice::RelayChanged { account, statement });
+        }
         let warnings = u16::try_from(self.sql.warnings.len()).unwrap_or(u16::MAX);
         match answer {
             SqlAnswer::Done(affected) => {

@@ -83,6 +83,13 @@ pub enum RelayNotice {
         /// Error that it got.
         error: String,
     },
+    /// A statement has changed the relay.
+    RelayChanged {
+        /// Account, as `user@host`.
+        account: String,
+        /// Statement, without passwords.
+        statement: String,
+    },
     /// A dump has ended with an error of the relay.
     DumpFailed {
         /// Name of the account.

@@ -72,6 +72,8 @@ pub struct SqlSession {
     pub connection_id: u32,
     /// Account, as `user@host`.
     pub account: String,
+    /// User and host of the connection, as `USER()` shows them.
+    pub login: String,
     /// Role of the account.
     pub role: AccountRole,
     /// Default database.
@@ -86,6 +88,8 @@ pub struct SqlSession {
     pub is_in_transaction: bool,
     /// Warnings of the last statement.
     pub warnings: Vec<SqlWarning>,
+    /// Changes that the last statement made to the relay, as statements without passwords, for the relay's log.
+    pub changes: Vec<String>,
 }
 
 /// Warning of a statement, as `SHOW WARNINGS` shows it.
@@ -122,10 +126,11 @@ impl WarningLevel {
 }
 
 impl SqlSession {
-    /// Starts a session.
+    /// Starts a session. `USER()` shows the account until [`SqlSession::login`] is set.
     pub fn new(connection_id: u32, account: String, role: AccountRole, form: LogForm) -> Self {
         Self {
             connection_id,
+            login: account.clone(),
             account,
             role,
             database: None,
@@ -134,12 +139,18 @@ impl SqlSession {
             system_variables: BTreeMap::new(),
             is_in_transaction: false,
             warnings: Vec::new(),
+            changes: Vec::new(),
         }
     }
 
     /// Adds a warning.
     pub(crate) fn warn(&mut self, level: WarningLevel, code: u16, message: impl Into<String>) {
         self.warnings.push(SqlWarning { level, code, message: message.into() });
+    }
+
+    /// Adds a change of the relay.
+    pub(crate) fn note_change(&mut self, statement: impl Into<String>) {
+        self.changes.push(statement.into());
     }
 
     /// Forgets all variables and the transaction, as `COM_RESET_CONNECTION` requires. The default database stays.

@@ -223,8 +223,9 @@ impl SqlFace {
         if sql.len() > Self::STATEMENT_SIZE_MAX { Err(statement_too_large()) } else { Ok(()) }
     }
 
-    /// Executes a statement, in UTF-8. Its warnings are those of the session then.
+    /// Executes a statement, in UTF-8. The session then has its warnings and its changes of the relay.
     pub fn execute(&self, sql: &str, session: &mut SqlSession) -> SqlAnswer {
+        session.changes.clear();
         self.answer(sql, session).unwrap_or_else(|error| {
             session.warnings.clear();
             session.warn(WarningLevel::Error, error.code, error.message.clone());
@@ -514,8 +515,9 @@ fn kill(statement: &mut SqlStatement<'_>, session: &mut SqlSession) -> Result<Sq
     if statement.has_option("QUERY") && !client.command.starts_with("Binlog Dump") {
         return Ok(done());
     }
-    match statement.facts.kill(client.connection_id) {
-        true => Ok(done()),
-        false => Err(no_such_thread(number)),
+    if !statement.facts.kill(client.connection_id) {
+        return Err(no_such_thread(number));
     }
+    session.note_change(format!("KILL {number}"));
+    Ok(done())
 }

@@ -78,6 +78,24 @@ pub struct SourceOption {
     pub value: String,
 }
 
+/// Writes the statement that makes this change, without the password.
+impl fmt::Display for SourceChange {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted = |name: &str, value: &str| format!("{name} = {}", sql::quote::quote_plain_text(value));
+        let flag = |name: &str, is_on: bool| format!("{name} = {}", u8::from(is_on));
+        let mut parts: Vec<String> = Vec::new();
+        parts.extend(self.host.as_deref().map(|host| quoted("SOURCE_HOST", host)));
+        parts.extend(self.port.map(|port| format!("SOURCE_PORT = {port}")));
+        parts.extend(self.user.as_deref().map(|user| quoted("SOURCE_USER", user)));
+        parts.extend(self.password.as_ref().map(|_| quoted("SOURCE_PASSWORD", "<secret>")));
+        parts.extend(self.is_encrypted.map(|is_on| flag("SOURCE_SSL", is_on)));
+        parts.extend(self.is_verified.map(|is_on| flag("SOURCE_SSL_VERIFY_SERVER_CERT", is_on)));
+        parts.extend(self.asks_public_key.map(|is_on| flag("GET_SOURCE_PUBLIC_KEY", is_on)));
+        parts.extend(self.options.iter().map(|option| quoted(option.sql_name, &option.value)));
+        write!(out, "CHANGE REPLICATION SOURCE TO {}", parts.join(", "))
+    }
+}
+
 /// Omits the password.
 impl fmt::Debug for SourceChange {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

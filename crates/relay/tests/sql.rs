@@ -1109,3 +1109,28 @@ fn roles() {
     admin.check("KILL CONNECTION 4", "OK");
     assert_eq!(*admin.facts.killed.lock().unwrap(), [3, 4]);
 }
+
+#[test]
+fn changes_of_the_relay_are_noted_without_passwords() {
+    let mut client = receiving(AccountRole::Admin);
+    for (statement, noted) in [
+        ("STOP SLAVE", "STOP REPLICA"),
+        (
+            "CHANGE MASTER TO MASTER_HOST='db3', MASTER_USER='r', MASTER_PASSWORD='topsecret', MASTER_SSL=1",
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST = 'db3', SOURCE_USER = 'r', SOURCE_PASSWORD = '<secret>', \
+             SOURCE_SSL = 1",
+        ),
+        ("START REPLICA", "START REPLICA"),
+        ("FLUSH BINARY LOGS", "FLUSH BINARY LOGS"),
+        ("PURGE MASTER LOGS TO 'binlog.000002'", "PURGE BINARY LOGS TO 'binlog.000002'"),
+        ("SET GLOBAL binlog_transaction_compression = ON", "SET GLOBAL binlog_transaction_compression = 1"),
+        ("KILL QUERY 3", "KILL 3"),
+    ] {
+        client.check(statement, "OK");
+        assert_eq!(client.session.changes, [noted], "{statement}");
+    }
+    for statement in ["START REPLICA", "SET @a = 1", "KILL QUERY 4", "PURGE BINARY LOGS TO 'binlog.000001'"] {
+        client.check(statement, "OK");
+        assert_eq!(client.session.changes, [""; 0], "{statement}");
+    }
+}

@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use e2e::command::wait_until;
+use anyhow::{Context, Result, anyhow, ensure};
+use e2e::command::{Running, wait_until};
 use e2e::program::bintide;
 use e2e::relayed::{RelayProcess, ReplicaStartPlace, follow, index_of, status, wait_for_equal};
 use e2e::{bounded, large};
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer};
+use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
 
 /// A running relay, and its state directory.
 struct AskedRelay {
@@ -558,6 +558,44 @@ fn the_source_is_changed_by_sql() -> Result<()> {
     // Replicas of the relay go on.
     follow(&other, relay.port, ReplicaStartPlace::Gtids)?;
     wait_for_equal(&second, &other)
+}
+
+/// `SHOW REPLICA STATUS` shows a full disk, until it has space again. A maximum file size acts like a full disk.
+#[test]
+fn a_full_disk_is_an_error_of_the_receiver() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    source.sql("create database d; create table d.t (id int primary key auto_increment, a longblob)")?;
+    let insert = "insert into d.t (a) values (repeat('x', 100000))";
+    source.sql(&[insert; 20].join("; "))?;
+    let (folder, port) = (TempDir::new()?, free_port()?);
+    let mut limited = Command::new("/bin/sh");
+    limited.env_clear().args(["-c", "ulimit -S -f 2000 && trap '' XFSZ && exec \"$0\" \"$@\""]);
+    limited.arg(bintide()?).arg("relay").arg(folder.path().join("logs"));
+    limited.arg(format!("--from=mysql://root@127.0.0.1:{}/", source.port()));
+    limited.arg(format!("--listen=127.0.0.1:{port}")).stderr(Stdio::piped());
+    let mut running = Running::start(&mut limited)?;
+    let stderr = running.stderr.take().context("standard error is not piped")?;
+    let lines = thread::spawn(move || {
+        BufReader::new(stderr).lines().map_while(std::result::Result::ok).collect::<Vec<_>>()
+    });
+    let is_error = |number: &str| {
+        let shown = ask(port, "SHOW REPLICA STATUS\\G", &[])?;
+        Ok(shown.contains(&format!("Last_IO_Errno: {number}\n")))
+    };
+    wait_until("the error of the full disk", || is_error("1595"))?;
+    let shown = ask(port, "SHOW REPLICA STATUS\\G", &[])?;
+    ensure!(shown.contains("File too large") && shown.contains("Replica_IO_Running: Connecting"), "{shown}");
+    let pid = running.id().to_string();
+    let raised = Command::new("prlimit").args(["--fsize=unlimited", "--pid", &pid]).status()?;
+    ensure!(raised.success(), "the limit was not raised");
+    wait_until("the end of the error", || is_error("0"))?;
+    ask(port, "STOP REPLICA", &[])?;
+    running.interrupt()?;
+    running.wait()?;
+    let lines = lines.join().map_err(|_| anyhow!("the reader panicked"))?;
+    let is_noted = lines.iter().any(|line| line.ends_with("root@localhost executed: STOP REPLICA"));
+    ensure!(is_noted, "{lines:?}");
+    Ok(())
 }
 
 /// `PURGE` and `--keep` delete logs, except those that a client reads.

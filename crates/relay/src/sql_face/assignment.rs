@@ -51,6 +51,8 @@ pub(super) fn set(
         let assigned = assign(statement, &mut part, &changed)?;
         if let AssignedValues::Global { name, value } = &assigned {
             globals.assign(name, value, statement.facts, &mut changed);
+            let value = value.to_text().unwrap_or_default();
+            changed.note_change(format!("SET GLOBAL {name} = {value}"));
         }
         if !part.is_at_end() {
             return Err(statement.error_at(offset(&part)));

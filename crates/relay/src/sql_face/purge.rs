@@ -62,6 +62,7 @@ pub(super) fn purge(
     }
     if count > 0 {
         upstream.purge_before(&names[count])?;
+        session.note_change(format!("PURGE BINARY LOGS TO '{}'", names[count]));
     }
     Ok(done())
 }

@@ -326,7 +326,9 @@ pub(super) fn start(
     session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
     take_receiver(statement)?;
-    if !statement.facts.upstream_control().ok_or_else(not_a_replica)?.start() {
+    if statement.facts.upstream_control().ok_or_else(not_a_replica)?.start() {
+        session.note_change("START REPLICA");
+    } else {
         let message = "Replication thread(s) for channel '' are already running.";
         session.warn(WarningLevel::Note, 3083, message);
     }
@@ -338,7 +340,9 @@ pub(super) fn stop(
     session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
     take_receiver(statement)?;
-    if !statement.facts.upstream_control().is_some_and(UpstreamControl::stop) {
+    if statement.facts.upstream_control().is_some_and(UpstreamControl::stop) {
+        session.note_change("STOP REPLICA");
+    } else {
         let message = "Replication thread(s) for channel '' are already stopped.";
         session.warn(WarningLevel::Note, 3084, message);
     }
@@ -360,12 +364,13 @@ fn take_receiver(statement: &mut SqlStatement<'_>) -> Result<(), ServerError> {
 
 pub(super) fn flush_logs(
     statement: &mut SqlStatement<'_>,
-    _: &mut SqlSession,
+    session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
     statement.expect_end()?;
     let message = "bintide relay does not support FLUSH BINARY LOGS without --from: another program writes these logs. \
                    Flush them there";
     let refused = || ServerError::new(1235, "42000", message);
     statement.facts.upstream_control().ok_or_else(refused)?.flush_logs()?;
+    session.note_change("FLUSH BINARY LOGS");
     Ok(done())
 }

@@ -34,6 +34,7 @@ pub(super) fn function_context(context: &VariableContext<'_>) -> FunctionContext
     FunctionContext {
         version: context.facts.server().version,
         account: context.session.account.clone(),
+        login: context.session.login.clone(),
         connection_id: context.session.connection_id,
         database: context.session.database.clone(),
         now_us: context.facts.now_us(),

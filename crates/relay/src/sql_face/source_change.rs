@@ -128,6 +128,7 @@ pub(super) fn change_source(
         return Err(unsupported("another source for logs of MariaDB"));
     }
     upstream.change_source(&change)?;
+    session.note_change(change.to_string());
     let message = "The relay uses this source until it stops. To keep it after a restart, also change --from";
     session.warn(WarningLevel::Note, OWN_NOTE, message);
     Ok(done())

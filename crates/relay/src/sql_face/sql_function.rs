@@ -16,6 +16,8 @@ pub(crate) struct FunctionContext {
     pub(crate) version: String,
     /// Account, as `user@host`.
     pub(crate) account: String,
+    /// User and host of the connection.
+    pub(crate) login: String,
     pub(crate) connection_id: u32,
     pub(crate) database: Option<String>,
     /// Present time in microseconds since 1970.
@@ -86,13 +88,13 @@ pub(crate) const FUNCTIONS: &[SqlFunction] = &[
         }))
     }),
     function("schema", 0..=0, |context, _| Ok(context.database.clone().into())),
-    function("session_user", 0..=0, |context, _| Ok(context.account.as_str().into())),
+    function("session_user", 0..=0, |context, _| Ok(context.login.as_str().into())),
     function("sysdate", 0..=1, now),
-    function("system_user", 0..=0, |context, _| Ok(context.account.as_str().into())),
+    function("system_user", 0..=0, |context, _| Ok(context.login.as_str().into())),
     function("ucase", 1..=1, |_, values| Ok(values[0].to_text().map(|text| text.to_uppercase()).into())),
     function("unix_timestamp", 0..=0, |context, _| Ok((context.now_us / 1_000_000).into())),
     function("upper", 1..=1, |_, values| Ok(values[0].to_text().map(|text| text.to_uppercase()).into())),
-    function("user", 0..=0, |context, _| Ok(context.account.as_str().into())),
+    function("user", 0..=0, |context, _| Ok(context.login.as_str().into())),
     function("utc_date", 0..=0, |context, _| Ok(date_time_text(context.now_us, 0)[..10].into())),
     function("utc_timestamp", 0..=1, now),
     function("version", 0..=0, |context, _| Ok(context.version.as_str().into())),
@@ -227,7 +229,8 @@ mod tests {
     fn call(name: &str, values: &[SqlValue]) -> Result<SqlValue, String> {
         let context = FunctionContext {
             version: "9.7.4".to_owned(),
-            account: "u@h".to_owned(),
+            account: "u@%".to_owned(),
+            login: "u@h".to_owned(),
             connection_id: 7,
             database: None,
             now_us: 1_700_000_000_123_456,

@@ -323,6 +323,7 @@ impl RelayArgs {
 fn show_notice(notice: RelayNotice) {
     match notice {
         RelayNotice::LoginFailed { peer, error } => warn!("login from {peer} failed: {error}"),
+        RelayNotice::RelayChanged { account, statement } => info!("{account} executed: {statement}"),
         RelayNotice::DumpFailed { user, error } => warn!("could not serve {user}: {error}"),
         RelayNotice::ClientAhead { user, log, position } => {
             warn!("{user} waits for {log}:{position}, which is not received yet");
