@@ -9,25 +9,28 @@ use e2e::program::bintide;
 use e2e::replays::{checksum, target};
 use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
-/// Options of each way to apply.
-const WAYS: [&[&str]; 4] = [
+/// Options of a replay with one commit for each transaction, in order.
+const STRICT: &[&str] = &["--commit-order", "strict"];
+
+/// Options of a replay in each commit order, and as SQL.
+const REPLAY_MODES: [&[&str]; 4] = [
     &["--commit-order", "grouped", "--group-max", "7"],
-    &["--commit-order", "strict"],
+    STRICT,
     &["--commit-order", "any"],
     &["--commit-order", "strict", "--apply-as", "sql"],
 ];
 
-/// Number of cuts for each way.
+/// Number of cuts for each mode.
 const CUTS: usize = 6;
 
-fn replay(source: &TestServer, proxy: &Proxy, way: &[&str]) -> Result<Output> {
-    replay_for(source, proxy, way, "")
+fn replay(source: &TestServer, proxy: &Proxy, mode: &[&str]) -> Result<Output> {
+    replay_for(source, proxy, mode, "")
 }
 
 /// Replays with these options in the target's address.
-fn replay_for(source: &TestServer, proxy: &Proxy, way: &[&str], options: &str) -> Result<Output> {
+fn replay_for(source: &TestServer, proxy: &Proxy, mode: &[&str], options: &str) -> Result<Output> {
     let mut command = Command::new(bintide()?);
-    command.env_clear().arg("replay").args(source.binlogs()?).args(way).arg("--to");
+    command.env_clear().arg("replay").args(source.binlogs()?).args(mode).arg("--to");
     Ok(command.arg(format!("mysql://root@127.0.0.1:{}/{options}", proxy.port())).output()?)
 }
 
@@ -37,30 +40,30 @@ fn network_failures_lose_and_repeat_nothing() -> Result<()> {
     println!("seed {first}");
     let mut random = SeededRandom::new(first);
     let source = source(&Launch::mysql(), 10)?;
-    for way in WAYS {
+    for mode in REPLAY_MODES {
         let whole = target("--skip-log-bin")?;
         let proxy = Proxy::to(whole.port())?;
-        let output = replay(&source, &proxy, way)?;
-        ensure!(output.status.success(), "{way:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = replay(&source, &proxy, mode)?;
+        ensure!(output.status.success(), "{mode:?}: {}", String::from_utf8_lossy(&output.stderr));
         let bytes = usize::try_from(proxy.passed())?;
         let target = target("--skip-log-bin")?;
         let proxy = Proxy::to(target.port())?;
         for _ in 0..CUTS {
             let at = random.below(bytes * 2 / CUTS) as u64;
             proxy.cut_after(at, *random.pick(&[CutMode::Close, CutMode::Reset]));
-            let output = replay(&source, &proxy, way)?;
+            let output = replay(&source, &proxy, mode)?;
             let said = String::from_utf8_lossy(&output.stderr);
             // A replay that ended before the cut was not affected.
-            ensure!(output.status.success() != proxy.is_cut(), "{way:?}, cut after {at}: {said}");
+            ensure!(output.status.success() != proxy.is_cut(), "{mode:?}, cut after {at}: {said}");
             ensure!(
                 output.status.success() || said.contains("no connection to the server"),
-                "{way:?}, cut after {at}: {said}"
+                "{mode:?}, cut after {at}: {said}"
             );
             proxy.mend();
         }
-        let output = replay(&source, &proxy, way)?;
-        ensure!(output.status.success(), "{way:?}: {}", String::from_utf8_lossy(&output.stderr));
-        are_equal(&source, &target, checksum).map_err(|error| error.context(format!("{way:?}")))?;
+        let output = replay(&source, &proxy, mode)?;
+        ensure!(output.status.success(), "{mode:?}: {}", String::from_utf8_lossy(&output.stderr));
+        are_equal(&source, &target, checksum).map_err(|error| error.context(format!("{mode:?}")))?;
     }
     Ok(())
 }
@@ -78,13 +81,13 @@ fn silent_networks_are_noticed_and_the_next_replay_takes_over() -> Result<()> {
         [(0, "the login took longer than"), (60_000 + random.below(20_000), "silent for")]
     {
         proxy.cut_after(silent_after as u64, CutMode::Silence);
-        let output = replay_for(&source, &proxy, WAYS[1], "?timeout=3")?;
+        let output = replay_for(&source, &proxy, STRICT, "?timeout=3")?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(!output.status.success() && said.contains(wanted), "silent after {silent_after}: {said}");
         proxy.mend();
     }
     // The server still holds the locks of the lost connection.
-    let output = replay(&source, &proxy, WAYS[1])?;
+    let output = replay(&source, &proxy, STRICT)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     are_equal(&source, &target, checksum)
 }
@@ -97,7 +100,7 @@ fn busy_servers_may_be_silent_for_longer() -> Result<()> {
     )?;
     let target = target("--skip-log-bin")?;
     let proxy = Proxy::to(target.port())?;
-    let output = replay_for(&source, &proxy, WAYS[1], "?timeout=3")?;
+    let output = replay_for(&source, &proxy, STRICT, "?timeout=3")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     are_equal(&source, &target, checksum)
 }
