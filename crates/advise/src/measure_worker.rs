@@ -262,12 +262,7 @@ impl<'s> MeasureWorker<'s> {
                     Some(CompressionRefusal::Compressed) => {
                         self.take_compressed(source, &segment, whole, share)?
                     }
-                    Some(refusal) => self.take_unmeasured(
-                        &segment,
-                        RecordKind::Refused(refusal),
-                        commit_us(&whole.outline),
-                        share,
-                    ),
+                    Some(refusal) => self.take_refused(&segment, whole, refusal, share),
                 },
             },
         }
@@ -279,6 +274,17 @@ impl<'s> MeasureWorker<'s> {
             self.push_part(sender)?;
         }
         Ok(())
+    }
+
+    /// Adds a transaction that cannot be compressed.
+    fn take_refused(
+        &mut self,
+        segment: &LogSegment,
+        whole: &WholeTransaction,
+        refusal: CompressionRefusal,
+        share: CellShare,
+    ) {
+        self.take_unmeasured(segment, RecordKind::Refused(refusal), commit_us(&whole.outline), share);
     }
 
     /// Adds events that stay as they are.
@@ -319,12 +325,7 @@ impl<'s> MeasureWorker<'s> {
         share: CellShare,
     ) -> Result<(), InspectError> {
         let Some((gtid, format)) = first(segment) else {
-            self.take_unmeasured(
-                segment,
-                RecordKind::Refused(CompressionRefusal::NoGtid),
-                commit_us(&whole.outline),
-                share,
-            );
+            self.take_refused(segment, whole, CompressionRefusal::NoGtid, share);
             return Ok(());
         };
         let _one_large = self.lock_if_large(source, whole.inner_size)?;
@@ -355,19 +356,16 @@ impl<'s> MeasureWorker<'s> {
                 })?;
             }
         }
-        let inner_size = whole.inner_size;
-        let is_cut = inner_size > (self.arena.len() - start) as u64;
         let in_pieces = (whole.is_large && self.shared.coverage == LargeCoverage::Whole)
             .then_some(RereadSource::Events(extent));
         let record = TransactionRecord {
-            inner: inner_size,
+            inner: whole.inner_size,
             commit_us: commit_us(&whole.outline),
-            is_cut: is_cut && in_pieces.is_none(),
             ..TransactionRecord::plain(share.of, share)
         };
         let at = whole.outline.position;
-        self.queue(record, QueuedPayload { was_compressed: false, gtid, format, start, at, in_pieces });
-        self.measure_if_large(source, inner_size)
+        let queued = QueuedPayload { was_compressed: false, gtid, format, start, at, in_pieces };
+        self.queue_and_measure(source, record, queued)
     }
 
     /// Adds a compressed transaction.
@@ -380,24 +378,14 @@ impl<'s> MeasureWorker<'s> {
     ) -> Result<(), InspectError> {
         let (Some((gtid, format)), Some(payload)) = (first(segment), segment.events().nth(1)) else {
             // A payload without a GTID event.
-            self.take_unmeasured(
-                segment,
-                RecordKind::Refused(CompressionRefusal::NoGtid),
-                commit_us(&whole.outline),
-                share,
-            );
+            self.take_refused(segment, whole, CompressionRefusal::NoGtid, share);
             return Ok(());
         };
         let (name, offset) = (&self.shared.sources[source].name, payload.offset);
         let body = match payload.raw.decode(&format) {
             Ok(Event::TransactionPayload(body)) => body,
             Ok(_) => {
-                self.take_unmeasured(
-                    segment,
-                    RecordKind::Refused(CompressionRefusal::Interrupted),
-                    commit_us(&whole.outline),
-                    share,
-                );
+                self.take_refused(segment, whole, CompressionRefusal::Interrupted, share);
                 return Ok(());
             }
             Err(error) => return Err(InspectError::Event { name: name.clone(), offset, error }),
@@ -422,14 +410,25 @@ impl<'s> MeasureWorker<'s> {
             plain: inside.behind + self.gtid_size(source, &gtid, inside.behind, &format)?,
             inner: inside.size,
             commit_us: commit_us(&whole.outline),
-            is_cut: is_cut && in_pieces.is_none(),
             ..TransactionRecord::plain(share.of, share)
         };
         let at = whole.outline.position;
-        self.queue(record, QueuedPayload { was_compressed: true, gtid, format, start, at, in_pieces });
-        let measured = self.measure_if_large(source, inside.size);
+        let queued = QueuedPayload { was_compressed: true, gtid, format, start, at, in_pieces };
+        let measured = self.queue_and_measure(source, record, queued);
         drop(one_large);
         measured
+    }
+
+    /// Adds a transaction whose payload is at the end of the arena, and measures it at once if it is large.
+    fn queue_and_measure(
+        &mut self,
+        source: usize,
+        record: TransactionRecord,
+        queued: QueuedPayload,
+    ) -> Result<(), InspectError> {
+        let inner_size = record.inner;
+        self.queue(record, queued);
+        self.measure_if_large(source, inner_size)
     }
 
     /// Decompresses a payload in memory. Returns `None` if it is large and `may_be_large` is false.
@@ -507,7 +506,6 @@ impl<'s> MeasureWorker<'s> {
             plain: behind.saturating_add(self.gtid_size(source, &gtid, behind, &format)?),
             inner: size,
             commit_us,
-            is_cut: in_pieces.is_none() && size > (self.arena.len() - start) as u64,
             ..TransactionRecord::plain(now, share)
         };
         self.queue(record, QueuedPayload { was_compressed: true, gtid, format, start, at, in_pieces });
@@ -541,9 +539,13 @@ impl<'s> MeasureWorker<'s> {
     fn queue(&mut self, record: TransactionRecord, payload: QueuedPayload) {
         let QueuedPayload { was_compressed, gtid, format, start, at, in_pieces } = payload;
         let number = self.part.measured + self.pending.len();
-        let record =
-            TransactionRecord { kind: RecordKind::Measured { number, was_compressed }, start: at, ..record };
         let inner = start..self.arena.len();
+        let record = TransactionRecord {
+            kind: RecordKind::Measured { number, was_compressed },
+            start: at,
+            is_cut: in_pieces.is_none() && record.inner > inner.len() as u64,
+            ..record
+        };
         if self.keeps_samples && !record.is_cut && inner.len() <= SAMPLE_SIZE_MAX {
             self.part.samples.push(self.arena[inner.clone()].to_vec());
         }
