@@ -250,9 +250,6 @@ fn read(
             take(extent, PieceContent::CompressedLargePayload(Box::new(opened)))?;
         }
         match piece {
-            ReadOutcome::Some(logs::LogPiece::Chunk(chunk)) if chunk.log_number() > 0 => {
-                return Err(InspectError::SecondLog { name });
-            }
             ReadOutcome::Some(logs::LogPiece::Chunk(chunk)) => cut_chunk(&mut cutter, &chunk, &name, take)?,
             ReadOutcome::Some(logs::LogPiece::LargePayload(payload)) => {
                 let open = std::mem::replace(&mut cutter, TransactionCutter::new(sizes.kept));

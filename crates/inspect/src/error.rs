@@ -39,12 +39,6 @@ pub enum InspectError {
         /// Version of its server.
         server: String,
     },
-    /// The file contains a second log.
-    #[error("{name} contains a second log: split the file into two")]
-    SecondLog {
-        /// The file.
-        name: String,
-    },
     /// An event could not be encoded again to compute its size.
     #[error("{name}: {error}")]
     Resize {

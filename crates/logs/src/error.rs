@@ -1,5 +1,6 @@
 //! Errors of reading and writing logs.
 
+use std::fmt;
 use std::io::{
     self,
     ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull},
@@ -202,6 +203,16 @@ pub enum LogError {
         #[source]
         error: PayloadError,
     },
+    /// A second log starts behind the end of the first one in the same file.
+    #[error(
+        "{name} at {offset}: a second log starts here, but a file must contain one log: split the file at this position"
+    )]
+    SecondLog {
+        /// Path of the file.
+        name: String,
+        /// End of the first log, in bytes from the start of the file.
+        offset: u64,
+    },
     /// The log ends within an event.
     #[error("{name} {torn}")]
     Torn {
@@ -231,10 +242,12 @@ pub enum LogError {
         found: Vec<String>,
     },
     /// A directory or an index has no logs.
-    #[error("{name} has no logs")]
+    #[error("{name} {reason}")]
     NoLogs {
         /// Path of the directory or the index.
         name: String,
+        /// Reason.
+        reason: NoLogsReason,
     },
     /// The index of a given directory names a log that exists only in another directory.
     #[error(
@@ -299,6 +312,27 @@ pub enum LogError {
     },
 }
 
+/// Reason why a directory or an index has no logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoLogsReason {
+    /// The index lists no log.
+    EmptyIndex,
+    /// The directory has neither an index nor a file with the name of a log.
+    NoLogName,
+}
+
+impl fmt::Display for NoLogsReason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::EmptyIndex => "lists no logs",
+            Self::NoLogName => {
+                "has no logs: it contains no index, and no file with a name such as binlog.000001. To read files with \
+                 other names, specify the files"
+            }
+        })
+    }
+}
+
 impl LogError {
     /// Returns whether the log itself is damaged. Otherwise the log could not be read: it does not exist, or the user
     /// may not read it, or its key is missing.
@@ -309,6 +343,7 @@ impl LogError {
                 | Self::Grammar { .. }
                 | Self::Payload { .. }
                 | Self::NotALog { .. }
+                | Self::SecondLog { .. }
                 | Self::Torn { .. }
         )
     }

@@ -120,7 +120,7 @@ impl EventChunk {
         &self.format
     }
 
-    /// Returns the number of logs before this one in the same input: 0 unless the input has several concatenated logs.
+    /// Returns the number of logs before this one in the same input: 0 unless a stream has several concatenated logs.
     pub fn log_number(&self) -> u64 {
         self.log.number
     }

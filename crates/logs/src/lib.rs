@@ -40,6 +40,7 @@ mod encrypted_spool;
 mod error;
 mod event_chunk;
 mod event_walk;
+mod file_identity;
 mod file_name;
 mod gtid_selection;
 mod keyring;
@@ -71,11 +72,12 @@ mod transaction_cutter;
 pub use crate::change_origin::ChangeOrigin;
 pub use crate::chunk_context::{ChunkContext, ContextError, ContextTracker, ends_statement, transaction_at};
 pub use crate::encrypted_spool::EncryptedSpool;
-pub use crate::error::LogError;
+pub use crate::error::{LogError, NoLogsReason};
 pub use crate::event_chunk::{EventChunk, LogEvent};
 pub use crate::event_walk::{
     EventWalk, InnerPosition, PayloadEndStep, PayloadFailure, WalkEvent, WalkSource, WalkStep, WalkSteps,
 };
+pub use crate::file_identity::FileIdentity;
 pub use crate::file_name::is_file_name;
 pub use crate::gtid_selection::GtidSelection;
 pub use crate::keyring::read_keyring;

@@ -140,6 +140,11 @@ impl LogInput {
         self.seek_back(self.position - (start + offset))
     }
 
+    /// Returns whether the input is a stream: standard input, a pipe or a device.
+    pub(crate) fn is_stream(&self) -> io::Result<bool> {
+        Ok(self.remaining_size()?.is_none())
+    }
+
     /// Returns the number of bytes that follow; `None` for a stream.
     pub(crate) fn remaining_size(&self) -> io::Result<Option<u64>> {
         let size = match &self.source {

@@ -19,7 +19,8 @@ use crate::large_payload::LargePayload;
 use crate::log_input::{LogInput, ReadMode};
 use crate::regular_file::open_regular;
 
-/// Reads one log from front to back, or several concatenated logs.
+/// Reads one log from front to back. A stream may contain several concatenated logs, as mysqlbinlog accepts them on
+/// standard input. In a file, a second log is an error: servers and mysqlbinlog read the file only up to there.
 ///
 /// At the end, it reports how the log ends. Each further call checks for new events, so that callers follow a growing
 /// log by asking from time to time.
@@ -91,7 +92,7 @@ pub enum EndOfLog {
         /// True if the format description has the in-use flag. Relay logs never have it.
         in_use: bool,
     },
-    /// The log ends within an event: the event is incomplete or torn.
+    /// The log ends within an event, or before its first one: the event is incomplete or torn.
     Torn(TornEvent),
 }
 
@@ -114,6 +115,7 @@ impl fmt::Display for TornEvent {
         match (offset, found) {
             (0, 0) => out.write_str("is empty")?,
             (0, _) => write!(out, "is torn at its start: it has {found} bytes")?,
+            (4, 0) => out.write_str("has no events: it contains only the magic number of a binary log")?,
             _ => write!(out, "is torn at {offset}: it has {found} bytes of an event of at least {wanted}")?,
         }
         match in_use {
@@ -520,7 +522,7 @@ impl LogReader {
             match self.take_event(run)? {
                 FillStep::Event => self.take_plain_events(run, large),
                 FillStep::Full => return Ok(FillStop::Full),
-                FillStep::NextLog => self.begin_next_log(run),
+                FillStep::NextLog => self.begin_next_log(run)?,
                 FillStep::NeedMore(wanted) => {
                     let is_enough = mode == ReadMode::Available && !run.bounds.is_empty();
                     if is_enough || self.read_more(run, wanted, mode)? == 0 {
@@ -632,12 +634,17 @@ impl LogReader {
         }
     }
 
-    fn begin_next_log(&mut self, run: &mut ChunkBuilder) {
+    fn begin_next_log(&mut self, run: &mut ChunkBuilder) -> Result<(), LogError> {
         assert!(run.bounds.is_empty() && run.end == 0, "ours: a chunk has events of one log");
+        let is_stream = self.input.is_stream();
+        if !is_stream.map_err(|cause| LogError::io("read the metadata of", &self.name, cause))? {
+            return Err(LogError::SecondLog { name: self.name.clone(), offset: self.place.offset });
+        }
         run.bytes.drain(..MAGIC.len());
         self.place = InputPosition { number: self.place.number + 1, offset: MAGIC.len() as u64 };
         self.framer = Framer::new();
         (self.closed, self.mariadb_encrypted) = (false, false);
+        Ok(())
     }
 
     fn read_more(
@@ -678,7 +685,7 @@ impl LogReader {
         let (offset, in_use) = (self.place.offset, self.in_use);
         match found {
             0 if self.closed => EndOfLog::Closed,
-            0 if self.magic_read => EndOfLog::Open { in_use },
+            0 if self.format.is_some() => EndOfLog::Open { in_use },
             _ => EndOfLog::Torn(TornEvent { offset, found, wanted, in_use }),
         }
     }

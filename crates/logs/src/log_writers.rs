@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
 
+use crate::file_identity::FileIdentity;
 use crate::open_regular;
 
 /// Evidence that a server runs in a directory.
@@ -51,7 +53,7 @@ pub fn find_running_server(directory: &Path) -> Option<RunningServer> {
     let files = entries(directory).map(|entry| entry.path());
     let files = files.filter(|file| is_server_file(file) || is_log(file));
     let known: HashMap<FileIdentity, PathBuf> =
-        files.filter_map(|file| Some((file_identity(&file)?, file))).collect();
+        files.filter_map(|file| Some((FileIdentity::of_path(&file).ok()?, file))).collect();
     let found = scan_processes()
         .open
         .into_iter()
@@ -61,37 +63,19 @@ pub fn find_running_server(directory: &Path) -> Option<RunningServer> {
 
 /// Tells whether another process has the file open for writing.
 pub fn find_writer(path: &Path) -> WriterPresence {
-    let Some(wanted) = file_identity(path) else { return WriterPresence::Unknown };
+    let Ok(metadata) = fs::metadata(path) else { return WriterPresence::Unknown };
+    let (wanted, owner) = (FileIdentity::of(&metadata), metadata.uid());
     let seen = scan_processes();
+    // A server in a container has another path for the file.
     if seen.open.iter().any(|open| open.file == wanted) {
         return WriterPresence::Open;
     }
     // A server owns the logs that it writes.
-    let is_hidden = seen.hidden.iter().any(|owners| owners.is_empty() || owners.contains(&wanted.owner));
+    let is_hidden = seen.hidden.iter().any(|owners| owners.is_empty() || owners.contains(&owner));
     match is_hidden || !sees_all_processes() || is_shared(path) {
         true => WriterPresence::Unknown,
         false => WriterPresence::Closed,
     }
-}
-
-/// Identity of a file, independent of its path: a server in a container has another path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct FileIdentity {
-    device: u64,
-    inode: u64,
-    owner: u32,
-}
-
-#[cfg(unix)]
-fn file_identity(path: &Path) -> Option<FileIdentity> {
-    use std::os::unix::fs::MetadataExt;
-    let data = fs::metadata(path).ok()?;
-    Some(FileIdentity { device: data.dev(), inode: data.ino(), owner: data.uid() })
-}
-
-#[cfg(not(unix))]
-fn file_identity(_: &Path) -> Option<FileIdentity> {
-    None
 }
 
 /// Name of Linux's initial PID namespace. A process in another namespace, as in a container, does not see the
@@ -176,7 +160,7 @@ fn scan_processes() -> ProcessScan {
             Ok(links) => {
                 let files = links.flatten().filter_map(|link| {
                     let how = fs::read_to_string(folder.join("fdinfo").join(link.file_name())).ok()?;
-                    is_for_writing(&how).then(|| file_identity(&link.path())).flatten()
+                    is_for_writing(&how).then(|| FileIdentity::of_path(&link.path()).ok()).flatten()
                 });
                 seen.open.extend(files.map(|file| WrittenFile { process: process.clone(), file }));
             }

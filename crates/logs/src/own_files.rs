@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 
 use crate::error::LogError;
+use crate::file_identity::FileIdentity;
 
 /// Returns options that open or create files for their owner and group, as a server does: logs hold data of tables.
 /// They do not follow a symbolic link, which could point to any file, and do not wait for a pipe.
@@ -185,9 +186,7 @@ fn lock_file(path: &Path) -> io::Result<Option<Flock<File>>> {
 /// Returns whether an open file is still the one at this path.
 fn is_at(file: &File, path: &Path) -> bool {
     let (opened, there) = (file.metadata(), fs::symlink_metadata(path));
-    opened.is_ok_and(|opened| {
-        there.is_ok_and(|there| (opened.dev(), opened.ino()) == (there.dev(), there.ino()))
-    })
+    opened.is_ok_and(|opened| there.is_ok_and(|there| FileIdentity::of(&opened) == FileIdentity::of(&there)))
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::error::LogError;
+use crate::error::{LogError, NoLogsReason};
+use crate::file_identity::FileIdentity;
 use crate::log_series::LogName;
 use crate::regular_file::open_regular;
 
@@ -176,7 +176,11 @@ impl Store {
         match store.logs.iter().find(is_special) {
             Some(log) => Err(LogError::NotRegular { name: log.display().to_string() }),
             None if store.logs.is_empty() => {
-                Err(LogError::NoLogs { name: store.path().display().to_string() })
+                let reason = match store.location {
+                    StoreLocation::Folder(_) => NoLogsReason::NoLogName,
+                    StoreLocation::Index(_) | StoreLocation::IndexOfFolder(_) => NoLogsReason::EmptyIndex,
+                };
+                Err(LogError::NoLogs { name: store.path().display().to_string(), reason })
             }
             None => Ok(store),
         }
@@ -236,8 +240,8 @@ fn names_no_folder(line: &Path) -> bool {
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
-    let identity = |path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
-    matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
+    let identities = FileIdentity::of_path(one).ok().zip(FileIdentity::of_path(other).ok());
+    identities.is_some_and(|(one, other)| one == other)
 }
 
 #[cfg(unix)]

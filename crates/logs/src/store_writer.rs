@@ -11,7 +11,7 @@ use binlog::encryption::KeyringKey;
 use binlog::gtid::Uuid;
 use binlog::{ChecksumAlgorithm, EventType, Framer, MAGIC, RawEvent};
 
-use crate::error::LogError;
+use crate::error::{LogError, NoLogsReason};
 use crate::keyring::{open_log, read_keyring};
 use crate::log_contents::LogContents;
 use crate::log_file_writer::LogFileWriter;
@@ -294,7 +294,7 @@ impl StoreWriter {
     pub fn rewind(&mut self) -> Result<LogContents, LogError> {
         self.sync()?;
         let Some(log) = &mut self.log else {
-            return Err(LogError::NoLogs { name: self.folder.path.display().to_string() });
+            return Err(self.no_logs_error());
         };
         let path = self.folder.path.join(&log.name);
         let contents = LogContents::read(&path, self.encryption.keyring())?;
@@ -311,8 +311,12 @@ impl StoreWriter {
     pub fn contents(&self) -> Result<LogContents, LogError> {
         match &self.log {
             Some(log) => LogContents::read(&self.folder.path.join(&log.name), self.encryption.keyring()),
-            None => Err(LogError::NoLogs { name: self.folder.path.display().to_string() }),
+            None => Err(self.no_logs_error()),
         }
+    }
+
+    fn no_logs_error(&self) -> LogError {
+        LogError::NoLogs { name: self.folder.path.display().to_string(), reason: NoLogsReason::NoLogName }
     }
 
     /// Returns whether the last log has its head: the events in front of its transactions. A log with only a format

@@ -203,9 +203,10 @@ fn read_error_text(error: &RelayError) -> &'static str {
         RelayError::NoFormat { size: 4, .. } => NO_FORMAT,
         RelayError::NoFormat { .. } | RelayError::Read(LogError::Torn { .. }) => TORN_EVENT,
         RelayError::NotAnEvent { .. }
-        | RelayError::SecondLog { .. }
         | RelayError::Event { .. }
-        | RelayError::Read(LogError::Corrupt { .. } | LogError::Payload { .. })
+        | RelayError::Read(
+            LogError::Corrupt { .. } | LogError::Payload { .. } | LogError::SecondLog { .. },
+        )
         | RelayError::Render(rewrite::RewriteError::Corrupt { .. }) => INVALID_EVENT,
         _ => READ_ERROR,
     }

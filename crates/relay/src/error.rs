@@ -62,16 +62,6 @@ pub enum RelayError {
         /// Name of the log.
         name: String,
     },
-    /// The file contains a second log behind the first one.
-    #[error(
-        "{name} contains a second log, which starts at byte {position} of the file: split the file into two logs"
-    )]
-    SecondLog {
-        /// Name of the file.
-        name: String,
-        /// Start of the second log, in bytes from the start of the file.
-        position: u64,
-    },
     /// The log has no whole format description, and never gets one: another log follows it.
     #[error(
         "{name} has no whole format description, although another log follows it: the log is torn after {size} bytes. \
@@ -108,9 +98,13 @@ impl RelayError {
         matches!(
             self,
             Self::Event { .. }
-                | Self::SecondLog { .. }
                 | Self::NoFormat { .. }
-                | Self::Read(LogError::Corrupt { .. } | LogError::Payload { .. } | LogError::Torn { .. })
+                | Self::Read(
+                    LogError::Corrupt { .. }
+                        | LogError::Payload { .. }
+                        | LogError::SecondLog { .. }
+                        | LogError::Torn { .. }
+                )
                 | Self::Render(RewriteError::Corrupt { .. })
         )
     }

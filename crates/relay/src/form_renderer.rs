@@ -268,7 +268,6 @@ impl FormRenderer {
                     ReadOutcome::End(end) => return Ok(RendererAdvance::End(end)),
                 };
                 check_kind(log, reader.kind())?;
-                check_number(log, &piece)?;
                 let first = match piece {
                     RawPiece::Chunk(chunk) if chunk.bytes().len() <= CHUNK_SIZE_MAX => {
                         marker.mark_stored(chunk)?
@@ -420,16 +419,6 @@ fn check_kind(log: &Arc<str>, kind: LogKind) -> Result<(), RelayError> {
     match kind {
         LogKind::Binary => Ok(()),
         LogKind::Relay => Err(RelayError::RelayLog { name: log.to_string() }),
-    }
-}
-
-/// Refuses a second log in the same file: its positions start again.
-fn check_number(log: &Arc<str>, piece: &RawPiece) -> Result<(), RelayError> {
-    match piece {
-        RawPiece::Chunk(chunk) if chunk.log_number() > 0 => {
-            Err(RelayError::SecondLog { name: log.to_string(), position: chunk.offset() })
-        }
-        _ => Ok(()),
     }
 }
 

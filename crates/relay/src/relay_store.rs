@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use binlog::events::MariadbGtid;
 use binlog::gtid::{Gtid, GtidSet};
 use binlog::{Event, EventFlags, EventFormat, EventType, HEADER_SIZE, MAGIC};
-use logs::{LogError, LogKind, LogReader, ReadOutcome, Store, open_regular, read_keyring};
+use logs::{FileIdentity, LogError, LogKind, LogReader, ReadOutcome, Store, open_regular, read_keyring};
 
 use crate::error::RelayError;
 use crate::mariadb_position::gtid_list;
@@ -43,15 +43,14 @@ pub struct FirstEvents {
 /// Identity of a log's file. A log that is rewritten in place gets another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogFileId {
-    device: u64,
-    inode: u64,
+    identity: FileIdentity,
     /// Time of the file's creation; `None` if the file system has none. A new file can get the inode of a removed one.
     created: Option<SystemTime>,
 }
 
 impl LogFileId {
     fn of(found: &Metadata) -> Self {
-        Self { device: found.dev(), inode: found.ino(), created: found.created().ok() }
+        Self { identity: FileIdentity::of(found), created: found.created().ok() }
     }
 }
 
@@ -72,6 +71,8 @@ impl RelayStore {
     ///
     /// Those of [`Store::open`].
     pub fn open(path: impl AsRef<Path>, keyring: Option<PathBuf>) -> Result<Self, RelayError> {
+        // The keyring is read again for each log. A wrong path is an error now, and not only at the first client.
+        keyring.as_deref().map(read_keyring).transpose()?;
         let store = Mutex::new(Store::open(path)?);
         Ok(Self { store, keyring, heads: Mutex::default() })
     }

@@ -156,14 +156,8 @@ impl UnitBuilder {
         }
     }
 
-    /// Checks that the chunk belongs to the first log of its file, and its format.
+    /// Checks the format of the chunk.
     pub(crate) fn check_chunk(&mut self, chunk: &EventChunk, kind: LogKind) -> Result<(), RewriteError> {
-        if chunk.log_number() > 0 {
-            let at = ErrorContext { name: &self.name, offset: chunk.offset() };
-            return Err(
-                at.corrupt_error(&"a second log starts here in the same file: split the file into two")
-            );
-        }
         self.kind = kind;
         self.check_format(chunk.format(), chunk.offset())
     }

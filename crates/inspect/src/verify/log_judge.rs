@@ -183,6 +183,11 @@ impl LogJudge {
             logs::LogError::Payload { offset, error, .. } => {
                 self.add_fault(offset, FaultKind::Payload, error.to_string())
             }
+            logs::LogError::SecondLog { offset, .. } => {
+                let detail = "a second log starts here, and is not verified: servers and mysqlbinlog read the file \
+                              only up to here. Split the file at this position";
+                self.add_fault(offset, FaultKind::Framing, detail.to_owned());
+            }
             logs::LogError::Torn { torn, .. } => {
                 self.log.end = Some(LogEndPlace { end: EndOfLog::Torn(torn), position: offset });
             }
@@ -194,13 +199,6 @@ impl LogJudge {
     pub(crate) fn open_failed(&mut self, name: &str, error: &logs::LogError) {
         self.last_name = Some(name.to_owned());
         self.verdicts.unreadable.push(UnreadableLog::new(name, error));
-    }
-
-    /// Records that another log starts after this one in the same file.
-    pub(crate) fn note_second_log(&mut self) {
-        let Some(end) = self.verdicts.logs.last().map(|verdict| verdict.bytes) else { return };
-        let detail = "another log starts here: servers and mysqlbinlog read the file only up to here";
-        self.add_fault(end, FaultKind::Framing, detail.to_owned());
     }
 
     pub(crate) fn end_log(&mut self, kind: LogKind, end: EndOfLog, position: u64) {
@@ -303,9 +301,6 @@ impl LogJudge {
     }
 
     fn start_transaction(&mut self, starts: TransactionStart) {
-        if let Some(verdict) = self.verdicts.logs.last_mut() {
-            verdict.transactions += 1;
-        }
         if let TransactionId::Gtid(gtid) = starts.id
             && self.log.gtids.as_ref().is_some_and(|gtids| gtids.contains(gtid))
         {
@@ -350,6 +345,9 @@ impl LogJudge {
     }
 
     fn add_committed(&mut self, id: TransactionId) {
+        if let Some(verdict) = self.verdicts.logs.last_mut() {
+            verdict.transactions += 1;
+        }
         match id {
             TransactionId::Gtid(gtid) => {
                 if let Some(gtids) = &mut self.log.gtids {
@@ -381,6 +379,9 @@ impl LogJudge {
             (EndOfLog::Torn(torn), _) => {
                 let detail = match (torn.offset, torn.found) {
                     (0, 0) => "the file is empty".to_owned(),
+                    (4, 0) => {
+                        "the file contains only the magic number of a binary log, and no event".to_owned()
+                    }
                     _ => format!("the log stops within an event: {}{unfinished}", torn_bytes(&torn)),
                 };
                 self.add_fault_of(&log.name, torn.offset, FaultKind::Tail, detail);

@@ -98,8 +98,6 @@ enum VerifyTask {
         name: String,
         error: logs::LogError,
     },
-    /// Another log starts after the last one in the same file.
-    SecondLog,
     Work(PieceContent),
 }
 
@@ -107,7 +105,6 @@ enum VerifyTask {
 enum CheckedTask {
     Order(LogOrder),
     Unreadable { name: String, error: logs::LogError },
-    SecondLog,
     Begins { name: String },
     Piece { kind: LogKind, findings: PieceFindings },
     Broken { offset: u64, error: logs::LogError, resumed: Option<u64> },
@@ -124,16 +121,7 @@ fn read(
         match reader {
             Ok(reader) => {
                 feed.push(VerifyTask::Order(order), 0)?;
-                // mysqlbinlog accepts several logs on standard input, but not in a file.
-                let is_file = reader.size().is_ok_and(|size| size.is_some());
-                let mut has_log = false;
                 log = read_pieces(reader, log, cut, OnDamage::Resume, &mut |work, bytes| {
-                    if matches!(work, PieceContent::LogStart { .. })
-                        && std::mem::replace(&mut has_log, true)
-                        && is_file
-                    {
-                        feed.push(VerifyTask::SecondLog, 0)?;
-                    }
                     Ok(feed.push(VerifyTask::Work(work), bytes)?)
                 })?;
             }
@@ -147,7 +135,6 @@ fn check_task(step: VerifyTask, walk: &mut EventWalk) -> CheckedTask {
     let work = match step {
         VerifyTask::Order(order) => return CheckedTask::Order(order),
         VerifyTask::Unreadable { name, error } => return CheckedTask::Unreadable { name, error },
-        VerifyTask::SecondLog => return CheckedTask::SecondLog,
         VerifyTask::Work(work) => work,
     };
     match work {
@@ -168,7 +155,6 @@ fn judge_one(judge: &mut LogJudge, checked: CheckedTask) -> u64 {
     match checked {
         CheckedTask::Order(order) => judge.set_order(order),
         CheckedTask::Unreadable { name, error } => judge.open_failed(&name, &error),
-        CheckedTask::SecondLog => judge.note_second_log(),
         CheckedTask::Begins { name } => judge.start_log(&name),
         CheckedTask::Piece { kind, findings } => {
             let bytes = findings.bytes;

@@ -27,7 +27,7 @@ pub struct LogVerdict {
     pub bytes: u64,
     /// Number of events, without those inside payloads.
     pub events: u64,
-    /// Number of transactions that start in it.
+    /// Number of whole transactions that start in it.
     pub transactions: u64,
     /// Number of its faults.
     pub faults: u64,

@@ -29,7 +29,7 @@ pub(super) struct LogCursor {
     walk: LogWalk,
     gatherer: TransactionGatherer,
     log_name: LogNameSource,
-    /// Number of logs that have begun in this file: several can be concatenated.
+    /// Number of logs that have begun in this input: a stream can contain several.
     logs_begun: u64,
 }
 
@@ -159,7 +159,7 @@ impl LogCursor {
         Ok(TransactionOrigin { log, log_name, log_number, start, end, file_range })
     }
 
-    /// Refuses a transaction whose position does not identify it: the positions of a second log in the same file start
+    /// Refuses a transaction whose position does not identify it: the positions of a second log in the same pipe start
     /// again, and progress without GTIDs is saved by position.
     fn check_place(&self, outline: &TransactionOutline) -> Result<(), ReplayError> {
         let is_second = self.logs_begun > 1 && matches!(self.log_name, LogNameSource::Known(_));
@@ -167,7 +167,7 @@ impl LogCursor {
             return Ok(());
         }
         Err(ReplayError::Refused(format!(
-            "{} contains a second log, whose transactions have no GTIDs: split the file into two",
+            "{} contains a second log whose transactions have no GTIDs: give each log as a file",
             self.gatherer.log
         )))
     }

@@ -1,0 +1,53 @@
+//! Identity of a file, whatever its path.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// Identity of an existing file: two paths with the same identity are one file, also through links or mounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileIdentity {
+    device: u64,
+    inode: u64,
+}
+
+impl FileIdentity {
+    /// Returns the identity of the file at a path.
+    ///
+    /// # Errors
+    ///
+    /// If the file's metadata cannot be read.
+    pub fn of_path(path: &Path) -> io::Result<Self> {
+        fs::metadata(path).map(|metadata| Self::of(&metadata))
+    }
+
+    /// Returns the identity of the file with this metadata.
+    pub fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::FileIdentity;
+
+    #[test]
+    fn links_and_detours_lead_to_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let [log, copy, soft, hard] = ["log", "copy", "soft", "hard"].map(|name| folder.path().join(name));
+        fs::write(&log, "text").unwrap();
+        fs::write(&copy, "text").unwrap();
+        symlink(&log, &soft).unwrap();
+        fs::hard_link(&log, &hard).unwrap();
+        let identity = FileIdentity::of_path(&log).unwrap();
+        for same in [&soft, &hard, &folder.path().join(".").join("log")] {
+            assert_eq!(FileIdentity::of_path(same).unwrap(), identity, "{}", same.display());
+        }
+        assert_ne!(FileIdentity::of_path(&copy).unwrap(), identity);
+        assert!(FileIdentity::of_path(&folder.path().join("none")).is_err());
+    }
+}
