@@ -5,6 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use binlog::gtid::GtidSet;
 use logs::GtidSelection;
 
 use crate::difference_finder::find_difference;
@@ -78,8 +79,10 @@ fn compare(settings: &DiffSettings, monitor: &ScanMonitor) -> Result<StoreDiff, 
         // The thread that failed has stopped the other one.
         (Err(DiffError::Stopped), Err(error)) | (Err(error), _) | (_, Err(error)) => return Err(error),
     };
+    let absent = absent_gtids(&settings.gtids, &indexes);
     let comparison = StoreComparison::new([a, b], indexes);
     let mut diff = comparison.diff();
+    diff.absent = absent;
     diff.content = ContentDifferences { count: comparison.different().len() as u64, listed: Vec::new() };
     for pair in comparison.different().take(settings.listed_max) {
         let difference = find_difference([a, b], &pair, monitor)?;
@@ -91,6 +94,15 @@ fn compare(settings: &DiffSettings, monitor: &ScanMonitor) -> Result<StoreDiff, 
         });
     }
     Ok(diff)
+}
+
+/// Returns the selected GTIDs that neither store has.
+fn absent_gtids(gtids: &GtidSelection, indexes: &[TransactionIndex; 2]) -> GtidSet {
+    let mut absent = gtids.included.clone().unwrap_or_default();
+    for known in gtids.excluded.iter().chain(indexes.iter().map(|index| &index.selected)) {
+        absent = absent.difference(known);
+    }
+    absent
 }
 
 fn stop_on_error<T>(result: Result<T, DiffError>, monitor: &ScanMonitor) -> Result<T, DiffError> {

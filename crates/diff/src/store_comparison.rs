@@ -77,6 +77,7 @@ impl<'c> StoreComparison<'c> {
             purged,
             content: Default::default(),
             order: self.order(),
+            absent: Default::default(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use binlog::TransactionId;
 use binlog::events::RowsKind;
+use binlog::gtid::GtidSet;
 
 use crate::transaction_ranges::TransactionRanges;
 
@@ -20,6 +21,8 @@ pub struct StoreDiff {
     pub content: ContentDifferences,
     /// Transactions whose order differs.
     pub order: OrderDifferences,
+    /// GTIDs of the selection that neither store has.
+    pub absent: GtidSet,
 }
 
 /// A store, as far as it was read.
@@ -69,6 +72,13 @@ pub struct LogPosition {
     pub log: String,
     /// Start of the transaction, in bytes from the start of the log.
     pub position: u64,
+}
+
+impl LogPosition {
+    /// Returns the file name of the log.
+    pub fn log_name(&self) -> &str {
+        self.log.rsplit('/').next().unwrap_or(&self.log)
+    }
 }
 
 /// Transaction whose content differs.

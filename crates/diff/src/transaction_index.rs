@@ -24,6 +24,8 @@ pub(crate) struct TransactionIndex {
     pub(crate) remarks: Vec<String>,
     /// Transactions without an end.
     pub(crate) incomplete: u64,
+    /// The selected GTIDs that the store has; empty if all are selected.
+    pub(crate) selected: GtidSet,
 }
 
 /// Origin of transactions: the part of their identifiers that is not the number.
@@ -194,6 +196,9 @@ impl<'g> IndexBuilder<'g> {
         }
         if !self.gtids.selects(Some(id)) {
             return;
+        }
+        if let (TransactionId::Gtid(gtid), Some(_)) = (id, &self.gtids.included) {
+            self.index.selected.add(gtid);
         }
         let (origin, number) = GtidOrigin::of(id);
         let sources = &mut self.index.sources;

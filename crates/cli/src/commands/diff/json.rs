@@ -68,7 +68,7 @@ fn one_sided(missing: &OneSidedTransactions) -> Value {
 }
 
 fn position(position: &LogPosition) -> Value {
-    json!({ "log_name": position.log, "pos": position.position })
+    json!({ "log_name": position.log_name(), "pos": position.position })
 }
 
 fn positions(positions: &[LogPosition; 2]) -> [Value; 2] {

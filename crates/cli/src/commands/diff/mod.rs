@@ -22,19 +22,22 @@ use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::units::counted;
-use crate::value_parsers::parse_gtids;
+use crate::value_parsers::{parse_any_gtids, parse_gtids};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  A source and its replica with log_replica_updates, whose directory has two index files:
+  A source and its replica with log_replica_updates, whose directory has two
+  index files:
       bintide diff /mnt/source/mysql /mnt/replica/mysql/binlog.index
   A server and the copy of its logs by bintide receive:
       bintide diff /var/lib/mysql /backup/db1
-  Also require the same order of transactions, for a script (exit code 0: equal; 1: different; 2: error):
+  For a script, also require the same order of transactions (exit code 0: equal;
+  1: different; 2: error):
       bintide diff --order --quiet /var/lib/mysql /backup/db1
 
-Only the changes of transactions are compared. Server IDs, times, positions, table numbers and
-compression may differ. Transactions that a server had purged before its first log are not compared.";
+Only the changes of transactions are compared. Server IDs, times, positions,
+table numbers and compression may differ. Transactions that a server had purged
+before its first log are not compared.";
 
 /// Arguments of `bintide diff`.
 #[derive(Args, Debug)]
@@ -45,16 +48,16 @@ pub(crate) struct DiffArgs {
     /// Store B.
     #[arg(value_name = "STORE-B")]
     store_b: PathBuf,
-    /// Only transactions in GTIDS.
+    /// Compare only the transactions in GTIDS.
     #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     gtid: Option<GtidSet>,
     /// Exclude the transactions in GTIDS, such as @@gtid_purged of a replica that got its data from a backup.
-    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
+    #[arg(long, value_name = "GTIDS", value_parser = parse_any_gtids)]
     exclude_gtids: Option<GtidSet>,
-    /// Treat another order of transactions as a difference (exit code 1). Without this option, they are only reported.
+    /// Count transactions in another order as a difference (exit code 1). Without this option, they are only reported.
     #[arg(long)]
     order: bool,
-    /// Transactions with other content to list.
+    /// Number of transactions with other content to list.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     top: usize,
     /// Print the report as one JSON document.
@@ -73,15 +76,17 @@ pub(crate) struct DiffArgs {
 enum DiffVerdict {
     Equal,
     Different,
-    /// No transaction is in both stores, and none is missing in one.
+    /// No transaction is in both stores, and none is only in one.
     NotComparable,
 }
 
 impl DiffVerdict {
-    fn of(diff: &StoreDiff, order: OrderPolicy) -> Self {
+    fn of(diff: &StoreDiff, order: OrderPolicy, gtids: &GtidSelection) -> Self {
+        // Two stores without any transaction are equal. A selection of none compares nothing.
         let is_empty = diff.stores.iter().all(|store| store.transactions == 0);
+        let has_compared = diff.common > 0 || is_empty && *gtids == GtidSelection::default();
         match diff.is_equal(order) {
-            true if diff.common == 0 && !is_empty => Self::NotComparable,
+            true if !has_compared => Self::NotComparable,
             true => Self::Equal,
             false => Self::Different,
         }
@@ -104,21 +109,24 @@ pub(crate) fn run(command: &DiffArgs, global: &GlobalArgs) -> CommandResult {
         store.remarks.iter().for_each(|remark| warn!("{remark}"));
         if store.repeated > 0 {
             warn!(
-                "{}: {} with a GTID that an earlier one has: only the first transaction with a GTID is compared",
+                "{}: {} repeated with the same GTID: only the first one is compared",
                 store.name,
                 counted(store.repeated, "transaction")
             );
         }
         if store.incomplete > 0 {
             warn!(
-                "{}: {} without an end, not compared",
+                "{}: not compared, because the end is missing: {}",
                 store.name,
                 counted(store.incomplete, "transaction")
             );
         }
     }
+    if !diff.absent.is_empty() {
+        warn!("neither store has {}, which --gtid names", diff.absent.to_string().replace('\n', ""));
+    }
     let order = if command.order { OrderPolicy::Require } else { OrderPolicy::Report };
-    let verdict = DiffVerdict::of(&diff, order);
+    let verdict = DiffVerdict::of(&diff, order, &settings.gtids);
     if verdict == DiffVerdict::NotComparable {
         warn!("no transaction is in both stores: nothing was compared");
     }
