@@ -69,7 +69,13 @@ pub(crate) fn count_events(
             Ok(counter.finish())
         }
         WalkPiece::PayloadStart(_) => Ok(ChunkTally::new(settings)),
-        WalkPiece::PayloadEnd { head, .. } => Ok(count_payload_end(events, head, settings)),
+        WalkPiece::PayloadEnd { head, end } => {
+            if let Ok(end) = end {
+                let corrupt = |error| CountError { offset: head.offset, cause: CountErrorKind::Event(error) };
+                end.checksum.map_err(corrupt)?;
+            }
+            Ok(count_payload_end(events, head, settings))
+        }
     }
 }
 
@@ -235,6 +241,10 @@ impl<'s> ChunkCounter<'s> {
     fn count_event(&mut self, event: &WalkEvent<'_>) -> Result<(), DecodeError> {
         let WalkEvent { raw, format, .. } = event;
         self.is_inner = event.inner.is_some();
+        // Events of a payload have no checksums: that of the payload's event covers them.
+        if !self.is_inner {
+            raw.verify()?;
+        }
         let role = EventRole::of(raw, format)?;
         if event.inner.is_some() {
             self.pass_origin(raw, format);
