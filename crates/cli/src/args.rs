@@ -1,5 +1,7 @@
 //! The commands of the command line.
 
+use std::ffi::OsString;
+
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
@@ -27,6 +29,8 @@ pub(crate) struct Cli {
 }
 
 const HELP_FOOTER: &str = "\
+To see the options of a command: bintide help COMMAND
+
 Examples:
   Read a log:
       bintide dump -vv binlog.000012 | less
@@ -47,8 +51,8 @@ Settings:
   A setting without a command name applies to all commands that have the option:
   BINTIDE_KEYRING=FILE, or keyring = \"FILE\" above all tables. A setting with a
   command name has precedence over one without. Values of a switch: 1, on, yes,
-  true, or 0, off, no, false. dump also reads MySQL's option files; these settings
-  have precedence over them.
+  true, or 0, off, no, false. dump also reads MySQL's option files; these
+  settings have precedence over them.
   NO_COLOR turns colour off.
 
 Exit codes:
@@ -72,7 +76,7 @@ pub(crate) enum CliCommand {
     /// List all changes of one row, from its creation on.
     #[command(after_long_help = history::EXAMPLES)]
     History(history::HistoryArgs),
-    /// Write the inverse of chosen row changes as a binary log.
+    /// Undo chosen row changes: write their inverse as a log or as SQL, or apply it to a server.
     #[command(after_long_help = undo::EXAMPLES)]
     Undo(Box<undo::UndoArgs>),
     /// Verify logs: every checksum, position, GTID, row and payload.
@@ -124,6 +128,17 @@ impl CliCommand {
     }
 }
 
+/// Replaces `bintide help COMMAND` by `bintide COMMAND --help`, which all commands have, also dump.
+pub(crate) fn expand_help(mut args: Vec<OsString>) -> Vec<OsString> {
+    let is_own_name = args.first().is_none_or(|program| !dump::is_mysqlbinlog(program));
+    if is_own_name && args.get(1).is_some_and(|word| word == "help") {
+        args.remove(1);
+        args.retain(|word| word != "help");
+        args.push("--help".into());
+    }
+    args
+}
+
 /// Runs the chosen command.
 pub(crate) fn run(cli: Cli) -> CommandResult {
     match cli.command {
@@ -160,6 +175,33 @@ fn documented_command() -> clap::Command {
 
 #[cfg(test)]
 mod tests {
+    fn check_examples(command: &clap::Command) {
+        let examples = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+        for line in examples.lines() {
+            assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+        }
+        command.get_subcommands().for_each(check_examples);
+    }
+
+    #[test]
+    fn examples_fit_in_80_columns() {
+        check_examples(&super::command());
+    }
+
+    #[test]
+    fn help_is_an_option_of_every_command() {
+        let check = |args: &str, wanted: &str| {
+            let args = super::expand_help(args.split(' ').map(Into::into).collect());
+            assert_eq!(args.join(" ".as_ref()), wanted);
+        };
+        check("bintide help", "bintide --help");
+        check("bintide help dump", "bintide dump --help");
+        check("bintide help relay user", "bintide relay user --help");
+        check("bintide help help", "bintide --help");
+        check("bintide verify help", "bintide verify help");
+        check("/usr/bin/mysqlbinlog help", "/usr/bin/mysqlbinlog help");
+    }
+
     #[test]
     fn arguments_are_consistent() {
         super::command().debug_assert();

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,11 +10,15 @@ use anyhow::{Context, anyhow};
 use binlog::encryption::Keyring;
 use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX};
 use clap::Args;
-use logs::{LogReader, Store, read_keyring};
+use logs::{FileIdentity, LogReader, Store, read_keyring};
 use replay::ReplayLog;
 use tracing::warn;
 
 use crate::exit::{CommandFailure, ErrorAdvice};
+
+/// Help for the LOG arguments of commands that cannot read standard input.
+pub(crate) const FILES_HELP: &str =
+    "Logs: files, directories or index files. For a directory, its index file gives the logs and their order";
 
 /// Options that name the logs to read.
 #[derive(Args, Clone, Debug)]
@@ -56,10 +59,11 @@ pub(crate) enum InputPlace {
 }
 
 impl LogArgs {
-    /// Finds all logs, so that a missing one is reported before the work starts.
+    /// Finds all logs, so that a missing one is reported before the work starts. A log that is given more than once is
+    /// read once.
     pub(crate) fn find_logs(&self) -> Result<InputLogs, CommandFailure> {
         let (mut places, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
-        let mut listed_after = BTreeSet::new();
+        let (mut listed_after, mut seen) = (BTreeSet::new(), HashSet::new());
         for path in &self.logs {
             if path.as_os_str() == "-" {
                 places.push(InputPlace::Stdin);
@@ -69,8 +73,18 @@ impl LogArgs {
             if let Some(index) = index {
                 indexed.extend(logs.iter().map(|log| (log.clone(), index.clone())));
             }
-            listed_after.extend((places.len()..places.len() + logs.len()).skip(1));
-            places.extend(logs.into_iter().map(InputPlace::File));
+            let mut is_after = false;
+            for log in logs {
+                if is_repeated(&log, &mut seen) {
+                    warn!("{} is given more than once: it is read once", log.display());
+                    is_after = false;
+                    continue;
+                }
+                if std::mem::replace(&mut is_after, true) {
+                    listed_after.insert(places.len());
+                }
+                places.push(InputPlace::File(log));
+            }
         }
         if places.iter().filter(|place| **place == InputPlace::Stdin).count() > 1 {
             return Err(CommandFailure::NotStarted(anyhow!(
@@ -108,7 +122,7 @@ impl LogArgs {
             )));
         };
         let is_index = path.extension().is_some_and(|extension| extension == "index");
-        if !is_index && !path.is_dir() {
+        if !is_index && !metadata(path)?.is_dir() {
             let path = path.display();
             return Err(CommandFailure::NotStarted(anyhow!(
                 "--follow needs a directory or an index file, but {path} is neither"
@@ -127,19 +141,6 @@ impl InputLogs {
     /// Tells whether a directory or an index lists the log at this position directly after the log before.
     pub(crate) fn is_listed_after(&self, position: usize) -> bool {
         self.listed_after.contains(&position)
-    }
-
-    /// Warns of logs that were given more than once; `counted` says what happens to them again.
-    pub(crate) fn warn_duplicates(&self, counted: &str) {
-        let mut seen = HashSet::new();
-        let identity = |place: &&InputPlace| match place {
-            InputPlace::File(path) => fs::metadata(path).ok().map(|data| (data.dev(), data.ino())),
-            InputPlace::Stdin => None,
-        };
-        let again = self.places.iter().filter(|place| identity(place).is_some_and(|one| !seen.insert(one)));
-        for place in again {
-            warn!("{place} is given more than once: it is {counted} again");
-        }
     }
 
     /// Warns of logs that the index does not list; they are not read.
@@ -232,6 +233,8 @@ pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) 
         ) => Some(&error.error),
         _ => None,
     };
+    let is_bad_event =
+        matches!((&error as &dyn std::any::Any).downcast_ref(), Some(inspect::InspectError::Event { .. }));
     let cause: Option<&logs::LogError> =
         match (&error as &dyn std::any::Any).downcast_ref::<inspect::InspectError>() {
             Some(inspect::InspectError::Log(cause)) => Some(cause),
@@ -239,6 +242,7 @@ pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) 
         };
     let advice = match cause {
         _ if of_payload.is_some_and(needs_memory) => Some(MEMORY_ADVICE),
+        _ if of_payload.is_some() || is_bad_event => Some(ErrorAdvice("run bintide verify for details")),
         Some(logs::LogError::KeyringRequired { .. }) => Some(ErrorAdvice("give this file with --keyring")),
         Some(logs::LogError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::PermissionDenied => {
             Some(ErrorAdvice("run bintide as the user that owns the logs"))
@@ -254,9 +258,8 @@ pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) 
 
 /// Returns the logs that a path names, and the index that lists them, if there is one.
 fn find(path: &Path, unlisted: &mut Vec<PathBuf>) -> Result<(Vec<PathBuf>, Option<PathBuf>), CommandFailure> {
-    let metadata = fs::metadata(path).with_context(|| format!("could not open {}", path.display()));
     let is_index = path.extension().is_some_and(|extension| extension == "index");
-    if !metadata.map_err(CommandFailure::NotStarted)?.is_dir() && !is_index {
+    if !metadata(path)?.is_dir() && !is_index {
         return Ok((vec![path.to_owned()], None));
     }
     let store = Store::open(path).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
@@ -268,6 +271,17 @@ fn find(path: &Path, unlisted: &mut Vec<PathBuf>) -> Result<(Vec<PathBuf>, Optio
     let logs = store.logs().iter().map(|log| log.components().collect()).collect();
     let index = store.path().is_file().then(|| store.path().to_owned());
     Ok((logs, index))
+}
+
+fn metadata(path: &Path) -> Result<fs::Metadata, CommandFailure> {
+    let metadata = fs::metadata(path).with_context(|| format!("could not open {}", path.display()));
+    metadata.map_err(CommandFailure::NotStarted)
+}
+
+/// Returns whether the file was given before, also by another path.
+fn is_repeated(log: &Path, seen: &mut HashSet<FileIdentity>) -> bool {
+    let metadata = fs::metadata(log).ok().filter(fs::Metadata::is_file);
+    metadata.is_some_and(|metadata| !seen.insert(FileIdentity::of(&metadata)))
 }
 
 fn file_size(place: &InputPlace) -> Option<u64> {

@@ -45,7 +45,7 @@ use crate::exit::CommandResult;
 
 fn main() -> ExitCode {
     panics::install();
-    let args = password_masking::read_arguments();
+    let args = args::expand_help(password_masking::read_arguments());
     exit::report(panics::catch(|| match commands::dump::detect(&args) {
         Some(dump) => {
             messages::install_default();

@@ -4,7 +4,8 @@ use binlog::gtid::GtidSet;
 use clap::Args;
 use replay::{SelectionBound, SelectionStart, SelectionStop, TransactionSelection};
 
-use crate::value_parsers::{parse_gtids, parse_number, parse_time};
+use crate::exit::CommandFailure;
+use crate::value_parsers::{check_period, parse_any_gtids, parse_gtids, parse_number, parse_time};
 
 /// Options that select transactions.
 #[derive(Args, Debug)]
@@ -40,7 +41,7 @@ pub(crate) struct SelectionArgs {
     #[arg(long, value_name = "GTIDS", group = "stop", value_parser = parse_gtids)]
     stop_after_gtid: Option<GtidSet>,
     /// Exclude the transactions in GTIDS.
-    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
+    #[arg(long, value_name = "GTIDS", value_parser = parse_any_gtids)]
     exclude_gtids: Option<GtidSet>,
     /// Skip this number of transactions from the start of the logs, or from the --start-… option; a compressed
     /// transaction counts as one.
@@ -49,20 +50,29 @@ pub(crate) struct SelectionArgs {
 }
 
 impl SelectionArgs {
-    pub(crate) fn selection(&self) -> TransactionSelection {
+    /// Returns the selection.
+    pub(crate) fn selection(&self) -> Result<TransactionSelection, CommandFailure> {
         let start =
             self.start_position.clone().or_else(|| self.start_datetime.clone()).map(SelectionStart::At);
         let start = start.or_else(|| self.start_gtid.clone().map(SelectionStart::AtGtid));
         let stop_time = self.stop_datetime.clone().or_else(|| self.stop_datetime_inclusive.clone());
+        check_period(time_of(self.start_datetime.as_ref()), time_of(stop_time.as_ref()))?;
         let at = self.stop_position.clone().or(stop_time).map(SelectionStop::At);
         let before = self.stop_gtid.clone().map(SelectionStop::BeforeGtid);
         let after = self.stop_after_gtid.clone().map(SelectionStop::AfterGtid);
-        TransactionSelection {
+        Ok(TransactionSelection {
             skip: self.skip,
             exclude: self.exclude_gtids.clone().unwrap_or_default(),
             start: start.or_else(|| self.start_after_gtid.clone().map(SelectionStart::AfterGtid)),
             stop: at.or(before).or(after),
-        }
+        })
+    }
+}
+
+const fn time_of(bound: Option<&SelectionBound>) -> Option<u64> {
+    match bound {
+        Some(SelectionBound::Time(time)) => Some(*time),
+        _ => None,
     }
 }
 

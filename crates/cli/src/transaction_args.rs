@@ -6,7 +6,8 @@ use inspect::stats::StatsSelection;
 use logs::GtidSelection;
 use sql::{TablePattern, TableSelection};
 
-use crate::value_parsers::{parse_gtids, parse_time};
+use crate::exit::CommandFailure;
+use crate::value_parsers::{check_period, parse_any_gtids, parse_database, parse_gtids, parse_time};
 
 /// Options that select transactions and tables.
 #[derive(Args, Debug)]
@@ -22,21 +23,22 @@ pub(crate) struct TransactionArgs {
     #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     gtid: Option<GtidSet>,
     /// Exclude the transactions in GTIDS.
-    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
+    #[arg(long, value_name = "GTIDS", value_parser = parse_any_gtids)]
     exclude_gtids: Option<GtidSet>,
     /// Only row changes of this table: DB.TABLE, or TABLE in any database; * matches any text, ? one character.
     /// Repeatable.
     #[arg(long, value_name = "TABLE")]
     table: Vec<String>,
     /// Only row changes of this database, and statements with it as the default database.
-    #[arg(long, value_name = "DB")]
+    #[arg(long, value_name = "DB", value_parser = parse_database)]
     database: Option<String>,
 }
 
 impl TransactionArgs {
     /// Returns the selection.
-    pub(crate) fn selection(&self) -> StatsSelection {
-        StatsSelection {
+    pub(crate) fn selection(&self) -> Result<StatsSelection, CommandFailure> {
+        check_period(self.start_datetime, self.stop_datetime)?;
+        Ok(StatsSelection {
             start_us: self.start_datetime,
             stop_us: self.stop_datetime,
             gtids: GtidSelection { included: self.gtid.clone(), excluded: self.exclude_gtids.clone() },
@@ -44,6 +46,6 @@ impl TransactionArgs {
                 database: self.database.clone().map(String::into_bytes),
                 patterns: self.table.iter().map(|pattern| TablePattern::new(pattern.as_bytes())).collect(),
             },
-        }
+        })
     }
 }

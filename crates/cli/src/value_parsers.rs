@@ -2,12 +2,15 @@
 
 use std::num::NonZeroUsize;
 
+use anyhow::anyhow;
 use binlog::ZstdLevel;
 use binlog::gtid::{GtidSet, GtidTextError};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use list::RowCondition;
+
+use crate::exit::CommandFailure;
 
 /// Parses a condition on rows, `COLUMN=VALUE`.
 pub(crate) fn parse_row_condition(text: &str) -> Result<RowCondition, String> {
@@ -70,14 +73,66 @@ pub(crate) fn parse_time(text: &str) -> Result<u64, String> {
     u64::try_from(time.as_microsecond()).map_err(|_| "expected a time after 1970".to_owned())
 }
 
-/// Parses a GTID set.
+/// Parses a GTID set that selects transactions. An empty one would select none.
 pub(crate) fn parse_gtids(text: &str) -> Result<GtidSet, String> {
+    match parse_any_gtids(text)? {
+        set if set.is_empty() => Err("the GTID set is empty: no transaction is selected".to_owned()),
+        set => Ok(set),
+    }
+}
+
+/// Parses a GTID set, which can be empty: the set of a server's purged transactions often is.
+pub(crate) fn parse_any_gtids(text: &str) -> Result<GtidSet, String> {
     text.parse().map_err(|error: GtidTextError| error.to_string())
+}
+
+/// Parses the name of a database. Only `--table` takes patterns.
+pub(crate) fn parse_database(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("expected the name of a database".to_owned()),
+        _ if text.contains(['*', '?']) => {
+            Err(format!("expected the name of a database, not a pattern: use --table '{text}.*'"))
+        }
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// Refuses a period that ends before it starts: it contains no transaction. Times are in microseconds since 1970.
+pub(crate) fn check_period(start: Option<u64>, stop: Option<u64>) -> Result<(), CommandFailure> {
+    match start.zip(stop) {
+        Some((start, stop)) if start >= stop => Err(CommandFailure::NotStarted(anyhow!(
+            "--start-datetime is not before the stop: no transaction is selected"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_size, parse_time};
+    use super::{check_period, parse_any_gtids, parse_database, parse_gtids, parse_size, parse_time};
+
+    #[test]
+    fn selections_of_nothing_are_refused() {
+        assert!(parse_gtids("").is_err() && parse_gtids(" ").is_err() && parse_any_gtids("").is_ok());
+        assert!(parse_gtids("3e11fa47-71ca-11e1-9e33-c80aa9429562:1").is_ok());
+        for (start, stop, is_valid) in [
+            (Some(1), Some(2), true),
+            (Some(2), Some(2), false),
+            (Some(2), Some(1), false),
+            (Some(2), None, true),
+            (None, Some(0), true),
+        ] {
+            assert_eq!(check_period(start, stop).is_ok(), is_valid, "{start:?} {stop:?}");
+        }
+    }
+
+    #[test]
+    fn databases_are_names() {
+        assert_eq!(parse_database("shop%"), Ok("shop%".to_owned()));
+        for text in ["", "shop*", "sho?"] {
+            assert!(parse_database(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn times_have_offsets_and_fractions() {

@@ -478,15 +478,45 @@ fn the_command_line_overrides_conflicting_settings() {
 }
 
 #[test]
-fn replay_refuses_two_logs_without_gtids_in_one_file() {
+fn replay_refuses_two_logs_without_gtids_in_one_pipe() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("two.binlog").display().to_string();
     let to = format!("sqlite:{}", folder.path().join("copy.db").display());
-    let log = fs::read(sample("anonymous.binlog")).unwrap();
-    fs::write(&path, [log.as_slice(), &log].concat()).unwrap();
-    let output = bintide(&["replay", &path, "--to", &to], &[]);
+    let script = r#"exec "$0" replay <(cat "$1" "$1") --to "$2""#;
+    let mut command = Command::new("bash");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_bintide"), &sample("anonymous.binlog"), &to]);
+    let output = command.output().unwrap();
     let message = text(&output.stderr);
     assert!(!output.status.success() && message.contains("contains a second log"), "{message}");
+}
+
+/// Every command that reads logs gives the same reason and place for a file with two logs.
+#[test]
+fn two_logs_in_one_file_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("two.binlog").display().to_string();
+    let logs = ["anonymous.binlog", "triggers.binlog"].map(|name| fs::read(sample(name)).unwrap());
+    fs::write(&path, logs.concat()).unwrap();
+    let to = format!("sqlite:{}", folder.path().join("copy.db").display());
+    let inverse = folder.path().join("inverse").display().to_string();
+    let place = format!("{path} at {}: ", logs[0].len());
+    for (command, code) in [
+        (&["verify", &path][..], 1),
+        (&["stats", &path], 1),
+        (&["compress", &path], 1),
+        (&["decompress", &path], 1),
+        (&["advise", &path], 1),
+        (&["diff", &path, &path], 2),
+        (&["history", "--table", "t", &path], 1),
+        (&["undo", "--database", "trig", "-r", &inverse, &path], 1),
+        (&["replay", &path, "--to", &to], 1),
+        (&["stream", &path], 1),
+        (&["dump", "--transactions", &path], 1),
+    ] {
+        let output = bintide(command, &[]);
+        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert!(said.contains(&place) && said.contains("a second log starts here"), "{command:?}: {said}");
+        assert_eq!(output.status.code(), Some(code), "{command:?}: {said}");
+    }
 }
 
 /// Runs `bintide` with a time limit, after which its exit code is 124.
@@ -532,4 +562,210 @@ fn named_pipes_in_place_of_files_are_refused() {
     let output = bounded(&args, home.path(), "[client]\nport=x\n");
     let said = text(&output.stderr);
     assert!(said.contains("port is x; expected a number up to 65535"), "{said}");
+}
+
+/// Runs the command, and returns its exit code, standard output and standard error.
+fn run(args: &[&str]) -> (i32, String, String) {
+    let output = bintide(args, &[]);
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn compress_to_the_logs_own_directory_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    fs::copy(sample("triggers.binlog"), &log).unwrap();
+    let (before, log) = (fs::read(&log).unwrap(), log.display().to_string());
+    let link = tempfile::tempdir().unwrap();
+    let other_path = link.path().join("same");
+    std::os::unix::fs::symlink(folder.path(), &other_path).unwrap();
+    for command in ["compress", "decompress"] {
+        for output in [folder.path(), &other_path] {
+            let output = output.display().to_string();
+            let (code, _, said) = run(&[command, "-o", &output, &log]);
+            assert!(code == 2 && said.contains("does not overwrite files"), "{command} {output}: {said}");
+        }
+        // A new log in the other direction would differ.
+        assert_eq!(fs::read(&log).unwrap(), before);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    let (code, ..) = run(&["compress", &log]);
+    assert!(code == 0 && fs::read(&log).unwrap() != before);
+}
+
+#[test]
+fn a_log_that_is_given_twice_is_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (link, inverse, copy) = (path("link"), path("inverse"), format!("sqlite:{}", path("copy.db")));
+    let log = sample("rotation/binlog.000006");
+    std::os::unix::fs::symlink(&log, &link).unwrap();
+    let undo = ["undo", "--table", "rotation.t", "-r", &inverse];
+    let history = ["history", "--table", "rotation.t", "--where", "@1=3", "--json"];
+    for command in [
+        &undo[..],
+        &history,
+        &["stats", "--json"],
+        &["verify", "--json"],
+        &["advise", "--json", "--all", "--levels", "3"],
+        &["replay", "--dry-run", "--json", "--to", &copy],
+        &["stream", "--format", "debezium", "--columns", "numbered"],
+        &["compress", "--dry-run", "--json"],
+    ] {
+        let once = run(&[command, &[&log]].concat());
+        let _ = fs::remove_file(&inverse);
+        let (code, out, said) = run(&[command, &[&log, &link]].concat());
+        let _ = fs::remove_file(&inverse);
+        let warning = format!("bintide: {link} is given more than once: it is read once\n");
+        assert_eq!((code, said), (once.0, warning + &once.2), "{command:?}");
+        // Times that were measured differ.
+        if !["advise", "replay", "compress"].contains(&command[0]) {
+            assert_eq!(out, once.1, "{command:?}");
+        }
+        let count =
+            |text: &str| text.lines().find(|line| line.contains("\"transactions\"")).map(str::to_owned);
+        assert_eq!(count(&out), count(&once.1), "{command:?}");
+    }
+    let rotation = sample("rotation");
+    let (code, out, said) = run(&["verify", &rotation, &log]);
+    assert!(code == 0 && out.matches("sound").count() == 6 && said.contains("it is read once"), "{said}");
+}
+
+#[test]
+fn stats_verify_checksums() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bad");
+    let mut bytes = fs::read(sample("triggers.binlog")).unwrap();
+    bytes[4588] ^= 1; // In the transaction ID of a commit.
+    fs::write(&path, &bytes).unwrap();
+    let path = path.display().to_string();
+    let (code, out, said) = run(&["stats", &path]);
+    let wanted = format!("{path} at 4575: byte 27: checksum is");
+    assert!(code == 1 && out.is_empty() && said.contains(&wanted), "{said}");
+    assert!(said.ends_with("; run bintide verify for details\n"), "{said}");
+}
+
+#[test]
+fn a_file_without_events_is_no_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("magic").display().to_string();
+    let to = format!("sqlite:{}", folder.path().join("copy.db").display());
+    let inverse = folder.path().join("inverse").display().to_string();
+    fs::write(&path, b"\xfebin").unwrap();
+    for command in [
+        &["verify", &path][..],
+        &["stats", &path],
+        &["compress", &path],
+        &["decompress", &path],
+        &["advise", &path],
+        &["history", "--table", "t.t", "--where", "@1=1", &path],
+        &["undo", "--table", "t", "-r", &inverse, &path],
+        &["replay", "--to", &to, &path],
+        &["stream", "--format", "debezium", &path],
+        &["dump", "--transactions", &path],
+    ] {
+        let (code, out, said) = run(command);
+        let has_reason = ["no event", "has no events", "contains only the magic number"];
+        let said = format!("{out}{said}");
+        assert!(code == 1 && has_reason.iter().any(|reason| said.contains(reason)), "{command:?}: {said}");
+    }
+}
+
+#[test]
+fn incomplete_transactions_are_not_counted_as_sound() {
+    let (code, out, _) = run(&["verify", &sample("torn.binlog")]);
+    assert!(code == 0 && out.contains("the transaction at 844 is incomplete"), "{out}");
+    assert!(out.contains("sound: 3 transactions, 15 events"), "{out}");
+}
+
+#[test]
+fn diff_does_not_call_absent_transactions_equal() {
+    let (a, b) = (sample("rotation"), sample("gtids"));
+    let present = "5ea5ca5e-0001-4000-8000-000000000001:1";
+    let absent = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3";
+    let (code, out, said) = run(&["diff", "--gtid", absent, &a, &b]);
+    assert!(code == 1 && out.ends_with("not comparable\n"), "{out}");
+    assert!(said.contains(&format!("neither store has {absent}, which --gtid names")), "{said}");
+    let both = format!("{absent},{present}");
+    let (code, out, said) = run(&["diff", "--gtid", &both, &a, &a]);
+    assert!(code == 0 && out.ends_with("equal\n") && said.contains(absent), "{out}{said}");
+    let (code, out, said) = run(&["diff", "--gtid", present, &a, &a]);
+    assert!(code == 0 && out.ends_with("equal\n") && said.is_empty(), "{out}{said}");
+    let (code, out, _) = run(&["diff", "--json", "--gtid", "5ea5ca5e-0001-4000-8000-000000000001:9", &a, &b]);
+    assert!(code == 1 && out.contains("\"log_name\": \"binlog.000006\""), "{out}");
+}
+
+#[test]
+fn selections_of_nothing_are_errors() {
+    let log = sample("rotation/binlog.000006");
+    for command in [&["stats"][..], &["undo", "-r", "none"], &["replay", "--to", "sqlite:none.db"]] {
+        let period = ["--start-datetime", "2026-11-22 02:00:00", "--stop-datetime", "2026-11-22 01:00:00"];
+        let (code, _, said) = run(&[command, &period, &[&log]].concat());
+        assert!(code == 2 && said.contains("no transaction is selected"), "{command:?}: {said}");
+    }
+    for command in [
+        &["stats", "--gtid", ""][..],
+        &["undo", "-r", "none", "--gtid", ""],
+        &["diff", &log, "--gtid", ""],
+        &["replay", "--to", "sqlite:none.db", "--stop-gtid", ""],
+    ] {
+        let (code, _, said) = run(&[command, &[&log]].concat());
+        assert!(code == 2 && said.contains("the GTID set is empty"), "{command:?}: {said}");
+    }
+    for command in [&["stats"][..], &["undo", "-r", "none"]] {
+        let (code, _, said) = run(&[command, &["--database", "rot*", &log]].concat());
+        assert!(code == 2 && said.contains("use --table 'rot*.*'"), "{command:?}: {said}");
+    }
+    let (code, _, said) = run(&["stats", "--table", "rot*.*", &log]);
+    assert_eq!((code, said.as_str()), (0, ""));
+    let (code, _, said) = run(&["stats", "--database", "other", &log]);
+    assert!(code == 0 && said.contains("nothing in the logs matches the selection"), "{said}");
+    let (code, _, said) = run(&["stats", "--exclude-gtids", "", &log]);
+    assert_eq!((code, said.as_str()), (0, ""));
+}
+
+#[test]
+fn directories_without_logs_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(sample("triggers.binlog"), folder.path().join("triggers.binlog")).unwrap();
+    let path = folder.path().display().to_string();
+    let (code, _, said) = run(&["verify", &path]);
+    assert!(code == 2 && said.contains("no file with a name such as binlog.000001"), "{said}");
+    fs::write(folder.path().join("binlog.index"), "").unwrap();
+    let (code, _, said) = run(&["verify", &path]);
+    assert!(code == 2 && said.contains("binlog.index lists no logs"), "{said}");
+}
+
+#[test]
+fn help_is_a_command_too() {
+    for (short, long) in [
+        (&["help"][..], &["--help"][..]),
+        (&["help", "stats"], &["stats", "--help"]),
+        (&["help", "dump"], &["dump", "--help"]),
+        (&["help", "relay", "user", "add"], &["relay", "user", "add", "--help"]),
+    ] {
+        let wanted = run(long);
+        assert_eq!(run(short), wanted);
+        assert!(wanted.0 == 0 && !wanted.1.is_empty());
+    }
+    let (code, _, said) = run(&["help", "nothing"]);
+    assert!(code == 2 && said.contains("unrecognized subcommand 'nothing'"), "{said}");
+}
+
+#[test]
+fn every_command_has_a_page_in_ascii() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, ..) = run(&["man", "--out", &folder.path().display().to_string()]);
+    assert_eq!(code, 0);
+    for name in ["bintide", "bintide-dump", "bintide-relay", "bintide-relay-user", "bintide-relay-user-add"] {
+        let page = fs::read(folder.path().join(format!("{name}.1"))).unwrap();
+        let words: Vec<&str> = name.split('-').skip(1).collect();
+        assert_eq!(run(&[&["man"][..], &words].concat()).1.as_bytes(), page, "{name}");
+    }
+    for page in fs::read_dir(folder.path()).unwrap() {
+        let path = page.unwrap().path();
+        assert!(fs::read(&path).unwrap().is_ascii(), "{}", path.display());
+    }
+    let (code, _, said) = run(&["man", "stats", "more"]);
+    assert!(code == 2 && said.contains("`stats` has no subcommands"), "{said}");
 }

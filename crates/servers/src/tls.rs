@@ -207,7 +207,11 @@ fn build_verifier(
     let unusable = |error: VerifierBuilderError| {
         let named = |file: TlsPath<'_>| format!("{} {}", file.option, file.path.display());
         let paths: Vec<String> = policy.authority_paths().map(named).collect();
-        ConnectionError::Tls(format!("could not use {}: {error}", paths.join(" and ")))
+        let reason = match error {
+            VerifierBuilderError::NoRootAnchors => "no CA certificate (PEM) found".to_owned(),
+            error => error.to_string(),
+        };
+        ConnectionError::Tls(format!("could not use {}: {reason}", paths.join(" and ")))
     };
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .with_crls(revoked)

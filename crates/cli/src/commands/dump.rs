@@ -50,7 +50,7 @@ pub(crate) struct DumpArgs {
 /// Returns the arguments of a dump, or `None` for another command. A dump's arguments must not reach clap.
 pub(crate) fn detect(args: &[OsString]) -> Option<DumpArgs> {
     let (program, rest) = args.split_first()?;
-    if Path::new(program).file_name()? == MYSQLBINLOG_NAME {
+    if is_mysqlbinlog(program) {
         return Some(DumpArgs { called: Some(program.clone()), front: Vec::new(), words: rest.to_vec() });
     }
     let (mut front, mut rest) = (Vec::new(), rest);
@@ -77,6 +77,11 @@ fn join_option(option: &OsString, value: &OsString) -> OsString {
     word.push("=");
     word.push(value);
     word
+}
+
+/// Returns whether the program was started under the name of mysqlbinlog.
+pub(crate) fn is_mysqlbinlog(program: &OsString) -> bool {
+    Path::new(program).file_name().is_some_and(|name| name == MYSQLBINLOG_NAME)
 }
 
 /// Adds the options of dump to the command, for manual pages and completions. Arguments are never parsed with it.

@@ -12,16 +12,17 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Show the page of one command:
+  Show the page of a command:
       bintide man stats | man -l -
+      bintide man relay user | man -l -
   Install all pages:
       bintide man --out ~/.local/share/man/man1";
 
 /// Arguments of `bintide man`.
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// Command to print the page of [default: bintide itself]
-    command: Option<String>,
+    /// Command to print the page of, such as `stats` or `relay user` [default: bintide itself]
+    command: Vec<String>,
     /// Write all pages to this directory instead of printing one.
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     out: Option<PathBuf>,
@@ -33,27 +34,37 @@ pub(crate) fn run(arguments: &ManArgs, mut whole: Command) -> CommandResult {
     whole.build();
     match &arguments.out {
         Some(directory) => write_all(&whole, directory)?,
-        None => io::stdout().write_all(&page(find(whole, arguments.command.as_deref())?)?)?,
+        None => io::stdout().write_all(page(find(whole, &arguments.command)?)?.as_bytes())?,
     }
     Ok(CommandVerdict::Success)
 }
 
 fn write_all(whole: &Command, directory: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("could not create {}", directory.display()))?;
-    let commands = whole.get_subcommands().map(|inner| name_subcommand(whole, inner));
-    for command in commands.chain([whole.clone()]) {
+    for command in with_subcommands(whole) {
         let path = directory.join(format!("{}.1", command.get_name()));
         fs::write(&path, page(command)?).with_context(|| format!("could not write {}", path.display()))?;
     }
     Ok(())
 }
 
-fn find(whole: Command, name: Option<&str>) -> Result<Command, CommandFailure> {
-    let Some(name) = name else { return Ok(whole) };
-    let found = whole.get_subcommands().find(|inner| inner.get_name() == name);
-    found.map(|inner| name_subcommand(&whole, inner)).ok_or_else(|| {
-        let names: Vec<&str> = whole.get_subcommands().map(Command::get_name).collect();
-        CommandFailure::NotStarted(anyhow!("unknown command `{name}`: expected one of {}", names.join(", ")))
+/// Returns the command and all commands below it, each under the name of its page.
+fn with_subcommands(command: &Command) -> Vec<Command> {
+    let inner =
+        command.get_subcommands().flat_map(|inner| with_subcommands(&name_subcommand(command, inner)));
+    std::iter::once(command.clone()).chain(inner).collect()
+}
+
+fn find(whole: Command, path: &[String]) -> Result<Command, CommandFailure> {
+    path.iter().try_fold(whole, |command, name| {
+        let found = command.get_subcommands().find(|inner| inner.get_name() == name);
+        found.map(|inner| name_subcommand(&command, inner)).ok_or_else(|| {
+            let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+            CommandFailure::NotStarted(match names.is_empty() {
+                true => anyhow!("unknown command `{name}`: `{}` has no subcommands", path[0]),
+                false => anyhow!("unknown command `{name}`: expected one of {}", names.join(", ")),
+            })
+        })
     })
 }
 
@@ -62,8 +73,17 @@ fn name_subcommand(whole: &Command, inner: &Command) -> Command {
     inner.clone().name(format!("{}-{}", whole.get_name(), inner.get_name()))
 }
 
-fn page(command: Command) -> anyhow::Result<Vec<u8>> {
+/// Returns the source of a page, in ASCII: groff reads other bytes as Latin-1 if nothing converts them.
+fn page(command: Command) -> anyhow::Result<String> {
     let mut text = Vec::new();
     Page::new(command).render(&mut text).context("could not render the page")?;
-    Ok(text)
+    let text = String::from_utf8(text).context("could not render the page")?;
+    Ok(text.chars().fold(String::new(), |mut page, char| {
+        match char {
+            '…' => page.push_str("..."),
+            '\0'..='\x7f' => page.push(char),
+            other => page.push_str(&format!("\\[u{:04X}]", u32::from(other))),
+        }
+        page
+    }))
 }

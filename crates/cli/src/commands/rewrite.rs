@@ -24,7 +24,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{InputLogs, InputPlace, LogArgs};
+use crate::log_args::{FILES_HELP, InputLogs, InputPlace, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::temporary_files::TemporaryFiles;
@@ -38,7 +38,8 @@ Examples:
       bintide compress --verify /backup/binlog.0000*
   Savings at level 10, without writing anything:
       bintide compress --dry-run --level 10 binlog.000012
-  New logs in another directory, exactly as the server would have compressed them:
+  New logs in another directory, exactly as the server would have compressed
+  them:
       bintide compress --like-server --output /backup/small binlog.0000*
 
 A compressed log is still a binary log: mysqlbinlog and replicas of MySQL 8.0.20
@@ -56,12 +57,9 @@ Examples:
 
 If the server wrote the log uncompressed, decompress restores it byte for byte.";
 
-const LOGS_HELP: &str =
-    "Logs: files, directories or index files. For a directory, its index file gives the logs and their order";
-
 /// Arguments of `bintide compress`.
 #[derive(Args, Debug)]
-#[command(mut_arg("logs", |arg| arg.help(LOGS_HELP)))]
+#[command(mut_arg("logs", |arg| arg.help(FILES_HELP)))]
 pub(crate) struct CompressArgs {
     #[command(flatten)]
     inputs: LogArgs,
@@ -91,7 +89,7 @@ pub(crate) struct CompressArgs {
 
 /// Arguments of `bintide decompress`.
 #[derive(Args, Debug)]
-#[command(mut_arg("logs", |arg| arg.help(LOGS_HELP)))]
+#[command(mut_arg("logs", |arg| arg.help(FILES_HELP)))]
 pub(crate) struct DecompressArgs {
     #[command(flatten)]
     inputs: LogArgs,
@@ -179,12 +177,9 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
     let found = inputs.find_logs()?;
     let files = files(&found)?;
     let plan = plan(action, &files, common)?;
-    if let Some(output) = common.output.as_ref().filter(|_| !common.dry_run) {
-        let made =
-            std::fs::create_dir_all(output).with_context(|| format!("could not create {}", output.display()));
-        made.map_err(CommandFailure::NotStarted)?;
-    }
     let targets = targets(&files, common)?;
+    refuse_same_file(&files, &targets, common)?;
+    create_output(common)?;
     refuse_running(&files, &targets, common)?;
     let newest = newest_received(&files, &targets)?;
     let job = RewriteRun { action, plan, common, found: &found, newest };
@@ -221,6 +216,31 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
     }
     drop(progress);
     print(&all, common, global)
+}
+
+fn create_output(common: &RewriteArgs) -> Result<(), CommandFailure> {
+    let Some(output) = common.output.as_ref().filter(|_| !common.dry_run) else { return Ok(()) };
+    let made =
+        std::fs::create_dir_all(output).with_context(|| format!("could not create {}", output.display()));
+    made.map_err(CommandFailure::NotStarted)
+}
+
+/// Refuses a log that is its own target with `--output`, which does not overwrite files.
+fn refuse_same_file(
+    files: &[(&InputPlace, &PathBuf)],
+    targets: &[PathBuf],
+    common: &RewriteArgs,
+) -> Result<(), CommandFailure> {
+    let Some(output) = common.output.as_ref() else { return Ok(()) };
+    match in_place(files, targets).next() {
+        Some(log) => Err(CommandFailure::NotStarted(anyhow!(
+            "{} is in {}, the directory of --output, which does not overwrite files: give another directory, or omit \
+             --output to replace the log",
+            log.display(),
+            output.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Plans threads and memory. Reports a lack of memory before the work begins.
@@ -411,6 +431,7 @@ impl RewriteRun<'_> {
                 };
                 anyhow::Error::new(error).context(ErrorAdvice(advice))
             }
+            rewrite::RewriteError::Read(cause) => add_advice(cause),
             other => other.into(),
         })?;
         self.remark_on_old_server(place, &done)?;

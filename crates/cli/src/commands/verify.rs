@@ -54,7 +54,6 @@ pub(crate) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
     for unreadable in &verdicts.unreadable {
         error!("{}", &unreadable.cause);
     }
-    found.warn_duplicates("verified");
     let mut out = io::stdout().lock();
     match command.json {
         true => print_json(&verdicts, &mut out)?,

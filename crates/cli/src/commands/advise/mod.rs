@@ -25,7 +25,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice, no_events_error};
+use crate::log_args::{FILES_HELP, InputLogs, InputPlace, LogArgs, add_advice, no_events_error};
 use crate::newest_log_args::NewestLogArgs;
 use crate::page;
 use crate::progress::ByteProgress;
@@ -53,13 +53,11 @@ Examples:
           jq '[.levels[] | select(.saved_share > 0.5)][0].level'
 
 Sizes are those of whole log files as a server would write them. Times are
-measured on one core of this machine; a slower machine takes longer in proportion.
+measured on one core of this machine; a slower machine takes longer in
+proportion.
 advise writes nothing, and queries no server except that of --from. Its account
 needs REPLICATION SLAVE and REPLICATION CLIENT, and SELECT on performance_schema
 for the server's own measurements.";
-
-const LOGS_HELP: &str =
-    "Logs: files, directories or index files. For a directory, its index file gives the logs and their order";
 
 const FROM_HELP: &str = "Advice for a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The \
     connection options below complete this address, or are used instead of it. The server's newest logs are received \
@@ -68,7 +66,7 @@ const FROM_HELP: &str = "Advice for a running server: mysql://USER@HOST:PORT/, o
 
 /// Arguments of `bintide advise`.
 #[derive(Args, Debug)]
-#[command(mut_arg("logs", |arg| arg.help(LOGS_HELP)))]
+#[command(mut_arg("logs", |arg| arg.help(FILES_HELP)))]
 #[command(mut_arg("from", |arg| arg.help(FROM_HELP)))]
 pub(crate) struct AdviseArgs {
     #[command(flatten)]

@@ -14,7 +14,7 @@ use tracing::warn;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
+use crate::log_args::{FILES_HELP, InputLogs, InputPlace, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::value_parsers::parse_row_condition;
@@ -26,13 +26,15 @@ Examples:
   The same for a log without column names (binlog_row_metadata=MINIMAL):
       bintide history --table shop.orders --where @1=4711 /var/lib/mysql
   A row with two key columns, as JSON lines:
-      bintide history --table shop.items --where order=4711 --where line=2 --json binlog.0000*
+      bintide history --table shop.items --where order=4711 --where line=2 \\
+          --json binlog.0000*
 
-The newest log is read first. Reading ends at the INSERT of the row. If the key of
-the row changed, its changes with the other key are listed too.";
+The newest log is read first. Reading ends at the INSERT of the row. If the key
+of the row changed, its changes with the other key are listed too.";
 
 /// Arguments of `bintide history`.
 #[derive(Args, Debug)]
+#[command(mut_arg("logs", |arg| arg.help(FILES_HELP)))]
 pub(crate) struct HistoryArgs {
     #[command(flatten)]
     inputs: LogArgs,

@@ -37,13 +37,17 @@ use crate::value_parsers::parse_level;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   An up-to-date copy of a server's logs, until Ctrl-C:
-      bintide receive /backup/db1 --from 'mysql://repl@db1/?ssl-mode=REQUIRED' --password-file ~/.pw
+      bintide receive /backup/db1 --from 'mysql://repl@db1/?ssl-mode=REQUIRED' \\
+          --password-file ~/.pw
   The logs of the last week, with metrics for Prometheus:
-      bintide receive /backup/db1 --from mysql://repl@db1/ --keep 7d --metrics 127.0.0.1:9104
+      bintide receive /backup/db1 --from mysql://repl@db1/ --keep 7d \\
+          --metrics 127.0.0.1:9104
   From a server, or from a replica that replaces it:
-      bintide receive /backup/db --from mysql://repl@db1/ --from mysql://repl@db2/
+      bintide receive /backup/db --from mysql://repl@db1/ \\
+          --from mysql://repl@db2/
   Encrypted on disk:
-      bintide receive /backup/db1 --from mysql://repl@db1/ --encrypt --keyring ~/keyring
+      bintide receive /backup/db1 --from mysql://repl@db1/ \\
+          --encrypt --keyring ~/keyring
   Up to the end of the logs, without waiting for more:
       bintide receive /backup/db1 --from mysql://repl@db1/ --stop-at-end
 

@@ -39,25 +39,28 @@ use crate::value_parsers::parse_size;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Serve the logs that bintide receive or a backup writes, to clients on this machine only:
+  Serve the logs that bintide receive or a backup writes, to clients on this
+  machine only:
       bintide relay /backup/db1
   Receive logs, and serve them to the accounts in /backup/db1/accounts.toml:
       mkdir -p /backup/db1
-      bintide relay user add repl --accounts /backup/db1/accounts.toml --password-file ~/.repl
+      bintide relay user add repl --accounts /backup/db1/accounts.toml \\
+          --password-file ~/.repl
       bintide relay /backup/db1 --from mysql://repl@db1/ --listen 0.0.0.0:3307
-  Then on a replica (before MySQL 8.0.23 with CHANGE MASTER TO; before 8.0 and for
-  MariaDB, the account also needs --native-password):
-      CHANGE REPLICATION SOURCE TO SOURCE_HOST='relay1', SOURCE_PORT=3307, SOURCE_USER='repl',
-        SOURCE_PASSWORD='…', SOURCE_SSL=1, SOURCE_AUTO_POSITION=1;
+  Then on a replica (before MySQL 8.0.23 with CHANGE MASTER TO; before 8.0 and
+  for MariaDB, the account also needs --native-password):
+      CHANGE REPLICATION SOURCE TO SOURCE_HOST='relay1', SOURCE_PORT=3307,
+        SOURCE_USER='repl', SOURCE_PASSWORD='...', SOURCE_SSL=1,
+        SOURCE_AUTO_POSITION=1;
   Compress transactions for a slow network:
       bintide relay /backup/db1 --form compressed:9 --listen 0.0.0.0:3307
   Show a running relay's clients, forms and logs:
       bintide relay status mysql://monitor@relay1:3307/
 
-Replicas and mysqlbinlog of MySQL 8.0.20 or later get the logs as they are stored. All
-other clients get uncompressed transactions: older MySQL, MariaDB, connectors. Ctrl-C or
-SIGTERM stops the relay; replicas reconnect by themselves. SIGHUP reloads accounts and
-certificates.";
+Replicas and mysqlbinlog of MySQL 8.0.20 or later get the logs as they are
+stored. All other clients get uncompressed transactions: older MySQL, MariaDB,
+connectors. Ctrl-C or SIGTERM stops the relay; replicas reconnect by themselves.
+SIGHUP reloads accounts and certificates.";
 
 /// Arguments of `relay`.
 #[derive(Args, Debug)]

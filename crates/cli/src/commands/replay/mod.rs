@@ -45,14 +45,17 @@ use crate::selection_args::SelectionArgs;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   Point-in-time recovery: apply all logs to a server restored from a backup:
-      bintide replay binlog.0000* --to 'mysql://root@localhost/?socket=/run/mysqld/mysqld.sock'
+      bintide replay binlog.0000* \\
+          --to 'mysql://root@localhost/?socket=/run/mysqld/mysqld.sock'
   After an interruption, a crash or a lost connection, run the same command
   again: it resumes where it stopped, and applies nothing twice.
   Over TCP and TLS, with the password in a file:
-      bintide replay /backup --to 'mysql://restore@db2:3306/?ssl-mode=REQUIRED' --password-file ~/.pw
+      bintide replay /backup --password-file ~/.pw \\
+          --to 'mysql://restore@db2:3306/?ssl-mode=REQUIRED'
   Up to a point in time, or up to just before a faulty transaction:
       bintide replay /backup --to TARGET --stop-datetime '2026-11-22 01:00:00'
-      bintide replay /backup --to TARGET --stop-gtid 5ea5ca5e-0001-4000-8000-000000000001:4711
+      bintide replay /backup --to TARGET \\
+          --stop-gtid 5ea5ca5e-0001-4000-8000-000000000001:4711
   Compare the target with the source afterwards:
       bintide replay /backup --to TARGET --verify mysql://root@db1/
   Show the amount of work and the estimated time, without changing anything:
@@ -60,22 +63,24 @@ Examples:
   Follow the logs in a server's own directory, or a replica's relay logs:
       bintide replay --follow /var/lib/mysql/binlog.index --to TARGET
   Follow a running server:
-      bintide replay --from mysql://repl@db1/ --relay /var/lib/bintide/db1 --to TARGET
+      bintide replay --from mysql://repl@db1/ --relay /var/lib/bintide/db1 \\
+          --to TARGET
   To a server whose data does not fit in its memory:
       bintide replay /backup --to TARGET --warm
   To a SQLite database, without a server:
       bintide replay binlog.0000* --to sqlite:copy.db
-  Only one database, under another name (CREATE DATABASE is not rewritten: create
-  shop_old on the target first):
-      bintide replay /backup --to TARGET --rewrite-db 'shop->shop_old' --do-db shop_old
+  Only one database, under another name (CREATE DATABASE is not rewritten:
+  create shop_old on the target first):
+      bintide replay /backup --to TARGET --rewrite-db 'shop->shop_old' \\
+          --do-db shop_old
   One commit for each transaction, as on the source:
       bintide replay --commit-order strict binlog.000012 --to mysql://root@db2/
 
 The target stores the replay position in its table bintide.progress, in the same
-transaction as the changes: --status shows this position, --forget drops it. replay does not
-write to the target's binary log, unless you give --log. If that log is read by
-replicas, replay asks for --log or --no-log. Make sure that nobody else changes the
-target during a replay.";
+transaction as the changes: --status shows the position, --forget drops it.
+replay does not write to the target's binary log, unless you give --log. If
+replicas read that log, replay asks for --log or --no-log. Other clients must
+not change the target during a replay.";
 
 /// Arguments of `bintide replay`.
 #[derive(Args, Debug)]
@@ -170,7 +175,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
     }
     let logs = found.replay_logs();
     let source = |logs| TransactionSource::new(logs, found.keyring.clone(), command.how.held_max());
-    let (selection, filter) = (command.meant.selection(), command.filters.filter()?);
+    let (selection, filter) = (command.meant.selection()?, command.filters.filter()?);
     let gap = if command.allow.allow_gap { GapPolicy::Allow } else { GapPolicy::Refuse };
     if followed.is_none() {
         selection

@@ -31,8 +31,8 @@ Examples:
       bintide stats binlog.000012
   Statistics of all logs of a server, without a connection to it:
       bintide stats /var/lib/mysql
-  Rows by table, most rows first: the same output as mysqlbinlog piped into perl,
-  about a hundred times as fast (compressed logs: about forty times):
+  Rows by table, most rows first: the same output as mysqlbinlog piped into
+  perl, about a hundred times as fast (compressed logs: about forty times):
       bintide stats --rows binlog.000012
   The largest transaction, as JSON:
       bintide stats --json binlog.000012 | jq '.largest[0]'
@@ -71,9 +71,9 @@ pub(crate) struct StatsArgs {
     #[arg(long, value_name = "PROPERTY", value_enum, value_delimiter = ',', conflicts_with = "rows")]
     by: Vec<BreakdownArg>,
     #[command(flatten)]
-    transactions: TransactionArgs,
-    #[command(flatten)]
     live: NewestLogArgs,
+    #[command(flatten)]
+    transactions: TransactionArgs,
 }
 
 /// Value of `--by`.
@@ -140,6 +140,7 @@ fn verdict(report: &StatsReport) -> CommandVerdict {
 }
 
 fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, CommandFailure> {
+    let settings = settings(command)?;
     let fetched = match command.inputs.has_logs() {
         true => command.live.refuse_beside_logs().map(|()| None)?,
         false => Some(command.live.fetch(global, |_, _| Ok(()))?.0),
@@ -149,7 +150,6 @@ fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, Comm
         inputs.set_store(folder.path().to_owned());
     }
     let found = inputs.find_logs()?;
-    found.warn_duplicates("counted");
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let readers = found.places.iter().map(|place| found.open(place));
     let mut watch = |bytes_done| {
@@ -159,19 +159,21 @@ fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, Comm
             false => ControlFlow::Continue(()),
         }
     };
-    let settings = settings(command);
     let report = stats::collect(readers, &settings, &mut watch);
     let mut report = report.map_err(|error| CommandFailure::Failed(add_advice(error)))?;
     if fetched.is_some() {
         name_as_on_server(&mut report, &found.places);
         warn_late_start(&report, &settings);
     }
+    if report.totals.transactions == 0 && !settings.selection.selects_all() {
+        warn!("nothing in the logs matches the selection");
+    }
     Ok(report)
 }
 
-fn settings(command: &StatsArgs) -> StatsSettings {
+fn settings(command: &StatsArgs) -> Result<StatsSettings, CommandFailure> {
     let mut settings = StatsSettings::new(command.top);
-    settings.selection = command.transactions.selection();
+    settings.selection = command.transactions.selection()?;
     settings.zone = TimeZone::system();
     let mut kinds: Vec<BreakdownKind> = Vec::new();
     for kind in command.by.iter().map(|by| by.kind()) {
@@ -183,7 +185,7 @@ fn settings(command: &StatsArgs) -> StatsSettings {
         kinds = vec![BreakdownKind::Account, BreakdownKind::Statement];
     }
     settings.breakdowns = kinds.into();
-    settings
+    Ok(settings)
 }
 
 /// Names the logs of a temporary directory as the server does.

@@ -45,15 +45,18 @@ Examples:
       zstd -dc binlog.000012.zst | bintide stream --format maxwell - | jq .data
   To a program; after a crash of either, resume where it stopped (the last
   records may be repeated):
-      bintide stream --format debezium --progress state /var/lib/mysql | consumer
+      bintide stream --format debezium --progress state /var/lib/mysql |
+          consumer
   To files, each transaction exactly once, even after crashes:
       bintide stream --format debezium --out changes /var/lib/mysql
   Follow a running server:
       bintide stream --format debezium --from mysql://repl@db1/ --progress state
   First the current rows of all tables, then the changes:
-      bintide stream --format debezium --from mysql://repl@db1/ --out changes --snapshot
+      bintide stream --format debezium --from mysql://repl@db1/ --out changes \\
+          --snapshot
   Resume after a transaction:
-      bintide stream --format debezium --resume binlog.000012:7301 /var/lib/mysql
+      bintide stream --format debezium --resume binlog.000012:7301 \\
+          /var/lib/mysql
 
 With binlog_row_metadata=FULL, the log contains column names. Otherwise stream
 queries the server of --schema, or of --from; --schema ddl takes the names from
@@ -178,7 +181,6 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
             command.server.connection.refuse_beside_logs()?;
         }
         let found = command.inputs.find_logs()?;
-        found.warn_duplicates("read");
         let mut resumed = command.goes_on.open_output(settings.envelope)?;
         let schema = load_definitions(schema, &mut resumed.output)?;
         let figures = SharedStreamFigures::default();

@@ -35,33 +35,39 @@ use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::LogArgs;
+use crate::log_args::{LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::selection_args::SelectionArgs;
 use crate::temporary_files::TemporaryFiles;
 use crate::units::counted;
-use crate::value_parsers::{parse_gtids, parse_row_condition};
+use crate::value_parsers::{parse_database, parse_gtids, parse_row_condition};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   Write the inverse of one transaction, read it, and apply it:
-      bintide undo --gtid 3e11fa47-71ca-11e1-9e33-c80aa9429562:23 -r undo.binlog /var/lib/mysql
+      bintide undo --gtid 3e11fa47-71ca-11e1-9e33-c80aa9429562:23 \\
+          -r undo.binlog /var/lib/mysql
       bintide dump -v undo.binlog
       bintide replay undo.binlog --to mysql://root@db1/
   Undo all row changes of one table since 14:00:
-      bintide undo --table shop.orders --start-datetime '2026-11-24 14:00:00' -r undo.binlog /var/lib/mysql
+      bintide undo --table shop.orders --start-datetime '2026-11-24 14:00:00' \\
+          -r undo.binlog /var/lib/mysql
   Undo the changes of one row:
-      bintide undo --table shop.orders --where id=4711 -r undo.binlog binlog.000012
-  Undo the same directly on a server, unless the row was changed again later:
-      bintide undo --table shop.orders --where id=4711 --to mysql://root@db1/ binlog.000012
+      bintide undo --table shop.orders --where id=4711 -r undo.binlog \\
+          /var/lib/mysql
+  Undo them on a server, unless the row was changed again later:
+      bintide undo --table shop.orders --where id=4711 --to mysql://root@db1/ \\
+          /var/lib/mysql
   Print the inverse as SQL statements:
-      bintide undo --table shop.orders --where id=4711 --sql --to mysql://root@db1/ binlog.000012
-  Apply it with mysql instead of replay; --skip-gtids lets the server assign GTIDs:
+      bintide undo --table shop.orders --where id=4711 --sql \\
+          --to mysql://root@db1/ /var/lib/mysql
+  Apply the new log with mysql; --skip-gtids lets the server assign GTIDs:
       mysqlbinlog --skip-gtids undo.binlog | mysql
 
-The result is a log with one transaction for each undone one, the last one first. It
-restores rows as they were before the first undone change. Later changes of the same rows
-that are not undone make it fail or are lost: look at bintide history first.
+The new log contains one transaction for each undone transaction, the last one
+first. It restores rows as they were before the first undone change. If other
+transactions changed a row later, applying the log fails or overwrites the later
+values: look at bintide history first.
 
 With --to, the inverse is one transaction. A row is changed only if it still has
 all values that the undone change wrote. Other rows are listed with both values,
@@ -73,6 +79,8 @@ pub(crate) struct UndoArgs {
     #[command(flatten)]
     inputs: LogArgs,
     #[command(flatten)]
+    temporary: TemporaryFiles,
+    #[command(flatten)]
     output: UndoOutputArgs,
     #[command(flatten)]
     selection: SelectionArgs,
@@ -81,8 +89,6 @@ pub(crate) struct UndoArgs {
     gtid: Option<GtidSet>,
     #[command(flatten)]
     rows: UndoRowArgs,
-    #[command(flatten)]
-    temporary: TemporaryFiles,
 }
 
 /// Options for the result.
@@ -128,7 +134,7 @@ struct UndoRowArgs {
     #[arg(long, value_name = "TABLE")]
     table: Vec<String>,
     /// Undo only row changes of this database.
-    #[arg(long, value_name = "DB")]
+    #[arg(long, value_name = "DB", value_parser = parse_database)]
     database: Option<String>,
     /// Undo only changes of rows with this value before or after the change: COLUMN=VALUE, or @N=VALUE for the Nth
     /// column. Repeatable: all values must match.
@@ -244,7 +250,7 @@ impl UndoArgs {
         let refuse = |why: String| Err(CommandFailure::NotStarted(anyhow!(why)));
         if !self.rows.selects_rows()
             && self.gtid.is_none()
-            && self.selection.selection() == Default::default()
+            && self.selection.selection()? == Default::default()
         {
             return refuse(
                 "choose what to undo: --gtid, --start-…, --stop-…, --table, --database or --where".into(),
@@ -286,7 +292,7 @@ fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedIn
     let found = command.inputs.find_logs()?;
     found.check_indexes()?;
     let mut source = TransactionSource::new(found.replay_logs(), found.keyring.clone(), TRANSACTION_MEMORY);
-    let selection = command.selection.selection();
+    let selection = command.selection.selection()?;
     let mut selector = TransactionSelector::new(&selection, source.log_names())
         .map_err(|error| CommandFailure::NotStarted(error.into()))?;
     let gtids = GtidSelection { included: command.gtid.clone(), excluded: None };
@@ -328,7 +334,13 @@ fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedIn
 }
 
 fn failed(error: replay::ReplayError) -> CommandFailure {
-    CommandFailure::Failed(error.into())
+    CommandFailure::Failed(match error {
+        replay::ReplayError::Read(cause) => add_advice(cause),
+        replay::ReplayError::Corrupt { .. } => {
+            anyhow::Error::new(error).context(ErrorAdvice("run bintide verify for details"))
+        }
+        error => error.into(),
+    })
 }
 
 /// Collects the inverse of transactions.
@@ -436,7 +448,7 @@ impl UndoCollector<'_> {
                 .map_err(|error| refuse_change(head, error))?;
         }
         if choice.lacks_names {
-            let error = anyhow!("the log of {head} has no column names (binlog_row_metadata=MINIMAL)");
+            let error = anyhow!("{head}: the log has no column names (binlog_row_metadata=MINIMAL)");
             return Err(CommandFailure::Failed(
                 error.context(ErrorAdvice("use the column's number in --where: @N=VALUE")),
             ));

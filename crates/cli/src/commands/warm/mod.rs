@@ -31,7 +31,8 @@ use crate::value_parsers::parse_number;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   For a lagging replica, on the replica's machine, until Ctrl-C:
-      bintide warm --socket /run/mysqld/mysqld.sock -u warm --password-file ~/.pw
+      bintide warm --socket /run/mysqld/mysqld.sock -u warm \\
+          --password-file ~/.pw
   For one replication channel, with metrics for Prometheus:
       bintide warm -h 127.0.0.1 -u warm --channel east --metrics 127.0.0.1:9104
   With the rules of Replication Booster, at most five seconds ahead:
@@ -58,8 +59,7 @@ pub(crate) struct WarmArgs {
     /// or -m: 3]
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_number::<u32>)]
     seconds_prefetch: Option<u32>,
-    /// Sleep this number of milliseconds after it reaches the limit of -s, as Replication Booster does [default with -o
-    /// or -s: 10]
+    /// Milliseconds to sleep when the limit of -s is reached, as Replication Booster does [default with -o or -s: 10]
     #[arg(short, long, value_name = "MILLISECONDS", value_parser = parse_number::<u64>)]
     millis_sleep: Option<u64>,
     #[command(flatten)]
