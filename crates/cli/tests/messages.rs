@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 /// A run of `stats` on a log that is given twice, and on an index that does not exist: a warning, then an error.
-const WARNING: &str = "is given more than once: it is counted again";
+const WARNING: &str = "is given more than once: it is read once";
 const ERROR: &str = "could not open /none/binlog.index";
 
 fn command(options: &[&str], inputs: &[&str]) -> Command {

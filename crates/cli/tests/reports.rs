@@ -129,17 +129,16 @@ fn verdicts_and_exit_codes() {
 fn empty_and_duplicate_logs_are_reported() {
     let nothing = "bintide: /dev/null has no events: the file is empty or torn at its start\n";
     check(&["stats", "--rows", "/dev/null"], 1, "", nothing);
-    let twice = "bintide: ./rotation/binlog.000006 is given more than once: it is";
+    let twice = "bintide: ./rotation/binlog.000006 is given more than once: it is read once\n";
     let output = bintide(&["stats", "--rows", "rotation", "./rotation/binlog.000006"]);
-    assert_eq!(String::from_utf8_lossy(&output.stderr), format!("{twice} counted again\n"));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), twice);
     let line = "rotation/binlog.000006: sound: 2 transactions, 13 events, 915 B\n";
-    let stdout = format!("{line}./{line}");
     let args = ["verify", "rotation/binlog.000006", "./rotation/binlog.000006"];
-    check(&args, 0, &stdout, &format!("{twice} verified again\n"));
+    check(&args, 0, line, twice);
     check(
         &["stats", "--rows", "--quiet", "xa.binlog", "xa.binlog"],
         0,
-        &printed(&["stats", "--rows", "-q", "xa.binlog", "xa.binlog"]),
+        &printed(&["stats", "--rows", "xa.binlog"]),
         "",
     );
     let line = "rotation/binlog.000005: sound: 1 transaction, 8 events, 8.2 kB\n";

@@ -73,11 +73,21 @@ fn name_subcommand(whole: &Command, inner: &Command) -> Command {
     inner.clone().name(format!("{}-{}", whole.get_name(), inner.get_name()))
 }
 
+/// Keeps the lines of the section with the examples as they are: commands must not be filled and justified.
+fn preserve_lines(page: &str) -> String {
+    let Some((front, rest)) = page.split_once("\n.SH EXTRA\n") else { return page.to_owned() };
+    let (notes, behind) = match rest.find("\n.SH ") {
+        Some(end) => rest.split_at(end + 1),
+        None => (rest, ""),
+    };
+    format!("{front}\n.SH NOTES\n.nf\n{notes}.fi\n{behind}")
+}
+
 /// Returns the source of a page, in ASCII: groff reads other bytes as Latin-1 if nothing converts them.
 fn page(command: Command) -> anyhow::Result<String> {
     let mut text = Vec::new();
     Page::new(command).render(&mut text).context("could not render the page")?;
-    let text = String::from_utf8(text).context("could not render the page")?;
+    let text = preserve_lines(&String::from_utf8(text).context("could not render the page")?);
     Ok(text.chars().fold(String::new(), |mut page, char| {
         match char {
             '…' => page.push_str("..."),

@@ -33,13 +33,25 @@ pub struct StatsSettings {
     pub breakdowns: Arc<[BreakdownKind]>,
     /// Time zone of the hours.
     pub zone: TimeZone,
+    /// Treatment of the checksums of events.
+    pub checksums: ChecksumPolicy,
+}
+
+/// Treatment of the checksums of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumPolicy {
+    /// A wrong checksum is an error.
+    Verify,
+    /// Checksums are not read. This is faster.
+    Skip,
 }
 
 impl StatsSettings {
-    /// Returns settings that count everything, and report this number of largest and of longest transactions.
+    /// Returns settings that count everything, skip checksums, and report this number of largest and of longest
+    /// transactions.
     pub fn new(top: usize) -> Self {
         let (selection, breakdowns) = (StatsSelection::default(), Arc::default());
-        Self { top, selection, breakdowns, zone: TimeZone::UTC }
+        Self { top, selection, breakdowns, zone: TimeZone::UTC, checksums: ChecksumPolicy::Skip }
     }
 }
 

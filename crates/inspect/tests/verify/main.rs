@@ -74,7 +74,8 @@ fn samples_have_no_faults() {
 #[test]
 fn a_second_log_in_a_file_is_a_fault() {
     let (one, other) = (Log::of_sample("types.binlog").bytes(), Log::of_sample("json.binlog").bytes());
-    let detail = "another log starts here: servers and mysqlbinlog read the file only up to here";
+    let detail = "a second log starts here, and is not verified: servers and mysqlbinlog read the file only up to \
+                  here. Split the file at this position";
     check_bytes(&[&one[..], &other].concat(), one.len() as u64, FaultKind::Framing, detail);
 }
 

@@ -1,9 +1,12 @@
 //! Builds small logs of any shape.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
+use std::thread;
 
 use logs::LogReader;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use tempfile::TempDir;
 
 pub(crate) const MAGIC: &[u8] = b"\xfebin";
@@ -51,6 +54,18 @@ pub(crate) struct LogDirectory {
 impl LogDirectory {
     pub(crate) fn new() -> Self {
         Self { folder: TempDir::new().unwrap() }
+    }
+
+    /// Reads these bytes from a named pipe.
+    pub(crate) fn through_pipe<T>(&self, bytes: &[u8], read: impl FnOnce(LogReader) -> T) -> T {
+        let path = self.folder.path().join("pipe");
+        mkfifo(&path, Mode::S_IRWXU).unwrap();
+        let result = thread::scope(|scope| {
+            scope.spawn(|| fs::write(&path, bytes).unwrap());
+            read(LogReader::open(&path).unwrap())
+        });
+        fs::remove_file(&path).unwrap();
+        result
     }
 
     pub(crate) fn write(&self, bytes: &[u8]) -> File {

@@ -100,7 +100,7 @@ fn ends() {
         &[&format_closed],
         "Torn(TornEvent { offset: 126, found: 18, wanted: 19, in_use: false })",
     );
-    check(MAGIC, &[], "Open { in_use: false }");
+    check(MAGIC, &[], "Torn(TornEvent { offset: 4, found: 0, wanted: 19, in_use: false })");
     check(&MAGIC[..3], &[], "Torn(TornEvent { offset: 0, found: 3, wanted: 4, in_use: false })");
     check(&[], &[], "Torn(TornEvent { offset: 0, found: 0, wanted: 4, in_use: false })");
 }
@@ -152,7 +152,16 @@ fn logs_encrypted_by_mariadb() {
 }
 
 #[test]
-fn several_logs_in_one_file() {
+fn two_logs_in_one_file_are_refused() {
+    let (format, query) = (format(0), event(QUERY, 0, b"one"));
+    let one = log(&[format.clone(), query.clone()]);
+    let message = "binlog.000001 at 148: a second log starts here, but a file must contain one log: split the file at \
+                   this position";
+    check(&[one.as_slice(), &one].concat(), &[&format, &query], message);
+}
+
+#[test]
+fn several_logs_in_one_pipe() {
     let logs = LogDirectory::new();
     let one = log(&[format(0), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
     let two = log(&[format(IN_USE), event(QUERY, 0, b"two")]);
@@ -160,7 +169,7 @@ fn several_logs_in_one_file() {
     let mut disguised = event(QUERY, 0, b"three");
     disguised[..4].copy_from_slice(MAGIC);
     let three = log(&[format(0), disguised, event(QUERY, 0, b"")]);
-    logs.write(&[one, two, three].concat());
+    let bytes = [one, two, three].concat();
     let wanted = [
         (0, 4, 122),
         (0, 126, 22),
@@ -172,7 +181,7 @@ fn several_logs_in_one_file() {
         (2, 150, 19),
     ];
     for size in [1, 100, 160, 250, 1 << 20] {
-        let (events, end) = read_chunks(logs.open(), size);
+        let (events, end) = logs.through_pipe(&bytes, |reader| read_chunks(reader, size));
         let places: Vec<_> = events.iter().map(|(log, offset, bytes)| (*log, *offset, bytes.len())).collect();
         assert_eq!((&places[..], end.as_str()), (&wanted[..], "Open { in_use: false }"));
     }

@@ -87,8 +87,10 @@ fn directories_without_an_index() {
 #[test]
 fn invalid_stores_are_refused() {
     let folder = StoreFixture::new(&[("empty/x", b""), ("empty.index", b"\n"), ("bad.index", b"a\0b\n")]);
-    assert_eq!(folder.list("empty"), "empty has no logs");
-    assert_eq!(folder.list("empty.index"), "empty.index has no logs");
+    let message = "empty has no logs: it contains no index, and no file with a name such as binlog.000001. To read \
+                   files with other names, specify the files";
+    assert_eq!(folder.list("empty"), message);
+    assert_eq!(folder.list("empty.index"), "empty.index lists no logs");
     assert_eq!(
         folder.list("bad.index"),
         "bad.index is not an index of logs: one of its lines is not a valid path"

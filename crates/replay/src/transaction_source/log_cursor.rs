@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use binlog::gtid::GtidSet;
 use binlog::{
-    AssembleError, EventFormat, EventType, GrammarLoss, MAGIC, PayloadOpener, RawEvent, Transaction,
+    AssembleError, EventFormat, EventType, GrammarLoss, PayloadOpener, RawEvent, Transaction,
     TransactionAssembler, TransactionId, TransactionOutline,
 };
 use logs::{
@@ -29,8 +29,6 @@ pub(super) struct LogCursor {
     walk: LogWalk,
     gatherer: TransactionGatherer,
     log_name: LogNameSource,
-    /// Number of logs that have begun in this input: a stream can contain several.
-    logs_begun: u64,
 }
 
 /// The source's log that a file contains.
@@ -105,7 +103,6 @@ impl LogCursor {
             walk: LogWalk::new(PieceReader::new(reader, sizes, opener), EventWalk::default()),
             gatherer,
             log_name: source_log.map_or(LogNameSource::FromTransaction(None), LogNameSource::Known),
-            logs_begun: 0,
         }
     }
 
@@ -137,7 +134,6 @@ impl LogCursor {
             GatheredEvents::Held(transaction) => transaction.outline(),
             GatheredEvents::Large(outline, _) => outline,
         };
-        self.check_place(outline)?;
         // The part in this log starts at the log's start.
         let file_range = if whole.began_before { 0 } else { outline.position }..outline.end;
         let (mut start, mut end) = (file_range.start, file_range.end);
@@ -159,19 +155,6 @@ impl LogCursor {
         Ok(TransactionOrigin { log, log_name, log_number, start, end, file_range })
     }
 
-    /// Refuses a transaction whose position does not identify it: the positions of a second log in the same pipe start
-    /// again, and progress without GTIDs is saved by position.
-    fn check_place(&self, outline: &TransactionOutline) -> Result<(), ReplayError> {
-        let is_second = self.logs_begun > 1 && matches!(self.log_name, LogNameSource::Known(_));
-        if !is_second || matches!(outline.id, TransactionId::Gtid(_)) {
-            return Ok(());
-        }
-        Err(ReplayError::Refused(format!(
-            "{} contains a second log whose transactions have no GTIDs: give each log as a file",
-            self.gatherer.log
-        )))
-    }
-
     /// Returns whether the log, which became shorter, was truncated at the start of the open transaction. Drops that
     /// transaction then.
     pub(super) fn forget_cut_transaction(&mut self, size: u64) -> bool {
@@ -188,12 +171,9 @@ impl LogCursor {
             let is_outer = matches!(&step, WalkStep::Event(event) if event.inner.is_none());
             if let WalkStep::Event(event) = &step
                 && event.raw.event_type() == EventType::FormatDescription
+                && let LogNameSource::FromTransaction(name) = &mut self.log_name
             {
-                // Relay logs have further format descriptions, behind their start.
-                self.logs_begun += u64::from(event.offset == MAGIC.len() as u64);
-                if let LogNameSource::FromTransaction(name) = &mut self.log_name {
-                    *name = None;
-                }
+                *name = None;
             }
             let whole = self.gatherer.take(step)?;
             if is_outer {

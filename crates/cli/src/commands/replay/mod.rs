@@ -279,9 +279,12 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
             error: ApplyPlanError::Payload(PayloadError { error, .. }) | ApplyPlanError::Decode(error),
             ..
         } if needs_memory(error) => Some(MEMORY_ADVICE),
-        replay::ReplayError::Corrupt { .. } => {
+        replay::ReplayError::Corrupt { .. } | replay::ReplayError::Read(logs::LogError::Corrupt { .. }) => {
             Some(ErrorAdvice("committed transactions are kept; run bintide verify for details"))
         }
+        replay::ReplayError::Read(logs::LogError::SecondLog { .. }) => Some(ErrorAdvice(
+            "committed transactions are kept; to resume, run the same command with the parts in order",
+        )),
         replay::ReplayError::Read(_) | replay::ReplayError::TornTransaction { .. } => Some(ErrorAdvice(
             "committed transactions are kept; to resume, run the same command with complete logs",
         )),

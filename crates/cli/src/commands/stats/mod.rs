@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use inspect::stats::{self, BreakdownKind, CompressionRow, StatsReport, StatsSettings};
+use inspect::stats::{self, BreakdownKind, ChecksumPolicy, CompressionRow, StatsReport, StatsSettings};
 use jiff::tz::TimeZone;
 use tracing::{error, warn};
 
@@ -70,6 +70,9 @@ pub(crate) struct StatsArgs {
     /// tables is counted by account and statement.
     #[arg(long, value_name = "PROPERTY", value_enum, value_delimiter = ',', conflicts_with = "rows")]
     by: Vec<BreakdownArg>,
+    /// Stop at an event with a wrong checksum. Without this option, checksums are not verified, as by mysqlbinlog.
+    #[arg(long)]
+    verify_binlog_checksum: bool,
     #[command(flatten)]
     live: NewestLogArgs,
     #[command(flatten)]
@@ -175,6 +178,9 @@ fn settings(command: &StatsArgs) -> Result<StatsSettings, CommandFailure> {
     let mut settings = StatsSettings::new(command.top);
     settings.selection = command.transactions.selection()?;
     settings.zone = TimeZone::system();
+    if command.verify_binlog_checksum {
+        settings.checksums = ChecksumPolicy::Verify;
+    }
     let mut kinds: Vec<BreakdownKind> = Vec::new();
     for kind in command.by.iter().map(|by| by.kind()) {
         if !kinds.contains(&kind) {
