@@ -263,8 +263,8 @@ fn skipped_logs_and_hard_links_are_reported() {
             fs::hard_link(folder.path().join("types.binlog"), folder.path().join("twice")).unwrap();
         }
     }
-    let one = bintide(&folder, &["compress", "types.binlog", "./types.binlog"]);
-    assert_eq!(one.status.code(), Some(2));
+    let one = json(&bintide(&folder, &["compress", "--json", "types.binlog", "./types.binlog"]));
+    assert_eq!(one["logs"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
@@ -291,8 +291,8 @@ fn a_log_in_use_is_skipped_without_live() {
     assert_eq!(beside["logs"][0]["outcome"], "written");
     let there = json(&bintide(&folder, &["compress", "--json", "--output", "o", "in-use.binlog"]));
     assert_eq!(there["logs"][0]["outcome"], "exists already, skipped");
-    let same = json(&bintide(&folder, &["compress", "--json", "--output", ".", "in-use.binlog"]));
-    assert_eq!(same["logs"][0]["outcome"], "in use, skipped");
+    let same = bintide(&folder, &["compress", "--output", ".", "in-use.binlog"]);
+    assert_eq!(same.status.code(), Some(2));
     let twice = bintide(&folder, &["compress", "--output", "p", "in-use.binlog", "o/in-use.binlog"]);
     assert_eq!(twice.status.code(), Some(2));
     let told = json(&bintide(&folder, &["compress", "--like-server", "--live", "--json", "in-use.binlog"]));
