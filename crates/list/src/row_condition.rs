@@ -26,6 +26,8 @@ enum ColumnName {
     Number(usize),
     /// Column name; `pk` also means the primary key, if that has one column.
     Name(String),
+    /// Column of the primary key by its index in the key, and its name where the condition was made.
+    KeyPart(usize, String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +62,7 @@ impl fmt::Display for RowCondition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.column {
             ColumnName::Number(index) => write!(out, "@{}", index + 1)?,
-            ColumnName::Name(name) => out.write_str(name)?,
+            ColumnName::Name(name) | ColumnName::KeyPart(_, name) => out.write_str(name)?,
         }
         match &self.value {
             ConditionValue::Null => out.write_str("=NULL"),
@@ -114,6 +116,43 @@ impl RowCondition {
         Ok(value.map(|value| Self { column, value }))
     }
 
+    /// Creates the condition that a column of the primary key has the value of this field. It also holds for the column
+    /// under another name. `part` is the column's index in the key.
+    pub(crate) fn of_key_part(
+        part: usize,
+        field: &RowField<'_, '_>,
+        format: &EventFormat,
+    ) -> Result<Option<Self>, DecodeError> {
+        let condition = Self::of_field(field, format)?;
+        Ok(condition.map(|condition| match condition.column {
+            ColumnName::Name(name) => Self { column: ColumnName::KeyPart(part, name), ..condition },
+            _ => condition,
+        }))
+    }
+
+    /// Returns whether both conditions require the same value of a column of the same name.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let has_name = |condition: &Self, name: &str| match &condition.column {
+            ColumnName::Name(found) | ColumnName::KeyPart(_, found) => found.eq_ignore_ascii_case(name),
+            ColumnName::Number(_) => false,
+        };
+        self.value == other.value
+            && match &self.column {
+                ColumnName::Name(name) | ColumnName::KeyPart(_, name) => has_name(other, name),
+                ColumnName::Number(_) => self.column == other.column,
+            }
+    }
+
+    /// Returns whether the condition is on the column of this name, and not on its number or its place in the key.
+    pub(crate) fn has_column_name(&self, name: &str) -> bool {
+        matches!(&self.column, ColumnName::Name(found) if found.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns whether the condition is on the column of a number.
+    pub(crate) fn has_column_number(&self) -> bool {
+        matches!(self.column, ColumnName::Number(_))
+    }
+
     /// Returns the column's index in a table.
     pub(crate) fn column_index(&self, table: &Table) -> Result<Option<usize>, OutputRefusal> {
         self.column.index(table)
@@ -137,7 +176,9 @@ impl ColumnSightings {
     pub(crate) fn missing_column_error(&self, conditions: &[RowCondition]) -> Option<String> {
         let missing = self.find_missing(conditions)?;
         let advice = match missing.column {
-            ColumnName::Name(_) => "column names are spelt as in the table".to_owned(),
+            ColumnName::Name(_) | ColumnName::KeyPart(..) => {
+                "column names are spelt as in the table".to_owned()
+            }
             ColumnName::Number(_) => match self.columns_max.load(Ordering::Relaxed) {
                 1 => "the selected tables have 1 column: write @1=VALUE, or COLUMN=VALUE".to_owned(),
                 columns => format!(
@@ -151,13 +192,7 @@ impl ColumnSightings {
 
     /// Returns the error for the first condition that could not be tested on some row.
     pub(crate) fn untested_rows_error(&self, conditions: &[RowCondition]) -> Option<String> {
-        let untested = self.untested.load(Ordering::Relaxed);
-        let mut found = conditions.iter().enumerate().filter(|(number, _)| untested & mask_of(*number) != 0);
-        let (_, condition) = found.next()?;
-        Some(format!(
-            "--where={condition} cannot be tested on some rows: the log does not contain the column's value \
-             (binlog_row_image=MINIMAL or NOBLOB); choose rows by their primary key"
-        ))
+        condition_of(conditions, self.untested.load(Ordering::Relaxed)).map(untested_rows_text)
     }
 
     fn find_missing<'c>(&self, conditions: &'c [RowCondition]) -> Option<&'c RowCondition> {
@@ -165,6 +200,23 @@ impl ColumnSightings {
         let mut missing = conditions.iter().enumerate().filter(|(number, _)| found & mask_of(*number) == 0);
         missing.next().map(|(_, condition)| condition).filter(|_| self.has_tables.load(Ordering::Relaxed))
     }
+}
+
+/// Returns the message about a condition that could not be tested on some row.
+pub(crate) fn untested_rows_text(condition: &RowCondition) -> String {
+    format!(
+        "--where={condition} cannot be tested on some rows: the log does not contain the column's value \
+         (binlog_row_image=MINIMAL or NOBLOB); choose rows by their primary key"
+    )
+}
+
+/// Returns the first of these conditions whose bit is in the mask.
+pub(crate) fn condition_of(conditions: &[RowCondition], mask: u64) -> Option<&RowCondition> {
+    conditions
+        .iter()
+        .enumerate()
+        .find(|(number, _)| mask & mask_of(*number) != 0)
+        .map(|(_, condition)| condition)
 }
 
 /// Returns the bit of a condition. Conditions beyond the last bit share it.
@@ -208,6 +260,8 @@ pub struct RowTest<'c> {
     sightings: ColumnSightings,
     /// Columns by index, and their required values. `None` if the table lacks a column, so that no row passes.
     wanted: Option<Vec<(usize, &'c ConditionValue)>>,
+    /// One bit for each condition whose column the table lacks.
+    missing: u64,
 }
 
 impl<'c> RowTest<'c> {
@@ -217,6 +271,7 @@ impl<'c> RowTest<'c> {
         sightings: &ColumnSightings,
     ) -> Result<Self, OutputRefusal> {
         let mut wanted = Some(Vec::new());
+        let mut missing = 0;
         sightings.has_tables.store(true, Ordering::Relaxed);
         sightings.columns_max.fetch_max(table.columns.len(), Ordering::Relaxed);
         for (number, condition) in conditions.iter().enumerate() {
@@ -227,10 +282,18 @@ impl<'c> RowTest<'c> {
                         wanted.push((index, &condition.value));
                     }
                 }
-                None => wanted = None,
+                None => {
+                    wanted = None;
+                    missing |= mask_of(number);
+                }
             }
         }
-        Ok(Self { wanted, sightings: sightings.clone() })
+        Ok(Self { wanted, missing, sightings: sightings.clone() })
+    }
+
+    /// Returns the bits of the conditions whose column the table lacks.
+    pub(crate) const fn missing(&self) -> u64 {
+        self.missing
     }
 
     /// Returns whether all conditions hold before the change or after it. If the row's images do not contain a column
@@ -262,10 +325,17 @@ impl<'c> RowTest<'c> {
         row: &RowChange<'_, '_>,
         format: &EventFormat,
     ) -> Result<RowStates, DecodeError> {
-        let is_met = |image, earlier| Ok(self.test_image(image, earlier, format)? == ConditionResult::Met);
-        let before = row.before.as_ref().map_or(Ok(false), |before| is_met(before, None))?;
-        let after = row.after.as_ref().map_or(Ok(false), |after| is_met(after, row.before.as_ref()))?;
-        Ok(RowStates { before, after })
+        let result = |image: Option<_>, earlier| match image {
+            Some(image) => self.test_image(image, earlier, format),
+            None => Ok(ConditionResult::NotMet),
+        };
+        let before = result(row.before.as_ref(), None)?;
+        let after = result(row.after.as_ref(), row.before.as_ref())?;
+        Ok(RowStates {
+            before: before == ConditionResult::Met,
+            after: after == ConditionResult::Met,
+            untested: before.untested() | after.untested(),
+        })
     }
 
     /// Tests all conditions on an image. A column that it lacks has its value from the `earlier` image.
@@ -302,17 +372,32 @@ enum ConditionResult {
     Untested(u64),
 }
 
+impl ConditionResult {
+    const fn untested(self) -> u64 {
+        match self {
+            Self::Untested(mask) => mask,
+            Self::Met | Self::NotMet => 0,
+        }
+    }
+}
+
 /// States of a row for which the conditions hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowStates {
     pub(crate) before: bool,
     pub(crate) after: bool,
+    /// One bit for each condition that could not be tested, because a row image lacks its column.
+    pub(crate) untested: u64,
 }
 
 impl ColumnName {
     fn index(&self, table: &Table) -> Result<Option<usize>, OutputRefusal> {
         let name = match self {
             Self::Number(index) => return Ok((*index < table.columns.len()).then_some(*index)),
+            Self::KeyPart(part, name) => match table.primary_key.as_deref() {
+                Some(key) if !key.is_empty() => return Ok(key.get(*part).map(|part| part.column)),
+                _ => name,
+            },
             Self::Name(name) => name,
         };
         if table.columns.iter().all(|column| column.name.is_none()) {

@@ -110,6 +110,89 @@ fn encrypted_logs_and_early_ends() -> Result<()> {
     Ok(())
 }
 
+/// Statements before a search; the conditions of the search; the changes that it finds; texts of its warnings.
+type GapCase = (&'static str, &'static str, &'static [&'static str], &'static [&'static str]);
+
+const GAP_CASES: [GapCase; 11] = [
+    ("update orders set total = 2", "status=a", &["INSERT"], &["--where=status=a cannot be tested"]),
+    ("update orders set total = 2", "id=1", &["INSERT", "UPDATE"], &[]),
+    ("update orders set status = 'b'", "status=b", &["INSERT", "UPDATE"], &[]),
+    (
+        "rename table orders to old; rename table old to orders; update orders set total = 2",
+        "id=1",
+        &["INSERT", "UPDATE"],
+        &["rename table orders to old", "rename table old to orders"],
+    ),
+    (
+        "alter table orders rename column id to number; update orders set total = 2",
+        "number=1",
+        &["INSERT", "UPDATE"],
+        &[],
+    ),
+    (
+        "alter table orders rename column id to number; update orders set total = 2",
+        "id=1",
+        &["INSERT"],
+        &[
+            "alter table orders rename column id to number",
+            "--where=id=1 cannot be tested on some rows: the table does not have this column at",
+        ],
+    ),
+    (
+        "alter table orders rename column status to state; update orders set state = 'b'",
+        "state=b",
+        &["INSERT", "UPDATE"],
+        &[],
+    ),
+    (
+        "alter table orders drop column status; update orders set total = 2",
+        "status=a",
+        &["INSERT", "UPDATE"],
+        &["alter table orders drop column status", "--where=status=a cannot be tested on some rows"],
+    ),
+    (
+        "alter table orders add column first_one int first; update orders set total = 2",
+        "@1=1",
+        &[],
+        &["alter table orders add column first_one int first"],
+    ),
+    (
+        "set binlog_format = STATEMENT; update orders set total = 2; set binlog_format = ROW; \
+         alter table orders add index (status)",
+        "id=1",
+        &["INSERT"],
+        &["update orders set total = 2"],
+    ),
+    ("truncate orders", "id=1", &["INSERT"], &["truncate orders"]),
+];
+
+#[test]
+fn gaps_are_reported() -> Result<()> {
+    let server =
+        Launch::mysql().options(["--binlog-row-metadata=FULL", "--binlog-row-image=MINIMAL"]).start()?;
+    for (statements, condition, wanted, warnings) in GAP_CASES {
+        server.sql(&format!(
+            "drop database if exists shop; create database shop; use shop;
+            create table orders (id int primary key, status varchar(20), total int);
+            flush binary logs; insert into orders values (1, 'a', 1); {statements};"
+        ))?;
+        let logs = server.binlogs()?;
+        let logs = &logs[logs.len() - 1..];
+        let output = run(logs, &["history", "--table=shop.orders", "--json", "--where", condition])?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let found = String::from_utf8_lossy(&output.stdout);
+        let found: Vec<Value> = found.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        let found: Vec<&str> = found.iter().filter_map(|line| line["change"].as_str()).collect();
+        let is_right = output.status.success()
+            && found == wanted
+            && warnings.iter().all(|warning| errors.contains(warning))
+            && errors.lines().filter(|line| !line.contains("no change of this row")).count()
+                == warnings.len();
+        ensure!(is_right, "{statements}; {condition}: {found:?}\n{errors}");
+    }
+    Ok(())
+}
+
 /// Checks the GTIDs, connections and texts of a history.
 fn check_origins(server: &TestServer, logs: &[PathBuf]) -> Result<()> {
     server.sql("set binlog_rows_query_log_events = on; insert into shop.other values (1, 'n')")?;

@@ -7,6 +7,7 @@ use binlog::TransactionId;
 use binlog::encryption::Keyring;
 use logs::ChangeOrigin;
 
+use super::history_gap::HistoryGaps;
 use crate::json::writer::JsonObject;
 use crate::list_source::ListSource;
 use crate::row_condition::RowCondition;
@@ -55,6 +56,8 @@ pub struct RowHistory {
     pub torn_ends: Vec<String>,
     /// Error for a condition whose column no table of the logs had.
     pub missing_column: Option<String>,
+    /// Reasons why changes may be missing.
+    pub gaps: HistoryGaps,
 }
 
 /// Beginning of a history.

@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use binlog::events::Rows;
+use binlog::events::{Query, Rows};
 use binlog::{DecodeError, Event, EventFormat, RowChange, Table, TransactionId};
 use logs::InnerPosition;
 
+use super::history_gap::{HistoryGap, HistoryGaps};
 use super::row_history::{HistoryChange, HistoryEntry, HistoryValue};
+use super::table_statement::SearchedTable;
 use crate::event_context::EventContext;
 use crate::json::rows::field_json;
 use crate::list_output::ListOutput;
 use crate::located_event::{ListedEvent, LocatedEvent, OutputRefusal};
-use crate::row_condition::{ColumnSightings, RowCondition, RowStates, RowTest};
+use crate::row_condition::{ColumnSightings, RowCondition, RowStates, RowTest, condition_of};
 
 /// Conditions that identify a row at some time.
 pub(super) type RowIdentity = Vec<RowCondition>;
 
 /// Searches for changes of rows that have this identity before or after the change.
 pub(super) struct RowSearch<'s> {
-    pub(super) database: &'s [u8],
-    pub(super) table: &'s [u8],
-    pub(super) identity: &'s RowIdentity,
+    pub(super) searched: SearchedTable<'s>,
     pub(super) sightings: &'s ColumnSightings,
 }
 
@@ -43,40 +43,91 @@ pub(super) struct FoundChange {
     pub(super) after: Option<RowIdentity>,
 }
 
-impl ListOutput for RowSearch<'_> {
+/// Finding of a search.
+pub(super) enum SearchFinding {
+    /// A change of a row with the identity.
+    Change(Box<FoundChange>),
+    /// Reasons why changes near this place may be missing.
+    Gaps(ChangePlace, HistoryGaps),
+}
+
+impl SearchFinding {
+    pub(super) const fn place(&self) -> ChangePlace {
+        match self {
+            Self::Change(change) => change.place,
+            Self::Gaps(place, _) => *place,
+        }
+    }
+}
+
+/// State of a worker.
+#[derive(Default)]
+pub(super) struct SearchWorker<'s> {
+    log_name: Arc<str>,
+    /// The table of the rows before.
+    prepared: Option<PreparedTable<'s>>,
+}
+
+/// A table, prepared for the search.
+struct PreparedTable<'s> {
+    table: Arc<Table>,
+    /// Test and key of the searched table; `None` for other tables.
+    searched: Option<(RowTest<'s>, KeyColumns)>,
+}
+
+/// Columns that identify a row.
+struct KeyColumns {
+    columns: Vec<usize>,
+    /// True if they are the primary key.
+    is_primary: bool,
+}
+
+impl<'s> ListOutput for RowSearch<'s> {
     const NEEDS_ORIGIN: bool = true;
 
-    type ListWorker = Arc<str>;
-    type Part = Vec<FoundChange>;
+    type ListWorker = SearchWorker<'s>;
+    type Part = Vec<SearchFinding>;
 
-    fn worker(&self) -> Arc<str> {
-        "".into()
+    fn worker(&self) -> SearchWorker<'s> {
+        SearchWorker::default()
     }
 
     fn put(
         &self,
-        log_name: &mut Arc<str>,
+        worker: &mut SearchWorker<'s>,
         context: &mut EventContext,
         ListedEvent { located, event }: ListedEvent<'_>,
-        part: &mut Vec<FoundChange>,
+        part: &mut Vec<SearchFinding>,
     ) -> Result<(), OutputRefusal> {
-        if let Event::TableMap(map) = event {
-            context.tables.map(map)?;
+        match event {
+            Event::TableMap(map) => drop(context.tables.map(map)?),
+            Event::Query(query) => self.put_statement(worker, context, located, query, part),
+            Event::ExecuteLoadQuery(load) => self.put_statement(worker, context, located, &load.query, part),
+            event => {
+                if let Some(rows) = event.rows() {
+                    self.put_rows(worker, context, located, rows, part)?;
+                }
+            }
         }
-        let Some(rows) = event.rows() else { return Ok(()) };
-        if **log_name != *located.log_name {
-            *log_name = located.log_name.into();
-        }
-        part.extend(self.find_changes(log_name, context, located, rows)?);
         Ok(())
     }
 
-    fn put_damaged(&self, _: &EventContext, _: &LocatedEvent<'_>, _: DecodeError, _: &mut Vec<FoundChange>) {
+    fn put_damaged(
+        &self,
+        _: &EventContext,
+        _: &LocatedEvent<'_>,
+        _: DecodeError,
+        _: &mut Vec<SearchFinding>,
+    ) {
         // A history ends at damage: its changes would be incomplete.
     }
 
-    fn size(part: &Vec<FoundChange>) -> usize {
-        part.iter().map(|found| FOUND_SIZE + found.entry.values.len() * VALUE_SIZE).sum()
+    fn size(part: &Vec<SearchFinding>) -> usize {
+        let size = |finding: &SearchFinding| match finding {
+            SearchFinding::Change(found) => FOUND_SIZE + found.entry.values.len() * VALUE_SIZE,
+            SearchFinding::Gaps(..) => FOUND_SIZE,
+        };
+        part.iter().map(size).sum()
     }
 }
 
@@ -84,85 +135,192 @@ impl ListOutput for RowSearch<'_> {
 const FOUND_SIZE: usize = 512;
 const VALUE_SIZE: usize = 128;
 
-impl RowSearch<'_> {
-    /// Returns the changes of a rows event.
-    fn find_changes(
+impl<'s> RowSearch<'s> {
+    /// Adds a gap if the statement can hide changes.
+    fn put_statement(
         &self,
-        log_name: &Arc<str>,
+        worker: &mut SearchWorker<'s>,
+        context: &EventContext,
+        located: &LocatedEvent<'_>,
+        query: &Query<'_>,
+        part: &mut Vec<SearchFinding>,
+    ) {
+        if self.searched.is_hidden_by(query, context.origin.sql_mode) {
+            let log_name = worker.log_name(located);
+            let text = statement_line(query.sql);
+            let gap = HistoryGap::Statement { log_name, position: located.position, text };
+            add_gap(part, ChangePlace::new(located, 0), gap);
+        }
+    }
+
+    /// Adds the changes of a rows event.
+    fn put_rows(
+        &self,
+        worker: &mut SearchWorker<'s>,
         context: &mut EventContext,
         located: &LocatedEvent<'_>,
         rows: &Rows<'_>,
-    ) -> Result<Vec<FoundChange>, OutputRefusal> {
-        let mut found = Vec::new();
+        part: &mut Vec<SearchFinding>,
+    ) -> Result<(), OutputRefusal> {
         let (table, decoder) = context.tables.decoder(rows)?;
-        let Some(table) =
-            table.filter(|table| *table.database == *self.database && *table.name == *self.table)
-        else {
-            return Ok(found);
-        };
-        let test = RowTest::new(self.identity, &table, self.sightings)?;
-        let key = key_columns(&table, self.identity)?;
+        let Some(table) = table else { return Ok(()) };
+        let log_name = worker.log_name(located);
+        let Some((test, key)) = &worker.prepared(&table, self)?.searched else { return Ok(()) };
+        if let Some(condition) = condition_of(self.searched.identity, test.missing()) {
+            let (condition, position) = (condition.clone(), located.position);
+            let gap = HistoryGap::MissingColumn { condition, log_name, position };
+            add_gap(part, ChangePlace::new(located, 0), gap);
+            return Ok(());
+        }
         for (number, row) in (0..).zip(decoder.rows(rows)) {
             let row = row?;
             let states = test.states(&row, located.format)?;
-            if !states.before && !states.after {
+            let is_found = states.before || states.after;
+            if !is_found && states.untested == 0 {
                 continue;
             }
-            let identity_of = |is_after| identity_of(&row, &key, located.format, is_after);
-            found.push(FoundChange {
-                place: ChangePlace {
-                    position: located.position,
-                    inner: located.inner.map(|inner: InnerPosition| inner.number),
-                    row: number,
-                },
-                before: identity_of(false)?,
-                after: identity_of(true)?,
+            let place = ChangePlace::new(located, number);
+            let before = key.identity_of(&row, located.format, RowMoment::Before)?;
+            // A found row is followed by its key, if the log has it.
+            if (!is_found || before.is_none())
+                && let Some(condition) = condition_of(self.searched.identity, states.untested)
+            {
+                add_gap(part, place, HistoryGap::UntestedRows(condition.clone()));
+            }
+            if !is_found {
+                continue;
+            }
+            part.push(SearchFinding::Change(Box::new(FoundChange {
+                place,
+                before,
+                after: key.identity_of(&row, located.format, RowMoment::After)?,
                 states,
                 entry: HistoryEntry {
-                    log_name: Arc::clone(log_name),
+                    log_name: Arc::clone(&log_name),
                     position: located.position,
                     id: context.id.unwrap_or(TransactionId::Unsaid),
                     origin: context.origin.clone(),
                     change: change_of(&row),
                     values: values(&row, &table, located.format)?,
                 },
-            });
+            })));
         }
-        Ok(found)
+        Ok(())
     }
 }
 
-/// Returns the columns that identify a row.
-fn key_columns(table: &Table, identity: &RowIdentity) -> Result<Vec<usize>, OutputRefusal> {
-    match table.primary_key.as_deref() {
-        Some(parts) if !parts.is_empty() => Ok(parts.iter().map(|part| part.column).collect()),
+/// Adds a gap to the gaps since the last change.
+fn add_gap(part: &mut Vec<SearchFinding>, place: ChangePlace, gap: HistoryGap) {
+    match part.last_mut() {
+        Some(SearchFinding::Gaps(_, gaps)) => gaps.add(gap),
         _ => {
-            let mut columns = Vec::new();
-            for condition in identity {
-                columns.extend(condition.column_index(table)?);
-            }
-            Ok(columns)
+            let mut gaps = HistoryGaps::default();
+            gaps.add(gap);
+            part.push(SearchFinding::Gaps(place, gaps));
         }
     }
 }
 
-/// Returns the identity of a row before or after the change; `None` if the log does not have all key columns.
-fn identity_of(
-    row: &RowChange<'_, '_>,
-    key: &[usize],
-    format: &EventFormat,
-    is_after: bool,
-) -> Result<Option<RowIdentity>, DecodeError> {
-    let image = if is_after { &row.after } else { &row.before };
-    let Some(image) = image else { return Ok(None) };
-    let mut identity = Vec::new();
-    for column in key {
-        let old = || row.before.as_ref().filter(|_| is_after).and_then(|before| before.field(*column));
-        let Some(field) = image.field(*column).or_else(old) else { return Ok(None) };
-        let Some(condition) = RowCondition::of_field(&field, format)? else { return Ok(None) };
-        identity.push(condition);
+impl<'s> SearchWorker<'s> {
+    fn log_name(&mut self, located: &LocatedEvent<'_>) -> Arc<str> {
+        if *self.log_name != *located.log_name {
+            self.log_name = located.log_name.into();
+        }
+        Arc::clone(&self.log_name)
     }
-    Ok(Some(identity))
+
+    fn prepared(
+        &mut self,
+        table: &Arc<Table>,
+        search: &RowSearch<'s>,
+    ) -> Result<&PreparedTable<'s>, OutputRefusal> {
+        let known = self.prepared.take().filter(|known| Arc::ptr_eq(&known.table, table));
+        let prepared = match known {
+            Some(known) => known,
+            None => PreparedTable { table: Arc::clone(table), searched: search.prepare(table)? },
+        };
+        Ok(self.prepared.insert(prepared))
+    }
+}
+
+impl<'s> RowSearch<'s> {
+    fn prepare(&self, table: &Table) -> Result<Option<(RowTest<'s>, KeyColumns)>, OutputRefusal> {
+        let SearchedTable { database, table: name, identity } = self.searched;
+        if *table.database != *database || *table.name != *name {
+            return Ok(None);
+        }
+        let test = RowTest::new(identity, table, self.sightings)?;
+        Ok(Some((test, KeyColumns::new(table, identity)?)))
+    }
+}
+
+impl ChangePlace {
+    fn new(located: &LocatedEvent<'_>, row: u64) -> Self {
+        let inner = located.inner.map(|inner: InnerPosition| inner.number);
+        Self { position: located.position, inner, row }
+    }
+}
+
+/// Moment at which a row has an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowMoment {
+    Before,
+    After,
+}
+
+impl KeyColumns {
+    fn new(table: &Table, identity: &[RowCondition]) -> Result<Self, OutputRefusal> {
+        match table.primary_key.as_deref() {
+            Some(parts) if !parts.is_empty() => {
+                Ok(Self { columns: parts.iter().map(|part| part.column).collect(), is_primary: true })
+            }
+            _ => {
+                let mut columns = Vec::new();
+                for condition in identity {
+                    columns.extend(condition.column_index(table)?);
+                }
+                Ok(Self { columns, is_primary: false })
+            }
+        }
+    }
+
+    /// Returns the identity of a row; `None` if the log does not have all key columns.
+    fn identity_of(
+        &self,
+        row: &RowChange<'_, '_>,
+        format: &EventFormat,
+        moment: RowMoment,
+    ) -> Result<Option<RowIdentity>, DecodeError> {
+        let (image, earlier) = match moment {
+            RowMoment::Before => (&row.before, None),
+            RowMoment::After => (&row.after, row.before.as_ref()),
+        };
+        let Some(image) = image else { return Ok(None) };
+        let mut identity = Vec::new();
+        for (part, column) in self.columns.iter().enumerate() {
+            let old = || earlier?.field(*column);
+            let Some(field) = image.field(*column).or_else(old) else { return Ok(None) };
+            let condition = match self.is_primary {
+                true => RowCondition::of_key_part(part, &field, format)?,
+                false => RowCondition::of_field(&field, format)?,
+            };
+            let Some(condition) = condition else { return Ok(None) };
+            identity.push(condition);
+        }
+        Ok(Some(identity))
+    }
+}
+
+/// Returns the start of a statement's text, in one line.
+fn statement_line(sql: &[u8]) -> String {
+    /// Number of characters that are kept.
+    const LENGTH_MAX: usize = 120;
+    let text = String::from_utf8_lossy(&sql[..sql.len().min(4 * LENGTH_MAX)]);
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if sql.len() > 4 * LENGTH_MAX || line.chars().count() > LENGTH_MAX {
+        line = line.chars().take(LENGTH_MAX).collect::<String>() + "…";
+    }
+    line
 }
 
 const fn change_of(row: &RowChange<'_, '_>) -> HistoryChange {

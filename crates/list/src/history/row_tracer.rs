@@ -4,14 +4,16 @@ use std::ops::ControlFlow;
 
 use logs::ordered::PipelineLimits;
 
+use super::history_gap::HistoryGaps;
 use super::row_history::{HistoryBeginning, HistoryChange, HistoryEntry, HistorySettings, RowHistory};
-use super::row_search::{ChangePlace, FoundChange, RowIdentity, RowSearch};
+use super::row_search::{ChangePlace, FoundChange, RowIdentity, RowSearch, SearchFinding};
+use super::table_statement::SearchedTable;
 use crate::IN_FLIGHT_MAX;
 use crate::event_range::EventRange;
 use crate::list_error::ListError;
 use crate::list_settings::{ChecksumPolicy, ListDamagePolicy, PAYLOAD_SIZE_LARGE};
 use crate::log_walk::ListWalk;
-use crate::row_condition::ColumnSightings;
+use crate::row_condition::{ColumnSightings, RowCondition};
 
 /// Finds all changes of a row. `watch` is called with the number of each log before it is read, from 0; if it breaks,
 /// the history ends with [`ListError::Stopped`].
@@ -32,15 +34,16 @@ pub fn row_history(
         entries: Vec::new(),
         current: None,
         newest: None,
+        gaps: HistoryGaps::default(),
     };
     let beginning = tracer.trace_backward()?;
     tracer.entries.reverse();
     tracer.trace_forward()?;
-    let RowTracer { mut torn, entries, sightings, .. } = tracer;
+    let RowTracer { mut torn, entries, sightings, gaps, .. } = tracer;
     // A log that was read twice has its warning twice.
     torn.dedup();
     let missing_column = sightings.missing_column_error(&settings.conditions);
-    Ok(RowHistory { entries, beginning, torn_ends: torn, missing_column })
+    Ok(RowHistory { entries, beginning, torn_ends: torn, missing_column, gaps })
 }
 
 /// State of a trace.
@@ -55,6 +58,8 @@ struct RowTracer<'s> {
     current: Option<RowIdentity>,
     /// The newest change that was found, if the row continues after it.
     newest: Option<NewestChange>,
+    /// Gaps in the life of the row.
+    gaps: HistoryGaps,
 }
 
 /// End of the changes that were found backward.
@@ -97,12 +102,14 @@ impl RowTracer<'_> {
     fn follow_backward(
         &mut self,
         log: usize,
-        found: Vec<FoundChange>,
+        mut found: Vec<SearchFinding>,
         limit: Option<ChangePlace>,
     ) -> TraceStep {
-        let is_earlier = |found: &FoundChange| limit.is_none_or(|limit| found.place < limit);
-        for FoundChange { place, entry, states, before, after } in found.into_iter().rev().filter(is_earlier)
-        {
+        found.retain(|found| limit.is_none_or(|limit| found.place() < limit));
+        while let Some(finding) = found.pop() {
+            let Some(FoundChange { place, entry, states, before, after }) = self.change_of(finding) else {
+                continue;
+            };
             let is_first = self.current.is_none();
             // A DELETE of an earlier row with the same key is no change of this row.
             if !states.after && !is_first {
@@ -118,8 +125,11 @@ impl RowTracer<'_> {
             }
             // Without its key columns, the row keeps its identity.
             let identity = before.unwrap_or_else(|| self.identity());
-            let is_changed = identity != self.identity();
-            self.current = Some(identity);
+            // Where a search by other columns has gaps, a search by the key may have none.
+            let has_gaps = found.iter().any(|found| matches!(found, SearchFinding::Gaps(..)));
+            let before = self.current.replace(identity.clone());
+            let before = before.unwrap_or_else(|| self.settings.conditions.clone());
+            let is_changed = !is_same(&identity, &before) || has_gaps && identity != before;
             if is_changed {
                 return TraceStep::SearchAgain(place);
             }
@@ -130,7 +140,7 @@ impl RowTracer<'_> {
     /// Adds later changes of a row that has another identity after the newest change than the one searched for.
     fn trace_forward(&mut self) -> Result<(), ListError> {
         let Some(NewestChange { log: first, place, identity }) = self.newest.take() else { return Ok(()) };
-        if identity == self.settings.conditions {
+        if is_same(&identity, &self.settings.conditions) {
             return Ok(());
         }
         self.current = Some(identity);
@@ -151,9 +161,12 @@ impl RowTracer<'_> {
     }
 
     /// Adds the changes of the row after `limit`, the oldest first.
-    fn follow_forward(&mut self, found: Vec<FoundChange>, limit: Option<ChangePlace>) -> TraceStep {
-        let is_later = |found: &FoundChange| limit.is_none_or(|limit| found.place > limit);
-        for FoundChange { place, entry, states, after, .. } in found.into_iter().filter(is_later) {
+    fn follow_forward(&mut self, found: Vec<SearchFinding>, limit: Option<ChangePlace>) -> TraceStep {
+        let is_later = |found: &SearchFinding| limit.is_none_or(|limit| found.place() > limit);
+        for finding in found.into_iter().filter(is_later) {
+            let Some(FoundChange { place, entry, states, after, .. }) = self.change_of(finding) else {
+                continue;
+            };
             if !states.before {
                 // Another row got this key.
                 return TraceStep::End(HistoryBeginning::Unknown);
@@ -164,7 +177,7 @@ impl RowTracer<'_> {
                 return TraceStep::End(HistoryBeginning::Unknown);
             }
             let identity = after.unwrap_or_else(|| self.identity());
-            let is_changed = identity != self.identity();
+            let is_changed = !is_same(&identity, &self.identity());
             self.current = Some(identity);
             if is_changed {
                 return TraceStep::SearchAgain(place);
@@ -173,13 +186,24 @@ impl RowTracer<'_> {
         TraceStep::Continue
     }
 
+    /// Returns the change of a finding, or keeps its gaps.
+    fn change_of(&mut self, finding: SearchFinding) -> Option<FoundChange> {
+        match finding {
+            SearchFinding::Change(change) => Some(*change),
+            SearchFinding::Gaps(_, gaps) => {
+                self.gaps.join(gaps);
+                None
+            }
+        }
+    }
+
     /// Returns the identity to search for.
     fn identity(&self) -> RowIdentity {
         self.current.clone().unwrap_or_else(|| self.settings.conditions.clone())
     }
 
     /// Returns the changes of rows with this identity in one log, in order.
-    fn search(&mut self, log: usize, identity: &RowIdentity) -> Result<Vec<FoundChange>, ListError> {
+    fn search(&mut self, log: usize, identity: &RowIdentity) -> Result<Vec<SearchFinding>, ListError> {
         if (self.watch)(log).is_break() {
             return Err(ListError::Stopped);
         }
@@ -191,19 +215,26 @@ impl RowTracer<'_> {
             keyring: self.settings.keyring.clone(),
             payload_size_large: PAYLOAD_SIZE_LARGE,
         };
-        let search = RowSearch {
-            database: &self.settings.database,
-            table: &self.settings.table,
-            identity,
-            sightings: &self.sightings,
-        };
-        let mut found = Vec::new();
+        let searched =
+            SearchedTable { database: &self.settings.database, table: &self.settings.table, identity };
+        let search = RowSearch { searched, sightings: &self.sightings };
+        let mut found: Vec<SearchFinding> = Vec::new();
         let sources = std::slice::from_ref(&self.settings.sources[log]);
         let torn = walk.run(sources, &search, |part| {
-            found.extend(part);
+            for finding in part {
+                match (found.last_mut(), finding) {
+                    (Some(SearchFinding::Gaps(_, gaps)), SearchFinding::Gaps(_, more)) => gaps.join(more),
+                    (_, finding) => found.push(finding),
+                }
+            }
             Ok(ControlFlow::Continue(()))
         })?;
         self.torn.extend(torn.iter().map(ToString::to_string));
         Ok(found)
     }
+}
+
+/// Returns whether two identities require the same values of columns of the same names.
+fn is_same(identity: &[RowCondition], other: &[RowCondition]) -> bool {
+    identity.len() == other.len() && identity.iter().zip(other).all(|(one, other)| one.is_same(other))
 }

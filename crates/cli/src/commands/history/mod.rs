@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use anyhow::anyhow;
 use clap::Args;
-use list::history::{HistorySettings, RowHistory, row_history};
+use list::history::{HistoryGaps, HistorySettings, RowHistory, row_history};
 use list::{ListError, ListSource, RowCondition};
 use tracing::warn;
 
@@ -65,6 +65,7 @@ pub(crate) fn run(command: &HistoryArgs, global: &GlobalArgs) -> CommandResult {
     if let Some(error) = &history.missing_column {
         return Err(CommandFailure::Failed(anyhow!("{error}")));
     }
+    warn_of_gaps(&history.gaps);
     if history.entries.is_empty() {
         let TableName { database, table } = &command.table;
         warn!("the logs have no change of this row of {database}.{table}");
@@ -82,6 +83,15 @@ pub(crate) fn run(command: &HistoryArgs, global: &GlobalArgs) -> CommandResult {
         }
     }
     Ok(CommandVerdict::Success)
+}
+
+fn warn_of_gaps(gaps: &HistoryGaps) {
+    for gap in &gaps.listed {
+        warn!("{gap}");
+    }
+    if gaps.more_statements > 0 {
+        warn!("{} more statements of this table are not in the history", gaps.more_statements);
+    }
 }
 
 fn find(command: &HistoryArgs, global: &GlobalArgs) -> Result<RowHistory, CommandFailure> {
@@ -139,5 +149,8 @@ fn failure(error: ListError) -> CommandFailure {
 fn parse_table(text: &str) -> Result<TableName, String> {
     let parts = text.split_once('.').filter(|(database, table)| !database.is_empty() && !table.is_empty());
     let (database, table) = parts.ok_or_else(|| "expected DB.TABLE, such as shop.orders".to_owned())?;
+    if text.contains(['*', '?', '%']) {
+        return Err("a history is of one table: give its name without * ? %".to_owned());
+    }
     Ok(TableName { database: database.to_owned(), table: table.to_owned() })
 }

@@ -1,0 +1,93 @@
+//! Gaps of a history: reasons why it may lack changes of the row.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::row_condition::{RowCondition, untested_rows_text};
+
+/// Reason why a history may lack changes of the row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HistoryGap {
+    /// Some row images do not contain the column of this condition.
+    UntestedRows(RowCondition),
+    /// The table does not have the column of this condition in all logs.
+    MissingColumn {
+        /// The condition.
+        condition: RowCondition,
+        /// Name of a log where the table lacks the column.
+        log_name: Arc<str>,
+        /// Start of a rows event where the table lacks the column.
+        position: u64,
+    },
+    /// A statement changes rows without row events, or the table's name or columns.
+    Statement {
+        /// Name of its log.
+        log_name: Arc<str>,
+        /// Start of its event; in a compressed transaction, start of the payload's event.
+        position: u64,
+        /// Its text, in one line and possibly cut off.
+        text: String,
+    },
+}
+
+impl fmt::Display for HistoryGap {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UntestedRows(condition) => out.write_str(&untested_rows_text(condition)),
+            Self::MissingColumn { condition, log_name, position } => write!(
+                out,
+                "--where={condition} cannot be tested on some rows: the table does not have this column at {log_name} \
+                 {position}; for these rows, use the column's other name"
+            ),
+            Self::Statement { log_name, position, text } => write!(
+                out,
+                "{log_name} at {position}: the history does not contain what this statement changed, and may lack \
+                 changes before or after it: {text}"
+            ),
+        }
+    }
+}
+
+/// Gaps of a history, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HistoryGaps {
+    /// The gaps.
+    pub listed: Vec<HistoryGap>,
+    /// Number of statements that are not listed, because they are too many.
+    pub more_statements: u64,
+}
+
+/// Number of statements that are listed.
+const STATEMENTS_MAX: usize = 8;
+
+impl HistoryGaps {
+    /// Adds a gap, unless it is known.
+    pub(super) fn add(&mut self, gap: HistoryGap) {
+        let is_known = self.listed.iter().any(|known| match (known, &gap) {
+            (
+                HistoryGap::MissingColumn { condition: known, .. },
+                HistoryGap::MissingColumn { condition, .. },
+            ) => known == condition,
+            (known, gap) => known == gap,
+        });
+        if is_known {
+            return;
+        }
+        let is_statement = |gap: &HistoryGap| matches!(gap, HistoryGap::Statement { .. });
+        let statements = self.listed.iter().filter(|listed| is_statement(listed)).count();
+        match is_statement(&gap) && statements == STATEMENTS_MAX {
+            true => self.more_statements += 1,
+            false => self.listed.push(gap),
+        }
+    }
+
+    /// Adds other gaps.
+    pub(super) fn join(&mut self, other: Self) {
+        for gap in other.listed {
+            self.add(gap);
+        }
+        self.more_statements += other.more_statements;
+    }
+}

@@ -1,0 +1,192 @@
+//! Statements after which a search for a row can miss changes: they change the table's rows without row events, or its
+//! name or columns.
+
+use binlog::TransactionVerb;
+use binlog::events::Query;
+use sql::ddl::{ColumnKey, ColumnPosition, DdlStatement, NamedTable, TableChange, TableElement};
+use sql::{SqlWords, StatementKind, classify_statement, first_word};
+
+use crate::row_condition::RowCondition;
+
+/// A table, and the conditions on its columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SearchedTable<'s> {
+    pub(super) database: &'s [u8],
+    pub(super) table: &'s [u8],
+    pub(super) identity: &'s [RowCondition],
+}
+
+impl SearchedTable<'_> {
+    /// Returns whether a search can miss changes because of this statement.
+    pub(super) fn is_hidden_by(&self, query: &Query<'_>, sql_mode: u64) -> bool {
+        if TransactionVerb::of(query.sql) != TransactionVerb::Other || !self.may_be_named(query) {
+            return false;
+        }
+        let text = String::from_utf8_lossy(query.sql);
+        let words = SqlWords::parse(&text, sql_mode);
+        let statement = words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words));
+        let is_table = |name: &NamedTable| self.is_table(name, query.database);
+        match statement {
+            DdlStatement::DropDatabase(database) => is_same(database.as_bytes(), self.database),
+            DdlStatement::CreateTable { name, .. } | DdlStatement::Truncate(name) => is_table(&name),
+            DdlStatement::DropTables(names) => names.iter().any(is_table),
+            DdlStatement::RenameTables(renames) => {
+                renames.iter().any(|rename| is_table(&rename.old) || is_table(&rename.new))
+            }
+            DdlStatement::AlterTable { name, changes } => changes.iter().any(|change| match change {
+                TableChange::RenameTable(new) => is_table(&name) || is_table(new),
+                change => is_table(&name) && self.is_changed_by(change),
+            }),
+            DdlStatement::Other => self.is_row_statement(query),
+            DdlStatement::CreateDatabase { .. }
+            | DdlStatement::AlterDatabase { .. }
+            | DdlStatement::CreateTemporaryTable
+            | DdlStatement::DropTemporaryTables
+            | DdlStatement::CreateIndex { .. }
+            | DdlStatement::DropIndex { .. } => false,
+            DdlStatement::Unknown => true,
+        }
+    }
+
+    /// Returns whether the statement contains the name of the table, or of its database if it can drop that.
+    fn may_be_named(&self, query: &Query<'_>) -> bool {
+        contains(query.sql, self.table)
+            || first_word(query.sql) == "DROP" && contains(query.sql, self.database)
+    }
+
+    fn is_table(&self, name: &NamedTable, default: &[u8]) -> bool {
+        let database = name.database.as_deref().map_or(default, str::as_bytes);
+        is_same(database, self.database) && is_same(name.table.as_bytes(), self.table)
+    }
+
+    /// Returns whether a change of the table changes the columns by which the row is found.
+    fn is_changed_by(&self, change: &TableChange) -> bool {
+        let is_searched = |name: &str| self.identity.iter().any(|condition| condition.has_column_name(name));
+        let is_numbered = self.identity.iter().any(RowCondition::has_column_number);
+        match change {
+            TableChange::Add { element: TableElement::Column(column), position, .. } => {
+                is_searched(&column.name)
+                    || is_numbered && *position != ColumnPosition::Same
+                    || column.keys.contains(&ColumnKey::Primary)
+            }
+            TableChange::Add { element, .. } => {
+                matches!(element, TableElement::PrimaryKey(_) | TableElement::Unknown(_))
+            }
+            TableChange::ReplaceColumn { old, definition, position } => {
+                let is_renamed = !old.eq_ignore_ascii_case(&definition.name);
+                is_renamed && (is_searched(old) || is_searched(&definition.name))
+                    || is_numbered && *position != ColumnPosition::Same
+            }
+            TableChange::DropColumn { name, .. } => is_numbered || is_searched(name),
+            TableChange::RenameColumn { old, new } => is_searched(old) || is_searched(new),
+            TableChange::DropPrimaryKey
+            | TableChange::RenameTable(_)
+            | TableChange::Rows(_)
+            | TableChange::Versioning(_)
+            | TableChange::Unknown(_) => true,
+            TableChange::SetDefault { .. }
+            | TableChange::DropKey(_)
+            | TableChange::DropForeignKey(_)
+            | TableChange::DropConstraint(_)
+            | TableChange::RenameKey { .. }
+            | TableChange::ConvertCharset(_)
+            | TableChange::Options(_)
+            | TableChange::Other(_) => false,
+        }
+    }
+
+    /// Returns whether the statement changes rows of the table.
+    fn is_row_statement(&self, query: &Query<'_>) -> bool {
+        match first_word(query.sql).as_str() {
+            // Tables behind a common table expression are not found.
+            "WITH" => true,
+            "INSERT" | "REPLACE" | "UPDATE" | "DELETE" | "LOAD" => match classify_statement(query.sql) {
+                StatementKind::Tables(tables) => tables.iter().any(|named| {
+                    let (database, table) = named.resolve(query.database);
+                    is_same(database, self.database) && is_same(table, self.table)
+                }),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// Returns whether two names are the same, also on a server whose names have no case.
+fn is_same(name: &[u8], other: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(other)
+}
+
+fn contains(text: &[u8], name: &[u8]) -> bool {
+    !name.is_empty() && text.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::events::{Query, StatusVars};
+
+    use super::SearchedTable;
+    use crate::row_condition::RowCondition;
+
+    #[test]
+    fn statements_that_can_hide_changes() {
+        check("rename table orders to orders_old", true);
+        check("rename table `a` to shop.`orders`", true);
+        check("RENAME TABLE other.orders TO other.old", false);
+        check("alter table a rename to orders", true);
+        check("truncate orders", true);
+        check("drop table if exists a, orders", true);
+        check("drop database shop", true);
+        check("drop database other", false);
+        check("create table orders (id int)", true);
+        check("create table orders_old like orders", false);
+        check("update orders set status = 'x'", true);
+        check("with c as (select 1) delete from orders", true);
+        check("insert into orders_old select * from orders", false);
+        check("create view v as select * from orders", false);
+        check("create index i on orders (status)", false);
+        check("alter table orders add index i (status), comment = 'x'", false);
+        check("alter table orders drop partition p", true);
+        check("alter table orders add primary key (a)", true);
+        check("BEGIN", false);
+    }
+
+    #[test]
+    fn changes_of_other_columns_matter_only_to_numbers() {
+        for (sql, with_name, with_number) in [
+            ("alter table orders rename column id to order_id", true, false),
+            ("alter table orders change order_id id int", true, false),
+            ("alter table orders rename column a to b", false, false),
+            ("alter table orders drop column id", true, true),
+            ("alter table orders drop column a", false, true),
+            ("alter table orders add column a int", false, false),
+            ("alter table orders add column a int first", false, true),
+            ("alter table orders modify a int after b", false, true),
+            ("alter table orders modify id bigint", false, false),
+        ] {
+            check_with("id=1", sql, with_name);
+            check_with("@1=1", sql, with_number);
+        }
+    }
+
+    #[track_caller]
+    fn check(sql: &str, wanted: bool) {
+        check_with("id=1", sql, wanted);
+        check_with("@1=1", sql, wanted);
+    }
+
+    #[track_caller]
+    fn check_with(condition: &str, sql: &str, wanted: bool) {
+        let identity = [RowCondition::new(condition).unwrap()];
+        let table = SearchedTable { database: b"shop", table: b"orders", identity: &identity };
+        let query = Query {
+            thread_id: 1,
+            exec_time: 0,
+            error_code: 0,
+            status: StatusVars { bytes: &[] },
+            database: b"shop",
+            sql: sql.as_bytes(),
+        };
+        assert_eq!(table.is_hidden_by(&query, 0), wanted, "{condition}: {sql}");
+    }
+}
