@@ -116,6 +116,40 @@ fn chosen_transactions_and_rows_are_undone() -> Result<()> {
 }
 
 #[test]
+fn compressed_inverses_are_applied() -> Result<()> {
+    let options = ["--binlog-row-metadata=FULL", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"];
+    let server = Launch::mysql().options(options).start()?;
+    server.sql(TABLES)?;
+    server.sql(
+        "flush binary logs; use d; insert into items select n, repeat('x', 20) from
+        (with recursive c as (select 1 n union all select n + 1 from c where n < 500) select * from c) c",
+    )?;
+    let rows = || server.sql("select count(*) from d.items");
+    let folder = TempDir::new()?;
+    let logs = server.binlogs()?;
+    let start = format!("{}:4", logs[1].file_name().context("no name")?.to_string_lossy());
+    let mut sizes = Vec::new();
+    for (level, name) in [("--compress=19", "slow.binlog"), ("--compress", "inverse.binlog")] {
+        let inverse = folder.path().join(name);
+        undo(&logs, &["--start-position", &start, level], &inverse)?;
+        let events = Command::new(bintide()?).args(["dump", "--events"]).arg(&inverse).output()?;
+        let events = String::from_utf8_lossy(&events.stdout).into_owned();
+        ensure!(events.contains("Transaction_payload"), "{events}");
+        sizes.push(std::fs::metadata(&inverse)?.len());
+    }
+    ensure!(sizes[0] != sizes[1] && sizes.iter().all(|size| *size < 5000), "{sizes:?}");
+    let inverse = folder.path().join("inverse.binlog");
+    ensure!(std::fs::read_dir(folder.path())?.count() == 2, "temporary files were left");
+    apply(&server, &inverse)?;
+    ensure!(rows()?.trim() == "0", "mysqlbinlog did not apply it: {}", rows()?);
+    let again = folder.path().join("again.binlog");
+    undo(&[inverse], &["--start-position", "inverse.binlog:4", "--compress"], &again)?;
+    let ran = command::replay(&[again], &server, &[])?;
+    ensure!(ran.code == Some(0) && rows()?.trim() == "500", "{} {}", rows()?, ran.stderr);
+    Ok(())
+}
+
+#[test]
 fn changes_without_an_inverse_are_refused() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-image=MINIMAL").start()?;
     server.sql(TABLES)?;

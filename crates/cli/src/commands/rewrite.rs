@@ -170,7 +170,7 @@ pub(crate) fn decompress(command: &DecompressArgs, global: &GlobalArgs) -> Comma
 }
 
 /// Maximum memory in bytes, unless a level needs more.
-const MEMORY_DEFAULT: u64 = 300_000_000;
+pub(super) const MEMORY_DEFAULT: u64 = 300_000_000;
 
 fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &GlobalArgs) -> CommandResult {
     common.temporary.limit();

@@ -1,6 +1,7 @@
 //! `bintide undo`: the inverse of chosen row changes: as a binary log, as SQL, or applied to a server.
 
 mod application;
+mod compressed_log;
 mod conflict_text;
 mod script;
 
@@ -12,7 +13,9 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use binlog::events::TableMap;
 use binlog::gtid::GtidSet;
-use binlog::{DecodeError, EventFormat, Flavour, PayloadOpener, RowChange, TransactionId, TransactionVerb};
+use binlog::{
+    DecodeError, EventFormat, Flavour, PayloadOpener, RowChange, TransactionId, TransactionVerb, ZstdLevel,
+};
 use clap::Args;
 use jiff::Timestamp;
 use list::{RowCondition, RowConditions, RowTest};
@@ -40,7 +43,7 @@ use crate::progress::ByteProgress;
 use crate::selection_args::SelectionArgs;
 use crate::temporary_files::TemporaryFiles;
 use crate::units::counted;
-use crate::value_parsers::{parse_database, parse_gtids, parse_row_condition};
+use crate::value_parsers::{parse_database, parse_gtids, parse_level, parse_row_condition};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -54,6 +57,9 @@ Examples:
           -r undo.binlog /var/lib/mysql
   Undo the changes of one row:
       bintide undo --table shop.orders --where id=4711 -r undo.binlog \\
+          /var/lib/mysql
+  The same as a log with compressed transactions:
+      bintide undo --table shop.orders --where id=4711 --compress -r undo.binlog \\
           /var/lib/mysql
   Undo them on a server, unless the row was changed again later:
       bintide undo --table shop.orders --where id=4711 --to mysql://root@db1/ \\
@@ -97,6 +103,18 @@ struct UndoOutputArgs {
     /// Log or script to write. The file must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     result_file: Option<PathBuf>,
+    /// Write a log with compressed transactions, at this zstd level from 1 to 22 [default level: 3]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        value_parser = parse_level,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "3",
+        requires = "result_file",
+        conflicts_with_all = ["sql", "to"]
+    )]
+    compress: Option<ZstdLevel>,
     /// Write SQL statements instead of a binary log, one for each row.
     #[arg(long)]
     sql: bool,
@@ -162,7 +180,10 @@ pub(crate) fn run(command: &UndoArgs, global: &GlobalArgs) -> CommandResult {
     };
     let inverse = Inverse { log: collector.into_log(), format, counts };
     match destination {
-        UndoDestination::Log => command.output.write(|out| write_log(inverse, out))?,
+        UndoDestination::Log => match (&command.output.result_file, command.output.compress) {
+            (Some(path), Some(level)) => compressed_log::write(inverse, level, path)?,
+            _ => command.output.write(|out| write_log(inverse, out))?,
+        },
         UndoDestination::Script(server) => {
             let script = mysql_target::RowScript::new(server.as_ref());
             let script = script.map_err(|failure| CommandFailure::NotStarted(anyhow!("{failure}")))?;
@@ -512,19 +533,33 @@ fn write_file(
 ) -> Result<(), CommandFailure> {
     let failed = |error: RewriteError| CommandFailure::Failed(error.into());
     let mut staged = StagedFile::begin(path).map_err(failed)?;
+    write_staged(&mut staged, path, write)?;
+    match interrupt::is_stop_requested() {
+        true => Ok(()),
+        false => place(staged),
+    }
+}
+
+/// Writes a file that becomes `path` later.
+fn write_staged(
+    staged: &mut StagedFile,
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), WriteFailure>,
+) -> Result<(), CommandFailure> {
     let mut out = BufWriter::with_capacity(1 << 20, staged.file());
     let written = write(&mut out).and_then(|()| Ok(out.flush()?));
-    drop(out);
     written.map_err(|failure| {
         failure.into_failure(|error| {
             let why = anyhow::Error::new(error).context(format!("could not write {}", path.display()));
             CommandFailure::Failed(why)
         })
-    })?;
-    if interrupt::is_stop_requested() {
-        return Ok(());
-    }
-    staged.sync_new().and_then(|file| file.create_target()?.sync()).map_err(failed)
+    })
+}
+
+/// Gives a complete file its name.
+fn place(staged: StagedFile) -> Result<(), CommandFailure> {
+    let placed = staged.sync_new().and_then(|file| file.create_target()?.sync());
+    placed.map_err(|error| CommandFailure::Failed(error.into()))
 }
 
 /// Failure while the result is written.

@@ -1,0 +1,59 @@
+//! The inverse as a binary log with compressed transactions.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use binlog::ZstdLevel;
+use logs::LogReader;
+use rewrite::{
+    CompressSettings, CompressedPolicy, MinimumGain, OldFormatPolicy, ResourcePlan, RewriteAction,
+    RewriteError, RewriteSettings, StagedFile, TransactionMove, rewrite,
+};
+
+use super::{Inverse, place, write_log, write_staged};
+use crate::commands::rewrite::MEMORY_DEFAULT;
+use crate::exit::CommandFailure;
+use crate::interrupt;
+
+/// Largest payload event, in bytes: the maximum of the replicas' `replica_max_allowed_packet`.
+const EVENT_SIZE_MAX: u32 = 1 << 30;
+
+/// Writes a new file, as [`write_file`](super::write_file) does. Transactions are compressed at this level, as by
+/// `bintide compress`.
+pub(super) fn write(inverse: Inverse, level: ZstdLevel, path: &Path) -> Result<(), CommandFailure> {
+    let failed = |error: RewriteError| CommandFailure::Failed(error.into());
+    // A large transaction is read twice, so the plain log must be a file. It needs the disk space beside the result.
+    let mut plain = StagedFile::begin(path).map_err(failed)?;
+    write_staged(&mut plain, path, |out| write_log(inverse, out))?;
+    if interrupt::is_stop_requested() {
+        return Ok(());
+    }
+    let mut compressed = StagedFile::begin(path).map_err(failed)?;
+    match compress(plain.path(), level, &mut compressed) {
+        Err(RewriteError::Interrupted { .. }) => Ok(()),
+        Err(error) => Err(failed(error)),
+        Ok(()) => place(compressed),
+    }
+}
+
+fn compress(plain: &Path, level: ZstdLevel, compressed: &mut StagedFile) -> Result<(), RewriteError> {
+    let action = RewriteAction::Compress(CompressSettings {
+        level,
+        minimum_gain: MinimumGain::Percent(0),
+        compressed: CompressedPolicy::Pass,
+        event_size_max: EVENT_SIZE_MAX,
+        old_format: OldFormatPolicy::Refuse,
+    });
+    let workers = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let size = fs::metadata(plain).map_or(u64::MAX, |data| data.len());
+    let plan = ResourcePlan::new(action, workers, MEMORY_DEFAULT, size);
+    let sizes = plan.sizes(plain.parent().unwrap_or(Path::new(".")));
+    let settings = RewriteSettings { action, bounds: plan.bounds(), sizes: &sizes };
+    let mut go_on = |_: TransactionMove| match interrupt::is_stop_requested() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    rewrite(settings, &|| LogReader::open(plain), compressed.file(), &mut go_on).map(drop)
+}
