@@ -20,8 +20,7 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Fetches `packages` of a Debian `suite` with their dependencies, and `extra` packages without, and unpacks them into
 /// `target`.
 pub(crate) fn unpack(suite: &str, packages: &[&str], extra: &[&str], target: &Path) -> Result<()> {
-    let mirror = debian_mirror(&read_sources(Path::new(APT_FOLDER)))
-        .context("no Debian mirror found in the machine's apt sources")?;
+    let mirror = mirror()?;
     let work = target.join("apt");
     let apt = PrivateApt::new(&work, suite, &mirror)?;
     apt.run(&["update"])?;
@@ -45,6 +44,12 @@ pub(crate) fn unpack(suite: &str, packages: &[&str], extra: &[&str], target: &Pa
     names.sort();
     fs::write(target.join("packages.txt"), names.join("\n") + "\n")?;
     remove_dir(&work)
+}
+
+/// Returns the Debian mirror of the machine's own apt.
+pub fn mirror() -> Result<String> {
+    debian_mirror(&read_sources(Path::new(APT_FOLDER)))
+        .context("no Debian mirror found in the machine's apt sources")
 }
 
 /// An apt with a private state in a folder.

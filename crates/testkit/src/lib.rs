@@ -48,6 +48,7 @@ pub mod tamper;
 mod template;
 pub mod unresponsive_port;
 
+pub use crate::apt::mirror as debian_mirror;
 pub use crate::cache::{cache_dir, remove_dir, target_dir};
 pub use crate::calendar::civil_date;
 pub use crate::cargo::{cargo_command, run_cargo, run_cargo_with, workspace_root};

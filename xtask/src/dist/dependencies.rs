@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::command::stdout_of;
 use super::platform::PackageArch;
+use super::static_binary;
 
 /// Libraries of the command, by name and version.
 pub(crate) struct DependencyList {
@@ -32,7 +33,7 @@ impl DependencyList {
         for arch in PackageArch::ALL {
             let mut tree = testkit::cargo_command(source);
             tree.args(["tree", "--locked", "--package=bintide", "--edges=normal", "--prefix=none"]);
-            tree.args(["--format={p}", "--target", &arch.rust_target()]);
+            tree.args(["--format={p}", "--target", &arch.rust_target()]).args(static_binary::FEATURES);
             for line in stdout_of(&mut tree)?.lines() {
                 let mut words = line.split_whitespace();
                 let (name, version) = (words.next(), words.next());
@@ -96,14 +97,22 @@ impl DependencyList {
     }
 
     /// Returns the licences of all libraries, with their texts. Each text occurs once.
-    pub(crate) fn licence_texts(&self) -> Result<String> {
+    ///
+    /// Libraries without a file with their licence get the text of `source`, the workspace, if they have one of its
+    /// licences.
+    pub(crate) fn licence_texts(&self, source: &Path) -> Result<String> {
         let mut out = String::from(
             "bintide contains these libraries. The texts of their licences follow the list.\n\n",
         );
         let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for ((name, version), library) in self.third_party() {
             out.push_str(&format!("{name} {version}: {}\n", library.licence));
-            let found = licence_files(&library.folder)?;
+            let mut found = licence_files(&library.folder)?;
+            if found.is_empty() {
+                let text = standard_text(source, name, &library.licence)?;
+                let text = text.with_context(|| format!("{name} {version} has no licence text"))?;
+                found.push(text);
+            }
             for text in found {
                 texts.entry(text).or_default().push(format!("{name} {version}"));
             }
@@ -125,6 +134,22 @@ fn licence_files(folder: &Path) -> Result<Vec<String>> {
     });
     paths.sort();
     paths.iter().map(|path| Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())).collect()
+}
+
+/// Returns the text of a library's licence, for a library without files about it.
+fn standard_text(source: &Path, name: &str, licence: &str) -> Result<Option<String>> {
+    let choices: Vec<&str> = licence.split([' ', '/', '(', ')']).collect();
+    let file = match () {
+        () if choices.contains(&"MIT") => "LICENSE-MIT",
+        () if choices.contains(&"Apache-2.0") => "LICENSE-APACHE",
+        () => return Ok(None),
+    };
+    let text = fs::read_to_string(source.join(file))?;
+    let line = |line: &str| match line.starts_with("Copyright (c)") {
+        true => format!("Copyright (c) The authors of {name}"),
+        false => line.to_owned(),
+    };
+    Ok(Some(text.lines().map(line).collect::<Vec<_>>().join("\n")))
 }
 
 /// Returns the SHA-256 of each package in Cargo.lock.

@@ -1,4 +1,7 @@
-//! Installs each package in an empty root directory, and runs the command there.
+//! Installs each package in a root directory of its own, and runs the command there.
+//!
+//! Packages of this machine's architecture are installed in a minimal Debian system, with their maintainer scripts, and
+//! removed again. Packages of other architectures are unpacked into an empty directory.
 
 use std::fs;
 use std::path::Path;
@@ -8,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Release;
 use super::command::{empty_folder, run, stdout_of};
+use super::debian_root;
 use super::package_kind::PackageKind;
 use super::platform::PackageArch;
 
@@ -38,10 +42,14 @@ pub(crate) fn test_packages(release: &Release, archs: &[PackageArch]) -> Result<
             let root = release.folder.join("install");
             empty_folder(&root)?;
             let package = kind.file(release, *arch);
-            install(kind, &package, &root)
+            install(kind, *arch, &package, &root)
                 .with_context(|| format!("could not install {}", package.display()))?;
             check_installed(kind, *arch, &root, &release.source())
                 .with_context(|| format!("{} does not work", package.display()))?;
+            if arch.is_native() {
+                check_scripts(kind, &root)
+                    .with_context(|| format!("the scripts of {} do not work", package.display()))?;
+            }
             println!("{}: installed, and run", package.display());
         }
         run_lintian(&PackageKind::Debian.file(release, *arch))?;
@@ -49,10 +57,15 @@ pub(crate) fn test_packages(release: &Release, archs: &[PackageArch]) -> Result<
     Ok(())
 }
 
-/// Installs the package in an empty root directory.
-fn install(kind: PackageKind, package: &Path, root: &Path) -> Result<()> {
+/// Installs the package.
+fn install(kind: PackageKind, arch: PackageArch, package: &Path, root: &Path) -> Result<()> {
     match kind {
         PackageKind::Archive => unpack(package, root),
+        PackageKind::Debian if arch.is_native() => {
+            debian_root::unpack(root)?;
+            fs::copy(package, root.join("package.deb"))?;
+            run(chroot(root).args(["dpkg", "--install", "/package.deb"]))
+        }
         PackageKind::Debian => {
             fs::create_dir_all(root.join("var/lib/dpkg/info"))?;
             fs::create_dir_all(root.join("var/lib/dpkg/updates"))?;
@@ -67,7 +80,11 @@ fn install(kind: PackageKind, package: &Path, root: &Path) -> Result<()> {
         }
         PackageKind::Rpm => {
             let mut rpm = Command::new("rpm");
-            rpm.arg("--root").arg(root).args(["--install", "--ignorearch", "--noscripts", "--nodeps"]);
+            rpm.arg("--root").arg(root).args(["--install", "--ignorearch", "--nodeps"]);
+            match arch.is_native() {
+                true => debian_root::unpack(root)?,
+                false => drop(rpm.arg("--noscripts")),
+            }
             run(rpm.arg(package))
         }
         PackageKind::Image => {
@@ -118,10 +135,39 @@ fn check_installed(kind: PackageKind, arch: PackageArch, root: &Path, source: &P
     Ok(())
 }
 
+/// Checks what the maintainer scripts have done, and removes the package.
+fn check_scripts(kind: PackageKind, root: &Path) -> Result<()> {
+    let mut remove = match kind {
+        PackageKind::Archive | PackageKind::Image => return Ok(()),
+        PackageKind::Debian => {
+            let mut dpkg = chroot(root);
+            dpkg.args(["dpkg", "--purge", "bintide"]);
+            dpkg
+        }
+        PackageKind::Rpm => {
+            let mut rpm = Command::new("rpm");
+            rpm.arg("--root").arg(root).args(["--erase", "bintide"]);
+            rpm
+        }
+    };
+    let user = stdout_of(chroot(root).args(["id", "--name", "--user", "bintide"]))?;
+    ensure!(user.trim() == "bintide", "the scripts did not create the user");
+    let folder = stdout_of(chroot(root).args(["stat", "--format=%a %U %G", "/etc/bintide"]))?;
+    ensure!(folder.trim() == "750 root bintide", "/etc/bintide has the mode and owners {folder}");
+    run(&mut remove)?;
+    ensure!(!root.join("usr/bin/bintide").exists(), "the removed package left its files");
+    Ok(())
+}
+
+fn chroot(root: &Path) -> Command {
+    let mut chroot = Command::new("chroot");
+    chroot.arg(root).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
+    chroot
+}
+
 /// Returns the command that is installed in a root directory. Another architecture is emulated.
 fn installed_command(arch: PackageArch, root: &Path) -> Command {
-    let mut chroot = Command::new("chroot");
-    chroot.arg(root);
+    let mut chroot = chroot(root);
     if !arch.is_native() {
         chroot.arg("/emulator");
     }

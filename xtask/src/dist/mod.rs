@@ -7,6 +7,7 @@
 mod archive;
 mod command;
 mod deb;
+mod debian_root;
 mod dependencies;
 mod install_test;
 mod oci;
@@ -16,7 +17,7 @@ mod rpm;
 mod stage;
 mod static_binary;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,10 +36,10 @@ use crate::checks::workspace_field;
 /// Options of `cargo xtask dist`.
 #[derive(Args)]
 pub(crate) struct DistOptions {
-    /// Architectures to make packages for [default: all]
+    /// Architectures to make packages for; packages of others stay as they are [default: all]
     #[arg(long, value_enum, value_name = "ARCH")]
     arch: Vec<PackageArch>,
-    /// Install each package in an empty root directory, and run it there (needs root)
+    /// Install each package in a root directory of its own, run it there, and remove it (needs root)
     #[arg(long)]
     test: bool,
     /// Build the commit a second time in another directory, and compare the packages byte for byte
@@ -110,10 +111,10 @@ impl Release {
         self.folder.join("packages")
     }
 
-    /// Builds everything, and returns the SHA-256 of each file by name.
+    /// Builds everything, and returns the SHA-256 of each new file by name.
     fn build(&self, archs: &[PackageArch]) -> Result<BTreeMap<String, String>> {
         let packages = self.packages();
-        empty_folder(&packages)?;
+        let others = self.remove_packages(archs)?;
         let dependencies = DependencyList::read(&self.source())?;
         let sbom = packages.join(format!("bintide-{}.cdx.json", self.version));
         fs::write(sbom, dependencies.sbom(&self.version)?)?;
@@ -128,7 +129,31 @@ impl Release {
             rpm::make_rpm(self, &staged)?;
             oci::make_image(self, &staged)?;
         }
-        self.write_checksums()
+        let mut sums = self.write_checksums()?;
+        sums.retain(|name, _| !others.contains(name));
+        Ok(sums)
+    }
+
+    /// Removes all files except the packages of other architectures, whose names it returns.
+    fn remove_packages(&self, archs: &[PackageArch]) -> Result<BTreeSet<String>> {
+        fs::create_dir_all(self.packages())?;
+        let mut others = BTreeSet::new();
+        for arch in PackageArch::ALL.into_iter().filter(|arch| !archs.contains(arch)) {
+            for kind in PackageKind::ALL {
+                let name = kind.file(self, arch);
+                others.extend(name.file_name().map(|name| name.to_string_lossy().into_owned()));
+            }
+        }
+        let mut kept = BTreeSet::new();
+        for entry in fs::read_dir(self.packages())? {
+            let path = entry?.path();
+            let name = path.file_name().context("a package without a name")?.to_string_lossy().into_owned();
+            match others.contains(&name) {
+                true => drop(kept.insert(name)),
+                false => fs::remove_file(&path)?,
+            }
+        }
+        Ok(kept)
     }
 
     /// Writes SHA256SUMS of all packages.

@@ -62,7 +62,7 @@ impl StagedPackage {
                 fs::read(release.source().join(from)).with_context(|| format!("could not read {from}"))?;
             staged.add(&format!("{DOC_FOLDER}/{to}"), &text, 0o644)?;
         }
-        let licences = dependencies.licence_texts()?;
+        let licences = dependencies.licence_texts(&release.source())?;
         staged.add(&format!("{DOC_FOLDER}/LICENSES-THIRD-PARTY"), licences.as_bytes(), 0o644)?;
         staged.compress(&format!("{DOC_FOLDER}/LICENSES-THIRD-PARTY"))?;
         staged.add(

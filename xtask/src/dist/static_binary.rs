@@ -19,8 +19,8 @@ const ZIGBUILD: CargoTool =
 /// Version of PyPI's package of zig.
 const ZIG_VERSION: &str = "0.15.2";
 
-/// Features of the command in packages, besides the default ones.
-const PACKAGE_FEATURES: &str = "";
+/// Arguments that select the features of the command in packages.
+pub(crate) const FEATURES: [&str; 1] = ["--all-features"];
 
 /// Builds bintide with the profile `dist`, and returns the path of the binary.
 ///
@@ -41,7 +41,7 @@ pub(crate) fn build(release: &Release, arch: PackageArch) -> Result<PathBuf> {
         "--target",
         &target,
     ]);
-    cargo.args(["--features", PACKAGE_FEATURES]).arg("--target-dir").arg(&target_dir);
+    cargo.args(FEATURES).arg("--target-dir").arg(&target_dir);
     cargo.env("PATH", path_with(&zigbuild)?).env("CARGO_ZIGBUILD_PYTHON_PATH", ensure_zig()?);
     let folders = [(source, "/bintide"), (cargo_home()?, "/cargo"), (target_dir.clone(), "/build")];
     let remapped: Vec<String> =
