@@ -280,6 +280,9 @@ pub struct ImageDecoder {
     columns: Box<[ImageColumn]>,
     /// Runs of an image without NULLs.
     runs: Box<[ColumnRun]>,
+    /// Offsets of the first values, in bytes after the NULL bits, of an image without NULLs: up to the first value with
+    /// a length prefix.
+    fixed_offsets: Box<[u32]>,
     null_size: usize,
     /// Bits of the last NULL byte that belong to columns. Servers set the others arbitrarily.
     null_mask: u8,
@@ -334,6 +337,7 @@ impl ImageDecoder {
         Ok(Self {
             column_set: columns.bits.into(),
             runs: runs(&steps),
+            fixed_offsets: fixed_offsets(&steps),
             columns: steps.into(),
             null_size,
             null_mask,
@@ -481,6 +485,16 @@ fn runs(steps: &[ImageColumn]) -> Box<[ColumnRun]> {
     runs.into()
 }
 
+fn fixed_offsets(steps: &[ImageColumn]) -> Box<[u32]> {
+    let mut next = 0;
+    let offsets = steps.iter().take_while(|step| step.prefix == 0).map(|step| {
+        let offset = next;
+        next += u32::from(step.fixed);
+        offset
+    });
+    offsets.collect()
+}
+
 /// Returns the bytes after a value with a length prefix of `prefix` bytes; all of `bytes` if `prefix` is 0.
 #[inline]
 fn skip_value(bytes: &[u8], prefix: u8) -> Option<&[u8]> {
@@ -552,8 +566,24 @@ impl<'d, 'a> RowImage<'d, 'a> {
     }
 
     /// Returns the column with this index in the table; `None` if the event omits it.
+    #[inline]
     pub fn field(&self, column: usize) -> Option<RowField<'d, 'a>> {
-        self.fields().find(|field| field.index() == column)
+        self.fixed_field(column).or_else(|| self.fields().find(|field| field.index() == column))
+    }
+
+    /// Returns a column whose offset is the same in all images without NULLs and with all columns before it; `None` for
+    /// other columns and images.
+    #[inline]
+    fn fixed_field(&self, column: usize) -> Option<RowField<'d, 'a>> {
+        let decoder = self.decoder;
+        let (offset, step) = (*decoder.fixed_offsets.get(column)?, decoder.columns.get(column)?);
+        let (nulls, values) = self.bytes.split_at_checked(decoder.null_size)?;
+        let is_fixed = usize::from(step.column) == column
+            && decoder.partial == PartialJson::Never
+            && !decoder.has_null(nulls);
+        let bytes = values.get(offset as usize..)?.get(..usize::from(step.fixed)).filter(|_| is_fixed)?;
+        let offset = self.end - values.len() + offset as usize;
+        Some(RowField { decoder, image_column: step, is_partial: false, bytes: Some(bytes), offset })
     }
 
     /// Returns the columns in order, without those that the event omits.
@@ -751,7 +781,7 @@ mod tests {
 
     use proptest::prelude::{any, proptest};
 
-    use super::{RowDecoder, RowImage};
+    use super::{RowDecoder, RowField, RowImage};
     use crate::error::DecodeError;
     use crate::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
     use crate::format::Flavour;
@@ -794,6 +824,10 @@ mod tests {
 
     fn show_image(image: &RowImage<'_, '_>) -> String {
         let fields = image.fields().map(|field| {
+            let content = |field: RowField<'_, '_>| {
+                (field.index(), field.bytes().map(<[u8]>::to_vec), field.offset(), field.is_partial())
+            };
+            assert_eq!(image.field(field.index()).map(content), Some(content(field)));
             let bytes = field.bytes().map_or("NULL".to_owned(), |bytes| format!("{bytes:?}"));
             format!(" {}{}={bytes}", if field.is_partial() { "~" } else { "" }, field.index())
         });

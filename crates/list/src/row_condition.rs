@@ -259,9 +259,61 @@ impl RowConditions {
 pub struct RowTest<'c> {
     sightings: ColumnSightings,
     /// Columns by index, and their required values. `None` if the table lacks a column, so that no row passes.
-    wanted: Option<Vec<(usize, &'c ConditionValue)>>,
+    wanted: Option<Vec<WantedColumn<'c>>>,
     /// One bit for each condition whose column the table lacks.
     missing: u64,
+}
+
+/// A column with its required value.
+#[derive(Debug)]
+struct WantedColumn<'c> {
+    index: usize,
+    value: &'c ConditionValue,
+    /// The value as images store it, if it is an integer.
+    stored: Option<StoredInteger>,
+}
+
+/// Sizes of integers in bytes.
+const INTEGER_SIZES: [usize; 5] = [1, 2, 3, 4, 8];
+
+/// An integer as images store it.
+#[derive(Clone, Copy, Debug)]
+struct StoredInteger {
+    bytes: [u8; 16],
+    size: usize,
+}
+
+impl StoredInteger {
+    /// Returns the only bytes of the column that have this value; `None` if the column has no integers or lacks the
+    /// value.
+    fn new(column: &Column, number: i128) -> Option<Self> {
+        let bytes = number.to_le_bytes();
+        let has_value = |size: &usize| match column.value(&bytes[..*size]) {
+            Ok(Value::Int(value)) => i128::from(value) == number,
+            Ok(Value::UInt(value)) => i128::from(value) == number,
+            _ => false,
+        };
+        let size = INTEGER_SIZES.into_iter().find(has_value)?;
+        Some(Self { bytes, size })
+    }
+}
+
+impl<'c> WantedColumn<'c> {
+    fn new(index: usize, value: &'c ConditionValue, column: &Column) -> Self {
+        let number = match value {
+            ConditionValue::Text { number, .. } => *number,
+            ConditionValue::Null => None,
+        };
+        Self { index, value, stored: number.and_then(|number| StoredInteger::new(column, number)) }
+    }
+
+    #[inline]
+    fn matches(&self, field: &RowField<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
+        match &self.stored {
+            Some(StoredInteger { bytes, size }) => Ok(field.bytes() == Some(&bytes[..*size])),
+            None => self.value.matches(field, format),
+        }
+    }
 }
 
 impl<'c> RowTest<'c> {
@@ -279,7 +331,7 @@ impl<'c> RowTest<'c> {
                 Some(index) => {
                     sightings.found.fetch_or(mask_of(number), Ordering::Relaxed);
                     if let Some(wanted) = &mut wanted {
-                        wanted.push((index, &condition.value));
+                        wanted.push(WantedColumn::new(index, &condition.value, &table.columns[index]));
                     }
                 }
                 None => {
@@ -347,12 +399,13 @@ impl<'c> RowTest<'c> {
     ) -> Result<ConditionResult, DecodeError> {
         let Some(wanted) = &self.wanted else { return Ok(ConditionResult::NotMet) };
         let mut untested = 0;
-        for (number, (index, value)) in wanted.iter().enumerate() {
-            let Some(field) = image.field(*index).or_else(|| earlier?.field(*index)) else {
+        for (number, column) in wanted.iter().enumerate() {
+            let index = column.index;
+            let Some(field) = image.field(index).or_else(|| earlier?.field(index)) else {
                 untested |= mask_of(number);
                 continue;
             };
-            if !value.matches(&field, format)? {
+            if !column.matches(&field, format)? {
                 return Ok(ConditionResult::NotMet);
             }
         }
