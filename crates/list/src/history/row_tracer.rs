@@ -137,10 +137,12 @@ impl RowTracer<'_> {
         TraceStep::Continue
     }
 
-    /// Adds later changes of a row that has another identity after the newest change than the one searched for.
+    /// Adds later changes of a row whose identity after the newest change is another than the one searched for, or
+    /// could not be tested on all rows.
     fn trace_forward(&mut self) -> Result<(), ListError> {
         let Some(NewestChange { log: first, place, identity }) = self.newest.take() else { return Ok(()) };
-        if is_same(&identity, &self.settings.conditions) {
+        // A search by the key finds later changes that the conditions could not find.
+        if is_same(&identity, &self.settings.conditions) && self.gaps == HistoryGaps::default() {
             return Ok(());
         }
         self.current = Some(identity);
