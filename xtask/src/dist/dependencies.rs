@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::command::stdout_of;
 use super::platform::PackageArch;
-use super::static_binary;
+use super::static_binary::FeatureSet;
 
 /// Libraries of the command, by name and version.
 pub(crate) struct DependencyList {
@@ -33,7 +33,7 @@ impl DependencyList {
         for arch in PackageArch::ALL {
             let mut tree = testkit::cargo_command(source);
             tree.args(["tree", "--locked", "--package=bintide", "--edges=normal", "--prefix=none"]);
-            tree.args(["--format={p}", "--target", &arch.rust_target()]).args(static_binary::FEATURES);
+            tree.args(["--format={p}", FeatureSet::All.argument(), "--target", &arch.rust_target()]);
             for line in stdout_of(&mut tree)?.lines() {
                 let mut words = line.split_whitespace();
                 let (name, version) = (words.next(), words.next());

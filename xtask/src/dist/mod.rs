@@ -31,6 +31,7 @@ use self::dependencies::DependencyList;
 use self::package_kind::PackageKind;
 use self::platform::PackageArch;
 use self::stage::StagedPackage;
+use self::static_binary::FeatureSet;
 use crate::checks::workspace_field;
 
 /// Options of `cargo xtask dist`.
@@ -45,6 +46,9 @@ pub(crate) struct DistOptions {
     /// Build the commit a second time in another directory, and compare the packages byte for byte
     #[arg(long)]
     reproduce: bool,
+    /// Build a binary for x86_64 without optional features, and check its size
+    #[arg(long)]
+    size: bool,
 }
 
 /// One commit, and the directory for its sources, builds and packages.
@@ -70,10 +74,24 @@ pub(crate) fn make_packages(options: &DistOptions) -> Result<()> {
         );
         println!("two builds of the commit are equal byte for byte: {} files", sums.len());
     }
+    if options.size {
+        check_size(&release)?;
+    }
     if options.test {
         install_test::test_packages(&release, &archs)?;
     }
     println!("the packages are in {}", release.packages().display());
+    Ok(())
+}
+
+/// Size in bytes that a binary for x86_64 without optional features may have.
+const BINARY_SIZE_MAX: u64 = 15_000_000;
+
+fn check_size(release: &Release) -> Result<()> {
+    let binary = static_binary::build(release, PackageArch::X86_64, FeatureSet::Minimal)?;
+    let size = fs::metadata(&binary)?.len();
+    ensure!(size <= BINARY_SIZE_MAX, "the binary has {size} bytes: more than {BINARY_SIZE_MAX}");
+    println!("the binary for x86_64 without optional features has {size} bytes");
     Ok(())
 }
 
@@ -119,9 +137,13 @@ impl Release {
         let sbom = packages.join(format!("bintide-{}.cdx.json", self.version));
         fs::write(sbom, dependencies.sbom(&self.version)?)?;
         // The binary of this machine writes the manual pages and completions of all packages.
-        let native = static_binary::build(self, PackageArch::native()?)?;
+        let native = static_binary::build(self, PackageArch::native()?, FeatureSet::All)?;
         for arch in archs {
-            let binary = if arch.is_native() { native.clone() } else { static_binary::build(self, *arch)? };
+            let binary = if arch.is_native() {
+                native.clone()
+            } else {
+                static_binary::build(self, *arch, FeatureSet::All)?
+            };
             let staged = StagedPackage::new(self, *arch, &binary, &native, &dependencies)?;
             let file = PackageKind::Archive.file(self, *arch);
             write_tar(staged.root(), &file, self.epoch, TarCompression::Gzip)?;

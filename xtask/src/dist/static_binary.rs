@@ -19,18 +19,37 @@ const ZIGBUILD: CargoTool =
 /// Version of PyPI's package of zig.
 const ZIG_VERSION: &str = "0.15.2";
 
-/// Arguments that select the features of the command in packages.
-pub(crate) const FEATURES: [&str; 1] = ["--all-features"];
+/// Features of a binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FeatureSet {
+    /// All optional parts, as in packages.
+    All,
+    /// No optional parts.
+    Minimal,
+}
+
+impl FeatureSet {
+    /// Returns cargo's argument.
+    pub(crate) const fn argument(self) -> &'static str {
+        match self {
+            Self::All => "--all-features",
+            Self::Minimal => "--no-default-features",
+        }
+    }
+}
 
 /// Builds bintide with the profile `dist`, and returns the path of the binary.
 ///
 /// The binary contains no path of this machine, so that the same sources give the same bytes in any directory.
-pub(crate) fn build(release: &Release, arch: PackageArch) -> Result<PathBuf> {
+pub(crate) fn build(release: &Release, arch: PackageArch, features: FeatureSet) -> Result<PathBuf> {
     let source = release.source();
     let zigbuild = ZIGBUILD.ensure()?;
     let target = arch.rust_target();
     run(Command::new("rustup").args(["--quiet", "target", "add", &target]).current_dir(&source))?;
-    let target_dir = release.folder.join("build");
+    let target_dir = release.folder.join(match features {
+        FeatureSet::All => "build",
+        FeatureSet::Minimal => "build-minimal",
+    });
     let mut cargo = testkit::cargo_command(&source);
     cargo.args([
         "zigbuild",
@@ -41,7 +60,7 @@ pub(crate) fn build(release: &Release, arch: PackageArch) -> Result<PathBuf> {
         "--target",
         &target,
     ]);
-    cargo.args(FEATURES).arg("--target-dir").arg(&target_dir);
+    cargo.arg(features.argument()).arg("--target-dir").arg(&target_dir);
     cargo.env("PATH", path_with(&zigbuild)?).env("CARGO_ZIGBUILD_PYTHON_PATH", ensure_zig()?);
     let folders = [(source, "/bintide"), (cargo_home()?, "/cargo"), (target_dir.clone(), "/build")];
     let remapped: Vec<String> =
