@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    advise, completions, diff, dump, history, man, receive, relay, replay, rewrite, stats, stream, undo,
+    advise, completions, diff, dump, history, man, receive, relay, replay, rewrite, stats, stream, top, undo,
     verify, warm,
 };
 use crate::exit::CommandResult;
@@ -110,6 +110,9 @@ pub(crate) enum CliCommand {
     /// Read pages into a replica's memory before its applier needs them.
     #[command(after_long_help = warm::EXAMPLES)]
     Warm(Box<warm::WarmArgs>),
+    /// Show a live view of a growing store, and of the bintide processes of this machine.
+    #[command(after_long_help = top::EXAMPLES)]
+    Top(top::TopArgs),
     /// Print shell completions.
     #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::CompletionsArgs),
@@ -156,6 +159,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Replay(mut arguments) => replay::run(&mut arguments, &cli.global),
         CliCommand::Stats(arguments) => stats::run(&arguments, &cli.global),
         CliCommand::Stream(arguments) => stream::run(&arguments, &cli.global),
+        CliCommand::Top(arguments) => top::run(&arguments, &cli.global),
         CliCommand::Verify(arguments) => verify::run(&arguments, &cli.global),
         CliCommand::Warm(arguments) => warm::run(&arguments, &cli.global),
     }

@@ -114,18 +114,18 @@ impl LogArgs {
         self.logs = vec![folder];
     }
 
-    /// Returns the store to follow: one directory, or its index.
-    pub(crate) fn store(&self) -> Result<Store, CommandFailure> {
+    /// Returns the store to follow: one directory, or its index. `option` is the option or argument that needs it.
+    pub(crate) fn store(&self, option: &str) -> Result<Store, CommandFailure> {
         let [path] = self.logs.as_slice() else {
             return Err(CommandFailure::NotStarted(anyhow!(
-                "--follow takes one directory or its index file"
+                "{option} takes one directory or its index file"
             )));
         };
         let is_index = path.extension().is_some_and(|extension| extension == "index");
         if !is_index && !metadata(path)?.is_dir() {
             let path = path.display();
             return Err(CommandFailure::NotStarted(anyhow!(
-                "--follow needs a directory or an index file, but {path} is neither"
+                "{option} needs a directory or an index file, but {path} is neither"
             )));
         }
         Store::open(path).map_err(|error| CommandFailure::NotStarted(add_advice(error)))

@@ -72,6 +72,7 @@ mod stream_live;
 mod stream_snapshot;
 mod tampered;
 mod tls_matrix;
+mod top;
 mod transactions;
 mod undo;
 mod warm;

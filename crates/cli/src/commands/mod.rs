@@ -13,6 +13,7 @@ pub(crate) mod rewrite;
 pub(crate) mod stats;
 pub(crate) mod stream;
 pub(crate) mod table_args;
+pub(crate) mod top;
 pub(crate) mod undo;
 pub(crate) mod verify;
 pub(crate) mod warm;

@@ -165,7 +165,7 @@ fn fit_to_target(options: ReplayOptions, target: &TargetAddress) -> ReplayOption
 
 /// Applies logs; `receiving` is the receiver that writes them, if this command runs one.
 fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingState>) -> CommandResult {
-    let followed = command.follow.then(|| command.inputs.store()).transpose()?;
+    let followed = command.follow.then(|| command.inputs.store("--follow")).transpose()?;
     let found = command.inputs.find_logs()?;
     let lifetime = if command.follow { LogLifetime::Followed } else { LogLifetime::Fixed };
     checks::check_logs(&found, lifetime)?;
