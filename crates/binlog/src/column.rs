@@ -191,7 +191,7 @@ impl GeometryType {
 
 /// Number of bytes a value takes in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ValueSize {
+pub enum ValueSize {
     /// Fixed number of bytes.
     Fixed(u8),
     /// Length prefix of this many bytes, little-endian, then the value.
@@ -275,7 +275,8 @@ impl ColumnType {
         number.cast_unsigned() << unused >> unused
     }
 
-    pub(crate) const fn value_size(self) -> ValueSize {
+    /// Returns the number of bytes that a value takes in a row.
+    pub const fn value_size(self) -> ValueSize {
         match self {
             Self::Null => ValueSize::Fixed(0),
             Self::TinyInt | Self::Year => ValueSize::Fixed(1),

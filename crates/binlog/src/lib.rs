@@ -120,7 +120,7 @@ mod write;
 pub use crate::base64::{BASE64_LINE_BYTES, put_base64, put_base64_lines};
 pub use crate::charset::Charset;
 pub use crate::collation::Collation;
-pub use crate::column::{Column, ColumnType, GeometryType};
+pub use crate::column::{Column, ColumnType, GeometryType, ValueSize};
 pub use crate::cursor::{Cursor, put_lenenc};
 pub use crate::decimal::Decimal;
 pub use crate::error::{DecodeError, DecodeReason, EncodeError};

@@ -1,0 +1,326 @@
+//! Puts the events of a block together again.
+
+use binlog::{EventChecksum, EventFlags, EventFormat, EventHeader, EventType, HEADER_SIZE, MAGIC};
+
+use crate::block_encoder::MAPS;
+use crate::block_frame::{BLOCK_HEAD_SIZE, BlockFrame, BlockKind, take_body, take_head};
+use crate::event_fields::{
+    LastValues, take_body as take_plain_body, take_gtid, take_long_text, take_mariadb_gtid, take_query,
+    take_xid,
+};
+use crate::event_form::{BodyForm, EventForm, PositionForm};
+use crate::log_block::BlockContext;
+use crate::payload_frames::{FrameSettings, INNER_SIZE_MAX, PayloadFrames, put_payload};
+use crate::row_layout::{
+    RowLayout, RowScratch, bare_event, parse_table, split_rows, stream_count, take_shape,
+};
+use crate::segment_error::{BlockDamage, SegmentError};
+use crate::stream_codec::{StreamExpander, StreamForm};
+use crate::stream_set::{FixedStream, StreamBuffers, StreamCursors, StreamId, TextReader};
+
+/// Puts blocks together, one after another. Each thread needs its own decoder.
+pub struct BlockDecoder {
+    expander: StreamExpander,
+    buffers: StreamBuffers,
+    frames: PayloadFrames,
+    scratch: RowScratch,
+    inner: Vec<u8>,
+}
+
+/// State of one block while its events are put together.
+struct BlockEvents<'a, 'd> {
+    streams: StreamCursors<'a>,
+    description: &'a [u8],
+    format: EventFormat,
+    inner_format: EventFormat,
+    forms: TextReader<'a>,
+    maps: TextReader<'a>,
+    gtids: TextReader<'a>,
+    heads: TextReader<'a>,
+    statements: TextReader<'a>,
+    tables: Vec<KnownStreams>,
+    shapes: Vec<(EventType, &'a [u8], RowLayout)>,
+    last: LastValues,
+    frames: &'d mut PayloadFrames,
+    scratch: &'d mut RowScratch,
+    size_max: usize,
+}
+
+/// Table map of a block.
+struct KnownStreams {
+    /// Absent until its first rows.
+    first: Option<StreamId>,
+}
+
+/// Place of an event that is put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EventPlace {
+    /// In the log, which starts at this position.
+    Log(u64),
+    Payload,
+}
+
+impl Default for BlockDecoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl BlockDecoder {
+    /// Creates a decoder.
+    pub fn new() -> Self {
+        Self {
+            expander: StreamExpander::new(),
+            buffers: StreamBuffers::default(),
+            frames: PayloadFrames::default(),
+            scratch: RowScratch::default(),
+            inner: Vec::new(),
+        }
+    }
+
+    /// Returns the log's bytes of one block, given with its head.
+    pub fn decode_one(&mut self, block: &[u8]) -> Result<Vec<u8>, SegmentError> {
+        let (head, body) = block.split_first_chunk().ok_or(SegmentError::Truncated { offset: 0 })?;
+        let (_, checksum) = take_head(*head, 0)?;
+        let frame = take_body(body, checksum).map_err(|damage| damage.at(0))?;
+        self.decode(&frame).map_err(|damage| damage.at(BLOCK_HEAD_SIZE as u64))
+    }
+
+    /// Returns the log's bytes of a block.
+    pub(crate) fn decode(&mut self, frame: &BlockFrame<'_>) -> Result<Vec<u8>, BlockDamage> {
+        let mut out = Vec::with_capacity(frame.log_size);
+        match frame.kind {
+            BlockKind::End => {}
+            BlockKind::Opaque => {
+                self.expander.expand(frame.content, StreamForm::Plain, frame.log_size, &mut out)?;
+            }
+            BlockKind::Events => self.decode_events(frame, &mut out)?,
+        }
+        match out.len() == frame.log_size {
+            true => Ok(out),
+            false => Err(BlockDamage("a block has another size than stated")),
+        }
+    }
+
+    fn decode_events(&mut self, frame: &BlockFrame<'_>, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+        self.buffers.read(frame.content, &mut self.expander)?;
+        let mut streams = self.buffers.cursors();
+        let context = BlockContext::take(streams.of(FixedStream::Context))?;
+        let format = context.format().ok_or(BlockDamage("the format description is invalid"))?;
+        let mut events = BlockEvents {
+            streams,
+            description: &context.description,
+            inner_format: format.inside_payload(),
+            format,
+            forms: TextReader::default(),
+            maps: TextReader::default(),
+            gtids: TextReader::default(),
+            heads: TextReader::default(),
+            statements: TextReader::default(),
+            tables: Vec::new(),
+            shapes: Vec::new(),
+            last: LastValues::default(),
+            frames: &mut self.frames,
+            scratch: &mut self.scratch,
+            size_max: frame.log_size,
+        };
+        if frame.offset == 0 {
+            out.extend_from_slice(&MAGIC);
+        }
+        for _ in &context.maps {
+            events.take_map()?;
+        }
+        while !events.streams.of(FixedStream::Form).is_empty() {
+            events.take_event(EventPlace::Log(frame.offset), &mut self.inner, out)?;
+            if out.len() > frame.log_size {
+                return Err(BlockDamage("a block is larger than stated"));
+            }
+        }
+        match events.streams.are_empty() {
+            true => Ok(()),
+            false => Err(BlockDamage("streams have bytes behind the last event")),
+        }
+    }
+}
+
+impl<'a> BlockEvents<'a, '_> {
+    fn take_event(
+        &mut self,
+        place: EventPlace,
+        inner: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BlockDamage> {
+        let (_, form) = self.forms.take(&mut self.streams, (FixedStream::Form, FixedStream::FormText))?;
+        let form = EventForm::decode(form)?;
+        match form.body {
+            BodyForm::Description if matches!(place, EventPlace::Log(_)) => {
+                out.extend_from_slice(self.description);
+                return Ok(());
+            }
+            BodyForm::Whole if matches!(place, EventPlace::Log(_)) => {
+                out.extend_from_slice(self.streams.of(FixedStream::Whole).sized()?);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let start = out.len();
+        let header = self.take_header(form, start, place)?;
+        out.extend_from_slice(&[0; HEADER_SIZE]);
+        match form.body {
+            BodyForm::Payload if matches!(place, EventPlace::Log(_)) => self.take_payload(inner, out)?,
+            body => self.take_event_body(body, form.event_type, place, out)?,
+        }
+        self.finish_event(header, form.position, (place, start), out)
+    }
+
+    fn take_event_body(
+        &mut self,
+        body: BodyForm,
+        event_type: EventType,
+        place: EventPlace,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BlockDamage> {
+        let Self { streams, last, .. } = self;
+        match body {
+            BodyForm::Plain => take_plain_body(streams, out),
+            BodyForm::LongText => take_long_text(streams, out),
+            BodyForm::TableMap => {
+                let map = self.take_map()?;
+                out.extend_from_slice(map);
+                Ok(())
+            }
+            BodyForm::Rows => self.take_rows(event_type, out),
+            BodyForm::Gtid => {
+                let format = if place == EventPlace::Payload { &self.inner_format } else { &self.format };
+                take_gtid((event_type, format), last, streams, &mut self.gtids, out)
+            }
+            BodyForm::MariadbGtid => take_mariadb_gtid(last, streams, &mut self.gtids, out),
+            BodyForm::Query => take_query(last, streams, &mut self.heads, &mut self.statements, out),
+            BodyForm::Xid => take_xid(last, streams, out),
+            BodyForm::Payload | BodyForm::Whole | BodyForm::Description => {
+                Err(BlockDamage("a payload has an impossible event"))
+            }
+        }
+    }
+
+    /// Reads the fields of a header. Size and some positions are known only once the body is complete.
+    fn take_header(
+        &mut self,
+        form: EventForm,
+        start: usize,
+        place: EventPlace,
+    ) -> Result<EventHeader, BlockDamage> {
+        let last = &mut self.last;
+        let timestamp = self.streams.of(FixedStream::Timestamp).difference(u64::from(last.timestamp))?;
+        last.timestamp = u32::try_from(timestamp).map_err(|_| BlockDamage("a time is too large"))?;
+        let next_position = match (form.position, place) {
+            (PositionForm::Zero, _) => 0,
+            (PositionForm::End, EventPlace::Log(offset)) => offset.wrapping_add(start as u64) as u32,
+            (PositionForm::Chained, EventPlace::Log(_)) => last.next_position,
+            (PositionForm::Stored, _) => self.streams.of(FixedStream::NextPosition).varint()? as u32,
+            (PositionForm::End | PositionForm::Chained, EventPlace::Payload) => {
+                return Err(BlockDamage("an event of a payload has a position"));
+            }
+        };
+        Ok(EventHeader {
+            timestamp: last.timestamp,
+            event_type: form.event_type,
+            server_id: form.server_id,
+            size: 0,
+            next_position,
+            flags: EventFlags(form.flags),
+        })
+    }
+
+    /// Completes the header of an event, and appends its checksum.
+    fn finish_event(
+        &mut self,
+        mut header: EventHeader,
+        position: PositionForm,
+        (place, start): (EventPlace, usize),
+        out: &mut Vec<u8>,
+    ) -> Result<(), BlockDamage> {
+        let checksum = match place {
+            EventPlace::Log(_) => self.format.checksum.for_events(),
+            EventPlace::Payload => EventChecksum::Absent,
+        };
+        let size = out.len() - start + checksum.size();
+        header.size = u32::try_from(size).map_err(|_| BlockDamage("an event is too large"))?;
+        if let PositionForm::End | PositionForm::Chained = position {
+            header.next_position = header.next_position.wrapping_add(header.size);
+        }
+        if let EventPlace::Log(_) = place {
+            self.last.next_position = header.next_position;
+        }
+        out[start..start + HEADER_SIZE].copy_from_slice(&header.encode());
+        if checksum == EventChecksum::Crc32 {
+            let checksum = crc32fast::hash(&out[start..]);
+            out.extend_from_slice(&checksum.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn take_map(&mut self) -> Result<&'a [u8], BlockDamage> {
+        let (number, body) = self.maps.take(&mut self.streams, MAPS)?;
+        if number == self.tables.len() {
+            self.tables.push(KnownStreams { first: None });
+        }
+        Ok(body)
+    }
+
+    fn take_rows(&mut self, event_type: EventType, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+        let shape = match self.streams.of(FixedStream::RowShape).size()? {
+            0 => {
+                let shape = self.streams.of(FixedStream::RowShapeText).sized()?;
+                self.add_shape(shape)?;
+                self.shapes.last()
+            }
+            number => self.shapes.get(number - 1),
+        };
+        let Some((shape_type, head, layout)) = shape.filter(|(shape, ..)| *shape == event_type) else {
+            return Err(BlockDamage("rows have an unknown shape"));
+        };
+        debug_assert_eq!(*shape_type, event_type);
+        out.extend_from_slice(head);
+        let count = self.streams.of(FixedStream::RowCount).varint()?;
+        let size_max = self.size_max.max(INNER_SIZE_MAX) + out.len();
+        layout.take(count, &mut self.streams, self.scratch, (out, size_max))
+    }
+
+    fn add_shape(&mut self, shape: &'a [u8]) -> Result<(), BlockDamage> {
+        const UNKNOWN: BlockDamage = BlockDamage("the shape of rows is invalid");
+        let (number, event_type, head) = take_shape(shape)?;
+        let map = self.maps.get(number).ok_or(UNKNOWN)?;
+        let table = parse_table(map, &self.format).ok_or(UNKNOWN)?;
+        let known = self.tables.get_mut(number).ok_or(UNKNOWN)?;
+        let first = match known.first {
+            Some(first) => first,
+            None => self.streams.add(stream_count(table.columns.len()))?,
+        };
+        known.first = Some(first);
+        let mut bytes = Vec::new();
+        let raw = bare_event(event_type, head, &mut bytes).ok_or(UNKNOWN)?;
+        let (rows, _) = split_rows(&raw, &self.format).ok_or(UNKNOWN)?;
+        let layout = RowLayout::new(&table, &rows, first).ok_or(UNKNOWN)?;
+        self.shapes.push((event_type, head, layout));
+        Ok(())
+    }
+
+    fn take_payload(&mut self, inner: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+        let settings = FrameSettings::decode(self.streams.of(FixedStream::Payload).varint()?)
+            .ok_or(BlockDamage("a payload has unknown settings"))?;
+        let events = self.streams.of(FixedStream::Payload).varint()?;
+        inner.clear();
+        let mut nothing = Vec::new();
+        for _ in 0..events {
+            self.take_event(EventPlace::Payload, &mut nothing, inner)?;
+            if inner.len() > 2 * INNER_SIZE_MAX {
+                return Err(BlockDamage("a payload is too large"));
+            }
+        }
+        let frame = self.frames.compress(settings, inner);
+        let frame = frame.map_err(|_| BlockDamage("a payload cannot be compressed again"))?;
+        put_payload(inner.len(), frame, out);
+        Ok(())
+    }
+}

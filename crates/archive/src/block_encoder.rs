@@ -1,0 +1,420 @@
+//! Takes the events of a block apart.
+
+use binlog::events::{PayloadCompression, Rows, TransactionPayload};
+use binlog::{
+    Event, EventChecksum, EventFormat, EventHeader, EventType, HEADER_SIZE, MAGIC, PayloadLimits,
+    PayloadOpener, RawEvent, SizeClaimPolicy, Table,
+};
+use hashbrown::HashMap;
+
+use crate::block_decoder::BlockDecoder;
+use crate::block_frame::{BlockKind, put_block};
+use crate::block_summary::BlockSummary;
+use crate::event_fields::{
+    LastValues, put_body, put_gtid, put_long_text, put_mariadb_gtid, put_query, put_whole, put_xid,
+};
+use crate::event_form::{BodyForm, EventForm, PositionForm};
+use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
+use crate::payload_frames::{INNER_SIZE_MAX, PayloadFrames, put_payload};
+use crate::row_layout::{RowLayout, RowScratch, parse_table, put_shape, split_rows, stream_count};
+use crate::stream_codec::StreamCompressor;
+use crate::stream_set::{FixedStream, STREAMS_MAX, StreamId, StreamSet, TextWriter};
+use crate::varint::put_sized;
+
+/// Takes blocks apart, one after another. Each thread needs its own encoder.
+pub struct BlockEncoder {
+    compressor: StreamCompressor,
+    streams: StreamSet,
+    texts: BlockTexts,
+    tables: Vec<KnownTable>,
+    /// Number of the table map that last had each table number.
+    table_ids: HashMap<u64, usize>,
+    shapes: Vec<RowLayout>,
+    shape_numbers: HashMap<Box<[u8]>, usize>,
+    /// Buffer for a shape.
+    shape: Vec<u8>,
+    scratch: RowScratch,
+    last: LastValues,
+    opener: PayloadOpener,
+    frames: PayloadFrames,
+    inner: Vec<u8>,
+    decoder: BlockDecoder,
+    summary: BlockSummary,
+}
+
+/// Repeated texts of a block.
+#[derive(Default)]
+struct BlockTexts {
+    forms: TextWriter,
+    maps: TextWriter,
+    gtids: TextWriter,
+    heads: TextWriter,
+    statements: TextWriter,
+}
+
+/// Table map of a block.
+struct KnownTable {
+    table: Option<Table>,
+    /// First stream of its rows, once there are any.
+    streams: Option<StreamId>,
+}
+
+/// A block in its stored form.
+#[derive(Clone, Debug)]
+pub struct EncodedBlock {
+    /// Bytes of the segment.
+    pub bytes: Vec<u8>,
+    /// Contents of the block.
+    pub summary: BlockSummary,
+}
+
+/// Place and format of events that are taken apart.
+#[derive(Clone, Copy)]
+struct EventScene<'f> {
+    format: &'f EventFormat,
+    /// Position of the event; `None` inside a payload.
+    position: Option<u64>,
+}
+
+const FORMS: (FixedStream, FixedStream) = (FixedStream::Form, FixedStream::FormText);
+pub(crate) const MAPS: (FixedStream, FixedStream) = (FixedStream::TableMap, FixedStream::TableMapText);
+
+/// Largest size of a block's streams for which further payloads are decompressed. Bounds memory.
+const EXPANDED_MAX: usize = 64 << 20;
+
+impl Default for BlockEncoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl BlockEncoder {
+    /// Creates an encoder.
+    pub fn new() -> Self {
+        let limits = PayloadLimits {
+            event_size_max: INNER_SIZE_MAX as u32,
+            total_size_max: INNER_SIZE_MAX as u64,
+            claim_policy: SizeClaimPolicy::Binding,
+        };
+        Self {
+            compressor: StreamCompressor::new(),
+            streams: StreamSet::default(),
+            texts: BlockTexts::default(),
+            tables: Vec::new(),
+            table_ids: HashMap::new(),
+            shapes: Vec::new(),
+            shape_numbers: HashMap::new(),
+            shape: Vec::new(),
+            scratch: RowScratch::default(),
+            last: LastValues::default(),
+            opener: PayloadOpener::with_limits(limits),
+            frames: PayloadFrames::default(),
+            inner: Vec::new(),
+            decoder: BlockDecoder::new(),
+            summary: BlockSummary::default(),
+        }
+    }
+
+    /// Takes a block apart, and puts it together again as a trial. A block that does not come back exactly is kept as
+    /// it is.
+    pub fn encode(&mut self, block: &LogBlock) -> EncodedBlock {
+        self.summary = BlockSummary { log_size: block.bytes.len() as u64, ..BlockSummary::default() };
+        let reason = match &block.content {
+            BlockContent::Events(context) => match self.encode_events(block, context) {
+                Some(encoded) => return encoded,
+                None => OpaqueReason::Differs,
+            },
+            BlockContent::Opaque(reason) => *reason,
+        };
+        let mut bytes = Vec::new();
+        put_block(BlockKind::Opaque, block, &mut bytes, |out| {
+            self.compressor.compress(&block.bytes, 0, out);
+        });
+        *self.summary.kept.entry(reason.name()).or_default() += block.bytes.len() as u64;
+        EncodedBlock { bytes, summary: std::mem::take(&mut self.summary) }
+    }
+
+    fn encode_events(&mut self, block: &LogBlock, context: &BlockContext) -> Option<EncodedBlock> {
+        let format = context.format()?;
+        self.clear();
+        context.put(self.streams.of(FixedStream::Context));
+        for map in &context.maps {
+            self.put_map(map, &format);
+        }
+        let mut position = block.offset;
+        let mut rest = &block.bytes[..];
+        if position == 0 {
+            rest = rest.strip_prefix(&MAGIC)?;
+            position += MAGIC.len() as u64;
+        }
+        let inner_format = format.inside_payload();
+        while !rest.is_empty() {
+            let event = self.split_event(rest, context, &format)?;
+            let size = event.bytes().len();
+            let scene = EventScene { format: &format, position: Some(position) };
+            self.put_outer(&event, scene, context, &inner_format);
+            rest = &rest[size..];
+            position += size as u64;
+        }
+        let mut bytes = Vec::new();
+        put_block(BlockKind::Events, block, &mut bytes, |out| {
+            self.streams.write(&mut self.compressor, out);
+        });
+        let restored = self.decoder.decode_one(&bytes);
+        if !restored.is_ok_and(|restored| restored == block.bytes) {
+            let log_size = block.bytes.len() as u64;
+            self.summary = BlockSummary { log_size, ..BlockSummary::default() };
+            return None;
+        }
+        Some(EncodedBlock { bytes, summary: std::mem::take(&mut self.summary) })
+    }
+
+    fn clear(&mut self) {
+        self.streams.clear();
+        let texts = &mut self.texts;
+        let all = [
+            &mut texts.forms,
+            &mut texts.maps,
+            &mut texts.gtids,
+            &mut texts.heads,
+            &mut texts.statements,
+        ];
+        all.into_iter().for_each(TextWriter::clear);
+        self.tables.clear();
+        self.table_ids.clear();
+        self.shapes.clear();
+        self.shape_numbers.clear();
+        self.last = LastValues::default();
+    }
+
+    fn split_event<'a>(
+        &self,
+        bytes: &'a [u8],
+        context: &BlockContext,
+        format: &EventFormat,
+    ) -> Option<RawEvent<'a>> {
+        let head = bytes.first_chunk::<HEADER_SIZE>()?;
+        let size = u32::from_le_bytes([head[9], head[10], head[11], head[12]]) as usize;
+        let event = bytes.get(..size)?;
+        // The checksum of the format description does not follow from the format.
+        let checksum = match event == &*context.description {
+            true => EventChecksum::Absent,
+            false => format.checksum.for_events(),
+        };
+        RawEvent::new(event, checksum).ok()
+    }
+
+    fn put_outer(
+        &mut self,
+        raw: &RawEvent<'_>,
+        scene: EventScene<'_>,
+        context: &BlockContext,
+        inner_format: &EventFormat,
+    ) {
+        self.summary.events += 1;
+        self.summary.see_time(raw.header().timestamp);
+        if raw.bytes() == &*context.description {
+            self.put_form(EventForm::whole(BodyForm::Description));
+            return;
+        }
+        if raw.verify().is_err() || raw.event_type() == EventType::FormatDescription {
+            *self.summary.whole_events.entry("wrong checksum").or_default() += 1;
+            self.put_form(EventForm::whole(BodyForm::Whole));
+            put_whole(raw.bytes(), &mut self.streams);
+            return;
+        }
+        if raw.event_type() == EventType::TransactionPayload {
+            match self.put_payload(raw, scene, inner_format) {
+                true => self.summary.payloads_opened += 1,
+                false => {
+                    self.summary.payloads_kept += 1;
+                    self.put_plain(raw, scene);
+                }
+            }
+            return;
+        }
+        self.put_event(raw, scene);
+    }
+
+    fn put_payload(&mut self, raw: &RawEvent<'_>, scene: EventScene<'_>, inner_format: &EventFormat) -> bool {
+        let Ok(Event::TransactionPayload(payload)) = raw.decode(scene.format) else { return false };
+        let mut inner = std::mem::take(&mut self.inner);
+        inner.clear();
+        let events = open_payload(&mut self.opener, &payload, &mut inner);
+        let settings = events.and_then(|events| {
+            let settings = self.frames.find(&inner, payload.payload)?;
+            let mut body = Vec::new();
+            put_payload(inner.len(), payload.payload, &mut body);
+            (body == raw.body() && self.streams.size() + inner.len() <= EXPANDED_MAX).then_some((events, settings))
+        });
+        let is_opened = settings.is_some();
+        if let Some((events, settings)) = settings {
+            self.put_header(raw, scene, BodyForm::Payload);
+            self.streams.put(FixedStream::Payload, settings.encode());
+            self.streams.put(FixedStream::Payload, events);
+            let mut rest = &inner[..];
+            let scene = EventScene { format: inner_format, position: None };
+            while let Some((event, behind)) = RawEvent::split_first(rest, EventChecksum::Absent) {
+                self.summary.inner_events += 1;
+                self.put_event(&event, scene);
+                rest = behind;
+            }
+        }
+        self.inner = inner;
+        is_opened
+    }
+
+    fn put_event(&mut self, raw: &RawEvent<'_>, scene: EventScene<'_>) {
+        use EventType as T;
+        let body = raw.body();
+        let form = match raw.event_type() {
+            T::TableMap => {
+                self.put_map(body, scene.format);
+                BodyForm::TableMap
+            }
+            T::WriteRows
+            | T::UpdateRows
+            | T::DeleteRows
+            | T::WriteRowsV1
+            | T::UpdateRowsV1
+            | T::DeleteRowsV1
+                if self.put_rows(raw, scene.format) =>
+            {
+                BodyForm::Rows
+            }
+            T::Gtid | T::AnonymousGtid | T::GtidTagged if self.put_gtid(raw, scene.format) => BodyForm::Gtid,
+            T::MariadbGtid if self.put_mariadb_gtid(body) => BodyForm::MariadbGtid,
+            T::Query if self.put_query(body) => BodyForm::Query,
+            T::Xid if put_xid(body, &mut self.last, &mut self.streams) => BodyForm::Xid,
+            T::RowsQuery | T::MariadbAnnotateRows => {
+                put_long_text(body, &mut self.streams);
+                BodyForm::LongText
+            }
+            _ => {
+                put_body(body, &mut self.streams);
+                BodyForm::Plain
+            }
+        };
+        self.put_header(raw, scene, form);
+    }
+
+    fn put_gtid(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> bool {
+        let Ok(event) = raw.decode(format) else { return false };
+        self.summary.see_transaction(&event);
+        let body = (&event, raw.body());
+        put_gtid(body, format, &mut self.last, &mut self.streams, &mut self.texts.gtids)
+    }
+
+    fn put_mariadb_gtid(&mut self, body: &[u8]) -> bool {
+        self.summary.see_mariadb_transaction(body);
+        put_mariadb_gtid(body, &mut self.last, &mut self.streams, &mut self.texts.gtids)
+    }
+
+    fn put_query(&mut self, body: &[u8]) -> bool {
+        let BlockTexts { heads, statements, .. } = &mut self.texts;
+        put_query(body, &mut self.last, &mut self.streams, heads, statements)
+    }
+
+    fn put_plain(&mut self, raw: &RawEvent<'_>, scene: EventScene<'_>) {
+        put_body(raw.body(), &mut self.streams);
+        self.put_header(raw, scene, BodyForm::Plain);
+    }
+
+    fn put_header(&mut self, raw: &RawEvent<'_>, scene: EventScene<'_>, body: BodyForm) {
+        let header = raw.header();
+        let position = position_form(header, scene.position, self.last.next_position);
+        self.put_form(EventForm::of(header, position, body));
+        let timestamp = u64::from(header.timestamp);
+        self.streams.put_difference(FixedStream::Timestamp, timestamp, u64::from(self.last.timestamp));
+        if position == PositionForm::Stored {
+            self.streams.put(FixedStream::NextPosition, u64::from(header.next_position));
+        }
+        self.last.timestamp = header.timestamp;
+        if scene.position.is_some() {
+            self.last.next_position = header.next_position;
+        }
+    }
+
+    fn put_form(&mut self, form: EventForm) {
+        self.texts.forms.put(&form.encode(), &mut self.streams, FORMS);
+    }
+
+    fn put_map(&mut self, body: &[u8], format: &EventFormat) {
+        let (number, is_new) = self.texts.maps.put(body, &mut self.streams, MAPS);
+        let number = number as usize;
+        if is_new {
+            self.tables.push(KnownTable { table: parse_table(body, format), streams: None });
+        }
+        if let Some(table) = &self.tables[number].table {
+            self.table_ids.insert(table.table_id, number);
+        }
+    }
+
+    /// Appends the rows of an event. Returns false, and appends nothing, if they cannot be taken apart.
+    fn put_rows(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> bool {
+        let Some((rows, head)) = split_rows(raw, format) else { return false };
+        let Some(table) = self.table_ids.get(&rows.table_id).copied() else { return false };
+        let mut shape = std::mem::take(&mut self.shape);
+        shape.clear();
+        put_shape(&mut shape, table, raw.event_type(), head);
+        let count = self.put_shape(&shape, table, &rows);
+        self.shape = shape;
+        let Some((count, number)) = count else { return false };
+        self.streams.put(FixedStream::RowCount, count);
+        self.summary.rows += count;
+        self.shapes[number].put(rows.rows, &mut self.streams, &mut self.scratch);
+        true
+    }
+
+    /// Appends the shape of a rows event. Returns the number of rows and of the shape.
+    fn put_shape(&mut self, shape: &[u8], table: usize, rows: &Rows<'_>) -> Option<(u64, usize)> {
+        if let Some(number) = self.shape_numbers.get(shape) {
+            let count = self.shapes[*number].count(rows.rows).filter(|count| *count > 0)?;
+            self.streams.put(FixedStream::RowShape, *number as u64 + 1);
+            return Some((count, *number));
+        }
+        let known = &mut self.tables[table];
+        let definition = known.table.as_ref()?;
+        let first = known.streams.unwrap_or(self.streams.count());
+        let streams = stream_count(definition.columns.len());
+        if first + streams > STREAMS_MAX {
+            return None;
+        }
+        let layout = RowLayout::new(definition, rows, first)?;
+        let count = layout.count(rows.rows).filter(|count| *count > 0)?;
+        if known.streams.is_none() {
+            known.streams = Some(self.streams.add(streams));
+        }
+        layout.set_widths(&mut self.streams);
+        self.shapes.push(layout);
+        let number = self.shapes.len() - 1;
+        self.shape_numbers.insert(shape.into(), number);
+        self.streams.put(FixedStream::RowShape, 0);
+        put_sized(self.streams.of(FixedStream::RowShapeText), shape);
+        Some((count, number))
+    }
+}
+
+fn position_form(header: &EventHeader, position: Option<u64>, before: u32) -> PositionForm {
+    let end = position.map(|position| (position + u64::from(header.size)) as u32);
+    match header.next_position {
+        found if Some(found) == end => PositionForm::End,
+        0 => PositionForm::Zero,
+        found if position.is_some() && found == before.wrapping_add(header.size) => PositionForm::Chained,
+        _ => PositionForm::Stored,
+    }
+}
+
+/// Appends the events of a payload to `inner`, and returns their number.
+fn open_payload(
+    opener: &mut PayloadOpener,
+    payload: &TransactionPayload<'_>,
+    inner: &mut Vec<u8>,
+) -> Option<u64> {
+    if payload.compression != PayloadCompression::Zstd || !payload.rest.is_empty() {
+        return None;
+    }
+    let mut events = opener.open(payload).ok()?;
+    while events.next_chunk(INNER_SIZE_MAX, inner).ok()? > 0 {}
+    Some(events.summary().events)
+}

@@ -1,0 +1,314 @@
+//! Fields of the events whose numbers follow from those of earlier events: GTIDs, statements, commits.
+
+use binlog::events::{CommitStamps, GtidEvent, GtidTagged, LogicalClock};
+use binlog::{Event, EventFormat, EventType};
+
+use crate::row_layout::bare_event;
+use crate::segment_error::BlockDamage;
+use crate::stream_set::{FixedStream, StreamCursors, StreamSet, TextReader, TextWriter};
+use crate::varint::put_sized;
+
+/// Values that came last: the next ones are stored as differences.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LastValues {
+    pub(crate) timestamp: u32,
+    pub(crate) next_position: u32,
+    number: u64,
+    sequence: u64,
+    committed_us: u64,
+    transaction_size: u64,
+    thread_id: u32,
+    xid: u64,
+}
+
+/// Numbers of a GTID event. Everything else of it is its template, which most transactions share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct GtidNumbers {
+    number: u64,
+    last_committed: u64,
+    sequence: u64,
+    immediate_us: u64,
+    original_us: u64,
+    size: u64,
+}
+
+const TEMPLATES: (FixedStream, FixedStream) = (FixedStream::GtidTemplate, FixedStream::GtidTemplateText);
+
+/// Appends a GTID event to the streams. Returns false, and appends nothing, if it would not come back exactly.
+pub(crate) fn put_gtid(
+    (event, body): (&Event<'_>, &[u8]),
+    format: &EventFormat,
+    last: &mut LastValues,
+    streams: &mut StreamSet,
+    texts: &mut TextWriter,
+) -> bool {
+    let Some((template, numbers)) = split_gtid(event, format) else { return false };
+    let mut again = Vec::with_capacity(body.len());
+    if join_gtid(event.event_type(), &template, numbers, format, &mut again).is_err() || again != body {
+        return false;
+    }
+    texts.put(&template, streams, TEMPLATES);
+    streams.put_difference(FixedStream::TransactionNumber, numbers.number, last.number.wrapping_add(1));
+    let sequence = last.sequence.wrapping_add(1);
+    streams.put_difference(FixedStream::SequenceNumber, numbers.sequence, sequence);
+    let committed = numbers.sequence.wrapping_sub(1);
+    streams.put_difference(FixedStream::LastCommitted, committed, numbers.last_committed);
+    streams.put_difference(FixedStream::ImmediateCommit, numbers.immediate_us, last.committed_us);
+    streams.put_difference(FixedStream::OriginalCommit, numbers.immediate_us, numbers.original_us);
+    streams.put_difference(FixedStream::TransactionSize, numbers.size, last.transaction_size);
+    last.follow(numbers);
+    true
+}
+
+/// Appends the body of a GTID event from the streams.
+pub(crate) fn take_gtid<'a>(
+    (event_type, format): (EventType, &EventFormat),
+    last: &mut LastValues,
+    streams: &mut StreamCursors<'a>,
+    texts: &mut TextReader<'a>,
+    out: &mut Vec<u8>,
+) -> Result<(), BlockDamage> {
+    let (_, template) = texts.take(streams, TEMPLATES)?;
+    let number = streams.of(FixedStream::TransactionNumber).difference(last.number.wrapping_add(1))?;
+    let sequence = streams.of(FixedStream::SequenceNumber).difference(last.sequence.wrapping_add(1))?;
+    let back = streams.of(FixedStream::LastCommitted).difference(0)?;
+    let immediate_us = streams.of(FixedStream::ImmediateCommit).difference(last.committed_us)?;
+    let earlier = streams.of(FixedStream::OriginalCommit).difference(0)?;
+    let size = streams.of(FixedStream::TransactionSize).difference(last.transaction_size)?;
+    let last_committed = sequence.wrapping_sub(1).wrapping_sub(back);
+    let original_us = immediate_us.wrapping_sub(earlier);
+    let numbers = GtidNumbers { number, last_committed, sequence, immediate_us, original_us, size };
+    last.follow(numbers);
+    join_gtid(event_type, template, numbers, format, out)
+}
+
+impl LastValues {
+    fn follow(&mut self, numbers: GtidNumbers) {
+        self.number = numbers.number;
+        self.sequence = numbers.sequence;
+        self.committed_us = numbers.immediate_us;
+        self.transaction_size = numbers.size;
+    }
+}
+
+/// Returns the event's body with all numbers set to 1, and the numbers.
+fn split_gtid(event: &Event<'_>, format: &EventFormat) -> Option<(Vec<u8>, GtidNumbers)> {
+    let (number, clock, stamps) = match event {
+        Event::Gtid(event) | Event::AnonymousGtid(event) => (event.gno, event.clock, event.stamps),
+        Event::GtidTagged(event) => (event.gno, Some(event.clock), Some(event.stamps)),
+        _ => return None,
+    };
+    let clock = clock.unwrap_or(LogicalClock { last_committed: 0, sequence_number: 0 });
+    let stamps = stamps.unwrap_or_default();
+    let numbers = GtidNumbers {
+        number: number.cast_unsigned(),
+        last_committed: clock.last_committed.cast_unsigned(),
+        sequence: clock.sequence_number.cast_unsigned(),
+        immediate_us: stamps.immediate_commit_us,
+        original_us: stamps.original_commit_us,
+        size: stamps.transaction_size.unwrap_or(0),
+    };
+    let original_us = if numbers.original_us == numbers.immediate_us { 1 } else { 2 };
+    let ones = GtidNumbers { number: 1, last_committed: 1, sequence: 1, immediate_us: 1, original_us, size: 1 };
+    let mut template = Vec::with_capacity(64);
+    with_numbers(event, ones)?.encode(format, &mut template).ok()?;
+    Some((template, numbers))
+}
+
+/// Returns the event with other numbers.
+fn with_numbers<'a>(event: &Event<'a>, numbers: GtidNumbers) -> Option<Event<'a>> {
+    let number = numbers.number.cast_signed();
+    let clock = LogicalClock {
+        last_committed: numbers.last_committed.cast_signed(),
+        sequence_number: numbers.sequence.cast_signed(),
+    };
+    let stamp = |stamps: CommitStamps| CommitStamps {
+        immediate_commit_us: numbers.immediate_us,
+        original_commit_us: numbers.original_us,
+        transaction_size: stamps.transaction_size.map(|_| numbers.size),
+        ..stamps
+    };
+    let plain = |event: &GtidEvent<'a>| GtidEvent {
+        gno: number,
+        clock: event.clock.map(|_| clock),
+        stamps: event.stamps.map(stamp),
+        ..*event
+    };
+    Some(match event {
+        Event::Gtid(event) => Event::Gtid(plain(event)),
+        Event::AnonymousGtid(event) => Event::AnonymousGtid(plain(event)),
+        Event::GtidTagged(event) => {
+            Event::GtidTagged(GtidTagged { gno: number, clock, stamps: stamp(event.stamps), ..*event })
+        }
+        _ => return None,
+    })
+}
+
+fn join_gtid(
+    event_type: EventType,
+    template: &[u8],
+    numbers: GtidNumbers,
+    format: &EventFormat,
+    out: &mut Vec<u8>,
+) -> Result<(), BlockDamage> {
+    const DAMAGE: BlockDamage = BlockDamage("a GTID event is invalid");
+    let mut bytes = Vec::new();
+    let raw = bare_event(event_type, template, &mut bytes).ok_or(DAMAGE)?;
+    let event = raw.decode(format).map_err(|_| DAMAGE)?;
+    let event = with_numbers(&event, numbers).ok_or(DAMAGE)?;
+    event.encode(format, out).map_err(|_| DAMAGE)
+}
+
+/// Size of a MariaDB GTID event's number.
+const NUMBER_SIZE: usize = 8;
+
+/// Appends a MariaDB GTID event to the streams.
+pub(crate) fn put_mariadb_gtid(
+    body: &[u8],
+    last: &mut LastValues,
+    streams: &mut StreamSet,
+    texts: &mut TextWriter,
+) -> bool {
+    let Some((number, rest)) = body.split_first_chunk::<NUMBER_SIZE>() else { return false };
+    let number = u64::from_le_bytes(*number);
+    texts.put(rest, streams, TEMPLATES);
+    streams.put_difference(FixedStream::TransactionNumber, number, last.number.wrapping_add(1));
+    last.number = number;
+    true
+}
+
+/// Appends the body of a MariaDB GTID event from the streams.
+pub(crate) fn take_mariadb_gtid<'a>(
+    last: &mut LastValues,
+    streams: &mut StreamCursors<'a>,
+    texts: &mut TextReader<'a>,
+    out: &mut Vec<u8>,
+) -> Result<(), BlockDamage> {
+    let (_, rest) = texts.take(streams, TEMPLATES)?;
+    last.number = streams.of(FixedStream::TransactionNumber).difference(last.number.wrapping_add(1))?;
+    out.extend_from_slice(&last.number.to_le_bytes());
+    out.extend_from_slice(rest);
+    Ok(())
+}
+
+/// Appends an Xid event to the streams.
+pub(crate) fn put_xid(body: &[u8], last: &mut LastValues, streams: &mut StreamSet) -> bool {
+    let Ok(xid) = body.try_into().map(u64::from_le_bytes) else { return false };
+    streams.put_difference(FixedStream::Xid, xid, last.xid);
+    last.xid = xid;
+    true
+}
+
+/// Appends the body of an Xid event from the streams.
+pub(crate) fn take_xid(
+    last: &mut LastValues,
+    streams: &mut StreamCursors<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), BlockDamage> {
+    last.xid = streams.of(FixedStream::Xid).difference(last.xid)?;
+    out.extend_from_slice(&last.xid.to_le_bytes());
+    Ok(())
+}
+
+const HEADS: (FixedStream, FixedStream) = (FixedStream::QueryHead, FixedStream::QueryHeadText);
+const STATEMENTS: (FixedStream, FixedStream) = (FixedStream::Statement, FixedStream::StatementText);
+
+/// Longest statement that is looked for among earlier ones. Longer ones seldom repeat.
+const REPEATED_MAX: usize = 64;
+
+/// Mark of a statement that is not among the repeated ones.
+const LONG_STATEMENT: u64 = u64::MAX;
+
+/// Appends a statement to the streams. Returns false, and appends nothing, if the body is no statement's.
+// size  field
+//    4  thread_id
+//    4  exec_time
+//    1  size of database
+//    2  error_code
+//    2  size of status variables, then the variables
+//    *  database, 0
+//    *  sql
+pub(crate) fn put_query(
+    body: &[u8],
+    last: &mut LastValues,
+    streams: &mut StreamSet,
+    heads: &mut TextWriter,
+    statements: &mut TextWriter,
+) -> bool {
+    let Some((fixed, rest)) = body.split_first_chunk::<13>() else { return false };
+    let [a, b, c, d, e, f, g, h, database, _, _, low, high] = *fixed;
+    let status = usize::from(u16::from_le_bytes([low, high]));
+    let behind = status + usize::from(database) + 1;
+    if rest.len() < behind {
+        return false;
+    }
+    let thread_id = u32::from_le_bytes([a, b, c, d]);
+    let (head, sql) = body[8..].split_at(5 + behind);
+    streams.put_difference(FixedStream::ThreadId, u64::from(thread_id), u64::from(last.thread_id));
+    streams.put(FixedStream::ExecTime, u64::from(u32::from_le_bytes([e, f, g, h])));
+    last.thread_id = thread_id;
+    heads.put(head, streams, HEADS);
+    match sql.len() <= REPEATED_MAX {
+        true => drop(statements.put(sql, streams, STATEMENTS)),
+        false => {
+            streams.put(FixedStream::Statement, LONG_STATEMENT);
+            put_long_text(sql, streams);
+        }
+    }
+    true
+}
+
+/// Appends the body of a statement from the streams.
+pub(crate) fn take_query<'a>(
+    last: &mut LastValues,
+    streams: &mut StreamCursors<'a>,
+    heads: &mut TextReader<'a>,
+    statements: &mut TextReader<'a>,
+    out: &mut Vec<u8>,
+) -> Result<(), BlockDamage> {
+    let thread_id = streams.of(FixedStream::ThreadId).difference(u64::from(last.thread_id))?;
+    last.thread_id = u32::try_from(thread_id).map_err(|_| BlockDamage("a connection number is too large"))?;
+    let exec_time = streams.of(FixedStream::ExecTime).varint()?;
+    let exec_time = u32::try_from(exec_time).map_err(|_| BlockDamage("a run time is too large"))?;
+    out.extend_from_slice(&last.thread_id.to_le_bytes());
+    out.extend_from_slice(&exec_time.to_le_bytes());
+    out.extend_from_slice(heads.take(streams, HEADS)?.1);
+    let mut ahead = *streams.of(FixedStream::Statement);
+    if ahead.varint()? == LONG_STATEMENT {
+        *streams.of(FixedStream::Statement) = ahead;
+        return take_long_text(streams, out);
+    }
+    out.extend_from_slice(statements.take(streams, STATEMENTS)?.1);
+    Ok(())
+}
+
+/// Appends a text that is unlikely to repeat.
+pub(crate) fn put_long_text(text: &[u8], streams: &mut StreamSet) {
+    streams.put(FixedStream::LongTextSize, text.len() as u64);
+    streams.of(FixedStream::LongText).extend_from_slice(text);
+}
+
+/// Appends a text from the streams.
+pub(crate) fn take_long_text(streams: &mut StreamCursors<'_>, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+    let size = streams.of(FixedStream::LongTextSize).size()?;
+    out.extend_from_slice(streams.of(FixedStream::LongText).bytes(size)?);
+    Ok(())
+}
+
+/// Appends a body that is kept as it is.
+pub(crate) fn put_body(body: &[u8], streams: &mut StreamSet) {
+    streams.put(FixedStream::BodySize, body.len() as u64);
+    streams.of(FixedStream::Body).extend_from_slice(body);
+}
+
+/// Appends a body that was kept as it is from the streams.
+pub(crate) fn take_body(streams: &mut StreamCursors<'_>, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+    let size = streams.of(FixedStream::BodySize).size()?;
+    out.extend_from_slice(streams.of(FixedStream::Body).bytes(size)?);
+    Ok(())
+}
+
+/// Appends a whole event that is kept as it is.
+pub(crate) fn put_whole(bytes: &[u8], streams: &mut StreamSet) {
+    put_sized(streams.of(FixedStream::Whole), bytes);
+}

@@ -1,0 +1,292 @@
+//! Compression of one stream, in the form and with the parameters that suit its values.
+
+use zstd_safe::{CCtx, CParameter, DCtx, Strategy};
+
+use crate::segment_error::BlockDamage;
+
+/// Order of a stream's bytes before compression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamForm {
+    /// As they came.
+    Plain,
+    /// Values of `width` bytes: first the first bytes of all values, then the second bytes, and so on.
+    Planes(u8),
+    /// The same of the differences between each value and the one before it.
+    DifferencePlanes(u8),
+}
+
+impl StreamForm {
+    pub(crate) const fn code(self) -> [u8; 2] {
+        match self {
+            Self::Plain => [0, 0],
+            Self::Planes(width) => [1, width],
+            Self::DifferencePlanes(width) => [2, width],
+        }
+    }
+
+    pub(crate) const fn from_code(code: [u8; 2]) -> Result<Self, BlockDamage> {
+        match code {
+            [0, 0] => Ok(Self::Plain),
+            [1, width] if width > 0 => Ok(Self::Planes(width)),
+            [2, width] if width > 0 && width <= DIFFERENCE_WIDTH_MAX => Ok(Self::DifferencePlanes(width)),
+            _ => Err(BlockDamage("a stream has an unknown form")),
+        }
+    }
+}
+
+/// Largest width of values whose differences are stored.
+const DIFFERENCE_WIDTH_MAX: u8 = 8;
+
+/// Search for repetitions in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MatchSearch {
+    /// As at level 3.
+    Level3,
+    /// Only long ones: digits, hashes and other texts with short repetitions by chance become smaller without them.
+    LongOnly,
+}
+
+/// Compresses streams one after another, with the same contexts.
+pub(crate) struct StreamCompressor {
+    level_3: CCtx<'static>,
+    long_only: CCtx<'static>,
+    /// Stream in another order.
+    ordered: Vec<u8>,
+    /// Compressed sample.
+    trial: Vec<u8>,
+}
+
+/// Streams up to this size are compressed as they are: a trial would cost more than it gains.
+const TRIAL_MIN: usize = 512;
+
+/// Size of the sample by which form and search are chosen.
+const SAMPLE_SIZE: usize = 16 << 10;
+
+impl StreamCompressor {
+    pub(crate) fn new() -> Self {
+        let (mut level_3, mut long_only) = (CCtx::create(), CCtx::create());
+        let set = [
+            level_3.set_parameter(CParameter::CompressionLevel(3)),
+            long_only.set_parameter(CParameter::CompressionLevel(1)),
+            long_only.set_parameter(CParameter::Strategy(Strategy::ZSTD_fast)),
+            long_only.set_parameter(CParameter::MinMatch(7)),
+        ];
+        assert!(set.iter().all(Result::is_ok), "ours: these parameters are in range");
+        Self { level_3, long_only, ordered: Vec::new(), trial: Vec::new() }
+    }
+
+    /// Appends the compressed stream, and returns its form. `width` is the size of its values, 0 if it varies.
+    pub(crate) fn compress(&mut self, stream: &[u8], width: usize, out: &mut Vec<u8>) -> StreamForm {
+        let (form, search) = self.choose(stream, width);
+        let mut ordered = std::mem::take(&mut self.ordered);
+        let bytes = order(stream, form, &mut ordered);
+        self.frame(bytes, search, out);
+        self.ordered = ordered;
+        form
+    }
+
+    fn choose(&mut self, stream: &[u8], width: usize) -> (StreamForm, MatchSearch) {
+        use MatchSearch::{Level3, LongOnly};
+        if stream.len() < TRIAL_MIN {
+            return (StreamForm::Plain, Level3);
+        }
+        let narrow = u8::try_from(width).ok().filter(|width| stream.len().is_multiple_of(usize::from(*width).max(1)));
+        let mut candidates = vec![(StreamForm::Plain, Level3), (StreamForm::Plain, LongOnly)];
+        match narrow {
+            Some(0) | None => {}
+            Some(width) if width <= DIFFERENCE_WIDTH_MAX => {
+                candidates.extend([
+                    (StreamForm::DifferencePlanes(width), Level3),
+                    (StreamForm::Planes(width), Level3),
+                ]);
+            }
+            Some(width) => candidates.push((StreamForm::Planes(width), LongOnly)),
+        }
+        let step = width.max(1);
+        let (mut start, mut size) = (stream.len() / 3, SAMPLE_SIZE);
+        (start, size) = (start - start % step, (size - size % step).max(step));
+        let sample = &stream[start..(start + size).min(stream.len())];
+        let mut best = (usize::MAX, candidates[0]);
+        for (form, search) in candidates {
+            let size = self.trial_size(sample, form, search);
+            if size < best.0 {
+                best = (size, (form, search));
+            }
+        }
+        best.1
+    }
+
+    fn trial_size(&mut self, sample: &[u8], form: StreamForm, search: MatchSearch) -> usize {
+        let (mut ordered, mut trial) = (std::mem::take(&mut self.ordered), std::mem::take(&mut self.trial));
+        trial.clear();
+        self.frame(order(sample, form, &mut ordered), search, &mut trial);
+        let size = trial.len();
+        (self.ordered, self.trial) = (ordered, trial);
+        size
+    }
+
+    /// Appends one frame.
+    fn frame(&mut self, bytes: &[u8], search: MatchSearch, out: &mut Vec<u8>) {
+        let context = match search {
+            MatchSearch::Level3 => &mut self.level_3,
+            MatchSearch::LongOnly => &mut self.long_only,
+        };
+        let start = out.len();
+        out.resize(start + zstd_safe::compress_bound(bytes.len()), 0);
+        let size = context.compress2(&mut out[start..], bytes);
+        // zstd fails only without memory: there is room for the frame.
+        let size = size.unwrap_or_else(|code| panic!("zstd: {}", zstd_safe::get_error_name(code)));
+        out.truncate(start + size);
+    }
+}
+
+/// Decompresses streams one after another, with the same context.
+pub(crate) struct StreamExpander {
+    context: DCtx<'static>,
+    ordered: Vec<u8>,
+}
+
+impl StreamExpander {
+    pub(crate) fn new() -> Self {
+        Self { context: DCtx::create(), ordered: Vec::new() }
+    }
+
+    /// Replaces `out` with the stream of `size` bytes that `frame` holds.
+    pub(crate) fn expand(
+        &mut self,
+        frame: &[u8],
+        form: StreamForm,
+        size: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BlockDamage> {
+        if let StreamForm::Plain = form {
+            return self.decompress(frame, size, out);
+        }
+        let mut ordered = std::mem::take(&mut self.ordered);
+        let result = self.decompress(frame, size, &mut ordered);
+        if result.is_ok() {
+            restore_order(&ordered, form, out);
+        }
+        self.ordered = ordered;
+        result
+    }
+
+    fn decompress(&mut self, frame: &[u8], size: usize, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+        out.clear();
+        out.resize(size, 0);
+        match self.context.decompress(&mut out[..], frame) {
+            Ok(found) if found == size => Ok(()),
+            Ok(_) => Err(BlockDamage("a stream has another size than stated")),
+            Err(_) => Err(BlockDamage("a stream cannot be decompressed")),
+        }
+    }
+}
+
+/// Returns the stream in the order of its form. Bytes behind the last whole value keep their place.
+fn order<'a>(stream: &'a [u8], form: StreamForm, ordered: &'a mut Vec<u8>) -> &'a [u8] {
+    ordered.clear();
+    match form {
+        StreamForm::Plain => return stream,
+        StreamForm::Planes(width) => {
+            let width = usize::from(width);
+            let count = stream.len() / width;
+            ordered.resize(stream.len(), 0);
+            for (index, value) in stream.chunks_exact(width).enumerate() {
+                for (plane, byte) in value.iter().enumerate() {
+                    ordered[plane * count + index] = *byte;
+                }
+            }
+            ordered[count * width..].copy_from_slice(&stream[count * width..]);
+        }
+        StreamForm::DifferencePlanes(width) => {
+            let width = usize::from(width);
+            let count = stream.len() / width;
+            ordered.resize(stream.len(), 0);
+            let mut before = 0;
+            for (index, value) in stream.chunks_exact(width).enumerate() {
+                let number = little_endian(value);
+                let folded = fold(number.wrapping_sub(before), width).to_le_bytes();
+                before = number;
+                for (plane, byte) in folded[..width].iter().enumerate() {
+                    ordered[plane * count + index] = *byte;
+                }
+            }
+            ordered[count * width..].copy_from_slice(&stream[count * width..]);
+        }
+    }
+    ordered
+}
+
+fn restore_order(ordered: &[u8], form: StreamForm, out: &mut Vec<u8>) {
+    out.clear();
+    out.resize(ordered.len(), 0);
+    let (StreamForm::Planes(width) | StreamForm::DifferencePlanes(width)) = form else {
+        unreachable!("a plain stream is in order")
+    };
+    let width = usize::from(width);
+    let count = ordered.len() / width;
+    for (index, value) in out.chunks_exact_mut(width).enumerate() {
+        for (plane, byte) in value.iter_mut().enumerate() {
+            *byte = ordered[plane * count + index];
+        }
+    }
+    out[count * width..].copy_from_slice(&ordered[count * width..]);
+    if let StreamForm::DifferencePlanes(_) = form {
+        let mut before = 0_u64;
+        for value in out.chunks_exact_mut(width) {
+            before = before.wrapping_add(unfold(little_endian(value), width));
+            value.copy_from_slice(&before.to_le_bytes()[..width]);
+        }
+    }
+}
+
+/// Maps small differences of either sign to small numbers.
+fn fold(difference: u64, width: usize) -> u64 {
+    let unused = 64 - 8 * width as u32;
+    let signed = (difference << unused).cast_signed() >> unused;
+    ((signed << 1) ^ (signed >> 63)).cast_unsigned()
+}
+
+fn unfold(folded: u64, width: usize) -> u64 {
+    let unused = 64 - 8 * width as u32;
+    // The highest bit of the widest difference is lost in `folded`, which has only its own width.
+    let folded = folded << unused >> unused;
+    (folded >> 1) ^ (folded & 1).wrapping_neg()
+}
+
+fn little_endian(bytes: &[u8]) -> u64 {
+    let mut number = [0; 8];
+    number[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    use super::{StreamCompressor, StreamExpander, StreamForm, order, restore_order};
+
+    proptest! {
+        #[test]
+        fn orders_are_undone(stream in vec(any::<u8>(), 0..200), width in 1..=8_u8) {
+            for form in [StreamForm::Planes(width), StreamForm::DifferencePlanes(width), StreamForm::Planes(119)] {
+                let (mut ordered, mut out) = (Vec::new(), Vec::new());
+                let ordered = order(&stream, form, &mut ordered).to_vec();
+                restore_order(&ordered, form, &mut out);
+                prop_assert_eq!(&out, &stream, "{:?}", form);
+            }
+        }
+
+        #[test]
+        fn streams_come_back(seed in vec(any::<u8>(), 1..40), width in 0..=12_usize, count in 0..3000_usize) {
+            let size = count * width.max(1);
+            let stream: Vec<u8> = seed.iter().cycle().take(size).copied().collect();
+            let (mut frame, mut out) = (Vec::new(), Vec::new());
+            let form = StreamCompressor::new().compress(&stream, width, &mut frame);
+            prop_assert_eq!(StreamForm::from_code(form.code()), Ok(form));
+            StreamExpander::new().expand(&frame, form, stream.len(), &mut out).unwrap();
+            prop_assert_eq!(out, stream);
+        }
+    }
+}
