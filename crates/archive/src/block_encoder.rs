@@ -341,7 +341,6 @@ impl BlockEncoder {
 
     fn put_map(&mut self, body: &[u8], format: &EventFormat) {
         let (number, is_new) = self.texts.maps.put(body, &mut self.streams, MAPS);
-        let number = number as usize;
         if is_new {
             self.tables.push(KnownTable { table: parse_table(body, format), streams: None });
         }

@@ -9,6 +9,7 @@ mod block_reader;
 mod block_summary;
 mod event_fields;
 mod event_form;
+mod fixed_rows;
 mod log_block;
 mod payload_frames;
 mod row_layout;

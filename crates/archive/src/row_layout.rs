@@ -16,36 +16,38 @@ use crate::varint::{StreamCursor, put_varint};
 /// length prefixes, and differences between the values before and after an update.
 #[derive(Clone, Debug)]
 pub(crate) struct RowLayout {
-    first: ImageLayout,
-    second: Option<ImageLayout>,
-    nulls: StreamId,
-    repeats: StreamId,
+    pub(crate) first: ImageLayout,
+    pub(crate) second: Option<ImageLayout>,
+    pub(crate) nulls: StreamId,
+    pub(crate) repeats: StreamId,
     /// Number of columns in both images.
-    shared: usize,
+    pub(crate) shared: usize,
+    /// Size of rows without NULLs; 0 if it varies.
+    pub(crate) row_size: usize,
 }
 
 #[derive(Clone, Debug)]
-struct ImageLayout {
-    null_size: usize,
-    columns: Vec<ColumnLayout>,
+pub(crate) struct ImageLayout {
+    pub(crate) null_size: usize,
+    pub(crate) columns: Vec<ColumnLayout>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct ColumnLayout {
+pub(crate) struct ColumnLayout {
     /// Size of a fixed-size value; 0 for values behind a length prefix.
-    fixed: usize,
+    pub(crate) fixed: usize,
     /// Size of the length prefix.
     prefix: usize,
-    order: ByteOrder,
+    pub(crate) order: ByteOrder,
     /// Stream of the values; those of prefixes and differences follow.
-    values: StreamId,
+    pub(crate) values: StreamId,
     /// Place of the same column in the first image, and its bit among the columns in both images.
-    earlier: Option<(usize, usize)>,
+    pub(crate) earlier: Option<(usize, usize)>,
 }
 
 /// Order of the bytes of a number in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ByteOrder {
+pub(crate) enum ByteOrder {
     Little,
     Big,
 }
@@ -73,7 +75,13 @@ impl RowLayout {
             column.earlier = earlier.map(|earlier| (earlier, shared));
             shared += usize::from(column.earlier.is_some());
         }
-        Some(Self { first, second, nulls: streams, repeats: streams + 1, shared })
+        let images = [Some(&first), second.as_ref()];
+        let columns = || images.iter().flatten().flat_map(|image| &image.columns);
+        // Differences of wide values are not stored, so that their streams depend on the order of rows.
+        let is_fixed = columns().all(|column| column.prefix == 0 && column.fixed <= 8);
+        let nulls: usize = images.iter().flatten().map(|image| image.null_size).sum();
+        let row_size = if is_fixed { nulls + columns().map(|column| column.fixed).sum::<usize>() } else { 0 };
+        Some(Self { first, second, nulls: streams, repeats: streams + 1, shared, row_size })
     }
 
     /// Sets the widths of the streams.
@@ -106,6 +114,9 @@ impl RowLayout {
 
     /// Appends rows to the streams. [`RowLayout::count`] must have counted them.
     pub(crate) fn put(&self, mut rows: &[u8], streams: &mut StreamSet, scratch: &mut RowScratch) {
+        if self.has_fixed_rows(rows) {
+            return self.put_fixed(rows, streams, scratch);
+        }
         while !rows.is_empty() {
             rows = self.put_first(rows, streams, scratch);
             if let Some(second) = &self.second {
@@ -188,6 +199,9 @@ impl RowLayout {
         scratch: &mut RowScratch,
         (out, size_max): (&mut Vec<u8>, usize),
     ) -> Result<(), BlockDamage> {
+        if self.take_fixed(count, streams, (out, size_max))? {
+            return Ok(());
+        }
         for _ in 0..count {
             self.take_first(streams, scratch, out)?;
             if let Some(second) = &self.second {
@@ -267,7 +281,7 @@ pub(crate) struct RowScratch {
     values: Vec<(usize, usize)>,
     /// NULL bits of the first image.
     nulls: Vec<u8>,
-    repeats: Vec<u8>,
+    pub(crate) repeats: Vec<u8>,
 }
 
 impl ImageLayout {
@@ -384,7 +398,8 @@ impl ColumnLayout {
         Ok(())
     }
 
-    fn number(&self, value: &[u8]) -> u64 {
+    #[inline]
+    pub(crate) fn number(&self, value: &[u8]) -> u64 {
         match self.order {
             ByteOrder::Little => little_endian(value),
             ByteOrder::Big => {
@@ -411,7 +426,7 @@ fn little_endian(bytes: &[u8]) -> u64 {
 }
 
 #[inline]
-fn is_set(bits: &[u8], index: usize) -> bool {
+pub(crate) fn is_set(bits: &[u8], index: usize) -> bool {
     bits.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
 }
 

@@ -184,46 +184,102 @@ impl StreamExpander {
 
 /// Returns the stream in the order of its form. Bytes behind the last whole value keep their place.
 fn order<'a>(stream: &'a [u8], form: StreamForm, ordered: &'a mut Vec<u8>) -> &'a [u8] {
+    let (StreamForm::Planes(width) | StreamForm::DifferencePlanes(width)) = form else { return stream };
     ordered.clear();
-    match form {
-        StreamForm::Plain => return stream,
-        StreamForm::Planes(width) => {
-            let width = usize::from(width);
-            let count = stream.len() / width;
-            ordered.resize(stream.len(), 0);
-            for (index, value) in stream.chunks_exact(width).enumerate() {
-                for (plane, byte) in value.iter().enumerate() {
-                    ordered[plane * count + index] = *byte;
-                }
-            }
-            ordered[count * width..].copy_from_slice(&stream[count * width..]);
-        }
-        StreamForm::DifferencePlanes(width) => {
-            let width = usize::from(width);
-            let count = stream.len() / width;
-            ordered.resize(stream.len(), 0);
-            let mut before = 0;
-            for (index, value) in stream.chunks_exact(width).enumerate() {
-                let number = little_endian(value);
-                let folded = fold(number.wrapping_sub(before), width).to_le_bytes();
-                before = number;
-                for (plane, byte) in folded[..width].iter().enumerate() {
-                    ordered[plane * count + index] = *byte;
-                }
-            }
-            ordered[count * width..].copy_from_slice(&stream[count * width..]);
-        }
+    ordered.resize(stream.len(), 0);
+    match (form, width) {
+        (StreamForm::Planes(_), 2) => split_planes::<2>(stream, ordered),
+        (StreamForm::Planes(_), 3) => split_planes::<3>(stream, ordered),
+        (StreamForm::Planes(_), 4) => split_planes::<4>(stream, ordered),
+        (StreamForm::Planes(_), 8) => split_planes::<8>(stream, ordered),
+        (StreamForm::Planes(_), width) => split_wide_planes(stream, usize::from(width), ordered),
+        (_, 1) => split_differences::<1>(stream, ordered),
+        (_, 2) => split_differences::<2>(stream, ordered),
+        (_, 3) => split_differences::<3>(stream, ordered),
+        (_, 4) => split_differences::<4>(stream, ordered),
+        (_, 5) => split_differences::<5>(stream, ordered),
+        (_, 6) => split_differences::<6>(stream, ordered),
+        (_, 7) => split_differences::<7>(stream, ordered),
+        _ => split_differences::<8>(stream, ordered),
     }
     ordered
 }
 
+fn split_planes<const W: usize>(stream: &[u8], ordered: &mut [u8]) {
+    let (values, rest) = stream.as_chunks::<W>();
+    for plane in 0..W {
+        let out = &mut ordered[plane * values.len()..(plane + 1) * values.len()];
+        for (byte, value) in out.iter_mut().zip(values) {
+            *byte = value[plane];
+        }
+    }
+    ordered[values.len() * W..].copy_from_slice(rest);
+}
+
+fn split_wide_planes(stream: &[u8], width: usize, ordered: &mut [u8]) {
+    let count = stream.len() / width;
+    for (index, value) in stream.chunks_exact(width).enumerate() {
+        for (plane, byte) in value.iter().enumerate() {
+            ordered[plane * count + index] = *byte;
+        }
+    }
+    ordered[count * width..].copy_from_slice(&stream[count * width..]);
+}
+
+fn split_differences<const W: usize>(stream: &[u8], ordered: &mut [u8]) {
+    let (values, rest) = stream.as_chunks::<W>();
+    let mut folded = Vec::with_capacity(values.len());
+    let mut before = 0;
+    for value in values {
+        let number = little_endian(value);
+        folded.push(fold(number.wrapping_sub(before), W));
+        before = number;
+    }
+    for plane in 0..W {
+        let out = &mut ordered[plane * values.len()..(plane + 1) * values.len()];
+        for (byte, folded) in out.iter_mut().zip(&folded) {
+            *byte = (*folded >> (8 * plane)) as u8;
+        }
+    }
+    ordered[values.len() * W..].copy_from_slice(rest);
+}
+
 fn restore_order(ordered: &[u8], form: StreamForm, out: &mut Vec<u8>) {
-    out.clear();
-    out.resize(ordered.len(), 0);
     let (StreamForm::Planes(width) | StreamForm::DifferencePlanes(width)) = form else {
         unreachable!("a plain stream is in order")
     };
-    let width = usize::from(width);
+    out.clear();
+    out.resize(ordered.len(), 0);
+    match (form, width) {
+        (StreamForm::Planes(_), 2) => join_planes::<2>(ordered, out),
+        (StreamForm::Planes(_), 3) => join_planes::<3>(ordered, out),
+        (StreamForm::Planes(_), 4) => join_planes::<4>(ordered, out),
+        (StreamForm::Planes(_), 8) => join_planes::<8>(ordered, out),
+        (StreamForm::Planes(_), width) => join_wide_planes(ordered, usize::from(width), out),
+        (_, 1) => join_differences::<1>(ordered, out),
+        (_, 2) => join_differences::<2>(ordered, out),
+        (_, 3) => join_differences::<3>(ordered, out),
+        (_, 4) => join_differences::<4>(ordered, out),
+        (_, 5) => join_differences::<5>(ordered, out),
+        (_, 6) => join_differences::<6>(ordered, out),
+        (_, 7) => join_differences::<7>(ordered, out),
+        _ => join_differences::<8>(ordered, out),
+    }
+}
+
+fn join_planes<const W: usize>(ordered: &[u8], out: &mut [u8]) {
+    let (values, rest) = out.as_chunks_mut::<W>();
+    let count = values.len();
+    for plane in 0..W {
+        let bytes = &ordered[plane * count..(plane + 1) * count];
+        for (value, byte) in values.iter_mut().zip(bytes) {
+            value[plane] = *byte;
+        }
+    }
+    rest.copy_from_slice(&ordered[count * W..]);
+}
+
+fn join_wide_planes(ordered: &[u8], width: usize, out: &mut [u8]) {
     let count = ordered.len() / width;
     for (index, value) in out.chunks_exact_mut(width).enumerate() {
         for (plane, byte) in value.iter_mut().enumerate() {
@@ -231,22 +287,26 @@ fn restore_order(ordered: &[u8], form: StreamForm, out: &mut Vec<u8>) {
         }
     }
     out[count * width..].copy_from_slice(&ordered[count * width..]);
-    if let StreamForm::DifferencePlanes(_) = form {
-        let mut before = 0_u64;
-        for value in out.chunks_exact_mut(width) {
-            before = before.wrapping_add(unfold(little_endian(value), width));
-            value.copy_from_slice(&before.to_le_bytes()[..width]);
-        }
+}
+
+fn join_differences<const W: usize>(ordered: &[u8], out: &mut [u8]) {
+    join_planes::<W>(ordered, out);
+    let mut before = 0_u64;
+    for value in out.as_chunks_mut::<W>().0 {
+        before = before.wrapping_add(unfold(little_endian(value), W));
+        *value = *before.to_le_bytes().first_chunk().unwrap_or(value);
     }
 }
 
 /// Maps small differences of either sign to small numbers.
+#[inline]
 fn fold(difference: u64, width: usize) -> u64 {
     let unused = 64 - 8 * width as u32;
     let signed = (difference << unused).cast_signed() >> unused;
     ((signed << 1) ^ (signed >> 63)).cast_unsigned()
 }
 
+#[inline]
 fn unfold(folded: u64, width: usize) -> u64 {
     let unused = 64 - 8 * width as u32;
     // The highest bit of the widest difference is lost in `folded`, which has only its own width.
@@ -254,9 +314,10 @@ fn unfold(folded: u64, width: usize) -> u64 {
     (folded >> 1) ^ (folded & 1).wrapping_neg()
 }
 
-fn little_endian(bytes: &[u8]) -> u64 {
+#[inline]
+fn little_endian<const W: usize>(bytes: &[u8; W]) -> u64 {
     let mut number = [0; 8];
-    number[..bytes.len()].copy_from_slice(bytes);
+    number[..W].copy_from_slice(bytes);
     u64::from_le_bytes(number)
 }
 

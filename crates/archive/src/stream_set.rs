@@ -1,5 +1,7 @@
 //! Streams of a block: each holds one field of all events.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 
 use crate::segment_error::BlockDamage;
@@ -272,15 +274,17 @@ impl<'a> StreamCursors<'a> {
 /// Finds repeated texts: the first time, a text is stored; later, only its number.
 #[derive(Debug, Default)]
 pub(crate) struct TextWriter {
-    numbers: HashMap<Box<[u8]>, u64>,
-    /// Text that came last, and its number.
-    last: Option<(Box<[u8]>, u64)>,
+    numbers: HashMap<Arc<[u8]>, usize>,
+    texts: Vec<Arc<[u8]>>,
+    /// Number of the text that came last.
+    last: usize,
 }
 
 impl TextWriter {
     pub(crate) fn clear(&mut self) {
         self.numbers.clear();
-        self.last = None;
+        self.texts.clear();
+        self.last = 0;
     }
 
     /// Appends a text to the streams of numbers and texts, and returns its number, and whether it is new.
@@ -289,30 +293,34 @@ impl TextWriter {
         text: &[u8],
         streams: &mut StreamSet,
         places: (FixedStream, FixedStream),
-    ) -> (u64, bool) {
-        if let Some((last, number)) = &self.last
-            && **last == *text
-        {
-            streams.put(places.0, number + 1);
-            return (*number, false);
-        }
-        let (number, is_new) = match self.numbers.get(text) {
-            Some(number) => (*number, false),
-            None => {
-                let number = self.numbers.len() as u64;
-                self.numbers.insert(text.into(), number);
-                (number, true)
+    ) -> (usize, bool) {
+        // Events of a kind often follow in the same order: the text behind the last one comes next.
+        for number in [self.last, self.last + 1] {
+            if self.texts.get(number).is_some_and(|known| **known == *text) {
+                return self.repeat(number, streams, places);
             }
-        };
-        self.last = Some((text.into(), number));
-        match is_new {
-            true => {
-                streams.put(places.0, 0);
-                put_sized(streams.of(places.1), text);
-            }
-            false => streams.put(places.0, number + 1),
         }
-        (number, is_new)
+        if let Some(number) = self.numbers.get(text) {
+            return self.repeat(*number, streams, places);
+        }
+        let text: Arc<[u8]> = text.into();
+        self.last = self.texts.len();
+        streams.put(places.0, 0);
+        put_sized(streams.of(places.1), &text);
+        self.numbers.insert(Arc::clone(&text), self.last);
+        self.texts.push(text);
+        (self.last, true)
+    }
+
+    fn repeat(
+        &mut self,
+        number: usize,
+        streams: &mut StreamSet,
+        places: (FixedStream, FixedStream),
+    ) -> (usize, bool) {
+        streams.put(places.0, number as u64 + 1);
+        self.last = number;
+        (number, false)
     }
 }
 
