@@ -2,6 +2,9 @@
 //! comes back byte for byte.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "storage")]
+mod archive;
+mod archive_error;
 mod block_decoder;
 mod block_encoder;
 mod block_frame;
@@ -11,16 +14,31 @@ mod event_fields;
 mod event_form;
 mod fixed_rows;
 mod log_block;
+mod manifest;
 mod payload_frames;
 mod row_layout;
+mod segment;
 mod segment_error;
+#[cfg(feature = "storage")]
+mod storage;
 mod stream_codec;
 mod stream_set;
 mod varint;
 
+#[cfg(feature = "storage")]
+pub use crate::archive::{Archive, ArchiveOutcome, ArchivedLog, SegmentTrial};
+pub use crate::archive_error::ArchiveError;
 pub use crate::block_decoder::BlockDecoder;
 pub use crate::block_encoder::{BlockEncoder, EncodedBlock};
 pub use crate::block_reader::{BLOCK_SIZE, BlockReader, EVENT_SIZE_LIMIT};
 pub use crate::block_summary::BlockSummary;
 pub use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
+pub use crate::manifest::{FRONT_SIZE, Manifest, ManifestStatistics};
+pub use crate::segment::{
+    LogDigest, SEGMENT_FORMAT, SegmentHead, SegmentSummary, open_cipher, read_segment, write_segment,
+};
 pub use crate::segment_error::SegmentError;
+#[cfg(feature = "storage")]
+pub use crate::storage::{
+    ArchiveStorage, CreateOutcome, MissingFolder, ObjectReader, ObjectUpload, StoredObject, is_object_url,
+};

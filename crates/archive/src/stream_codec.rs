@@ -172,7 +172,7 @@ impl StreamExpander {
     }
 
     fn decompress(&mut self, frame: &[u8], size: usize, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
-        out.clear();
+        // What the buffer holds already is overwritten.
         out.resize(size, 0);
         match self.context.decompress(&mut out[..], frame) {
             Ok(found) if found == size => Ok(()),
@@ -185,7 +185,6 @@ impl StreamExpander {
 /// Returns the stream in the order of its form. Bytes behind the last whole value keep their place.
 fn order<'a>(stream: &'a [u8], form: StreamForm, ordered: &'a mut Vec<u8>) -> &'a [u8] {
     let (StreamForm::Planes(width) | StreamForm::DifferencePlanes(width)) = form else { return stream };
-    ordered.clear();
     ordered.resize(stream.len(), 0);
     match (form, width) {
         (StreamForm::Planes(_), 2) => split_planes::<2>(stream, ordered),
@@ -228,27 +227,24 @@ fn split_wide_planes(stream: &[u8], width: usize, ordered: &mut [u8]) {
 
 fn split_differences<const W: usize>(stream: &[u8], ordered: &mut [u8]) {
     let (values, rest) = stream.as_chunks::<W>();
-    let mut folded = Vec::with_capacity(values.len());
+    let count = values.len();
+    let (planes, tail) = ordered.split_at_mut(count * W);
     let mut before = 0;
-    for value in values {
+    for (index, value) in values.iter().enumerate() {
         let number = little_endian(value);
-        folded.push(fold(number.wrapping_sub(before), W));
+        let folded = fold(number.wrapping_sub(before), W);
         before = number;
-    }
-    for plane in 0..W {
-        let out = &mut ordered[plane * values.len()..(plane + 1) * values.len()];
-        for (byte, folded) in out.iter_mut().zip(&folded) {
-            *byte = (*folded >> (8 * plane)) as u8;
+        for plane in 0..W {
+            planes[plane * count + index] = (folded >> (8 * plane)) as u8;
         }
     }
-    ordered[values.len() * W..].copy_from_slice(rest);
+    tail.copy_from_slice(rest);
 }
 
 fn restore_order(ordered: &[u8], form: StreamForm, out: &mut Vec<u8>) {
     let (StreamForm::Planes(width) | StreamForm::DifferencePlanes(width)) = form else {
         unreachable!("a plain stream is in order")
     };
-    out.clear();
     out.resize(ordered.len(), 0);
     match (form, width) {
         (StreamForm::Planes(_), 2) => join_planes::<2>(ordered, out),
@@ -290,12 +286,19 @@ fn join_wide_planes(ordered: &[u8], width: usize, out: &mut [u8]) {
 }
 
 fn join_differences<const W: usize>(ordered: &[u8], out: &mut [u8]) {
-    join_planes::<W>(ordered, out);
+    let (values, rest) = out.as_chunks_mut::<W>();
+    let count = values.len();
+    let (planes, tail) = ordered.split_at(count * W);
     let mut before = 0_u64;
-    for value in out.as_chunks_mut::<W>().0 {
-        before = before.wrapping_add(unfold(little_endian(value), W));
-        *value = *before.to_le_bytes().first_chunk().unwrap_or(value);
+    for (index, value) in values.iter_mut().enumerate() {
+        let folded = std::array::from_fn::<u8, W, _>(|plane| planes[plane * count + index]);
+        before = before.wrapping_add(unfold(little_endian(&folded), W));
+        let bytes = before.to_le_bytes();
+        for (byte, number) in value.iter_mut().zip(bytes) {
+            *byte = number;
+        }
     }
+    rest.copy_from_slice(tail);
 }
 
 /// Maps small differences of either sign to small numbers.

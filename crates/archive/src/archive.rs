@@ -1,0 +1,415 @@
+//! An archive: segments and manifests of logs in one storage.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use binlog::encryption::Keyring;
+use sha2::{Digest, Sha256};
+
+use crate::archive_error::ArchiveError;
+use crate::manifest::{FRONT_SIZE, Manifest};
+use crate::segment::{LogDigest, SegmentHead, hex, open_cipher, read_failed, read_segment, write_segment};
+use crate::segment_error::SegmentError;
+use crate::storage::{ArchiveStorage, CreateOutcome, StoredObject};
+
+/// Folder of the manifests.
+const MANIFESTS: &str = "manifests";
+/// Folder of the segments.
+const SEGMENTS: &str = "segments";
+
+/// An archive of one server's logs, in any storage.
+#[derive(Clone, Debug)]
+pub struct Archive {
+    storage: ArchiveStorage,
+}
+
+/// Result of archiving one log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArchiveOutcome {
+    /// The log was archived.
+    Archived(Manifest),
+    /// The log was in the archive already.
+    Present(Manifest),
+}
+
+/// Trial of a segment before its manifest is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentTrial {
+    /// Each block is rebuilt in memory, and the size of the segment is checked.
+    Blocks,
+    /// The segment is also read back from the storage, and the log rebuilt from it.
+    ReadBack,
+}
+
+impl Archive {
+    /// Creates the archive in a storage.
+    pub const fn new(storage: ArchiveStorage) -> Self {
+        Self { storage }
+    }
+
+    /// Returns the location of the archive as it was given.
+    pub fn location(&self) -> &str {
+        self.storage.location()
+    }
+
+    /// Returns the manifests of all archived logs, in the order of the logs.
+    ///
+    /// # Errors
+    ///
+    /// If a manifest cannot be read, or is invalid.
+    pub fn manifests(&self) -> Result<Vec<Manifest>, ArchiveError> {
+        let objects = self.storage.list(MANIFESTS)?;
+        let mut manifests = self
+            .storage
+            .read_all(&objects)?
+            .iter()
+            .map(|(name, bytes)| parse_manifest(name, bytes))
+            .collect::<Result<Vec<_>, _>>()?;
+        manifests.sort_by(|a, b| log_order(&a.log).cmp(&log_order(&b.log)));
+        Ok(manifests)
+    }
+
+    fn manifest(&self, log: &str) -> Result<Option<Manifest>, ArchiveError> {
+        let object = StoredObject { name: manifest_name(log), size: 0, modified_at: 0 };
+        let found = self.storage.read_all(&[object])?;
+        found.first().map(|(name, bytes)| parse_manifest(name, bytes)).transpose()
+    }
+
+    /// Archives a log that its server has closed.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read, or changes meanwhile; if the archive has another log of this name; or if the storage
+    /// fails. Nothing is archived then.
+    pub fn add(
+        &self,
+        path: &Path,
+        keyring: Option<&Keyring>,
+        trial: SegmentTrial,
+        progress: &mut (dyn FnMut(u64) -> ControlFlow<()> + Send),
+    ) -> Result<ArchiveOutcome, ArchiveError> {
+        let log = file_name(path)?;
+        let open = || File::open(path).map_err(read_failed);
+        let size = open()?.metadata().map_err(read_failed)?.len();
+        let front = front_digest(open()?)?;
+        if let Some(known) = self.manifest(&log)? {
+            return match known.size == size && known.front_sha256 == front {
+                true => Ok(ArchiveOutcome::Present(known)),
+                false => Err(ArchiveError::OtherLog { name: log }),
+            };
+        }
+        let segment = format!("{SEGMENTS}/{log}.{}", random_suffix());
+        let mut upload = self.storage.upload(&segment)?;
+        let mut source = ProgressReader { input: open()?, done: 0, progress };
+        let summary = write_segment(&mut source, keyring, |bytes| upload.put(bytes));
+        let summary = summary.map_err(as_interruption)?;
+        if summary.file_size != size || open()?.metadata().map_err(read_failed)?.len() != size {
+            return Err(ArchiveError::Changed { name: log });
+        }
+        upload.finish()?;
+        let manifest = Manifest::new(&log, front, segment, &summary);
+        let sealed = self.seal(&manifest, trial);
+        if !matches!(sealed, Ok(CreateOutcome::Created)) {
+            // Without a manifest, the segment counts for nothing: `prune` finds it if it cannot be deleted now.
+            let _ = self.storage.delete(&manifest.segment);
+        }
+        match (sealed?, self.manifest(&log)?) {
+            (CreateOutcome::Created, _) => Ok(ArchiveOutcome::Archived(manifest)),
+            (CreateOutcome::Exists, Some(other)) if other.sha256 == manifest.sha256 => {
+                Ok(ArchiveOutcome::Present(other))
+            }
+            (CreateOutcome::Exists, _) => Err(ArchiveError::OtherLog { name: log }),
+        }
+    }
+
+    /// Writes the manifest, after the segment has been checked.
+    fn seal(&self, manifest: &Manifest, trial: SegmentTrial) -> Result<CreateOutcome, ArchiveError> {
+        let found = self.storage.size(&manifest.segment)?;
+        if found != Some(manifest.segment_size) {
+            return Err(ArchiveError::MissingSegment { name: manifest.segment.clone() });
+        }
+        if trial == SegmentTrial::ReadBack {
+            self.verify(manifest)?;
+        }
+        let mut text = serde_json::to_vec_pretty(manifest).unwrap_or_default();
+        text.push(b'\n');
+        self.storage.create(&manifest_name(&manifest.log), text)
+    }
+
+    /// Rebuilds an archived log, and checks that it has the archived bytes. An encrypted log that was stored decrypted
+    /// needs no key for that.
+    ///
+    /// # Errors
+    ///
+    /// If the segment cannot be read, is damaged, or gives other bytes.
+    pub fn verify(&self, manifest: &Manifest) -> Result<(), ArchiveError> {
+        let mut digest = LogDigest::default();
+        let head = self.read(manifest, |bytes| {
+            digest.update(bytes);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let wanted = match (&head.encrypted_header, &manifest.plain_sha256) {
+            (Some(_), Some(plain)) => plain,
+            _ => &manifest.sha256,
+        };
+        check_digest(digest, wanted)
+    }
+
+    /// Rebuilds an archived log byte for byte, and passes it to `take`. The log is complete and correct only if this
+    /// returns without an error.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Archive::verify`], and if the log was encrypted and the keyring lacks its key.
+    pub fn restore(
+        &self,
+        manifest: &Manifest,
+        keyring: Option<&Keyring>,
+        mut take: impl FnMut(&[u8]) -> Result<ControlFlow<()>, ArchiveError>,
+    ) -> Result<(), ArchiveError> {
+        let mut digest = LogDigest::default();
+        let mut cipher = None;
+        if manifest.plain_sha256.is_some() {
+            let header = self.head(manifest)?.encrypted_header;
+            let name = || manifest.log.clone();
+            let keyring = keyring.ok_or_else(|| ArchiveError::KeyringRequired { name: name() })?;
+            let header = header.ok_or(SegmentError::NotASegment)?;
+            cipher = Some(open_cipher(&header, keyring)?);
+            digest.update(&header[..]);
+            if take(&header[..])?.is_break() {
+                return Ok(());
+            }
+        }
+        let (mut position, mut is_stopped) = (0, false);
+        self.read(manifest, |bytes| {
+            let encrypted = cipher.as_mut().map(|cipher| {
+                let mut bytes = bytes.to_vec();
+                cipher.apply(position, &mut bytes);
+                bytes
+            });
+            position += bytes.len() as u64;
+            let bytes = encrypted.as_deref().unwrap_or(bytes);
+            digest.update(bytes);
+            let flow = take(bytes)?;
+            is_stopped = flow.is_break();
+            Ok(flow)
+        })?;
+        match is_stopped {
+            true => Ok(()),
+            false => check_digest(digest, &manifest.sha256),
+        }
+    }
+
+    fn head(&self, manifest: &Manifest) -> Result<SegmentHead, ArchiveError> {
+        SegmentHead::read_from(&mut self.storage.reader(&manifest.segment, manifest.segment_size))
+    }
+
+    fn read(
+        &self,
+        manifest: &Manifest,
+        take: impl FnMut(&[u8]) -> Result<ControlFlow<()>, ArchiveError>,
+    ) -> Result<SegmentHead, ArchiveError> {
+        match self.storage.size(&manifest.segment)? {
+            None => return Err(ArchiveError::MissingSegment { name: manifest.segment.clone() }),
+            Some(size) if size < manifest.segment_size => {
+                return Err(SegmentError::Truncated { offset: size }.into());
+            }
+            Some(size) if size > manifest.segment_size => {
+                let what = "bytes follow its end";
+                return Err(SegmentError::Damaged { offset: manifest.segment_size, what }.into());
+            }
+            Some(_) => {}
+        }
+        read_segment(self.storage.reader(&manifest.segment, manifest.segment_size), take)
+    }
+
+    /// Opens an archived log to be read from front to back, decrypted. Its end is an error if the log does not come
+    /// back as it was archived.
+    pub fn open_log(&self, manifest: &Manifest) -> ArchivedLog {
+        let (sender, blocks) = sync_channel(READ_AHEAD);
+        let (archive, manifest) = (self.clone(), manifest.clone());
+        let thread = thread::spawn(move || archive.send_log(&manifest, &sender));
+        ArchivedLog { blocks: Some(blocks), thread: Some(thread), current: io::Cursor::default() }
+    }
+
+    fn send_log(&self, manifest: &Manifest, sender: &SyncSender<Vec<u8>>) -> Result<(), ArchiveError> {
+        let (mut digest, mut is_stopped) = (LogDigest::default(), false);
+        self.read(manifest, |bytes| {
+            digest.update(bytes);
+            is_stopped = sender.send(bytes.to_vec()).is_err();
+            Ok(if is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        match is_stopped {
+            true => Ok(()),
+            false => check_digest(digest, manifest.plain_sha256.as_ref().unwrap_or(&manifest.sha256)),
+        }
+    }
+
+    /// Deletes an archived log: first its manifest, then its segment.
+    ///
+    /// # Errors
+    ///
+    /// Those of the storage.
+    pub fn remove(&self, manifest: &Manifest) -> Result<(), ArchiveError> {
+        self.storage.delete(&manifest_name(&manifest.log))?;
+        self.storage.delete(&manifest.segment)
+    }
+
+    /// Returns segments that no manifest names and that did not change for this number of seconds: uploads that were
+    /// stopped.
+    ///
+    /// # Errors
+    ///
+    /// Those of the storage.
+    pub fn orphans(&self, manifests: &[Manifest], age: i64) -> Result<Vec<StoredObject>, ArchiveError> {
+        let latest = jiff::Timestamp::now().as_second() - age;
+        let mut objects = self.storage.list(SEGMENTS)?;
+        objects.retain(|object| {
+            object.modified_at <= latest && manifests.iter().all(|manifest| manifest.segment != object.name)
+        });
+        Ok(objects)
+    }
+
+    /// Deletes a segment without a manifest.
+    ///
+    /// # Errors
+    ///
+    /// Those of the storage.
+    pub fn remove_orphan(&self, object: &StoredObject) -> Result<(), ArchiveError> {
+        self.storage.delete(&object.name)
+    }
+}
+
+/// Number of blocks that are rebuilt ahead of a reader. Bounds memory.
+const READ_AHEAD: usize = 2;
+
+/// Archived log that is rebuilt while it is read.
+#[derive(Debug)]
+pub struct ArchivedLog {
+    blocks: Option<Receiver<Vec<u8>>>,
+    thread: Option<JoinHandle<Result<(), ArchiveError>>>,
+    current: io::Cursor<Vec<u8>>,
+}
+
+impl Read for ArchivedLog {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let size = self.current.read(out)?;
+            if size > 0 || out.is_empty() {
+                return Ok(size);
+            }
+            match self.blocks.as_ref().and_then(|blocks| blocks.recv().ok()) {
+                Some(block) => self.current = io::Cursor::new(block),
+                None => {
+                    let Some(thread) = self.thread.take() else { return Ok(0) };
+                    return match thread.join() {
+                        Ok(Ok(())) => Ok(0),
+                        Ok(Err(error)) => Err(io::Error::other(error)),
+                        Err(_) => Err(io::Error::other("a thread that rebuilds the log has panicked")),
+                    };
+                }
+            }
+        }
+    }
+}
+
+impl Drop for ArchivedLog {
+    fn drop(&mut self) {
+        // The thread ends once nothing receives its blocks.
+        self.blocks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Reader that reports the number of bytes read, and can be stopped.
+struct ProgressReader<'p, R> {
+    input: R,
+    done: u64,
+    progress: &'p mut (dyn FnMut(u64) -> ControlFlow<()> + Send),
+}
+
+impl<R: Read> Read for ProgressReader<'_, R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let size = self.input.read(out)?;
+        self.done += size as u64;
+        match (self.progress)(self.done) {
+            ControlFlow::Continue(()) => Ok(size),
+            ControlFlow::Break(()) => Err(io::Error::other(StopRequested)),
+        }
+    }
+}
+
+/// Cause of a read that was stopped.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+struct StopRequested;
+
+fn as_interruption(error: ArchiveError) -> ArchiveError {
+    match &error {
+        ArchiveError::Read { cause } if cause.get_ref().is_some_and(|cause| cause.is::<StopRequested>()) => {
+            ArchiveError::Interrupted
+        }
+        _ => error,
+    }
+}
+
+fn file_name(path: &Path) -> Result<String, ArchiveError> {
+    let name = path.file_name().and_then(OsStr::to_str).filter(|name| logs::is_file_name(name.as_bytes()));
+    name.map(str::to_owned).ok_or_else(|| ArchiveError::Location {
+        location: path.display().to_string(),
+        why: "the name of a log must be valid UTF-8".to_owned(),
+    })
+}
+
+fn manifest_name(log: &str) -> String {
+    format!("{MANIFESTS}/{log}.json")
+}
+
+fn parse_manifest(name: &str, bytes: &[u8]) -> Result<Manifest, ArchiveError> {
+    let parsed: Result<Manifest, _> = serde_json::from_slice(bytes);
+    let invalid = |why: String| ArchiveError::Manifest { name: name.to_owned(), why };
+    let manifest = parsed.map_err(|cause| invalid(cause.to_string()))?;
+    match manifest_name(&manifest.log) == name {
+        true => Ok(manifest),
+        false => Err(invalid(format!("it describes {}", manifest.log))),
+    }
+}
+
+/// Returns the digest of the first bytes of a log.
+fn front_digest(file: File) -> Result<String, ArchiveError> {
+    let mut front = Vec::new();
+    file.take(FRONT_SIZE as u64).read_to_end(&mut front).map_err(read_failed)?;
+    Ok(hex(Sha256::new_with_prefix(&front)))
+}
+
+fn check_digest(digest: LogDigest, wanted: &str) -> Result<(), ArchiveError> {
+    let found = digest.finish();
+    match found == wanted {
+        true => Ok(()),
+        false => Err(SegmentError::Digest { found, wanted: wanted.to_owned() }.into()),
+    }
+}
+
+/// Returns the key by which logs are ordered: base name, then number.
+fn log_order(log: &str) -> (&str, u64, &str) {
+    match log.rsplit_once('.') {
+        Some((base, number)) => (base, number.parse().unwrap_or(0), log),
+        None => (log, 0, log),
+    }
+}
+
+/// Returns a suffix that no other upload has, so that no upload replaces the segment of another one.
+fn random_suffix() -> String {
+    let mut bytes = [0; 8];
+    if getrandom::fill(&mut bytes).is_err() {
+        bytes = (jiff::Timestamp::now().as_nanosecond() as u64 ^ u64::from(std::process::id())).to_le_bytes();
+    }
+    format!("{:016x}", u64::from_le_bytes(bytes))
+}

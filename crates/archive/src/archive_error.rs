@@ -1,0 +1,104 @@
+//! Errors of archives.
+
+use std::io;
+
+use binlog::DecodeError;
+use binlog::encryption::EncryptionKeyError;
+use logs::LogError;
+use logs::ordered::PipelineShutdown;
+
+use crate::segment_error::SegmentError;
+
+/// Error with an archive or one of its logs.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// The segment is damaged.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// Bytes cannot be read.
+    #[error("could not read: {cause}")]
+    Read {
+        /// Cause.
+        cause: io::Error,
+    },
+    /// Bytes cannot be written.
+    #[error("could not write {name}: {cause}")]
+    Write {
+        /// File.
+        name: String,
+        /// Cause.
+        cause: io::Error,
+    },
+    /// A log of a store cannot be read.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The header of an encrypted log is invalid.
+    #[error("the header of the encrypted log is invalid: {error}")]
+    Header {
+        /// Cause.
+        error: DecodeError,
+    },
+    /// The key of an encrypted log is missing.
+    #[error("could not decrypt: {error}")]
+    Key {
+        /// Cause.
+        error: EncryptionKeyError,
+    },
+    /// An encrypted log is to be restored, and no key is given.
+    #[error("{name} was encrypted, and comes back byte for byte only with its key")]
+    KeyringRequired {
+        /// Log.
+        name: String,
+    },
+    /// The location of an archive is invalid.
+    #[error("{location} is not the location of an archive: {why}")]
+    Location {
+        /// Location as given.
+        location: String,
+        /// Cause.
+        why: String,
+    },
+    /// The object store refuses or fails.
+    #[error("could not {verb} {name}: {cause}")]
+    Storage {
+        /// What was tried.
+        verb: &'static str,
+        /// Object.
+        name: String,
+        /// Cause.
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A manifest cannot be read.
+    #[error("the manifest {name} is invalid: {why}")]
+    Manifest {
+        /// Object.
+        name: String,
+        /// Cause.
+        why: String,
+    },
+    /// The archive has another log of this name.
+    #[error("{name} is already archived with other contents: choose another prefix for this server")]
+    OtherLog {
+        /// Log.
+        name: String,
+    },
+    /// The log changed while it was read.
+    #[error("{name} changed while it was archived: archive it once its server has closed it")]
+    Changed {
+        /// Log.
+        name: String,
+    },
+    /// The segment of a manifest is not in the archive.
+    #[error("the archive has no segment {name}, which a manifest names")]
+    MissingSegment {
+        /// Object.
+        name: String,
+    },
+    /// The run was stopped.
+    #[error("interrupted")]
+    Interrupted,
+    /// The pipeline ended because of another error.
+    #[error(transparent)]
+    Shutdown(#[from] PipelineShutdown),
+}

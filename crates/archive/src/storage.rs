@@ -1,0 +1,387 @@
+//! Storage of archives: object stores and directories, behind calls that wait.
+
+mod aws_profile;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::fs;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, WriteMultipart};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use url::Url;
+
+use crate::archive_error::ArchiveError;
+
+/// Size of the parts of an upload, and of the pieces of a download. S3 allows 10,000 parts of 5 MiB and more.
+const PART_SIZE: usize = 8 << 20;
+
+/// Number of parts that are sent, and of pieces that are fetched, at the same time. Bounds memory.
+const PARTS_MAX: usize = 3;
+
+/// Number of manifests that are read at the same time.
+const REQUESTS_MAX: usize = 16;
+
+/// Largest manifest. Bounds memory.
+const SMALL_OBJECT_MAX: u64 = 64 << 20;
+
+/// Storage of one archive: a prefix in a bucket, or a directory.
+#[derive(Clone)]
+pub struct ArchiveStorage {
+    shared: Arc<SharedStorage>,
+}
+
+struct SharedStorage {
+    /// As it was given.
+    location: String,
+    store: Arc<dyn ObjectStore>,
+    prefix: ObjectPath,
+    runtime: Runtime,
+}
+
+/// Handling of a directory that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingFolder {
+    /// It is created.
+    Create,
+    /// It is an error.
+    Refuse,
+}
+
+/// Result of creating an object that must not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateOutcome {
+    /// It was created.
+    Created,
+    /// It exists already.
+    Exists,
+}
+
+/// An object of an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredObject {
+    /// Name, from the archive's prefix on.
+    pub name: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Time of its last change, in seconds since 1970.
+    pub modified_at: i64,
+}
+
+impl fmt::Debug for ArchiveStorage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("ArchiveStorage").field(&self.shared.location).finish()
+    }
+}
+
+/// Returns whether a location is an object store's URL.
+pub fn is_object_url(location: &str) -> bool {
+    const SCHEMES: [&str; 7] = ["s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
+    location.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme))
+}
+
+impl ArchiveStorage {
+    /// Opens the storage at a URL (`s3://bucket/prefix`, `gs://…`, `az://…`) or in a directory. Credentials come from
+    /// the environment, from the files of the AWS command line, or from the machine.
+    ///
+    /// # Errors
+    ///
+    /// If the location is invalid, or the directory is missing or cannot be created.
+    pub fn open(location: &str, missing: MissingFolder) -> Result<Self, ArchiveError> {
+        let (store, prefix) = match is_object_url(location) {
+            true => open_url(location)?,
+            false => (open_folder(location, missing)?, ObjectPath::default()),
+        };
+        let runtime = Builder::new_multi_thread().worker_threads(2).thread_name("storage").enable_all().build();
+        let runtime = runtime.map_err(|cause| invalid(location, cause))?;
+        Ok(Self { shared: Arc::new(SharedStorage { location: location.to_owned(), store, prefix, runtime }) })
+    }
+
+    /// Returns the location as it was given.
+    pub fn location(&self) -> &str {
+        &self.shared.location
+    }
+
+    /// Returns the objects whose names start with this folder.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object store.
+    pub fn list(&self, folder: &str) -> Result<Vec<StoredObject>, ArchiveError> {
+        let path = self.path(folder);
+        let found = self.shared.store.list(Some(&path));
+        let objects: Vec<_> = self
+            .shared
+            .runtime
+            .block_on(found.try_collect())
+            .map_err(|cause| self.failed("list", folder, cause))?;
+        let prefix = self.shared.prefix.as_ref().len();
+        let name = |path: &ObjectPath| path.as_ref()[prefix..].trim_start_matches('/').to_owned();
+        let mut objects: Vec<StoredObject> = objects
+            .iter()
+            .map(|object: &object_store::ObjectMeta| StoredObject {
+                name: name(&object.location),
+                size: object.size,
+                modified_at: object.last_modified.timestamp(),
+            })
+            .collect();
+        objects.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(objects)
+    }
+
+    /// Reads small objects.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object store. An object that has disappeared is left out.
+    pub fn read_all(&self, objects: &[StoredObject]) -> Result<Vec<(String, Vec<u8>)>, ArchiveError> {
+        let get = |name: String| async move {
+            let result = match self.shared.store.get(&self.path(&name)).await {
+                Ok(found) if found.meta.size <= SMALL_OBJECT_MAX => found.bytes().await.map(Some),
+                Ok(_) => return Err(ArchiveError::Manifest { name, why: "it is too large".to_owned() }),
+                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(error) => Err(error),
+            };
+            let bytes = result.map_err(|cause| self.failed("read", &name, cause))?;
+            Ok(bytes.map(|bytes| (name, bytes.to_vec())))
+        };
+        let names = objects.iter().map(|object| object.name.clone());
+        let found = futures_util::stream::iter(names.map(get)).buffered(REQUESTS_MAX);
+        let found: Vec<_> = self.shared.runtime.block_on(found.try_collect())?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Returns the size of an object; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object store.
+    pub fn size(&self, name: &str) -> Result<Option<u64>, ArchiveError> {
+        match self.shared.runtime.block_on(self.shared.store.head(&self.path(name))) {
+            Ok(found) => Ok(Some(found.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(cause) => Err(self.failed("find", name, cause)),
+        }
+    }
+
+    /// Creates a small object, unless it exists.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object store.
+    pub fn create(&self, name: &str, bytes: Vec<u8>) -> Result<CreateOutcome, ArchiveError> {
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        let path = self.path(name);
+        let put = self.shared.store.put_opts(&path, PutPayload::from(bytes), options);
+        match self.shared.runtime.block_on(put) {
+            Ok(_) => Ok(CreateOutcome::Created),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(CreateOutcome::Exists)
+            }
+            Err(cause) => Err(self.failed("create", name, cause)),
+        }
+    }
+
+    /// Deletes an object. One that does not exist is no error.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object store.
+    pub fn delete(&self, name: &str) -> Result<(), ArchiveError> {
+        match self.shared.runtime.block_on(self.shared.store.delete(&self.path(name))) {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(cause) => Err(self.failed("delete", name, cause)),
+        }
+    }
+
+    /// Starts the upload of an object. It exists once the upload is finished, and not before.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object store.
+    pub fn upload(&self, name: &str) -> Result<ObjectUpload, ArchiveError> {
+        let upload = self.shared.runtime.block_on(self.shared.store.put_multipart(&self.path(name)));
+        let upload = upload.map_err(|cause| self.failed("create", name, cause))?;
+        let writer = WriteMultipart::new_with_chunk_size(upload, PART_SIZE);
+        Ok(ObjectUpload { storage: self.clone(), name: name.to_owned(), writer: Some(writer) })
+    }
+
+    /// Returns a reader of an object of this size, which fetches pieces ahead.
+    pub fn reader(&self, name: &str, size: u64) -> ObjectReader {
+        ObjectReader {
+            storage: self.clone(),
+            name: name.to_owned(),
+            size,
+            next: 0,
+            pieces: VecDeque::new(),
+            current: io::Cursor::default(),
+        }
+    }
+
+    fn path(&self, name: &str) -> ObjectPath {
+        let parts = name.split('/').filter(|part| !part.is_empty());
+        parts.fold(self.shared.prefix.clone(), |path, part| path.join(part))
+    }
+
+    fn failed(&self, verb: &'static str, name: &str, cause: object_store::Error) -> ArchiveError {
+        let location = self.shared.location.trim_end_matches('/');
+        ArchiveError::Storage { verb, name: format!("{location}/{name}"), cause: Box::new(cause) }
+    }
+}
+
+fn open_url(location: &str) -> Result<(Arc<dyn ObjectStore>, ObjectPath), ArchiveError> {
+    // Any other provider would be one more implementation of cryptography. It may be installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let url = Url::parse(location).map_err(|cause| invalid(location, cause))?;
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(invalid(location, "it names no bucket"));
+    }
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
+        let why = "credentials and options come from the environment, not from the URL";
+        return Err(invalid(&format!("{}://…", url.scheme()), why));
+    }
+    let store: Result<Arc<dyn ObjectStore>, object_store::Error> = match url.scheme() {
+        "gs" => GoogleCloudStorageBuilder::from_env().with_url(location).build().map(|store| Arc::new(store) as _),
+        "s3" | "s3a" => {
+            aws_profile::with_profile(AmazonS3Builder::from_env()).with_url(location).build().map(|store| Arc::new(store) as _)
+        }
+        _ => MicrosoftAzureBuilder::from_env().with_url(location).build().map(|store| Arc::new(store) as _),
+    };
+    let prefix = ObjectPath::from_url_path(url.path()).map_err(|cause| invalid(location, cause))?;
+    Ok((store.map_err(|cause| invalid(location, cause))?, prefix))
+}
+
+fn open_folder(location: &str, missing: MissingFolder) -> Result<Arc<dyn ObjectStore>, ArchiveError> {
+    if location.contains("://") {
+        return Err(invalid(location, "expected s3://, gs://, az://, or a directory"));
+    }
+    let folder = PathBuf::from(location);
+    if missing == MissingFolder::Create {
+        fs::create_dir_all(&folder).map_err(|cause| invalid(location, cause))?;
+    }
+    let store = LocalFileSystem::new_with_prefix(&folder).map_err(|cause| match folder.is_dir() {
+        true => invalid(location, cause),
+        false => invalid(location, "there is no such directory"),
+    })?;
+    Ok(Arc::new(store.with_fsync(true)))
+}
+
+fn invalid(location: &str, why: impl fmt::Display) -> ArchiveError {
+    ArchiveError::Location { location: location.to_owned(), why: why.to_string() }
+}
+
+/// Upload of an object in parts. Without [`ObjectUpload::finish`], no object is created.
+pub struct ObjectUpload {
+    storage: ArchiveStorage,
+    name: String,
+    writer: Option<WriteMultipart>,
+}
+
+impl fmt::Debug for ObjectUpload {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("ObjectUpload").field(&self.name).finish()
+    }
+}
+
+impl ObjectUpload {
+    /// Appends bytes. Waits while too many parts are being sent.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object store.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), ArchiveError> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        for piece in bytes.chunks(PART_SIZE) {
+            let sent = self.storage.shared.runtime.block_on(async {
+                writer.wait_for_capacity(PARTS_MAX).await?;
+                writer.write(piece);
+                Ok(())
+            });
+            sent.map_err(|cause| self.storage.failed("upload", &self.name, cause))?;
+        }
+        Ok(())
+    }
+
+    /// Completes the object.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object store.
+    pub fn finish(mut self) -> Result<(), ArchiveError> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let finished = self.storage.shared.runtime.block_on(writer.finish());
+        finished.map(drop).map_err(|cause| self.storage.failed("complete", &self.name, cause))
+    }
+}
+
+impl Drop for ObjectUpload {
+    fn drop(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            // An upload that cannot be aborted counts for nothing either.
+            let _ = self.storage.shared.runtime.block_on(writer.abort());
+        }
+    }
+}
+
+/// Reads an object from front to back.
+pub struct ObjectReader {
+    storage: ArchiveStorage,
+    name: String,
+    size: u64,
+    /// Start of the next piece to fetch.
+    next: u64,
+    pieces: VecDeque<JoinHandle<Result<Vec<u8>, object_store::Error>>>,
+    current: io::Cursor<Vec<u8>>,
+}
+
+impl fmt::Debug for ObjectReader {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ObjectReader").field("name", &self.name).field("size", &self.size).finish()
+    }
+}
+
+impl ObjectReader {
+    fn fetch_ahead(&mut self) {
+        while self.pieces.len() < PARTS_MAX && self.next < self.size {
+            let end = (self.next + PART_SIZE as u64).min(self.size);
+            let (store, path) = (Arc::clone(&self.storage.shared.store), self.storage.path(&self.name));
+            let range = self.next..end;
+            self.next = end;
+            self.pieces.push_back(self.storage.shared.runtime.spawn(async move {
+                let bytes = store.get_range(&path, range).await?;
+                Ok(bytes.to_vec())
+            }));
+        }
+    }
+}
+
+impl Read for ObjectReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let size = self.current.read(out)?;
+            if size > 0 || out.is_empty() {
+                return Ok(size);
+            }
+            self.fetch_ahead();
+            let Some(piece) = self.pieces.pop_front() else { return Ok(0) };
+            let piece = self.storage.shared.runtime.block_on(piece).map_err(io::Error::other)?;
+            let piece = piece.map_err(|cause| io::Error::other(self.storage.failed("read", &self.name, cause)))?;
+            self.current = io::Cursor::new(piece);
+        }
+    }
+}
+
+impl Drop for ObjectReader {
+    fn drop(&mut self) {
+        self.pieces.iter().for_each(JoinHandle::abort);
+    }
+}

@@ -1,0 +1,87 @@
+//! The files of the AWS command line: `~/.aws/credentials` and `~/.aws/config`.
+
+use std::collections::HashMap;
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+
+/// Adds what the environment does not set from the files of the AWS command line: keys, region and endpoint of the
+/// profile. An endpoint with `http://` is used without TLS, because it was given so.
+pub(super) fn with_profile(mut builder: AmazonS3Builder) -> AmazonS3Builder {
+    let profile = env::var("AWS_PROFILE").unwrap_or_else(|_| "default".to_owned());
+    let credentials = read_section("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", &profile);
+    let section = if profile == "default" { profile } else { format!("profile {profile}") };
+    let config = read_section("AWS_CONFIG_FILE", ".aws/config", &section);
+    let value = |name: &str| credentials.get(name).or_else(|| config.get(name)).cloned();
+    let has_keys = builder.get_config_value(&AmazonS3ConfigKey::AccessKeyId).is_some();
+    if let (false, Some(id), Some(secret)) =
+        (has_keys, value("aws_access_key_id"), value("aws_secret_access_key"))
+    {
+        builder = builder.with_access_key_id(id).with_secret_access_key(secret);
+        if let Some(token) = value("aws_session_token") {
+            builder = builder.with_token(token);
+        }
+    }
+    let settings = [
+        (AmazonS3ConfigKey::DefaultRegion, "region"),
+        (AmazonS3ConfigKey::Endpoint, "endpoint_url"),
+    ];
+    for (key, name) in settings {
+        let is_set = builder.get_config_value(&key).is_some()
+            || (name == "region" && builder.get_config_value(&AmazonS3ConfigKey::Region).is_some());
+        if let (false, Some(value)) = (is_set, value(name)) {
+            builder = builder.with_config(key, value);
+        }
+    }
+    match builder.get_config_value(&AmazonS3ConfigKey::Endpoint) {
+        Some(endpoint) if endpoint.starts_with("http://") => builder.with_allow_http(true),
+        _ => builder,
+    }
+}
+
+/// Returns the settings of one section. A file that is missing has none.
+fn read_section(variable: &str, file: &str, section: &str) -> HashMap<String, String> {
+    let path = env::var_os(variable).map(PathBuf::from);
+    let path = path.or_else(|| env::home_dir().map(|home| home.join(file)));
+    let text = path.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+    parse_section(&text, section)
+}
+
+fn parse_section(text: &str, section: &str) -> HashMap<String, String> {
+    let mut settings = HashMap::new();
+    let mut is_inside = false;
+    for line in text.lines() {
+        let trimmed = line.trim();
+        if let Some(name) = trimmed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            is_inside = name.trim() == section;
+            continue;
+        }
+        // Indented lines belong to the setting above them.
+        let is_setting = is_inside && !line.starts_with([' ', '\t', '#', ';']);
+        if let (true, Some((name, value))) = (is_setting, trimmed.split_once('=')) {
+            settings.insert(name.trim().to_ascii_lowercase(), value.trim().to_owned());
+        }
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_section;
+
+    #[test]
+    fn sections_of_aws_files() {
+        let text = "[default]\nregion = eu-west-1\ns3 =\n  max_concurrent_requests = 9\n\n# region = x\n\
+                    [profile backup]\nREGION=us-east-2\nendpoint_url = http://127.0.0.1:9000\n";
+        let check = |section: &str, name: &str, wanted: Option<&str>| {
+            assert_eq!(parse_section(text, section).get(name).map(String::as_str), wanted, "{section} {name}");
+        };
+        check("default", "region", Some("eu-west-1"));
+        check("default", "max_concurrent_requests", None);
+        check("profile backup", "region", Some("us-east-2"));
+        check("profile backup", "endpoint_url", Some("http://127.0.0.1:9000"));
+        check("backup", "region", None);
+    }
+}
