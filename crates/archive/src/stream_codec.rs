@@ -50,11 +50,18 @@ enum MatchSearch {
 pub(crate) struct StreamCompressor {
     level_3: CCtx<'static>,
     long_only: CCtx<'static>,
+    distant: CCtx<'static>,
     /// Stream in another order.
     ordered: Vec<u8>,
     /// Compressed sample.
     trial: Vec<u8>,
 }
+
+/// Streams of this size and more are also searched for long repetitions that are far apart: whole values.
+const DISTANT_SIZE_MIN: usize = 64 << 10;
+
+/// Shortest of these repetitions.
+const DISTANT_MATCH_MIN: u32 = 32;
 
 /// Streams up to this size are compressed as they are: a trial would cost more than it gains.
 const TRIAL_MIN: usize = 512;
@@ -64,15 +71,23 @@ const SAMPLE_SIZE: usize = 16 << 10;
 
 impl StreamCompressor {
     pub(crate) fn new() -> Self {
-        let (mut level_3, mut long_only) = (CCtx::create(), CCtx::create());
+        let (mut level_3, mut long_only, mut distant) = (CCtx::create(), CCtx::create(), CCtx::create());
         let set = [
             level_3.set_parameter(CParameter::CompressionLevel(3)),
             long_only.set_parameter(CParameter::CompressionLevel(1)),
             long_only.set_parameter(CParameter::Strategy(Strategy::ZSTD_fast)),
             long_only.set_parameter(CParameter::MinMatch(7)),
+            distant.set_parameter(CParameter::CompressionLevel(1)),
+            distant.set_parameter(CParameter::Strategy(Strategy::ZSTD_fast)),
+            distant.set_parameter(CParameter::MinMatch(7)),
+            distant.set_parameter(CParameter::WindowLog(23)),
+            distant.set_parameter(CParameter::EnableLongDistanceMatching(true)),
+            distant.set_parameter(CParameter::LdmMinMatch(DISTANT_MATCH_MIN)),
+            distant.set_parameter(CParameter::LdmHashLog(18)),
+            distant.set_parameter(CParameter::LdmHashRateLog(2)),
         ];
         assert!(set.iter().all(Result::is_ok), "ours: these parameters are in range");
-        Self { level_3, long_only, ordered: Vec::new(), trial: Vec::new() }
+        Self { level_3, long_only, distant, ordered: Vec::new(), trial: Vec::new() }
     }
 
     /// Appends the compressed stream, and returns its form. `width` is the size of its values, 0 if it varies.
@@ -129,6 +144,7 @@ impl StreamCompressor {
     fn frame(&mut self, bytes: &[u8], search: MatchSearch, out: &mut Vec<u8>) {
         let context = match search {
             MatchSearch::Level3 => &mut self.level_3,
+            MatchSearch::LongOnly if bytes.len() >= DISTANT_SIZE_MIN => &mut self.distant,
             MatchSearch::LongOnly => &mut self.long_only,
         };
         let start = out.len();

@@ -150,6 +150,7 @@ impl StreamSet {
             }
             let start = frames.len();
             let form = compressor.compress(&stream.bytes, usize::from(stream.width), &mut frames);
+            if std::env::var_os("DBG").is_some() { eprintln!("STREAM {number} {} {} {form:?}", stream.bytes.len(), frames.len()-start); }
             put_varint(&mut directory, (frames.len() - start) as u64);
             directory.extend_from_slice(&form.code());
         }
@@ -183,10 +184,10 @@ impl StreamBuffers {
         let mut number = 0;
         self.used = 0;
         while !directory.is_empty() {
-            number += directory.size()?;
-            if number >= STREAMS_MAX {
-                return Err(BlockDamage("a block has too many streams"));
-            }
+            number = match directory.size()?.checked_add(number) {
+                Some(number) if number < STREAMS_MAX => number,
+                _ => return Err(BlockDamage("a block has too many streams")),
+            };
             let size = directory.size()?;
             total = checked_total(total, size)?;
             if self.streams.len() == self.used {

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+#[cfg(feature = "archive")]
+use crate::commands::archive;
 use crate::commands::{
     advise, completions, diff, dump, history, man, receive, relay, replay, rewrite, stats, stream, top, undo,
     verify, warm,
@@ -113,6 +115,10 @@ pub(crate) enum CliCommand {
     /// Show a live view of a growing store, and of the bintide processes of this machine.
     #[command(after_long_help = top::EXAMPLES)]
     Top(top::TopArgs),
+    /// Archive closed logs on object storage or in a directory; list, verify, restore and delete archived logs.
+    #[cfg(feature = "archive")]
+    #[command(after_long_help = archive::EXAMPLES)]
+    Archive(Box<archive::ArchiveArgs>),
     /// Print shell completions.
     #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::CompletionsArgs),
@@ -146,6 +152,8 @@ pub(crate) fn expand_help(mut args: Vec<OsString>) -> Vec<OsString> {
 pub(crate) fn run(cli: Cli) -> CommandResult {
     match cli.command {
         CliCommand::Advise(arguments) => advise::run(&arguments, &cli.global),
+        #[cfg(feature = "archive")]
+        CliCommand::Archive(arguments) => archive::run(&arguments, &cli.global),
         CliCommand::Compress(arguments) => rewrite::compress(&arguments, &cli.global),
         CliCommand::Completions(arguments) => completions::run(&arguments, documented_command()),
         CliCommand::Decompress(arguments) => rewrite::decompress(&arguments, &cli.global),

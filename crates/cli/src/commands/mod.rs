@@ -1,6 +1,8 @@
 //! One module per command: its arguments and its work.
 
 pub(crate) mod advise;
+#[cfg(feature = "archive")]
+pub(crate) mod archive;
 pub(crate) mod completions;
 pub(crate) mod diff;
 pub(crate) mod dump;

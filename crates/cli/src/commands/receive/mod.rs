@@ -6,7 +6,7 @@ mod receive_beside;
 mod receive_display;
 mod receive_metrics;
 mod receiving_state;
-mod retention;
+pub(crate) mod retention;
 mod stats_text;
 
 use std::path::PathBuf;

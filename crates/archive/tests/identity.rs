@@ -1,0 +1,136 @@
+//! Logs come back byte for byte, also damaged ones.
+
+use std::fs;
+use std::io::Cursor;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use archive::{ArchiveError, SegmentError, SegmentSummary, read_segment, write_segment};
+use proptest::prelude::{any, prop_assert_eq, proptest};
+use proptest::sample::Index;
+
+fn samples() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+    let mut logs = Vec::new();
+    for entry in fs::read_dir(root).unwrap().flatten() {
+        match entry.path() {
+            path if path.is_dir() => logs.extend(fs::read_dir(path).unwrap().flatten().map(|log| log.path())),
+            path => logs.push(path),
+        }
+    }
+    logs.retain(|path| {
+        let bytes = fs::read(path).unwrap();
+        bytes.starts_with(b"\xfebin") || bytes.starts_with(b"\xfdbin")
+    });
+    logs.sort();
+    logs
+}
+
+fn write(log: &[u8]) -> (Vec<u8>, SegmentSummary) {
+    let mut segment = Vec::new();
+    let summary = write_segment(Cursor::new(log), None, |bytes| {
+        segment.extend_from_slice(bytes);
+        Ok(())
+    });
+    (segment, summary.unwrap())
+}
+
+fn read(segment: &[u8]) -> Result<Vec<u8>, ArchiveError> {
+    let mut log = Vec::new();
+    read_segment(Cursor::new(segment), |bytes| {
+        log.extend_from_slice(bytes);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(log)
+}
+
+#[test]
+fn every_sample_comes_back() {
+    let samples = samples();
+    assert!(samples.len() > 80, "{} samples", samples.len());
+    for path in samples {
+        let log = fs::read(&path).unwrap();
+        let (segment, summary) = write(&log);
+        assert!(read(&segment).unwrap() == log, "{}", path.display());
+        assert_eq!(summary.file_size, log.len() as u64);
+        assert_eq!(summary.segment_size, segment.len() as u64);
+        let is_encrypted = log.starts_with(b"\xfdbin");
+        let is_torn = path.ends_with("torn.binlog");
+        assert_eq!(summary.content.kept.is_empty(), !is_encrypted && !is_torn, "{}", path.display());
+        assert!(summary.content.whole_events.is_empty(), "{}: {:?}", path.display(), summary.content);
+    }
+}
+
+#[test]
+fn payloads_of_servers_are_decompressed() {
+    for (name, opened, kept) in
+        [("types-compressed", 43, 0), ("json-partial-compressed", 20, 0), ("large-level-22", 0, 5)]
+    {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+        let log = fs::read(root.join(name).with_extension("binlog")).unwrap();
+        let content = write(&log).1.content;
+        assert_eq!((content.payloads_opened, content.payloads_kept), (opened, kept), "{name}");
+    }
+}
+
+#[test]
+fn an_event_with_a_wrong_checksum_is_kept_whole_and_counted() {
+    let mut log = fs::read(samples().into_iter().find(|path| path.ends_with("types.binlog")).unwrap()).unwrap();
+    let last = log.len() - 1;
+    log[last] ^= 1;
+    let (segment, summary) = write(&log);
+    assert!(read(&segment).unwrap() == log);
+    assert_eq!(summary.content.whole_events.get("wrong checksum"), Some(&1));
+}
+
+#[test]
+fn other_files_come_back_too() {
+    for file in [&b""[..], b"\xfe", b"\xfebin", b"\xfebin\0\0\0", b"no log at all", &[0; 100_000]] {
+        let (segment, _) = write(file);
+        assert_eq!(read(&segment).unwrap(), file);
+    }
+}
+
+#[test]
+fn truncated_segments_are_errors() {
+    let log = fs::read(samples().into_iter().find(|path| path.ends_with("gtids/binlog.000001")).unwrap()).unwrap();
+    let (segment, _) = write(&log);
+    for size in 0..segment.len() {
+        let error = read(&segment[..size]).unwrap_err();
+        let is_clear = matches!(
+            error,
+            ArchiveError::Segment(SegmentError::Truncated { .. } | SegmentError::NotASegment)
+        );
+        assert!(is_clear, "{size}: {error}");
+    }
+    let more = [&segment[..], &[0]].concat();
+    assert!(matches!(read(&more), Err(ArchiveError::Segment(SegmentError::Damaged { .. }))));
+}
+
+#[test]
+fn every_damaged_byte_of_a_segment_is_an_error() {
+    let log = fs::read(samples().into_iter().find(|path| path.ends_with("gtids/binlog.000002")).unwrap()).unwrap();
+    let (segment, _) = write(&log);
+    for index in 0..segment.len() {
+        let mut damaged = segment.clone();
+        damaged[index] ^= 0x10;
+        assert!(read(&damaged).is_err(), "byte {index}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_logs_come_back(
+        sample in any::<Index>(), changes in proptest::collection::vec((any::<Index>(), any::<u8>()), 1..8), cut in any::<Index>(),
+    ) {
+        let samples = samples();
+        let mut log = fs::read(&samples[sample.index(samples.len())]).unwrap();
+        for (place, byte) in changes {
+            let place = place.index(log.len());
+            log[place] = byte;
+        }
+        log.truncate(log.len() - cut.index(log.len()) / 4);
+        let (segment, _) = write(&log);
+        prop_assert_eq!(read(&segment).unwrap(), log);
+    }
+}

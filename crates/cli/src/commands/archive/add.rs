@@ -1,0 +1,273 @@
+//! `bintide archive LOG… --to ARCHIVE`: archives closed logs.
+
+use std::fs;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use archive::{Archive, ArchiveError, ArchiveOutcome, Manifest, MissingFolder, SegmentTrial};
+use clap::Args;
+use logs::{
+    EndOfLog, LogEncryption, RawPiece, ReadOutcome, StoreWriter, WriterPresence, find_running_server,
+    find_writer, read_keyring,
+};
+use serde_json::json;
+use tracing::warn;
+
+use super::{document, failed, open_storage, text};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
+use crate::interrupt;
+use crate::json_document::write_document;
+use crate::log_args::{InputPlace, LogArgs, add_advice};
+use crate::progress::ByteProgress;
+use crate::screen;
+
+/// Interval at which a followed store is looked at.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which signals are looked for meanwhile.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+/// Size of the pieces in which the end of a log is looked for.
+const PIECE_SIZE: usize = 4 << 20;
+
+/// Arguments of `bintide archive` without another command.
+#[derive(Args, Debug)]
+pub(super) struct AddArgs {
+    #[command(flatten)]
+    inputs: LogArgs,
+    /// Archive to which the logs are added: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, or a
+    /// directory. Use a separate prefix for each server.
+    #[arg(long, value_name = "ARCHIVE", required = true)]
+    to: Option<String>,
+    /// Delete each log from its directory after it was archived and read back from the archive. The newest log of a
+    /// directory stays.
+    #[arg(long)]
+    then_remove: bool,
+    /// Continue until stopped: archive each log of the directory as soon as its server has closed it.
+    #[arg(long)]
+    follow: bool,
+    /// Print the manifests of the archived logs as one JSON document.
+    #[arg(long, conflicts_with = "follow")]
+    json: bool,
+}
+
+/// A run of `bintide archive`.
+struct ArchiveRun<'r> {
+    command: &'r AddArgs,
+    global: &'r GlobalArgs,
+    archive: Archive,
+    archived: Vec<Manifest>,
+    /// Number of logs that were in the archive before.
+    present: u64,
+}
+
+/// Archives the logs.
+pub(super) fn run(command: &AddArgs, global: &GlobalArgs) -> CommandResult {
+    let Some(location) = &command.to else {
+        return Err(CommandFailure::NotStarted(anyhow!("archive needs the archive's location: --to")));
+    };
+    let folder = command.follow.then(|| command.inputs.store()).transpose()?;
+    let found = command.inputs.find_logs()?;
+    found.check_indexes()?;
+    let mut logs = Vec::new();
+    for place in found.places {
+        match place {
+            InputPlace::File(path) => logs.push(path),
+            InputPlace::Stdin => {
+                return Err(CommandFailure::NotStarted(anyhow!(
+                    "archive reads the name of a log from its file, so it cannot read standard input"
+                )));
+            }
+        }
+    }
+    if command.then_remove {
+        check_removal(&logs)?;
+    }
+    let archive = open_storage(location, MissingFolder::Create)?;
+    let mut run = ArchiveRun { command, global, archive, archived: Vec::new(), present: 0 };
+    run.archive_all(&logs)?;
+    if let Some(mut store) = folder {
+        interrupt::set_runs_until_stopped();
+        while run.wait() {
+            store.refresh().map_err(|error| CommandFailure::Failed(add_advice(error)))?;
+            run.archive_all(store.logs())?;
+        }
+    }
+    run.report()
+}
+
+impl ArchiveRun<'_> {
+    /// Archives all closed logs among these.
+    fn archive_all(&mut self, logs: &[PathBuf]) -> Result<(), CommandFailure> {
+        for (number, log) in logs.iter().enumerate() {
+            if interrupt::is_stop_requested() {
+                return Ok(());
+            }
+            // A later log of the same directory shows that this one is closed.
+            let has_later = logs.get(number + 1).is_some_and(|later| later.parent() == log.parent());
+            if !has_later && !self.is_closed(log)? {
+                if !self.command.follow {
+                    warn!("{} is not closed by its server yet: it is not archived", log.display());
+                }
+                continue;
+            }
+            let is_archived = self.archive_one(log)?;
+            if self.command.then_remove && is_archived && has_later {
+                remove(log, logs, self.command.inputs.keyring())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Archives one log. Returns false if the run was stopped meanwhile.
+    fn archive_one(&mut self, log: &Path) -> Result<bool, CommandFailure> {
+        let keyring = self.command.inputs.keyring().map(read_keyring).transpose();
+        let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?;
+        let size = fs::metadata(log).ok().map(|found| found.len());
+        let trial = if self.command.then_remove { SegmentTrial::ReadBack } else { SegmentTrial::Blocks };
+        let mut progress = ByteProgress::new(self.global, size);
+        let mut watch = |done| {
+            progress.update(done);
+            match interrupt::is_stop_requested() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let added = self.archive.add(log, keyring.as_ref(), trial, &mut watch);
+        drop(progress);
+        match added {
+            Ok(ArchiveOutcome::Present(manifest)) => {
+                self.present += 1;
+                if self.command.then_remove {
+                    self.check_present(log, &manifest)?;
+                }
+            }
+            Ok(ArchiveOutcome::Archived(manifest)) => {
+                if !self.global.quiet && !self.command.json {
+                    screen::write_line(text::archived_line(log, &manifest));
+                }
+                text::warn_kept(log, &manifest);
+                self.archived.push(manifest);
+            }
+            Err(ArchiveError::Interrupted) => return Ok(false),
+            Err(error) => return Err(failed(error, &log.display().to_string())),
+        }
+        Ok(true)
+    }
+
+    /// Checks that an archived log can be restored, and is this one, before it is removed.
+    fn check_present(&self, log: &Path, manifest: &Manifest) -> Result<(), CommandFailure> {
+        let name = log.display().to_string();
+        let mut digest = archive::LogDigest::default();
+        let mut file = fs::File::open(log).with_context(|| format!("could not open {name}"))?;
+        let mut writer = DigestWriter(&mut digest);
+        io::copy(&mut file, &mut writer).with_context(|| format!("could not read {name}"))?;
+        if digest.finish() != manifest.sha256 {
+            return Err(failed(ArchiveError::OtherLog { name: manifest.log.clone() }, &name));
+        }
+        self.archive.verify(manifest).map_err(|error| failed(error, &name))
+    }
+
+    /// Tells whether the server has closed the log: it ends with a Rotate or Stop event.
+    fn is_closed(&self, log: &Path) -> Result<bool, CommandFailure> {
+        let unreadable = |error: logs::LogError| CommandFailure::NotStarted(add_advice(error));
+        let mut reader = logs::LogReader::open(log).map_err(unreadable)?;
+        if let Some(keyring) = self.command.inputs.keyring() {
+            reader = reader.with_keyring(read_keyring(keyring).map_err(unreadable)?.into());
+        }
+        loop {
+            match reader.next_raw_piece(PIECE_SIZE, PIECE_SIZE) {
+                Ok(ReadOutcome::Some(RawPiece::Chunk(_) | RawPiece::LargePayload(_))) => {}
+                Ok(ReadOutcome::End(EndOfLog::Closed)) => return Ok(true),
+                // A log that was given by name, and that no process writes, does not grow any more.
+                Ok(ReadOutcome::End(_)) | Err(_) => {
+                    return Ok(!self.command.follow && find_writer(log) == WriterPresence::None);
+                }
+            }
+        }
+    }
+
+    /// Waits for the next look at the store. Returns false once the run is to stop.
+    fn wait(&self) -> bool {
+        let mut left = POLL_INTERVAL;
+        while !left.is_zero() && !interrupt::is_stop_requested() {
+            thread::sleep(SIGNAL_INTERVAL);
+            left = left.saturating_sub(SIGNAL_INTERVAL);
+        }
+        !interrupt::is_stop_requested()
+    }
+
+    fn report(&self) -> CommandResult {
+        if self.command.json {
+            let manifests: Vec<_> = self.archived.iter().map(document).collect();
+            let document = json!({ "archived": manifests, "already_archived": self.present });
+            write_document(&mut io::stdout().lock(), &document)?;
+        } else if !self.global.quiet && self.archived.len() != 1 {
+            screen::write_line(text::archived_sum(&self.archived, self.present));
+        }
+        Ok(CommandVerdict::Success)
+    }
+}
+
+/// Writer that only hashes.
+struct DigestWriter<'d>(&'d mut archive::LogDigest);
+
+impl io::Write for DigestWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Name of the file that marks a directory that `bintide receive` writes.
+const MARK_NAME: &str = "bintide.lock";
+
+/// Refuses to remove logs of a server, or logs that an index would miss.
+fn check_removal(logs: &[PathBuf]) -> Result<(), CommandFailure> {
+    let mut folders: Vec<&Path> = logs.iter().filter_map(|log| log.parent()).collect();
+    folders.dedup();
+    for folder in folders {
+        let name = folder.display();
+        if let Some(server) = find_running_server(folder) {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "{name} belongs to a running server ({server}): delete its logs with PURGE BINARY LOGS"
+            )));
+        }
+        let has_index = fs::read_dir(folder).is_ok_and(|entries| {
+            entries.flatten().any(|entry| entry.path().extension().is_some_and(|end| end == "index"))
+        });
+        if has_index && !folder.join(MARK_NAME).exists() {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "{name} has an index file that bintide does not maintain: delete the logs with the program that \
+                 maintains it"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Removes an archived log; from a store, with its line in the index.
+fn remove(log: &Path, logs: &[PathBuf], keyring: Option<PathBuf>) -> Result<(), CommandFailure> {
+    let name = log.display();
+    let folder = log.parent().filter(|folder| folder.join(MARK_NAME).exists());
+    let Some(folder) = folder else {
+        return fs::remove_file(log)
+            .and_then(|()| logs::sync_parent(log))
+            .with_context(|| format!("could not delete {name}"))
+            .map_err(CommandFailure::Failed);
+    };
+    let next = logs.iter().skip_while(|other| *other != log).nth(1);
+    let Some(next) = next.and_then(|next| next.file_name()).and_then(|next| next.to_str()) else {
+        return Ok(());
+    };
+    let encryption = LogEncryption::Plain { keyring };
+    let purged = StoreWriter::open(folder, encryption).and_then(|mut store| store.purge_before(next));
+    purged.map(drop).map_err(|error| CommandFailure::Failed(add_advice(error)))
+}

@@ -1,0 +1,65 @@
+//! Choice of archived logs: by name, GTID and time.
+
+use anyhow::anyhow;
+use archive::{Archive, Manifest};
+use binlog::gtid::GtidSet;
+use clap::Args;
+
+use super::open_archive;
+use crate::exit::CommandFailure;
+use crate::value_parsers::{parse_gtids, parse_time};
+
+/// Options that choose archived logs.
+#[derive(Args, Debug)]
+pub(super) struct ChoiceArgs {
+    /// Archive: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, or a directory.
+    #[arg(value_name = "ARCHIVE")]
+    location: String,
+    /// Names of the logs [default: all]
+    #[arg(value_name = "LOG")]
+    logs: Vec<String>,
+    /// Only logs with transactions in GTIDS.
+    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
+    gtid: Option<GtidSet>,
+    /// Only logs with events of this local time or later, such as 2026-11-23 14:00:00.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    start_datetime: Option<u64>,
+    /// Only logs with events before this local time.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    stop_datetime: Option<u64>,
+}
+
+/// Microseconds in a second.
+const SECOND_US: u64 = 1_000_000;
+
+impl ChoiceArgs {
+    /// Opens the archive, and returns it with the chosen manifests.
+    pub(super) fn find(&self) -> Result<(Archive, Vec<Manifest>), CommandFailure> {
+        let archive = open_archive(&self.location)?;
+        let all = archive.manifests().map_err(|error| CommandFailure::NotStarted(anyhow!(error)))?;
+        if let Some(missing) = self.logs.iter().find(|log| all.iter().all(|manifest| manifest.log != **log)) {
+            return Err(CommandFailure::NotStarted(anyhow!("{} has no log {missing}", self.location)));
+        }
+        let chosen = all.into_iter().filter(|manifest| self.is_chosen(manifest)).collect();
+        Ok((archive, chosen))
+    }
+
+    fn is_chosen(&self, manifest: &Manifest) -> bool {
+        let is_named = self.logs.is_empty() || self.logs.contains(&manifest.log);
+        is_named
+            && self.gtid.as_ref().is_none_or(|wanted| has_gtids(manifest, wanted))
+            && has_times(manifest, self.start_datetime, self.stop_datetime)
+    }
+}
+
+/// Tells whether the log may have one of these transactions.
+fn has_gtids(manifest: &Manifest, wanted: &GtidSet) -> bool {
+    manifest.gtid_set().is_none_or(|found| found.intersects(wanted))
+}
+
+/// Tells whether the log may have events from `start` on and before `stop`, in microseconds since 1970.
+fn has_times(manifest: &Manifest, start: Option<u64>, stop: Option<u64>) -> bool {
+    let Some((first, last)) = manifest.times else { return true };
+    start.is_none_or(|start| (u64::from(last) + 1) * SECOND_US > start)
+        && stop.is_none_or(|stop| u64::from(first) * SECOND_US < stop)
+}

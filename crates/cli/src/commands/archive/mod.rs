@@ -1,0 +1,117 @@
+//! `bintide archive`: logs on object storage or in a directory, compressed, and restored byte for byte.
+
+mod add;
+mod choice;
+mod prune;
+mod restore;
+mod text;
+mod verify;
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use archive::{Archive, ArchiveError, ArchiveStorage, MissingFolder, is_object_url};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::exit::{CommandFailure, CommandResult};
+use crate::global_args::GlobalArgs;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  Archive the closed logs of a directory in S3, and delete them once they are archived:
+      bintide archive /backup/db1 --to s3://backups/db1 --then-remove
+  Archive each log as soon as its server has closed it, until Ctrl-C:
+      bintide archive /backup/db1 --to s3://backups/db1 --follow
+  List the archived logs that have transactions of an hour:
+      bintide archive ls s3://backups/db1 --start-datetime '2026-11-22 14:00:00' --stop-datetime '2026-11-22 15:00:00'
+  Verify that each archived log comes back byte for byte, without writing it:
+      bintide archive verify s3://backups/db1
+  Restore two logs:
+      bintide archive restore s3://backups/db1 binlog.000012 binlog.000013 --to /restore
+  Delete archived logs that are older than a year; show first what would be deleted:
+      bintide archive prune s3://backups/db1 --keep 52w --dry-run
+
+Credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION,
+AWS_ENDPOINT_URL, …), from ~/.aws, or from the machine. Commands that read logs read an archive too,
+such as bintide stats s3://backups/db1. Use a separate prefix for each server.";
+
+/// Arguments of `bintide archive`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct ArchiveArgs {
+    #[command(subcommand)]
+    action: Option<ArchiveAction>,
+    #[command(flatten)]
+    add: add::AddArgs,
+}
+
+/// Commands of `archive`.
+#[derive(Debug, Subcommand)]
+enum ArchiveAction {
+    /// List the archived logs.
+    Ls(ListArgs),
+    /// Rebuild archived logs without writing them, and compare them with their SHA-256.
+    Verify(verify::VerifyArgs),
+    /// Restore archived logs byte for byte.
+    Restore(restore::RestoreArgs),
+    /// Delete the oldest archived logs, and parts of uploads that were interrupted.
+    Prune(prune::PruneArgs),
+}
+
+/// Arguments of `archive ls`.
+#[derive(Args, Debug)]
+struct ListArgs {
+    #[command(flatten)]
+    choice: choice::ChoiceArgs,
+    /// Print the manifests as one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Archives logs, or runs one of the other commands.
+pub(crate) fn run(command: &ArchiveArgs, global: &GlobalArgs) -> CommandResult {
+    match &command.action {
+        Some(ArchiveAction::Ls(command)) => text::list(&command.choice, command.json, global),
+        Some(ArchiveAction::Verify(command)) => verify::run(command, global),
+        Some(ArchiveAction::Restore(command)) => restore::run(command, global),
+        Some(ArchiveAction::Prune(command)) => prune::run(command, global),
+        None => add::run(&command.add, global),
+    }
+}
+
+/// Opens an archive that exists.
+fn open_archive(location: &str) -> Result<Archive, CommandFailure> {
+    open_storage(location, MissingFolder::Refuse)
+}
+
+fn open_storage(location: &str, missing: MissingFolder) -> Result<Archive, CommandFailure> {
+    let storage = ArchiveStorage::open(location, missing);
+    storage.map(Archive::new).map_err(|error| CommandFailure::NotStarted(anyhow!(error)))
+}
+
+/// Returns the name of a log in an archive, for messages.
+fn log_in(archive: &Archive, log: &str) -> String {
+    let location = archive.location().trim_end_matches('/');
+    match is_object_url(location) {
+        true => format!("{location}/{log}"),
+        false => PathBuf::from(location).join(log).display().to_string(),
+    }
+}
+
+/// Returns the failure for an error with one log.
+fn failed(error: ArchiveError, log: &str) -> CommandFailure {
+    match error {
+        ArchiveError::Interrupted => CommandFailure::Failed(anyhow!(logs::ordered::PipelineShutdown)),
+        ArchiveError::KeyringRequired { .. } => {
+            let error = anyhow!(error).context(crate::exit::ErrorAdvice("give it with --keyring"));
+            CommandFailure::NotStarted(error)
+        }
+        error => CommandFailure::Failed(anyhow!(error).context(log.to_owned())),
+    }
+}
+
+/// Returns a manifest as JSON.
+fn document(manifest: &archive::Manifest) -> Value {
+    json!(manifest)
+}

@@ -1,0 +1,105 @@
+//! `bintide archive restore`: archived logs become files again.
+
+use std::fs;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use archive::{Archive, ArchiveError, Manifest};
+use binlog::encryption::Keyring;
+use clap::Args;
+use logs::{private_options, read_keyring, sync_parent};
+use serde_json::json;
+
+use super::choice::ChoiceArgs;
+use super::{failed, log_in};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
+use crate::interrupt;
+use crate::json_document::write_document;
+use crate::progress::ByteProgress;
+use crate::screen;
+use crate::units::{bytes, counted};
+
+/// Arguments of `archive restore`.
+#[derive(Args, Debug)]
+pub(super) struct RestoreArgs {
+    #[command(flatten)]
+    choice: ChoiceArgs,
+    /// Directory for the restored logs. It is created if it does not exist. Existing files are not replaced.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// Keyring file for logs that were encrypted, of component_keyring_file or the older keyring_file plugin.
+    #[arg(long, value_name = "FILE")]
+    keyring: Option<PathBuf>,
+    /// Print the result as one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Restores the chosen logs.
+pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
+    let keyring = command.keyring.as_ref().map(read_keyring).transpose();
+    let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?;
+    let (archive, manifests) = command.choice.find()?;
+    if let Some(existing) = manifests.iter().map(|log| command.to.join(&log.log)).find(|path| path.exists()) {
+        let existing = existing.display();
+        return Err(CommandFailure::NotStarted(anyhow!("{existing} exists: restore to another directory")));
+    }
+    fs::create_dir_all(&command.to)
+        .with_context(|| format!("could not create {}", command.to.display()))
+        .map_err(CommandFailure::NotStarted)?;
+    let total = manifests.iter().map(|manifest| manifest.size).sum();
+    let mut progress = ByteProgress::new(global, Some(total));
+    let mut done = 0;
+    for manifest in &manifests {
+        let path = command.to.join(&manifest.log);
+        let mut watch = |size| {
+            done += size;
+            progress.update(done);
+        };
+        restore_one((&archive, manifest), keyring.as_ref(), &path, &mut watch)?;
+        if interrupt::is_stop_requested() {
+            return Ok(CommandVerdict::Success);
+        }
+    }
+    drop(progress);
+    if command.json {
+        let logs: Vec<_> = manifests.iter().map(|manifest| &manifest.log).collect();
+        write_document(&mut io::stdout().lock(), &json!({ "restored": logs, "bytes": total }))?;
+    } else if !global.quiet {
+        let logs = counted(manifests.len() as u64, "log");
+        screen::write_line(format_args!("{logs} restored byte for byte, {}", bytes(total)));
+    }
+    Ok(CommandVerdict::Success)
+}
+
+/// Restores one log. The file has its name only once it is complete.
+fn restore_one(
+    (archive, manifest): (&Archive, &Manifest),
+    keyring: Option<&Keyring>,
+    path: &Path,
+    watch: &mut dyn FnMut(u64),
+) -> Result<(), CommandFailure> {
+    let part = path.with_file_name(format!(".{}.part", manifest.log));
+    let name = part.display().to_string();
+    let write_error = |cause| ArchiveError::Write { name: name.clone(), cause };
+    // A part of an earlier run that was killed is of no use.
+    let _ = fs::remove_file(&part);
+    let file = private_options().create_new(true).open(&part);
+    let mut file = file.with_context(|| format!("could not create {name}"))?;
+    let restored = archive.restore(manifest, keyring, |bytes| {
+        file.write_all(bytes).map_err(write_error)?;
+        watch(bytes.len() as u64);
+        Ok(if interrupt::is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    });
+    let is_complete = restored.is_ok() && !interrupt::is_stop_requested();
+    let finished = match is_complete {
+        true => file.sync_all().and_then(|()| fs::rename(&part, path)).and_then(|()| sync_parent(path)),
+        false => fs::remove_file(&part),
+    };
+    restored.map_err(|error| failed(error, &log_in(archive, &manifest.log)))?;
+    finished.with_context(|| format!("could not write {}", path.display()))?;
+    Ok(())
+}

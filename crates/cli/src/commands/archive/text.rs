@@ -1,0 +1,98 @@
+//! Archived logs as text.
+
+use std::io;
+use std::path::Path;
+
+use archive::Manifest;
+use jiff::Timestamp;
+use serde_json::json;
+use tracing::warn;
+
+use super::choice::ChoiceArgs;
+use super::document;
+use crate::exit::{CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
+use crate::json_document::write_document;
+use crate::screen::{self, ReportStyle, table_lines, visible};
+use crate::units::{bytes, count, counted, share};
+
+/// Prints the chosen manifests.
+pub(super) fn list(choice: &ChoiceArgs, is_json: bool, global: &GlobalArgs) -> CommandResult {
+    let (_, manifests) = choice.find()?;
+    let mut out = io::stdout().lock();
+    if is_json {
+        let logs: Vec<_> = manifests.iter().map(document).collect();
+        write_document(&mut out, &json!({ "logs": logs }))?;
+    } else {
+        let text = table(&manifests, ReportStyle::new(global.color.on_stdout()));
+        screen::print(&text, &mut out)?;
+    }
+    Ok(CommandVerdict::Success)
+}
+
+/// Returns a table of archived logs.
+pub(super) fn table(manifests: &[Manifest], style: ReportStyle) -> String {
+    let columns = ["log", ">size", ">archived", ">share", ">transactions", "first event (UTC)", "last event (UTC)"];
+    let mut table = style.table(&columns);
+    for manifest in manifests {
+        let (first, last) = match manifest.times {
+            Some((first, last)) => (time(i64::from(first)), time(i64::from(last))),
+            None => (String::new(), String::new()),
+        };
+        table.add_row([
+            visible(&manifest.log),
+            bytes(manifest.size),
+            bytes(manifest.segment_size),
+            share(manifest.segment_size, manifest.size),
+            count(manifest.statistics.transactions),
+            first,
+            last,
+        ]);
+    }
+    let (size, archived) = sizes(manifests);
+    let logs = counted(manifests.len() as u64, "log");
+    format!("{}{logs}, {}, {} in the archive\n", table_lines(&table), bytes(size), bytes(archived))
+}
+
+/// Returns the line about one log that was archived.
+pub(super) fn archived_line(log: &Path, manifest: &Manifest) -> String {
+    let Manifest { size, segment_size, .. } = manifest;
+    let log = visible(&log.display().to_string());
+    format!("{log}: archived, {} of {} ({})", bytes(*segment_size), bytes(*size), share(*segment_size, *size))
+}
+
+/// Returns the line about all logs of a run.
+pub(super) fn archived_sum(manifests: &[Manifest], present: u64) -> String {
+    let (size, archived) = sizes(manifests);
+    let logs = counted(manifests.len() as u64, "log");
+    format!("{logs} archived, {} of {}; {present} already in the archive", bytes(archived), bytes(size))
+}
+
+/// Warns of parts that could not be taken apart.
+pub(super) fn warn_kept(log: &Path, manifest: &Manifest) {
+    let log = log.display();
+    for (reason, size) in &manifest.statistics.kept_bytes {
+        match reason.as_str() {
+            "encrypted" => warn!(
+                "{log} is encrypted: it is archived as it is, without being made smaller. With --keyring, it is \
+                 archived decrypted"
+            ),
+            _ => warn!("{log}: {} archived as they are: {reason}", counted(*size, "byte")),
+        }
+    }
+    for (reason, events) in &manifest.statistics.whole_events {
+        warn!("{log}: {} archived as they are: {reason}", counted(*events, "event"));
+    }
+}
+
+fn sizes(manifests: &[Manifest]) -> (u64, u64) {
+    let size = manifests.iter().map(|manifest| manifest.size).sum();
+    (size, manifests.iter().map(|manifest| manifest.segment_size).sum())
+}
+
+fn time(seconds: i64) -> String {
+    match Timestamp::from_second(seconds) {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        Err(_) => String::new(),
+    }
+}

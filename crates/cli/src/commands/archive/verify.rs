@@ -1,0 +1,66 @@
+//! `bintide archive verify`: rebuilds archived logs without writing them.
+
+use std::io;
+
+use clap::Args;
+use serde_json::json;
+
+use super::choice::ChoiceArgs;
+use super::log_in;
+use crate::exit::{CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
+use crate::interrupt;
+use crate::json_document::write_document;
+use crate::progress::ByteProgress;
+use crate::screen::{self, ReportStyle, visible};
+use crate::units::{bytes, counted};
+
+/// Arguments of `archive verify`.
+#[derive(Args, Debug)]
+pub(super) struct VerifyArgs {
+    #[command(flatten)]
+    choice: ChoiceArgs,
+    /// Print the result as one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Verifies the chosen logs.
+pub(super) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
+    let (archive, manifests) = command.choice.find()?;
+    let total = manifests.iter().map(|manifest| manifest.size).sum();
+    let (mut done, mut equal, mut faults) = (0, 0, Vec::new());
+    let mut progress = ByteProgress::new(global, Some(total));
+    for manifest in &manifests {
+        if interrupt::is_stop_requested() {
+            return Ok(CommandVerdict::Success);
+        }
+        match archive.verify(manifest) {
+            Ok(()) => equal += 1,
+            Err(error) => faults.push((manifest.log.clone(), error.to_string())),
+        }
+        done += manifest.size;
+        progress.update(done);
+    }
+    drop(progress);
+    let verdict = if faults.is_empty() { CommandVerdict::Success } else { CommandVerdict::FaultsFound };
+    let mut out = io::stdout().lock();
+    if command.json {
+        let faults: Vec<_> = faults.iter().map(|(log, fault)| json!({ "log": log, "fault": fault })).collect();
+        let document = json!({ "logs": manifests.len(), "byte_identical": equal, "bytes": total, "faults": faults });
+        write_document(&mut out, &document)?;
+        return Ok(verdict);
+    }
+    let style = ReportStyle::new(global.color.on_stdout());
+    let mut text = String::new();
+    for (log, fault) in &faults {
+        let line = visible(&format!("{}: {fault}", log_in(&archive, log)));
+        text += &format!("{}\n", style.highlight_fault(&line));
+    }
+    if !global.quiet {
+        let logs = counted(manifests.len() as u64, "log");
+        text += &format!("{equal} of {logs} come back byte for byte, {}\n", bytes(total));
+    }
+    screen::print(&text, &mut out)?;
+    Ok(verdict)
+}
