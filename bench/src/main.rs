@@ -4,6 +4,7 @@
 //! Each bench is a list of [`BenchCase`]s. A case is one job and its contenders, with ours first. All inputs are real logs,
 //! created if they are missing (`cargo xtask workloads`).
 
+mod archiving;
 mod cases;
 mod chart;
 mod compression;
@@ -51,6 +52,8 @@ enum BenchCommand {
     Undo(RaceOptions),
     /// `bintide compress` at level 3 and `zstd -3 -T2`
     Compress(RaceOptions),
+    /// `bintide archive` and zstd: size, speed, and whether each log comes back
+    Archive(archiving::ArchiveBenchOptions),
     /// `bintide decompress` and `zstd -d`
     Decompress(RaceOptions),
     /// Peak memory of dump, stats, verify, compress and decompress on one transaction of 1 GiB
@@ -132,6 +135,7 @@ fn main() -> Result<()> {
         BenchCommand::Answers(racing) => run_race(cases::answer_cases()?, racing),
         BenchCommand::Undo(racing) => run_race(cases::undo_cases()?, racing),
         BenchCommand::Compress(racing) => run_race(rewriting::compress_cases()?, racing),
+        BenchCommand::Archive(options) => archiving::measure_archive(options),
         BenchCommand::Decompress(racing) => run_race(rewriting::decompress_cases()?, racing),
         BenchCommand::Memory(racing) => {
             let mut cases = cases::memory_cases()?;

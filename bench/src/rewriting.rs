@@ -154,7 +154,7 @@ fn bintide_command(
     words
 }
 
-fn zstd_command(options: &[&str], source: &Path, target: &Path) -> Result<Vec<OsString>> {
+pub(super) fn zstd_command(options: &[&str], source: &Path, target: &Path) -> Result<Vec<OsString>> {
     let found = Command::new("zstd").arg("--version").output();
     ensure!(
         found.is_ok_and(|output| output.status.success()),
@@ -166,14 +166,14 @@ fn zstd_command(options: &[&str], source: &Path, target: &Path) -> Result<Vec<Os
     Ok(words)
 }
 
-fn synced_command(command: &[OsString], target: &Path) -> Vec<OsString> {
+pub(super) fn synced_command(command: &[OsString], target: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = ["sh", "-c", SYNCED, "sh"].map(OsString::from).into();
     words.push(target.into());
     words.extend(command.iter().cloned());
     words
 }
 
-fn run(command: &[OsString]) -> Result<()> {
+pub(super) fn run(command: &[OsString]) -> Result<()> {
     let (program, arguments) = command.split_first().context("no program")?;
     let output = Command::new(program).args(arguments).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

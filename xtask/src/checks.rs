@@ -34,8 +34,16 @@ pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()>
 
 /// Arguments of cargo that build the command, and the example of the demo. Building the whole workspace selects the same
 /// features of dependencies as its tests.
-pub(crate) const BUILD_BINTIDE: [&str; 6] =
-    ["build", "--workspace", "--bin", "bintide", "--example", "row_counts"];
+pub(crate) const BUILD_BINTIDE: [&str; 8] = [
+    "build",
+    "--workspace",
+    "--bin",
+    "bintide",
+    "--example",
+    "row_counts",
+    "--features",
+    "bintide/archive",
+];
 
 /// Environment variable with the number of tests that run at once.
 const TEST_THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
@@ -47,6 +55,7 @@ const FEATURES: [&str; 5] = ["zstd", "zlib", "ciphers", "charsets", "serde"];
 /// that the command can be built without its own features.
 pub(crate) fn check_features() -> Result<()> {
     lint_with("bintide", "")?;
+    lint_with("bintide", "archive")?;
     lint_with("bintide-binlog", "")?;
     for feature in FEATURES {
         lint_with("bintide-binlog", feature)?;
@@ -109,7 +118,7 @@ pub(crate) fn run_bench(arguments: &[String]) -> Result<()> {
 
 /// Builds bintide, and runs one of the end-to-end examples with it.
 pub(crate) fn run_example(name: &str, numbers: [u64; 2]) -> Result<()> {
-    run_cargo(&["build", "--quiet", "--package", "bintide"])?;
+    run_cargo(&["build", "--quiet", "--package", "bintide", "--features", "archive"])?;
     let [first, second] = numbers.map(|number| number.to_string());
     run_cargo(&["run", "--quiet", "--package", "bintide-e2e", "--example", name, "--", &first, &second])
 }

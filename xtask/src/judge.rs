@@ -36,7 +36,7 @@ pub(crate) enum JudgePart {
 
 /// Runs one part, or all of them.
 pub(crate) fn run_judges(only: Option<JudgePart>) -> Result<()> {
-    testkit::run_cargo(&["build", "--quiet", "--package", "bintide"])?;
+    testkit::run_cargo(&["build", "--quiet", "--package", "bintide", "--features", "archive"])?;
     let folder = target_dir().join("judge");
     for part in JudgePart::value_variants() {
         if only.is_some_and(|only| only != *part) {

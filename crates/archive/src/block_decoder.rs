@@ -2,12 +2,9 @@
 
 use binlog::{EventChecksum, EventFlags, EventFormat, EventHeader, EventType, HEADER_SIZE, MAGIC};
 
-use crate::block_encoder::MAPS;
+use crate::block_encoder::{FORMS, MAPS};
 use crate::block_frame::{BLOCK_HEAD_SIZE, BlockFrame, BlockKind, take_body, take_head};
-use crate::event_fields::{
-    LastValues, take_body as take_plain_body, take_gtid, take_long_text, take_mariadb_gtid, take_query,
-    take_xid,
-};
+use crate::event_fields::FieldReader;
 use crate::event_form::{BodyForm, EventForm, PositionForm};
 use crate::log_block::BlockContext;
 use crate::payload_frames::{FrameSettings, INNER_SIZE_MAX, PayloadFrames, put_payload};
@@ -16,7 +13,7 @@ use crate::row_layout::{
 };
 use crate::segment_error::{BlockDamage, SegmentError};
 use crate::stream_codec::{StreamExpander, StreamForm};
-use crate::stream_set::{FixedStream, StreamBuffers, StreamCursors, StreamId, TextReader};
+use crate::stream_set::{FixedStream, StreamBuffers, StreamId, TextReader};
 
 /// Puts blocks together, one after another. Each thread needs its own decoder.
 pub struct BlockDecoder {
@@ -29,18 +26,14 @@ pub struct BlockDecoder {
 
 /// State of one block while its events are put together.
 struct BlockEvents<'a, 'd> {
-    streams: StreamCursors<'a>,
+    fields: FieldReader<'a>,
     description: &'a [u8],
     format: EventFormat,
     inner_format: EventFormat,
     forms: TextReader<'a>,
     maps: TextReader<'a>,
-    gtids: TextReader<'a>,
-    heads: TextReader<'a>,
-    statements: TextReader<'a>,
     tables: Vec<KnownStreams>,
     shapes: Vec<(EventType, &'a [u8], RowLayout)>,
-    last: LastValues,
     frames: &'d mut PayloadFrames,
     scratch: &'d mut RowScratch,
     size_max: usize,
@@ -50,6 +43,16 @@ struct BlockEvents<'a, 'd> {
 struct KnownStreams {
     /// Absent until its first rows.
     first: Option<StreamId>,
+}
+
+/// Event whose body is put together.
+struct OpenEvent {
+    /// Header, without the size. Its position may lack the size.
+    header: EventHeader,
+    position: PositionForm,
+    place: EventPlace,
+    /// Start of the event in the output.
+    start: usize,
 }
 
 /// Place of an event that is put together.
@@ -108,18 +111,14 @@ impl BlockDecoder {
         let context = BlockContext::take(streams.of(FixedStream::Context))?;
         let format = context.format().ok_or(BlockDamage("the format description is invalid"))?;
         let mut events = BlockEvents {
-            streams,
+            fields: FieldReader::new(streams),
             description: &context.description,
             inner_format: format.inside_payload(),
             format,
             forms: TextReader::default(),
             maps: TextReader::default(),
-            gtids: TextReader::default(),
-            heads: TextReader::default(),
-            statements: TextReader::default(),
             tables: Vec::new(),
             shapes: Vec::new(),
-            last: LastValues::default(),
             frames: &mut self.frames,
             scratch: &mut self.scratch,
             size_max: frame.log_size,
@@ -130,13 +129,13 @@ impl BlockDecoder {
         for _ in &context.maps {
             events.take_map()?;
         }
-        while !events.streams.of(FixedStream::Form).is_empty() {
+        while !events.fields.streams.of(FixedStream::Form).is_empty() {
             events.take_event(EventPlace::Log(frame.offset), &mut self.inner, out)?;
             if out.len() > frame.log_size {
                 return Err(BlockDamage("a block is larger than stated"));
             }
         }
-        match events.streams.are_empty() {
+        match events.fields.streams.are_empty() {
             true => Ok(()),
             false => Err(BlockDamage("streams have bytes behind the last event")),
         }
@@ -150,7 +149,7 @@ impl<'a> BlockEvents<'a, '_> {
         inner: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
-        let (_, form) = self.forms.take(&mut self.streams, (FixedStream::Form, FixedStream::FormText))?;
+        let (_, form) = self.forms.take(&mut self.fields.streams, FORMS)?;
         let form = EventForm::decode(form)?;
         match form.body {
             BodyForm::Description if matches!(place, EventPlace::Log(_)) => {
@@ -158,19 +157,19 @@ impl<'a> BlockEvents<'a, '_> {
                 return Ok(());
             }
             BodyForm::Whole if matches!(place, EventPlace::Log(_)) => {
-                out.extend_from_slice(self.streams.of(FixedStream::Whole).sized()?);
+                out.extend_from_slice(self.fields.streams.of(FixedStream::Whole).sized()?);
                 return Ok(());
             }
             _ => {}
         }
         let start = out.len();
-        let header = self.take_header(form, start, place)?;
+        let open = self.take_header(form, start, place)?;
         out.extend_from_slice(&[0; HEADER_SIZE]);
         match form.body {
             BodyForm::Payload if matches!(place, EventPlace::Log(_)) => self.take_payload(inner, out)?,
             body => self.take_event_body(body, form.event_type, place, out)?,
         }
-        self.finish_event(header, form.position, (place, start), out)
+        self.finish_event(open, out)
     }
 
     fn take_event_body(
@@ -180,10 +179,9 @@ impl<'a> BlockEvents<'a, '_> {
         place: EventPlace,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
-        let Self { streams, last, .. } = self;
         match body {
-            BodyForm::Plain => take_plain_body(streams, out),
-            BodyForm::LongText => take_long_text(streams, out),
+            BodyForm::Plain => self.fields.take_body(out),
+            BodyForm::LongText => self.fields.take_long_text(out),
             BodyForm::TableMap => {
                 let map = self.take_map()?;
                 out.extend_from_slice(map);
@@ -192,11 +190,11 @@ impl<'a> BlockEvents<'a, '_> {
             BodyForm::Rows => self.take_rows(event_type, out),
             BodyForm::Gtid => {
                 let format = if place == EventPlace::Payload { &self.inner_format } else { &self.format };
-                take_gtid((event_type, format), last, streams, &mut self.gtids, out)
+                self.fields.take_gtid(event_type, format, out)
             }
-            BodyForm::MariadbGtid => take_mariadb_gtid(last, streams, &mut self.gtids, out),
-            BodyForm::Query => take_query(last, streams, &mut self.heads, &mut self.statements, out),
-            BodyForm::Xid => take_xid(last, streams, out),
+            BodyForm::MariadbGtid => self.fields.take_mariadb_gtid(out),
+            BodyForm::Query => self.fields.take_query(out),
+            BodyForm::Xid => self.fields.take_xid(out),
             BodyForm::Payload | BodyForm::Whole | BodyForm::Description => {
                 Err(BlockDamage("a payload has an impossible event"))
             }
@@ -209,37 +207,33 @@ impl<'a> BlockEvents<'a, '_> {
         form: EventForm,
         start: usize,
         place: EventPlace,
-    ) -> Result<EventHeader, BlockDamage> {
-        let last = &mut self.last;
-        let timestamp = self.streams.of(FixedStream::Timestamp).difference(u64::from(last.timestamp))?;
+    ) -> Result<OpenEvent, BlockDamage> {
+        let last = &mut self.fields.last;
+        let timestamp = self.fields.streams.of(FixedStream::Timestamp).difference(u64::from(last.timestamp))?;
         last.timestamp = u32::try_from(timestamp).map_err(|_| BlockDamage("a time is too large"))?;
         let next_position = match (form.position, place) {
             (PositionForm::Zero, _) => 0,
             (PositionForm::End, EventPlace::Log(offset)) => offset.wrapping_add(start as u64) as u32,
             (PositionForm::Chained, EventPlace::Log(_)) => last.next_position,
-            (PositionForm::Stored, _) => self.streams.of(FixedStream::NextPosition).varint()? as u32,
+            (PositionForm::Stored, _) => self.fields.streams.of(FixedStream::NextPosition).varint()? as u32,
             (PositionForm::End | PositionForm::Chained, EventPlace::Payload) => {
                 return Err(BlockDamage("an event of a payload has a position"));
             }
         };
-        Ok(EventHeader {
+        let header = EventHeader {
             timestamp: last.timestamp,
             event_type: form.event_type,
             server_id: form.server_id,
             size: 0,
             next_position,
             flags: EventFlags(form.flags),
-        })
+        };
+        Ok(OpenEvent { header, position: form.position, place, start })
     }
 
     /// Completes the header of an event, and appends its checksum.
-    fn finish_event(
-        &mut self,
-        mut header: EventHeader,
-        position: PositionForm,
-        (place, start): (EventPlace, usize),
-        out: &mut Vec<u8>,
-    ) -> Result<(), BlockDamage> {
+    fn finish_event(&mut self, open: OpenEvent, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+        let OpenEvent { mut header, position, place, start } = open;
         let checksum = match place {
             EventPlace::Log(_) => self.format.checksum.for_events(),
             EventPlace::Payload => EventChecksum::Absent,
@@ -250,7 +244,7 @@ impl<'a> BlockEvents<'a, '_> {
             header.next_position = header.next_position.wrapping_add(header.size);
         }
         if let EventPlace::Log(_) = place {
-            self.last.next_position = header.next_position;
+            self.fields.last.next_position = header.next_position;
         }
         out[start..start + HEADER_SIZE].copy_from_slice(&header.encode());
         if checksum == EventChecksum::Crc32 {
@@ -261,7 +255,7 @@ impl<'a> BlockEvents<'a, '_> {
     }
 
     fn take_map(&mut self) -> Result<&'a [u8], BlockDamage> {
-        let (number, body) = self.maps.take(&mut self.streams, MAPS)?;
+        let (number, body) = self.maps.take(&mut self.fields.streams, MAPS)?;
         if number == self.tables.len() {
             self.tables.push(KnownStreams { first: None });
         }
@@ -269,9 +263,9 @@ impl<'a> BlockEvents<'a, '_> {
     }
 
     fn take_rows(&mut self, event_type: EventType, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
-        let shape = match self.streams.of(FixedStream::RowShape).size()? {
+        let shape = match self.fields.streams.of(FixedStream::RowShape).size()? {
             0 => {
-                let shape = self.streams.of(FixedStream::RowShapeText).sized()?;
+                let shape = self.fields.streams.of(FixedStream::RowShapeText).sized()?;
                 self.add_shape(shape)?;
                 self.shapes.last()
             }
@@ -282,9 +276,9 @@ impl<'a> BlockEvents<'a, '_> {
         };
         debug_assert_eq!(*shape_type, event_type);
         out.extend_from_slice(head);
-        let count = self.streams.of(FixedStream::RowCount).varint()?;
-        let size_max = self.size_max.max(INNER_SIZE_MAX) + out.len();
-        layout.take(count, &mut self.streams, self.scratch, (out, size_max))
+        let count = self.fields.streams.of(FixedStream::RowCount).varint()?;
+        self.scratch.size_max = self.size_max.max(INNER_SIZE_MAX) + out.len();
+        layout.take(count, &mut self.fields.streams, self.scratch, out)
     }
 
     fn add_shape(&mut self, shape: &'a [u8]) -> Result<(), BlockDamage> {
@@ -295,7 +289,7 @@ impl<'a> BlockEvents<'a, '_> {
         let known = self.tables.get_mut(number).ok_or(UNKNOWN)?;
         let first = match known.first {
             Some(first) => first,
-            None => self.streams.add(stream_count(table.columns.len()))?,
+            None => self.fields.streams.add(stream_count(table.columns.len()))?,
         };
         known.first = Some(first);
         let mut bytes = Vec::new();
@@ -307,9 +301,9 @@ impl<'a> BlockEvents<'a, '_> {
     }
 
     fn take_payload(&mut self, inner: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
-        let settings = FrameSettings::decode(self.streams.of(FixedStream::Payload).varint()?)
+        let settings = FrameSettings::decode(self.fields.streams.of(FixedStream::Payload).varint()?)
             .ok_or(BlockDamage("a payload has unknown settings"))?;
-        let events = self.streams.of(FixedStream::Payload).varint()?;
+        let events = self.fields.streams.of(FixedStream::Payload).varint()?;
         inner.clear();
         let mut nothing = Vec::new();
         for _ in 0..events {

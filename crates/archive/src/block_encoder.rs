@@ -10,22 +10,21 @@ use hashbrown::HashMap;
 use crate::block_decoder::BlockDecoder;
 use crate::block_frame::{BlockKind, put_block};
 use crate::block_summary::BlockSummary;
-use crate::event_fields::{
-    LastValues, put_body, put_gtid, put_long_text, put_mariadb_gtid, put_query, put_whole, put_xid,
-};
+use crate::event_fields::FieldWriter;
 use crate::event_form::{BodyForm, EventForm, PositionForm};
 use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
 use crate::payload_frames::{INNER_SIZE_MAX, PayloadFrames, put_payload};
 use crate::row_layout::{RowLayout, RowScratch, parse_table, put_shape, split_rows, stream_count};
 use crate::stream_codec::StreamCompressor;
-use crate::stream_set::{FixedStream, STREAMS_MAX, StreamId, StreamSet, TextWriter};
+use crate::stream_set::{FixedStream, STREAMS_MAX, StreamId, TextStreams, TextWriter};
 use crate::varint::put_sized;
 
 /// Takes blocks apart, one after another. Each thread needs its own encoder.
 pub struct BlockEncoder {
     compressor: StreamCompressor,
-    streams: StreamSet,
-    texts: BlockTexts,
+    fields: FieldWriter,
+    forms: TextWriter,
+    maps: TextWriter,
     tables: Vec<KnownTable>,
     /// Number of the table map that last had each table number.
     table_ids: HashMap<u64, usize>,
@@ -34,22 +33,11 @@ pub struct BlockEncoder {
     /// Buffer for a shape.
     shape: Vec<u8>,
     scratch: RowScratch,
-    last: LastValues,
     opener: PayloadOpener,
     frames: PayloadFrames,
     inner: Vec<u8>,
     decoder: BlockDecoder,
     summary: BlockSummary,
-}
-
-/// Repeated texts of a block.
-#[derive(Default)]
-struct BlockTexts {
-    forms: TextWriter,
-    maps: TextWriter,
-    gtids: TextWriter,
-    heads: TextWriter,
-    statements: TextWriter,
 }
 
 /// Table map of a block.
@@ -76,8 +64,10 @@ struct EventScene<'f> {
     position: Option<u64>,
 }
 
-const FORMS: (FixedStream, FixedStream) = (FixedStream::Form, FixedStream::FormText);
-pub(crate) const MAPS: (FixedStream, FixedStream) = (FixedStream::TableMap, FixedStream::TableMapText);
+pub(crate) const FORMS: TextStreams =
+    TextStreams { numbers: FixedStream::Form, texts: FixedStream::FormText };
+pub(crate) const MAPS: TextStreams =
+    TextStreams { numbers: FixedStream::TableMap, texts: FixedStream::TableMapText };
 
 /// Largest size of a block's streams for which further payloads are decompressed. Bounds memory.
 const EXPANDED_MAX: usize = 64 << 20;
@@ -98,15 +88,15 @@ impl BlockEncoder {
         };
         Self {
             compressor: StreamCompressor::new(),
-            streams: StreamSet::default(),
-            texts: BlockTexts::default(),
+            fields: FieldWriter::default(),
+            forms: TextWriter::default(),
+            maps: TextWriter::default(),
             tables: Vec::new(),
             table_ids: HashMap::new(),
             shapes: Vec::new(),
             shape_numbers: HashMap::new(),
             shape: Vec::new(),
             scratch: RowScratch::default(),
-            last: LastValues::default(),
             opener: PayloadOpener::with_limits(limits),
             frames: PayloadFrames::default(),
             inner: Vec::new(),
@@ -137,7 +127,7 @@ impl BlockEncoder {
     fn encode_events(&mut self, block: &LogBlock, context: &BlockContext) -> Option<EncodedBlock> {
         let format = context.format()?;
         self.clear();
-        context.put(self.streams.of(FixedStream::Context));
+        context.put(self.fields.streams.of(FixedStream::Context));
         for map in &context.maps {
             self.put_map(map, &format);
         }
@@ -158,7 +148,7 @@ impl BlockEncoder {
         }
         let mut bytes = Vec::new();
         put_block(BlockKind::Events, block, &mut bytes, |out| {
-            self.streams.write(&mut self.compressor, out);
+            self.fields.streams.write(&mut self.compressor, out);
         });
         let restored = self.decoder.decode_one(&bytes);
         if !restored.is_ok_and(|restored| restored == block.bytes) {
@@ -170,21 +160,13 @@ impl BlockEncoder {
     }
 
     fn clear(&mut self) {
-        self.streams.clear();
-        let texts = &mut self.texts;
-        let all = [
-            &mut texts.forms,
-            &mut texts.maps,
-            &mut texts.gtids,
-            &mut texts.heads,
-            &mut texts.statements,
-        ];
-        all.into_iter().for_each(TextWriter::clear);
+        self.fields.clear();
+        self.forms.clear();
+        self.maps.clear();
         self.tables.clear();
         self.table_ids.clear();
         self.shapes.clear();
         self.shape_numbers.clear();
-        self.last = LastValues::default();
     }
 
     fn split_event<'a>(
@@ -220,7 +202,7 @@ impl BlockEncoder {
         if raw.verify().is_err() || raw.event_type() == EventType::FormatDescription {
             *self.summary.whole_events.entry("wrong checksum").or_default() += 1;
             self.put_form(EventForm::whole(BodyForm::Whole));
-            put_whole(raw.bytes(), &mut self.streams);
+            self.fields.put_whole(raw.bytes());
             return;
         }
         if raw.event_type() == EventType::TransactionPayload {
@@ -245,13 +227,13 @@ impl BlockEncoder {
             let settings = self.frames.find(&inner, payload.payload)?;
             let mut body = Vec::new();
             put_payload(inner.len(), payload.payload, &mut body);
-            (body == raw.body() && self.streams.size() + inner.len() <= EXPANDED_MAX).then_some((events, settings))
+            (body == raw.body() && self.fields.streams.size() + inner.len() <= EXPANDED_MAX).then_some((events, settings))
         });
         let is_opened = settings.is_some();
         if let Some((events, settings)) = settings {
             self.put_header(raw, scene, BodyForm::Payload);
-            self.streams.put(FixedStream::Payload, settings.encode());
-            self.streams.put(FixedStream::Payload, events);
+            self.fields.streams.put(FixedStream::Payload, settings.encode());
+            self.fields.streams.put(FixedStream::Payload, events);
             let mut rest = &inner[..];
             let scene = EventScene { format: inner_format, position: None };
             while let Some((event, behind)) = RawEvent::split_first(rest, EventChecksum::Absent) {
@@ -284,14 +266,14 @@ impl BlockEncoder {
             }
             T::Gtid | T::AnonymousGtid | T::GtidTagged if self.put_gtid(raw, scene.format) => BodyForm::Gtid,
             T::MariadbGtid if self.put_mariadb_gtid(body) => BodyForm::MariadbGtid,
-            T::Query if self.put_query(body) => BodyForm::Query,
-            T::Xid if put_xid(body, &mut self.last, &mut self.streams) => BodyForm::Xid,
+            T::Query if self.fields.put_query(body) => BodyForm::Query,
+            T::Xid if self.fields.put_xid(body) => BodyForm::Xid,
             T::RowsQuery | T::MariadbAnnotateRows => {
-                put_long_text(body, &mut self.streams);
+                self.fields.put_long_text(body);
                 BodyForm::LongText
             }
             _ => {
-                put_body(body, &mut self.streams);
+                self.fields.put_body(body);
                 BodyForm::Plain
             }
         };
@@ -301,46 +283,40 @@ impl BlockEncoder {
     fn put_gtid(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> bool {
         let Ok(event) = raw.decode(format) else { return false };
         self.summary.see_transaction(&event);
-        let body = (&event, raw.body());
-        put_gtid(body, format, &mut self.last, &mut self.streams, &mut self.texts.gtids)
+        self.fields.put_gtid(&event, raw.body(), format)
     }
 
     fn put_mariadb_gtid(&mut self, body: &[u8]) -> bool {
         self.summary.see_mariadb_transaction(body);
-        put_mariadb_gtid(body, &mut self.last, &mut self.streams, &mut self.texts.gtids)
-    }
-
-    fn put_query(&mut self, body: &[u8]) -> bool {
-        let BlockTexts { heads, statements, .. } = &mut self.texts;
-        put_query(body, &mut self.last, &mut self.streams, heads, statements)
+        self.fields.put_mariadb_gtid(body)
     }
 
     fn put_plain(&mut self, raw: &RawEvent<'_>, scene: EventScene<'_>) {
-        put_body(raw.body(), &mut self.streams);
+        self.fields.put_body(raw.body());
         self.put_header(raw, scene, BodyForm::Plain);
     }
 
     fn put_header(&mut self, raw: &RawEvent<'_>, scene: EventScene<'_>, body: BodyForm) {
         let header = raw.header();
-        let position = position_form(header, scene.position, self.last.next_position);
+        let position = position_form(header, scene.position, self.fields.last.next_position);
         self.put_form(EventForm::of(header, position, body));
         let timestamp = u64::from(header.timestamp);
-        self.streams.put_difference(FixedStream::Timestamp, timestamp, u64::from(self.last.timestamp));
+        self.fields.streams.put_difference(FixedStream::Timestamp, timestamp, u64::from(self.fields.last.timestamp));
         if position == PositionForm::Stored {
-            self.streams.put(FixedStream::NextPosition, u64::from(header.next_position));
+            self.fields.streams.put(FixedStream::NextPosition, u64::from(header.next_position));
         }
-        self.last.timestamp = header.timestamp;
+        self.fields.last.timestamp = header.timestamp;
         if scene.position.is_some() {
-            self.last.next_position = header.next_position;
+            self.fields.last.next_position = header.next_position;
         }
     }
 
     fn put_form(&mut self, form: EventForm) {
-        self.texts.forms.put(&form.encode(), &mut self.streams, FORMS);
+        self.forms.put(&form.encode(), &mut self.fields.streams, FORMS);
     }
 
     fn put_map(&mut self, body: &[u8], format: &EventFormat) {
-        let (number, is_new) = self.texts.maps.put(body, &mut self.streams, MAPS);
+        let (number, is_new) = self.maps.put(body, &mut self.fields.streams, MAPS);
         if is_new {
             self.tables.push(KnownTable { table: parse_table(body, format), streams: None });
         }
@@ -359,9 +335,9 @@ impl BlockEncoder {
         let count = self.put_shape(&shape, table, &rows);
         self.shape = shape;
         let Some((count, number)) = count else { return false };
-        self.streams.put(FixedStream::RowCount, count);
+        self.fields.streams.put(FixedStream::RowCount, count);
         self.summary.rows += count;
-        self.shapes[number].put(rows.rows, &mut self.streams, &mut self.scratch);
+        self.shapes[number].put(rows.rows, &mut self.fields.streams, &mut self.scratch);
         true
     }
 
@@ -369,12 +345,12 @@ impl BlockEncoder {
     fn put_shape(&mut self, shape: &[u8], table: usize, rows: &Rows<'_>) -> Option<(u64, usize)> {
         if let Some(number) = self.shape_numbers.get(shape) {
             let count = self.shapes[*number].count(rows.rows).filter(|count| *count > 0)?;
-            self.streams.put(FixedStream::RowShape, *number as u64 + 1);
+            self.fields.streams.put(FixedStream::RowShape, *number as u64 + 1);
             return Some((count, *number));
         }
         let known = &mut self.tables[table];
         let definition = known.table.as_ref()?;
-        let first = known.streams.unwrap_or(self.streams.count());
+        let first = known.streams.unwrap_or(self.fields.streams.count());
         let streams = stream_count(definition.columns.len());
         if first + streams > STREAMS_MAX {
             return None;
@@ -382,14 +358,14 @@ impl BlockEncoder {
         let layout = RowLayout::new(definition, rows, first)?;
         let count = layout.count(rows.rows).filter(|count| *count > 0)?;
         if known.streams.is_none() {
-            known.streams = Some(self.streams.add(streams));
+            known.streams = Some(self.fields.streams.add(streams));
         }
-        layout.set_widths(&mut self.streams);
+        layout.set_widths(&mut self.fields.streams);
         self.shapes.push(layout);
         let number = self.shapes.len() - 1;
         self.shape_numbers.insert(shape.into(), number);
-        self.streams.put(FixedStream::RowShape, 0);
-        put_sized(self.streams.of(FixedStream::RowShapeText), shape);
+        self.fields.streams.put(FixedStream::RowShape, 0);
+        put_sized(self.fields.streams.of(FixedStream::RowShapeText), shape);
         Some((count, number))
     }
 }

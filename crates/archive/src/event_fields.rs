@@ -5,7 +5,7 @@ use binlog::{Event, EventFormat, EventType};
 
 use crate::row_layout::bare_event;
 use crate::segment_error::BlockDamage;
-use crate::stream_set::{FixedStream, StreamCursors, StreamSet, TextReader, TextWriter};
+use crate::stream_set::{FixedStream, StreamCursors, StreamSet, TextReader, TextStreams, TextWriter};
 use crate::varint::put_sized;
 
 /// Values that came last: the next ones are stored as differences.
@@ -32,54 +32,203 @@ struct GtidNumbers {
     size: u64,
 }
 
-const TEMPLATES: (FixedStream, FixedStream) = (FixedStream::GtidTemplate, FixedStream::GtidTemplateText);
+const TEMPLATES: TextStreams =
+    TextStreams { numbers: FixedStream::GtidTemplate, texts: FixedStream::GtidTemplateText };
 
-/// Appends a GTID event to the streams. Returns false, and appends nothing, if it would not come back exactly.
-pub(crate) fn put_gtid(
-    (event, body): (&Event<'_>, &[u8]),
-    format: &EventFormat,
-    last: &mut LastValues,
-    streams: &mut StreamSet,
-    texts: &mut TextWriter,
-) -> bool {
-    let Some((template, numbers)) = split_gtid(event, format) else { return false };
-    let mut again = Vec::with_capacity(body.len());
-    if join_gtid(event.event_type(), &template, numbers, format, &mut again).is_err() || again != body {
-        return false;
-    }
-    texts.put(&template, streams, TEMPLATES);
-    streams.put_difference(FixedStream::TransactionNumber, numbers.number, last.number.wrapping_add(1));
-    let sequence = last.sequence.wrapping_add(1);
-    streams.put_difference(FixedStream::SequenceNumber, numbers.sequence, sequence);
-    let committed = numbers.sequence.wrapping_sub(1);
-    streams.put_difference(FixedStream::LastCommitted, committed, numbers.last_committed);
-    streams.put_difference(FixedStream::ImmediateCommit, numbers.immediate_us, last.committed_us);
-    streams.put_difference(FixedStream::OriginalCommit, numbers.immediate_us, numbers.original_us);
-    streams.put_difference(FixedStream::TransactionSize, numbers.size, last.transaction_size);
-    last.follow(numbers);
-    true
+
+
+/// Stores the fields of a block's events.
+#[derive(Default)]
+pub(crate) struct FieldWriter {
+    pub(crate) streams: StreamSet,
+    pub(crate) last: LastValues,
+    gtids: TextWriter,
+    heads: TextWriter,
+    statements: TextWriter,
 }
 
-/// Appends the body of a GTID event from the streams.
-pub(crate) fn take_gtid<'a>(
-    (event_type, format): (EventType, &EventFormat),
-    last: &mut LastValues,
-    streams: &mut StreamCursors<'a>,
-    texts: &mut TextReader<'a>,
-    out: &mut Vec<u8>,
-) -> Result<(), BlockDamage> {
-    let (_, template) = texts.take(streams, TEMPLATES)?;
-    let number = streams.of(FixedStream::TransactionNumber).difference(last.number.wrapping_add(1))?;
-    let sequence = streams.of(FixedStream::SequenceNumber).difference(last.sequence.wrapping_add(1))?;
-    let back = streams.of(FixedStream::LastCommitted).difference(0)?;
-    let immediate_us = streams.of(FixedStream::ImmediateCommit).difference(last.committed_us)?;
-    let earlier = streams.of(FixedStream::OriginalCommit).difference(0)?;
-    let size = streams.of(FixedStream::TransactionSize).difference(last.transaction_size)?;
-    let last_committed = sequence.wrapping_sub(1).wrapping_sub(back);
-    let original_us = immediate_us.wrapping_sub(earlier);
-    let numbers = GtidNumbers { number, last_committed, sequence, immediate_us, original_us, size };
-    last.follow(numbers);
-    join_gtid(event_type, template, numbers, format, out)
+impl FieldWriter {
+    /// Starts a block.
+    pub(crate) fn clear(&mut self) {
+        self.streams.clear();
+        self.last = LastValues::default();
+        for texts in [&mut self.gtids, &mut self.heads, &mut self.statements] {
+            texts.clear();
+        }
+    }
+
+    /// Appends a GTID event to the streams. Returns false, and appends nothing, if it would not come back exactly.
+    pub(crate) fn put_gtid(&mut self, event: &Event<'_>, body: &[u8], format: &EventFormat) -> bool {
+        let Some((template, numbers)) = split_gtid(event, format) else { return false };
+        let mut again = Vec::with_capacity(body.len());
+        if join_gtid(event.event_type(), &template, numbers, format, &mut again).is_err() || again != body {
+            return false;
+        }
+        self.gtids.put(&template, &mut self.streams, TEMPLATES);
+        self.streams.put_difference(FixedStream::TransactionNumber, numbers.number, self.last.number.wrapping_add(1));
+        let sequence = self.last.sequence.wrapping_add(1);
+        self.streams.put_difference(FixedStream::SequenceNumber, numbers.sequence, sequence);
+        let committed = numbers.sequence.wrapping_sub(1);
+        self.streams.put_difference(FixedStream::LastCommitted, committed, numbers.last_committed);
+        self.streams.put_difference(FixedStream::ImmediateCommit, numbers.immediate_us, self.last.committed_us);
+        self.streams.put_difference(FixedStream::OriginalCommit, numbers.immediate_us, numbers.original_us);
+        self.streams.put_difference(FixedStream::TransactionSize, numbers.size, self.last.transaction_size);
+        self.last.follow(numbers);
+        true
+    }
+
+    /// Appends a MariaDB GTID event to the streams.
+    pub(crate) fn put_mariadb_gtid(&mut self, body: &[u8]) -> bool {
+        let Some((number, rest)) = body.split_first_chunk::<NUMBER_SIZE>() else { return false };
+        let number = u64::from_le_bytes(*number);
+        self.gtids.put(rest, &mut self.streams, TEMPLATES);
+        self.streams.put_difference(FixedStream::TransactionNumber, number, self.last.number.wrapping_add(1));
+        self.last.number = number;
+        true
+    }
+
+    /// Appends an Xid event to the streams.
+    pub(crate) fn put_xid(&mut self, body: &[u8]) -> bool {
+        let Ok(xid) = body.try_into().map(u64::from_le_bytes) else { return false };
+        self.streams.put_difference(FixedStream::Xid, xid, self.last.xid);
+        self.last.xid = xid;
+        true
+    }
+
+    /// Appends a statement to the streams. Returns false, and appends nothing, if the body is no statement's.
+    // size  field
+    //    4  thread_id
+    //    4  exec_time
+    //    1  size of database
+    //    2  error_code
+    //    2  size of status variables, then the variables
+    //    *  database, 0
+    //    *  sql
+    pub(crate) fn put_query(&mut self, body: &[u8]) -> bool {
+        let Some((fixed, rest)) = body.split_first_chunk::<13>() else { return false };
+        let [a, b, c, d, e, f, g, h, database, _, _, low, high] = *fixed;
+        let status = usize::from(u16::from_le_bytes([low, high]));
+        let behind = status + usize::from(database) + 1;
+        if rest.len() < behind {
+            return false;
+        }
+        let thread_id = u32::from_le_bytes([a, b, c, d]);
+        let (head, sql) = body[8..].split_at(5 + behind);
+        self.streams.put_difference(FixedStream::ThreadId, u64::from(thread_id), u64::from(self.last.thread_id));
+        self.streams.put(FixedStream::ExecTime, u64::from(u32::from_le_bytes([e, f, g, h])));
+        self.last.thread_id = thread_id;
+        self.heads.put(head, &mut self.streams, HEADS);
+        match sql.len() <= REPEATED_MAX {
+            true => drop(self.statements.put(sql, &mut self.streams, STATEMENTS)),
+            false => {
+                self.streams.put(FixedStream::Statement, LONG_STATEMENT);
+                self.put_long_text(sql);
+            }
+        }
+        true
+    }
+
+    /// Appends a text that is unlikely to repeat.
+    pub(crate) fn put_long_text(&mut self, text: &[u8]) {
+        self.streams.put(FixedStream::LongTextSize, text.len() as u64);
+        self.streams.of(FixedStream::LongText).extend_from_slice(text);
+    }
+
+    /// Appends a body that is kept as it is.
+    pub(crate) fn put_body(&mut self, body: &[u8]) {
+        self.streams.put(FixedStream::BodySize, body.len() as u64);
+        self.streams.of(FixedStream::Body).extend_from_slice(body);
+    }
+
+    /// Appends a whole event that is kept as it is.
+    pub(crate) fn put_whole(&mut self, bytes: &[u8]) {
+        put_sized(self.streams.of(FixedStream::Whole), bytes);
+    }
+}
+
+/// Reads the fields of a block's events.
+pub(crate) struct FieldReader<'a> {
+    pub(crate) streams: StreamCursors<'a>,
+    pub(crate) last: LastValues,
+    gtids: TextReader<'a>,
+    heads: TextReader<'a>,
+    statements: TextReader<'a>,
+}
+
+impl<'a> FieldReader<'a> {
+    pub(crate) fn new(streams: StreamCursors<'a>) -> Self {
+        let [gtids, heads, statements] = std::array::from_fn(|_| TextReader::default());
+        Self { streams, last: LastValues::default(), gtids, heads, statements }
+    }
+
+    /// Appends the body of a GTID event from the streams.
+    pub(crate) fn take_gtid(
+        &mut self,
+        event_type: EventType,
+        format: &EventFormat,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BlockDamage> {
+        let (_, template) = self.gtids.take(&mut self.streams, TEMPLATES)?;
+        let number = self.streams.of(FixedStream::TransactionNumber).difference(self.last.number.wrapping_add(1))?;
+        let sequence = self.streams.of(FixedStream::SequenceNumber).difference(self.last.sequence.wrapping_add(1))?;
+        let back = self.streams.of(FixedStream::LastCommitted).difference(0)?;
+        let immediate_us = self.streams.of(FixedStream::ImmediateCommit).difference(self.last.committed_us)?;
+        let earlier = self.streams.of(FixedStream::OriginalCommit).difference(0)?;
+        let size = self.streams.of(FixedStream::TransactionSize).difference(self.last.transaction_size)?;
+        let last_committed = sequence.wrapping_sub(1).wrapping_sub(back);
+        let original_us = immediate_us.wrapping_sub(earlier);
+        let numbers = GtidNumbers { number, last_committed, sequence, immediate_us, original_us, size };
+        self.last.follow(numbers);
+        join_gtid(event_type, template, numbers, format, out)
+    }
+
+    /// Appends the body of a MariaDB GTID event from the streams.
+    pub(crate) fn take_mariadb_gtid(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+        let (_, rest) = self.gtids.take(&mut self.streams, TEMPLATES)?;
+        self.last.number = self.streams.of(FixedStream::TransactionNumber).difference(self.last.number.wrapping_add(1))?;
+        out.extend_from_slice(&self.last.number.to_le_bytes());
+        out.extend_from_slice(rest);
+        Ok(())
+    }
+
+    /// Appends the body of an Xid event from the streams.
+    pub(crate) fn take_xid(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+        self.last.xid = self.streams.of(FixedStream::Xid).difference(self.last.xid)?;
+        out.extend_from_slice(&self.last.xid.to_le_bytes());
+        Ok(())
+    }
+
+    /// Appends the body of a statement from the streams.
+    pub(crate) fn take_query(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+        let thread_id = self.streams.of(FixedStream::ThreadId).difference(u64::from(self.last.thread_id))?;
+        self.last.thread_id = u32::try_from(thread_id).map_err(|_| BlockDamage("a connection number is too large"))?;
+        let exec_time = self.streams.of(FixedStream::ExecTime).varint()?;
+        let exec_time = u32::try_from(exec_time).map_err(|_| BlockDamage("a run time is too large"))?;
+        out.extend_from_slice(&self.last.thread_id.to_le_bytes());
+        out.extend_from_slice(&exec_time.to_le_bytes());
+        out.extend_from_slice(self.heads.take(&mut self.streams, HEADS)?.1);
+        let mut ahead = *self.streams.of(FixedStream::Statement);
+        if ahead.varint()? == LONG_STATEMENT {
+            *self.streams.of(FixedStream::Statement) = ahead;
+            return self.take_long_text(out);
+        }
+        out.extend_from_slice(self.statements.take(&mut self.streams, STATEMENTS)?.1);
+        Ok(())
+    }
+
+    /// Appends a text from the streams.
+    pub(crate) fn take_long_text(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+        let size = self.streams.of(FixedStream::LongTextSize).size()?;
+        out.extend_from_slice(self.streams.of(FixedStream::LongText).bytes(size)?);
+        Ok(())
+    }
+
+    /// Appends a body that was kept as it is from the streams.
+    pub(crate) fn take_body(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+        let size = self.streams.of(FixedStream::BodySize).size()?;
+        out.extend_from_slice(self.streams.of(FixedStream::Body).bytes(size)?);
+        Ok(())
+    }
 }
 
 impl LastValues {
@@ -162,56 +311,14 @@ fn join_gtid(
 /// Size of a MariaDB GTID event's number.
 const NUMBER_SIZE: usize = 8;
 
-/// Appends a MariaDB GTID event to the streams.
-pub(crate) fn put_mariadb_gtid(
-    body: &[u8],
-    last: &mut LastValues,
-    streams: &mut StreamSet,
-    texts: &mut TextWriter,
-) -> bool {
-    let Some((number, rest)) = body.split_first_chunk::<NUMBER_SIZE>() else { return false };
-    let number = u64::from_le_bytes(*number);
-    texts.put(rest, streams, TEMPLATES);
-    streams.put_difference(FixedStream::TransactionNumber, number, last.number.wrapping_add(1));
-    last.number = number;
-    true
-}
 
-/// Appends the body of a MariaDB GTID event from the streams.
-pub(crate) fn take_mariadb_gtid<'a>(
-    last: &mut LastValues,
-    streams: &mut StreamCursors<'a>,
-    texts: &mut TextReader<'a>,
-    out: &mut Vec<u8>,
-) -> Result<(), BlockDamage> {
-    let (_, rest) = texts.take(streams, TEMPLATES)?;
-    last.number = streams.of(FixedStream::TransactionNumber).difference(last.number.wrapping_add(1))?;
-    out.extend_from_slice(&last.number.to_le_bytes());
-    out.extend_from_slice(rest);
-    Ok(())
-}
 
-/// Appends an Xid event to the streams.
-pub(crate) fn put_xid(body: &[u8], last: &mut LastValues, streams: &mut StreamSet) -> bool {
-    let Ok(xid) = body.try_into().map(u64::from_le_bytes) else { return false };
-    streams.put_difference(FixedStream::Xid, xid, last.xid);
-    last.xid = xid;
-    true
-}
 
-/// Appends the body of an Xid event from the streams.
-pub(crate) fn take_xid(
-    last: &mut LastValues,
-    streams: &mut StreamCursors<'_>,
-    out: &mut Vec<u8>,
-) -> Result<(), BlockDamage> {
-    last.xid = streams.of(FixedStream::Xid).difference(last.xid)?;
-    out.extend_from_slice(&last.xid.to_le_bytes());
-    Ok(())
-}
 
-const HEADS: (FixedStream, FixedStream) = (FixedStream::QueryHead, FixedStream::QueryHeadText);
-const STATEMENTS: (FixedStream, FixedStream) = (FixedStream::Statement, FixedStream::StatementText);
+const HEADS: TextStreams =
+    TextStreams { numbers: FixedStream::QueryHead, texts: FixedStream::QueryHeadText };
+const STATEMENTS: TextStreams =
+    TextStreams { numbers: FixedStream::Statement, texts: FixedStream::StatementText };
 
 /// Longest statement that is looked for among earlier ones. Longer ones seldom repeat.
 const REPEATED_MAX: usize = 64;
@@ -219,96 +326,9 @@ const REPEATED_MAX: usize = 64;
 /// Mark of a statement that is not among the repeated ones.
 const LONG_STATEMENT: u64 = u64::MAX;
 
-/// Appends a statement to the streams. Returns false, and appends nothing, if the body is no statement's.
-// size  field
-//    4  thread_id
-//    4  exec_time
-//    1  size of database
-//    2  error_code
-//    2  size of status variables, then the variables
-//    *  database, 0
-//    *  sql
-pub(crate) fn put_query(
-    body: &[u8],
-    last: &mut LastValues,
-    streams: &mut StreamSet,
-    heads: &mut TextWriter,
-    statements: &mut TextWriter,
-) -> bool {
-    let Some((fixed, rest)) = body.split_first_chunk::<13>() else { return false };
-    let [a, b, c, d, e, f, g, h, database, _, _, low, high] = *fixed;
-    let status = usize::from(u16::from_le_bytes([low, high]));
-    let behind = status + usize::from(database) + 1;
-    if rest.len() < behind {
-        return false;
-    }
-    let thread_id = u32::from_le_bytes([a, b, c, d]);
-    let (head, sql) = body[8..].split_at(5 + behind);
-    streams.put_difference(FixedStream::ThreadId, u64::from(thread_id), u64::from(last.thread_id));
-    streams.put(FixedStream::ExecTime, u64::from(u32::from_le_bytes([e, f, g, h])));
-    last.thread_id = thread_id;
-    heads.put(head, streams, HEADS);
-    match sql.len() <= REPEATED_MAX {
-        true => drop(statements.put(sql, streams, STATEMENTS)),
-        false => {
-            streams.put(FixedStream::Statement, LONG_STATEMENT);
-            put_long_text(sql, streams);
-        }
-    }
-    true
-}
 
-/// Appends the body of a statement from the streams.
-pub(crate) fn take_query<'a>(
-    last: &mut LastValues,
-    streams: &mut StreamCursors<'a>,
-    heads: &mut TextReader<'a>,
-    statements: &mut TextReader<'a>,
-    out: &mut Vec<u8>,
-) -> Result<(), BlockDamage> {
-    let thread_id = streams.of(FixedStream::ThreadId).difference(u64::from(last.thread_id))?;
-    last.thread_id = u32::try_from(thread_id).map_err(|_| BlockDamage("a connection number is too large"))?;
-    let exec_time = streams.of(FixedStream::ExecTime).varint()?;
-    let exec_time = u32::try_from(exec_time).map_err(|_| BlockDamage("a run time is too large"))?;
-    out.extend_from_slice(&last.thread_id.to_le_bytes());
-    out.extend_from_slice(&exec_time.to_le_bytes());
-    out.extend_from_slice(heads.take(streams, HEADS)?.1);
-    let mut ahead = *streams.of(FixedStream::Statement);
-    if ahead.varint()? == LONG_STATEMENT {
-        *streams.of(FixedStream::Statement) = ahead;
-        return take_long_text(streams, out);
-    }
-    out.extend_from_slice(statements.take(streams, STATEMENTS)?.1);
-    Ok(())
-}
 
-/// Appends a text that is unlikely to repeat.
-pub(crate) fn put_long_text(text: &[u8], streams: &mut StreamSet) {
-    streams.put(FixedStream::LongTextSize, text.len() as u64);
-    streams.of(FixedStream::LongText).extend_from_slice(text);
-}
 
-/// Appends a text from the streams.
-pub(crate) fn take_long_text(streams: &mut StreamCursors<'_>, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
-    let size = streams.of(FixedStream::LongTextSize).size()?;
-    out.extend_from_slice(streams.of(FixedStream::LongText).bytes(size)?);
-    Ok(())
-}
 
-/// Appends a body that is kept as it is.
-pub(crate) fn put_body(body: &[u8], streams: &mut StreamSet) {
-    streams.put(FixedStream::BodySize, body.len() as u64);
-    streams.of(FixedStream::Body).extend_from_slice(body);
-}
 
-/// Appends a body that was kept as it is from the streams.
-pub(crate) fn take_body(streams: &mut StreamCursors<'_>, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
-    let size = streams.of(FixedStream::BodySize).size()?;
-    out.extend_from_slice(streams.of(FixedStream::Body).bytes(size)?);
-    Ok(())
-}
 
-/// Appends a whole event that is kept as it is.
-pub(crate) fn put_whole(bytes: &[u8], streams: &mut StreamSet) {
-    put_sized(streams.of(FixedStream::Whole), bytes);
-}

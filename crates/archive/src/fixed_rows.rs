@@ -5,7 +5,11 @@ use crate::segment_error::BlockDamage;
 use crate::stream_set::{StreamCursors, StreamSet};
 
 /// Column of an image, and the offset of its values in a row.
-type PlacedColumn<'l> = (usize, &'l ColumnLayout);
+#[derive(Clone, Copy)]
+struct PlacedColumn<'l> {
+    start: usize,
+    column: &'l ColumnLayout,
+}
 
 impl RowLayout {
     /// Returns whether all rows have the same size and no NULLs.
@@ -27,16 +31,18 @@ impl RowLayout {
                 null_bytes.extend_from_slice(&row[self.first.size()..][..second.null_size]);
             }
         }
-        for (start, column) in self.first.placed(0) {
-            gather(rows, self.row_size, (start, column), &mut streams.at(column.values).bytes);
+        for placed in self.first.placed(0) {
+            let column = placed.column;
+            gather(rows, self.row_size, placed, &mut streams.at(column.values).bytes);
         }
         let Some(second) = &self.second else { return };
         let bits_size = self.shared.div_ceil(8);
         scratch.repeats.clear();
         scratch.repeats.resize(bits_size * (rows.len() / self.row_size), 0);
-        for (start, column) in second.placed(self.first.size()) {
+        for placed in second.placed(self.first.size()) {
+            let PlacedColumn { start, column } = placed;
             let Some((earlier, bit)) = column.earlier else {
-                gather(rows, self.row_size, (start, column), &mut streams.at(column.values).bytes);
+                gather(rows, self.row_size, placed, &mut streams.at(column.values).bytes);
                 continue;
             };
             let before = self.first.start(earlier);
@@ -61,7 +67,8 @@ impl RowLayout {
         &self,
         count: u64,
         streams: &mut StreamCursors<'_>,
-        (out, size_max): (&mut Vec<u8>, usize),
+        size_max: usize,
+        out: &mut Vec<u8>,
     ) -> Result<bool, BlockDamage> {
         const LARGE: BlockDamage = BlockDamage("a block is larger than stated");
         if self.row_size == 0 {
@@ -89,7 +96,8 @@ impl RowLayout {
             row[self.first.size().min(self.row_size)..][..second.len()].copy_from_slice(second);
         }
         for placed in self.first.placed(0) {
-            scatter(rows, self.row_size, placed, streams.at(placed.1.values).bytes(count * placed.1.fixed)?);
+            let column = placed.column;
+            scatter(rows, self.row_size, placed, streams.at(column.values).bytes(count * column.fixed)?);
         }
         if let Some(second) = &self.second {
             self.take_second_fixed(second, count, streams, rows)?;
@@ -106,10 +114,11 @@ impl RowLayout {
     ) -> Result<(), BlockDamage> {
         let bits_size = self.shared.div_ceil(8);
         let repeats = streams.at(self.repeats).bytes(count * bits_size)?;
-        for (start, column) in second.placed(self.first.size()) {
+        for placed in second.placed(self.first.size()) {
+            let PlacedColumn { start, column } = placed;
             let Some((earlier, bit)) = column.earlier else {
                 let values = streams.at(column.values).bytes(count * column.fixed)?;
-                scatter(rows, self.row_size, (start, column), values);
+                scatter(rows, self.row_size, placed, values);
                 continue;
             };
             let before = self.first.start(earlier);
@@ -151,7 +160,7 @@ impl ImageLayout {
         let mut next = start + self.null_size;
         self.columns.iter().map(move |column| {
             next += column.fixed;
-            (next - column.fixed, column)
+            PlacedColumn { start: next - column.fixed, column }
         })
     }
 
@@ -170,7 +179,8 @@ impl ColumnLayout {
 }
 
 /// Appends a column's values of all rows.
-fn gather(rows: &[u8], row_size: usize, (start, column): PlacedColumn<'_>, out: &mut Vec<u8>) {
+fn gather(rows: &[u8], row_size: usize, placed: PlacedColumn<'_>, out: &mut Vec<u8>) {
+    let PlacedColumn { start, column } = placed;
     match (column.order, column.fixed) {
         (ByteOrder::Little, 1) => gather_sized::<1>(rows, row_size, start, out),
         (ByteOrder::Little, 2) => gather_sized::<2>(rows, row_size, start, out),
@@ -196,7 +206,8 @@ fn gather_sized<const W: usize>(rows: &[u8], row_size: usize, start: usize, out:
 }
 
 /// Puts a column's values into all rows.
-fn scatter(rows: &mut [u8], row_size: usize, (start, column): PlacedColumn<'_>, values: &[u8]) {
+fn scatter(rows: &mut [u8], row_size: usize, placed: PlacedColumn<'_>, values: &[u8]) {
+    let PlacedColumn { start, column } = placed;
     match (column.order, column.fixed) {
         (_, 0) => {}
         (ByteOrder::Little, 1) => scatter_sized::<1>(rows, row_size, start, values),

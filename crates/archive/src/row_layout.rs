@@ -191,15 +191,15 @@ impl RowLayout {
         rest
     }
 
-    /// Appends `count` rows from the streams, until `out` has more than `size_max` bytes.
+    /// Appends `count` rows from the streams. `out` may have [`RowScratch::size_max`] bytes.
     pub(crate) fn take(
         &self,
         count: u64,
         streams: &mut StreamCursors<'_>,
         scratch: &mut RowScratch,
-        (out, size_max): (&mut Vec<u8>, usize),
+        out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
-        if self.take_fixed(count, streams, (out, size_max))? {
+        if self.take_fixed(count, streams, scratch.size_max, out)? {
             return Ok(());
         }
         for _ in 0..count {
@@ -207,7 +207,7 @@ impl RowLayout {
             if let Some(second) = &self.second {
                 self.take_second(second, streams, scratch, out)?;
             }
-            if out.len() > size_max {
+            if out.len() > scratch.size_max {
                 return Err(BlockDamage("a block is larger than stated"));
             }
         }
@@ -275,6 +275,8 @@ impl RowLayout {
 /// Buffers for one row.
 #[derive(Debug, Default)]
 pub(crate) struct RowScratch {
+    /// Largest size of the bytes that rows are appended to. Bounds memory.
+    pub(crate) size_max: usize,
     /// First image of the row that is being stored.
     row: Vec<u8>,
     /// Start and end of each value of the first image.

@@ -150,7 +150,6 @@ impl StreamSet {
             }
             let start = frames.len();
             let form = compressor.compress(&stream.bytes, usize::from(stream.width), &mut frames);
-            if std::env::var_os("DBG").is_some() { eprintln!("STREAM {number} {} {} {form:?}", stream.bytes.len(), frames.len()-start); }
             put_varint(&mut directory, (frames.len() - start) as u64);
             directory.extend_from_slice(&form.code());
         }
@@ -272,6 +271,15 @@ impl<'a> StreamCursors<'a> {
     }
 }
 
+/// Streams of one kind of texts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextStreams {
+    /// Stream with the number of each text plus one, or 0 for a new text.
+    pub(crate) numbers: FixedStream,
+    /// Stream with the new texts.
+    pub(crate) texts: FixedStream,
+}
+
 /// Finds repeated texts: the first time, a text is stored; later, only its number.
 #[derive(Debug, Default)]
 pub(crate) struct TextWriter {
@@ -293,7 +301,7 @@ impl TextWriter {
         &mut self,
         text: &[u8],
         streams: &mut StreamSet,
-        places: (FixedStream, FixedStream),
+        places: TextStreams,
     ) -> (usize, bool) {
         // Events of a kind often follow in the same order: the text behind the last one comes next.
         for number in [self.last, self.last + 1] {
@@ -306,8 +314,8 @@ impl TextWriter {
         }
         let text: Arc<[u8]> = text.into();
         self.last = self.texts.len();
-        streams.put(places.0, 0);
-        put_sized(streams.of(places.1), &text);
+        streams.put(places.numbers, 0);
+        put_sized(streams.of(places.texts), &text);
         self.numbers.insert(Arc::clone(&text), self.last);
         self.texts.push(text);
         (self.last, true)
@@ -317,9 +325,9 @@ impl TextWriter {
         &mut self,
         number: usize,
         streams: &mut StreamSet,
-        places: (FixedStream, FixedStream),
+        places: TextStreams,
     ) -> (usize, bool) {
-        streams.put(places.0, number as u64 + 1);
+        streams.put(places.numbers, number as u64 + 1);
         self.last = number;
         (number, false)
     }
@@ -336,11 +344,11 @@ impl<'a> TextReader<'a> {
     pub(crate) fn take(
         &mut self,
         streams: &mut StreamCursors<'a>,
-        places: (FixedStream, FixedStream),
+        places: TextStreams,
     ) -> Result<(usize, &'a [u8]), BlockDamage> {
-        match streams.of(places.0).size()? {
+        match streams.of(places.numbers).size()? {
             0 => {
-                let text = streams.of(places.1).sized()?;
+                let text = streams.of(places.texts).sized()?;
                 self.texts.push(text);
                 Ok((self.texts.len() - 1, text))
             }

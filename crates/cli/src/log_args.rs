@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use binlog::encryption::Keyring;
 use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX};
 use clap::Args;
-use logs::{FileIdentity, LogReader, Store, read_keyring};
+use logs::{FileIdentity, LogReader, Store, archived_log_size, find_archived_logs, read_keyring};
 use replay::ReplayLog;
 use tracing::warn;
 
@@ -102,6 +102,12 @@ impl LogArgs {
     /// Returns the logs of one file, directory or index.
     pub(crate) fn of_one(path: PathBuf, keyring: Option<PathBuf>) -> Self {
         Self { logs: vec![path], keyring }
+    }
+
+    /// Tells whether this log is given by its own name.
+    #[cfg(feature = "archive")]
+    pub(crate) fn names(&self, log: &Path) -> bool {
+        self.logs.iter().any(|path| path == log)
     }
 
     /// Tells whether any logs are given.
@@ -258,6 +264,10 @@ pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) 
 
 /// Returns the logs that a path names, and the index that lists them, if there is one.
 fn find(path: &Path, unlisted: &mut Vec<PathBuf>) -> Result<(Vec<PathBuf>, Option<PathBuf>), CommandFailure> {
+    if let Some(logs) = find_archived_logs(path) {
+        let logs = logs.map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
+        return Ok((logs, None));
+    }
     let is_index = path.extension().is_some_and(|extension| extension == "index");
     if !metadata(path)?.is_dir() && !is_index {
         return Ok((vec![path.to_owned()], None));
@@ -286,9 +296,8 @@ fn is_repeated(log: &Path, seen: &mut HashSet<FileIdentity>) -> bool {
 
 fn file_size(place: &InputPlace) -> Option<u64> {
     match place {
-        InputPlace::File(path) => {
-            fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.len())
-        }
+        InputPlace::File(path) => archived_log_size(path)
+            .or_else(|| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.len())),
         InputPlace::Stdin => None,
     }
 }

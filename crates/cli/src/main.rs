@@ -1,6 +1,8 @@
 //! The `bintide` command: arguments, settings, progress and tables. Other crates produce the reports.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "archive")]
+mod archived_logs;
 mod args;
 mod commands;
 mod connection_args;
@@ -46,6 +48,8 @@ use crate::exit::CommandResult;
 fn main() -> ExitCode {
     panics::install();
     let args = args::expand_help(password_masking::read_arguments());
+    #[cfg(feature = "archive")]
+    archived_logs::install();
     exit::report(panics::catch(|| match commands::dump::detect(&args) {
         Some(dump) => {
             messages::install_default();

@@ -6,6 +6,7 @@
 //! | walk over a log event by event, into payloads of any size | [`LogWalk`] |
 //! | the same for parallel work: read pieces, find their context, walk over their events | [`PieceReader`], [`ContextTracker`], [`EventWalk`] |
 //! | find the logs of a directory or an index | [`Store`] |
+//! | read logs of archives by their paths | [`ArchivedLogs`] |
 //! | follow a store that is being written to | [`StoreFollower`]; with the caller's own reader, [`StoreCursor`] |
 //! | write a source's logs, byte for byte | [`StoreWriter`]; to inspect the directory first, [`StoreFolder`] |
 //! | create and lock files and directories that no other user can redirect | [`private_options`], [`make_folders`], [`FolderLock`], [`FileLock`] |
@@ -33,6 +34,7 @@
 //! caller decides. It decodes only the events that delimit logs and transactions.
 #![forbid(unsafe_code)]
 
+mod archived_logs;
 mod change_origin;
 mod chunk_context;
 mod created_paths;
@@ -69,6 +71,7 @@ mod temporary_space;
 mod thread_panic;
 mod transaction_cutter;
 
+pub use crate::archived_logs::{ArchivedLogs, archived_log_size, find_archived_logs, set_archived_logs};
 pub use crate::change_origin::ChangeOrigin;
 pub use crate::chunk_context::{ChunkContext, ContextError, ContextTracker, ends_statement, transaction_at};
 pub use crate::encrypted_spool::EncryptedSpool;

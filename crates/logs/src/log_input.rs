@@ -1,5 +1,6 @@
 //! Inputs that logs are read from: files, standard input, memory.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Stdin, copy, sink};
 use std::path::Path;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 
 use binlog::encryption::LogCipher;
 
+use crate::archived_logs::open_archived_log;
 use crate::error::LogError;
 
 /// Largest read from standard input in [`ReadMode::Available`].
@@ -34,6 +36,16 @@ enum ByteSource {
     File(File),
     Stdin(Stdin),
     Bytes(io::Cursor<Arc<[u8]>>),
+    Archived(ArchivedSource),
+}
+
+/// Log of an archive, which is rebuilt while it is read.
+struct ArchivedSource(Box<dyn Read + Send>);
+
+impl fmt::Debug for ArchivedSource {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("ArchivedSource")
+    }
 }
 
 /// Time at which a read returns.
@@ -47,6 +59,9 @@ pub(crate) enum ReadMode {
 
 impl LogInput {
     pub(crate) fn open(path: &Path) -> Result<Self, LogError> {
+        if let Some(archived) = open_archived_log(path) {
+            return Ok(Self::archived(archived?));
+        }
         let file =
             File::open(path).map_err(|cause| LogError::io("open", &path.display().to_string(), cause))?;
         Ok(Self::file(file))
@@ -54,6 +69,10 @@ impl LogInput {
 
     pub(crate) fn file(file: File) -> Self {
         Self { source: ByteSource::File(file), position: 0, cipher: None }
+    }
+
+    pub(crate) fn archived(log: Box<dyn Read + Send>) -> Self {
+        Self { source: ByteSource::Archived(ArchivedSource(log)), position: 0, cipher: None }
     }
 
     pub(crate) fn stdin() -> Self {
@@ -71,6 +90,7 @@ impl LogInput {
         let result = match (&mut self.source, mode) {
             (ByteSource::File(file), _) => file.take(count as u64).read_to_end(out),
             (ByteSource::Bytes(bytes), _) => bytes.take(count as u64).read_to_end(out),
+            (ByteSource::Archived(log), _) => log.0.by_ref().take(count as u64).read_to_end(out),
             (ByteSource::Stdin(stdin), ReadMode::Full) => stdin.lock().take(count as u64).read_to_end(out),
             (ByteSource::Stdin(stdin), ReadMode::Available) => read_some(stdin, count.min(READ_SIZE), out),
         };
@@ -103,6 +123,7 @@ impl LogInput {
             },
             ByteSource::Stdin(stdin) => copy(&mut stdin.lock().take(count), &mut sink())?,
             ByteSource::Bytes(bytes) => copy(&mut bytes.take(count), &mut sink())?,
+            ByteSource::Archived(log) => copy(&mut log.0.by_ref().take(count), &mut sink())?,
         };
         assert!(skipped <= count, "ours: no more is skipped than was asked for");
         self.position += skipped;
@@ -129,7 +150,8 @@ impl LogInput {
         match &mut self.source {
             ByteSource::File(file) => self.position = file.seek(to)?,
             ByteSource::Bytes(bytes) => self.position = bytes.seek(to)?,
-            ByteSource::Stdin(_) => {}
+            // Bytes of these are read once.
+            ByteSource::Stdin(_) | ByteSource::Archived(_) => {}
         }
         Ok(())
     }
@@ -153,7 +175,7 @@ impl LogInput {
                 _ => return Ok(None),
             },
             ByteSource::Bytes(bytes) => bytes.get_ref().len() as u64,
-            ByteSource::Stdin(_) => return Ok(None),
+            ByteSource::Stdin(_) | ByteSource::Archived(_) => return Ok(None),
         };
         Ok(Some(size.saturating_sub(self.position)))
     }

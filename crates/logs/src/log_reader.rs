@@ -12,6 +12,7 @@ use binlog::{
     FramerOutput, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED, RawEvent,
 };
 
+use crate::archived_logs::open_archived_log;
 use crate::error::LogError;
 use crate::event_chunk::{EventChunk, InputPosition, LogEvent};
 use crate::keyring::open_header;
@@ -153,6 +154,9 @@ impl LogReader {
     pub fn open_stored(path: impl AsRef<Path>) -> Result<Self, LogError> {
         let path = path.as_ref();
         let name = path.display().to_string();
+        if let Some(archived) = open_archived_log(path) {
+            return Ok(Self::new(name, LogInput::archived(archived?)));
+        }
         let file = open_regular(path).map_err(|cause| LogError::io("open", &name, cause))?;
         Ok(Self::new(name, LogInput::file(file)))
     }

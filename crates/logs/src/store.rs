@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
+use crate::archived_logs::find_archived_logs;
 use crate::error::{LogError, NoLogsReason};
 use crate::file_identity::FileIdentity;
 use crate::log_series::LogName;
@@ -34,6 +35,8 @@ enum StoreLocation {
     IndexOfFolder(PathBuf),
     /// Directory without an index.
     Folder(PathBuf),
+    /// Archive.
+    Archive(PathBuf),
 }
 
 /// Line of an index that names an existing file in another directory, although the index's directory has a log of that
@@ -70,6 +73,10 @@ impl Store {
     /// no index, or if there are no logs.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LogError> {
         let path = path.as_ref();
+        if let Some(logs) = find_archived_logs(path) {
+            let (location, text) = (StoreLocation::Archive(path.to_owned()), Vec::new());
+            return Ok(Self { location, logs: logs?, text, ignored_path: None });
+        }
         if !path.is_dir() {
             return Self::read(StoreLocation::Index(path.to_owned()));
         }
@@ -90,9 +97,10 @@ impl Store {
     /// Returns the path of the index, or of the directory if there is no index.
     pub fn path(&self) -> &Path {
         match &self.location {
-            StoreLocation::Index(path) | StoreLocation::IndexOfFolder(path) | StoreLocation::Folder(path) => {
-                path
-            }
+            StoreLocation::Index(path)
+            | StoreLocation::IndexOfFolder(path)
+            | StoreLocation::Folder(path)
+            | StoreLocation::Archive(path) => path,
         }
     }
 
@@ -109,7 +117,7 @@ impl Store {
     ///
     /// If the directory cannot be read.
     pub fn unlisted_logs(&self) -> Result<Vec<PathBuf>, LogError> {
-        if matches!(self.location, StoreLocation::Folder(_)) {
+        if matches!(self.location, StoreLocation::Folder(_) | StoreLocation::Archive(_)) {
             return Ok(Vec::new());
         }
         let Some(last) = self.logs.last() else { return Ok(Vec::new()) };
@@ -164,6 +172,7 @@ impl Store {
     fn read(place: StoreLocation) -> Result<Self, LogError> {
         let mut elsewhere = None;
         let (text, logs) = match &place {
+            StoreLocation::Archive(path) => return Self::open(path),
             StoreLocation::Folder(path) => (Vec::new(), list_folder(path)?),
             StoreLocation::Index(path) | StoreLocation::IndexOfFolder(path) => {
                 let text = read_text(path)?;

@@ -18,6 +18,7 @@
 //! | [`take_screenshot`] | pictures of a page, by a headless Chromium |
 //! | [`unresponsive_port`] | a host that drops packets: [`UnresponsivePort`] |
 //! | [`faulty_disk`] | a disk that fails: [`FaultyDisk`] |
+//! | [`object_server`] | an object store: [`ObjectServer`] |
 //! | [`package_home`] | the programs of a server: [`PackageHome`] |
 //! | [`launch`] | a server to start: [`Launch`] |
 //! | [`TestPackage`] | all available servers, from MySQL 5.5.9 to MariaDB 11.8 |
@@ -38,6 +39,7 @@ mod chromium;
 pub mod faulty_disk;
 mod fetch;
 pub mod launch;
+pub mod object_server;
 mod package;
 pub mod package_home;
 pub mod proxy;
@@ -55,6 +57,7 @@ pub use crate::cargo::{cargo_command, run_cargo, run_cargo_with, workspace_root}
 pub use crate::chromium::{ColorScheme, Screenshot, take_screenshot};
 pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
 pub use crate::launch::{Launch, ServerFlavour, free_port};
+pub use crate::object_server::ObjectServer;
 pub use crate::package::{SERVERS_VARIABLE, TestPackage};
 pub use crate::package_home::PackageHome;
 pub use crate::proxy::{CutMode, Proxy, TrafficRecording};

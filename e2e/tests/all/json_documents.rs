@@ -70,6 +70,27 @@ fn documents_of_samples_have_their_schemas() -> Result<()> {
 }
 
 #[test]
+fn documents_of_archives_have_their_schemas() -> Result<()> {
+    let folder = TempDir::new()?;
+    let [archive, to] = ["archive", "restored"].map(|name| folder.path().join(name));
+    let (archive, to) = (path_text(&archive)?, path_text(&to)?);
+    let logs = ["mariadb-gtids/binlog.000001", "types-compressed.binlog", "torn.binlog"];
+    for log in logs {
+        check_run("archive", &["archive", log, "--to", archive])?;
+        check_run("archive", &["archive", log, "--to", archive])?;
+    }
+    check_run("archive-ls", &["archive", "ls", archive])?;
+    check_run("archive-verify", &["archive", "verify", archive])?;
+    check_run("archive-restore", &["archive", "restore", archive, "--to", to])?;
+    let pruned = check_run("archive-prune", &["archive", "prune", archive, "--keep", "1d"])?;
+    ensure!(pruned["logs"].as_array().is_some_and(|logs| logs.len() == 2), "{pruned}");
+    let segment = fs::read_dir(folder.path().join("archive/segments"))?.next().context("no segment")??.path();
+    fs::write(segment, b"damaged")?;
+    check_run("archive-verify", &["archive", "verify", archive])?;
+    Ok(())
+}
+
+#[test]
 fn documents_of_damaged_logs_have_their_schemas() -> Result<()> {
     let folder = TempDir::new()?;
     let log = folder.path().join("damaged.binlog");

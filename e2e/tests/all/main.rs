@@ -2,6 +2,7 @@
 //! those of another, and the linker runs once.
 
 mod advise_live;
+mod archive;
 mod bombs;
 mod chaos;
 mod charsets;

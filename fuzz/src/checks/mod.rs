@@ -1,6 +1,7 @@
 //! The fuzz targets, one line each.
 
 mod answers;
+mod archive;
 mod conversation;
 mod encryption;
 mod events;
@@ -52,6 +53,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "server", check: server::check, seeds: server::seeds, rounds: MANY },
     Target { name: "conversation", check: conversation::check, seeds: conversation::seeds, rounds: MANY },
     Target { name: "answers", check: answers::check, seeds: answers::seeds, rounds: MANY },
+    Target { name: "archive", check: archive::check, seeds: archive::seeds, rounds: FEW },
     Target { name: "lists", check: lists::check, seeds: lists::seeds, rounds: FEW },
     Target { name: "sql", check: sql::check, seeds: sql::seeds, rounds: MANY },
     Target { name: "statement", check: statement::check, seeds: statement::seeds, rounds: MANY },

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 23] = [
+const MAY_USE: [(&str, &[&str]); 24] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
@@ -20,6 +20,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("bintide-advise", &["bintide-binlog", "bintide-inspect", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
     ("bintide-undo", &["bintide-binlog", "bintide-logs"]),
+    ("bintide-archive", &["bintide-binlog", "bintide-logs"]),
     ("bintide-diff", &["bintide-binlog", "bintide-logs"]),
     (
         "bintide-servers",
@@ -72,6 +73,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
             "bintide-option-files",
             "bintide-list",
             "bintide-mysqlbinlog",
+            "bintide-archive",
             "bintide-advise",
             "bintide-inspect",
             "bintide-rewrite",

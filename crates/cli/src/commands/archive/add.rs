@@ -110,7 +110,7 @@ impl ArchiveRun<'_> {
             let has_later = logs.get(number + 1).is_some_and(|later| later.parent() == log.parent());
             if !has_later && !self.is_closed(log)? {
                 if !self.command.follow {
-                    warn!("{} is not closed by its server yet: it is not archived", log.display());
+                    warn!("{} is still open: it is archived once its server has closed it", log.display());
                 }
                 continue;
             }
@@ -182,9 +182,9 @@ impl ArchiveRun<'_> {
             match reader.next_raw_piece(PIECE_SIZE, PIECE_SIZE) {
                 Ok(ReadOutcome::Some(RawPiece::Chunk(_) | RawPiece::LargePayload(_))) => {}
                 Ok(ReadOutcome::End(EndOfLog::Closed)) => return Ok(true),
-                // A log that was given by name, and that no process writes, does not grow any more.
+                // A log that was given by name does not grow any more, unless a process writes it.
                 Ok(ReadOutcome::End(_)) | Err(_) => {
-                    return Ok(!self.command.follow && find_writer(log) == WriterPresence::None);
+                    return Ok(self.command.inputs.names(log) && find_writer(log) != WriterPresence::Open);
                 }
             }
         }

@@ -52,6 +52,7 @@ pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
         .map_err(CommandFailure::NotStarted)?;
     let total = manifests.iter().map(|manifest| manifest.size).sum();
     let mut progress = ByteProgress::new(global, Some(total));
+    let source = RestoreSource { archive, keyring };
     let mut done = 0;
     for manifest in &manifests {
         let path = command.to.join(&manifest.log);
@@ -59,7 +60,7 @@ pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
             done += size;
             progress.update(done);
         };
-        restore_one((&archive, manifest), keyring.as_ref(), &path, &mut watch)?;
+        restore_one(&source, manifest, &path, &mut watch)?;
         if interrupt::is_stop_requested() {
             return Ok(CommandVerdict::Success);
         }
@@ -75,13 +76,20 @@ pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
     Ok(CommandVerdict::Success)
 }
 
+/// Archive with the keys of its logs.
+struct RestoreSource {
+    archive: Archive,
+    keyring: Option<Keyring>,
+}
+
 /// Restores one log. The file has its name only once it is complete.
 fn restore_one(
-    (archive, manifest): (&Archive, &Manifest),
-    keyring: Option<&Keyring>,
+    source: &RestoreSource,
+    manifest: &Manifest,
     path: &Path,
     watch: &mut dyn FnMut(u64),
 ) -> Result<(), CommandFailure> {
+    let archive = &source.archive;
     let part = path.with_file_name(format!(".{}.part", manifest.log));
     let name = part.display().to_string();
     let write_error = |cause| ArchiveError::Write { name: name.clone(), cause };
@@ -89,7 +97,7 @@ fn restore_one(
     let _ = fs::remove_file(&part);
     let file = private_options().create_new(true).open(&part);
     let mut file = file.with_context(|| format!("could not create {name}"))?;
-    let restored = archive.restore(manifest, keyring, |bytes| {
+    let restored = archive.restore(manifest, source.keyring.as_ref(), |bytes| {
         file.write_all(bytes).map_err(write_error)?;
         watch(bytes.len() as u64);
         Ok(if interrupt::is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

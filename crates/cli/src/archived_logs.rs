@@ -1,0 +1,104 @@
+//! Logs of archives as arguments of all commands: `s3://BUCKET/PREFIX/`, or the directory of an archive.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use archive::{Archive, ArchiveError, ArchiveStorage, Manifest, MissingFolder, is_object_url};
+use logs::{ArchivedLogs, LogError, set_archived_logs};
+
+/// Archives that were opened, by their locations.
+#[derive(Default)]
+struct OpenArchives {
+    by_location: Mutex<HashMap<String, Arc<OpenArchive>>>,
+}
+
+struct OpenArchive {
+    archive: Archive,
+    manifests: Vec<Manifest>,
+}
+
+/// Folders that each archive has.
+const FOLDERS: [&str; 2] = ["manifests", "segments"];
+
+/// Makes logs of archives readable for all commands.
+pub(crate) fn install() {
+    set_archived_logs(Box::<OpenArchives>::default());
+}
+
+impl ArchivedLogs for OpenArchives {
+    fn find(&self, path: &Path) -> Option<Result<Vec<PathBuf>, LogError>> {
+        if let Some((location, log)) = log_of_archive(path) {
+            let found = self.archive(&location, path);
+            match found.map(|archive| archive.manifests.iter().any(|manifest| manifest.log == log)) {
+                Ok(true) => return Some(Ok(vec![path.to_owned()])),
+                Ok(false) => {}
+                Err(error) if !is_archive(path) => return Some(Err(error)),
+                Err(_) => {}
+            }
+        }
+        let location = path.to_str().filter(|_| is_archive(path))?;
+        let found = self.archive(location, path).and_then(|archive| {
+            let folder = Path::new(location);
+            let logs: Vec<_> = archive.manifests.iter().map(|manifest| folder.join(&manifest.log)).collect();
+            match logs.is_empty() {
+                true => Err(LogError::NoLogs { name: location.to_owned() }),
+                false => Ok(logs),
+            }
+        });
+        Some(found)
+    }
+
+    fn open(&self, log: &Path) -> Option<Result<Box<dyn Read + Send>, LogError>> {
+        let (location, name) = log_of_archive(log)?;
+        let opened = self.archive(&location, log).and_then(|archive| {
+            let found = archive.manifests.iter().find(|manifest| manifest.log == name);
+            let missing = || unreadable(log, &ArchiveError::MissingSegment { name });
+            let manifest = found.ok_or_else(missing)?;
+            Ok(Box::new(archive.archive.open_log(manifest)) as Box<dyn Read + Send>)
+        });
+        Some(opened)
+    }
+
+    fn size(&self, log: &Path) -> Option<u64> {
+        let (location, name) = log_of_archive(log)?;
+        let archive = self.archive(&location, log).ok()?;
+        archive.manifests.iter().find(|manifest| manifest.log == name).map(|manifest| manifest.size)
+    }
+}
+
+impl OpenArchives {
+    /// Returns an archive. Its manifests are read once.
+    fn archive(&self, location: &str, path: &Path) -> Result<Arc<OpenArchive>, LogError> {
+        let mut known = self.by_location.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = location.trim_end_matches('/');
+        if let Some(archive) = known.get(key) {
+            return Ok(Arc::clone(archive));
+        }
+        let storage = ArchiveStorage::open(key, MissingFolder::Refuse);
+        let archive = Archive::new(storage.map_err(|error| unreadable(path, &error))?);
+        let manifests = archive.manifests().map_err(|error| unreadable(path, &error))?;
+        let opened = Arc::new(OpenArchive { archive, manifests });
+        known.insert(key.to_owned(), Arc::clone(&opened));
+        Ok(opened)
+    }
+}
+
+/// Tells whether the path is the location of an archive.
+fn is_archive(path: &Path) -> bool {
+    path.to_str().is_some_and(is_object_url) || FOLDERS.iter().all(|name| path.join(name).is_dir())
+}
+
+/// Splits the path of an archived log into the location of the archive and the name of the log.
+fn log_of_archive(path: &Path) -> Option<(String, String)> {
+    let text = path.to_str()?;
+    let (location, log) = text.rsplit_once('/').filter(|(_, log)| !log.is_empty())?;
+    let is_url = is_object_url(location) && location.split_once("://").is_some_and(|(_, rest)| !rest.is_empty());
+    let is_in_folder = || !path.exists() && is_archive(Path::new(location));
+    (is_url || is_in_folder()).then(|| (location.to_owned(), log.to_owned()))
+}
+
+fn unreadable(path: &Path, error: &ArchiveError) -> LogError {
+    LogError::Io { verb: "open", name: path.display().to_string(), cause: io::Error::other(error.to_string()) }
+}

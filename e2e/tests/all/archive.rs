@@ -1,0 +1,236 @@
+//! `bintide archive` on a real S3 server and in directories: each log comes back byte for byte, whatever interrupts an
+//! upload, and damage is found.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::Ran;
+use e2e::program::bintide;
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::{ObjectServer, SeededRandom, workspace_root};
+
+/// Archive under test.
+struct Archive {
+    location: String,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Archive {
+    fn on(server: &ObjectServer, prefix: &str) -> Self {
+        Self { location: server.url(prefix), variables: server.variables() }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().envs(self.variables.clone()).arg("archive").args(arguments);
+        Ok(command)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<Ran> {
+        Ok(self.command(arguments)?.output()?.into())
+    }
+
+    /// Archives logs, and requires success.
+    fn add(&self, logs: &[PathBuf], more: &[&str]) -> Result<Ran> {
+        let mut command = self.command(&["--to", &self.location])?;
+        let ran = Ran::from(command.args(logs).args(more).output()?);
+        ensure!(ran.code == Some(0), "{} {}", ran.stdout, ran.stderr);
+        Ok(ran)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let ran = self.run(&["ls", &self.location, "--json"])?;
+        ensure!(ran.code == Some(0), "{}", ran.stderr);
+        let document: Value = serde_json::from_str(&ran.stdout)?;
+        let logs = document["logs"].as_array().context("no list of logs")?;
+        Ok(logs.iter().filter_map(|log| log["log"].as_str().map(str::to_owned)).collect())
+    }
+}
+
+/// Returns copies of all samples in one directory, each with its own name.
+fn all_samples() -> Result<(TempDir, BTreeMap<String, PathBuf>)> {
+    let folder = tempfile::tempdir()?;
+    let mut logs = BTreeMap::new();
+    let mut folders = vec![workspace_root().join("samples")];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next)?.flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let bytes = fs::read(&path)?;
+            if bytes.starts_with(b"\xfebin") || bytes.starts_with(b"\xfdbin") {
+                let name = path.strip_prefix(workspace_root().join("samples"))?.display().to_string();
+                let name = name.replace('/', "-");
+                let copy = folder.path().join(&name);
+                fs::copy(&path, &copy)?;
+                logs.insert(name, copy);
+            }
+        }
+    }
+    ensure!(logs.len() > 80, "{} samples", logs.len());
+    Ok((folder, logs))
+}
+
+/// Returns a large log whose rows cannot be compressed, so that its upload has several parts.
+fn large_log(folder: &Path) -> Result<PathBuf> {
+    let mut log = fs::read(workspace_root().join("samples/types.binlog"))?;
+    let mut random = SeededRandom::new(7);
+    // Behind the events, these bytes are kept as they are.
+    log.extend((0..40_000_000).map(|_| random.next_u64() as u8));
+    let path = folder.join("large.000001");
+    fs::write(&path, log)?;
+    Ok(path)
+}
+
+fn restore_equals(archive: &Archive, logs: &BTreeMap<String, PathBuf>) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let to = folder.path().join("restored");
+    let ran = archive.run(&["restore", &archive.location, "--to", &to.display().to_string()])?;
+    ensure!(ran.code == Some(0), "{}", ran.stderr);
+    for (name, log) in logs {
+        ensure!(fs::read(log)? == fs::read(to.join(name))?, "{name}");
+    }
+    ensure!(fs::read_dir(&to)?.count() == logs.len());
+    Ok(())
+}
+
+#[test]
+fn every_sample_comes_back_from_s3_and_from_a_directory() -> Result<()> {
+    let (folder, logs) = all_samples()?;
+    let server = ObjectServer::start()?;
+    let local = Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
+    for archive in [Archive::on(&server, "samples"), local] {
+        archive.add(&logs.values().cloned().collect::<Vec<_>>(), &[])?;
+        ensure!(archive.names()?.len() == logs.len());
+        let again = archive.add(&logs.values().cloned().collect::<Vec<_>>(), &["--json"])?;
+        let document: Value = serde_json::from_str(&again.stdout)?;
+        ensure!(document["already_archived"] == logs.len(), "{document}");
+        let ran = archive.run(&["verify", &archive.location, "--json"])?;
+        let document: Value = serde_json::from_str(&ran.stdout)?;
+        ensure!(ran.code == Some(0) && document["byte_identical"] == logs.len(), "{document} {}", ran.stderr);
+        restore_equals(&archive, &logs)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_kill_leaves_nothing_that_counts() -> Result<()> {
+    let server = ObjectServer::start()?;
+    let folder = tempfile::tempdir()?;
+    let log = large_log(folder.path())?;
+    let archive = Archive::on(&server, "killed");
+    let mut was_killed = 0;
+    for delay in (0..12).map(|step| Duration::from_millis(40 * step)) {
+        let mut command = archive.command(&["--to", &archive.location])?;
+        let mut child = command.arg(&log).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        thread::sleep(delay);
+        let is_running = child.try_wait()?.is_none();
+        child.kill()?;
+        child.wait()?;
+        was_killed += u64::from(is_running);
+        // Either the log is archived as a whole, or there is no trace of it.
+        if !archive.names()?.is_empty() {
+            let ran = archive.run(&["verify", &archive.location])?;
+            ensure!(ran.code == Some(0), "{}", ran.stderr);
+            break;
+        }
+    }
+    ensure!(was_killed > 0, "no run was killed in time");
+    archive.add(std::slice::from_ref(&log), &[])?;
+    restore_equals(&archive, &BTreeMap::from([("large.000001".to_owned(), log)]))
+}
+
+#[test]
+fn two_writers_archive_a_log_once() -> Result<()> {
+    let server = ObjectServer::start()?;
+    let folder = tempfile::tempdir()?;
+    let log = large_log(folder.path())?;
+    let archive = Archive::on(&server, "shared");
+    let start = || -> Result<_> {
+        let mut command = archive.command(&["--to", &archive.location, "--json"])?;
+        Ok(command.arg(&log).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+    };
+    let mut archived = 0;
+    for child in [start()?, start()?] {
+        let ran = Ran::from(child.wait_with_output()?);
+        ensure!(ran.code == Some(0), "{}", ran.stderr);
+        let document: Value = serde_json::from_str(&ran.stdout)?;
+        archived += document["archived"].as_array().map_or(0, Vec::len);
+    }
+    ensure!(archived == 1, "{archived} writers have archived the log");
+    restore_equals(&archive, &BTreeMap::from([("large.000001".to_owned(), log)]))
+}
+
+#[test]
+fn another_log_of_the_same_name_is_refused() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let archive = Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
+    let log = folder.path().join("binlog.000001");
+    fs::copy(workspace_root().join("samples/types.binlog"), &log)?;
+    archive.add(std::slice::from_ref(&log), &[])?;
+    fs::copy(workspace_root().join("samples/ddl.binlog"), &log)?;
+    let ran = archive.run(&["--to", &archive.location, &log.display().to_string()])?;
+    ensure!(ran.code == Some(1) && ran.stderr.contains("already archived with other contents"), "{}", ran.stderr);
+    Ok(())
+}
+
+#[test]
+fn damage_in_the_archive_is_found() -> Result<()> {
+    let server = ObjectServer::start()?;
+    let archive = Archive::on(&server, "damaged");
+    let log = workspace_root().join("samples/types.binlog");
+    archive.add(&[log], &[])?;
+    let ran = archive.run(&["ls", &archive.location, "--json"])?;
+    let document: Value = serde_json::from_str(&ran.stdout)?;
+    let name = format!("damaged/{}", document["logs"][0]["segment"].as_str().context("no segment")?);
+    let segment = server.read(&name)?;
+    let mut changed = segment.clone();
+    changed[segment.len() / 2] ^= 1;
+    let cases: [(&[u8], &str); 3] = [
+        (&changed, "damaged in the block"),
+        (&segment[..segment.len() - 10], "truncated"),
+        (&[&segment[..], b"x"].concat(), "bytes follow its end"),
+    ];
+    for (bytes, wanted) in cases {
+        server.write(&name, bytes)?;
+        let ran = archive.run(&["verify", &archive.location])?;
+        ensure!(ran.code == Some(1) && ran.stdout.contains(wanted), "{wanted}: {} {}", ran.stdout, ran.stderr);
+        let folder = tempfile::tempdir()?;
+        let to = folder.path().join("restored");
+        let ran = archive.run(&["restore", &archive.location, "--to", &to.display().to_string()])?;
+        ensure!(ran.code == Some(1) && ran.stderr.contains(wanted), "{wanted}: {}", ran.stderr);
+        ensure!(fs::read_dir(&to)?.count() == 0, "a part of a log was left");
+    }
+    server.write(&name, &segment)?;
+    ensure!(archive.run(&["verify", &archive.location])?.code == Some(0));
+    Ok(())
+}
+
+#[test]
+fn encrypted_logs_come_back_with_their_key() -> Result<()> {
+    let samples = workspace_root().join("samples/encrypted");
+    let keyring = samples.join("keyring").display().to_string();
+    let logs: Vec<PathBuf> = (1..=3).map(|number| samples.join(format!("binlog.00000{number}"))).collect();
+    let folder = tempfile::tempdir()?;
+    let archive = Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
+    archive.add(&logs, &["--keyring", &keyring])?;
+    ensure!(archive.run(&["verify", &archive.location])?.code == Some(0));
+    let to = folder.path().join("restored").display().to_string();
+    let without = archive.run(&["restore", &archive.location, "--to", &to])?;
+    ensure!(without.code == Some(2) && without.stderr.contains("--keyring"), "{}", without.stderr);
+    let with = archive.run(&["restore", &archive.location, "--to", &to, "--keyring", &keyring])?;
+    ensure!(with.code == Some(0), "{}", with.stderr);
+    for log in logs {
+        let name = log.file_name().context("no name")?;
+        ensure!(fs::read(&log)? == fs::read(Path::new(&to).join(name))?, "{}", log.display());
+    }
+    Ok(())
+}
