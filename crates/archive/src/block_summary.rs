@@ -48,6 +48,15 @@ impl BlockSummary {
         if let Some(gtid) = event.gtid() {
             self.gtids.add(gtid);
         }
+        let stamps = match event {
+            Event::Gtid(event) | Event::AnonymousGtid(event) => event.stamps,
+            Event::GtidTagged(event) => Some(event.stamps),
+            _ => None,
+        };
+        let times = stamps.map(|stamps| [stamps.immediate_commit_us, stamps.original_commit_us]);
+        for time in times.into_iter().flatten() {
+            self.see_time(u32::try_from(time / 1_000_000).unwrap_or(0));
+        }
     }
 
     pub(crate) fn see_mariadb_transaction(&mut self, body: &[u8]) {

@@ -34,7 +34,7 @@ pub struct Manifest {
     /// First and last number of MariaDB's transactions, by domain.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub mariadb_gtids: BTreeMap<u32, (u64, u64)>,
-    /// Earliest and latest time of the events, in seconds since 1970.
+    /// Earliest and latest time of events and commits, in seconds since 1970.
     pub times: Option<(u32, u32)>,
     /// Time at which the log was archived, in seconds since 1970.
     pub archived_at: i64,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use archive::{Archive, ArchiveError, ArchiveStorage, Manifest, MissingFolder, is_object_url};
-use logs::{ArchivedLogs, LogError, set_archived_logs};
+use logs::{ArchivedContents, ArchivedLogs, LogError, set_archived_logs};
 
 /// Archives that were opened, by their locations.
 #[derive(Default)]
@@ -61,10 +61,14 @@ impl ArchivedLogs for OpenArchives {
         Some(opened)
     }
 
-    fn size(&self, log: &Path) -> Option<u64> {
+    fn contents(&self, log: &Path) -> Option<ArchivedContents> {
         let (location, name) = log_of_archive(log)?;
         let archive = self.archive(&location, log).ok()?;
-        archive.manifests.iter().find(|manifest| manifest.log == name).map(|manifest| manifest.size)
+        let manifest = archive.manifests.iter().find(|manifest| manifest.log == name)?;
+        // An encrypted log that is archived as it is has transactions that its manifest does not name.
+        let is_known = manifest.statistics.transactions > 0;
+        let gtids = manifest.gtid_set().filter(|_| is_known);
+        Some(ArchivedContents { size: manifest.size, gtids, times: manifest.times.filter(|_| is_known) })
     }
 }
 

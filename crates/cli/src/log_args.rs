@@ -10,7 +10,10 @@ use anyhow::{Context, anyhow};
 use binlog::encryption::Keyring;
 use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX};
 use clap::Args;
-use logs::{FileIdentity, LogReader, Store, archived_log_size, find_archived_logs, read_keyring};
+use inspect::stats::StatsSelection;
+use logs::{
+    ArchivedContents, FileIdentity, LogReader, Store, archived_contents, find_archived_logs, read_keyring,
+};
 use replay::ReplayLog;
 use tracing::warn;
 
@@ -147,6 +150,20 @@ impl InputLogs {
     /// Tells whether a directory or an index lists the log at this position directly after the log before.
     pub(crate) fn is_listed_after(&self, position: usize) -> bool {
         self.listed_after.contains(&position)
+    }
+
+    /// Leaves out archived logs that have no transaction of the selection, by their manifests.
+    pub(crate) fn leave_out_archived(&mut self, selection: &StatsSelection) {
+        let is_needed = |place: &InputPlace| match place {
+            InputPlace::File(path) => {
+                archived_contents(path).is_none_or(|contents| may_have(&contents, selection))
+            }
+            InputPlace::Stdin => true,
+        };
+        self.places.retain(is_needed);
+        self.bytes_total = self.places.iter().map(file_size).sum();
+        // Positions of listed logs have changed.
+        self.listed_after.clear();
     }
 
     /// Warns of logs that the index does not list; they are not read.
@@ -294,9 +311,21 @@ fn is_repeated(log: &Path, seen: &mut HashSet<FileIdentity>) -> bool {
     metadata.is_some_and(|metadata| !seen.insert(FileIdentity::of(&metadata)))
 }
 
+/// Tells whether an archived log may have transactions of the selection.
+fn may_have(contents: &ArchivedContents, selection: &StatsSelection) -> bool {
+    const SECOND_US: u64 = 1_000_000;
+    let times = contents.times.map(|(first, last)| {
+        let (first, end) = (u64::from(first) * SECOND_US, (u64::from(last) + 1) * SECOND_US);
+        selection.start_us.is_none_or(|start| start < end) && selection.stop_us.is_none_or(|stop| first < stop)
+    });
+    let gtids = contents.gtids.as_ref().zip(selection.gtids.included.as_ref());
+    times.unwrap_or(true) && gtids.is_none_or(|(found, wanted)| found.intersects(wanted))
+}
+
 fn file_size(place: &InputPlace) -> Option<u64> {
     match place {
-        InputPlace::File(path) => archived_log_size(path)
+        InputPlace::File(path) => archived_contents(path)
+            .map(|contents| contents.size)
             .or_else(|| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.len())),
         InputPlace::Stdin => None,
     }

@@ -4,6 +4,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use binlog::gtid::GtidSet;
+
 use crate::error::LogError;
 
 /// Archives that a program can read: each has logs with names.
@@ -15,8 +17,19 @@ pub trait ArchivedLogs: Send + Sync {
     /// Opens a log of an archive, decrypted. `None` if the path names none.
     fn open(&self, log: &Path) -> Option<Result<Box<dyn Read + Send>, LogError>>;
 
-    /// Returns the size of a log of an archive in bytes.
-    fn size(&self, log: &Path) -> Option<u64>;
+    /// Returns what is known of a log of an archive without reading it. `None` if the path names none.
+    fn contents(&self, log: &Path) -> Option<ArchivedContents>;
+}
+
+/// Contents of an archived log, from its manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivedContents {
+    /// Size of the log in bytes.
+    pub size: u64,
+    /// Transactions of MySQL; `None` if not known.
+    pub gtids: Option<GtidSet>,
+    /// Earliest and latest time of events and commits, in seconds since 1970; `None` if not known.
+    pub times: Option<(u32, u32)>,
 }
 
 static ARCHIVED_LOGS: OnceLock<Box<dyn ArchivedLogs>> = OnceLock::new();
@@ -37,9 +50,9 @@ pub fn find_archived_logs(path: &Path) -> Option<Result<Vec<PathBuf>, LogError>>
     ARCHIVED_LOGS.get()?.find(path)
 }
 
-/// Returns the size of an archived log in bytes; `None` if the path names none.
-pub fn archived_log_size(log: &Path) -> Option<u64> {
-    ARCHIVED_LOGS.get()?.size(log)
+/// Returns what is known of an archived log without reading it; `None` if the path names none.
+pub fn archived_contents(log: &Path) -> Option<ArchivedContents> {
+    ARCHIVED_LOGS.get()?.contents(log)
 }
 
 pub(crate) fn open_archived_log(log: &Path) -> Option<Result<Box<dyn Read + Send>, LogError>> {

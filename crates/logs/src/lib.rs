@@ -71,7 +71,9 @@ mod temporary_space;
 mod thread_panic;
 mod transaction_cutter;
 
-pub use crate::archived_logs::{ArchivedLogs, archived_log_size, find_archived_logs, set_archived_logs};
+pub use crate::archived_logs::{
+    ArchivedContents, ArchivedLogs, archived_contents, find_archived_logs, set_archived_logs,
+};
 pub use crate::change_origin::ChangeOrigin;
 pub use crate::chunk_context::{ChunkContext, ContextError, ContextTracker, ends_statement, transaction_at};
 pub use crate::encrypted_spool::EncryptedSpool;

@@ -45,10 +45,13 @@ impl ChoiceArgs {
     }
 
     fn is_chosen(&self, manifest: &Manifest) -> bool {
-        let is_named = self.logs.is_empty() || self.logs.contains(&manifest.log);
-        is_named
-            && self.gtid.as_ref().is_none_or(|wanted| has_gtids(manifest, wanted))
-            && has_times(manifest, self.start_datetime, self.stop_datetime)
+        if !self.logs.is_empty() && !self.logs.contains(&manifest.log) {
+            return false;
+        }
+        // An encrypted log that is archived as it is has transactions that its manifest does not name.
+        manifest.statistics.events == 0
+            || self.gtid.as_ref().is_none_or(|wanted| has_gtids(manifest, wanted))
+                && has_times(manifest, self.start_datetime, self.stop_datetime)
     }
 }
 

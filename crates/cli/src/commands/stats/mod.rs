@@ -152,7 +152,8 @@ fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, Comm
     if let Some(folder) = &fetched {
         inputs.set_store(folder.path().to_owned());
     }
-    let found = inputs.find_logs()?;
+    let mut found = inputs.find_logs()?;
+    found.leave_out_archived(&command.transactions.selection());
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let readers = found.places.iter().map(|place| found.open(place));
     let mut watch = |bytes_done| {
