@@ -187,7 +187,9 @@ impl Store {
             None if store.logs.is_empty() => {
                 let reason = match store.location {
                     StoreLocation::Folder(_) => NoLogsReason::NoLogName,
-                    StoreLocation::Index(_) | StoreLocation::IndexOfFolder(_) => NoLogsReason::EmptyIndex,
+                    StoreLocation::Index(_) | StoreLocation::IndexOfFolder(_) | StoreLocation::Archive(_) => {
+                        NoLogsReason::EmptyIndex
+                    }
                 };
                 Err(LogError::NoLogs { name: store.path().display().to_string(), reason })
             }
