@@ -55,7 +55,8 @@ pub(crate) fn measure_archive(options: &ArchiveBenchOptions) -> Result<()> {
         runs: if options.sizes { 0 } else { options.runs },
     };
     fs::create_dir_all(&bench.folder)?;
-    let results = Workload::ALL.iter().map(|workload| bench.measure(*workload)).collect::<Result<Vec<_>>>()?;
+    let results =
+        Workload::ALL.iter().map(|workload| bench.measure(*workload)).collect::<Result<Vec<_>>>()?;
     print_table(&results);
     let (identical, logs) = bench.restore_all()?;
     let sum = |size: fn(&ArchiveResult) -> u64| results.iter().map(size).sum::<u64>() as f64;
@@ -98,8 +99,7 @@ impl ArchiveBench {
         testkit::remove_dir(&archive)?;
         testkit::remove_dir(&restored)?;
         run(&add)?;
-        let write =
-            Times { ours: median(ours), zstd_3: median(zstd_3), restore_cpu: median(restore_cpu) };
+        let write = Times { ours: median(ours), zstd_3: median(zstd_3), restore_cpu: median(restore_cpu) };
         Ok(ArchiveResult {
             workload,
             plain: fs::metadata(&log)?.len(),
@@ -172,7 +172,9 @@ impl ArchiveBench {
 }
 
 fn print_table(results: &[ArchiveResult]) {
-    println!("| log | plain | server, level 3 | zstd -19 | archive | of zstd -19 | archive | zstd -3 -T2 | restore, a core |");
+    println!(
+        "| log | plain | server, level 3 | zstd -19 | archive | of zstd -19 | archive | zstd -3 -T2 | restore, a core |"
+    );
     println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
     for result in results {
         let megabytes = |size: u64| format!("{:.1} MB", size as f64 / 1e6);

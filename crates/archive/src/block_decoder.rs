@@ -209,7 +209,8 @@ impl<'a> BlockEvents<'a, '_> {
         place: EventPlace,
     ) -> Result<OpenEvent, BlockDamage> {
         let last = &mut self.fields.last;
-        let timestamp = self.fields.streams.of(FixedStream::Timestamp).difference(u64::from(last.timestamp))?;
+        let timestamp =
+            self.fields.streams.of(FixedStream::Timestamp).difference(u64::from(last.timestamp))?;
         last.timestamp = u32::try_from(timestamp).map_err(|_| BlockDamage("a time is too large"))?;
         let next_position = match (form.position, place) {
             (PositionForm::Zero, _) => 0,

@@ -227,7 +227,8 @@ impl BlockEncoder {
             let settings = self.frames.find(&inner, payload.payload)?;
             let mut body = Vec::new();
             put_payload(inner.len(), payload.payload, &mut body);
-            (body == raw.body() && self.fields.streams.size() + inner.len() <= EXPANDED_MAX).then_some((events, settings))
+            (body == raw.body() && self.fields.streams.size() + inner.len() <= EXPANDED_MAX)
+                .then_some((events, settings))
         });
         let is_opened = settings.is_some();
         if let Some((events, settings)) = settings {
@@ -301,7 +302,11 @@ impl BlockEncoder {
         let position = position_form(header, scene.position, self.fields.last.next_position);
         self.put_form(EventForm::of(header, position, body));
         let timestamp = u64::from(header.timestamp);
-        self.fields.streams.put_difference(FixedStream::Timestamp, timestamp, u64::from(self.fields.last.timestamp));
+        self.fields.streams.put_difference(
+            FixedStream::Timestamp,
+            timestamp,
+            u64::from(self.fields.last.timestamp),
+        );
         if position == PositionForm::Stored {
             self.fields.streams.put(FixedStream::NextPosition, u64::from(header.next_position));
         }

@@ -5,9 +5,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use binlog::events::PayloadFields;
-use binlog::{
-    Cursor, EventFormat, EventHeader, EventType, Framer, FramerOutput, HEADER_SIZE, MAGIC,
-};
+use binlog::{Cursor, EventFormat, EventHeader, EventType, Framer, FramerOutput, HEADER_SIZE, MAGIC};
 
 use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
 
@@ -130,8 +128,12 @@ impl<R: Read> BlockReader<R> {
         let has_first = |end: usize, offset: u64| end > if offset == 0 { MAGIC.len() } else { 0 };
         loop {
             match self.look_at(end) {
-                NextEvent::Event { size, .. } if has_first(end, self.offset) && end + size > BLOCK_SIZE => break,
-                NextEvent::Event { .. } if has_first(end, self.offset) && expanded > BLOCK_SIZE as u64 => break,
+                NextEvent::Event { size, .. } if has_first(end, self.offset) && end + size > BLOCK_SIZE => {
+                    break;
+                }
+                NextEvent::Event { .. } if has_first(end, self.offset) && expanded > BLOCK_SIZE as u64 => {
+                    break;
+                }
                 NextEvent::Event { is_description: true, .. } if has_first(end, self.offset) => break,
                 NextEvent::Event { size, .. } => {
                     expanded += self.expanded_size(end, size);
@@ -144,7 +146,9 @@ impl<R: Read> BlockReader<R> {
                         break;
                     }
                 }
-                NextEvent::NeedMore(wanted) if has_first(end, self.offset) && end + wanted > BLOCK_SIZE => break,
+                NextEvent::NeedMore(wanted) if has_first(end, self.offset) && end + wanted > BLOCK_SIZE => {
+                    break;
+                }
                 NextEvent::NeedMore(_) if self.is_at_end => {
                     self.state = ReaderState::Opaque(OpaqueReason::Torn);
                     break;
@@ -219,7 +223,8 @@ impl<R: Read> BlockReader<R> {
                 self.description = Some((event.into(), format.clone()));
             }
             EventType::TableMap => {
-                let checksum = self.description.as_ref().map_or(0, |(_, format)| format.checksum.for_events().size());
+                let checksum =
+                    self.description.as_ref().map_or(0, |(_, format)| format.checksum.for_events().size());
                 let body = &event[HEADER_SIZE..size - checksum];
                 if let Some(id) = body.first_chunk::<6>() {
                     let [a, b, c, d, e, f] = *id;
@@ -239,7 +244,10 @@ impl<R: Read> BlockReader<R> {
 
 /// Event behind those of a block.
 enum NextEvent {
-    Event { size: usize, is_description: bool },
+    Event {
+        size: usize,
+        is_description: bool,
+    },
     /// Less than an event, of at least this size.
     NeedMore(usize),
     /// Event of this size that is not taken apart.

@@ -35,8 +35,6 @@ struct GtidNumbers {
 const TEMPLATES: TextStreams =
     TextStreams { numbers: FixedStream::GtidTemplate, texts: FixedStream::GtidTemplateText };
 
-
-
 /// Stores the fields of a block's events.
 #[derive(Default)]
 pub(crate) struct FieldWriter {
@@ -65,12 +63,20 @@ impl FieldWriter {
             return false;
         }
         self.gtids.put(&template, &mut self.streams, TEMPLATES);
-        self.streams.put_difference(FixedStream::TransactionNumber, numbers.number, self.last.number.wrapping_add(1));
+        self.streams.put_difference(
+            FixedStream::TransactionNumber,
+            numbers.number,
+            self.last.number.wrapping_add(1),
+        );
         let sequence = self.last.sequence.wrapping_add(1);
         self.streams.put_difference(FixedStream::SequenceNumber, numbers.sequence, sequence);
         let committed = numbers.sequence.wrapping_sub(1);
         self.streams.put_difference(FixedStream::LastCommitted, committed, numbers.last_committed);
-        self.streams.put_difference(FixedStream::ImmediateCommit, numbers.immediate_us, self.last.committed_us);
+        self.streams.put_difference(
+            FixedStream::ImmediateCommit,
+            numbers.immediate_us,
+            self.last.committed_us,
+        );
         self.streams.put_difference(FixedStream::OriginalCommit, numbers.immediate_us, numbers.original_us);
         self.streams.put_difference(FixedStream::TransactionSize, numbers.size, self.last.transaction_size);
         self.last.follow(numbers);
@@ -114,7 +120,11 @@ impl FieldWriter {
         }
         let thread_id = u32::from_le_bytes([a, b, c, d]);
         let (head, sql) = body[8..].split_at(5 + behind);
-        self.streams.put_difference(FixedStream::ThreadId, u64::from(thread_id), u64::from(self.last.thread_id));
+        self.streams.put_difference(
+            FixedStream::ThreadId,
+            u64::from(thread_id),
+            u64::from(self.last.thread_id),
+        );
         self.streams.put(FixedStream::ExecTime, u64::from(u32::from_le_bytes([e, f, g, h])));
         self.last.thread_id = thread_id;
         self.heads.put(head, &mut self.streams, HEADS);
@@ -169,10 +179,13 @@ impl<'a> FieldReader<'a> {
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
         let (_, template) = self.gtids.take(&mut self.streams, TEMPLATES)?;
-        let number = self.streams.of(FixedStream::TransactionNumber).difference(self.last.number.wrapping_add(1))?;
-        let sequence = self.streams.of(FixedStream::SequenceNumber).difference(self.last.sequence.wrapping_add(1))?;
+        let number =
+            self.streams.of(FixedStream::TransactionNumber).difference(self.last.number.wrapping_add(1))?;
+        let sequence =
+            self.streams.of(FixedStream::SequenceNumber).difference(self.last.sequence.wrapping_add(1))?;
         let back = self.streams.of(FixedStream::LastCommitted).difference(0)?;
-        let immediate_us = self.streams.of(FixedStream::ImmediateCommit).difference(self.last.committed_us)?;
+        let immediate_us =
+            self.streams.of(FixedStream::ImmediateCommit).difference(self.last.committed_us)?;
         let earlier = self.streams.of(FixedStream::OriginalCommit).difference(0)?;
         let size = self.streams.of(FixedStream::TransactionSize).difference(self.last.transaction_size)?;
         let last_committed = sequence.wrapping_sub(1).wrapping_sub(back);
@@ -185,7 +198,8 @@ impl<'a> FieldReader<'a> {
     /// Appends the body of a MariaDB GTID event from the streams.
     pub(crate) fn take_mariadb_gtid(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
         let (_, rest) = self.gtids.take(&mut self.streams, TEMPLATES)?;
-        self.last.number = self.streams.of(FixedStream::TransactionNumber).difference(self.last.number.wrapping_add(1))?;
+        self.last.number =
+            self.streams.of(FixedStream::TransactionNumber).difference(self.last.number.wrapping_add(1))?;
         out.extend_from_slice(&self.last.number.to_le_bytes());
         out.extend_from_slice(rest);
         Ok(())
@@ -201,7 +215,8 @@ impl<'a> FieldReader<'a> {
     /// Appends the body of a statement from the streams.
     pub(crate) fn take_query(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
         let thread_id = self.streams.of(FixedStream::ThreadId).difference(u64::from(self.last.thread_id))?;
-        self.last.thread_id = u32::try_from(thread_id).map_err(|_| BlockDamage("a connection number is too large"))?;
+        self.last.thread_id =
+            u32::try_from(thread_id).map_err(|_| BlockDamage("a connection number is too large"))?;
         let exec_time = self.streams.of(FixedStream::ExecTime).varint()?;
         let exec_time = u32::try_from(exec_time).map_err(|_| BlockDamage("a run time is too large"))?;
         out.extend_from_slice(&self.last.thread_id.to_le_bytes());
@@ -258,7 +273,8 @@ fn split_gtid(event: &Event<'_>, format: &EventFormat) -> Option<(Vec<u8>, GtidN
         size: stamps.transaction_size.unwrap_or(0),
     };
     let original_us = if numbers.original_us == numbers.immediate_us { 1 } else { 2 };
-    let ones = GtidNumbers { number: 1, last_committed: 1, sequence: 1, immediate_us: 1, original_us, size: 1 };
+    let ones =
+        GtidNumbers { number: 1, last_committed: 1, sequence: 1, immediate_us: 1, original_us, size: 1 };
     let mut template = Vec::with_capacity(64);
     with_numbers(event, ones)?.encode(format, &mut template).ok()?;
     Some((template, numbers))
@@ -311,12 +327,7 @@ fn join_gtid(
 /// Size of a MariaDB GTID event's number.
 const NUMBER_SIZE: usize = 8;
 
-
-
-
-
-const HEADS: TextStreams =
-    TextStreams { numbers: FixedStream::QueryHead, texts: FixedStream::QueryHeadText };
+const HEADS: TextStreams = TextStreams { numbers: FixedStream::QueryHead, texts: FixedStream::QueryHeadText };
 const STATEMENTS: TextStreams =
     TextStreams { numbers: FixedStream::Statement, texts: FixedStream::StatementText };
 
@@ -325,10 +336,3 @@ const REPEATED_MAX: usize = 64;
 
 /// Mark of a statement that is not among the repeated ones.
 const LONG_STATEMENT: u64 = u64::MAX;
-
-
-
-
-
-
-

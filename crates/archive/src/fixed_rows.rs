@@ -18,7 +18,10 @@ impl RowLayout {
             && rows.len().is_multiple_of(self.row_size)
             && rows.chunks_exact(self.row_size).all(|row| {
                 self.first.has_no_nulls(row)
-                    && self.second.as_ref().is_none_or(|second| second.has_no_nulls(&row[self.first.size()..]))
+                    && self
+                        .second
+                        .as_ref()
+                        .is_none_or(|second| second.has_no_nulls(&row[self.first.size()..]))
             })
     }
 
@@ -81,7 +84,8 @@ impl RowLayout {
         let nulls = ahead.bytes(count * nulls_size)?;
         let has_none = |nulls: &[u8]| {
             let (first, second) = nulls.split_at(self.first.null_size);
-            self.first.has_no_nulls(first) && self.second.as_ref().is_none_or(|image| image.has_no_nulls(second))
+            self.first.has_no_nulls(first)
+                && self.second.as_ref().is_none_or(|image| image.has_no_nulls(second))
         };
         if !nulls.chunks_exact(nulls_size).all(has_none) {
             return Ok(false);
@@ -133,7 +137,8 @@ impl RowLayout {
                 let number = column.number_at(row, before).wrapping_add(u64::from_le_bytes(difference));
                 match column.order {
                     ByteOrder::Little => {
-                        row[start..start + column.fixed].copy_from_slice(&number.to_le_bytes()[..column.fixed]);
+                        row[start..start + column.fixed]
+                            .copy_from_slice(&number.to_le_bytes()[..column.fixed]);
                     }
                     ByteOrder::Big => row[start..start + column.fixed]
                         .copy_from_slice(&number.to_be_bytes()[8 - column.fixed..]),
@@ -167,7 +172,8 @@ impl ImageLayout {
     fn has_no_nulls(&self, image: &[u8]) -> bool {
         let used = self.columns.len();
         let (whole, last) = (used / 8, used % 8);
-        image[..whole].iter().all(|byte| *byte == 0) && (last == 0 || image[whole].trailing_zeros() >= last as u32)
+        image[..whole].iter().all(|byte| *byte == 0)
+            && (last == 0 || image[whole].trailing_zeros() >= last as u32)
     }
 }
 

@@ -125,12 +125,7 @@ impl RowLayout {
         }
     }
 
-    fn put_first<'a>(
-        &self,
-        rows: &'a [u8],
-        streams: &mut StreamSet,
-        scratch: &mut RowScratch,
-    ) -> &'a [u8] {
+    fn put_first<'a>(&self, rows: &'a [u8], streams: &mut StreamSet, scratch: &mut RowScratch) -> &'a [u8] {
         let keeps = self.shared > 0;
         let (nulls, mut rest) = rows.split_at(self.first.null_size);
         streams.at(self.nulls).bytes.extend_from_slice(nulls);

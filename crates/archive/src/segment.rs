@@ -181,8 +181,7 @@ fn read_block(input: &mut impl Read, offset: u64) -> Result<(Vec<u8>, u32), Arch
     let mut head = Vec::new();
     input.by_ref().take(BLOCK_HEAD_SIZE as u64).read_to_end(&mut head).map_err(read_failed)?;
     let truncated = |found: usize| SegmentError::Truncated { offset: offset + found as u64 };
-    let head: [u8; BLOCK_HEAD_SIZE] =
-        head.try_into().map_err(|head: Vec<u8>| truncated(head.len()))?;
+    let head: [u8; BLOCK_HEAD_SIZE] = head.try_into().map_err(|head: Vec<u8>| truncated(head.len()))?;
     let (size, checksum) = take_head(head, offset)?;
     let mut body = Vec::new();
     input.by_ref().take(size as u64).read_to_end(&mut body).map_err(read_failed)?;

@@ -14,7 +14,9 @@ pub enum SegmentError {
     #[error("this is not a segment of an archive")]
     NotASegment,
     /// The segment has a later format.
-    #[error("the segment has format {found}, and this version reads format {wanted}: use a later version of bintide")]
+    #[error(
+        "the segment has format {found}, and this version reads format {wanted}: use a later version of bintide"
+    )]
     Version {
         /// Format of the segment.
         found: u8,

@@ -101,7 +101,8 @@ impl ArchiveStorage {
             true => open_url(location)?,
             false => (open_folder(location, missing)?, ObjectPath::default()),
         };
-        let runtime = Builder::new_multi_thread().worker_threads(2).thread_name("storage").enable_all().build();
+        let runtime =
+            Builder::new_multi_thread().worker_threads(2).thread_name("storage").enable_all().build();
         let runtime = runtime.map_err(|cause| invalid(location, cause))?;
         Ok(Self { shared: Arc::new(SharedStorage { location: location.to_owned(), store, prefix, runtime }) })
     }
@@ -250,10 +251,13 @@ fn open_url(location: &str) -> Result<(Arc<dyn ObjectStore>, ObjectPath), Archiv
         return Err(invalid(&format!("{}://…", url.scheme()), why));
     }
     let store: Result<Arc<dyn ObjectStore>, object_store::Error> = match url.scheme() {
-        "gs" => GoogleCloudStorageBuilder::from_env().with_url(location).build().map(|store| Arc::new(store) as _),
-        "s3" | "s3a" => {
-            aws_profile::with_profile(AmazonS3Builder::from_env()).with_url(location).build().map(|store| Arc::new(store) as _)
+        "gs" => {
+            GoogleCloudStorageBuilder::from_env().with_url(location).build().map(|store| Arc::new(store) as _)
         }
+        "s3" | "s3a" => aws_profile::with_profile(AmazonS3Builder::from_env())
+            .with_url(location)
+            .build()
+            .map(|store| Arc::new(store) as _),
         _ => MicrosoftAzureBuilder::from_env().with_url(location).build().map(|store| Arc::new(store) as _),
     };
     let prefix = ObjectPath::from_url_path(url.path()).map_err(|cause| invalid(location, cause))?;
@@ -374,7 +378,8 @@ impl Read for ObjectReader {
             self.fetch_ahead();
             let Some(piece) = self.pieces.pop_front() else { return Ok(0) };
             let piece = self.storage.shared.runtime.block_on(piece).map_err(io::Error::other)?;
-            let piece = piece.map_err(|cause| io::Error::other(self.storage.failed("read", &self.name, cause)))?;
+            let piece =
+                piece.map_err(|cause| io::Error::other(self.storage.failed("read", &self.name, cause)))?;
             self.current = io::Cursor::new(piece);
         }
     }

@@ -105,7 +105,8 @@ impl StreamCompressor {
         if stream.len() < TRIAL_MIN {
             return (StreamForm::Plain, Level3);
         }
-        let narrow = u8::try_from(width).ok().filter(|width| stream.len().is_multiple_of(usize::from(*width).max(1)));
+        let narrow =
+            u8::try_from(width).ok().filter(|width| stream.len().is_multiple_of(usize::from(*width).max(1)));
         let mut candidates = vec![(StreamForm::Plain, Level3), (StreamForm::Plain, LongOnly)];
         match narrow {
             Some(0) | None => {}

@@ -297,12 +297,7 @@ impl TextWriter {
     }
 
     /// Appends a text to the streams of numbers and texts, and returns its number, and whether it is new.
-    pub(crate) fn put(
-        &mut self,
-        text: &[u8],
-        streams: &mut StreamSet,
-        places: TextStreams,
-    ) -> (usize, bool) {
+    pub(crate) fn put(&mut self, text: &[u8], streams: &mut StreamSet, places: TextStreams) -> (usize, bool) {
         // Events of a kind often follow in the same order: the text behind the last one comes next.
         for number in [self.last, self.last + 1] {
             if self.texts.get(number).is_some_and(|known| **known == *text) {
@@ -321,12 +316,7 @@ impl TextWriter {
         (self.last, true)
     }
 
-    fn repeat(
-        &mut self,
-        number: usize,
-        streams: &mut StreamSet,
-        places: TextStreams,
-    ) -> (usize, bool) {
+    fn repeat(&mut self, number: usize, streams: &mut StreamSet, places: TextStreams) -> (usize, bool) {
         streams.put(places.numbers, number as u64 + 1);
         self.last = number;
         (number, false)

@@ -75,7 +75,8 @@ fn payloads_of_servers_are_decompressed() {
 
 #[test]
 fn an_event_with_a_wrong_checksum_is_kept_whole_and_counted() {
-    let mut log = fs::read(samples().into_iter().find(|path| path.ends_with("types.binlog")).unwrap()).unwrap();
+    let mut log =
+        fs::read(samples().into_iter().find(|path| path.ends_with("types.binlog")).unwrap()).unwrap();
     let last = log.len() - 1;
     log[last] ^= 1;
     let (segment, summary) = write(&log);
@@ -93,7 +94,8 @@ fn other_files_come_back_too() {
 
 #[test]
 fn truncated_segments_are_errors() {
-    let log = fs::read(samples().into_iter().find(|path| path.ends_with("gtids/binlog.000001")).unwrap()).unwrap();
+    let log =
+        fs::read(samples().into_iter().find(|path| path.ends_with("gtids/binlog.000001")).unwrap()).unwrap();
     let (segment, _) = write(&log);
     for size in 0..segment.len() {
         let error = read(&segment[..size]).unwrap_err();
@@ -109,7 +111,8 @@ fn truncated_segments_are_errors() {
 
 #[test]
 fn every_damaged_byte_of_a_segment_is_an_error() {
-    let log = fs::read(samples().into_iter().find(|path| path.ends_with("gtids/binlog.000002")).unwrap()).unwrap();
+    let log =
+        fs::read(samples().into_iter().find(|path| path.ends_with("gtids/binlog.000002")).unwrap()).unwrap();
     let (segment, _) = write(&log);
     for index in 0..segment.len() {
         let mut damaged = segment.clone();

@@ -98,11 +98,16 @@ fn is_archive(path: &Path) -> bool {
 fn log_of_archive(path: &Path) -> Option<(String, String)> {
     let text = path.to_str()?;
     let (location, log) = text.rsplit_once('/').filter(|(_, log)| !log.is_empty())?;
-    let is_url = is_object_url(location) && location.split_once("://").is_some_and(|(_, rest)| !rest.is_empty());
+    let is_url =
+        is_object_url(location) && location.split_once("://").is_some_and(|(_, rest)| !rest.is_empty());
     let is_in_folder = || !path.exists() && is_archive(Path::new(location));
     (is_url || is_in_folder()).then(|| (location.to_owned(), log.to_owned()))
 }
 
 fn unreadable(path: &Path, error: &ArchiveError) -> LogError {
-    LogError::Io { verb: "open", name: path.display().to_string(), cause: io::Error::other(error.to_string()) }
+    LogError::Io {
+        verb: "open",
+        name: path.display().to_string(),
+        cause: io::Error::other(error.to_string()),
+    }
 }

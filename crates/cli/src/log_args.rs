@@ -316,7 +316,8 @@ fn may_have(contents: &ArchivedContents, selection: &StatsSelection) -> bool {
     const SECOND_US: u64 = 1_000_000;
     let times = contents.times.map(|(first, last)| {
         let (first, end) = (u64::from(first) * SECOND_US, (u64::from(last) + 1) * SECOND_US);
-        selection.start_us.is_none_or(|start| start < end) && selection.stop_us.is_none_or(|stop| first < stop)
+        selection.start_us.is_none_or(|start| start < end)
+            && selection.stop_us.is_none_or(|stop| first < stop)
     });
     let gtids = contents.gtids.as_ref().zip(selection.gtids.included.as_ref());
     times.unwrap_or(true) && gtids.is_none_or(|(found, wanted)| found.intersects(wanted))

@@ -158,10 +158,17 @@ fn command(program: &Path, folder: &Path, [s3, master, filer]: [u16; 3]) -> Resu
     command.arg(format!("-dir={}", data.display()));
     command.arg(format!("-s3.config={}", folder.join("s3.json").display()));
     // Without telemetry, and without the catalogues that are on by default.
-    command.args(["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false", "-filer=true", "-s3=true"]);
+    command.args([
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        "-master.telemetry=false",
+        "-filer=true",
+        "-s3=true",
+    ]);
     command.args(["-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.iam=false"]);
     command.args(["-master.volumeSizeLimitMB=1024", "-volume.max=20"]);
-    let ports = [("s3.port", s3), ("master.port", master), ("filer.port", filer), ("volume.port", free_port()?)];
+    let ports =
+        [("s3.port", s3), ("master.port", master), ("filer.port", filer), ("volume.port", free_port()?)];
     for (name, port) in ports {
         command.arg(format!("-{name}={port}")).arg(format!("-{name}.grpc={}", free_port()?));
     }
@@ -180,7 +187,10 @@ fn request(port: u16, method: &str, path: &str, body: &[u8]) -> Result<(u16, Vec
     stream.write_all(body)?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
-    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").context("the answer has no end of headers")?;
+    let end = answer
+        .windows(4)
+        .position(|bytes| bytes == b"\r\n\r\n")
+        .context("the answer has no end of headers")?;
     let head = String::from_utf8_lossy(&answer[..end]);
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
     Ok((status, answer[end + 4..].to_vec()))

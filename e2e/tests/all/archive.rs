@@ -106,7 +106,8 @@ fn restore_equals(archive: &Archive, logs: &BTreeMap<String, PathBuf>) -> Result
 fn every_sample_comes_back_from_s3_and_from_a_directory() -> Result<()> {
     let (folder, logs) = all_samples()?;
     let server = ObjectServer::start()?;
-    let local = Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
+    let local =
+        Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
     for archive in [Archive::on(&server, "samples"), local] {
         archive.add(&logs.values().cloned().collect::<Vec<_>>(), &[])?;
         ensure!(archive.names()?.len() == logs.len());
@@ -172,13 +173,18 @@ fn two_writers_archive_a_log_once() -> Result<()> {
 #[test]
 fn another_log_of_the_same_name_is_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let archive = Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
+    let archive =
+        Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
     let log = folder.path().join("binlog.000001");
     fs::copy(workspace_root().join("samples/types.binlog"), &log)?;
     archive.add(std::slice::from_ref(&log), &[])?;
     fs::copy(workspace_root().join("samples/ddl.binlog"), &log)?;
     let ran = archive.run(&["--to", &archive.location, &log.display().to_string()])?;
-    ensure!(ran.code == Some(1) && ran.stderr.contains("already archived with other contents"), "{}", ran.stderr);
+    ensure!(
+        ran.code == Some(1) && ran.stderr.contains("already archived with other contents"),
+        "{}",
+        ran.stderr
+    );
     Ok(())
 }
 
@@ -202,7 +208,12 @@ fn damage_in_the_archive_is_found() -> Result<()> {
     for (bytes, wanted) in cases {
         server.write(&name, bytes)?;
         let ran = archive.run(&["verify", &archive.location])?;
-        ensure!(ran.code == Some(1) && ran.stdout.contains(wanted), "{wanted}: {} {}", ran.stdout, ran.stderr);
+        ensure!(
+            ran.code == Some(1) && ran.stdout.contains(wanted),
+            "{wanted}: {} {}",
+            ran.stdout,
+            ran.stderr
+        );
         let folder = tempfile::tempdir()?;
         let to = folder.path().join("restored");
         let ran = archive.run(&["restore", &archive.location, "--to", &to.display().to_string()])?;
@@ -220,7 +231,8 @@ fn encrypted_logs_come_back_with_their_key() -> Result<()> {
     let keyring = samples.join("keyring").display().to_string();
     let logs: Vec<PathBuf> = (1..=3).map(|number| samples.join(format!("binlog.00000{number}"))).collect();
     let folder = tempfile::tempdir()?;
-    let archive = Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
+    let archive =
+        Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
     archive.add(&logs, &["--keyring", &keyring])?;
     ensure!(archive.run(&["verify", &archive.location])?.code == Some(0));
     let to = folder.path().join("restored").display().to_string();

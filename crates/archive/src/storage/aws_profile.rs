@@ -24,10 +24,8 @@ pub(super) fn with_profile(mut builder: AmazonS3Builder) -> AmazonS3Builder {
             builder = builder.with_token(token);
         }
     }
-    let settings = [
-        (AmazonS3ConfigKey::DefaultRegion, "region"),
-        (AmazonS3ConfigKey::Endpoint, "endpoint_url"),
-    ];
+    let settings =
+        [(AmazonS3ConfigKey::DefaultRegion, "region"), (AmazonS3ConfigKey::Endpoint, "endpoint_url")];
     for (key, name) in settings {
         let is_set = builder.get_config_value(&key).is_some()
             || (name == "region" && builder.get_config_value(&AmazonS3ConfigKey::Region).is_some());
@@ -76,7 +74,11 @@ mod tests {
         let text = "[default]\nregion = eu-west-1\ns3 =\n  max_concurrent_requests = 9\n\n# region = x\n\
                     [profile backup]\nREGION=us-east-2\nendpoint_url = http://127.0.0.1:9000\n";
         let check = |section: &str, name: &str, wanted: Option<&str>| {
-            assert_eq!(parse_section(text, section).get(name).map(String::as_str), wanted, "{section} {name}");
+            assert_eq!(
+                parse_section(text, section).get(name).map(String::as_str),
+                wanted,
+                "{section} {name}"
+            );
         };
         check("default", "region", Some("eu-west-1"));
         check("default", "max_concurrent_requests", None);

@@ -32,7 +32,8 @@ pub(super) fn list(choice: &ChoiceArgs, is_json: bool, global: &GlobalArgs) -> C
 
 /// Returns a table of archived logs.
 pub(super) fn table(manifests: &[Manifest], style: ReportStyle) -> String {
-    let columns = ["log", ">size", ">archived", ">share", ">transactions", "first event (UTC)", "last event (UTC)"];
+    let columns =
+        ["log", ">size", ">archived", ">share", ">transactions", "first event (UTC)", "last event (UTC)"];
     let mut table = style.table(&columns);
     for manifest in manifests {
         let (first, last) = match manifest.times {

@@ -46,8 +46,10 @@ pub(super) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
     let verdict = if faults.is_empty() { CommandVerdict::Success } else { CommandVerdict::FaultsFound };
     let mut out = io::stdout().lock();
     if command.json {
-        let faults: Vec<_> = faults.iter().map(|(log, fault)| json!({ "log": log, "fault": fault })).collect();
-        let document = json!({ "logs": manifests.len(), "byte_identical": equal, "bytes": total, "faults": faults });
+        let faults: Vec<_> =
+            faults.iter().map(|(log, fault)| json!({ "log": log, "fault": fault })).collect();
+        let document =
+            json!({ "logs": manifests.len(), "byte_identical": equal, "bytes": total, "faults": faults });
         write_document(&mut out, &document)?;
         return Ok(verdict);
     }
