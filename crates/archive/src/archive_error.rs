@@ -62,7 +62,7 @@ pub enum ArchiveError {
     /// The object store refuses or fails.
     #[error("could not {verb} {name}: {cause}")]
     Storage {
-        /// What was tried.
+        /// Failed operation, as a verb.
         verb: &'static str,
         /// Object.
         name: String,
