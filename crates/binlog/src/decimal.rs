@@ -41,7 +41,7 @@ impl<'a> Decimal<'a> {
             ));
         }
         let decimal = Self { bytes, precision, scale };
-        for group in decimal.groups() {
+        for group in decimal.digit_groups() {
             let max = 10_u32.pow(u32::from(group.digits)) - 1;
             if group.number > max {
                 let (found, max) = (u64::from(group.number), u64::from(max));
@@ -79,7 +79,7 @@ impl<'a> Decimal<'a> {
         }
         let whole_start = out.len();
         let mut point = None;
-        for group in self.groups() {
+        for group in self.digit_groups() {
             if group.is_fraction && point.is_none() {
                 put_zero_if_empty(out, whole_start);
                 point = Some(out.len());
@@ -93,7 +93,13 @@ impl<'a> Decimal<'a> {
         }
     }
 
-    fn groups(&self) -> DigitGroups<'a> {
+    /// Returns the groups of digits, from the most significant one on. The number without its sign and decimal point is
+    /// obtained by multiplying the preceding groups by 10 to the power of [`DigitGroup::digits`], and adding the group.
+    pub fn groups(&self) -> impl Iterator<Item = DigitGroup> + use<'a> {
+        self.digit_groups()
+    }
+
+    fn digit_groups(&self) -> DigitGroups<'a> {
         let mask = match self.is_negative() {
             true => 0xff,
             false => 0,
@@ -128,10 +134,15 @@ fn put_group(out: &mut Vec<u8>, mut number: u32, width: usize, leads: bool) {
 }
 
 /// A group of digits, stored as one number.
-struct DigitGroup {
-    number: u32,
-    digits: u8,
-    is_fraction: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DigitGroup {
+    /// Digits as a number.
+    pub number: u32,
+    /// Number of digits, 1 to 9.
+    pub digits: u8,
+    /// True after the decimal point.
+    pub is_fraction: bool,
     offset: usize,
 }
 

@@ -122,7 +122,7 @@ pub use crate::charset::Charset;
 pub use crate::collation::Collation;
 pub use crate::column::{Column, ColumnType, GeometryType, ValueSize};
 pub use crate::cursor::{Cursor, put_lenenc};
-pub use crate::decimal::Decimal;
+pub use crate::decimal::{Decimal, DigitGroup};
 pub use crate::error::{DecodeError, DecodeReason, EncodeError};
 pub use crate::event::{Event, EventType};
 pub use crate::format::{ChecksumAlgorithm, EventFormat, Flavour};

@@ -76,6 +76,12 @@ impl Date {
         Ok(Self { year, month: (packed >> 5 & 0xf) as u8, day: (packed & 0x1f) as u8 })
     }
 
+    /// Returns the date that is this number of days after 1970-01-01, at most 9999-12-31.
+    pub fn from_epoch_day(days: u32) -> Self {
+        const DAYS_MAX: u32 = 2_932_896;
+        date_of_day(days.min(DAYS_MAX))
+    }
+
     /// Appends `YYYY-MM-DD`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let [year, month, day] = [u32::from(self.year), u32::from(self.month), u32::from(self.day)];

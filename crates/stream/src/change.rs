@@ -92,10 +92,14 @@ pub(crate) struct RowNumber {
 
 /// Action of a DDL statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DdlVerb {
+pub enum DdlVerb {
+    /// CREATE.
     Create,
+    /// ALTER, RENAME, and changes of indexes.
     Alter,
+    /// DROP.
     Drop,
+    /// TRUNCATE.
     Truncate,
 }
 

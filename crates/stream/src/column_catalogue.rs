@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use binlog::events::Rows;
-use binlog::{Column, ColumnType, GeometryType, KeyPart, Table};
+use binlog::events::{Query, Rows};
+use binlog::{Column, ColumnType, EventFormat, GeometryType, KeyPart, Table};
 use sql::data_type::{BINARY_TYPES, BLOB_TYPES};
 
 use crate::ddl_schema::DdlSchema;
 use crate::error::StreamError;
+use crate::statement_effect::apply_ddl;
 
 /// Source of column names that the log lacks.
 ///
@@ -102,14 +103,23 @@ impl ColumnCatalogue {
 
     /// Returns the table with the catalogue's column names. `None` if the catalogue lacks the table, or its columns
     /// differ.
-    pub(crate) fn with_names(&mut self, logged: &Table) -> Result<Option<Table>, StreamError> {
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be queried.
+    pub fn with_names(&mut self, logged: &Table) -> Result<Option<Table>, StreamError> {
         let places: Vec<usize> = (0..logged.columns.len()).collect();
         self.with_names_at(logged, &places)
     }
 
-    /// Like `named`, for a table map that lists columns that no row has. MySQL 8.0.13 and some later versions
-    /// log the hidden columns of functional indexes there. The catalogue's columns are the ones in the rows.
-    pub(crate) fn with_names_by_rows(
+    /// Like [`ColumnCatalogue::with_names`], for a table map that lists columns that no row has. MySQL 8.0.13 and some
+    /// later versions log the hidden columns of functional indexes there. The catalogue's columns are the ones in the
+    /// rows; the others get an empty name.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be queried.
+    pub fn with_names_by_rows(
         &mut self,
         logged: &Table,
         rows: &Rows<'_>,
@@ -142,7 +152,7 @@ impl ColumnCatalogue {
     }
 
     /// Returns the definitions from the log, if these are the source.
-    pub(crate) const fn definitions(&self) -> Option<&DdlSchema> {
+    pub const fn definitions(&self) -> Option<&DdlSchema> {
         match &self.source {
             CatalogueSource::Server(_) => None,
             CatalogueSource::Log(definitions) => Some(definitions),
@@ -150,22 +160,30 @@ impl ColumnCatalogue {
     }
 
     /// Returns the definitions from the log for update, if these are the source.
-    pub(crate) const fn definitions_mut(&mut self) -> Option<&mut DdlSchema> {
+    pub const fn definitions_mut(&mut self) -> Option<&mut DdlSchema> {
         match &mut self.source {
             CatalogueSource::Server(_) => None,
             CatalogueSource::Log(definitions) => Some(definitions),
         }
     }
 
+    /// Applies a statement of the log to the definitions, if these are the source.
+    pub fn apply_statement(&mut self, query: &Query<'_>, format: &EventFormat) {
+        if let Some(definitions) = self.definitions_mut() {
+            apply_ddl(definitions, query, format);
+        }
+    }
+
     /// Handles a DDL statement on a table: reports the table if its earlier rows used a newer definition.
-    pub(crate) fn note_definition(&mut self, changed: SchemaMismatch, timestamp: u32) {
+    pub fn note_definition(&mut self, changed: SchemaMismatch, timestamp: u32) {
         let asked = self.asked.remove(&changed.table);
         if asked.is_some_and(|asked_s| u64::from(timestamp) <= asked_s) {
             self.mismatches.push(changed);
         }
     }
 
-    pub(crate) fn take_mismatches(&mut self) -> Vec<SchemaMismatch> {
+    /// Takes the tables that were reported since the last call.
+    pub fn take_mismatches(&mut self) -> Vec<SchemaMismatch> {
         std::mem::take(&mut self.mismatches)
     }
 }

@@ -4,7 +4,7 @@ use binlog::{Date, DateTime, Time};
 
 /// Returns the days from 1970-01-01 to a date. `None` for an invalid date: MySQL allows 0000-00-00, and others
 /// depending on `sql_mode`.
-pub(crate) fn epoch_day(date: Date) -> Option<i64> {
+pub fn epoch_day(date: Date) -> Option<i64> {
     let (year, month, day) = (i64::from(date.year), i64::from(date.month), i64::from(date.day));
     let is_one = year >= 1 && (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
     is_one.then(|| {
@@ -26,7 +26,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
 }
 
 /// Returns the microseconds from 1970-01-01 to a date and time, taken as UTC. `None` if it is invalid.
-pub(crate) fn epoch_micros(moment: &DateTime) -> Option<i64> {
+pub fn epoch_micros(moment: &DateTime) -> Option<i64> {
     let is_one = moment.hour < 24 && moment.minute < 60 && moment.second < 60;
     let seconds = i64::from(moment.hour) * 3600 + i64::from(moment.minute) * 60 + i64::from(moment.second);
     let day = epoch_day(moment.date).filter(|_| is_one)?;
@@ -34,7 +34,7 @@ pub(crate) fn epoch_micros(moment: &DateTime) -> Option<i64> {
 }
 
 /// Returns a duration in microseconds.
-pub(crate) fn time_micros(time: &Time) -> i64 {
+pub fn time_micros(time: &Time) -> i64 {
     let seconds = i64::from(time.hours) * 3600 + i64::from(time.minutes) * 60 + i64::from(time.seconds);
     let micros = seconds * 1_000_000 + i64::from(time.micros);
     if time.negative { -micros } else { micros }

@@ -44,11 +44,12 @@ mod transaction_buffer;
 mod unscaled_decimal;
 mod value;
 
-pub use crate::change::ResumePosition;
+pub use crate::change::{DdlVerb, ResumePosition};
 pub use crate::column_catalogue::{
     CatalogueError, ColumnCatalogue, ColumnSchema, SchemaMismatch, TableSchema,
 };
 pub use crate::ddl_schema::DdlSchema;
+pub use crate::epoch::{epoch_day, epoch_micros, time_micros};
 pub use crate::error::StreamError;
 pub use crate::folder_sink::{FolderSink, lock_progress};
 pub use crate::pipe_sink::PipeSink;
@@ -57,7 +58,10 @@ pub use crate::resume_token::{ResumeToken, ResumeTokenError};
 pub use crate::seek::seek;
 pub use crate::settings::{Envelope, QueryText, StatementPolicy, StreamSettings};
 pub use crate::snapshot_writer::SnapshotWriter;
+pub use crate::statement_effect::StatementEffect;
 pub use crate::stream_gtid_state::{StreamGtidState, StreamGtids};
-pub use crate::stream_log::{StreamHooks, TransactionBoundary, apply_log_ddl, new_stream_walk, stream_log};
+pub use crate::stream_log::{
+    StreamHooks, TransactionBoundary, apply_log_ddl, follow_log_names, new_stream_walk, stream_log,
+};
 pub use crate::streamer::{StreamInput, Streamer};
 pub use crate::table_plan::UnnamedColumnPolicy;

@@ -10,9 +10,16 @@ use crate::ddl_schema::{DdlContext, DdlSchema, SchemaChanges};
 
 /// Effect of a statement in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StatementEffect {
+pub enum StatementEffect {
     /// Defines a database, or tables, of which `table` is the first.
-    Definition { verb: DdlVerb, database: String, table: Option<String> },
+    Definition {
+        /// Action of the statement.
+        verb: DdlVerb,
+        /// Name of the database.
+        database: String,
+        /// Name of the first table.
+        table: Option<String>,
+    },
     /// Changes rows, which the log does not contain.
     Rows,
     /// None of these, or excluded by the filter.
@@ -24,7 +31,7 @@ const ROW_VERBS: [&str; 6] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "
 
 impl StatementEffect {
     /// Classifies a statement; `Other` if the filter excludes it.
-    pub(crate) fn of(query: &Query<'_>, flavour: Flavour, filter: &ReplicationFilter) -> Self {
+    pub fn of(query: &Query<'_>, flavour: Flavour, filter: &ReplicationFilter) -> Self {
         let default = query.database;
         let first = first_word(query.sql);
         let kind = classify_statement(query.sql);

@@ -72,7 +72,7 @@ pub fn stream_log(
         let end = match &step {
             WalkStep::Event(event) => {
                 if event.inner.is_none() {
-                    follow_names(event, name, &mut next_name);
+                    follow_log_names(event, name, &mut next_name);
                     event.raw.verify().map_err(|error| corrupt(name, event.offset, &error))?;
                 }
                 event.end
@@ -88,8 +88,8 @@ pub fn stream_log(
     }
 }
 
-/// Concatenated logs: the rotate event at the end of each names the next.
-fn follow_names(event: &WalkEvent<'_>, name: &mut String, next_name: &mut Option<String>) {
+/// Follows the names of concatenated logs: the rotate event at the end of each names the next.
+pub fn follow_log_names(event: &WalkEvent<'_>, name: &mut String, next_name: &mut Option<String>) {
     match event.raw.event_type() {
         EventType::FormatDescription => *name = next_name.take().unwrap_or_else(|| name.clone()),
         EventType::Rotate => {

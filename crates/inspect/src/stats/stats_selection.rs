@@ -31,7 +31,7 @@ impl StatsSelection {
     }
 
     /// Returns whether it selects a transaction. `origin` is that of its first event or a later one.
-    pub(crate) fn selects(&self, id: Option<TransactionId>, origin: &ChangeOrigin) -> bool {
+    pub fn selects(&self, id: Option<TransactionId>, origin: &ChangeOrigin) -> bool {
         let time_us = origin.time_us();
         self.start_us.is_none_or(|start_us| time_us >= start_us)
             && self.stop_us.is_none_or(|stop_us| time_us < stop_us)
