@@ -2,6 +2,7 @@
 
 mod answers;
 mod archive;
+mod columns;
 mod conversation;
 mod encryption;
 mod events;
@@ -58,6 +59,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "sql", check: sql::check, seeds: sql::seeds, rounds: MANY },
     Target { name: "statement", check: statement::check, seeds: statement::seeds, rounds: MANY },
     Target { name: "undo", check: undo::check, seeds: rows::seeds, rounds: MANY },
+    Target { name: "columns", check: columns::check, seeds: rows::seeds, rounds: MANY },
     Target { name: "text", check: text::check, seeds: text::seeds, rounds: FEW },
 ];
 

@@ -63,6 +63,10 @@ const MAY_USE: [(&str, &[&str]); 24] = [
         ],
     ),
     ("bintide-stream", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
+    (
+        "bintide-columns",
+        &["bintide-binlog", "bintide-inspect", "bintide-logs", "bintide-sql", "bintide-stream"],
+    ),
     ("bintide-warm", &["bintide-binlog", "bintide-logs", "bintide-servers", "bintide-sql"]),
     ("bintide-testkit", &[]),
     (
@@ -88,6 +92,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "bintide-sql",
             "bintide-stream",
             "bintide-undo",
+            "bintide-columns",
             "bintide-diff",
             "bintide-warm",
         ],

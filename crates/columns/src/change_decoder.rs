@@ -1,0 +1,526 @@
+//! Conversion of events to record batches.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use binlog::events::{Query, Rows, TableMap};
+use binlog::{
+    EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, RawEvent, Table, TableRegistry,
+    TrackError, TransactionId, TransactionTracker,
+};
+use inspect::stats::StatsSelection;
+use logs::{ChangeOrigin, PayloadEndStep, PayloadFailure, WalkEvent, WalkStep};
+use sql::ReplicationFilter;
+use stream::{
+    ColumnCatalogue, SchemaMismatch, StatementEffect, StatementPolicy, StreamError, UnnamedColumnPolicy,
+    follow_log_names,
+};
+
+use crate::change_batch_builder::{ChangeBatchBuilder, ChangeContext};
+use crate::change_schema::ChangeSchema;
+use crate::columns_error::{ColumnsError, EventFailure};
+use crate::known_table::{KnownTable, MissingNames, NamedTable, SelectedTable, TableChoice};
+
+/// Bytes in the builders of all tables. More bytes are delivered as smaller batches. Bounds memory.
+const BUILDERS_BYTES_MAX: usize = 64 << 20;
+
+/// Tables with a builder. Bounds memory.
+const BUILDERS_MAX: usize = 1024;
+
+/// Prepared tables. Bounds memory: table IDs are never reused, so a long log has any number of them.
+const KNOWN_MAX: usize = 8192;
+
+/// Microseconds of a day.
+const DAY_US: i64 = 86_400_000_000;
+
+/// Settings of a decoder.
+#[derive(Clone, Debug, Default)]
+pub struct DecodeSettings {
+    /// Transactions and tables to decode.
+    pub selection: StatsSelection,
+    /// Treatment of columns whose names the log lacks.
+    pub unnamed_columns: UnnamedColumnPolicy,
+    /// Treatment of changes logged as statements.
+    pub statements: StatementPolicy,
+}
+
+/// Batch of changes of one table, all committed on the same day.
+#[derive(Clone, Debug)]
+pub struct ChangeBatch {
+    /// Schema of the batch.
+    pub schema: Arc<ChangeSchema>,
+    /// Day of the commits in UTC, in days since 1970.
+    pub day: i64,
+    /// Changes, in log order.
+    pub batch: RecordBatch,
+}
+
+/// Receiver of batches.
+pub type BatchSink<'s> = dyn FnMut(ChangeBatch) -> Result<(), ColumnsError> + 's;
+
+/// Effect of a step on the walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepOutcome {
+    /// Continue the walk.
+    Continue,
+    /// Skip the payload that begins: its transaction is not selected.
+    SkipPayload,
+}
+
+/// Converter of events to record batches.
+///
+/// It takes the steps of walks over logs, in order. Batches of one table are in log order.
+#[derive(Debug)]
+pub struct ChangeDecoder {
+    settings: DecodeSettings,
+    catalogue: Option<ColumnCatalogue>,
+    tracker: TransactionTracker,
+    tables: TableRegistry,
+    known: HashMap<u64, KnownTable>,
+    builders: TableBuilders,
+    log: LogNames,
+    transaction: CurrentTransaction,
+    changes: u64,
+}
+
+/// Name of the current log, and of the log that a rotate event has announced.
+#[derive(Debug, Default)]
+struct LogNames {
+    current: String,
+    next: Option<String>,
+}
+
+/// The transaction being read.
+#[derive(Debug, Default)]
+struct CurrentTransaction {
+    origin: ChangeOrigin,
+    gtid: Option<String>,
+    is_selected: bool,
+    /// Number of row changes so far, also of tables that are not selected.
+    changes: i64,
+}
+
+/// Builders of the tables, by database and name.
+#[derive(Debug, Default)]
+struct TableBuilders {
+    by_name: HashMap<[String; 2], TableBuilder>,
+    bytes: usize,
+}
+
+/// Builder of a table, and the day of the changes in it.
+#[derive(Debug)]
+struct TableBuilder {
+    builder: ChangeBatchBuilder,
+    day: i64,
+}
+
+/// Position of an event, and the format to decode it with.
+#[derive(Clone, Copy)]
+struct EventPlace<'w> {
+    offset: u64,
+    timestamp: u32,
+    format: &'w EventFormat,
+}
+
+impl ChangeDecoder {
+    /// Creates a decoder for logs from their start on.
+    pub fn new(settings: DecodeSettings) -> Self {
+        Self {
+            settings,
+            catalogue: None,
+            tracker: TransactionTracker::new(),
+            tables: TableRegistry::new(),
+            known: HashMap::new(),
+            builders: TableBuilders::default(),
+            log: LogNames::default(),
+            transaction: CurrentTransaction::default(),
+            changes: 0,
+        }
+    }
+
+    /// Uses a catalogue for column names that the log lacks.
+    #[must_use]
+    pub fn with_column_catalogue(self, catalogue: ColumnCatalogue) -> Self {
+        Self { catalogue: Some(catalogue), ..self }
+    }
+
+    /// Takes the list of tables that the log redefines after rows for which a newer definition was used.
+    pub fn take_mismatches(&mut self) -> Vec<SchemaMismatch> {
+        self.catalogue.as_mut().map(ColumnCatalogue::take_mismatches).unwrap_or_default()
+    }
+
+    /// Returns the number of changes that were decoded.
+    pub const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Starts a log of this name.
+    pub fn begin_log(&mut self, name: &str) {
+        self.log = LogNames { current: name.to_owned(), next: None };
+    }
+
+    /// Ends a log, and delivers the remaining batches.
+    ///
+    /// # Errors
+    ///
+    /// If the log ends within a transaction, or if the receiver fails.
+    pub fn end_log(&mut self, sink: &mut BatchSink<'_>) -> Result<(), ColumnsError> {
+        if let Some(open) = self.tracker.open() {
+            let (log, start) = (self.log.current.clone(), open.position);
+            return Err(ColumnsError::TornTransaction { log, start });
+        }
+        self.builders.finish_all(sink)
+    }
+
+    /// Takes the next step of a walk, and delivers the batches that are complete. The checksums of events outside of
+    /// payloads must have been verified.
+    ///
+    /// # Errors
+    ///
+    /// If the event is corrupt or not allowed at its position, if its changes cannot be decoded, or if the receiver
+    /// fails.
+    pub fn take_step(
+        &mut self,
+        step: &WalkStep<'_>,
+        sink: &mut BatchSink<'_>,
+    ) -> Result<StepOutcome, ColumnsError> {
+        match step {
+            WalkStep::Event(event) if event.inner.is_some() => self.take_content(event, sink),
+            WalkStep::Event(event) => {
+                follow_log_names(event, &mut self.log.current, &mut self.log.next);
+                self.track(event)?;
+                match event.raw.event_type() {
+                    EventType::TransactionPayload => return Ok(self.payload_outcome()),
+                    _ => self.take_content(event, sink),
+                }
+            }
+            WalkStep::LargePayload(head) => {
+                let stand_in =
+                    head.stand_in().map_err(|error| self.corrupt(head.offset, error.to_string()))?;
+                let (offset, end, raw) = (head.offset, head.end(), stand_in.as_raw());
+                self.track(&WalkEvent { offset, end, inner: None, raw, format: &head.format })?;
+                return Ok(self.payload_outcome());
+            }
+            WalkStep::PayloadEnd(ended) => self.end_payload(ended),
+        }?;
+        Ok(StepOutcome::Continue)
+    }
+
+    const fn payload_outcome(&self) -> StepOutcome {
+        match self.transaction.is_selected {
+            true => StepOutcome::Continue,
+            false => StepOutcome::SkipPayload,
+        }
+    }
+
+    fn end_payload(&self, ended: &PayloadEndStep) -> Result<(), ColumnsError> {
+        let failed = |reason: String| self.corrupt(ended.offset, reason);
+        let found = ended.result.map_err(|failure| match failure {
+            PayloadFailure::Event(error) => failed(error.to_string()),
+            PayloadFailure::Payload(error) => failed(error.to_string()),
+        })?;
+        found.checksum.map_err(|error| failed(error.to_string()))
+    }
+
+    pub(crate) fn corrupt(&self, offset: u64, reason: String) -> ColumnsError {
+        ColumnsError::Corrupt { log: self.log.current.clone(), offset, reason }
+    }
+
+    /// Tracks the log's grammar, and notes where a transaction begins.
+    fn track(&mut self, event: &WalkEvent<'_>) -> Result<(), ColumnsError> {
+        let tracked = match self.tracker.track(event.offset, &event.raw, event.format) {
+            Ok(tracked) => tracked,
+            Err(TrackError::Decode(error)) => return Err(self.corrupt(event.offset, error.to_string())),
+            Err(TrackError::Fault(fault)) => return Err(self.corrupt(event.offset, fault.fault.to_string())),
+        };
+        if tracked.step.transaction.is_first() {
+            let outline = self.tracker.open().or(tracked.ended.as_ref());
+            let id = outline.map(|outline| outline.id);
+            self.begin_transaction(event, id);
+        }
+        Ok(())
+    }
+
+    fn begin_transaction(&mut self, event: &WalkEvent<'_>, id: Option<TransactionId>) {
+        let mut origin = ChangeOrigin::begin(event.raw.header());
+        origin.pass(&event.raw, event.format);
+        let is_selected = self.settings.selection.selects(id, &origin);
+        let gtid = id.filter(|id| matches!(id, TransactionId::Gtid(_) | TransactionId::Mariadb(_)));
+        let gtid = gtid.map(|id| id.to_string());
+        self.transaction = CurrentTransaction { origin, gtid, is_selected, changes: 0 };
+    }
+
+    fn take_content(&mut self, event: &WalkEvent<'_>, sink: &mut BatchSink<'_>) -> Result<(), ColumnsError> {
+        let place = EventPlace {
+            offset: event.offset,
+            timestamp: event.raw.header().timestamp,
+            format: event.format,
+        };
+        let taken = self.take_body(&event.raw, place, sink);
+        taken.map_err(|failure| failure.at(&self.log.current, event.offset))
+    }
+
+    fn take_body(
+        &mut self,
+        raw: &RawEvent<'_>,
+        place: EventPlace<'_>,
+        sink: &mut BatchSink<'_>,
+    ) -> Result<(), EventFailure> {
+        let mut plain = Vec::new();
+        let raw = raw.plain(place.format, EVENT_SIZE_MAX, &mut plain)?;
+        match raw.decode(place.format)? {
+            Body::TableMap(map) => self.take_table_map(&map, place, sink)?,
+            Body::WriteRows(rows) | Body::UpdateRows(rows) | Body::DeleteRows(rows) => {
+                self.take_rows(&rows, place, sink)?;
+            }
+            Body::Query(query) => {
+                self.transaction.origin.pass(&raw, place.format);
+                if EventRole::of(&raw, place.format)? == EventRole::Statement {
+                    self.take_statement(&query, place)?;
+                }
+            }
+            Body::ExecuteLoadQuery(load) => {
+                self.take_statement_change(load.query.sql, load.query.database, place)?;
+            }
+            Body::Incident(_) => {
+                let (log, offset) = (self.log.current.clone(), place.offset);
+                return Err(ColumnsError::Incident { log, offset }.into());
+            }
+            event => {
+                if let Some(rows) = event.rows() {
+                    self.take_rows(rows, place, sink)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_statement(&mut self, query: &Query<'_>, place: EventPlace<'_>) -> Result<(), EventFailure> {
+        if let Some(catalogue) = &mut self.catalogue {
+            catalogue.apply_statement(query, place.format);
+        }
+        match StatementEffect::of(query, place.format.flavour, &ReplicationFilter::default()) {
+            StatementEffect::Rows => self.take_statement_change(query.sql, query.database, place),
+            StatementEffect::Definition { database, table: Some(table), .. } => {
+                if let Some(catalogue) = &mut self.catalogue {
+                    let (table, log) = (format!("{database}.{table}"), self.log.current.clone());
+                    let changed = SchemaMismatch { table, log, offset: place.offset };
+                    catalogue.note_definition(changed, place.timestamp);
+                }
+                Ok(())
+            }
+            StatementEffect::Definition { .. } | StatementEffect::Other => Ok(()),
+        }
+    }
+
+    /// Refuses a statement that changes rows, unless it is not selected or such statements are to be skipped.
+    fn take_statement_change(
+        &self,
+        sql: &[u8],
+        database: &[u8],
+        place: EventPlace<'_>,
+    ) -> Result<(), EventFailure> {
+        let is_selected =
+            self.transaction.is_selected && self.settings.selection.tables.selects_statement(database);
+        if !is_selected || self.settings.statements == StatementPolicy::Skip {
+            return Ok(());
+        }
+        let statement = String::from_utf8_lossy(sql).chars().take(40).collect::<String>().replace('\n', " ");
+        let (log, offset) = (self.log.current.clone(), place.offset);
+        Err(StreamError::Statement { log, offset, statement }.into())
+    }
+
+    fn take_table_map(
+        &mut self,
+        map: &TableMap<'_>,
+        place: EventPlace<'_>,
+        sink: &mut BatchSink<'_>,
+    ) -> Result<(), EventFailure> {
+        let table = self.tables.register(map)?;
+        if self.known.get(&map.table_id).is_some_and(|known| Arc::ptr_eq(&known.logged, &table)) {
+            return Ok(());
+        }
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        if self.builders.by_name.len() >= BUILDERS_MAX {
+            self.builders.finish_all(sink)?;
+            self.builders.by_name.clear();
+        }
+        let choice = self.choose(&table, place)?;
+        self.known.insert(map.table_id, KnownTable { logged: table, choice });
+        Ok(())
+    }
+
+    /// Decides on the changes of a table.
+    fn choose(&mut self, table: &Arc<Table>, place: EventPlace<'_>) -> Result<TableChoice, EventFailure> {
+        if !self.settings.selection.tables.selects(&table.database, &table.name) {
+            return Ok(TableChoice::Excluded);
+        }
+        let flavour = place.format.flavour;
+        if let Some(schema) = ChangeSchema::new(table, flavour, UnnamedColumnPolicy::Refuse) {
+            return Ok(TableChoice::Selected(SelectedTable {
+                schema: self.builders.share(schema),
+                named: None,
+            }));
+        }
+        if let Some(catalogue) = &mut self.catalogue
+            && let Some(named) = catalogue.with_names(table)?
+            && let Some(schema) = ChangeSchema::new(&named, flavour, UnnamedColumnPolicy::Refuse)
+        {
+            let (schema, named) = (self.builders.share(schema), Some(NamedTable::new(named)));
+            return Ok(TableChoice::Selected(SelectedTable { schema, named }));
+        }
+        let numbered = ChangeSchema::new(table, flavour, self.settings.unnamed_columns);
+        Ok(match (numbered, &self.catalogue) {
+            (Some(schema), _) => {
+                TableChoice::Selected(SelectedTable { schema: self.builders.share(schema), named: None })
+            }
+            (None, None) => TableChoice::Unnamed(MissingNames::NotInLog),
+            (None, Some(catalogue)) if catalogue.definitions().is_some() => {
+                TableChoice::Unnamed(MissingNames::NotDefined)
+            }
+            (None, Some(_)) => TableChoice::Unnamed(MissingNames::NotOnServer),
+        })
+    }
+
+    fn take_rows(
+        &mut self,
+        rows: &Rows<'_>,
+        place: EventPlace<'_>,
+        sink: &mut BatchSink<'_>,
+    ) -> Result<(), EventFailure> {
+        let mut decoder = self.tables.decoder(rows)?;
+        if !self.known.contains_key(&rows.table_id) {
+            // An event without columns only ends a statement.
+            let Some(table) = self.tables.table(rows.table_id) else { return Ok(()) };
+            let choice = self.choose(&table, place)?;
+            self.known.insert(rows.table_id, KnownTable { logged: table, choice });
+        }
+        self.name_by_rows(rows, place)?;
+        let Some(known) = self.known.get_mut(&rows.table_id) else { return Ok(()) };
+        let selected = match &mut known.choice {
+            TableChoice::Selected(selected) if self.transaction.is_selected => selected,
+            TableChoice::Unnamed(missing) if self.transaction.is_selected => {
+                return Err(missing_names_error(*missing, &known.logged, &self.log.current, place).into());
+            }
+            _ => {
+                let count = decoder.count(rows)?;
+                self.transaction.changes = self.transaction.changes.saturating_add_unsigned(count);
+                return Ok(());
+            }
+        };
+        if let Some(named) = &mut selected.named {
+            decoder = named.decoder(rows)?;
+        }
+        let commit_us = i64::try_from(self.transaction.origin.time_us()).unwrap_or(i64::MAX);
+        let context = ChangeContext {
+            gtid: self.transaction.gtid.as_deref(),
+            commit_us,
+            thread_id: self.transaction.origin.connection,
+            log_name: &self.log.current,
+            log_position: i64::try_from(place.offset).unwrap_or(i64::MAX),
+            first_number: self.transaction.changes.saturating_add(1),
+        };
+        let day = commit_us.div_euclid(DAY_US);
+        let TableBuilder { builder, .. } = self.builders.at(&selected.schema, day, sink)?;
+        let bytes_before = builder.bytes();
+        let schema = Arc::clone(&selected.schema);
+        let mut full = |batch| sink(ChangeBatch { schema: Arc::clone(&schema), day, batch });
+        let appended = builder.append(&decoder, rows, &context, &mut full);
+        let bytes_after = builder.bytes();
+        let count = appended?;
+        self.transaction.changes = self.transaction.changes.saturating_add(count);
+        self.changes = self.changes.saturating_add(count.unsigned_abs());
+        self.builders.bytes = (self.builders.bytes + bytes_after).saturating_sub(bytes_before);
+        if self.builders.bytes >= BUILDERS_BYTES_MAX {
+            self.builders.finish_all(sink)?;
+        }
+        Ok(())
+    }
+
+    /// Names the columns of a table whose map lists columns that no row has.
+    fn name_by_rows(&mut self, rows: &Rows<'_>, place: EventPlace<'_>) -> Result<(), EventFailure> {
+        if let Some(known) = self.known.get_mut(&rows.table_id)
+            && let TableChoice::Unnamed(_) = known.choice
+            && place.format.shows_hidden_columns()
+            && let Some(catalogue) = &mut self.catalogue
+            && let Some(named) = catalogue.with_names_by_rows(&known.logged, rows)?
+            && let Some(schema) = ChangeSchema::new(&named, place.format.flavour, UnnamedColumnPolicy::Refuse)
+        {
+            let (schema, named) = (self.builders.share(schema), Some(NamedTable::new(named)));
+            known.choice = TableChoice::Selected(SelectedTable { schema, named });
+        }
+        Ok(())
+    }
+}
+
+impl TableBuilders {
+    /// Returns the schema of the table's builder, if it has the same columns; otherwise the given one.
+    fn share(&self, schema: ChangeSchema) -> Arc<ChangeSchema> {
+        let name = [schema.database.clone(), schema.table.clone()];
+        let open = self.by_name.get(&name).map(|table| table.builder.schema());
+        match open.filter(|open| open.has_same_columns(&schema)) {
+            Some(open) => Arc::clone(open),
+            None => Arc::new(schema),
+        }
+    }
+
+    /// Returns the builder for changes of this schema and day. Delivers the changes of another schema or day.
+    fn at(
+        &mut self,
+        schema: &Arc<ChangeSchema>,
+        day: i64,
+        sink: &mut BatchSink<'_>,
+    ) -> Result<&mut TableBuilder, ColumnsError> {
+        let name = [schema.database.clone(), schema.table.clone()];
+        let new = || TableBuilder { builder: ChangeBatchBuilder::new(Arc::clone(schema)), day };
+        let table = self.by_name.entry(name).or_insert_with(new);
+        let has_schema = Arc::ptr_eq(table.builder.schema(), schema);
+        if table.day != day || !has_schema {
+            self.bytes = self.bytes.saturating_sub(table.builder.bytes());
+            table.finish(sink)?;
+            table.day = day;
+        }
+        if !has_schema {
+            *table = new();
+        }
+        Ok(table)
+    }
+
+    /// Delivers the changes of all tables.
+    fn finish_all(&mut self, sink: &mut BatchSink<'_>) -> Result<(), ColumnsError> {
+        self.bytes = 0;
+        self.by_name.values_mut().try_for_each(|table| table.finish(sink))
+    }
+}
+
+impl TableBuilder {
+    fn finish(&mut self, sink: &mut BatchSink<'_>) -> Result<(), ColumnsError> {
+        if self.builder.rows() == 0 {
+            return Ok(());
+        }
+        let (schema, day) = (Arc::clone(self.builder.schema()), self.day);
+        sink(ChangeBatch { schema, day, batch: self.builder.finish()? })
+    }
+}
+
+fn missing_names_error(
+    missing: MissingNames,
+    table: &Table,
+    log: &str,
+    place: EventPlace<'_>,
+) -> StreamError {
+    let (log, offset, table) = (log.to_owned(), place.offset, qualified_name(table));
+    match missing {
+        MissingNames::NotInLog => StreamError::UnnamedColumns { log, offset, table },
+        MissingNames::NotOnServer => StreamError::NotOnServer { log, offset, table },
+        MissingNames::NotDefined => StreamError::UndefinedTable { log, offset, table },
+    }
+}
+
+fn qualified_name(table: &Table) -> String {
+    let name = [&*table.database, b".", &*table.name].concat();
+    String::from_utf8_lossy(&name).into_owned()
+}

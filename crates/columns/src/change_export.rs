@@ -1,0 +1,323 @@
+//! Change tables as Parquet files in a directory.
+//!
+//! ```text
+//! database=shop/table=orders/day=2026-11-22/binlog.000012.1.parquet
+//! _bintide/binlog.000012.files                   files with the changes of this log
+//! _bintide/database=shop/table=orders.columns    columns of the files of this table
+//! _bintide/unfinished/                           files that are being written
+//! ```
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use binlog::{Date, ZstdLevel};
+use logs::{FileAccess, FolderLock, make_folders, replace_file};
+
+use crate::change_decoder::ChangeBatch;
+use crate::columns_error::ColumnsError;
+use crate::parquet_part::{CompletePart, ParquetPart, file_error};
+use crate::table_folder::{TableFolders, encode};
+
+/// Directory of the export's own files. Readers ignore names that start with `_`.
+const STATE_FOLDER: &str = "_bintide";
+
+/// Directory of unfinished files, in that of the export's own.
+const UNFINISHED_FOLDER: &str = "unfinished";
+
+/// Limits of an export.
+#[derive(Clone, Copy, Debug)]
+pub struct ExportLimits {
+    /// Encoded bytes of a row group.
+    pub row_group_bytes: usize,
+    /// Bytes of a file, about: it ends with the row group that reaches them.
+    pub file_bytes: usize,
+    /// Memory of the row groups that are being written, in bytes.
+    pub memory_bytes: usize,
+    /// Files that are open at the same time.
+    pub open_files: usize,
+    /// Level of the compression with zstd.
+    pub zstd_level: ZstdLevel,
+}
+
+impl Default for ExportLimits {
+    fn default() -> Self {
+        Self {
+            row_group_bytes: 32 << 20,
+            file_bytes: 512 << 20,
+            memory_bytes: 192 << 20,
+            open_files: 64,
+            zstd_level: ZstdLevel::DEFAULT,
+        }
+    }
+}
+
+/// Numbers of what an export has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExportCounts {
+    /// Logs.
+    pub logs: u64,
+    /// Files.
+    pub files: u64,
+    /// Row changes.
+    pub rows: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+}
+
+/// Writer of change tables as Parquet files in a directory.
+///
+/// The files of a log get their names when all of them are complete. Exporting a log again replaces its earlier files.
+#[derive(Debug)]
+pub struct ChangeExport {
+    root: PathBuf,
+    limits: ExportLimits,
+    /// Encoded name of the current log.
+    log: String,
+    folders: HashMap<[String; 2], TableFolders>,
+    open: HashMap<PathBuf, ParquetPart>,
+    complete: Vec<CompletePart>,
+    /// Number of parts of the current log in each directory.
+    part_numbers: HashMap<PathBuf, u32>,
+    batches: u64,
+    counts: ExportCounts,
+    _lock: FolderLock,
+}
+
+/// Tables whose columns stay in memory. Bounds memory.
+const FOLDERS_MAX: usize = 4096;
+
+impl ChangeExport {
+    /// Opens a directory, and creates it if it is missing. Removes what an interrupted export has left.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be created, or if another export is using it.
+    pub fn open(root: &Path, limits: ExportLimits) -> Result<Self, ColumnsError> {
+        let state = root.join(STATE_FOLDER);
+        make_folders(&state)?;
+        let lock = FolderLock::take(&state).map_err(|cause| file_error("lock", &state, cause))?;
+        let Some(lock) = lock else {
+            let cause = std::io::Error::new(ErrorKind::WouldBlock, "another export is using it");
+            return Err(file_error("lock", root, cause));
+        };
+        let unfinished = state.join(UNFINISHED_FOLDER);
+        match fs::remove_dir_all(&unfinished) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(file_error("remove", &unfinished, error));
+            }
+            _ => make_folders(&unfinished)?,
+        };
+        Ok(Self {
+            root: root.to_owned(),
+            limits,
+            log: String::new(),
+            folders: HashMap::new(),
+            open: HashMap::new(),
+            complete: Vec::new(),
+            part_numbers: HashMap::new(),
+            batches: 0,
+            counts: ExportCounts::default(),
+            _lock: lock,
+        })
+    }
+
+    /// Returns the numbers of what the export has written. They include only logs that have ended.
+    pub const fn counts(&self) -> ExportCounts {
+        self.counts
+    }
+
+    /// Starts the log of this name.
+    pub fn begin_log(&mut self, name: &str) {
+        self.log = encode(name);
+        self.part_numbers.clear();
+    }
+
+    /// Writes a batch.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be written.
+    pub fn write(&mut self, changes: &ChangeBatch) -> Result<(), ColumnsError> {
+        let folder = self.folder(changes)?;
+        if self.open.get(&folder).is_some_and(|part| *part.schema() != changes.schema.arrow) {
+            self.complete_part(&folder)?;
+        }
+        if !self.open.contains_key(&folder) {
+            self.make_room()?;
+            let part = self.create_part(&folder, changes)?;
+            self.open.insert(folder.clone(), part);
+        }
+        self.batches += 1;
+        let Some(part) = self.open.get_mut(&folder) else { return Ok(()) };
+        part.last_use = self.batches;
+        part.write(&changes.batch, self.limits.row_group_bytes)?;
+        if part.bytes_written() >= self.limits.file_bytes {
+            self.complete_part(&folder)?;
+        }
+        self.limit_memory()
+    }
+
+    /// Ends the current log: completes its files, and replaces those of an earlier export of the same log.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be written. The files of the log are then incomplete until it is exported again.
+    pub fn end_log(&mut self) -> Result<(), ColumnsError> {
+        let folders: Vec<PathBuf> = self.open.keys().cloned().collect();
+        folders.iter().try_for_each(|folder| self.complete_part(folder))?;
+        self.folders.values_mut().try_for_each(TableFolders::save)?;
+        let list = self.state_folder().join(format!("{}.files", self.log));
+        let before = read_list(&list)?;
+        let complete = std::mem::take(&mut self.complete);
+        let names: BTreeSet<String> =
+            complete.iter().map(|part| part.target.to_string_lossy().into_owned()).collect();
+        // Until all files are in place, the list has the old and the new ones, so that none is forgotten.
+        write_list(&list, before.union(&names))?;
+        for part in &complete {
+            self.publish(part)?;
+        }
+        for name in before.difference(&names) {
+            self.remove_old(name)?;
+        }
+        write_list(&list, names.iter())?;
+        self.counts.logs += 1;
+        self.counts.files += complete.len() as u64;
+        self.counts.rows += complete.iter().map(|part| part.rows).sum::<u64>();
+        self.counts.bytes += complete.iter().map(|part| part.bytes).sum::<u64>();
+        Ok(())
+    }
+
+    fn publish(&self, part: &CompletePart) -> Result<(), ColumnsError> {
+        let target = self.root.join(&part.target);
+        if let Some(parent) = target.parent() {
+            make_folders(parent)?;
+        }
+        fs::rename(&part.temporary, &target).map_err(|cause| file_error("rename", &part.temporary, cause))
+    }
+
+    /// Removes a file of an earlier export. The list may have been damaged: only a Parquet file below the root is
+    /// removed.
+    fn remove_old(&self, name: &str) -> Result<(), ColumnsError> {
+        let path = Path::new(name);
+        let is_below = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        if !is_below || path.extension().is_none_or(|extension| extension != "parquet") {
+            return Ok(());
+        }
+        let path = self.root.join(path);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(file_error("remove", &path, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the directory for a batch, below the root.
+    fn folder(&mut self, changes: &ChangeBatch) -> Result<PathBuf, ColumnsError> {
+        let schema = &changes.schema;
+        let name = [schema.database.clone(), schema.table.clone()];
+        if !self.folders.contains_key(&name) {
+            if self.folders.len() >= FOLDERS_MAX {
+                self.folders.values_mut().try_for_each(TableFolders::save)?;
+                self.folders.clear();
+            }
+            self.folders.insert(name.clone(), TableFolders::open(&self.state_folder(), schema)?);
+        }
+        let table = match self.folders.get_mut(&name) {
+            Some(folders) => folders.choose(schema),
+            None => PathBuf::new(),
+        };
+        Ok(table.join(format!("day={}", day_text(changes.day))))
+    }
+
+    /// Creates the next file in a directory. A schema has a file of its own.
+    fn create_part(&mut self, folder: &Path, changes: &ChangeBatch) -> Result<ParquetPart, ColumnsError> {
+        let number = self.part_numbers.entry(folder.to_owned()).or_default();
+        *number += 1;
+        let target = folder.join(format!("{}.{number}.parquet", self.log));
+        let temporary = self.state_folder().join(UNFINISHED_FOLDER).join(format!("{}.parquet", self.batches));
+        let schema = std::sync::Arc::clone(&changes.schema.arrow);
+        ParquetPart::create(temporary, target, schema, self.limits.zstd_level)
+    }
+
+    /// Completes the file that was not used for longest, if too many are open.
+    fn make_room(&mut self) -> Result<(), ColumnsError> {
+        if self.open.len() < self.limits.open_files {
+            return Ok(());
+        }
+        let oldest = self.open.iter().min_by_key(|(_, part)| part.last_use);
+        match oldest.map(|(folder, _)| folder.clone()) {
+            Some(folder) => self.complete_part(&folder),
+            None => Ok(()),
+        }
+    }
+
+    fn complete_part(&mut self, folder: &Path) -> Result<(), ColumnsError> {
+        if let Some(part) = self.open.remove(folder) {
+            self.complete.push(part.complete()?);
+        }
+        Ok(())
+    }
+
+    /// Ends the largest row groups while all of them together have too much memory.
+    fn limit_memory(&mut self) -> Result<(), ColumnsError> {
+        while self.open.values().map(ParquetPart::memory).sum::<usize>() > self.limits.memory_bytes {
+            let Some(part) = self.open.values_mut().max_by_key(|part| part.memory()) else { break };
+            let before = part.memory();
+            part.flush()?;
+            if part.memory() >= before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn state_folder(&self) -> PathBuf {
+        self.root.join(STATE_FOLDER)
+    }
+}
+
+/// Removes unfinished files.
+impl Drop for ChangeExport {
+    fn drop(&mut self) {
+        // What remains is removed by the next export.
+        let _ = fs::remove_dir_all(self.state_folder().join(UNFINISHED_FOLDER));
+    }
+}
+
+/// Reads a list of files; empty if it is missing.
+fn read_list(path: &Path) -> Result<BTreeSet<String>, ColumnsError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeSet::new()),
+        Err(cause) => Err(file_error("read", path, cause)),
+    }
+}
+
+fn write_list<'n>(path: &Path, names: impl Iterator<Item = &'n String>) -> Result<(), ColumnsError> {
+    let text: String = names.flat_map(|name| [name.as_str(), "\n"]).collect();
+    let written = replace_file(path, text.as_bytes(), FileAccess::Private);
+    written.map_err(|cause| file_error("write", path, cause))
+}
+
+/// Returns a day as `2026-11-22`.
+fn day_text(day: i64) -> String {
+    let mut text = Vec::new();
+    Date::from_epoch_day(u32::try_from(day).unwrap_or_default()).write(&mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::day_text;
+
+    #[test]
+    fn days_are_dates() {
+        let check = |day, wanted| assert_eq!(day_text(day), wanted);
+        check(0, "1970-01-01");
+        check(20_779, "2026-11-22");
+        check(2_932_896, "9999-12-31");
+        check(i64::MAX, "1970-01-01");
+        check(1 << 30, "9999-12-31");
+    }
+}

@@ -1,0 +1,173 @@
+//! Building of the structs `before` and `after`.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{ListBuilder, MapBuilder, StringBuilder};
+use arrow_array::{ArrayRef, StructArray};
+use arrow_buffer::NullBufferBuilder;
+use arrow_schema::{ArrowError, DataType, Field, Fields};
+use binlog::{RowChange, RowImage, Value};
+
+use crate::change_schema::{ChangeSchema, exact_text_fields};
+use crate::columns_error::EventFailure;
+use crate::value_builder::{AppendResult, ValueBuilder, ValueScratch};
+
+/// Builder of one struct of images, and of the columns beside it.
+#[derive(Debug)]
+pub(crate) struct ImageBuilder {
+    fields: Fields,
+    /// For each column of the table, its index in `values`.
+    places: Box<[Option<usize>]>,
+    values: Vec<ValueBuilder>,
+    nulls: NullBufferBuilder,
+    /// Names of the columns that the log omits.
+    omitted: ListBuilder<StringBuilder>,
+    /// Texts of the values that their arrays cannot hold.
+    exact: MapBuilder<StringBuilder, StringBuilder>,
+    /// Rows without this image that are not in the arrays yet.
+    pending_nulls: usize,
+    scratch: ValueScratch,
+}
+
+/// Arrays of one struct of images.
+pub(crate) struct ImageArrays {
+    pub(crate) image: ArrayRef,
+    pub(crate) omitted: ArrayRef,
+    pub(crate) exact: ArrayRef,
+}
+
+/// A JSON column with changes instead of a document, which the log does not contain.
+pub(crate) struct MissingDocument {
+    /// Name of the column.
+    pub(crate) column: String,
+}
+
+/// Reason why an image cannot be appended.
+pub(crate) enum ImageRefusal {
+    Event(EventFailure),
+    MissingDocument(MissingDocument),
+}
+
+impl<F: Into<EventFailure>> From<F> for ImageRefusal {
+    fn from(failure: F) -> Self {
+        Self::Event(failure.into())
+    }
+}
+
+impl ImageBuilder {
+    pub(crate) fn new(schema: &ChangeSchema) -> Self {
+        let [keys, values] = exact_text_fields();
+        let exact = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
+        let name_field = Arc::new(Field::new_list_field(DataType::Utf8, false));
+        Self {
+            fields: schema.image_fields(),
+            places: schema.places.clone(),
+            values: schema.columns.iter().cloned().map(ValueBuilder::new).collect(),
+            nulls: NullBufferBuilder::new(0),
+            omitted: ListBuilder::new(StringBuilder::new()).with_field(name_field),
+            exact: exact.with_keys_field(Arc::new(keys)).with_values_field(Arc::new(values)),
+            pending_nulls: 0,
+            scratch: ValueScratch::default(),
+        }
+    }
+
+    /// Returns the bytes of variable size in the arrays.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.scratch.bytes
+    }
+
+    /// Appends a row without this image.
+    pub(crate) const fn append_null(&mut self) {
+        self.pending_nulls += 1;
+    }
+
+    /// Appends an image of a row.
+    pub(crate) fn append(
+        &mut self,
+        image: &RowImage<'_, '_>,
+        row: &RowChange<'_, '_>,
+    ) -> Result<(), ImageRefusal> {
+        self.put_pending_nulls()?;
+        let (mut next, mut has_omitted, mut has_exact) = (0, false, false);
+        for field in image.fields() {
+            let Some(Some(place)) = self.places.get(field.index()).copied() else { continue };
+            has_omitted |= place > next;
+            self.omit(next..place);
+            next = place + 1;
+            let document;
+            let value = match field.is_partial() {
+                false => field.value()?,
+                true => match row.document_after(field.index())? {
+                    Some(bytes) => {
+                        document = bytes;
+                        Value::Json(binlog::JsonDocument::new(&document))
+                    }
+                    None if field.bytes().is_none() => Value::Null,
+                    None => {
+                        let column = self.values[place].name().to_owned();
+                        return Err(ImageRefusal::MissingDocument(MissingDocument { column }));
+                    }
+                },
+            };
+            let appended = self.values[place].append(&value, &mut self.scratch);
+            if appended.map_err(|error| error.within(field.offset()))? == AppendResult::Inexact {
+                has_exact = true;
+                self.put_exact(place);
+            }
+        }
+        let count = self.values.len();
+        has_omitted |= count > next;
+        self.omit(next..count);
+        self.omitted.append(has_omitted);
+        self.exact.append(has_exact).map_err(arrow_failure)?;
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    /// Appends null to columns that the image does not have.
+    fn omit(&mut self, places: std::ops::Range<usize>) {
+        for column in &mut self.values[places] {
+            column.append_nulls(1);
+            self.scratch.bytes += column.name().len();
+            self.omitted.values().append_value(column.name());
+        }
+    }
+
+    fn put_exact(&mut self, place: usize) {
+        let text = String::from_utf8_lossy(&self.scratch.text);
+        self.exact.keys().append_value(self.values[place].name());
+        self.scratch.bytes += text.len() + self.values[place].name().len();
+        self.exact.values().append_value(text);
+    }
+
+    fn put_pending_nulls(&mut self) -> Result<(), EventFailure> {
+        let count = std::mem::take(&mut self.pending_nulls);
+        if count > 0 {
+            self.values.iter_mut().for_each(|column| column.append_nulls(count));
+            self.nulls.append_n_nulls(count);
+            self.omitted.append_nulls(count);
+            self.exact.append_nulls(count).map_err(arrow_failure)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the arrays of `rows` rows, and starts others.
+    pub(crate) fn finish(&mut self, rows: usize) -> Result<ImageArrays, ArrowError> {
+        let put = self.put_pending_nulls();
+        put.map_err(|_| ArrowError::InvalidArgumentError("maps without entries".to_owned()))?;
+        self.scratch.bytes = 0;
+        let arrays = self.values.iter_mut().map(ValueBuilder::finish);
+        let arrays: Vec<ArrayRef> = arrays.collect::<Result<_, _>>()?;
+        let nulls = self.nulls.finish();
+        let image = StructArray::try_new_with_length(self.fields.clone(), arrays, nulls, rows)?;
+        Ok(ImageArrays {
+            image: Arc::new(image),
+            omitted: Arc::new(self.omitted.finish()),
+            exact: Arc::new(self.exact.finish()),
+        })
+    }
+}
+
+fn arrow_failure(error: ArrowError) -> EventFailure {
+    EventFailure::Corrupt(error.to_string())
+}
