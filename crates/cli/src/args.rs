@@ -6,6 +6,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(feature = "archive")]
 use crate::commands::archive;
+#[cfg(feature = "columns")]
+use crate::commands::export;
 use crate::commands::{
     advise, completions, diff, dump, history, man, receive, relay, replay, rewrite, stats, stream, top, undo,
     verify, warm,
@@ -109,6 +111,10 @@ pub(crate) enum CliCommand {
     /// Write row changes as JSON records in the format of Debezium or Maxwell.
     #[command(after_long_help = stream::EXAMPLES)]
     Stream(Box<stream::StreamArgs>),
+    /// Write row changes as Parquet files, for DuckDB, pandas, Spark and other programs.
+    #[cfg(feature = "columns")]
+    #[command(after_long_help = export::EXAMPLES)]
+    Export(Box<export::ExportArgs>),
     /// Read pages into a replica's memory before its applier needs them.
     #[command(after_long_help = warm::EXAMPLES)]
     Warm(Box<warm::WarmArgs>),
@@ -159,6 +165,8 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Decompress(arguments) => rewrite::decompress(&arguments, &cli.global),
         CliCommand::Diff(arguments) => diff::run(&arguments, &cli.global),
         CliCommand::Dump(arguments) => dump::run(arguments, &command()),
+        #[cfg(feature = "columns")]
+        CliCommand::Export(arguments) => export::run(&arguments, &cli.global),
         CliCommand::History(arguments) => history::run(&arguments, &cli.global),
         CliCommand::Undo(arguments) => undo::run(&arguments, &cli.global),
         CliCommand::Man(arguments) => man::run(&arguments, documented_command()),

@@ -4,6 +4,7 @@
 #[cfg(feature = "archive")]
 mod archived_logs;
 mod args;
+mod column_name_source;
 mod commands;
 mod connection_args;
 mod dump_lists;

@@ -21,6 +21,7 @@
 //! | [`object_server`] | an object store: [`ObjectServer`] |
 //! | [`package_home`] | the programs of a server: [`PackageHome`] |
 //! | [`launch`] | a server to start: [`Launch`] |
+//! | [`parquet_readers`] | a Python with DuckDB and pyarrow |
 //! | [`TestPackage`] | all available servers, from MySQL 5.5.9 to MariaDB 11.8 |
 //! | [`proxy`] | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
 //! | [`tamper`] | a proxy that changes a server's packets: [`TamperProxy`] |
@@ -43,6 +44,7 @@ pub mod object_server;
 mod package;
 pub mod package_home;
 pub mod proxy;
+mod readers;
 mod seeded_random;
 pub mod server;
 mod spawner;
@@ -61,6 +63,7 @@ pub use crate::object_server::ObjectServer;
 pub use crate::package::{SERVERS_VARIABLE, TestPackage};
 pub use crate::package_home::PackageHome;
 pub use crate::proxy::{CutMode, Proxy, TrafficRecording};
+pub use crate::readers::parquet_readers;
 pub use crate::seeded_random::{SeededRandom, seed_from_env};
 pub use crate::server::{ServerClient, TestServer};
 pub use crate::tamper::{AfterPacket, ServerPacket, TamperProxy};

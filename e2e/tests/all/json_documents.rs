@@ -122,6 +122,15 @@ fn documents_of_rewrites_have_their_schemas() -> Result<()> {
 }
 
 #[test]
+fn documents_of_exports_have_their_schemas() -> Result<()> {
+    let folder = TempDir::new()?;
+    let document =
+        check_run("export", &["export", "types-full-metadata.binlog", "--to", path_text(folder.path())?])?;
+    ensure!(document["row_changes"].as_u64() > Some(100), "{document}");
+    Ok(())
+}
+
+#[test]
 fn documents_of_sqlite_targets_have_their_schemas() -> Result<()> {
     let folder = TempDir::new()?;
     let to = format!("sqlite:{}", folder.path().join("target.sqlite").display());

@@ -12,6 +12,7 @@ mod compression_stats;
 mod connections;
 mod docs;
 mod events_table;
+mod export;
 mod failover;
 mod faulty_disk;
 mod folders;

@@ -6,6 +6,8 @@ pub(crate) mod archive;
 pub(crate) mod completions;
 pub(crate) mod diff;
 pub(crate) mod dump;
+#[cfg(feature = "columns")]
+pub(crate) mod export;
 pub(crate) mod history;
 pub(crate) mod man;
 pub(crate) mod receive;

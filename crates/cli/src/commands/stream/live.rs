@@ -17,7 +17,7 @@ use stream::{RecordSink, ResumeToken, StreamGtidState, StreamGtids, StreamInput,
 use tracing::warn;
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
-use crate::commands::stream::column_name_source::{ColumnNameSource, warn_changed};
+use crate::column_name_source::{ColumnNameSource, warn_changed};
 use crate::commands::stream::log_stream::{ProgressSaver, failed, finished, now_ns};
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::commands::stream::{snapshot, stdout_reader};

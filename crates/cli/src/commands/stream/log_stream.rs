@@ -12,7 +12,7 @@ use stream::{
     apply_log_ddl, new_stream_walk, seek, stream_log,
 };
 
-use crate::commands::stream::column_name_source::{ColumnNameSource, warn_changed};
+use crate::column_name_source::{ColumnNameSource, warn_changed};
 use crate::commands::stream::live::ResumedOutput;
 use crate::commands::stream::stdout_reader;
 use crate::commands::stream::stream_metrics::SharedStreamFigures;

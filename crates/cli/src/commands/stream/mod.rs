@@ -1,6 +1,5 @@
 //! `bintide stream`: writes row changes as JSON records.
 
-mod column_name_source;
 mod live;
 mod log_stream;
 mod snapshot;
@@ -20,7 +19,7 @@ use stream::{
 };
 use wire::ReplicaEnd;
 
-use crate::commands::stream::column_name_source::ColumnNameSource;
+use crate::column_name_source::ColumnNameSource;
 use crate::commands::stream::live::{LiveStream, ResumePoint, ResumedOutput};
 use crate::commands::stream::log_stream::LogStreamInputs;
 use crate::commands::stream::stdout_reader::ProgressFile;

@@ -13,7 +13,7 @@ use stream::{
 };
 use tracing::{info, warn};
 
-use crate::commands::stream::column_name_source::{ColumnNameSource, cell_text, facts};
+use crate::column_name_source::{ColumnNameSource, cell_text, facts};
 use crate::commands::stream::live::{self, ResumePoint};
 use crate::commands::stream::log_stream::{failed, now_ns};
 use crate::commands::stream::snapshot::snapshot_point::{

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use servers::{ConnectionError, GTIDS_SINCE, GtidMode, ServerFacts, SqlConnection};
 
-use crate::commands::stream::column_name_source::cell_text;
+use crate::column_name_source::cell_text;
 use crate::exit::ErrorAdvice;
 use crate::interrupt;
 

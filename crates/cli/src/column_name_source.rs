@@ -8,7 +8,7 @@ use tracing::warn;
 
 /// Source of column names that the log does not have.
 #[derive(Clone, Debug)]
-pub(super) enum ColumnNameSource {
+pub(crate) enum ColumnNameSource {
     /// None.
     Unknown,
     /// Server at this address.
@@ -18,13 +18,19 @@ pub(super) enum ColumnNameSource {
 }
 
 impl ColumnNameSource {
-    pub(super) fn attach_to(self, streamer: Streamer) -> Streamer {
+    pub(crate) fn attach_to(self, streamer: Streamer) -> Streamer {
+        match self.catalogue() {
+            Some(catalogue) => streamer.with_column_catalogue(catalogue),
+            None => streamer,
+        }
+    }
+
+    /// Returns the catalogue of this source, if there is one.
+    pub(crate) fn catalogue(self) -> Option<ColumnCatalogue> {
         match self {
-            Self::Unknown => streamer,
-            Self::Server(address) => streamer.with_column_catalogue(catalogue(*address)),
-            Self::Log(definitions) => {
-                streamer.with_column_catalogue(ColumnCatalogue::from_definitions(definitions))
-            }
+            Self::Unknown => None,
+            Self::Server(address) => Some(catalogue(*address)),
+            Self::Log(definitions) => Some(ColumnCatalogue::from_definitions(definitions)),
         }
     }
 }
@@ -35,11 +41,11 @@ fn catalogue(address: ServerAddress) -> ColumnCatalogue {
 }
 
 /// Warns of tables that were redefined after rows to which the later definition was applied.
-pub(super) fn warn_changed(changed: &[SchemaMismatch]) {
+pub(crate) fn warn_changed(changed: &[SchemaMismatch]) {
     for SchemaMismatch { table, log, offset } in changed {
         warn!(
             "the definition of {table} changed at {offset} of {log}, before the server was queried: \
-             records of earlier rows have the later column names; use --schema=ddl for the names in the log"
+             earlier changes have the later column names; use --schema=ddl for the names in the log"
         );
     }
 }
@@ -53,7 +59,7 @@ fn query_table(
 }
 
 /// Returns a table from the catalogue; `None` if it does not exist.
-pub(super) fn facts(
+pub(crate) fn facts(
     connection: &mut SqlConnection,
     [database, table]: [&str; 2],
 ) -> Result<Option<TableSchema>, ConnectionError> {
@@ -85,7 +91,7 @@ fn column_schema(column: ServerColumn) -> ColumnSchema {
 }
 
 /// Returns the text of a cell; empty for NULL.
-pub(super) fn cell_text(cell: Option<&Option<Vec<u8>>>) -> String {
+pub(crate) fn cell_text(cell: Option<&Option<Vec<u8>>>) -> String {
     let bytes = cell.and_then(|cell| cell.as_deref()).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
 }

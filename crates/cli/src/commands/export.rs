@@ -1,0 +1,243 @@
+//! `bintide export`: writes row changes as Parquet files.
+
+use std::collections::HashSet;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, anyhow};
+use binlog::ZstdLevel;
+use clap::{Args, ValueEnum};
+use columns::{
+    ChangeDecoder, ChangeExport, ColumnsError, DecodeSettings, ExportCounts, ExportLimits, ExportLog,
+    export_logs,
+};
+use serde_json::json;
+use servers::SqlConnection;
+use stream::{DdlSchema, StatementPolicy, UnnamedColumnPolicy};
+use tracing::info;
+
+use crate::column_name_source::{ColumnNameSource, warn_changed};
+use crate::connection_args::ConnectionArgs;
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
+use crate::interrupt;
+use crate::json_document::write_document;
+use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
+use crate::progress::ByteProgress;
+use crate::transaction_args::TransactionArgs;
+use crate::units::{bytes, counted, duration};
+use crate::value_parsers::{parse_at_least_one, parse_level, parse_positive_size};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  All row changes of a server's logs:
+      bintide export --to changes /var/lib/mysql
+  Query them with DuckDB:
+      duckdb -c \"select operation, count(*)
+          from read_parquet('changes/database=shop/table=orders/**/*.parquet') group by 1\"
+  Changes of one table since 14:00:
+      bintide export --to changes --table shop.orders --start-datetime '2026-11-27 14:00:00' binlog.000012
+  Logs without column names (binlog_row_metadata=MINIMAL): take them from a server, or from the
+  table definitions in the logs:
+      bintide export --to changes --schema mysql://reader@db1/ binlog.000012
+      bintide export --to changes --schema ddl /var/lib/mysql
+
+Exporting a log again replaces its earlier files. Use a directory for the logs of one server only.";
+
+/// Arguments of `bintide export`.
+#[derive(Args, Debug)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    inputs: LogArgs,
+    /// Directory for the files. It is created if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Skip changes that are logged as statements, instead of failing: the rows that they changed are not known.
+    #[arg(long)]
+    skip_statements: bool,
+    #[command(flatten)]
+    transactions: TransactionArgs,
+    #[command(flatten)]
+    files: ExportFileArgs,
+    #[command(flatten)]
+    names: ExportNameArgs,
+}
+
+/// Options of the files.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Files")]
+struct ExportFileArgs {
+    /// Start another file for a table and day when a file reaches this size.
+    #[arg(long, value_name = "SIZE", default_value = "500M", value_parser = parse_positive_size)]
+    file_size: u64,
+    /// Size of a row group, the part of a file that is in memory while it is written.
+    #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = parse_positive_size)]
+    row_group_size: u64,
+    /// Maximum memory of all row groups that are being written. If they need more, the largest ones are written early.
+    #[arg(long, value_name = "SIZE", default_value = "200M", value_parser = parse_positive_size)]
+    memory: u64,
+    /// Maximum number of files that are written at the same time.
+    #[arg(long, value_name = "COUNT", default_value = "64", value_parser = parse_at_least_one)]
+    open_files: NonZeroUsize,
+    /// Level of the compression with zstd, from 1 to 22.
+    #[arg(long, value_name = "LEVEL", default_value = "3", value_parser = parse_level)]
+    level: ZstdLevel,
+}
+
+/// Options of column names.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Column names")]
+struct ExportNameArgs {
+    /// Column names in the files
+    #[arg(long, value_enum, value_name = "NAMES", default_value_t = ExportNaming::Named)]
+    columns: ExportNaming,
+    /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/, where the account
+    /// needs SELECT on the tables; or ddl, for the table definitions in the logs. The connection options below
+    /// complete the address of the server, or are used instead of it.
+    #[arg(long, value_name = "SERVER|ddl")]
+    schema: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Value of `--columns`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ExportNaming {
+    /// Names; an error if a name is not known
+    Named,
+    /// Names, or @1, @2 and so on if they are not known
+    Numbered,
+}
+
+/// Exports the logs.
+pub(crate) fn run(command: &ExportArgs, global: &GlobalArgs) -> CommandResult {
+    let started = Instant::now();
+    let found = command.inputs.find_logs()?;
+    found.check_indexes()?;
+    check_names(&found)?;
+    let mut decoder = command.decoder(global)?;
+    let export = ChangeExport::open(&command.to, command.files.limits());
+    let export = export.context("--to").map_err(CommandFailure::NotStarted)?;
+    let mut progress = ByteProgress::new(global, found.bytes_total);
+    let mut watch = |bytes_done| {
+        progress.update(bytes_done);
+        match interrupt::is_stop_requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let exported = export_logs(logs(&found), &mut decoder, export, &mut watch);
+    drop(progress);
+    warn_changed(&decoder.take_mismatches());
+    let counts = match exported {
+        Ok(counts) => counts,
+        Err(ColumnsError::Stopped) if interrupt::is_stop_requested() => return Ok(CommandVerdict::Success),
+        Err(error) => return Err(failed(error)),
+    };
+    match command.json {
+        true => write_document(&mut io::stdout().lock(), &document(counts))?,
+        false => info!("{}", summary(counts, started)),
+    }
+    Ok(CommandVerdict::Success)
+}
+
+/// Refuses two logs of the same name: the second one would replace the files of the first one.
+fn check_names(found: &InputLogs) -> Result<(), CommandFailure> {
+    let mut names = HashSet::new();
+    match found.places.iter().map(log_name).find(|name| !names.insert(name.clone())) {
+        Some(name) => Err(CommandFailure::NotStarted(anyhow!(
+            "two logs are named {name}: export the logs of each server to a directory of its own"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn log_name(place: &InputPlace) -> String {
+    match place {
+        InputPlace::File(path) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+        InputPlace::Stdin => "stdin".to_owned(),
+    }
+}
+
+fn logs(found: &InputLogs) -> impl Iterator<Item = Result<ExportLog, logs::LogError>> {
+    found.places.iter().map(|place| Ok(ExportLog { name: log_name(place), reader: found.open(place)? }))
+}
+
+fn document(counts: ExportCounts) -> serde_json::Value {
+    let ExportCounts { logs, files, rows, bytes } = counts;
+    json!({ "logs": logs, "files": files, "row_changes": rows, "bytes": bytes })
+}
+
+fn summary(counts: ExportCounts, started: Instant) -> String {
+    format!(
+        "exported {} of {} to {} of {} in {}",
+        counted(counts.rows, "row change"),
+        counted(counts.logs, "log"),
+        counted(counts.files, "file"),
+        bytes(counts.bytes),
+        duration(started.elapsed())
+    )
+}
+
+fn failed(error: ColumnsError) -> CommandFailure {
+    CommandFailure::Failed(match error {
+        ColumnsError::Log(error) => add_advice(error),
+        error => error.into(),
+    })
+}
+
+impl ExportArgs {
+    fn decoder(&self, global: &GlobalArgs) -> Result<ChangeDecoder, CommandFailure> {
+        let settings = DecodeSettings {
+            selection: self.transactions.selection(),
+            unnamed_columns: match self.names.columns {
+                ExportNaming::Named => UnnamedColumnPolicy::Refuse,
+                ExportNaming::Numbered => UnnamedColumnPolicy::Number,
+            },
+            statements: if self.skip_statements { StatementPolicy::Skip } else { StatementPolicy::Refuse },
+        };
+        let decoder = ChangeDecoder::new(settings);
+        Ok(match self.names.source(global)?.catalogue() {
+            Some(catalogue) => decoder.with_column_catalogue(catalogue),
+            None => decoder,
+        })
+    }
+}
+
+impl ExportNameArgs {
+    fn source(&self, global: &GlobalArgs) -> Result<ColumnNameSource, CommandFailure> {
+        let names_server = self.connection.names_server();
+        match self.schema.as_deref() {
+            Some("ddl") if names_server => Err(CommandFailure::NotStarted(anyhow!(
+                "--schema=ddl needs no server: omit the options of the connection"
+            ))),
+            Some("ddl") => Ok(ColumnNameSource::Log(DdlSchema::default())),
+            None if !names_server => Ok(ColumnNameSource::Unknown),
+            server => {
+                let address = self.connection.address(server, "--schema", global)?;
+                let opened = SqlConnection::open(&address).context("--schema");
+                opened.map_err(CommandFailure::NotStarted)?;
+                Ok(ColumnNameSource::Server(Box::new(address)))
+            }
+        }
+    }
+}
+
+impl ExportFileArgs {
+    fn limits(&self) -> ExportLimits {
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        ExportLimits {
+            row_group_bytes: size(self.row_group_size),
+            file_bytes: size(self.file_size),
+            memory_bytes: size(self.memory),
+            open_files: self.open_files.get(),
+            zstd_level: self.level,
+        }
+    }
+}
