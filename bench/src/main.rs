@@ -9,6 +9,7 @@ mod cases;
 mod chart;
 mod compression;
 mod doc_page;
+mod exporting;
 mod lag;
 mod large;
 mod measure;
@@ -60,6 +61,8 @@ enum BenchCommand {
     Memory(RaceOptions),
     /// `bintide stream` and a go-mysql program that writes the same JSON, in Debezium's form and Maxwell's
     Stream(RaceOptions),
+    /// `bintide export`, and the library's decoding into record batches, in MB of log a second
+    Export(RaceOptions),
     /// The library's row decoding, in rows and bytes a second
     Rows,
     /// `bintide replay`, MySQL's own replica, and `mysqlbinlog | mysql`; writes docs/measured/replay-speed.md
@@ -146,6 +149,7 @@ fn main() -> Result<()> {
         BenchCommand::Relay(options) => relay::measure_relay(options),
         BenchCommand::Stream(racing) => streaming::run(racing),
         BenchCommand::Warm(options) => warm::measure_warm(options),
+        BenchCommand::Export(racing) => exporting::run(racing),
         BenchCommand::Rows => run_rows_bench(),
         BenchCommand::Replay(options) => replay::measure_replay(options),
         BenchCommand::ReplaySqlite { runs } => replay_sqlite::run(*runs),
