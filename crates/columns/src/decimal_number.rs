@@ -27,7 +27,6 @@ pub(crate) fn to_i256(decimal: &Decimal<'_>) -> i256 {
 mod tests {
     use binlog::Decimal;
     use proptest::prelude::{any, prop, proptest};
-    use proptest::strategy::Strategy as _;
 
     use super::{to_i128, to_i256};
 
@@ -72,7 +71,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_number(bytes in any::<[u8; 32]>(), precision in 1_u8..66, scale in (0_u8..31).prop_map(|it| it)) {
+        fn any_bytes_are_a_number(bytes in any::<[u8; 32]>(), precision in 1_u8..66, scale in 0_u8..31) {
             for size in 0..bytes.len() {
                 if let Ok(decimal) = Decimal::new(&bytes[..size], precision, scale) {
                     let number = to_i256(&decimal).to_string();
