@@ -16,7 +16,7 @@ pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()>
         PackageHome::find(package)?;
     }
     run_cargo(&BUILD_BINTIDE)?;
-    let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
+    let mut arguments = vec!["test", "--workspace", "--no-fail-fast", "--features", TESTED_FEATURES];
     if !filters.is_empty() {
         arguments.push("--");
         arguments.extend(filters.iter().map(String::as_str));
@@ -35,7 +35,14 @@ pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()>
 /// Arguments of cargo that build the command, and the example of the demo. Building the whole workspace selects the same
 /// features of dependencies as its tests.
 pub(crate) const BUILD_BINTIDE: [&str; 8] =
-    ["build", "--workspace", "--bin", "bintide", "--example", "row_counts", "--features", "bintide/archive"];
+    ["build", "--workspace", "--bin", "bintide", "--example", "row_counts", "--features", TESTED_FEATURES];
+
+/// Arguments of cargo that build the same for the demo, without the optional parts, which take minutes.
+pub(crate) const BUILD_DEMO: [&str; 6] =
+    ["build", "--workspace", "--bin", "bintide", "--example", "row_counts"];
+
+/// Features of the command that the tests need, besides the default ones.
+pub(crate) const TESTED_FEATURES: &str = "bintide/archive,bintide/columns";
 
 /// Environment variable with the number of tests that run at once.
 const TEST_THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
@@ -48,6 +55,7 @@ const FEATURES: [&str; 5] = ["zstd", "zlib", "ciphers", "charsets", "serde"];
 pub(crate) fn check_features() -> Result<()> {
     lint_with("bintide", "")?;
     lint_with("bintide", "archive")?;
+    lint_with("bintide", "columns")?;
     lint_with("bintide-binlog", "")?;
     for feature in FEATURES {
         lint_with("bintide-binlog", feature)?;
@@ -110,7 +118,7 @@ pub(crate) fn run_bench(arguments: &[String]) -> Result<()> {
 
 /// Builds bintide, and runs one of the end-to-end examples with it.
 pub(crate) fn run_example(name: &str, numbers: [u64; 2]) -> Result<()> {
-    run_cargo(&["build", "--quiet", "--package", "bintide", "--features", "archive"])?;
+    run_cargo(&["build", "--quiet", "--package", "bintide", "--features", TESTED_FEATURES])?;
     let [first, second] = numbers.map(|number| number.to_string());
     run_cargo(&["run", "--quiet", "--package", "bintide-e2e", "--example", name, "--", &first, &second])
 }

@@ -104,7 +104,7 @@ const STEPS: [DemoStep<'static>; 6] = [
 pub(crate) fn run_demo() -> Result<()> {
     eprintln!("building bintide: a few minutes in a new clone");
     // The build of the tests, which is ready much earlier than a release build.
-    testkit::run_cargo(&checks::BUILD_BINTIDE)?;
+    testkit::run_cargo(&checks::BUILD_DEMO)?;
     let folder = testkit::workspace_root().join(DEMO_FOLDER);
     if folder.exists() {
         fs::remove_dir_all(&folder).context("could not remove the files of an earlier demo")?;

@@ -20,6 +20,8 @@ use testkit::{TestServer, target_dir};
 
 use testkit::workspace_root;
 
+use crate::checks::TESTED_FEATURES;
+
 /// Value of the last row, which no other record has.
 const LAST_VALUE: &str = "424242";
 
@@ -36,7 +38,7 @@ pub(crate) enum JudgePart {
 
 /// Runs one part, or all of them.
 pub(crate) fn run_judges(only: Option<JudgePart>) -> Result<()> {
-    testkit::run_cargo(&["build", "--quiet", "--package", "bintide", "--features", "archive"])?;
+    testkit::run_cargo(&["build", "--quiet", "--package", "bintide", "--features", TESTED_FEATURES])?;
     let folder = target_dir().join("judge");
     for part in JudgePart::value_variants() {
         if only.is_some_and(|only| only != *part) {

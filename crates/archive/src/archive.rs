@@ -341,7 +341,7 @@ impl<R: Read> Read for ProgressReader<'_, R> {
         self.done += size as u64;
         match (self.progress)(self.done) {
             ControlFlow::Continue(()) => Ok(size),
-            ControlFlow::Break(()) => Err(io::Error::other(StopRequested)),
+            ControlFlow::Break(()) => Err(io::Error::other(StopRequest)),
         }
     }
 }
@@ -349,11 +349,11 @@ impl<R: Read> Read for ProgressReader<'_, R> {
 /// Cause of a read that was stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
-struct StopRequested;
+struct StopRequest;
 
 fn as_interruption(error: ArchiveError) -> ArchiveError {
     match &error {
-        ArchiveError::Read { cause } if cause.get_ref().is_some_and(|cause| cause.is::<StopRequested>()) => {
+        ArchiveError::Read { cause } if cause.get_ref().is_some_and(|cause| cause.is::<StopRequest>()) => {
             ArchiveError::Interrupted
         }
         _ => error,

@@ -9,7 +9,7 @@ use crate::event_form::{BodyForm, EventForm, PositionForm};
 use crate::log_block::BlockContext;
 use crate::payload_frames::{FrameSettings, INNER_SIZE_MAX, PayloadFrames, put_payload};
 use crate::row_layout::{
-    RowLayout, RowScratch, bare_event, parse_table, split_rows, stream_count, take_shape,
+    LayoutScratch, RowLayout, bare_event, parse_table, split_rows, stream_count, take_shape,
 };
 use crate::segment_error::{BlockDamage, SegmentError};
 use crate::stream_codec::{StreamExpander, StreamForm};
@@ -20,7 +20,7 @@ pub struct BlockDecoder {
     expander: StreamExpander,
     buffers: StreamBuffers,
     frames: PayloadFrames,
-    scratch: RowScratch,
+    scratch: LayoutScratch,
     inner: Vec<u8>,
 }
 
@@ -35,7 +35,7 @@ struct BlockEvents<'a, 'd> {
     tables: Vec<KnownStreams>,
     shapes: Vec<(EventType, &'a [u8], RowLayout)>,
     frames: &'d mut PayloadFrames,
-    scratch: &'d mut RowScratch,
+    scratch: &'d mut LayoutScratch,
     size_max: usize,
 }
 
@@ -46,18 +46,18 @@ struct KnownStreams {
 }
 
 /// Event whose body is put together.
-struct OpenEvent {
+struct UnfinishedEvent {
     /// Header, without the size. Its position may lack the size.
     header: EventHeader,
     position: PositionForm,
-    place: EventPlace,
+    place: BlockPlace,
     /// Start of the event in the output.
     start: usize,
 }
 
 /// Place of an event that is put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EventPlace {
+enum BlockPlace {
     /// In the log, which starts at this position.
     Log(u64),
     Payload,
@@ -76,7 +76,7 @@ impl BlockDecoder {
             expander: StreamExpander::new(),
             buffers: StreamBuffers::default(),
             frames: PayloadFrames::default(),
-            scratch: RowScratch::default(),
+            scratch: LayoutScratch::default(),
             inner: Vec::new(),
         }
     }
@@ -130,7 +130,7 @@ impl BlockDecoder {
             events.take_map()?;
         }
         while !events.fields.streams.of(FixedStream::Form).is_empty() {
-            events.take_event(EventPlace::Log(frame.offset), &mut self.inner, out)?;
+            events.take_event(BlockPlace::Log(frame.offset), &mut self.inner, out)?;
             if out.len() > frame.log_size {
                 return Err(BlockDamage("a block is larger than stated"));
             }
@@ -145,18 +145,18 @@ impl BlockDecoder {
 impl<'a> BlockEvents<'a, '_> {
     fn take_event(
         &mut self,
-        place: EventPlace,
+        place: BlockPlace,
         inner: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
         let (_, form) = self.forms.take(&mut self.fields.streams, FORMS)?;
         let form = EventForm::decode(form)?;
         match form.body {
-            BodyForm::Description if matches!(place, EventPlace::Log(_)) => {
+            BodyForm::Description if matches!(place, BlockPlace::Log(_)) => {
                 out.extend_from_slice(self.description);
                 return Ok(());
             }
-            BodyForm::Whole if matches!(place, EventPlace::Log(_)) => {
+            BodyForm::Whole if matches!(place, BlockPlace::Log(_)) => {
                 out.extend_from_slice(self.fields.streams.of(FixedStream::Whole).sized()?);
                 return Ok(());
             }
@@ -166,7 +166,7 @@ impl<'a> BlockEvents<'a, '_> {
         let open = self.take_header(form, start, place)?;
         out.extend_from_slice(&[0; HEADER_SIZE]);
         match form.body {
-            BodyForm::Payload if matches!(place, EventPlace::Log(_)) => self.take_payload(inner, out)?,
+            BodyForm::Payload if matches!(place, BlockPlace::Log(_)) => self.take_payload(inner, out)?,
             body => self.take_event_body(body, form.event_type, place, out)?,
         }
         self.finish_event(open, out)
@@ -176,7 +176,7 @@ impl<'a> BlockEvents<'a, '_> {
         &mut self,
         body: BodyForm,
         event_type: EventType,
-        place: EventPlace,
+        place: BlockPlace,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
         match body {
@@ -189,7 +189,7 @@ impl<'a> BlockEvents<'a, '_> {
             }
             BodyForm::Rows => self.take_rows(event_type, out),
             BodyForm::Gtid => {
-                let format = if place == EventPlace::Payload { &self.inner_format } else { &self.format };
+                let format = if place == BlockPlace::Payload { &self.inner_format } else { &self.format };
                 self.fields.take_gtid(event_type, format, out)
             }
             BodyForm::MariadbGtid => self.fields.take_mariadb_gtid(out),
@@ -206,18 +206,18 @@ impl<'a> BlockEvents<'a, '_> {
         &mut self,
         form: EventForm,
         start: usize,
-        place: EventPlace,
-    ) -> Result<OpenEvent, BlockDamage> {
+        place: BlockPlace,
+    ) -> Result<UnfinishedEvent, BlockDamage> {
         let last = &mut self.fields.last;
         let timestamp =
             self.fields.streams.of(FixedStream::Timestamp).difference(u64::from(last.timestamp))?;
         last.timestamp = u32::try_from(timestamp).map_err(|_| BlockDamage("a time is too large"))?;
         let next_position = match (form.position, place) {
             (PositionForm::Zero, _) => 0,
-            (PositionForm::End, EventPlace::Log(offset)) => offset.wrapping_add(start as u64) as u32,
-            (PositionForm::Chained, EventPlace::Log(_)) => last.next_position,
+            (PositionForm::End, BlockPlace::Log(offset)) => offset.wrapping_add(start as u64) as u32,
+            (PositionForm::Chained, BlockPlace::Log(_)) => last.next_position,
             (PositionForm::Stored, _) => self.fields.streams.of(FixedStream::NextPosition).varint()? as u32,
-            (PositionForm::End | PositionForm::Chained, EventPlace::Payload) => {
+            (PositionForm::End | PositionForm::Chained, BlockPlace::Payload) => {
                 return Err(BlockDamage("an event of a payload has a position"));
             }
         };
@@ -229,22 +229,22 @@ impl<'a> BlockEvents<'a, '_> {
             next_position,
             flags: EventFlags(form.flags),
         };
-        Ok(OpenEvent { header, position: form.position, place, start })
+        Ok(UnfinishedEvent { header, position: form.position, place, start })
     }
 
     /// Completes the header of an event, and appends its checksum.
-    fn finish_event(&mut self, open: OpenEvent, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
-        let OpenEvent { mut header, position, place, start } = open;
+    fn finish_event(&mut self, open: UnfinishedEvent, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+        let UnfinishedEvent { mut header, position, place, start } = open;
         let checksum = match place {
-            EventPlace::Log(_) => self.format.checksum.for_events(),
-            EventPlace::Payload => EventChecksum::Absent,
+            BlockPlace::Log(_) => self.format.checksum.for_events(),
+            BlockPlace::Payload => EventChecksum::Absent,
         };
         let size = out.len() - start + checksum.size();
         header.size = u32::try_from(size).map_err(|_| BlockDamage("an event is too large"))?;
         if let PositionForm::End | PositionForm::Chained = position {
             header.next_position = header.next_position.wrapping_add(header.size);
         }
-        if let EventPlace::Log(_) = place {
+        if let BlockPlace::Log(_) = place {
             self.fields.last.next_position = header.next_position;
         }
         out[start..start + HEADER_SIZE].copy_from_slice(&header.encode());
@@ -308,7 +308,7 @@ impl<'a> BlockEvents<'a, '_> {
         inner.clear();
         let mut nothing = Vec::new();
         for _ in 0..events {
-            self.take_event(EventPlace::Payload, &mut nothing, inner)?;
+            self.take_event(BlockPlace::Payload, &mut nothing, inner)?;
             if inner.len() > 2 * INNER_SIZE_MAX {
                 return Err(BlockDamage("a payload is too large"));
             }

@@ -10,11 +10,11 @@ use hashbrown::HashMap;
 use crate::block_decoder::BlockDecoder;
 use crate::block_frame::{BlockKind, put_block};
 use crate::block_summary::BlockSummary;
-use crate::event_fields::FieldWriter;
+use crate::event_fields::EventFieldWriter;
 use crate::event_form::{BodyForm, EventForm, PositionForm};
 use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
 use crate::payload_frames::{INNER_SIZE_MAX, PayloadFrames, put_payload};
-use crate::row_layout::{RowLayout, RowScratch, parse_table, put_shape, split_rows, stream_count};
+use crate::row_layout::{LayoutScratch, RowLayout, parse_table, put_shape, split_rows, stream_count};
 use crate::stream_codec::StreamCompressor;
 use crate::stream_set::{FixedStream, STREAMS_MAX, StreamId, TextStreams, TextWriter};
 use crate::varint::put_sized;
@@ -22,17 +22,17 @@ use crate::varint::put_sized;
 /// Takes blocks apart, one after another. Each thread needs its own encoder.
 pub struct BlockEncoder {
     compressor: StreamCompressor,
-    fields: FieldWriter,
+    fields: EventFieldWriter,
     forms: TextWriter,
     maps: TextWriter,
-    tables: Vec<KnownTable>,
+    tables: Vec<BlockTable>,
     /// Number of the table map that last had each table number.
     table_ids: HashMap<u64, usize>,
     shapes: Vec<RowLayout>,
     shape_numbers: HashMap<Box<[u8]>, usize>,
     /// Buffer for a shape.
     shape: Vec<u8>,
-    scratch: RowScratch,
+    scratch: LayoutScratch,
     opener: PayloadOpener,
     frames: PayloadFrames,
     inner: Vec<u8>,
@@ -41,7 +41,7 @@ pub struct BlockEncoder {
 }
 
 /// Table map of a block.
-struct KnownTable {
+struct BlockTable {
     table: Option<Table>,
     /// First stream of its rows, once there are any.
     streams: Option<StreamId>,
@@ -88,7 +88,7 @@ impl BlockEncoder {
         };
         Self {
             compressor: StreamCompressor::new(),
-            fields: FieldWriter::default(),
+            fields: EventFieldWriter::default(),
             forms: TextWriter::default(),
             maps: TextWriter::default(),
             tables: Vec::new(),
@@ -96,7 +96,7 @@ impl BlockEncoder {
             shapes: Vec::new(),
             shape_numbers: HashMap::new(),
             shape: Vec::new(),
-            scratch: RowScratch::default(),
+            scratch: LayoutScratch::default(),
             opener: PayloadOpener::with_limits(limits),
             frames: PayloadFrames::default(),
             inner: Vec::new(),
@@ -323,7 +323,7 @@ impl BlockEncoder {
     fn put_map(&mut self, body: &[u8], format: &EventFormat) {
         let (number, is_new) = self.maps.put(body, &mut self.fields.streams, MAPS);
         if is_new {
-            self.tables.push(KnownTable { table: parse_table(body, format), streams: None });
+            self.tables.push(BlockTable { table: parse_table(body, format), streams: None });
         }
         if let Some(table) = &self.tables[number].table {
             self.table_ids.insert(table.table_id, number);

@@ -16,7 +16,7 @@ pub const BLOCK_SIZE: usize = 8 << 20;
 pub const EVENT_SIZE_LIMIT: usize = 16 << 20;
 
 /// Splits a log into blocks.
-pub struct BlockReader<R> {
+pub struct SegmentReader<R> {
     input: R,
     /// Bytes that were read and are not part of a block yet.
     tail: Vec<u8>,
@@ -50,7 +50,7 @@ enum ReaderState {
 /// add some.
 const MAPS_MAX: usize = 1024;
 
-impl<R: Read> BlockReader<R> {
+impl<R: Read> SegmentReader<R> {
     /// Creates a reader of a log from its first byte.
     pub fn new(input: R) -> Self {
         Self {

@@ -23,7 +23,7 @@ pub(crate) struct LastValues {
 
 /// Numbers of a GTID event. Everything else of it is its template, which most transactions share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct GtidNumbers {
+struct GtidFields {
     number: u64,
     last_committed: u64,
     sequence: u64,
@@ -37,7 +37,7 @@ const TEMPLATES: TextStreams =
 
 /// Stores the fields of a block's events.
 #[derive(Default)]
-pub(crate) struct FieldWriter {
+pub(crate) struct EventFieldWriter {
     pub(crate) streams: StreamSet,
     pub(crate) last: LastValues,
     gtids: TextWriter,
@@ -45,7 +45,7 @@ pub(crate) struct FieldWriter {
     statements: TextWriter,
 }
 
-impl FieldWriter {
+impl EventFieldWriter {
     /// Starts a block.
     pub(crate) fn clear(&mut self) {
         self.streams.clear();
@@ -190,7 +190,7 @@ impl<'a> FieldReader<'a> {
         let size = self.streams.of(FixedStream::TransactionSize).difference(self.last.transaction_size)?;
         let last_committed = sequence.wrapping_sub(1).wrapping_sub(back);
         let original_us = immediate_us.wrapping_sub(earlier);
-        let numbers = GtidNumbers { number, last_committed, sequence, immediate_us, original_us, size };
+        let numbers = GtidFields { number, last_committed, sequence, immediate_us, original_us, size };
         self.last.follow(numbers);
         join_gtid(event_type, template, numbers, format, out)
     }
@@ -247,7 +247,7 @@ impl<'a> FieldReader<'a> {
 }
 
 impl LastValues {
-    fn follow(&mut self, numbers: GtidNumbers) {
+    fn follow(&mut self, numbers: GtidFields) {
         self.number = numbers.number;
         self.sequence = numbers.sequence;
         self.committed_us = numbers.immediate_us;
@@ -256,7 +256,7 @@ impl LastValues {
 }
 
 /// Returns the event's body with all numbers set to 1, and the numbers.
-fn split_gtid(event: &Event<'_>, format: &EventFormat) -> Option<(Vec<u8>, GtidNumbers)> {
+fn split_gtid(event: &Event<'_>, format: &EventFormat) -> Option<(Vec<u8>, GtidFields)> {
     let (number, clock, stamps) = match event {
         Event::Gtid(event) | Event::AnonymousGtid(event) => (event.gno, event.clock, event.stamps),
         Event::GtidTagged(event) => (event.gno, Some(event.clock), Some(event.stamps)),
@@ -264,7 +264,7 @@ fn split_gtid(event: &Event<'_>, format: &EventFormat) -> Option<(Vec<u8>, GtidN
     };
     let clock = clock.unwrap_or(LogicalClock { last_committed: 0, sequence_number: 0 });
     let stamps = stamps.unwrap_or_default();
-    let numbers = GtidNumbers {
+    let numbers = GtidFields {
         number: number.cast_unsigned(),
         last_committed: clock.last_committed.cast_unsigned(),
         sequence: clock.sequence_number.cast_unsigned(),
@@ -274,14 +274,14 @@ fn split_gtid(event: &Event<'_>, format: &EventFormat) -> Option<(Vec<u8>, GtidN
     };
     let original_us = if numbers.original_us == numbers.immediate_us { 1 } else { 2 };
     let ones =
-        GtidNumbers { number: 1, last_committed: 1, sequence: 1, immediate_us: 1, original_us, size: 1 };
+        GtidFields { number: 1, last_committed: 1, sequence: 1, immediate_us: 1, original_us, size: 1 };
     let mut template = Vec::with_capacity(64);
     with_numbers(event, ones)?.encode(format, &mut template).ok()?;
     Some((template, numbers))
 }
 
 /// Returns the event with other numbers.
-fn with_numbers<'a>(event: &Event<'a>, numbers: GtidNumbers) -> Option<Event<'a>> {
+fn with_numbers<'a>(event: &Event<'a>, numbers: GtidFields) -> Option<Event<'a>> {
     let number = numbers.number.cast_signed();
     let clock = LogicalClock {
         last_committed: numbers.last_committed.cast_signed(),
@@ -312,7 +312,7 @@ fn with_numbers<'a>(event: &Event<'a>, numbers: GtidNumbers) -> Option<Event<'a>
 fn join_gtid(
     event_type: EventType,
     template: &[u8],
-    numbers: GtidNumbers,
+    numbers: GtidFields,
     format: &EventFormat,
     out: &mut Vec<u8>,
 ) -> Result<(), BlockDamage> {

@@ -1,6 +1,6 @@
 //! The same streams as in `row_layout`, faster: for rows of one size, without NULLs, each column is processed at once.
 
-use crate::row_layout::{ByteOrder, ColumnLayout, ImageLayout, RowLayout, RowScratch, is_set};
+use crate::row_layout::{ByteOrder, ColumnLayout, ImageLayout, LayoutScratch, RowLayout, is_set};
 use crate::segment_error::BlockDamage;
 use crate::stream_set::{StreamCursors, StreamSet};
 
@@ -26,7 +26,7 @@ impl RowLayout {
     }
 
     /// Appends such rows to the streams.
-    pub(crate) fn put_fixed(&self, rows: &[u8], streams: &mut StreamSet, scratch: &mut RowScratch) {
+    pub(crate) fn put_fixed(&self, rows: &[u8], streams: &mut StreamSet, scratch: &mut LayoutScratch) {
         let null_bytes = &mut streams.at(self.nulls).bytes;
         for row in rows.chunks_exact(self.row_size) {
             null_bytes.extend_from_slice(&row[..self.first.null_size]);

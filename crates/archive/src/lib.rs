@@ -1,5 +1,5 @@
 //! Archives of binary logs: each log is taken apart into streams of fields, which compress better than the log, and
-//! comes back byte for byte.
+//! comes back byte for byte. This crate never prints, never talks to a MySQL server, and never changes a log.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "storage")]
@@ -30,7 +30,7 @@ pub use crate::archive::{Archive, ArchiveOutcome, ArchivedLog, SegmentTrial};
 pub use crate::archive_error::ArchiveError;
 pub use crate::block_decoder::BlockDecoder;
 pub use crate::block_encoder::{BlockEncoder, EncodedBlock};
-pub use crate::block_reader::{BLOCK_SIZE, BlockReader, EVENT_SIZE_LIMIT};
+pub use crate::block_reader::{BLOCK_SIZE, EVENT_SIZE_LIMIT, SegmentReader};
 pub use crate::block_summary::BlockSummary;
 pub use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
 pub use crate::manifest::{FRONT_SIZE, Manifest, ManifestStatistics};

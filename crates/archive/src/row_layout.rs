@@ -113,7 +113,7 @@ impl RowLayout {
     }
 
     /// Appends rows to the streams. [`RowLayout::count`] must have counted them.
-    pub(crate) fn put(&self, mut rows: &[u8], streams: &mut StreamSet, scratch: &mut RowScratch) {
+    pub(crate) fn put(&self, mut rows: &[u8], streams: &mut StreamSet, scratch: &mut LayoutScratch) {
         if self.has_fixed_rows(rows) {
             return self.put_fixed(rows, streams, scratch);
         }
@@ -125,7 +125,12 @@ impl RowLayout {
         }
     }
 
-    fn put_first<'a>(&self, rows: &'a [u8], streams: &mut StreamSet, scratch: &mut RowScratch) -> &'a [u8] {
+    fn put_first<'a>(
+        &self,
+        rows: &'a [u8],
+        streams: &mut StreamSet,
+        scratch: &mut LayoutScratch,
+    ) -> &'a [u8] {
         let keeps = self.shared > 0;
         let (nulls, mut rest) = rows.split_at(self.first.null_size);
         streams.at(self.nulls).bytes.extend_from_slice(nulls);
@@ -158,7 +163,7 @@ impl RowLayout {
         second: &ImageLayout,
         rows: &'a [u8],
         streams: &mut StreamSet,
-        scratch: &mut RowScratch,
+        scratch: &mut LayoutScratch,
     ) -> &'a [u8] {
         let (nulls, mut rest) = rows.split_at(second.null_size);
         streams.at(self.nulls).bytes.extend_from_slice(nulls);
@@ -186,12 +191,12 @@ impl RowLayout {
         rest
     }
 
-    /// Appends `count` rows from the streams. `out` may have [`RowScratch::size_max`] bytes.
+    /// Appends `count` rows from the streams. `out` may have [`LayoutScratch::size_max`] bytes.
     pub(crate) fn take(
         &self,
         count: u64,
         streams: &mut StreamCursors<'_>,
-        scratch: &mut RowScratch,
+        scratch: &mut LayoutScratch,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
         if self.take_fixed(count, streams, scratch.size_max, out)? {
@@ -212,7 +217,7 @@ impl RowLayout {
     fn take_first(
         &self,
         streams: &mut StreamCursors<'_>,
-        scratch: &mut RowScratch,
+        scratch: &mut LayoutScratch,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
         let nulls = streams.at(self.nulls).bytes(self.first.null_size)?;
@@ -242,7 +247,7 @@ impl RowLayout {
         &self,
         second: &ImageLayout,
         streams: &mut StreamCursors<'_>,
-        scratch: &RowScratch,
+        scratch: &LayoutScratch,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
         let nulls = streams.at(self.nulls).bytes(second.null_size)?;
@@ -269,7 +274,7 @@ impl RowLayout {
 
 /// Buffers for one row.
 #[derive(Debug, Default)]
-pub(crate) struct RowScratch {
+pub(crate) struct LayoutScratch {
     /// Largest size of the bytes that rows are appended to. Bounds memory.
     pub(crate) size_max: usize,
     /// First image of the row that is being stored.

@@ -12,14 +12,15 @@ use proptest::sample::Index;
 fn samples() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
     let mut logs = Vec::new();
-    for entry in fs::read_dir(root).unwrap().flatten() {
+    for entry in fs::read_dir(root).expect("the samples exist").flatten() {
         match entry.path() {
-            path if path.is_dir() => logs.extend(fs::read_dir(path).unwrap().flatten().map(|log| log.path())),
+            path if path.is_dir() => logs
+                .extend(fs::read_dir(path).expect("a directory of samples").flatten().map(|log| log.path())),
             path => logs.push(path),
         }
     }
     logs.retain(|path| {
-        let bytes = fs::read(path).unwrap();
+        let bytes = fs::read(path).expect("a sample can be read");
         bytes.starts_with(b"\xfebin") || bytes.starts_with(b"\xfdbin")
     });
     logs.sort();
@@ -32,7 +33,7 @@ fn write(log: &[u8]) -> (Vec<u8>, SegmentSummary) {
         segment.extend_from_slice(bytes);
         Ok(())
     });
-    (segment, summary.unwrap())
+    (segment, summary.expect("memory takes every segment"))
 }
 
 fn read(segment: &[u8]) -> Result<Vec<u8>, ArchiveError> {

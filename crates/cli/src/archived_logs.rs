@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use archive::{Archive, ArchiveError, ArchiveStorage, Manifest, MissingFolder, is_object_url};
-use logs::{ArchivedContents, ArchivedLogs, LogError, set_archived_logs};
+use logs::{ArchivedContents, ArchivedLogs, LogError, NoLogsReason, set_archived_logs};
 
 /// Archives that were opened, by their locations.
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl ArchivedLogs for OpenArchives {
             let folder = Path::new(location);
             let logs: Vec<_> = archive.manifests.iter().map(|manifest| folder.join(&manifest.log)).collect();
             match logs.is_empty() {
-                true => Err(LogError::NoLogs { name: location.to_owned() }),
+                true => Err(LogError::NoLogs { name: location.to_owned(), reason: NoLogsReason::EmptyIndex }),
                 false => Ok(logs),
             }
         });

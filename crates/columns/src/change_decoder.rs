@@ -20,7 +20,7 @@ use stream::{
 use crate::change_batch_builder::{ChangeBatchBuilder, ChangeContext};
 use crate::change_schema::ChangeSchema;
 use crate::columns_error::{ColumnsError, EventFailure};
-use crate::known_table::{KnownTable, MissingNames, NamedTable, SelectedTable, TableChoice};
+use crate::known_table::{ExportDecision, MissingNames, SelectedTable, TableChoice, TableFromCatalogue};
 
 /// Bytes in the builders of all tables. More bytes are delivered as smaller batches. Bounds memory.
 const BUILDERS_BYTES_MAX: usize = 64 << 20;
@@ -61,7 +61,7 @@ pub type BatchSink<'s> = dyn FnMut(ChangeBatch) -> Result<(), ColumnsError> + 's
 
 /// Effect of a step on the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepOutcome {
+pub enum DecodeStep {
     /// Continue the walk.
     Continue,
     /// Skip the payload that begins: its transaction is not selected.
@@ -77,10 +77,10 @@ pub struct ChangeDecoder {
     catalogue: Option<ColumnCatalogue>,
     tracker: TransactionTracker,
     tables: TableRegistry,
-    known: HashMap<u64, KnownTable>,
+    known: HashMap<u64, ExportDecision>,
     builders: TableBuilders,
     log: LogNames,
-    transaction: CurrentTransaction,
+    transaction: DecodedTransaction,
     changes: u64,
 }
 
@@ -93,7 +93,7 @@ struct LogNames {
 
 /// The transaction being read.
 #[derive(Debug, Default)]
-struct CurrentTransaction {
+struct DecodedTransaction {
     origin: ChangeOrigin,
     gtid: Option<String>,
     is_selected: bool,
@@ -117,7 +117,7 @@ struct TableBuilder {
 
 /// Position of an event, and the format to decode it with.
 #[derive(Clone, Copy)]
-struct EventPlace<'w> {
+struct ChangeLocation<'w> {
     offset: u64,
     timestamp: u32,
     format: &'w EventFormat,
@@ -134,7 +134,7 @@ impl ChangeDecoder {
             known: HashMap::new(),
             builders: TableBuilders::default(),
             log: LogNames::default(),
-            transaction: CurrentTransaction::default(),
+            transaction: DecodedTransaction::default(),
             changes: 0,
         }
     }
@@ -184,7 +184,7 @@ impl ChangeDecoder {
         &mut self,
         step: &WalkStep<'_>,
         sink: &mut BatchSink<'_>,
-    ) -> Result<StepOutcome, ColumnsError> {
+    ) -> Result<DecodeStep, ColumnsError> {
         match step {
             WalkStep::Event(event) if event.inner.is_some() => self.take_content(event, sink),
             WalkStep::Event(event) => {
@@ -204,13 +204,13 @@ impl ChangeDecoder {
             }
             WalkStep::PayloadEnd(ended) => self.end_payload(ended),
         }?;
-        Ok(StepOutcome::Continue)
+        Ok(DecodeStep::Continue)
     }
 
-    const fn payload_outcome(&self) -> StepOutcome {
+    const fn payload_outcome(&self) -> DecodeStep {
         match self.transaction.is_selected {
-            true => StepOutcome::Continue,
-            false => StepOutcome::SkipPayload,
+            true => DecodeStep::Continue,
+            false => DecodeStep::SkipPayload,
         }
     }
 
@@ -248,11 +248,11 @@ impl ChangeDecoder {
         let is_selected = self.settings.selection.selects(id, &origin);
         let gtid = id.filter(|id| matches!(id, TransactionId::Gtid(_) | TransactionId::Mariadb(_)));
         let gtid = gtid.map(|id| id.to_string());
-        self.transaction = CurrentTransaction { origin, gtid, is_selected, changes: 0 };
+        self.transaction = DecodedTransaction { origin, gtid, is_selected, changes: 0 };
     }
 
     fn take_content(&mut self, event: &WalkEvent<'_>, sink: &mut BatchSink<'_>) -> Result<(), ColumnsError> {
-        let place = EventPlace {
+        let place = ChangeLocation {
             offset: event.offset,
             timestamp: event.raw.header().timestamp,
             format: event.format,
@@ -264,7 +264,7 @@ impl ChangeDecoder {
     fn take_body(
         &mut self,
         raw: &RawEvent<'_>,
-        place: EventPlace<'_>,
+        place: ChangeLocation<'_>,
         sink: &mut BatchSink<'_>,
     ) -> Result<(), EventFailure> {
         let mut plain = Vec::new();
@@ -296,7 +296,7 @@ impl ChangeDecoder {
         Ok(())
     }
 
-    fn take_statement(&mut self, query: &Query<'_>, place: EventPlace<'_>) -> Result<(), EventFailure> {
+    fn take_statement(&mut self, query: &Query<'_>, place: ChangeLocation<'_>) -> Result<(), EventFailure> {
         if let Some(catalogue) = &mut self.catalogue {
             catalogue.apply_statement(query, place.format);
         }
@@ -319,7 +319,7 @@ impl ChangeDecoder {
         &self,
         sql: &[u8],
         database: &[u8],
-        place: EventPlace<'_>,
+        place: ChangeLocation<'_>,
     ) -> Result<(), EventFailure> {
         let is_selected =
             self.transaction.is_selected && self.settings.selection.tables.selects_statement(database);
@@ -334,7 +334,7 @@ impl ChangeDecoder {
     fn take_table_map(
         &mut self,
         map: &TableMap<'_>,
-        place: EventPlace<'_>,
+        place: ChangeLocation<'_>,
         sink: &mut BatchSink<'_>,
     ) -> Result<(), EventFailure> {
         let table = self.tables.register(map)?;
@@ -349,12 +349,12 @@ impl ChangeDecoder {
             self.builders.by_name.clear();
         }
         let choice = self.choose(&table, place)?;
-        self.known.insert(map.table_id, KnownTable { logged: table, choice });
+        self.known.insert(map.table_id, ExportDecision { logged: table, choice });
         Ok(())
     }
 
     /// Decides on the changes of a table.
-    fn choose(&mut self, table: &Arc<Table>, place: EventPlace<'_>) -> Result<TableChoice, EventFailure> {
+    fn choose(&mut self, table: &Arc<Table>, place: ChangeLocation<'_>) -> Result<TableChoice, EventFailure> {
         if !self.settings.selection.tables.selects(&table.database, &table.name) {
             return Ok(TableChoice::Excluded);
         }
@@ -369,7 +369,7 @@ impl ChangeDecoder {
             && let Some(named) = catalogue.with_names(table)?
             && let Some(schema) = ChangeSchema::new(&named, flavour, UnnamedColumnPolicy::Refuse)
         {
-            let (schema, named) = (self.builders.share(schema), Some(NamedTable::new(named)));
+            let (schema, named) = (self.builders.share(schema), Some(TableFromCatalogue::new(named)));
             return Ok(TableChoice::Selected(SelectedTable { schema, named }));
         }
         let numbered = ChangeSchema::new(table, flavour, self.settings.unnamed_columns);
@@ -377,18 +377,18 @@ impl ChangeDecoder {
             (Some(schema), _) => {
                 TableChoice::Selected(SelectedTable { schema: self.builders.share(schema), named: None })
             }
-            (None, None) => TableChoice::Unnamed(MissingNames::NotInLog),
+            (None, None) => TableChoice::Unnamed(MissingNames::Log),
             (None, Some(catalogue)) if catalogue.definitions().is_some() => {
-                TableChoice::Unnamed(MissingNames::NotDefined)
+                TableChoice::Unnamed(MissingNames::Definitions)
             }
-            (None, Some(_)) => TableChoice::Unnamed(MissingNames::NotOnServer),
+            (None, Some(_)) => TableChoice::Unnamed(MissingNames::Server),
         })
     }
 
     fn take_rows(
         &mut self,
         rows: &Rows<'_>,
-        place: EventPlace<'_>,
+        place: ChangeLocation<'_>,
         sink: &mut BatchSink<'_>,
     ) -> Result<(), EventFailure> {
         let mut decoder = self.tables.decoder(rows)?;
@@ -396,7 +396,7 @@ impl ChangeDecoder {
             // An event without columns only ends a statement.
             let Some(table) = self.tables.table(rows.table_id) else { return Ok(()) };
             let choice = self.choose(&table, place)?;
-            self.known.insert(rows.table_id, KnownTable { logged: table, choice });
+            self.known.insert(rows.table_id, ExportDecision { logged: table, choice });
         }
         self.name_by_rows(rows, place)?;
         let Some(known) = self.known.get_mut(&rows.table_id) else { return Ok(()) };
@@ -441,7 +441,7 @@ impl ChangeDecoder {
     }
 
     /// Names the columns of a table whose map lists columns that no row has.
-    fn name_by_rows(&mut self, rows: &Rows<'_>, place: EventPlace<'_>) -> Result<(), EventFailure> {
+    fn name_by_rows(&mut self, rows: &Rows<'_>, place: ChangeLocation<'_>) -> Result<(), EventFailure> {
         if let Some(known) = self.known.get_mut(&rows.table_id)
             && let TableChoice::Unnamed(_) = known.choice
             && place.format.shows_hidden_columns()
@@ -449,7 +449,7 @@ impl ChangeDecoder {
             && let Some(named) = catalogue.with_names_by_rows(&known.logged, rows)?
             && let Some(schema) = ChangeSchema::new(&named, place.format.flavour, UnnamedColumnPolicy::Refuse)
         {
-            let (schema, named) = (self.builders.share(schema), Some(NamedTable::new(named)));
+            let (schema, named) = (self.builders.share(schema), Some(TableFromCatalogue::new(named)));
             known.choice = TableChoice::Selected(SelectedTable { schema, named });
         }
         Ok(())
@@ -510,13 +510,13 @@ fn missing_names_error(
     missing: MissingNames,
     table: &Table,
     log: &str,
-    place: EventPlace<'_>,
+    place: ChangeLocation<'_>,
 ) -> StreamError {
     let (log, offset, table) = (log.to_owned(), place.offset, qualified_name(table));
     match missing {
-        MissingNames::NotInLog => StreamError::UnnamedColumns { log, offset, table },
-        MissingNames::NotOnServer => StreamError::NotOnServer { log, offset, table },
-        MissingNames::NotDefined => StreamError::UndefinedTable { log, offset, table },
+        MissingNames::Log => StreamError::UnnamedColumns { log, offset, table },
+        MissingNames::Server => StreamError::NotOnServer { log, offset, table },
+        MissingNames::Definitions => StreamError::UndefinedTable { log, offset, table },
     }
 }
 

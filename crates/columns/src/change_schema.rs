@@ -41,14 +41,14 @@ pub struct ChangeSchema {
     /// Schema of the batches.
     pub arrow: SchemaRef,
     /// Columns of the images, in the table's order.
-    pub(crate) columns: Arc<[ImageColumn]>,
+    pub(crate) columns: Arc<[SchemaColumn]>,
     /// For each column of the table, its index in `columns`; `None` for hidden columns.
     pub(crate) places: Box<[Option<usize>]>,
 }
 
 /// Column of an image, prepared for building arrays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ImageColumn {
+pub(crate) struct SchemaColumn {
     pub(crate) name: Arc<str>,
     pub(crate) data_type: DataType,
     /// Character set of texts; `None` if the log does not state it.
@@ -76,13 +76,13 @@ impl ChangeSchema {
                 (None, UnnamedColumnPolicy::Refuse) => return None,
             };
             places.push(Some(columns.len()));
-            columns.push(ImageColumn::new(&name, column, flavour));
+            columns.push(SchemaColumn::new(&name, column, flavour));
         }
         let [database, name] =
             [&table.database, &table.name].map(|name| String::from_utf8_lossy(name).into_owned());
         let key = table.primary_key.iter().flatten().filter_map(|part| {
             let place = places.get(part.column).copied().flatten()?;
-            columns.get(place).map(|column: &ImageColumn| &*column.name)
+            columns.get(place).map(|column: &SchemaColumn| &*column.name)
         });
         let key: Vec<&str> = key.collect();
         let mut metadata = HashMap::from([
@@ -107,7 +107,7 @@ impl ChangeSchema {
     }
 }
 
-fn batch_fields(columns: &[ImageColumn]) -> Fields {
+fn batch_fields(columns: &[SchemaColumn]) -> Fields {
     let texts = || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
     let image = || DataType::Struct(image_fields(columns));
     Fields::from(vec![
@@ -127,8 +127,8 @@ fn batch_fields(columns: &[ImageColumn]) -> Fields {
     ])
 }
 
-fn image_fields(columns: &[ImageColumn]) -> Fields {
-    columns.iter().map(ImageColumn::field).collect()
+fn image_fields(columns: &[SchemaColumn]) -> Fields {
+    columns.iter().map(SchemaColumn::field).collect()
 }
 
 /// Returns the type of a list of column names.
@@ -156,7 +156,7 @@ pub(crate) fn geometry_fields() -> Fields {
     ])
 }
 
-impl ImageColumn {
+impl SchemaColumn {
     fn new(name: &str, column: &Column, flavour: Flavour) -> Self {
         let charset = column.collation.and_then(|id| Collation::new(id, flavour));
         let charset = charset.map(|collation| collation.charset());
@@ -221,7 +221,7 @@ fn decimal(precision: u8, scale: u8) -> DataType {
     match precision {
         ..=DECIMAL128_DIGITS_MAX => DataType::Decimal128(precision, scale_signed),
         // DuckDB reads wrong numbers if the size of a number is no multiple of 8 bytes, as with most precisions.
-        ..=DECIMAL256_DIGITS_MAX => DataType::Decimal256(DECIMAL256_DIGITS_MAX, scale_signed),
+        39..=DECIMAL256_DIGITS_MAX => DataType::Decimal256(DECIMAL256_DIGITS_MAX, scale_signed),
         // No server has such columns.
         _ => DataType::Utf8,
     }

@@ -7,7 +7,7 @@ use std::thread;
 use logs::{EndOfLog, LogReader, LogWalk, ReadOutcome, ThreadPanic, WalkStep};
 use stream::new_stream_walk;
 
-use crate::change_decoder::{BatchSink, ChangeBatch, ChangeDecoder, StepOutcome};
+use crate::change_decoder::{BatchSink, ChangeBatch, ChangeDecoder, DecodeStep};
 use crate::change_export::{ChangeExport, ExportCounts};
 use crate::columns_error::ColumnsError;
 
@@ -123,7 +123,7 @@ pub fn decode_log(
             ReadOutcome::End(EndOfLog::Torn(torn)) => return Err(walk.reader().torn_error(torn).into()),
             ReadOutcome::End(_) => return decoder.end_log(sink),
         };
-        if outcome == StepOutcome::SkipPayload {
+        if outcome == DecodeStep::SkipPayload {
             LogWalk::skip_payload(&mut walk);
         }
     }

@@ -9,7 +9,7 @@ use crate::change_schema::ChangeSchema;
 
 /// A table of the log.
 #[derive(Debug)]
-pub(crate) struct KnownTable {
+pub(crate) struct ExportDecision {
     /// Table as in the log.
     pub(crate) logged: Arc<Table>,
     pub(crate) choice: TableChoice,
@@ -24,12 +24,12 @@ pub(crate) enum TableChoice {
     Unnamed(MissingNames),
 }
 
-/// Reason why the names of a table's columns are not known.
+/// Place that lacks the names of a table's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MissingNames {
-    NotInLog,
-    NotOnServer,
-    NotDefined,
+    Log,
+    Server,
+    Definitions,
 }
 
 /// A table whose changes are decoded.
@@ -37,17 +37,17 @@ pub(crate) enum MissingNames {
 pub(crate) struct SelectedTable {
     pub(crate) schema: Arc<ChangeSchema>,
     /// Table with names from elsewhere, if the log does not have them.
-    pub(crate) named: Option<NamedTable>,
+    pub(crate) named: Option<TableFromCatalogue>,
 }
 
 /// A table of the log with column names from a catalogue.
 #[derive(Debug)]
-pub(crate) struct NamedTable {
+pub(crate) struct TableFromCatalogue {
     table: Arc<Table>,
     decoders: Vec<Arc<RowDecoder>>,
 }
 
-impl NamedTable {
+impl TableFromCatalogue {
     /// Decoders per table: one for each set of columns in its rows events. Bounds memory.
     const DECODERS_MAX: usize = 32;
 

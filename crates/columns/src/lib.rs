@@ -29,7 +29,7 @@ mod table_folder;
 mod value_builder;
 
 pub use crate::change_batch_builder::{ChangeBatchBuilder, ChangeContext};
-pub use crate::change_decoder::{BatchSink, ChangeBatch, ChangeDecoder, DecodeSettings, StepOutcome};
+pub use crate::change_decoder::{BatchSink, ChangeBatch, ChangeDecoder, DecodeSettings, DecodeStep};
 pub use crate::change_export::{ChangeExport, ExportCounts, ExportLimits};
 pub use crate::change_schema::ChangeSchema;
 pub use crate::columns_error::ColumnsError;

@@ -17,7 +17,7 @@ use binlog::{
 };
 use stream::{epoch_day, epoch_micros, time_micros};
 
-use crate::change_schema::{ImageColumn, geometry_fields};
+use crate::change_schema::{SchemaColumn, geometry_fields};
 use crate::decimal_number;
 
 /// Maximum size in bytes of a text after its conversion to UTF-8, and of a decompressed value.
@@ -50,7 +50,7 @@ pub(crate) enum AppendResult {
 /// Builder of the array of one column.
 #[derive(Debug)]
 pub(crate) struct ValueBuilder {
-    column: ImageColumn,
+    column: SchemaColumn,
     array: ArrayBuilder,
 }
 
@@ -89,7 +89,7 @@ struct GeometryBuilder {
 }
 
 impl ValueBuilder {
-    pub(crate) fn new(column: ImageColumn) -> Self {
+    pub(crate) fn new(column: SchemaColumn) -> Self {
         let array = ArrayBuilder::new(&column);
         Self { column, array }
     }
@@ -255,8 +255,8 @@ impl ValueBuilder {
 const ENUM_ERROR_TEXT: &str = "";
 
 impl ArrayBuilder {
-    fn new(column: &ImageColumn) -> Self {
-        fn of<T: ArrowPrimitiveType>(column: &ImageColumn) -> PrimitiveBuilder<T> {
+    fn new(column: &SchemaColumn) -> Self {
+        fn of<T: ArrowPrimitiveType>(column: &SchemaColumn) -> PrimitiveBuilder<T> {
             PrimitiveBuilder::new().with_data_type(column.data_type.clone())
         }
         let list_field = |item| Arc::new(Field::new_list_field(item, false));

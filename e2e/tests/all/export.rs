@@ -161,7 +161,7 @@ const SELECTED: [(&str, &str); 22] = [
 ];
 
 /// Returns the values of a row as SQL.
-fn random_values(id: u64, random: &mut SeededRandom) -> String {
+fn random_values(id: usize, random: &mut SeededRandom) -> String {
     let mut pick = |texts: &[&str]| (*random.pick(texts)).to_owned();
     let values = [
         pick(&["0", "18446744073709551615", "null", "42"]),

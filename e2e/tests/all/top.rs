@@ -73,8 +73,8 @@ fn processes_of_the_machine_are_found() -> Result<()> {
     let port = address.rsplit(':').next().context("no port")?.parse()?;
     wait_until("readiness", || Ok(status(port, "/readyz").is_ok_and(|status| status.ends_with("200 OK"))))?;
     let process = |found: &Value| {
-        let processes = found["processes"].as_array().into_iter().flatten();
-        processes.filter(|process| process["address"] == address.as_str()).cloned().next()
+        let mut processes = found["processes"].as_array().into_iter().flatten();
+        processes.find(|process| process["address"] == address.as_str()).cloned()
     };
     let found = document(&[])?;
     let receive = process(&found).with_context(|| format!("{address} is missing: {found:#}"))?;

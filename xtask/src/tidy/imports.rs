@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 24] = [
+const MAY_USE: [(&str, &[&str]); 25] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),

@@ -195,7 +195,7 @@ fn failed(error: ColumnsError) -> CommandFailure {
 impl ExportArgs {
     fn decoder(&self, global: &GlobalArgs) -> Result<ChangeDecoder, CommandFailure> {
         let settings = DecodeSettings {
-            selection: self.transactions.selection(),
+            selection: self.transactions.selection()?,
             unnamed_columns: match self.names.columns {
                 ExportNaming::Named => UnnamedColumnPolicy::Refuse,
                 ExportNaming::Numbered => UnnamedColumnPolicy::Number,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binlog::events::{Query, Rows};
+use binlog::events::Query;
 use binlog::{DecodeError, Event, EventFormat, RowChange, Table, TransactionId};
 use logs::InnerPosition;
 
@@ -65,11 +65,11 @@ impl SearchFinding {
 pub(super) struct SearchWorker<'s> {
     log_name: Arc<str>,
     /// The table of the rows before.
-    prepared: Option<PreparedTable<'s>>,
+    prepared: Option<SearchTable<'s>>,
 }
 
 /// A table, prepared for the search.
-struct PreparedTable<'s> {
+struct SearchTable<'s> {
     table: Arc<Table>,
     /// Test and key of the searched table; `None` for other tables.
     searched: Option<(RowTest<'s>, KeyColumns)>,
@@ -96,18 +96,20 @@ impl<'s> ListOutput for RowSearch<'s> {
         &self,
         worker: &mut SearchWorker<'s>,
         context: &mut EventContext,
-        ListedEvent { located, event }: ListedEvent<'_>,
+        listed: ListedEvent<'_>,
         part: &mut Vec<SearchFinding>,
     ) -> Result<(), OutputRefusal> {
-        match event {
-            Event::TableMap(map) => drop(context.tables.map(map)?),
-            Event::Query(query) => self.put_statement(worker, context, located, query, part),
-            Event::ExecuteLoadQuery(load) => self.put_statement(worker, context, located, &load.query, part),
-            event => {
-                if let Some(rows) = event.rows() {
-                    self.put_rows(worker, context, located, rows, part)?;
-                }
+        let query = match listed.event {
+            Event::TableMap(map) => {
+                context.tables.map(map)?;
+                return Ok(());
             }
+            Event::Query(query) => query,
+            Event::ExecuteLoadQuery(load) => &load.query,
+            _ => return self.put_rows(worker, context, listed, part),
+        };
+        if self.searched.is_hidden_by(query, context.origin.sql_mode) {
+            put_statement(worker, listed.located, query, part);
         }
         Ok(())
     }
@@ -136,32 +138,15 @@ const FOUND_SIZE: usize = 512;
 const VALUE_SIZE: usize = 128;
 
 impl<'s> RowSearch<'s> {
-    /// Adds a gap if the statement can hide changes.
-    fn put_statement(
-        &self,
-        worker: &mut SearchWorker<'s>,
-        context: &EventContext,
-        located: &LocatedEvent<'_>,
-        query: &Query<'_>,
-        part: &mut Vec<SearchFinding>,
-    ) {
-        if self.searched.is_hidden_by(query, context.origin.sql_mode) {
-            let log_name = worker.log_name(located);
-            let text = statement_line(query.sql);
-            let gap = HistoryGap::Statement { log_name, position: located.position, text };
-            add_gap(part, ChangePlace::new(located, 0), gap);
-        }
-    }
-
-    /// Adds the changes of a rows event.
+    /// Adds the changes of a rows event. Ignores other events.
     fn put_rows(
         &self,
         worker: &mut SearchWorker<'s>,
         context: &mut EventContext,
-        located: &LocatedEvent<'_>,
-        rows: &Rows<'_>,
+        ListedEvent { located, event }: ListedEvent<'_>,
         part: &mut Vec<SearchFinding>,
     ) -> Result<(), OutputRefusal> {
+        let Some(rows) = event.rows() else { return Ok(()) };
         let (table, decoder) = context.tables.decoder(rows)?;
         let Some(table) = table else { return Ok(()) };
         let log_name = worker.log_name(located);
@@ -209,6 +194,19 @@ impl<'s> RowSearch<'s> {
     }
 }
 
+/// Adds a statement that can hide changes as a gap.
+fn put_statement(
+    worker: &mut SearchWorker<'_>,
+    located: &LocatedEvent<'_>,
+    query: &Query<'_>,
+    part: &mut Vec<SearchFinding>,
+) {
+    let log_name = worker.log_name(located);
+    let text = statement_line(query.sql);
+    let gap = HistoryGap::Statement { log_name, position: located.position, text };
+    add_gap(part, ChangePlace::new(located, 0), gap);
+}
+
 /// Adds a gap to the gaps since the last change.
 fn add_gap(part: &mut Vec<SearchFinding>, place: ChangePlace, gap: HistoryGap) {
     match part.last_mut() {
@@ -233,11 +231,11 @@ impl<'s> SearchWorker<'s> {
         &mut self,
         table: &Arc<Table>,
         search: &RowSearch<'s>,
-    ) -> Result<&PreparedTable<'s>, OutputRefusal> {
+    ) -> Result<&SearchTable<'s>, OutputRefusal> {
         let known = self.prepared.take().filter(|known| Arc::ptr_eq(&known.table, table));
         let prepared = match known {
             Some(known) => known,
-            None => PreparedTable { table: Arc::clone(table), searched: search.prepare(table)? },
+            None => SearchTable { table: Arc::clone(table), searched: search.prepare(table)? },
         };
         Ok(self.prepared.insert(prepared))
     }

@@ -35,7 +35,7 @@ const PIECE_SIZE: usize = 4 << 20;
 
 /// Arguments of `bintide archive` without another command.
 #[derive(Args, Debug)]
-pub(super) struct AddArgs {
+pub(super) struct ArchiveAddArgs {
     #[command(flatten)]
     inputs: LogArgs,
     /// Archive to which the logs are added: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, or a
@@ -56,7 +56,7 @@ pub(super) struct AddArgs {
 
 /// A run of `bintide archive`.
 struct ArchiveRun<'r> {
-    command: &'r AddArgs,
+    command: &'r ArchiveAddArgs,
     global: &'r GlobalArgs,
     archive: Archive,
     archived: Vec<Manifest>,
@@ -65,11 +65,11 @@ struct ArchiveRun<'r> {
 }
 
 /// Archives the logs.
-pub(super) fn run(command: &AddArgs, global: &GlobalArgs) -> CommandResult {
+pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResult {
     let Some(location) = &command.to else {
         return Err(CommandFailure::NotStarted(anyhow!("archive needs the archive's location: --to")));
     };
-    let folder = command.follow.then(|| command.inputs.store()).transpose()?;
+    let folder = command.follow.then(|| command.inputs.store("--follow")).transpose()?;
     let found = command.inputs.find_logs()?;
     found.check_indexes()?;
     let mut logs = Vec::new();

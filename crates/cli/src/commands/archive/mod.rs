@@ -43,16 +43,16 @@ pub(crate) struct ArchiveArgs {
     #[command(subcommand)]
     action: Option<ArchiveAction>,
     #[command(flatten)]
-    add: add::AddArgs,
+    add: add::ArchiveAddArgs,
 }
 
 /// Commands of `archive`.
 #[derive(Debug, Subcommand)]
 enum ArchiveAction {
     /// List the archived logs.
-    Ls(ListArgs),
+    Ls(ArchiveListArgs),
     /// Rebuild archived logs without writing them, and compare them with their SHA-256.
-    Verify(verify::VerifyArgs),
+    Verify(verify::ArchiveVerifyArgs),
     /// Restore archived logs byte for byte.
     Restore(restore::RestoreArgs),
     /// Delete the oldest archived logs, and parts of uploads that were interrupted.
@@ -61,7 +61,7 @@ enum ArchiveAction {
 
 /// Arguments of `archive ls`.
 #[derive(Args, Debug)]
-struct ListArgs {
+struct ArchiveListArgs {
     #[command(flatten)]
     choice: choice::ChoiceArgs,
     /// Print the manifests as one JSON document.

@@ -17,7 +17,7 @@ use crate::units::{bytes, counted};
 
 /// Arguments of `archive verify`.
 #[derive(Args, Debug)]
-pub(super) struct VerifyArgs {
+pub(super) struct ArchiveVerifyArgs {
     #[command(flatten)]
     choice: ChoiceArgs,
     /// Print the result as one JSON document.
@@ -26,7 +26,7 @@ pub(super) struct VerifyArgs {
 }
 
 /// Verifies the chosen logs.
-pub(super) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
+pub(super) fn run(command: &ArchiveVerifyArgs, global: &GlobalArgs) -> CommandResult {
     let (archive, manifests) = command.choice.find()?;
     let total = manifests.iter().map(|manifest| manifest.size).sum();
     let (mut done, mut equal, mut faults) = (0, 0, Vec::new());

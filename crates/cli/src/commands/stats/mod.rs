@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use inspect::stats::{self, BreakdownKind, ChecksumPolicy, CompressionRow, StatsReport, StatsSettings};
+use inspect::stats::{self, BreakdownKind, ChecksumScrutiny, CompressionRow, StatsReport, StatsSettings};
 use jiff::tz::TimeZone;
 use tracing::{error, warn};
 
@@ -153,7 +153,7 @@ fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, Comm
         inputs.set_store(folder.path().to_owned());
     }
     let mut found = inputs.find_logs()?;
-    found.leave_out_archived(&command.transactions.selection());
+    found.leave_out_archived(&command.transactions.selection()?);
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let readers = found.places.iter().map(|place| found.open(place));
     let mut watch = |bytes_done| {
@@ -180,7 +180,7 @@ fn settings(command: &StatsArgs) -> Result<StatsSettings, CommandFailure> {
     settings.selection = command.transactions.selection()?;
     settings.zone = TimeZone::system();
     if command.verify_binlog_checksum {
-        settings.checksums = ChecksumPolicy::Verify;
+        settings.checksums = ChecksumScrutiny::Verify;
     }
     let mut kinds: Vec<BreakdownKind> = Vec::new();
     for kind in command.by.iter().map(|by| by.kind()) {

@@ -19,7 +19,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use self::process_view::WatchedProcess;
-use self::store_watch::StoreWatch;
+use self::store_watch::StoreObserver;
 use self::terminal_view::{KeyAction, TerminalView};
 use self::top_view::TopView;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
@@ -88,7 +88,7 @@ pub(crate) fn run(command: &TopArgs, global: &GlobalArgs) -> CommandResult {
 
 /// The watched store and processes.
 struct TopWatch {
-    store: Option<StoreWatch>,
+    store: Option<StoreObserver>,
     processes: Vec<WatchedProcess>,
 }
 
@@ -96,7 +96,7 @@ impl TopWatch {
     fn new(command: &TopArgs) -> Result<Self, CommandFailure> {
         let store = command.store.as_ref().map(|path| {
             let store = LogArgs::of_one(path.clone(), command.keyring.clone()).store("STORE")?;
-            StoreWatch::new(store, command.keyring.clone(), command.window.into())
+            StoreObserver::new(store, command.keyring.clone(), command.window.into())
         });
         let store = store.transpose()?;
         let addresses = match command.process.is_empty() && store.is_none() {
@@ -131,7 +131,7 @@ impl TopWatch {
     }
 
     fn is_behind(&self) -> bool {
-        self.store.as_ref().is_some_and(StoreWatch::is_behind)
+        self.store.as_ref().is_some_and(StoreObserver::is_behind)
     }
 }
 

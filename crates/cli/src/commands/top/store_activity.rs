@@ -72,7 +72,7 @@ pub(super) struct ActivitySummary {
     pub(super) transactions_per_second: f64,
     pub(super) bytes_per_second: f64,
     pub(super) tables: Vec<TableRates>,
-    pub(super) largest: Vec<LargeTransaction>,
+    pub(super) largest: Vec<TopTransaction>,
 }
 
 /// Rates of a table.
@@ -85,7 +85,7 @@ pub(super) struct TableRates {
 
 /// A large transaction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct LargeTransaction {
+pub(super) struct TopTransaction {
     pub(super) gtid: String,
     pub(super) age_seconds: f64,
     pub(super) bytes: u64,
@@ -152,7 +152,7 @@ impl StoreActivity {
         let large = |transaction: &TransactionActivity| {
             let mut tables: Vec<_> = transaction.tables.iter().collect();
             tables.sort_by_key(|(_, rows)| Reverse(rows.bytes));
-            LargeTransaction {
+            TopTransaction {
                 gtid: transaction.id.to_string(),
                 age_seconds: age(transaction.commit_us),
                 bytes: transaction.bytes,

@@ -25,7 +25,7 @@ const SIZES: PieceSizes = PieceSizes { chunk_size: 256 << 10, large_size: 16 << 
 const STEPS_PER_CHECK: u32 = 1000;
 
 /// A store that is followed from the start of its newest log.
-pub(super) struct StoreWatch {
+pub(super) struct StoreObserver {
     path: PathBuf,
     log: PathBuf,
     keyring: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub(super) struct StoreView {
     pub(super) activity: ActivitySummary,
 }
 
-impl StoreWatch {
+impl StoreObserver {
     pub(super) fn new(store: Store, keyring: Option<PathBuf>, window_s: u64) -> Result<Self, CommandFailure> {
         let path = store.path().to_owned();
         let log = store.logs().last().cloned().ok_or_else(|| {

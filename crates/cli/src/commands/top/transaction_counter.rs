@@ -15,14 +15,14 @@ use super::store_activity::{RowActivity, TransactionActivity, add_rows};
 pub(super) struct TransactionCounter {
     grammar: TransactionGrammar,
     tables: TableRegistry,
-    open: Option<OpenTransaction>,
+    open: Option<GrowingTransaction>,
     /// Buffer for an event that was compressed individually.
     plain: Vec<u8>,
 }
 
 /// Transaction that has not ended yet.
 #[derive(Debug, Default)]
-struct OpenTransaction {
+struct GrowingTransaction {
     id: Option<TransactionId>,
     origin: ChangeOrigin,
     bytes: u64,
@@ -56,7 +56,7 @@ impl TransactionCounter {
         }
         if step.transaction.is_first() {
             let origin = ChangeOrigin::begin(raw.header());
-            self.open = Some(OpenTransaction { origin, ..OpenTransaction::default() });
+            self.open = Some(GrowingTransaction { origin, ..GrowingTransaction::default() });
         }
         if let Some(open) = &mut self.open {
             open.bytes += u64::from(raw.header().size);
