@@ -18,6 +18,7 @@ mod catalogue_table;
 mod convert;
 mod default_value;
 mod definition_statement;
+mod file_reading;
 mod foreign_key_cascade;
 mod json_patch;
 mod mysql_type;

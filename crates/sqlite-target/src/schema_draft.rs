@@ -8,9 +8,10 @@ use replay::{
     AppliedState, ForeignKeys, ReplayError, SourceStatement, StorageEngine, TableDefinitions, TargetFailure,
     TargetTableDefinition, TargetTableName, UniqueKey,
 };
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 
 use crate::catalogue_table::{self, CatalogueTable, KeyColumn, QualifiedName};
+use crate::file_reading::read_file;
 use crate::schema_editor::SchemaEditor;
 use crate::sqlite_failure::sqlite_failure;
 use crate::sqlite_remarks::SqliteRemarks;
@@ -53,11 +54,11 @@ impl SchemaDraft {
             if !path.exists() {
                 return Ok((draft, AppliedState::default()));
             }
-            let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-                .map_err(sqlite_failure)?;
-            check_ownership(&file)?;
-            let progress = read_progress_of(&file)?;
-            for (name, table) in TableCatalogue::load(&file)?.into_tables() {
+            let (progress, tables) = read_file(path, &|file| {
+                check_ownership(file)?;
+                Ok((read_progress_of(file)?, TableCatalogue::load(file)?))
+            })?;
+            for (name, table) in tables.into_tables() {
                 draft.editor().create_empty(name, table)?;
             }
             Ok((draft, AppliedState { progress, ..AppliedState::default() }))

@@ -46,6 +46,11 @@ impl SqliteReader {
 }
 
 impl ComparisonReader for SqliteReader {
+    fn tables(&mut self, database: &[u8]) -> Result<Vec<Vec<u8>>, TargetFailure> {
+        let is_in = |held: &&StoredTable| held.source.0.as_bytes() == database;
+        Ok(self.tables.iter().filter(is_in).map(|held| held.source.1.clone().into_bytes()).collect())
+    }
+
     fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
         let Some(held) = self.find(table) else { return Ok(Vec::new()) };
         let column = |(name, is_number): &(String, bool)| ComparedColumn {

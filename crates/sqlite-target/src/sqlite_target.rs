@@ -13,6 +13,7 @@ use replay::{
 };
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
+use crate::file_reading::read_file;
 use crate::mysql_type::{MysqlType, StrictType};
 use crate::sqlite_failure::sqlite_failure;
 use crate::sqlite_remarks::SqliteRemarks;
@@ -70,21 +71,23 @@ impl SqliteTarget {
     ///
     /// The database cannot be read, or holds tables of another application.
     pub fn read_applied(path: &Path) -> Result<Option<AppliedState>, ReplayError> {
-        let look = |flags| -> Result<Option<AppliedState>, TargetFailure> {
-            if !path.exists() {
-                return Ok(None);
-            }
-            let file = Connection::open_with_flags(path, flags).map_err(sqlite_failure)?;
-            check_ownership(&file)?;
+        let look = |file: &Connection| -> Result<Option<AppliedState>, TargetFailure> {
+            check_ownership(file)?;
             let is_empty = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'bintide.progress')";
             if file.query_row(is_empty, [], |row| row.get(0)).map_err(sqlite_failure)? {
                 return Ok(None);
             }
-            Ok(Some(AppliedState { progress: read_progress_of(&file)?, ..AppliedState::default() }))
+            Ok(Some(AppliedState { progress: read_progress_of(file)?, ..AppliedState::default() }))
         };
-        let looked = match look(OpenFlags::SQLITE_OPEN_READ_ONLY) {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let looked = match read_file(path, &look) {
             // A crash left a journal, which SQLite must first write back.
-            Err(TargetFailure { code: Some(SQLITE_READONLY), .. }) => look(OpenFlags::SQLITE_OPEN_READ_WRITE),
+            Err(TargetFailure { code: Some(SQLITE_READONLY), .. }) => {
+                let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE);
+                file.map_err(sqlite_failure).and_then(|file| look(&file))
+            }
             looked => looked,
         };
         looked.map_err(|failure| with_path(failure, path).into_error("read the SQLite database"))

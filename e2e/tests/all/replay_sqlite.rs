@@ -456,7 +456,8 @@ fn gaps_are_refused_before_a_file_is_created_and_progress_is_shown() -> Result<(
     let ran = run(&logs[2..], &[])?;
     ensure!(ran.code == Some(2) && ran.stderr.starts_with("bintide: gap: the target lacks "), "{ran:?}");
     let ran = run(&[], &["--status"])?;
-    ensure!(ran.code == Some(0) && ran.stdout.contains("There is no replay position"), "{ran:?}");
+    let missing = format!("There is no replay position: the file {} does not exist.", file.display());
+    ensure!(ran.code == Some(0) && ran.stdout.trim() == missing, "{ran:?}");
     ensure!(!file.exists(), "a file was created");
     ensure!(run(&logs, &[])?.code == Some(0));
     let applied = source.sql("select @@global.gtid_executed")?;
@@ -466,6 +467,32 @@ fn gaps_are_refused_before_a_file_is_created_and_progress_is_shown() -> Result<(
     ] {
         let ran = run(&[], &["--status", option][usize::from(option == "--status")..])?;
         ensure!(ran.code == Some(0) && ran.stdout.contains(&wanted), "{wanted}: {ran:?}");
+    }
+    ensure!(run(&logs, &["--dry-run"])?.code == Some(0));
+    let names: Vec<_> =
+        folder.path().read_dir()?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    ensure!(names == ["copy.db"], "reading left files: {names:?}");
+    Ok(())
+}
+
+#[test]
+fn dry_runs_expect_no_merging() -> Result<()> {
+    let source = source(&[], &[])?;
+    source.sql(
+        "create database d; create table d.t (id int primary key, n int); insert into d.t values (1, 0);
+         update d.t set n = 1; update d.t set n = 2; delete from d.t",
+    )?;
+    let logs = source.binlogs()?;
+    let folder = TempDir::new()?;
+    let to = format!("sqlite:{}", folder.path().join("copy.db").display());
+    for options in [&["--dry-run", "--json"][..], &["--dry-run", "--json", "--offline"], &["--json"]] {
+        let mut command = Command::new(bintide()?);
+        let ran: Ran =
+            command.env_clear().arg("replay").args(&logs).args(["--to", &to]).args(options).output()?.into();
+        let document: serde_json::Value = serde_json::from_str(&ran.stdout)?;
+        let applied = if options.len() == 1 { &document["rows"] } else { &document["tables"][0]["applied"] };
+        ensure!(ran.code == Some(0) && *applied == 4, "{options:?}: {ran:?}");
+        ensure!(options.len() == 1 || document["tables"][0]["is_known"] == true, "{document}");
     }
     Ok(())
 }

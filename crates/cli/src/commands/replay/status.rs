@@ -9,7 +9,7 @@ use servers::ServerAddress;
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::json_document::write_document;
-use crate::screen;
+use crate::screen::{self, visible};
 
 /// Prints the replay position of a target, without changing anything there.
 pub(super) fn status(address: &ServerAddress, json: bool) -> CommandResult {
@@ -83,6 +83,10 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> CommandResult {
         return Ok(CommandVerdict::Success);
     }
     match applied {
+        None if !path.exists() => {
+            let path = visible(&path.display().to_string());
+            writeln!(out, "There is no replay position: the file {path} does not exist.")?;
+        }
         None => writeln!(out, "There is no replay position: the table bintide.progress does not exist.")?,
         Some(AppliedState { progress, .. }) => {
             let place = progress.place.map_or_else(|| "none".to_owned(), |place| format!("up to {place}"));
