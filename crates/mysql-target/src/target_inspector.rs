@@ -27,6 +27,8 @@ pub struct TargetInspector {
     applied: Option<AppliedState>,
     /// `server_id` of the server whose logs were applied last.
     source: Option<u32>,
+    /// Reasons why the target's binary log may have readers that were not found.
+    unknown_readers: Option<String>,
 }
 
 /// A requirement that any one of several privileges meets.
@@ -81,7 +83,7 @@ impl TargetInspector {
             }
             None => None,
         };
-        Ok(Self { connection, facts, applied, source })
+        Ok(Self { connection, facts, applied, source, unknown_readers: None })
     }
 
     /// Returns what was applied; without a progress table, only `gtid_executed`.
@@ -104,6 +106,11 @@ impl TargetInspector {
     /// target cannot have replicas of them.
     pub const fn cannot_have_replicas(&self, choice: TargetLogChoice) -> bool {
         self.facts.log_bin && matches!(choice, TargetLogChoice::Unset)
+    }
+
+    /// Returns the reasons why the target's binary log may have readers that [`TargetInspector::findings`] has not found.
+    pub fn unknown_readers(&self) -> Option<&str> {
+        self.unknown_readers.as_deref()
     }
 
     /// Returns everything that would stop the surveyed logs from being applied.
@@ -328,6 +335,7 @@ impl TargetInspector {
     /// Finds replicas and other readers of the target's binary log, which would not get the changes.
     fn check_readers(&mut self, out: &mut Vec<PreflightFinding>) -> Result<(), TargetFailure> {
         let readers = LogReaders::query(&mut self.connection, &self.facts).map_err(server_failure)?;
+        self.unknown_readers = readers.unknown();
         if let Some(found) = readers.describe() {
             let found = format!("{found}, and would not contain these changes");
             let remedy = "--log writes the changes to it under the source's GTIDs, for replicas of the target; \

@@ -30,6 +30,22 @@ fn follow(replica: &TestServer, source: &TestServer) -> Result<()> {
     Ok(())
 }
 
+/// Ends the connection of a replica that has stopped: the server would notice only at its next heartbeat.
+fn end_dump(target: &TestServer) -> Result<()> {
+    let dump = "select id from information_schema.processlist where command like 'Binlog Dump%'";
+    target.sql(&format!("kill {}", target.sql(dump)?.trim()))?;
+    wait_until("the end of the dump", || Ok(!target.sql("show processlist")?.contains("Binlog Dump")))
+}
+
+/// Returns the dry run's findings of `replicas-below`, and checks that the document has no other finding.
+fn dry_findings(ran: &Ran) -> Result<usize> {
+    let document: serde_json::Value = serde_json::from_str(&ran.stdout)?;
+    let findings = document["findings"].as_array().cloned().unwrap_or_default();
+    let is_it = |finding: &serde_json::Value| finding["check"] == "replicas-below";
+    ensure!(findings.iter().all(is_it), "{findings:?}");
+    Ok(findings.len())
+}
+
 #[test]
 fn targets_with_replicas_need_a_choice() -> Result<()> {
     let source = Launch::mysql().options(GTIDS).option("--server-id=1").start()?;
@@ -46,7 +62,11 @@ fn targets_with_replicas_need_a_choice() -> Result<()> {
     check(&refused, 2, true)?;
     ensure!(refused.stderr.contains("--log writes the changes to it"), "{refused:?}");
     ensure!(rows(&target)? == "0", "a refused replay changed the target");
-    check(&replay(&logs, &target, &["--dry-run"])?, 1, false)?;
+    let dry = replay(&logs, &target, &["--dry-run"])?;
+    check(&dry, 1, false)?;
+    ensure!(dry.stdout.contains("replicas-below: the target's binary log is being read"), "{dry:?}");
+    ensure!(dry_findings(&replay(&logs, &target, &["--dry-run", "--json"])?)? == 1);
+    ensure!(dry_findings(&replay(&logs, &target, &["--dry-run", "--json", "--no-log"])?)? == 0);
     check(&replay(&logs, &target, &["--log"])?, 0, false)?;
     wait_until("the replica's rows", || Ok(rows(&replica)? == "1"))?;
 
@@ -54,10 +74,7 @@ fn targets_with_replicas_need_a_choice() -> Result<()> {
     source.sql("insert into d.t values (3)")?;
     let logs = source.binlogs()?;
     replica.sql("stop replica")?;
-    // The server would notice the lost connection only at its next heartbeat.
-    let dump = "select id from information_schema.processlist where command like 'Binlog Dump%'";
-    target.sql(&format!("kill {}", target.sql(dump)?.trim()))?;
-    wait_until("the end of the dump", || Ok(!is_read()?))?;
+    end_dump(&target)?;
     check(&replay(&logs, &target, &[])?, 2, true)?;
     check(&replay(&logs, &target, &["--no-log"])?, 0, false)?;
     ensure!(target.sql("select count(*) from d.t")?.trim() == "3");
@@ -77,8 +94,77 @@ fn targets_without_replicas_are_told_of_their_log() -> Result<()> {
             ran.stderr.contains("cannot have replicas of them; --log writes them there"),
             "{package:?}: {ran:?}"
         );
+        let dry = replay(&logs, &target, &["--dry-run"])?;
+        ensure!(dry.code == Some(0) && dry.stderr.contains("cannot have replicas of them"), "{dry:?}");
         let quiet = replay(&logs, &target, &["--no-log"])?;
         ensure!(quiet.code == Some(0) && !quiet.stderr.contains("replicas"), "{package:?}: {quiet:?}");
     }
     Ok(())
+}
+
+#[test]
+fn older_targets_and_mariadb_with_replicas_need_a_choice() -> Result<()> {
+    for package in [TestPackage::Mysql5_7, TestPackage::MariaDb] {
+        let launch = |id: &str| Launch::of(package).option("--log-bin=binlog").option(id);
+        let source = launch("--server-id=1").start()?;
+        source.sql("create database d; create table d.t (a int primary key); insert into d.t values (1)")?;
+        let logs = source.binlogs()?;
+        // MariaDB has no performance_schema by default.
+        let target = launch("--server-id=2").option("--performance-schema=ON").start()?;
+        target.sql("create user repl@'%'; grant replication slave on *.* to repl@'%'")?;
+        let replica = launch("--server-id=3").start()?;
+        replica.sql(&format!(
+            "change master to master_host = '127.0.0.1', master_port = {}, master_user = 'repl'; start slave",
+            target.port()
+        ))?;
+        wait_until("the replica", || Ok(target.sql("show processlist")?.contains("Binlog Dump")))?;
+        check(&replay(&logs, &target, &[])?, 2, true)?;
+        ensure!(rows(&target)? == "0", "{package:?}: a refused replay changed the target");
+        replica.sql("stop slave")?;
+        end_dump(&target)?;
+        check(&replay(&logs, &target, &[])?, 2, true)?;
+        let applied = replay(&logs, &target, &["--no-log"])?;
+        check(&applied, 0, false)?;
+        ensure!(rows(&target)? == "1", "{package:?}: {applied:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn refused_queries_are_reported() -> Result<()> {
+    let source = Launch::mysql().options(GTIDS).option("--server-id=1").start()?;
+    source.sql("create database d; create table d.t (a int primary key)")?;
+    let logs = source.binlogs()?;
+    let target = Launch::mysql().options(GTIDS).option("--server-id=2").start()?;
+    target.sql(
+        "create user r@localhost; grant all on d.* to r@localhost; grant all on bintide.* to r@localhost;
+         grant binlog_admin, system_variables_admin, session_variables_admin on *.* to r@localhost;
+         grant select on performance_schema.replication_applier_status to r@localhost",
+    )?;
+    let run = |rights: &str, options: &[&str]| -> Result<Ran> {
+        if !rights.is_empty() {
+            target.sql(&format!("grant {rights} to r@localhost"))?;
+        }
+        let mut command = std::process::Command::new(e2e::program::bintide()?);
+        command.env_clear().arg("replay").args(&logs).args(["--to", &e2e::command::address("r", &target)]);
+        Ok(command.arg("--dry-run").args(options).output()?.into())
+    };
+    let (connected, earlier) =
+        ("the account needs PROCESS", "the account needs SELECT on performance_schema");
+    let check = |ran: Ran, wanted: [bool; 2]| {
+        let found = [connected, earlier].map(|reason| ran.stderr.contains(reason));
+        let is_warned = ran.stderr.contains("unknown whether the target has replicas: ");
+        ensure!(
+            ran.code == Some(0) && found == wanted && is_warned == (wanted != [false; 2]),
+            "{wanted:?}: {ran:?}"
+        );
+        Ok(())
+    };
+    check(run("", &[])?, [true, true])?;
+    check(run("", &["--no-log"])?, [false, false])?;
+    check(run("process on *.*", &[])?, [false, true])?;
+    check(run("select on performance_schema.*", &[])?, [false, false])?;
+    target.sql("revoke process on *.* from r@localhost")?;
+    check(run("", &[])?, [true, false])?;
+    check(run("replication slave on *.*", &[])?, [false, false])
 }

@@ -105,11 +105,12 @@ pub fn plan(
     let target = PlanTarget {
         tables: tables.map(Mutex::new),
         draft: draft.map(Mutex::new),
+        role,
         unknown: Mutex::default(),
     };
     let mut selector = TransactionSelector::new(&options.selection, source.log_names())?;
     let (mut skip, mut previous) = (AppliedCheck::new(applied.clone(), source.log_names()), None);
-    let mut planner = ReplayPlanner::new(&target, role, options, &applied);
+    let mut planner = ReplayPlanner::new(&target, options, &applied);
     let mut opener = source.opener();
     loop {
         if seen(source.bytes_read()).is_break() {
@@ -147,9 +148,7 @@ pub fn plan(
                 continue;
             }
             SelectionChoice::Stop => {
-                if let Some(limit) = selector.stop_time() {
-                    planner.plan.late = Some(LateTransactions::count(source, limit, seen));
-                }
+                planner.reach_stop(&selector, source, seen);
                 break;
             }
         }
@@ -180,7 +179,6 @@ impl ReplayPlan {
 struct ReplayPlanner<'p> {
     plan: ReplayPlan,
     target: &'p PlanTarget<'p>,
-    role: DraftRole,
     /// Forms each transaction by itself.
     units: GroupBuilder<'p>,
     unit_chain: DependencyChain,
@@ -191,12 +189,7 @@ struct ReplayPlanner<'p> {
 }
 
 impl<'p> ReplayPlanner<'p> {
-    fn new(
-        target: &'p PlanTarget<'p>,
-        role: DraftRole,
-        options: &ReplayOptions,
-        applied: &AppliedState,
-    ) -> Self {
+    fn new(target: &'p PlanTarget<'p>, options: &ReplayOptions, applied: &AppliedState) -> Self {
         let new_builder = |options: &ReplayOptions| {
             GroupBuilder::new(target, options, options.mode, ProgressLedger::new(applied.progress.clone()))
         };
@@ -205,12 +198,26 @@ impl<'p> ReplayPlanner<'p> {
         Self {
             plan: ReplayPlan::default(),
             target,
-            role,
             units: new_builder(&ReplayOptions { order, ..options.clone() }),
             unit_chain: DependencyChain::default(),
             groups: is_grouped.then(|| new_builder(options)),
             group_chain: DependencyChain::default(),
             rows: RowReader::new(),
+        }
+    }
+
+    /// Checks that the stop is after the start, and counts the transactions after the stop that were committed earlier.
+    fn reach_stop(
+        &mut self,
+        selector: &TransactionSelector,
+        source: &mut TransactionSource,
+        seen: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) {
+        if let Err(error) = selector.finish() {
+            self.plan.refuse(error.to_string());
+        }
+        if let Some(limit) = selector.stop_time() {
+            self.plan.late = Some(LateTransactions::count(source, limit, seen));
         }
     }
 
@@ -290,7 +297,7 @@ impl<'p> ReplayPlanner<'p> {
     fn define(&mut self, statements: &[ApplyStep], name: &str) {
         for step in statements {
             let ApplyStep::Statement(statement) = step else { continue };
-            if let (Err(failure), DraftRole::Target) = (self.target.define(statement), self.role) {
+            if let (Err(failure), DraftRole::Target) = (self.target.define(statement), self.target.role) {
                 self.plan.refuse(format!("{name}: {failure}"));
             }
         }
@@ -334,6 +341,7 @@ fn is_definition(step: &ApplyStep) -> bool {
 struct PlanTarget<'t> {
     tables: Option<Mutex<&'t mut (dyn TableDefinitions + 'static)>>,
     draft: Option<Mutex<Box<dyn TableDefinitions>>>,
+    role: DraftRole,
     unknown: Mutex<BTreeSet<TargetTableName>>,
 }
 
@@ -366,7 +374,8 @@ impl ReplayTarget for PlanTarget<'_> {
         if definition.is_none() {
             self.unknown().insert(TargetTableName { database: database.into(), table: table.into() });
         }
-        Ok(definition)
+        // A target that is a draft merges no changes: see the targets' own `definition`.
+        Ok(definition.filter(|_| self.role == DraftRole::Lookup))
     }
 
     fn applied(&self) -> Result<AppliedState, TargetFailure> {

@@ -67,11 +67,8 @@ pub(super) fn check(
             let mut inspector = TargetInspector::connect(address).map_err(begun)?;
             let survey = survey_for(&inspector.applied())?;
             let findings = inspector.findings(&survey, *apply_as, choice).map_err(begun)?;
-            if inspector.cannot_have_replicas(choice) && findings.is_empty() {
-                info!(
-                    "the target's binary log will not contain these changes, so the target cannot have replicas of \
-                     them; --log writes them there, --no-log omits this message"
-                );
+            if findings.is_empty() {
+                report_unlogged(&inspector, choice);
             }
             (survey, findings)
         }
@@ -94,6 +91,21 @@ pub(super) fn check(
     match survey.another_log {
         Some(reason) => Err(CommandFailure::NotStarted(anyhow!(reason))),
         None => Ok(survey.writer),
+    }
+}
+
+/// Reports that the target's binary log will not contain the changes, unless the user has chosen so, and whether the
+/// target may have replicas that were not found.
+pub(super) fn report_unlogged(inspector: &TargetInspector, choice: TargetLogChoice) {
+    if !inspector.cannot_have_replicas(choice) {
+        return;
+    }
+    info!(
+        "the target's binary log will not contain these changes, so the target cannot have replicas of \
+         them; --log writes them there, --no-log omits this message"
+    );
+    if let Some(reasons) = inspector.unknown_readers() {
+        warn!("unknown whether the target has replicas: {reasons}");
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 #[cfg(feature = "sqlite")]
 use sqlite_target::SchemaDraft;
 
-use crate::commands::replay::checks::AllowArgs;
+use crate::commands::replay::checks::{self, AllowArgs};
 use crate::commands::replay::dry_run_text;
 use crate::commands::replay::replay_outcome;
 use crate::commands::replay::target::TargetAddress;
@@ -95,12 +95,22 @@ impl DryRunArgs {
                 role: DraftRole::Lookup,
             },
             (TargetAddress::Sqlite(path), None) if !self.offline => sqlite_target(path).map_err(begun)?,
-            (_, None) => DryRunTarget { draft: new_draft().map_err(begun)?, ..DryRunTarget::default() },
+            (_, None) => {
+                let role = match &named {
+                    TargetAddress::Sqlite(_) => DraftRole::Target,
+                    TargetAddress::Mysql(..) => DraftRole::Lookup,
+                };
+                DryRunTarget { draft: new_draft().map_err(begun)?, role, ..DryRunTarget::default() }
+            }
         };
         let plan = replay::plan(&mut source, target, &options, &mut seen).map_err(begun)?;
         let mut findings = match (&named, &mut inspector) {
             (TargetAddress::Mysql(_, apply_as), Some(inspector)) => {
-                inspector.findings(&plan.survey, *apply_as, log_choice).map_err(begun)?
+                let findings = inspector.findings(&plan.survey, *apply_as, log_choice).map_err(begun)?;
+                if findings.is_empty() {
+                    checks::report_unlogged(inspector, log_choice);
+                }
+                findings
             }
             _ => Vec::new(),
         };
