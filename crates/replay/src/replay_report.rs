@@ -5,6 +5,7 @@ use sql::FilterRule;
 
 use crate::lag_tracker::{CommitLag, CommitLagBuckets, LagTracker};
 use crate::source_position::SourcePosition;
+use crate::source_transaction::TransactionHead;
 use crate::transaction_selection::LateTransactions;
 
 /// State of a running replay.
@@ -64,6 +65,10 @@ pub struct ReplayReport {
     pub at_once: u64,
     /// Bytes of the logs read, including skipped transactions.
     pub bytes_read: u64,
+    /// The last transaction that this run applied, in source order.
+    pub last_applied: Option<TransactionHead>,
+    /// The first transaction after the selection's stop, if the stop was reached: it and all after it are not applied.
+    pub first_after_stop: Option<TransactionHead>,
     /// Commit time of the last applied transaction on its source, as [`TransactionHead::committed_us`].
     ///
     /// [`TransactionHead::committed_us`]: crate::TransactionHead::committed_us

@@ -11,7 +11,7 @@ use logs::{LogPiece, LogReader, ReadOutcome, RewritePositions};
 use crate::replay_error::ReplayError;
 use crate::replay_log::ReplayLog;
 use crate::transaction_selection::{
-    SelectionBound, SelectionStart, SelectionStop, TransactionSelection, missing_gtids,
+    SelectionBound, SelectionStart, SelectionStop, TransactionSelection, missing_gtids, stop_before_start,
 };
 
 /// Bytes per read.
@@ -23,7 +23,7 @@ impl TransactionSelection {
     ///
     /// # Errors
     ///
-    /// If the logs do not have them. A log that cannot be read is no error here: replay reports it.
+    /// If the logs do not have them, or the stop is not after the start. A log that cannot be read is no error here: replay reports it.
     pub fn check_bounds(
         &self,
         logs: &[ReplayLog],
@@ -39,6 +39,11 @@ impl TransactionSelection {
             Some(SelectionStop::BeforeGtid(gtids) | SelectionStop::AfterGtid(gtids)) => (None, Some(gtids)),
             None => (None, None),
         };
+        if let (Some(start), Some(stop)) = (start, stop)
+            && !is_before(start, stop, logs)
+        {
+            return Err(stop_before_start());
+        }
         for bound in start.into_iter().chain(stop) {
             if let SelectionBound::Position { log, position } = bound
                 && let Some(file) = logs.iter().find(|file| file.name() == *log)
@@ -54,6 +59,21 @@ impl TransactionSelection {
             Some(gtids) => Err(missing_gtids(gtids)),
             None => Ok(()),
         }
+    }
+}
+
+/// Returns whether a start may be before a stop. The order of a time and a position is not known.
+fn is_before(start: &SelectionBound, stop: &SelectionBound, logs: &[ReplayLog]) -> bool {
+    let place = |bound: &SelectionBound| match bound {
+        SelectionBound::Position { log, position } => {
+            let number = logs.iter().position(|file| file.name() == *log);
+            number.map(|number| (number, *position))
+        }
+        SelectionBound::Time(_) => None,
+    };
+    match (start, stop) {
+        (SelectionBound::Time(start), SelectionBound::Time(stop)) => start < stop,
+        _ => place(start).zip(place(stop)).is_none_or(|(start, stop)| start < stop),
     }
 }
 

@@ -162,17 +162,27 @@ impl TransactionSelector {
         }
     }
 
-    /// Checks, at the end of the logs, that the stop was reached.
+    /// Checks, at the stop or at the end of the logs, that the named start and stop were reached, in this order.
     ///
     /// # Errors
     ///
-    /// If the logs do not have the GTID to stop at.
+    /// If the logs do not have the GTID to stop at, or have the stop before the start.
     pub fn finish(&self) -> Result<(), ReplayError> {
         match &self.selection.stop {
             Some(SelectionStop::BeforeGtid(gtids) | SelectionStop::AfterGtid(gtids)) if !self.is_stopped => {
                 Err(missing_gtids(gtids))
             }
+            _ if self.is_stopped && self.started.is_none() && self.names_start() => Err(stop_before_start()),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns whether the start is a transaction or a position. Of a start by time, the logs may have no transaction.
+    const fn names_start(&self) -> bool {
+        match &self.selection.start {
+            None | Some(SelectionStart::At(SelectionBound::Time(_))) => false,
+            Some(SelectionStart::At(SelectionBound::Position { .. })) => true,
+            Some(SelectionStart::AtGtid(_) | SelectionStart::AfterGtid(_)) => true,
         }
     }
 
@@ -220,6 +230,14 @@ impl TransactionSelector {
             _ => false,
         }
     }
+}
+
+/// Returns the error for a selection that ends before it begins.
+pub(crate) fn stop_before_start() -> ReplayError {
+    ReplayError::Refused(
+        "no transaction is selected: the stop is not after the start. Correct the --start-… or --stop-… option"
+            .to_owned(),
+    )
 }
 
 /// Returns the error for GTIDs that none of the logs has.

@@ -168,3 +168,148 @@ fn start_points_can_be_gtids() -> Result<()> {
     check(&[("--start-gtid", "3"), ("--skip", "4")], "7,8,9")?;
     check(&[("--start-gtid", "3"), ("--skip", "1"), ("--exclude-gtids", "5-7")], "4,8,9")
 }
+
+/// Returns the output of `replay --json` as a document.
+fn document(ran: &Ran) -> Result<serde_json::Value> {
+    ensure!(ran.code == Some(0), "{ran:?}");
+    Ok(serde_json::from_str(&ran.stdout)?)
+}
+
+#[test]
+fn the_result_names_the_transactions_at_the_stop() -> Result<()> {
+    let sql = "create database d; create table d.t (id int primary key); insert into d.t values (1);
+        insert into d.t values (2)";
+    for gtid_mode in ["ON", "OFF"] {
+        let mode = format!("--gtid-mode={gtid_mode}");
+        let source = source(&[&mode, "--enforce-gtid-consistency=ON"], sql)?;
+        let uuid = source.sql("select @@server_uuid")?.trim().to_owned();
+        let logs = source.binlogs()?;
+        let ends = source.sql("show binlog events in 'binlog.000001'")?;
+        let starts: Vec<u64> = ends
+            .lines()
+            .map(|line| line.split('\t').collect::<Vec<_>>())
+            .filter(|columns| matches!(columns[2], "Gtid" | "Anonymous_Gtid"))
+            .map(|columns| Ok(columns[1].parse()?))
+            .collect::<Result<_>>()?;
+        let target = target("--skip-log-bin")?;
+        let gtid = |number: u32| (gtid_mode == "ON").then(|| format!("{uuid}:{number}"));
+        let stop = |position: u64| format!("binlog.000001:{position}");
+        let before_all = replay(&logs, &target, &["--stop-position", &stop(1)])?;
+        says(
+            &before_all,
+            0,
+            &["0transactionsapplied", "stoppedbefore:", "notransactionofthelogsisbeforethestop"],
+        )?;
+        let found = document(&replay(&logs, &target, &["--json", "--stop-position", &stop(starts[3])])?)?;
+        let check = |found: &serde_json::Value, number: usize| {
+            ensure!(
+                found["gtid"] == serde_json::json!(gtid(number as u32 + 1))
+                    && found["log"] == "binlog.000001"
+                    && found["position"] == starts[number]
+                    && found["committed"].is_string(),
+                "{number}: {found}, {starts:?}"
+            );
+            Ok(())
+        };
+        check(&found["last_applied"], 2)?;
+        check(&found["first_not_applied"], 3)?;
+        let rest = replay(&logs, &target, &[])?;
+        let last = gtid(4).map_or_else(String::new, |gtid| format!("{gtid}at"));
+        says(&rest, 0, &[&format!("lastapplied:{last}binlog.000001:{},committed", starts[3])])?;
+        ensure!(!rest.stdout.contains("stopped before"), "{rest:?}");
+        let again = document(&replay(&logs, &target, &["--json"])?)?;
+        ensure!(again["last_applied"].is_null() && again["first_not_applied"].is_null(), "{again}");
+        // A stop that is not after the start.
+        let (first, second) = (stop(starts[0]), stop(starts[1]));
+        let mut contradictions = vec![
+            ["--start-position", &second, "--stop-position", &first],
+            ["--start-datetime", "2026-01-02 00:00:00", "--stop-datetime", "2026-01-01 00:00:00Z"],
+        ];
+        let (later, earlier) = (gtid(3).unwrap_or_default(), gtid(2).unwrap_or_default());
+        if gtid_mode == "ON" {
+            contradictions.push(["--start-gtid", &later, "--stop-gtid", &earlier]);
+        }
+        for options in contradictions {
+            let ran = replay(&logs, &target, &options)?;
+            ensure!(
+                matches!(ran.code, Some(1 | 2)) && ran.stderr.contains("the stop is not after the start"),
+                "{options:?}: {ran:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Applies a log with mysqlbinlog and the server's client.
+fn apply_with_mysqlbinlog(log: &std::path::Path, target: &TestServer, options: &[&str]) -> Result<()> {
+    let mut arguments: Vec<&std::ffi::OsStr> = options.iter().map(std::ffi::OsStr::new).collect();
+    arguments.push(log.as_os_str());
+    let text = target.home().mysqlbinlog(&arguments, b"")?;
+    ensure!(text.status.success(), "{text:?}");
+    target.sql(&String::from_utf8(text.stdout)?)?;
+    Ok(())
+}
+
+#[test]
+fn stops_by_time_are_those_of_mysqlbinlog() -> Result<()> {
+    let source = source(&[], "create database d; create table d.t (id int primary key)")?;
+    // Each insert is committed within the second of its start, which mysqlbinlog compares.
+    for id in 1..=3 {
+        source
+            .sql(&format!("do sleep(1.2 - mod(unix_timestamp(now(6)), 1)); insert into d.t values ({id})"))?;
+    }
+    let logs = source.binlogs()?;
+    let found = document(&replay(&logs, &target("--skip-log-bin")?, &["--json", "--dry-run"])?)?;
+    ensure!(found["transactions"] == 5, "{found}");
+    let times =
+        source.sql("flush binary logs; show binary logs").map(drop).and_then(|()| commit_times(&logs))?;
+    let second = times[3] / 1_000_000;
+    let at = |time_us: u64, shift: i64| -> Result<String> {
+        let text = source.sql(&format!(
+            "set time_zone = '+00:00'; select from_unixtime({}.{:06}) + interval {shift} hour",
+            time_us / 1_000_000,
+            time_us % 1_000_000
+        ))?;
+        Ok(text.trim().to_owned())
+    };
+    let whole = second * 1_000_000;
+    let ids = |target: &TestServer| target.sql("select group_concat(id) from d.t");
+    // mysqlbinlog has whole seconds of the local time only.
+    for (seconds, wanted) in [(second, "1"), (second + 1, "1,2")] {
+        let text = at(seconds * 1_000_000, 0)?;
+        let (by_mysqlbinlog, by_replay) = (target("--skip-log-bin")?, target("--skip-log-bin")?);
+        apply_with_mysqlbinlog(&logs[0], &by_mysqlbinlog, &["--stop-datetime", &text])?;
+        let ran = replay(&logs, &by_replay, &["--stop-datetime", &format!("{text}Z")])?;
+        ensure!(ran.code == Some(0), "{ran:?}");
+        let (theirs, ours) = (ids(&by_mysqlbinlog)?, ids(&by_replay)?);
+        ensure!(theirs == ours && ours.trim() == wanted, "{text}: {theirs} by mysqlbinlog, {ours} by replay");
+    }
+    for (option, text, wanted) in [
+        ("--stop-datetime", format!("{}Z", at(whole, 0)?), "1"),
+        ("--stop-datetime", format!("{}+02:00", at(whole, 2)?), "1"),
+        ("--stop-datetime", format!("{}-05:30", at(whole - 1_800_000_000, -5)?), "1"),
+        ("--stop-datetime", format!("{}Z", at(times[3], 0)?), "1"),
+        ("--stop-datetime", format!("{}Z", at(times[3] + 1, 0)?), "1,2"),
+        ("--stop-datetime-inclusive", format!("{}Z", at(times[3] - 1, 0)?), "1"),
+        ("--stop-datetime-inclusive", format!("{}+02:00", at(times[3], 2)?), "1,2"),
+        ("--stop-datetime", format!("{}+02:00", at(times[4] + 1, 2)?), "1,2,3"),
+    ] {
+        let target = target("--skip-log-bin")?;
+        let ran = replay(&logs, &target, &[option, &text])?;
+        ensure!(ran.code == Some(0), "{ran:?}");
+        let ids = ids(&target)?;
+        ensure!(ids.trim() == wanted, "{option} {text}: {ids}, not {wanted}");
+    }
+    Ok(())
+}
+
+/// Returns the immediate commit time of each transaction, in microseconds since 1970.
+fn commit_times(logs: &[std::path::PathBuf]) -> Result<Vec<u64>> {
+    let logs = logs.iter().cloned().map(replay::ReplayLog::File).collect();
+    let mut source = replay::TransactionSource::new(logs, None, usize::MAX);
+    let mut times = Vec::new();
+    while let Some(unit) = source.next_unit()? {
+        times.push(unit.head().committed_us);
+    }
+    Ok(times)
+}

@@ -76,6 +76,11 @@ impl CommitGroup {
         }
     }
 
+    /// Returns the last transaction.
+    pub(super) fn last_head(&self) -> &TransactionHead {
+        self.members.last().map_or(&self.head, |member| &member.head)
+    }
+
     /// Returns the bytes of the apply plan and of the members' rows.
     pub(super) fn size(&self) -> usize {
         let members = self.members.iter().map(GroupMember::size).sum::<usize>();

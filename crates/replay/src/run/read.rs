@@ -141,6 +141,8 @@ fn fill_batch(
                 continue;
             }
             SelectionChoice::Stop => {
+                rules.selector.finish()?;
+                batch.so_far.first_after_stop = Some(head);
                 return Ok(rules.selector.stop_time().map_or(SourceState::No, SourceState::Behind));
             }
         }

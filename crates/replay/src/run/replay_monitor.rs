@@ -67,6 +67,7 @@ impl<'w> ReplayMonitor<'w> {
     pub(super) fn add_read(&mut self, so_far: ReadProgress) {
         self.report.skipped += so_far.skipped;
         self.report.bytes_read = so_far.bytes_read;
+        self.report.first_after_stop = so_far.first_after_stop.or(self.report.first_after_stop.take());
         self.report.late = so_far.late.or(self.report.late.take());
         self.report.unmatched.extend(so_far.unmatched);
     }
@@ -95,6 +96,7 @@ impl<'w> ReplayMonitor<'w> {
         }
         if self.latest.is_none_or(|number| number < group.head.number) {
             self.latest = Some(group.head.number);
+            self.report.last_applied = Some(group.last_head().clone());
             self.report.committed_us = group.committed_us.last().copied();
             self.report.place = Some(group.end.end_place());
             self.report.file_position = group.end.file_range.end;

@@ -25,6 +25,8 @@ pub(super) struct ReadProgress {
     pub(super) skipped: u64,
     /// Bytes of the logs read so far.
     pub(super) bytes_read: u64,
+    /// The first transaction after the stop, once it is reached.
+    pub(super) first_after_stop: Option<TransactionHead>,
     /// Transactions after the stop, once they are counted.
     pub(super) late: Option<LateTransactions>,
     /// Filter rules that matched nothing, at the end of the logs.

@@ -3,8 +3,9 @@
 use std::io;
 use std::time::Duration;
 
+use binlog::TransactionId;
 use jiff::Timestamp;
-use replay::{CommitLag, LateTransactions, ReplayReport};
+use replay::{CommitLag, LateTransactions, ReplayReport, TransactionHead};
 use serde_json::{Value, json};
 use tracing::warn;
 
@@ -15,7 +16,7 @@ use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandResult, CommandVerdict};
 use crate::json_document::write_document;
 use crate::metric_table;
-use crate::screen;
+use crate::screen::{self, visible};
 use crate::units;
 
 /// Result of a replay.
@@ -63,6 +64,8 @@ fn document(done: &ReplayOutcome) -> Value {
     let last_committed = report.committed_us.and_then(timestamp).map(|time| time.to_string());
     for (key, value) in [
         ("last_committed", last_committed.into()),
+        ("last_applied", report.last_applied.as_ref().map(transaction_document).into()),
+        ("first_not_applied", report.first_after_stop.as_ref().map(transaction_document).into()),
         ("interrupted", report.is_interrupted.into()),
         ("late", report.late.as_ref().map(late_document).into()),
         ("undecided", report.undecided.clone().into()),
@@ -74,6 +77,34 @@ fn document(done: &ReplayOutcome) -> Value {
         document.insert(key.to_owned(), value);
     }
     document.into()
+}
+
+/// Returns a transaction's identifier, position in the source's log and commit time as a document.
+fn transaction_document(head: &TransactionHead) -> Value {
+    json!({
+        "gtid": gtid_text(head),
+        "log": *head.origin.log_name,
+        "position": head.origin.start,
+        "committed": timestamp(head.committed_us).map(|time| time.to_string()),
+    })
+}
+
+/// Returns the same as text.
+fn transaction_text(head: &TransactionHead) -> String {
+    let place = visible(&head.origin.start_place().to_string());
+    let time = timestamp(head.committed_us).map_or_else(String::new, |time| format!(", committed {time}"));
+    match gtid_text(head) {
+        Some(gtid) => format!("{gtid} at {place}{time}"),
+        None => format!("{place}{time}"),
+    }
+}
+
+/// Returns the transaction's GTID, of MySQL or of MariaDB.
+fn gtid_text(head: &TransactionHead) -> Option<String> {
+    match head.id {
+        TransactionId::Gtid(_) | TransactionId::Mariadb(_) => Some(head.id.to_string()),
+        _ => None,
+    }
 }
 
 /// Returns, as a document, the transactions after the stop position that were committed before the stop time.
@@ -116,6 +147,15 @@ fn text(done: &ReplayOutcome) -> String {
         units::counted(report.groups, "commit"),
         units::count(report.skipped)
     );
+    if let Some(last) = &report.last_applied {
+        text.push_str(&format!("last applied: {}\n", transaction_text(last)));
+    }
+    if let Some(first) = &report.first_after_stop {
+        text.push_str(&format!("stopped before: {}\n", transaction_text(first)));
+        if report.transactions == 0 && report.skipped == 0 {
+            text.push_str("nothing applied: no transaction of the logs is before the stop\n");
+        }
+    }
     if report.lag.transactions > 0 {
         text.push_str(&lag_line(report.lag));
     }
