@@ -54,6 +54,10 @@ impl ServerReader {
 }
 
 impl ComparisonReader for ServerReader {
+    fn tables(&mut self, database: &[u8]) -> Result<Vec<Vec<u8>>, TargetFailure> {
+        ServerCatalogue::new(&mut self.connection).base_tables(database).map_err(server_failure)
+    }
+
     fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
         let has_old_documents = self.has_old_documents();
         let mut catalogue = ServerCatalogue::new(&mut self.connection);

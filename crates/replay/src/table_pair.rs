@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use binlog::Event;
 use sql::{ReplicationFilter, StatementKind, classify_statement};
 
-use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, SourceStatement};
+use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, SourceStatement, TransactionShape};
 use crate::replay_error::ReplayError;
 use crate::row_events::RowEvents;
 use crate::target_table_definition::TargetTableName;
@@ -23,8 +23,28 @@ pub struct TablePair {
     pub target: TargetTableName,
 }
 
+/// The tables of a selection of logs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogTables {
+    /// Tables that the logs name.
+    pub pairs: BTreeSet<TablePair>,
+    /// Databases, by their names in the logs, in which statements have changed rows. Triggers and procedures may have
+    /// changed further tables there.
+    pub databases: BTreeSet<Box<[u8]>>,
+}
+
+/// Databases of the server itself.
+const SYSTEM_DATABASES: [&[u8]; 4] = [b"mysql", b"sys", b"information_schema", b"performance_schema"];
+
+impl LogTables {
+    /// Adds a table, given by its name on the source, if the filter selects it.
+    pub(crate) fn add(&mut self, filter: &ReplicationFilter, database: &[u8], table: &[u8]) {
+        TransactionFilter(filter).put_table(database, table, &mut self.pairs);
+    }
+}
+
 /// Collects the tables that the selected transactions change or define, whether or not the target had applied them
-/// before: from table maps and from statements. `seen` receives the number of bytes read so far, and can stop the
+/// before: from table maps and from statements; and the databases of statements that change rows. `seen` receives the number of bytes read so far, and can stop the
 /// collection.
 ///
 /// # Errors
@@ -35,9 +55,9 @@ pub fn collect_tables(
     selection: &TransactionSelection,
     filter: &ReplicationFilter,
     seen: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<BTreeSet<TablePair>, ReplayError> {
+) -> Result<LogTables, ReplayError> {
     let mut selector = TransactionSelector::new(selection, source.log_names())?;
-    let (mut opener, mut pairs) = (source.opener(), BTreeSet::new());
+    let (mut opener, mut tables) = (source.opener(), LogTables::default());
     while let Some(found) = source.next_found()? {
         if seen(source.bytes_read()).is_break() {
             return Err(ReplayError::Interrupted);
@@ -49,25 +69,31 @@ pub fn collect_tables(
             SelectionChoice::Stop => break,
         }
         let work = found.work(&mut opener, source.held_max());
-        let put = work.and_then(|work| TransactionFilter(filter).put_tables(&work, &mut pairs));
+        let put = work.and_then(|work| TransactionFilter(filter).put_tables(&work, &mut tables));
         put.map_err(|error| ReplayError::Work { unit: head.to_string(), error })?;
     }
-    Ok(pairs)
+    Ok(tables)
 }
 
 impl TransactionFilter<'_> {
     /// Adds the selected tables that a transaction changes or defines: from table maps and from statements. A table of
     /// a rewritten database has its new name on the target.
-    fn put_tables(self, work: &ApplyPlan, out: &mut BTreeSet<TablePair>) -> Result<(), ApplyPlanError> {
+    fn put_tables(self, work: &ApplyPlan, out: &mut LogTables) -> Result<(), ApplyPlanError> {
+        let changes_rows = !matches!(work.shape, TransactionShape::ImplicitCommit { .. });
         for step in &work.steps {
             match step {
-                ApplyStep::Rows(_, rows) => self.put_tables_of_rows(rows, out)?,
+                ApplyStep::Rows(_, rows) => self.put_tables_of_rows(rows, &mut out.pairs)?,
                 ApplyStep::Spooled(_, rows) => {
                     for part in rows.parts() {
-                        self.put_tables_of_rows(&part?, out)?;
+                        self.put_tables_of_rows(&part?, &mut out.pairs)?;
                     }
                 }
-                ApplyStep::Statement(statement) => self.put_tables_of_statement(statement, out),
+                ApplyStep::Statement(statement) => {
+                    self.put_tables_of_statement(statement, &mut out.pairs);
+                    if changes_rows {
+                        self.put_databases_of_statement(statement, &mut out.databases);
+                    }
+                }
             }
         }
         Ok(())
@@ -94,6 +120,21 @@ impl TransactionFilter<'_> {
         for named in &tables {
             let database = named.database.as_deref().unwrap_or(&statement.default_database);
             self.put_table(database, &named.table, out);
+        }
+    }
+
+    /// Adds the default database of a statement, and those of the tables that it names.
+    fn put_databases_of_statement(self, statement: &SourceStatement, out: &mut BTreeSet<Box<[u8]>>) {
+        let tables = match classify_statement(&statement.sql) {
+            StatementKind::Tables(tables) => tables,
+            _ => return,
+        };
+        let named = tables.iter().filter_map(|named| named.database.as_deref());
+        for database in named.chain([statement.default_database.as_slice()]) {
+            let is_selected = self.0.accepts_database(self.0.target_database(database));
+            if is_selected && !database.is_empty() && !SYSTEM_DATABASES.contains(&database) {
+                out.insert(database.into());
+            }
         }
     }
 

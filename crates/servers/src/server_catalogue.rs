@@ -95,6 +95,19 @@ impl<'c> ServerCatalogue<'c> {
         Ok(rows.first().map(table))
     }
 
+    /// Returns the names of a database's tables, without views; empty if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`].
+    pub fn base_tables(&mut self, database: &[u8]) -> Result<Vec<Vec<u8>>, ConnectionError> {
+        let rows = self.connection.rows(&format!(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = {} AND table_type = 'BASE TABLE'",
+            quote::hex_value(database)
+        ))?;
+        Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+    }
+
     /// Returns the columns of a table, in order; empty if it does not exist.
     ///
     /// # Errors

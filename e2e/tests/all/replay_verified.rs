@@ -232,3 +232,37 @@ fn documents_of_old_servers_are_compared() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn tables_that_triggers_and_functions_change_are_compared() -> Result<()> {
+    let launch =
+        Launch::mysql().options(["--binlog-format=STATEMENT", "--log-bin-trust-function-creators=1"]);
+    let source = source(&launch, &[])?;
+    source.sql(
+        "create database d; create table d.t (id int primary key);
+         create table d.by_trigger (id int primary key); create table d.by_function (id int primary key);
+         create trigger d.tr after insert on d.t for each row insert into d.by_trigger values (new.id);
+         delimiter //
+         create function d.f(id int) returns int begin insert into d.by_function values (id); return id; end //
+         delimiter ;
+         create database e; create table e.unseen (id int primary key); flush binary logs",
+    )?;
+    source.sql("insert into d.t values (1), (2); select d.f(3)")?;
+    let target = target("--skip-log-bin")?;
+    ensure!(replay(&source.binlogs()?, &target, &[])?.code == Some(0));
+    // The logs with the definitions are not needed any more.
+    let logs = &source.binlogs()?[1..];
+    let with = address("root", &source);
+    let verify = |options: &[&str]| replay(logs, &target, &[&["--verify", &with], options].concat());
+    ensure!(all_equal(&verify(&[])?, "CHECKSUM TABLE")? == 3);
+    target.sql("delete from d.by_trigger; update d.by_function set id = 4; drop table e.unseen")?;
+    let wanted = ["differs  `d`.`by_function`", "differs  `d`.`by_trigger`"];
+    differs(&verify(&[])?, &wanted)?;
+    differs(&verify(&["--ignore-table", "d.by_function"])?, &wanted[1..])?;
+    // A table that only one side has.
+    target.sql("create table d.extra (id int primary key)")?;
+    differs(
+        &verify(&[])?,
+        &["differs  `d`.`by_function`", "differs  `d`.`by_trigger`", "missing  `d`.`extra`"],
+    )
+}

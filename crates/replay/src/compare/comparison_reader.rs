@@ -9,6 +9,13 @@ use crate::target_table_definition::TargetTableName;
 
 /// Reads the tables of one side of a comparison: of a server, or of a target of another kind.
 pub trait ComparisonReader: fmt::Debug + Send {
+    /// Returns the names of a database's tables, without views; empty if there is no such database.
+    ///
+    /// # Errors
+    ///
+    /// If the side does not answer.
+    fn tables(&mut self, database: &[u8]) -> Result<Vec<Vec<u8>>, TargetFailure>;
+
     /// Reads a table's columns, in order; empty if there is no such table.
     ///
     /// # Errors

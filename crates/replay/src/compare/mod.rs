@@ -6,8 +6,11 @@
 mod comparison_reader;
 mod rows_digest;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::thread;
+
+use sql::ReplicationFilter;
 
 pub use crate::compare::comparison_reader::ComparisonReader;
 use crate::compare::rows_digest::ColumnPairs;
@@ -15,7 +18,7 @@ pub use crate::compare::rows_digest::{
     ColumnReading, ComparedColumn, ComparisonForm, NUMBER_ONLY, RowText, RowsDigest, SHORT_DOCUMENT,
 };
 use crate::replay_error::{ReplayError, TargetFailure};
-pub use crate::table_pair::{TablePair, collect_tables};
+pub use crate::table_pair::{LogTables, TablePair, collect_tables};
 
 /// The method of comparing tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,27 @@ impl TargetComparison {
     /// Returns the method of comparing tables.
     pub const fn method(&self) -> ComparisonMethod {
         self.method
+    }
+
+    /// Returns the tables that the logs name, and all tables of the databases in which statements have changed rows.
+    ///
+    /// # Errors
+    ///
+    /// The server or the target does not answer.
+    pub fn tables(
+        &mut self,
+        mut found: LogTables,
+        filter: &ReplicationFilter,
+    ) -> Result<BTreeSet<TablePair>, ReplayError> {
+        for database in std::mem::take(&mut found.databases) {
+            let on_target = filter.target_database(&database);
+            let theirs = self.server.tables(&database);
+            let names = theirs.and_then(|theirs| Ok((theirs, self.target.tables(on_target)?)));
+            let (theirs, ours) =
+                names.map_err(|failure| failure.into_error("list the tables of a database"))?;
+            theirs.iter().chain(&ours).for_each(|table| found.add(filter, &database, table));
+        }
+        Ok(found.pairs)
     }
 
     /// Compares a table. `go_on` is called at intervals, and can stop the comparison.

@@ -88,16 +88,17 @@ impl TargetVerification {
         let VerificationInputs { server, target, mut source, bytes_total } = against;
         let mut progress = ByteProgress::new(global, bytes_total);
         let (selection, filter) = (&options.selection, &options.filter);
-        let pairs = compare::collect_tables(&mut source, selection, filter, &mut |bytes| {
+        let found = compare::collect_tables(&mut source, selection, filter, &mut |bytes| {
             progress.update(bytes);
             check_interrupt()
         });
         drop(progress);
-        let pairs = pairs.map_err(failed)?;
-        info!("comparing {} with {server}", units::counted(pairs.len() as u64, "table"));
+        let found = found.map_err(failed)?;
         let reader = ServerReader::open(&server).map_err(failed)?;
         let executed = reader.executed().clone();
         let mut comparison = TargetComparison::new(Box::new(reader), target_reader(&target)?);
+        let pairs = comparison.tables(found, filter).map_err(failed)?;
+        info!("comparing {} with {server}", units::counted(pairs.len() as u64, "table"));
         let mut tables = Vec::new();
         for pair in pairs {
             let verdict = comparison.compare(&pair, &check_interrupt).map_err(failed)?;
