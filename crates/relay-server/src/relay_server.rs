@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use logs::StoreWatch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use relay::{
     AccountFile, FormChoice, RelayFacts, RelayStore, SourceLimits, SqlFace, UpstreamControl,
@@ -25,7 +26,6 @@ use crate::relay_counters::{RelayCounters, add};
 use crate::relay_identity::load_or_create_identity;
 use crate::relay_shared::{LoadedFiles, PreparedRelay, RelayShared, ServedRelay};
 use crate::served_forms::{ServedForms, thread_time};
-use crate::store_growth::StoreWatch;
 use crate::tls_files::{TlsFiles, load_password_key, make_state_folder};
 
 /// Stack of a client's thread, in bytes. Only the part that is used takes memory.
@@ -323,12 +323,15 @@ fn turn_away(socket: &TcpStream) {
     let _ = io::Write::write_all(&mut &*socket, packets.output());
 }
 
+/// Interval at which sizes are read although the system reports changes: some file systems report only their own.
+const WATCH_INTERVAL: Duration = Duration::from_millis(200);
+
 /// Wakes clients when the store grows.
 fn watch(shared: &RelayShared) {
     let mut changes = StoreWatch::new();
     let mut maintained = Instant::now();
     while !shared.is_stopping() {
-        let is_reported = changes.wait();
+        let is_reported = changes.wait(WATCH_INTERVAL);
         if changes.check(shared.newest_log()) || is_reported {
             shared.note_growth();
         }

@@ -5,11 +5,14 @@ mod log_cursor;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
 use binlog::{PayloadLimits, PayloadOpener};
-use logs::{EndOfLog, LogEndAction, LogReader, RewritePositions, Store, StoreCursor, read_keyring};
+use logs::{
+    EndOfLog, LogEndAction, LogReader, RewritePositions, Store, StoreCursor, StoreWatch, read_keyring,
+};
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, event_size_max};
 use crate::replay_error::ReplayError;
@@ -29,6 +32,9 @@ pub struct TransactionSource {
     keys: KeyringSource,
     /// Finder of the next log, for logs that are still being written.
     cursor: Option<StoreCursor>,
+    watch: StoreWatch,
+    /// The log that `watch` watches.
+    watched: Option<PathBuf>,
     held_max: usize,
     current: Option<LogCursor>,
     /// The transaction within which the last relay log ends.
@@ -99,6 +105,8 @@ impl TransactionSource {
             logs: logs.into_iter(),
             keys,
             cursor: None,
+            watch: StoreWatch::new(),
+            watched: None,
             held_max,
             current: None,
             carried: None,
@@ -135,6 +143,18 @@ impl TransactionSource {
     /// transaction.
     pub const fn is_followed(&self) -> bool {
         self.cursor.is_some()
+    }
+
+    /// Waits until followed logs may have grown since the last call, at most for this time.
+    pub(crate) fn wait_for_growth(&mut self, longest: Duration) {
+        let newest = self.cursor.as_ref().and_then(|cursor| cursor.logs().last());
+        if self.watched.as_ref() == newest {
+            self.watch.wait(longest);
+            return;
+        }
+        // The log may have grown before it was watched.
+        self.watched = newest.cloned();
+        self.watch.check(self.watched.clone());
     }
 
     /// Returns the maximum number of bytes of a transaction held in memory.

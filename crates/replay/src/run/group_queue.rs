@@ -1,6 +1,6 @@
 //! The queue of commit groups between the group builder and the applier.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) enum ApplierMessage {
     Failed(ReplayError),
 }
 
-/// Interval at which the group builder, while nothing arrives, checks whether the applier is free.
+/// Interval at which the group builder, while no group is started, takes further transactions.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The queue from the group builder to the applier.
@@ -125,6 +125,16 @@ impl GroupQueue {
         state.open < self.limits.open && state.waiting < self.limits.waiting
     }
 
+    /// Waits until another group would be started soon, at most for this time. Returns whether it would.
+    fn wait_for_room(&self, longest: Duration) -> bool {
+        let QueueLimits { open, waiting, .. } = self.limits;
+        let is_full = |state: &mut QueueState| state.open >= open || state.waiting >= waiting;
+        let waited = self.changed.wait_timeout_while(self.state(), longest, is_full);
+        let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        !timeout.timed_out()
+    }
+
     /// Waits until there is room for a group of `size` bytes, and counts it.
     fn reserve(&self, size: usize) -> Result<(), StopSignal> {
         let QueueLimits { open, waiting, bytes } = self.limits;
@@ -197,19 +207,19 @@ fn run_builder(
     loop {
         queue.state().is_resting = is_last && !builder.is_open();
         let next = match builder.is_open() {
-            true => batches.recv_timeout(POLL_INTERVAL),
-            false => batches.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            true => batches.try_recv(),
+            false => batches.recv().map_err(|_| TryRecvError::Disconnected),
         };
         let batch = match next {
             Ok(batch) => batch,
-            Err(RecvTimeoutError::Timeout) => {
-                if queue.has_room() {
+            Err(TryRecvError::Empty) => {
+                if queue.wait_for_room(POLL_INTERVAL) {
                     builder.close(&mut groups).map_err(Some)?;
                     queue.send_groups(&mut groups)?;
                 }
                 continue;
             }
-            Err(RecvTimeoutError::Disconnected) => break,
+            Err(TryRecvError::Disconnected) => break,
         };
         is_last = batch.is_last;
         queue.state().is_resting = false;

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
 use std::time::Duration;
 
 use binlog::PayloadOpener;
@@ -28,8 +27,8 @@ pub(super) fn channel() -> (SyncSender<TransactionBatch>, Receiver<TransactionBa
     sync_channel(BATCHES_MAX)
 }
 
-/// Interval at which a followed log is polled. Each poll tries to read the log and reads the index.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Maximum wait for followed logs to grow. Bounds the time in which a stop is noticed.
+const WAIT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Reads the source to its end, or until the receiver is gone.
 pub(super) fn read(
@@ -57,7 +56,7 @@ pub(super) fn read(
         match more {
             SourceState::Yes => {}
             SourceState::Later if queue.is_stopped() => return,
-            SourceState::Later => thread::sleep(POLL_INTERVAL),
+            SourceState::Later => source.wait_for_growth(WAIT_TIMEOUT),
             SourceState::No => return,
             SourceState::Behind(limit) => return count_late(source, limit, out),
         }
