@@ -432,7 +432,11 @@ impl MysqlSession {
     fn run(&mut self, statement: &SourceStatement, sql: &[u8]) -> Result<(), TargetFailure> {
         let result = match &statement.load {
             None => self.connection.run_bytes(sql),
-            Some(load) => self.connection.load(&load_sql(&statement.sql, load)?, load.file.clone()),
+            Some(load) => self.connection.load(
+                &load_sql(&statement.sql, load)?,
+                load.file.size(),
+                Box::new(load.file.reader()),
+            ),
         };
         if result.is_ok() {
             self.announcement = StatementAnnouncement::Settled;

@@ -12,10 +12,12 @@ use binlog::{
     TransactionVerb,
 };
 
+use crate::load_file_content::{LoadFileCollector, LoadFileContent};
 use crate::row_events::RowEvents;
 use crate::session_variables::SessionVariables;
 use crate::source_transaction::SourceTransaction;
 use crate::spooled_rows::{RowSpooler, SpoolPushError, SpooledRows};
+use crate::spooled_statements::{SpooledStatements, StatementSpooler, put_event};
 
 /// The steps that apply one transaction to a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub enum ApplyStep {
     Spooled(Arc<SessionVariables>, SpooledRows),
     /// A statement.
     Statement(Box<SourceStatement>),
+    /// Statements in a temporary file, too many for memory.
+    SpooledStatements(SpooledStatements),
 }
 
 /// A statement with everything that it depends on.
@@ -124,7 +128,7 @@ pub struct LoadDataFile {
     /// Handling of rows whose key exists.
     pub duplicates: DuplicateHandling,
     /// Content of the file.
-    pub file: Vec<u8>,
+    pub file: LoadFileContent,
 }
 
 /// Reasons why a transaction cannot be applied.
@@ -146,8 +150,8 @@ pub enum ApplyPlanError {
     /// An event that must not be ignored, and cannot be applied.
     #[error("cannot apply its {0} event")]
     Unsupported(String),
-    /// Row events cannot be written to a temporary file.
-    #[error("could not write its rows to a temporary file: {0}")]
+    /// A temporary file cannot be written or read.
+    #[error("could not use a temporary file for its changes: {0}")]
     Spool(String),
     /// An event sequence that no server writes.
     #[error("{0}")]
@@ -174,11 +178,12 @@ impl ApplyPlan {
         Self::with_memory_limit(unit, opener, usize::MAX)
     }
 
-    /// Returns the apply plan of this transaction. Row events beyond `held_max` bytes go to a temporary file.
+    /// Returns the apply plan of this transaction. Beyond `held_max` bytes each, its row events, statements and files
+    /// of `LOAD DATA` go to temporary files.
     ///
     /// # Errors
     ///
-    /// As [`ApplyPlan::of`], or when the temporary file cannot be written.
+    /// As [`ApplyPlan::of`], or when a temporary file cannot be written.
     pub fn with_memory_limit(
         unit: &SourceTransaction,
         opener: &mut PayloadOpener,
@@ -198,7 +203,7 @@ impl ApplyPlan {
 
     /// Returns whether all of it is in memory.
     pub fn is_in_memory(&self) -> bool {
-        !self.steps.iter().any(|step| matches!(step, ApplyStep::Spooled(..)))
+        self.steps.iter().all(ApplyStep::is_in_memory)
     }
 }
 
@@ -208,7 +213,7 @@ pub(crate) struct ApplyPlanBuilder {
     context: Arc<SessionVariables>,
     steps: Vec<ApplyStep>,
     variables: Vec<StatementInput>,
-    file: Vec<u8>,
+    file: LoadFileCollector,
     end: Option<TransactionShape>,
     xid: Option<String>,
     has_begun: bool,
@@ -223,6 +228,12 @@ pub(crate) struct ApplyPlanBuilder {
     scratch: Vec<u8>,
     /// Takes the row events of the last step, once they exceed the limit.
     spooler: Option<(Arc<SessionVariables>, RowSpooler)>,
+    /// Bytes of the statements in the steps, and of the files that they load.
+    statements_size: usize,
+    /// Events of the next statement's variables.
+    variable_events: Vec<u8>,
+    /// Takes further statements, once they exceed the limit.
+    statement_spooler: Option<StatementSpooler>,
 }
 
 impl ApplyPlanBuilder {
@@ -241,7 +252,10 @@ impl ApplyPlanBuilder {
             }),
             steps: Vec::new(),
             variables: Vec::new(),
-            file: Vec::new(),
+            file: LoadFileCollector::default(),
+            statements_size: 0,
+            variable_events: Vec::new(),
+            statement_spooler: None,
             end: None,
             xid: None,
             has_begun: false,
@@ -275,7 +289,7 @@ impl ApplyPlanBuilder {
             Event::MariadbGtid(gtid) => self.has_begun = gtid.flags & MariadbGtidEvent::STANDALONE == 0,
             Event::Query(query) => {
                 self.end_spool()?;
-                self.query(raw.header(), &query);
+                self.query(raw, &query)?;
             }
             Event::TableMap(_) => self.rows(raw, None)?,
             event if event.rows().is_some() => self.rows(raw, self.upgraded(event))?,
@@ -284,17 +298,21 @@ impl ApplyPlanBuilder {
                 self.end = Some(TransactionShape::XaPrepare(prepare.xid.to_string()));
             }
             Event::XaPrepare(_) => self.commit(),
-            Event::Intvar(intvar) => self.variables.extend(integer(&intvar)),
+            Event::Intvar(intvar) => self.variable(raw, integer(&intvar))?,
             Event::Rand(Rand { seed1, seed2 }) => {
-                self.variables.push(StatementInput::RandomSeeds(seed1, seed2))
+                self.variable(raw, Some(StatementInput::RandomSeeds(seed1, seed2)))?;
             }
-            Event::UserVar(variable) => self.variables.push(user(&variable)),
-            Event::BeginLoadQuery(block) => self.file = block.block.to_vec(),
-            Event::AppendBlock(block) => self.file.extend_from_slice(block.block),
-            Event::DeleteFile(_) => self.file.clear(),
+            Event::UserVar(variable) => self.variable(raw, Some(user(&variable)))?,
+            Event::BeginLoadQuery(block) => {
+                self.file = LoadFileCollector::default();
+                self.add_block(block.block)?;
+            }
+            Event::AppendBlock(block) => self.add_block(block.block)?,
+            Event::DeleteFile(_) => self.file = LoadFileCollector::default(),
             Event::ExecuteLoadQuery(load) => {
                 self.end_spool()?;
-                self.load(raw.header(), &load);
+                self.end_statement_spool()?;
+                self.load(raw.header(), &load)?;
             }
             Event::Incident(incident) => return Err(incident_error(&incident)),
             _ if is_passed_over(raw) => {}
@@ -303,7 +321,8 @@ impl ApplyPlanBuilder {
         Ok(())
     }
 
-    fn query(&mut self, header: &EventHeader, query: &Query<'_>) {
+    fn query(&mut self, raw: &RawEvent<'_>, query: &Query<'_>) -> Result<(), ApplyPlanError> {
+        let header = raw.header();
         self.context = Arc::new(self.context_of(query));
         self.session = Some(query.thread_id);
         match TransactionVerb::of(query.sql) {
@@ -334,10 +353,79 @@ impl ApplyPlanBuilder {
                     // The server wrote this text in UTF-8, whatever the client's character set.
                     self.context = Arc::new(self.context.with_utf8_text());
                 }
-                let statement = self.statement(header, query, None);
-                self.steps.push(statement);
+                let goes_to_file = self.statements_size >= self.held_max && !is_definition;
+                match goes_to_file {
+                    true => self.spool_statement(raw)?,
+                    false => {
+                        let statement = self.statement(header, query, None);
+                        self.push_statement(statement)?;
+                    }
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Adds a variable of the next statement, and its event.
+    fn variable(&mut self, raw: &RawEvent<'_>, input: Option<StatementInput>) -> Result<(), ApplyPlanError> {
+        self.variables.extend(input);
+        Ok(put_event(raw, &mut self.variable_events)?)
+    }
+
+    /// Adds a block of the file that the next statement loads.
+    fn add_block(&mut self, block: &[u8]) -> Result<(), ApplyPlanError> {
+        let held_max = self.held_max.saturating_sub(self.statements_size);
+        Ok(self.file.push(block, held_max)?)
+    }
+
+    fn push_statement(&mut self, statement: ApplyStep) -> Result<(), ApplyPlanError> {
+        self.end_statement_spool()?;
+        self.variable_events.clear();
+        self.statements_size += statement.size() + size_of::<SourceStatement>();
+        self.steps.push(statement);
+        Ok(())
+    }
+
+    /// Writes a statement and its variables to a temporary file.
+    fn spool_statement(&mut self, raw: &RawEvent<'_>) -> Result<(), ApplyPlanError> {
+        let spooler = match &mut self.statement_spooler {
+            Some(spooler) => spooler,
+            none => none.insert(StatementSpooler::new(&self.format)?),
+        };
+        spooler.push(&self.variable_events, raw)?;
+        self.variable_events.clear();
+        self.variables.clear();
+        Ok(())
+    }
+
+    /// Ends the step whose statements go to a temporary file.
+    fn end_statement_spool(&mut self) -> Result<(), ApplyPlanError> {
+        if let Some(spooler) = self.statement_spooler.take() {
+            self.steps.push(ApplyStep::SpooledStatements(spooler.finish()?));
+        }
+        Ok(())
+    }
+
+    /// Returns the statements of these events, which have no checksums.
+    pub(crate) fn read_statements(
+        format: &Arc<EventFormat>,
+        mut events: &[u8],
+    ) -> Result<Vec<SourceStatement>, ApplyPlanError> {
+        let mut builder = Self::new(format, usize::MAX);
+        builder.has_begun = true;
+        while let Some((raw, rest)) = RawEvent::split_first(events, EventChecksum::Absent) {
+            builder.take(&raw, format)?;
+            events = rest;
+        }
+        let damaged = ApplyPlanError::Malformed("the temporary file with its statements is damaged");
+        if !events.is_empty() {
+            return Err(damaged);
+        }
+        let statement = |step| match step {
+            ApplyStep::Statement(statement) => Ok(*statement),
+            _ => Err(damaged.clone()),
+        };
+        builder.steps.into_iter().map(statement).collect()
     }
 
     /// Ends the step whose rows go to a temporary file.
@@ -391,16 +479,16 @@ impl ApplyPlanBuilder {
         }))
     }
 
-    fn load(&mut self, header: &EventHeader, load: &ExecuteLoadQuery<'_>) {
+    fn load(&mut self, header: &EventHeader, load: &ExecuteLoadQuery<'_>) -> Result<(), ApplyPlanError> {
         self.context = Arc::new(self.context_of(&load.query));
-        let file = std::mem::take(&mut self.file);
+        let file = std::mem::take(&mut self.file).finish();
         let name = (load.name_start as usize, load.name_end as usize);
         let statement = self.statement(
             header,
             &load.query,
             Some(LoadDataFile { name, duplicates: load.duplicates, file }),
         );
-        self.steps.push(statement);
+        self.push_statement(statement)
     }
 
     /// Returns row events of version 1 as version 2, which every MySQL since 5.6 accepts; `None` for other events.
@@ -413,6 +501,7 @@ impl ApplyPlanBuilder {
 
     /// Adds a table map or row changes; writes `instead` in place of `raw`, if given.
     fn rows(&mut self, raw: &RawEvent<'_>, instead: Option<Event<'_>>) -> Result<(), ApplyPlanError> {
+        self.end_statement_spool()?;
         let format = Arc::clone(&self.format);
         let put = |out: &mut Vec<u8>| match &instead {
             Some(event) => event.write(raw.header().origin(), NextPosition::Fixed(0), &format, out),
@@ -463,8 +552,9 @@ impl ApplyPlanBuilder {
     /// Returns the complete apply plan.
     pub(crate) fn finish(mut self, kind: TransactionKind) -> Result<ApplyPlan, ApplyPlanError> {
         self.end_spool()?;
+        self.end_statement_spool()?;
         assert!(self.held <= self.held_max, "ours: rows beyond the limit are in a file");
-        let only_rows = self.steps.iter().all(|step| !matches!(step, ApplyStep::Statement(_)));
+        let only_rows = self.steps.iter().all(|step| !step.is_statement());
         let shape = match self.end {
             _ if self.is_alone => TransactionShape::ImplicitCommit { databases: self.databases },
             Some(TransactionShape::Rows) if only_rows => TransactionShape::Rows,
@@ -506,9 +596,25 @@ impl ApplyStep {
     pub fn size(&self) -> usize {
         match self {
             Self::Rows(_, rows) => rows.bytes.len(),
-            Self::Spooled(..) => 0,
+            Self::Spooled(..) | Self::SpooledStatements(_) => 0,
             Self::Statement(statement) => {
-                statement.sql.len() + statement.load.as_ref().map_or(0, |load| load.file.len())
+                statement.sql.len() + statement.load.as_ref().map_or(0, |load| load.file.size_in_memory())
+            }
+        }
+    }
+
+    /// Returns whether it is one or more statements.
+    pub(crate) const fn is_statement(&self) -> bool {
+        matches!(self, Self::Statement(_) | Self::SpooledStatements(_))
+    }
+
+    /// Returns whether all of it is in memory.
+    fn is_in_memory(&self) -> bool {
+        match self {
+            Self::Rows(..) => true,
+            Self::Spooled(..) | Self::SpooledStatements(_) => false,
+            Self::Statement(statement) => {
+                !statement.load.as_ref().is_some_and(|load| matches!(load.file, LoadFileContent::Spooled(_)))
             }
         }
     }
@@ -661,7 +767,7 @@ mod tests {
                 match step {
                     ApplyStep::Rows(_, rows) => see(rows),
                     ApplyStep::Spooled(_, rows) => rows.parts().for_each(|part| see(&part.unwrap())),
-                    ApplyStep::Statement(statement) => panic!("{statement:?}"),
+                    other => panic!("{other:?}"),
                 }
             }
             let rows = |event_type, rows: &[u8]| (event_type, 9, Some((true, rows.to_vec())));

@@ -29,6 +29,7 @@ mod commit_order;
 pub mod compare;
 pub mod keys;
 mod lag_tracker;
+mod load_file_content;
 mod log_survey;
 pub mod net_change;
 mod preflight_finding;
@@ -49,6 +50,7 @@ mod session_variables;
 mod source_position;
 mod source_transaction;
 mod spooled_rows;
+mod spooled_statements;
 mod table_definitions;
 mod table_pair;
 mod target_table_definition;
@@ -62,6 +64,7 @@ pub use crate::apply_plan::{
 };
 pub use crate::commit_order::CommitOrder;
 pub use crate::lag_tracker::{CommitLag, CommitLagBuckets};
+pub use crate::load_file_content::{LoadFileContent, LoadFileReader};
 pub use crate::log_survey::{LogSurvey, LogTable};
 pub use crate::preflight_finding::{PreflightCheck, PreflightFinding};
 pub use crate::replay_error::{ReplayError, TargetFailure, TargetFailureKind};
@@ -78,6 +81,7 @@ pub use crate::session_variables::SessionVariables;
 pub use crate::source_position::SourcePosition;
 pub use crate::source_transaction::{SourceTransaction, TransactionHead, TransactionOrigin};
 pub use crate::spooled_rows::SpooledRows;
+pub use crate::spooled_statements::SpooledStatements;
 pub use crate::table_definitions::TableDefinitions;
 pub use crate::target_table_definition::{
     ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey,

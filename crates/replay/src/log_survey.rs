@@ -8,7 +8,7 @@ use binlog::{ColumnType, Event, Flavour, Table};
 use sql::ReplicationFilter;
 
 use crate::applied_check::AppliedCheck;
-use crate::apply_plan::{ApplyPlan, ApplyStep, TransactionShape};
+use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
 use crate::replay_error::ReplayError;
 use crate::replay_progress::AppliedState;
 use crate::row_events::RowEvents;
@@ -159,14 +159,21 @@ impl LogSurvey {
                         self.add_rows(&part);
                     }
                 }
-                ApplyStep::Statement(statement) => {
-                    self.loads_files |= statement.load.is_some();
-                    let size = statement.sql.len();
-                    if self.longest.as_ref().is_none_or(|(longest, _)| *longest < size) {
-                        self.longest = Some((size, head.to_string()));
-                    }
-                }
+                ApplyStep::Statement(statement) => self.add_statement(head, statement),
+                ApplyStep::SpooledStatements(statements) => statements
+                    .parts()
+                    .map_while(Result::ok)
+                    .flatten()
+                    .for_each(|statement| self.add_statement(head, &statement)),
             }
+        }
+    }
+
+    fn add_statement(&mut self, head: &TransactionHead, statement: &SourceStatement) {
+        self.loads_files |= statement.load.is_some();
+        let size = statement.sql.len();
+        if self.longest.as_ref().is_none_or(|(longest, _)| *longest < size) {
+            self.longest = Some((size, head.to_string()));
         }
     }
 

@@ -94,6 +94,14 @@ impl TransactionFilter<'_> {
                         self.put_databases_of_statement(statement, &mut out.databases);
                     }
                 }
+                ApplyStep::SpooledStatements(statements) => {
+                    for part in statements.parts() {
+                        for statement in &part? {
+                            self.put_tables_of_statement(statement, &mut out.pairs);
+                            self.put_databases_of_statement(statement, &mut out.databases);
+                        }
+                    }
+                }
             }
         }
         Ok(())

@@ -29,8 +29,11 @@ impl TransactionFilter<'_> {
         let mut steps = Vec::with_capacity(work.steps.len());
         for step in work.steps {
             match step {
-                ApplyStep::Statement(statement) => {
-                    steps.extend(self.filter_statement(statement).map(ApplyStep::Statement))
+                ApplyStep::Statement(statement) => steps.extend(
+                    self.filter_statement(*statement).map(|left| ApplyStep::Statement(Box::new(left))),
+                ),
+                ApplyStep::SpooledStatements(statements) => {
+                    steps.push(ApplyStep::SpooledStatements(statements.filtered(self.0)));
                 }
                 ApplyStep::Spooled(context, rows) => {
                     let left = self.filter_spooled(&rows)?;
@@ -69,12 +72,19 @@ impl TransactionFilter<'_> {
                 ApplyStep::Spooled(_, rows) => {
                     rows.parts().flatten().for_each(|part| self.note_tables_of_rows(&part, unmatched))
                 }
-                ApplyStep::Statement(statement) => {
-                    let default = self.0.target_database(&statement.default_database);
-                    unmatched.note_statement(&classify_statement(&statement.sql), default);
-                }
+                ApplyStep::Statement(statement) => self.note_tables_of_statement(statement, unmatched),
+                ApplyStep::SpooledStatements(statements) => statements
+                    .parts()
+                    .flatten()
+                    .flatten()
+                    .for_each(|statement| self.note_tables_of_statement(&statement, unmatched)),
             }
         }
+    }
+
+    fn note_tables_of_statement(self, statement: &SourceStatement, unmatched: &mut UnmatchedRules) {
+        let default = self.0.target_database(&statement.default_database);
+        unmatched.note_statement(&classify_statement(&statement.sql), default);
     }
 
     fn note_tables_of_rows(self, rows: &RowEvents, unmatched: &mut UnmatchedRules) {
@@ -97,7 +107,8 @@ impl TransactionFilter<'_> {
         names
     }
 
-    fn filter_statement(self, mut statement: Box<SourceStatement>) -> Option<Box<SourceStatement>> {
+    /// Returns a statement under the rewritten database names; `None` if the filter excludes it.
+    pub(crate) fn filter_statement(self, mut statement: SourceStatement) -> Option<SourceStatement> {
         let default = self.0.target_database(&statement.default_database).to_vec();
         let kind = classify_statement(&statement.sql);
         let is_accepted = is_savepoint(&statement.sql) || self.0.accepts_statement(&kind, &default);

@@ -1,6 +1,7 @@
 //! SQL connection to a server.
 
 use std::fmt;
+use std::io::{self, Read};
 use std::mem::size_of;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -34,7 +35,7 @@ struct SqlClient {
     link: ServerLink,
     statements: StatementCache,
     /// File to send if the server requests one.
-    file: Option<Vec<u8>>,
+    file: Option<Box<dyn Read + Send>>,
     sync: AnswerSync,
     /// `max_allowed_packet` of the server, if known.
     packet_max: Option<usize>,
@@ -244,13 +245,18 @@ impl SqlConnection {
         self.query(sql, &mut |_| Ok(()))
     }
 
-    /// Runs `LOAD DATA LOCAL` with this file.
+    /// Runs `LOAD DATA LOCAL` with this file, of about `file_size` bytes.
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run_bytes`].
-    pub fn load(&mut self, sql: &[u8], file: Vec<u8>) -> Result<(), ConnectionError> {
-        let size = sql.len() + file.len();
+    /// Those of [`SqlConnection::run_bytes`]. If the file cannot be read, the connection is lost.
+    pub fn load(
+        &mut self,
+        sql: &[u8],
+        file_size: u64,
+        file: Box<dyn Read + Send>,
+    ) -> Result<(), ConnectionError> {
+        let size = sql.len().saturating_add(usize::try_from(file_size).unwrap_or(usize::MAX));
         self.client.file = Some(file);
         let result = self.request(size, |client| client.query(sql, &mut |_| Ok(())));
         self.client.file = None;
@@ -473,15 +479,21 @@ impl SqlClient {
 
     /// Sends the file that the statement loads. Without one, the server gets an empty file, and the caller an error.
     fn send_file(&mut self, requested: &[u8]) -> Result<(), ConnectionError> {
-        let file = self.file.take();
-        for piece in file.as_deref().unwrap_or_default().chunks(self.piece_size()) {
-            self.link.send_more(piece)?;
-        }
-        self.link.send_more(&[])?;
-        match file {
-            Some(_) => Ok(()),
-            None => {
-                Err(ConnectionError::FileRequest { name: String::from_utf8_lossy(requested).into_owned() })
+        let Some(mut file) = self.file.take() else {
+            self.link.send_more(&[])?;
+            return Err(ConnectionError::FileRequest {
+                name: String::from_utf8_lossy(requested).into_owned(),
+            });
+        };
+        let mut piece = vec![0; self.piece_size()];
+        loop {
+            // An empty packet would end the file, as if it were whole.
+            let count = read_piece(&mut file, &mut piece).map_err(|error| {
+                ConnectionError::lost(format!("could not read the file to load: {error}"))
+            })?;
+            self.link.send_more(&piece[..count])?;
+            if count == 0 {
+                return Ok(());
             }
         }
     }
@@ -575,6 +587,20 @@ impl SqlClient {
             }
         }
     }
+}
+
+/// Fills a piece, except at the end of the file, and returns its size.
+fn read_piece(file: &mut dyn Read, piece: &mut [u8]) -> io::Result<usize> {
+    let mut count = 0;
+    while let Some(rest) = piece.get_mut(count..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => break,
+            Ok(read) => count += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
 }
 
 /// Returns the row's values, and adds their size to `size`, which may not exceed `size_max`.

@@ -247,7 +247,9 @@ fn files_are_sent_only_for_statements_that_load_them() {
         (other, _) => panic!("{other:?}"),
     }
     let file = vec![b'x'; 3 << 20];
-    let (result, sent) = file_sent(|connection| connection.load(b"LOAD DATA", file.clone()));
+    let (result, sent) = file_sent(|connection| {
+        connection.load(b"LOAD DATA", file.len() as u64, Box::new(std::io::Cursor::new(file.clone())))
+    });
     result.unwrap();
     assert!(sent == file);
 }

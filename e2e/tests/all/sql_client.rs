@@ -40,6 +40,11 @@ fn address(server: &TestServer, mode: SslMode) -> ServerAddress {
     }
 }
 
+/// Runs `LOAD DATA LOCAL` with this file.
+fn load_bytes(connection: &mut SqlConnection, sql: &[u8], file: Vec<u8>) -> Result<()> {
+    Ok(connection.load(sql, file.len() as u64, Box::new(std::io::Cursor::new(file)))?)
+}
+
 #[test]
 fn all_servers_are_supported() -> Result<()> {
     let mut packages = TestPackage::from_env()?;
@@ -248,7 +253,7 @@ fn small_packets(server: &TestServer) -> Result<()> {
         ];
         ensure!(check_fit(&row, packet_max).is_ok());
         ensure!(connection.execute("INSERT INTO d.s VALUES (?, ?, ?)", row)? == 1);
-        connection.load(load, "some,text\n".repeat(80_000).into_bytes())?;
+        load_bytes(&mut connection, load, "some,text\n".repeat(80_000).into_bytes())?;
         let found = connection.value(&format!(
             "SELECT CONCAT(SUM(LENGTH(a)), ' ', COUNT(*)) FROM d.s WHERE id = {id} OR id IS NULL"
         ))?;
@@ -265,7 +270,7 @@ fn files(connection: &mut SqlConnection) -> Result<()> {
         file.extend_from_slice(format!("{number}\tsome more text\n").as_bytes());
     }
     let load = b"LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE d.f";
-    connection.load(load, file)?;
+    load_bytes(connection, load, file)?;
     ensure!(connection.value("SELECT COUNT(*) FROM d.f")?.as_deref() == Some("60000"));
     // The client did not send LOAD DATA LOCAL, so it must not read a file for the server.
     let error = connection.run_bytes(load);

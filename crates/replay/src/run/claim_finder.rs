@@ -17,6 +17,7 @@ use crate::schedule::{
 };
 use crate::source_transaction::TransactionHead;
 use crate::spooled_rows::SpooledRows;
+use crate::spooled_statements::SpooledStatements;
 use crate::target_table_definition::{StorageEngine, TargetTableDefinition, TargetTableName};
 
 /// Definitions read so far, by database.
@@ -44,6 +45,9 @@ impl DefinitionCache {
                 ApplyStep::Rows(_, rows) => self.find_kept_table_of_rows(rows, target)?,
                 ApplyStep::Spooled(_, rows) => self.find_kept_table_of_file(rows, target)?,
                 ApplyStep::Statement(statement) => self.find_kept_table_of_statement(statement, target)?,
+                ApplyStep::SpooledStatements(statements) => {
+                    self.find_kept_table_of_statements(statements, target)?
+                }
             };
             if kept.is_some() {
                 return Ok(kept);
@@ -76,6 +80,21 @@ impl DefinitionCache {
         // A file that cannot be read is reported when its rows are applied.
         for part in rows.parts().filter_map(Result::ok) {
             let kept = self.find_kept_table_of_rows(&part, target)?;
+            if kept.is_some() {
+                return Ok(kept);
+            }
+        }
+        Ok(None)
+    }
+
+    fn find_kept_table_of_statements(
+        &mut self,
+        statements: &SpooledStatements,
+        target: &dyn ReplayTarget,
+    ) -> Result<Option<TargetTableName>, TargetFailure> {
+        // A file that cannot be read is reported when its statements are run.
+        for statement in statements.parts().filter_map(Result::ok).flatten() {
+            let kept = self.find_kept_table_of_statement(&statement, target)?;
             if kept.is_some() {
                 return Ok(kept);
             }

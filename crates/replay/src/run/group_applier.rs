@@ -114,7 +114,7 @@ pub(super) fn apply_group(
     let format = group.work.steps.iter().find_map(|step| match step {
         ApplyStep::Rows(_, rows) => Some(&rows.format),
         ApplyStep::Spooled(_, rows) => Some(rows.format()),
-        ApplyStep::Statement(_) => None,
+        ApplyStep::Statement(_) | ApplyStep::SpooledStatements(_) => None,
     });
     match &group.work.shape {
         TransactionShape::ImplicitCommit { databases } => {
@@ -123,7 +123,8 @@ pub(super) fn apply_group(
         }
         _ => {
             session.begin()?;
-            if let (Some(format), Some(ApplyStep::Statement(_))) = (format, group.work.steps.first()) {
+            let begins_with_statement = group.work.steps.first().is_some_and(ApplyStep::is_statement);
+            if let (Some(format), true) = (format, begins_with_statement) {
                 session.expect_rows(format)?;
             }
         }
@@ -147,6 +148,15 @@ pub(super) fn apply_group(
                 }
             }
             ApplyStep::Statement(statement) => session.run_statement(statement)?,
+            ApplyStep::SpooledStatements(statements) => {
+                for part in statements.parts() {
+                    let unread =
+                        |error| TargetFailure::refused(format!("could not read its statements: {error}"));
+                    for statement in &part.map_err(unread)? {
+                        session.run_statement(statement)?;
+                    }
+                }
+            }
         }
     }
     session.flush()?;

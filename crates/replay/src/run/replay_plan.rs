@@ -285,7 +285,7 @@ impl<'p> ReplayPlanner<'p> {
                 ApplyStep::Spooled(_, rows) => {
                     rows.parts().try_for_each(|part| part.map_err(lost).and_then(|part| count(&part)))
                 }
-                ApplyStep::Statement(_) => Ok(()),
+                ApplyStep::Statement(_) | ApplyStep::SpooledStatements(_) => Ok(()),
             });
         }
         if let (Err(failure), false) = (result, name.is_empty()) {

@@ -397,6 +397,13 @@ impl UndoCollector<'_> {
                     }
                 }
                 ApplyStep::Statement(statement) => self.check_statement(statement, head)?,
+                ApplyStep::SpooledStatements(statements) => {
+                    for part in statements.parts() {
+                        for statement in &part.context("could not read a temporary file")? {
+                            self.check_statement(statement, head)?;
+                        }
+                    }
+                }
             }
         }
         if self.collector.counts() != counts {
