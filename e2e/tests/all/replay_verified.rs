@@ -241,12 +241,10 @@ fn tables_that_triggers_and_functions_change_are_compared() -> Result<()> {
     source.sql(
         "create database d; create table d.t (id int primary key);
          create table d.by_trigger (id int primary key); create table d.by_function (id int primary key);
-         create trigger d.tr after insert on d.t for each row insert into d.by_trigger values (new.id);
-         delimiter //
-         create function d.f(id int) returns int begin insert into d.by_function values (id); return id; end //
-         delimiter ;
-         create database e; create table e.unseen (id int primary key); flush binary logs",
+         create trigger d.tr after insert on d.t for each row insert into d.by_trigger values (new.id)",
     )?;
+    source.sql("delimiter //\ncreate function d.f(id int) returns int begin insert into d.by_function values (id); return id; end//")?;
+    source.sql("create database e; create table e.unseen (id int primary key); flush binary logs")?;
     source.sql("insert into d.t values (1), (2); select d.f(3)")?;
     let target = target("--skip-log-bin")?;
     ensure!(replay(&source.binlogs()?, &target, &[])?.code == Some(0));
