@@ -3,15 +3,20 @@
 //! The format is that of its MySQL connector in JSON without schemas, with `provide.transaction.metadata` on. The field
 //! `resume` at a transaction's end is ours.
 
+use std::ops::Range;
+
 use binlog::events::RowsKind;
 use binlog::{RowChange, RowImage};
 
+use crate::broker_sink::KeyedRecordKind;
 use crate::change::{
     ChangedRow, DdlRecord, EventCoordinates, FollowedSchema, RowNumber, TransactionMetadata,
 };
 use crate::ddl_schema::put_changes;
 use crate::error::CorruptEvent;
 use crate::json_writer::{put_integer, put_string, put_token};
+use crate::record_index::{OtherKeyBounds, RecordIndex, RecordKeys};
+use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
 use crate::table_plan::TablePlan;
 use crate::value::debezium::{put, put_json};
@@ -87,10 +92,16 @@ impl DebeziumWriter {
     }
 
     /// Writes the BEGIN record of the transaction, unless it was written already.
-    pub(crate) fn begin(&mut self, out: &mut Vec<u8>, head: &TransactionMetadata, at: &EventCoordinates<'_>) {
+    pub(crate) fn begin(
+        &mut self,
+        output: &mut RecordSink,
+        head: &TransactionMetadata,
+        at: &EventCoordinates<'_>,
+    ) {
         if !self.id.is_empty() {
             return;
         }
+        let out = &mut output.bytes;
         match &head.gtid {
             Some(gtid) => put_string(&mut self.id, gtid),
             None => put_string(&mut self.id, &format!("file={},pos={}", at.log, at.position)),
@@ -100,12 +111,21 @@ impl DebeziumWriter {
         out.extend_from_slice(b",\"event_count\":null,\"data_collections\":null,\"ts_ms\":");
         put_integer(out, at.commit_time_us(head) / 1000);
         out.extend_from_slice(b"}\n");
+        self.index_boundary(output);
+    }
+
+    /// Indexes the BEGIN or END record of the transaction.
+    fn index_boundary(&self, output: &mut RecordSink) {
+        if let Some(index) = &mut output.index {
+            let keys = index.put_key("id", &self.id);
+            index.push(KeyedRecordKind::Transaction, keys, output.bytes.len());
+        }
     }
 
     /// Writes the END record, if the transaction has a BEGIN record. `token` resumes a run after the transaction.
     pub(crate) fn end(
         &mut self,
-        out: &mut Vec<u8>,
+        output: &mut RecordSink,
         head: &TransactionMetadata,
         at: &EventCoordinates<'_>,
         token: &ResumeToken,
@@ -113,8 +133,9 @@ impl DebeziumWriter {
         if self.id.is_empty() {
             return EndRecord::Omitted;
         }
+        let out = &mut output.bytes;
         out.extend_from_slice(b"{\"status\":\"END\",\"id\":");
-        out.append(&mut self.id);
+        out.extend_from_slice(&self.id);
         out.extend_from_slice(b",\"event_count\":");
         put_integer(out, head.rows);
         out.extend_from_slice(b",\"data_collections\":[");
@@ -131,6 +152,8 @@ impl DebeziumWriter {
         out.extend_from_slice(b",\"resume\":");
         put_token(out, token);
         out.extend_from_slice(b"}\n");
+        self.index_boundary(output);
+        self.id.clear();
         EndRecord::Written
     }
 
@@ -166,30 +189,31 @@ impl DebeziumWriter {
     /// Writes a row of the prepared event. An update of the primary key becomes a delete and an insert.
     pub(crate) fn write_row(
         &mut self,
-        out: &mut Vec<u8>,
+        output: &mut RecordSink,
         head: &mut TransactionMetadata,
         change: &ChangedRow<'_, '_>,
     ) -> Result<(), CorruptEvent> {
         match change.kind {
-            RowsKind::Write => self.write_record(out, head, change, DebeziumOp::Create),
-            RowsKind::Delete => self.write_record(out, head, change, DebeziumOp::Delete),
+            RowsKind::Write => self.write_record(output, head, change, DebeziumOp::Create),
+            RowsKind::Delete => self.write_record(output, head, change, DebeziumOp::Delete),
             RowsKind::Update | RowsKind::PartialUpdate if changes_primary_key(change) => {
-                self.write_record(out, head, change, DebeziumOp::Delete)?;
-                self.write_record(out, head, change, DebeziumOp::Create)
+                self.write_record(output, head, change, DebeziumOp::Delete)?;
+                self.write_record(output, head, change, DebeziumOp::Create)
             }
             RowsKind::Update | RowsKind::PartialUpdate => {
-                self.write_record(out, head, change, DebeziumOp::Update)
+                self.write_record(output, head, change, DebeziumOp::Update)
             }
         }
     }
 
     fn write_record(
         &mut self,
-        out: &mut Vec<u8>,
+        output: &mut RecordSink,
         head: &mut TransactionMetadata,
         change: &ChangedRow<'_, '_>,
         op: DebeziumOp,
     ) -> Result<(), CorruptEvent> {
+        let out = &mut output.bytes;
         out.extend_from_slice(b"{\"before\":");
         match &change.row.before {
             Some(image) if op != DebeziumOp::Create => self.write_image(out, change, image)?,
@@ -213,7 +237,64 @@ impl DebeziumWriter {
             DebeziumOp::Delete => b"},\"op\":\"d\"",
         });
         out.extend_from_slice(&self.record_end.bytes);
+        let end = output.bytes.len();
+        match &mut output.index {
+            Some(index) => self.index_row(index, change, op, end),
+            None => Ok(()),
+        }
+    }
+
+    /// Indexes a row's record, which ends at `end`. A delete has a tombstone after it.
+    fn index_row(
+        &mut self,
+        index: &mut RecordIndex,
+        change: &ChangedRow<'_, '_>,
+        op: DebeziumOp,
+        end: usize,
+    ) -> Result<(), CorruptEvent> {
+        let [old, new] = [&change.row.before, &change.row.after];
+        let (own, other, header) = match op {
+            DebeziumOp::Delete => (old, new, "__debezium.newkey"),
+            DebeziumOp::Create | DebeziumOp::Update => (new, old, "__debezium.oldkey"),
+        };
+        let key = self.put_key(&mut index.keys, change, [own.as_ref(), other.as_ref()])?;
+        let mut other_key = None;
+        if op != DebeziumOp::Update
+            && other.is_some()
+            && let Some(key) = self.put_key(&mut index.keys, change, [other.as_ref(), own.as_ref()])?
+        {
+            other_key = Some(OtherKeyBounds { header, key });
+        }
+        let (kind, keys) = (&change.plan.kind, RecordKeys { key, other_key });
+        index.push(kind.clone(), keys.clone(), end);
+        if op == DebeziumOp::Delete && keys.key.is_some() {
+            index.push_tombstone(kind.clone(), keys);
+        }
         Ok(())
+    }
+
+    /// Appends the key of a row; `None` if its table has no primary key. A column that the first image lacks is in the
+    /// second one.
+    fn put_key(
+        &mut self,
+        out: &mut Vec<u8>,
+        change: &ChangedRow<'_, '_>,
+        images: [Option<&RowImage<'_, '_>>; 2],
+    ) -> Result<Option<Range<usize>>, CorruptEvent> {
+        let start = out.len();
+        out.push(b'{');
+        for column in &*change.plan.key {
+            let field = images.iter().flatten().find_map(|image| image.field(*column));
+            let Some(field) = field else { continue };
+            if out.len() > start + 1 {
+                out.push(b',');
+            }
+            let plan = &change.plan.columns[*column];
+            out.extend_from_slice(&plan.label);
+            put(out, plan, &field.value()?, &mut self.buffers)?;
+        }
+        out.push(b'}');
+        Ok((out.len() > start + 2).then_some(start..out.len()))
     }
 
     fn write_image(
@@ -248,11 +329,12 @@ impl DebeziumWriter {
     /// Writes a DDL statement.
     pub(crate) fn write_definition(
         &mut self,
-        out: &mut Vec<u8>,
+        output: &mut RecordSink,
         definition: &DdlRecord<'_>,
         head: &TransactionMetadata,
         at: &EventCoordinates<'_>,
     ) {
+        let out = &mut output.bytes;
         // Debezium writes whole milliseconds here.
         let when_us = at.commit_time_us(head) / 1000 * 1000;
         out.extend_from_slice(b"{\"source\":");
@@ -277,6 +359,12 @@ impl DebeziumWriter {
             None => out.extend_from_slice(b"[]"),
         }
         out.extend_from_slice(b"}\n");
+        if let Some(index) = &mut output.index {
+            let mut name = Vec::new();
+            put_string(&mut name, definition.database);
+            let keys = index.put_key("databaseName", &name);
+            index.push(KeyedRecordKind::Definition, keys, output.bytes.len());
+        }
     }
 
     fn put_source(&self, out: &mut Vec<u8>, block: &SourceBlock<'_>) {

@@ -6,6 +6,7 @@
 //! | stream whole logs | [`stream_log()`] |
 //! | write the existing rows of tables before the changes | [`SnapshotWriter`] |
 //! | buffer records and write many at a time | [`RecordSink`] |
+//! | pass records with keys to a message broker | [`BrokerTarget`], [`BrokerSink`] |
 //! | learn table definitions from the DDL in the log | [`DdlSchema`] |
 //! | resume where a run ended | [`ResumeToken`], [`ResumePosition`] |
 //!
@@ -15,6 +16,8 @@
 //! This crate never talks to a server, reads a clock, or skips a change silently.
 #![forbid(unsafe_code)]
 
+mod broker_sink;
+mod broker_target;
 mod change;
 mod column_catalogue;
 mod ddl_schema;
@@ -28,6 +31,7 @@ mod json_writer;
 mod maxwell_writer;
 mod original_positions;
 mod pipe_sink;
+mod record_index;
 mod record_sink;
 mod resume_token;
 mod schema_files;
@@ -45,6 +49,12 @@ mod unscaled_decimal;
 mod value;
 
 pub use crate::change::{DdlVerb, ResumePosition};
+pub use crate::broker_sink::{
+    BrokerProgress, BrokerSink, CommittedPart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind, OtherKey,
+    RecordTable,
+};
+pub use crate::broker_target::BrokerTarget;
+pub use crate::change::ResumePosition;
 pub use crate::column_catalogue::{
     CatalogueError, ColumnCatalogue, ColumnSchema, SchemaMismatch, TableSchema,
 };

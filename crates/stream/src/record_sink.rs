@@ -4,12 +4,15 @@ use std::io::{self, Write as _};
 
 use binlog::Event as Body;
 
+use crate::broker_target::BrokerTarget;
 use crate::ddl_schema::DdlSchema;
 use crate::folder_sink::{FolderSink, StreamCheckpoint};
 use crate::pipe_sink::{self, PipeSink};
+use crate::record_index::RecordIndex;
 use crate::resume_token::{ResumeToken, ResumeTokenError};
 use crate::schema_files::split_schema_line;
 use crate::stream_gtid_state::StreamGtidState;
+use crate::transaction_buffer::put_resume;
 
 /// Size in bytes at which the buffer is written.
 const DRAIN_SIZE: usize = 256 << 10;
@@ -18,6 +21,8 @@ const DRAIN_SIZE: usize = 256 << 10;
 #[derive(Debug)]
 pub struct RecordSink {
     pub(crate) bytes: Vec<u8>,
+    /// Bounds and keys of the records in the buffer, for a broker.
+    pub(crate) index: Option<RecordIndex>,
     target: SinkTarget,
     /// Bytes written so far.
     written: u64,
@@ -39,6 +44,17 @@ pub enum SinkTarget {
     Pipe(Box<PipeSink>),
     /// Files that contain each transaction exactly once.
     Files(Box<FolderSink>),
+    /// Message broker, whose readers get each transaction exactly once.
+    Broker(Box<BrokerTarget>),
+}
+
+/// Extent of pushing buffered records to a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PushExtent {
+    /// All records.
+    All,
+    /// Records of complete transactions.
+    Complete,
 }
 
 /// End of a transaction.
@@ -54,6 +70,7 @@ impl RecordSink {
     pub fn new(to: SinkTarget) -> Self {
         Self {
             bytes: Vec::with_capacity(DRAIN_SIZE * 2),
+            index: matches!(to, SinkTarget::Broker(_)).then(RecordIndex::default),
             target: to,
             written: 0,
             marked: None,
@@ -62,6 +79,13 @@ impl RecordSink {
             new_schema: None,
             is_newer: false,
         }
+    }
+
+    /// Sets the position at which a run resumes. Until the first mark, it is saved with parts of a large transaction.
+    #[must_use]
+    pub fn resumed_at(mut self, token: Option<ResumeToken>) -> Self {
+        self.marked = token.map(|token| SinkMark { token, size: 0 });
+        self
     }
 
     /// Sets the server whose log follows. `gtid_state` holds the GTIDs received so far, perhaps from another server. They are
@@ -80,6 +104,7 @@ impl RecordSink {
         match &self.target {
             SinkTarget::Files(files) => files.read_schema(),
             SinkTarget::Pipe(pipe) => pipe.read_schema(),
+            SinkTarget::Broker(broker) => Ok(broker.definitions().cloned()),
         }
     }
 
@@ -89,6 +114,7 @@ impl RecordSink {
         match &mut self.target {
             SinkTarget::Files(files) => files.forget_schema(),
             SinkTarget::Pipe(pipe) => pipe.forget_schema(),
+            SinkTarget::Broker(broker) => broker.forget_definitions(),
         }
     }
 
@@ -131,6 +157,9 @@ impl RecordSink {
     ///
     /// If a file cannot be truncated.
     pub fn rewind(&mut self) -> io::Result<()> {
+        if matches!(self.target, SinkTarget::Broker(_)) {
+            return self.rewind_broker();
+        }
         let whole = self.marked.as_ref().map_or(0, |mark| mark.size);
         if let Some(kept) = whole.checked_sub(self.written) {
             self.bytes.truncate(kept as usize);
@@ -161,6 +190,7 @@ impl RecordSink {
         let size = self.written + self.bytes.len() as u64;
         self.marked = Some(SinkMark { token, size });
         self.is_newer = true;
+        self.index.iter_mut().for_each(RecordIndex::end_transaction);
         if matches!(&self.target, SinkTarget::Pipe(pipe) if pipe.is_mark_due(size)) {
             self.mark_pipe();
         }
@@ -181,25 +211,29 @@ impl RecordSink {
     pub fn has_unread_marks(&self) -> bool {
         match &self.target {
             SinkTarget::Pipe(pipe) => pipe.has_unread_marks(),
-            SinkTarget::Files(_) => false,
+            SinkTarget::Files(_) | SinkTarget::Broker(_) => false,
         }
     }
 
-    /// Returns whether the file has reached its maximum size.
-    pub fn is_file_full(&self) -> bool {
+    /// Returns whether a save is due: a file has reached its maximum size, or records have waited for a broker long enough.
+    pub fn is_save_due(&self) -> bool {
         match &self.target {
             SinkTarget::Pipe(..) => false,
+            SinkTarget::Broker(broker) => broker.is_commit_due(),
             SinkTarget::Files(files) => files.size() + self.bytes.len() as u64 >= files.size_max(),
         }
     }
 
-    /// Writes the buffer and saves progress: for files, the last complete transaction; for a pipe, the last one that
-    /// the reader has read.
+    /// Writes the buffer and saves progress: for files and brokers, the last complete transaction; for a pipe, the last one
+    /// that the reader has read.
     ///
     /// # Errors
     ///
     /// If records or progress cannot be written.
     pub fn save(&mut self) -> io::Result<()> {
+        if matches!(self.target, SinkTarget::Broker(_)) {
+            return self.save_to_broker();
+        }
         self.mark_pipe();
         let drained = self.drain();
         match &mut self.target {
@@ -216,6 +250,7 @@ impl RecordSink {
                     files.save(checkpoint, self.written - mark.size)?;
                 }
             }
+            SinkTarget::Broker(_) => drained?,
         }
         self.is_newer = false;
         Ok(())
@@ -227,9 +262,12 @@ impl RecordSink {
     ///
     /// If records or progress cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
+        if matches!(self.target, SinkTarget::Broker(_)) {
+            self.rewind()?;
+        }
         self.save()?;
         match self.target {
-            SinkTarget::Pipe(..) => Ok(()),
+            SinkTarget::Pipe(..) | SinkTarget::Broker(_) => Ok(()),
             SinkTarget::Files(files) => files.finish(),
         }
     }
@@ -246,6 +284,7 @@ impl RecordSink {
         let written = match &mut self.target {
             SinkTarget::Pipe(pipe) => pipe.write_all(&self.bytes),
             SinkTarget::Files(files) => files.write_all(&self.bytes),
+            SinkTarget::Broker(_) => return self.push_to_broker(PushExtent::All),
         };
         self.written += self.bytes.len() as u64;
         self.bytes.clear();
@@ -254,6 +293,90 @@ impl RecordSink {
             (self.marked, self.is_newer) = (None, false);
         }
         written
+    }
+
+    /// Adds the field `resume` to the last record.
+    pub(crate) fn put_resume(&mut self, token: &ResumeToken) {
+        put_resume(&mut self.bytes, token);
+        if let Some(index) = &mut self.index {
+            index.extend_last(self.bytes.len());
+        }
+    }
+
+    /// Starts a snapshot, which starts over after an interruption: nothing is saved with its records.
+    pub(crate) fn begin_snapshot(&mut self) {
+        if let SinkTarget::Broker(broker) = &mut self.target {
+            broker.begin_snapshot();
+        }
+    }
+
+    fn rewind_broker(&mut self) -> io::Result<()> {
+        let (SinkTarget::Broker(broker), Some(index)) = (&mut self.target, &mut self.index) else {
+            return Ok(());
+        };
+        let complete = index.complete_entries();
+        let size = index.keep_first(complete);
+        self.bytes.truncate(size);
+        if complete == 0 { broker.rewind() } else { Ok(()) }
+    }
+
+    fn save_to_broker(&mut self) -> io::Result<()> {
+        self.push_to_broker(PushExtent::Complete)?;
+        let committed = match &self.target {
+            // Only a large transaction is committed in parts.
+            SinkTarget::Broker(broker) if self.is_newer && !broker.is_in_transaction() => {
+                self.commit_to_broker()
+            }
+            _ => Ok(()),
+        };
+        self.unless_failed(committed)
+    }
+
+    /// Pushes buffered records. Commits what is too large for one transaction of the broker.
+    fn push_to_broker(&mut self, extent: PushExtent) -> io::Result<()> {
+        let pushed = self.push_extent(extent);
+        self.unless_failed(pushed)
+    }
+
+    /// Forgets the mark after a failure: a later save must not count records that were not written.
+    fn unless_failed(&mut self, result: io::Result<()>) -> io::Result<()> {
+        if result.is_err() {
+            (self.marked, self.is_newer) = (None, false);
+        }
+        result
+    }
+
+    fn push_extent(&mut self, extent: PushExtent) -> io::Result<()> {
+        let complete = self.index.as_ref().map_or(0, RecordIndex::complete_entries);
+        self.push_entries(complete)?;
+        if extent == PushExtent::All {
+            // The rest belongs to an incomplete transaction.
+            self.push_entries(usize::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Pushes the first `count` entries of the index, and commits if the broker is full.
+    fn push_entries(&mut self, count: usize) -> io::Result<()> {
+        let (SinkTarget::Broker(broker), Some(index)) = (&mut self.target, &mut self.index) else {
+            return Ok(());
+        };
+        let size = broker.push_entries(index, count, &self.bytes)?;
+        self.bytes.drain(..size);
+        self.written += size as u64;
+        if broker.is_full() { self.commit_to_broker() } else { Ok(()) }
+    }
+
+    fn commit_to_broker(&mut self) -> io::Result<()> {
+        let SinkTarget::Broker(broker) = &mut self.target else { return Ok(()) };
+        let definitions = match broker.is_in_transaction() {
+            true => None,
+            false => self.new_schema.take(),
+        };
+        let token = self.marked.as_ref().map(|mark| mark.token.clone());
+        broker.commit(token, self.gtid_state.clone(), definitions)?;
+        self.is_newer = false;
+        Ok(())
     }
 }
 
@@ -286,10 +409,14 @@ pub fn parse_progress(text: &str) -> Result<SavedProgress, ResumeTokenError> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::fs;
     use std::io::{self, Write};
+    use std::rc::Rc;
 
     use super::{RecordSink, SinkTarget};
+    use crate::broker_sink::{BrokerProgress, BrokerSink, CommittedPart, KeyedRecord, KeyedRecordKind};
+    use crate::broker_target::BrokerTarget;
     use crate::folder_sink::lock_progress;
     use crate::pipe_sink::PipeSink;
 
@@ -327,5 +454,129 @@ mod tests {
         // An orderly shutdown saves once more.
         output.save().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "binlog.000001:100\n");
+    }
+
+    /// A broker that takes two records per transaction, and writes what it commits into a list.
+    #[derive(Debug, Default)]
+    struct ListBroker {
+        pending: Vec<String>,
+        marked: usize,
+        commits: Rc<RefCell<Vec<String>>>,
+    }
+
+    impl BrokerSink for ListBroker {
+        fn push(&mut self, record: &KeyedRecord<'_>) -> io::Result<()> {
+            self.pending.push(String::from_utf8_lossy(record.value.unwrap()).into_owned());
+            Ok(())
+        }
+
+        fn mark(&mut self) {
+            self.marked = self.pending.len();
+        }
+
+        fn is_full(&self) -> bool {
+            self.pending.len() >= 2
+        }
+
+        fn is_commit_due(&self) -> bool {
+            false
+        }
+
+        fn commit(&mut self, progress: Option<&BrokerProgress>) -> io::Result<()> {
+            let progress = progress.map(|progress| {
+                let token = progress.token.as_ref().map(ToString::to_string).unwrap_or_default();
+                format!("{token}+{}", progress.part.records)
+            });
+            let records = std::mem::take(&mut self.pending).join(",");
+            self.commits.borrow_mut().push(format!("{records}: {}", progress.unwrap_or_default()));
+            self.marked = 0;
+            Ok(())
+        }
+
+        fn rewind(&mut self) -> io::Result<()> {
+            self.pending.truncate(self.marked);
+            Ok(())
+        }
+    }
+
+    /// Output to a broker, after a run that has saved this position and committed a part of the next transaction.
+    struct BrokerFixture {
+        output: RecordSink,
+        commits: Rc<RefCell<Vec<String>>>,
+    }
+
+    impl BrokerFixture {
+        fn new(token: Option<&str>, committed: CommittedPart) -> Self {
+            let commits = Rc::new(RefCell::new(Vec::new()));
+            let sink = ListBroker { commits: Rc::clone(&commits), ..ListBroker::default() };
+            let target = BrokerTarget::new(Box::new(sink), committed, None);
+            let output = RecordSink::new(SinkTarget::Broker(Box::new(target)));
+            Self { output: output.resumed_at(token.map(|token| token.parse().unwrap())), commits }
+        }
+
+        /// Writes records, each a letter; `|` ends a transaction, `!` writes the buffer, `<` rewinds.
+        fn write(&mut self, letters: &str) -> io::Result<()> {
+            for (letter, position) in letters.chars().zip(1..) {
+                match letter {
+                    '|' => self.output.mark(format!("log:{position}").parse().unwrap()),
+                    '!' => self.output.drain()?,
+                    '<' => self.output.rewind()?,
+                    letter => {
+                        self.output.bytes.extend(format!("{letter}\n").bytes());
+                        let (key, end) = (letter.to_string(), self.output.bytes.len());
+                        let index = self.output.index.as_mut().unwrap();
+                        index.push_row(KeyedRecordKind::Definition, key.as_bytes(), end);
+                    }
+                }
+            }
+            self.output.save()
+        }
+    }
+
+    /// Returns the part of a transaction with these records.
+    fn part(letters: &str) -> CommittedPart {
+        let mut part = CommittedPart::default();
+        for letter in letters.chars() {
+            let text = letter.to_string();
+            let (key, value) = (Some(text.as_bytes()), Some(text.as_bytes()));
+            part.add(&KeyedRecord { kind: &KeyedRecordKind::Definition, key, value, other_key: None });
+        }
+        part
+    }
+
+    #[test]
+    fn brokers_commit_whole_transactions_or_parts_of_large_ones() {
+        let check = |letters: &str, wanted: &[&str]| {
+            let mut given = BrokerFixture::new(None, CommittedPart::default());
+            given.write(letters).unwrap();
+            assert_eq!(*given.commits.borrow(), wanted, "{letters}");
+        };
+        check("a|", &["a: log:2+0"]);
+        check("a|b|c|", &["a,b,c: log:6+0"]);
+        // A small transaction waits for its end.
+        check("a|b", &["a: log:2+0"]);
+        check("a|b!", &["a,b: log:2+1"]);
+        check("ab!c!d|", &["a,b: +2", "c,d: log:7+0"]);
+        // Another connection sends a transaction again.
+        check("a|b<b|", &["a,b: log:6+0"]);
+        check("a!<a|", &["a: log:5+0"]);
+        check("ab!c!<abcd|", &["a,b: +2", "c,d: log:11+0"]);
+    }
+
+    #[test]
+    fn committed_parts_are_left_out() {
+        let check = |committed: &str, letters: &str, wanted: &[&str]| {
+            let mut given = BrokerFixture::new(Some("log:9"), part(committed));
+            match given.write(letters) {
+                Ok(()) => assert_eq!(*given.commits.borrow(), wanted, "{letters}"),
+                Err(error) => assert!(wanted.is_empty(), "{letters}: {error}"),
+            }
+        };
+        check("ab", "abc|d|", &["c,d: log:6+0"]);
+        check("ab", "abcd!e|", &["c,d: log:9+4", "e: log:7+0"]);
+        check("ab", "ab|", &[": log:3+0"]);
+        // Other records, or too few of them.
+        check("ab", "axc|", &[]);
+        check("ab", "a|", &[]);
     }
 }

@@ -3,6 +3,9 @@
 //! Debezium writes them as reads, whose source block marks the first and the last. Maxwell writes them as bootstrap
 //! inserts. A run can resume only after the last record.
 
+use std::sync::Arc;
+
+use crate::broker_sink::{KeyedRecordKind, RecordTable};
 use crate::column_catalogue::TableSchema;
 use crate::error::StreamError;
 use crate::json_writer::{put_integer, put_string};
@@ -10,7 +13,6 @@ use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
 use crate::settings::{Envelope, StreamSettings};
 use crate::snapshot_column::SnapshotColumn;
-use crate::transaction_buffer::put_resume;
 use crate::value::ValueBuffers;
 
 /// Writer of the existing rows of tables.
@@ -32,6 +34,10 @@ pub struct SnapshotWriter {
 #[derive(Debug)]
 struct TableSnapshot {
     names: [String; 2],
+    /// Kind of its records.
+    kind: KeyedRecordKind,
+    /// Indexes of the columns of its primary key.
+    key: Vec<usize>,
     cells: Vec<SnapshotColumn>,
     /// For Debezium's records: bytes between a row's values and its marker, and between the marker and the time.
     parts: [Vec<u8>; 2],
@@ -45,6 +51,9 @@ struct LastRecord {
     /// Offset of its marker.
     mark_at: usize,
     mark: Option<SnapshotMarker>,
+    kind: Option<KeyedRecordKind>,
+    /// Key; empty for a table without a primary key.
+    key: Vec<u8>,
 }
 
 /// Marker of a record: its position among the records of the snapshot.
@@ -81,9 +90,16 @@ impl SnapshotWriter {
         facts: &TableSchema,
         output: &mut RecordSink,
     ) -> Result<(), StreamError> {
+        output.begin_snapshot();
         let cells = facts.columns.iter().map(SnapshotColumn::new).collect();
         let parts = self.source_parts(names);
-        self.table = Some(TableSnapshot { names: names.map(str::to_owned), cells, parts, has_rows: false });
+        let key = facts.primary_key.iter();
+        let key = key.filter_map(|name| facts.columns.iter().position(|column| column.name == *name));
+        let key = key.collect();
+        let [database, table] = names.map(str::to_owned);
+        let kind = KeyedRecordKind::Row(Arc::new(RecordTable { database, table }));
+        let names = names.map(str::to_owned);
+        self.table = Some(TableSnapshot { names, kind, key, cells, parts, has_rows: false });
         self.write_bootstrap("bootstrap-start", output)
     }
 
@@ -100,6 +116,10 @@ impl SnapshotWriter {
     ) -> Result<(), StreamError> {
         self.last.flush(output)?;
         let table = self.table.as_mut().expect("ours: begin_table comes before the rows");
+        if output.index.is_some() {
+            self.last.kind = Some(table.kind.clone());
+            put_key(&mut self.last.key, table, row, &mut self.buffers)?;
+        }
         let out = &mut self.last.record;
         match self.envelope {
             Envelope::Debezium => {
@@ -159,7 +179,7 @@ impl SnapshotWriter {
         }
         self.last.flush(output)?;
         if !output.bytes.is_empty() {
-            put_resume(&mut output.bytes, &self.token);
+            output.put_resume(&self.token);
         }
         output.mark_position(self.token);
         Ok(output.save()?)
@@ -215,6 +235,9 @@ impl LastRecord {
             output.bytes.extend_from_slice(mark.text());
         }
         output.bytes.extend_from_slice(back);
+        if let (Some(index), Some(kind)) = (&mut output.index, self.kind.take()) {
+            index.push_row(kind, &self.key, output.bytes.len());
+        }
         self.record.clear();
         self.mark_at = 0;
         Ok(())
@@ -246,6 +269,24 @@ fn put_head(out: &mut Vec<u8>, table: &TableSnapshot, kind: &str, taken_s: u64) 
     out.extend_from_slice(b",\"data\":{");
 }
 
+/// Writes the key of a row; empty for a table without a primary key.
+fn put_key(
+    out: &mut Vec<u8>,
+    table: &TableSnapshot,
+    row: &[Option<Vec<u8>>],
+    buffers: &mut ValueBuffers,
+) -> Result<(), StreamError> {
+    out.clear();
+    for index in &table.key {
+        out.push(if out.is_empty() { b'{' } else { b',' });
+        SnapshotRow { table, row, envelope: Envelope::Debezium }.put_cell(out, *index, buffers)?;
+    }
+    if !out.is_empty() {
+        out.push(b'}');
+    }
+    Ok(())
+}
+
 fn put_values(
     out: &mut Vec<u8>,
     table: &TableSnapshot,
@@ -253,21 +294,41 @@ fn put_values(
     envelope: Envelope,
     buffers: &mut ValueBuffers,
 ) -> Result<(), StreamError> {
-    for (index, cell) in table.cells.iter().enumerate() {
+    for index in 0..table.cells.len() {
         if index > 0 {
             out.push(b',');
         }
-        out.extend_from_slice(&cell.plan.label);
-        let text = row.get(index).and_then(Option::as_deref);
-        let Some(text) = text else {
-            out.extend_from_slice(b"null");
-            continue;
-        };
-        cell.put(out, text, envelope, buffers).ok_or_else(|| StreamError::SnapshotValue {
-            table: table.names.join("."),
-            column: index + 1,
-            found: String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned(),
-        })?;
+        SnapshotRow { table, row, envelope }.put_cell(out, index, buffers)?;
     }
     Ok(())
+}
+
+/// Row of a table, and the format of its values.
+#[derive(Clone, Copy)]
+struct SnapshotRow<'r> {
+    table: &'r TableSnapshot,
+    row: &'r [Option<Vec<u8>>],
+    envelope: Envelope,
+}
+
+impl SnapshotRow<'_> {
+    /// Writes the name and the value of a column.
+    fn put_cell(
+        &self,
+        out: &mut Vec<u8>,
+        index: usize,
+        buffers: &mut ValueBuffers,
+    ) -> Result<(), StreamError> {
+        let cell = &self.table.cells[index];
+        out.extend_from_slice(&cell.plan.label);
+        let Some(text) = self.row.get(index).and_then(Option::as_deref) else {
+            out.extend_from_slice(b"null");
+            return Ok(());
+        };
+        cell.put(out, text, self.envelope, buffers).ok_or_else(|| StreamError::SnapshotValue {
+            table: self.table.names.join("."),
+            column: index + 1,
+            found: String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned(),
+        })
+    }
 }

@@ -27,7 +27,7 @@ use crate::resume_token::ResumeToken;
 use crate::settings::{Envelope, QueryText, StatementPolicy, StreamSettings};
 use crate::statement_effect::{StatementEffect, apply_ddl, statement_text};
 use crate::table_plan::{TablePlan, UnnamedColumnPolicy};
-use crate::transaction_buffer::{PreparedTable, put_resume};
+use crate::transaction_buffer::PreparedTable;
 
 /// Converter of events to records.
 ///
@@ -385,9 +385,9 @@ impl Streamer {
         let CurrentTransaction { head, xid, is_definition } = &mut self.open;
         match &mut self.writer {
             EnvelopeWriter::Debezium(debezium) => {
-                let ended = debezium.end(&mut output.bytes, head, at, token);
+                let ended = debezium.end(output, head, at, token);
                 if ended == EndRecord::Omitted && *is_definition {
-                    put_resume(&mut output.bytes, token);
+                    output.put_resume(token);
                 }
                 output.drain_if_full()?;
             }
@@ -434,7 +434,7 @@ impl Streamer {
 
     fn write_begin(&mut self, within: &ContentContext<'_>, output: &mut RecordSink) {
         if let EnvelopeWriter::Debezium(debezium) = &mut self.writer {
-            debezium.begin(&mut output.bytes, &self.open.head, &within.at);
+            debezium.begin(output, &self.open.head, &within.at);
         }
     }
 
@@ -492,12 +492,7 @@ impl Streamer {
                 }
                 match &mut self.writer {
                     EnvelopeWriter::Debezium(debezium) => {
-                        debezium.write_definition(
-                            &mut output.bytes,
-                            &definition,
-                            &self.open.head,
-                            &within.at,
-                        );
+                        debezium.write_definition(output, &definition, &self.open.head, &within.at);
                     }
                     EnvelopeWriter::Maxwell(maxwell) => {
                         let told = maxwell.push_definition(&definition, &self.open.head, &within.at);
@@ -639,7 +634,7 @@ impl Streamer {
                 debezium.begin_rows(plan, head, at);
                 for (row, index) in decoder.rows(rows).zip(0..) {
                     let change = ChangedRow { plan, kind: rows.kind, index, row: &row? };
-                    debezium.write_row(&mut output.bytes, head, &change)?;
+                    debezium.write_row(output, head, &change)?;
                     output.drain_if_full().map_err(|error| EventError::Error(error.into()))?;
                 }
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use binlog::{Charset, Collation, Column, ColumnType, Flavour, GeometryType, Table};
 
+use crate::broker_sink::{KeyedRecordKind, RecordTable};
 use crate::json_writer::put_string;
 
 /// Treatment of columns whose names the log lacks.
@@ -26,6 +27,8 @@ pub(crate) struct TablePlan {
     pub(crate) columns: Box<[ColumnPlan]>,
     /// Indexes of the columns of its primary key.
     pub(crate) key: Box<[usize]>,
+    /// Kind of its records.
+    pub(crate) kind: KeyedRecordKind,
 }
 
 /// A column prepared for writing its values as JSON.
@@ -54,8 +57,10 @@ impl TablePlan {
         let columns: Option<Vec<ColumnPlan>> = columns.collect();
         let [database, table_name] =
             [&table.database, &table.name].map(|name| String::from_utf8_lossy(name).into_owned());
+        let names = RecordTable { database: database.clone(), table: table_name.clone() };
         Some(Self {
             name: format!("{database}.{table_name}").into(),
+            kind: KeyedRecordKind::Row(Arc::new(names)),
             database,
             table: table_name,
             columns: columns?.into(),
