@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 25] = [
+const MAY_USE: [(&str, &[&str]); 26] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
@@ -67,6 +67,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
         "bintide-columns",
         &["bintide-binlog", "bintide-inspect", "bintide-logs", "bintide-sql", "bintide-stream"],
     ),
+    ("bintide-kafka-sink", &["bintide-stream"]),
     ("bintide-warm", &["bintide-binlog", "bintide-logs", "bintide-servers", "bintide-sql"]),
     ("bintide-testkit", &[]),
     (
@@ -91,6 +92,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
             "bintide-wire",
             "bintide-sql",
             "bintide-stream",
+            "bintide-kafka-sink",
             "bintide-undo",
             "bintide-columns",
             "bintide-diff",

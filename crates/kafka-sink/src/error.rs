@@ -1,0 +1,115 @@
+//! Errors of a connection to Kafka.
+
+use std::io;
+
+/// Error of a connection to Kafka.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KafkaSinkError {
+    /// A property that librdkafka refuses.
+    #[error("librdkafka refuses the property {name}={value}: {reason}")]
+    Property {
+        /// Name.
+        name: String,
+        /// Value.
+        value: String,
+        /// Reason.
+        reason: String,
+    },
+    /// The brokers cannot be reached.
+    #[error("could not reach the brokers {brokers} within {seconds} s: {reason}")]
+    Unreachable {
+        /// Addresses.
+        brokers: String,
+        /// Seconds waited.
+        seconds: u64,
+        /// Last error.
+        reason: String,
+    },
+    /// Another run of the same name has taken over.
+    #[error(
+        "another bintide with --name {name} has taken over this stream, or the brokers were out of reach for longer than \
+         transaction.timeout.ms: stop one of the two, or give each stream a --name of its own"
+    )]
+    Fenced {
+        /// Name of the stream.
+        name: String,
+    },
+    /// A topic that does not exist.
+    #[error(
+        "the topic {topic} does not exist: create it, or let bintide create topics (without --require-topics)"
+    )]
+    NoTopic {
+        /// Name.
+        topic: String,
+    },
+    /// A topic that cannot be created.
+    #[error("could not create the topic {topic}: {reason}")]
+    CreateTopic {
+        /// Name.
+        topic: String,
+        /// Reason.
+        reason: String,
+    },
+    /// A topic of progress whose records Kafka deletes.
+    #[error(
+        "the topic {topic} does not keep the progress of the stream (cleanup.policy={policy}): set cleanup.policy=compact for it"
+    )]
+    NotCompacted {
+        /// Name.
+        topic: String,
+        /// Its policy.
+        policy: String,
+    },
+    /// Saved progress that is malformed.
+    #[error("the progress of the stream in the topic {topic} is damaged: {reason}")]
+    Progress {
+        /// Name.
+        topic: String,
+        /// Reason.
+        reason: String,
+    },
+    /// A record that is larger than its limit.
+    #[error(
+        "a record of {size} bytes for the topic {topic} is larger than the limit (key {key}): raise message.max.bytes with \
+         --kafka message.max.bytes=BYTES, and max.message.bytes of the topic"
+    )]
+    TooLarge {
+        /// Topic.
+        topic: String,
+        /// Key as text.
+        key: String,
+        /// Size in bytes.
+        size: usize,
+    },
+    /// A record that the brokers refuse.
+    #[error("the brokers refuse a record for the topic {topic} (key {key}): {reason}")]
+    Refused {
+        /// Topic.
+        topic: String,
+        /// Key as text.
+        key: String,
+        /// Reason.
+        reason: String,
+    },
+    /// The run was to end before the brokers confirmed a transaction.
+    #[error("the brokers did not confirm the last records, which the next run writes again: {reason}")]
+    Unconfirmed {
+        /// Last error.
+        reason: String,
+    },
+    /// Another error of librdkafka.
+    #[error("{what} failed: {reason}")]
+    Other {
+        /// Operation.
+        what: &'static str,
+        /// Reason.
+        reason: String,
+    },
+}
+
+impl From<KafkaSinkError> for io::Error {
+    fn from(error: KafkaSinkError) -> Self {
+        Self::other(error)
+    }
+}

@@ -1,0 +1,107 @@
+//! Callbacks of librdkafka: its log, errors of the connection, and records that were not delivered.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Message as _};
+use rdkafka::producer::ProducerContext;
+use tracing::{debug, warn};
+
+use crate::kafka_state::SharedKafkaState;
+
+/// Callbacks of one client.
+#[derive(Debug)]
+pub(crate) struct KafkaContext {
+    state: SharedKafkaState,
+    failure: Mutex<Option<DeliveryFailure>>,
+}
+
+/// A record that was not delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeliveryFailure {
+    pub(crate) topic: String,
+    pub(crate) key: String,
+    pub(crate) size: usize,
+    pub(crate) code: RDKafkaErrorCode,
+}
+
+impl KafkaContext {
+    pub(crate) fn new(state: SharedKafkaState) -> Self {
+        Self { state, failure: Mutex::default() }
+    }
+
+    /// Takes the first record that was not delivered since the last call.
+    pub(crate) fn take_failure(&self) -> Option<DeliveryFailure> {
+        self.failure().take()
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<DeliveryFailure>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientContext for KafkaContext {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        debug!("librdkafka: {level:?} {facility}: {message}");
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        debug!("librdkafka: {error}: {reason}");
+        // It follows an error of a broker, which tells more.
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown)
+            && self.state.error().is_some()
+        {
+            return;
+        }
+        if self.state.set_error(reason) {
+            warn!("the connection to Kafka is disturbed: {reason}; retrying");
+        }
+    }
+}
+
+impl ProducerContext for KafkaContext {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let Err((error, record)) = result else { return };
+        let mut failure = self.failure();
+        if failure.is_none() {
+            *failure = Some(DeliveryFailure {
+                topic: record.topic().to_owned(),
+                key: key_text(record.key()),
+                size: record.payload().map_or(0, <[u8]>::len),
+                code: error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown),
+            });
+        }
+    }
+}
+
+/// Returns the start of a key as text.
+pub(crate) fn key_text(key: Option<&[u8]>) -> String {
+    /// Characters shown.
+    const SHOWN_MAX: usize = 100;
+    match key {
+        None => "none".to_owned(),
+        Some(key) => String::from_utf8_lossy(key).chars().take(SHOWN_MAX).collect(),
+    }
+}
+
+impl DeliveryFailure {
+    /// Returns whether another attempt cannot succeed.
+    pub(crate) const fn is_permanent(&self) -> bool {
+        matches!(
+            self.code,
+            RDKafkaErrorCode::MessageSizeTooLarge
+                | RDKafkaErrorCode::InvalidMessageSize
+                | RDKafkaErrorCode::InvalidRecord
+                | RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::ClusterAuthorizationFailed
+                | RDKafkaErrorCode::TransactionalIdAuthorizationFailed
+                | RDKafkaErrorCode::UnknownTopic
+                | RDKafkaErrorCode::UnknownPartition
+                | RDKafkaErrorCode::PolicyViolation
+        )
+    }
+}

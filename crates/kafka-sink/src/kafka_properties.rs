@@ -1,0 +1,119 @@
+//! Properties of librdkafka that a user chooses.
+
+use std::collections::BTreeMap;
+
+/// Properties of librdkafka, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KafkaProperties {
+    pub(crate) values: BTreeMap<String, String>,
+}
+
+/// Error of a property.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KafkaPropertyError {
+    /// Not of the form KEY=VALUE.
+    #[error("{0:?} is not a property: expected KEY=VALUE")]
+    Malformed(String),
+    /// A property that exactly-once delivery fixes.
+    #[error("{0} cannot be set: bintide sets it, because each transaction is written exactly once")]
+    Fixed(String),
+    /// A secret on the command line.
+    #[error(
+        "{0} is a secret, which other users of this machine would see: put it into a file, for --kafka-file"
+    )]
+    Secret(String),
+}
+
+/// Properties that bintide sets.
+const FIXED_NAMES: [&str; 15] = [
+    "acks",
+    "auto.offset.reset",
+    "bootstrap.servers",
+    "delivery.report.only.error",
+    "dr_cb",
+    "dr_msg_cb",
+    "enable.auto.commit",
+    "enable.gapless.guarantee",
+    "enable.idempotence",
+    "enable.partition.eof",
+    "group.id",
+    "isolation.level",
+    "metadata.broker.list",
+    "request.required.acks",
+    "transactional.id",
+];
+
+/// Properties that contain secrets.
+const SECRET_NAMES: [&str; 5] = [
+    "sasl.oauthbearer.client.secret",
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.password",
+];
+
+impl KafkaProperties {
+    /// Adds a property `KEY=VALUE` of the command line.
+    ///
+    /// # Errors
+    ///
+    /// If it is malformed, fixed, or a secret.
+    pub fn add_argument(&mut self, text: &str) -> Result<(), KafkaPropertyError> {
+        let (name, _) = split(text)?;
+        if SECRET_NAMES.contains(&name) {
+            return Err(KafkaPropertyError::Secret(name.to_owned()));
+        }
+        self.add(text)
+    }
+
+    /// Adds the properties of a file: one per line; empty lines and lines that start with `#` are ignored.
+    ///
+    /// # Errors
+    ///
+    /// If a property is malformed or fixed.
+    pub fn add_file(&mut self, text: &str) -> Result<(), KafkaPropertyError> {
+        let lines = text.lines().map(str::trim);
+        lines.filter(|line| !line.is_empty() && !line.starts_with('#')).try_for_each(|line| self.add(line))
+    }
+
+    fn add(&mut self, text: &str) -> Result<(), KafkaPropertyError> {
+        let (name, value) = split(text)?;
+        if FIXED_NAMES.contains(&name) {
+            return Err(KafkaPropertyError::Fixed(name.to_owned()));
+        }
+        self.values.insert(name.to_owned(), value.to_owned());
+        Ok(())
+    }
+}
+
+fn split(text: &str) -> Result<(&str, &str), KafkaPropertyError> {
+    // The text may contain a secret.
+    let malformed = || KafkaPropertyError::Malformed(text.chars().take(12).chain(['…']).collect());
+    let (name, value) = text.split_once('=').ok_or_else(malformed)?;
+    let (name, value) = (name.trim(), value.trim());
+    if name.is_empty() { Err(malformed()) } else { Ok((name, value)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KafkaProperties, KafkaPropertyError};
+
+    #[test]
+    fn secrets_come_from_files() {
+        let mut properties = KafkaProperties::default();
+        let secret = properties.add_argument("sasl.password=x").unwrap_err();
+        assert_eq!(secret, KafkaPropertyError::Secret("sasl.password".to_owned()));
+        properties.add_file("# login\n\nsasl.username = me\nsasl.password=a=b\n").unwrap();
+        let found: Vec<&str> = properties.values.values().map(String::as_str).collect();
+        assert_eq!(found, ["a=b", "me"]);
+    }
+
+    #[test]
+    fn properties_of_exactly_once_delivery_are_fixed() {
+        let mut properties = KafkaProperties::default();
+        let fixed = properties.add_file("transactional.id=x").unwrap_err();
+        assert_eq!(fixed, KafkaPropertyError::Fixed("transactional.id".to_owned()));
+        assert!(properties.add_argument("linger.ms").is_err());
+        properties.add_argument("linger.ms=5").unwrap();
+    }
+}

@@ -1,0 +1,556 @@
+//! The sink: a transactional producer.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _, RDKafkaLogLevel};
+use rdkafka::error::{KafkaError, RDKafkaError, RDKafkaErrorCode};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use stream::{BrokerProgress, BrokerSink, DefinitionsUpdate, KeyedRecord};
+use tracing::{debug, info, warn};
+
+use crate::error::KafkaSinkError;
+use crate::kafka_address::KafkaAddress;
+use crate::kafka_context::{DeliveryFailure, KafkaContext, key_text};
+use crate::kafka_properties::KafkaProperties;
+use crate::kafka_state::SharedKafkaState;
+use crate::pending_records::{PendingRecord, PendingRecords};
+use crate::progress_topic::{DEFINITIONS_KEY, PROGRESS_KEY, PROGRESS_PARTITION, SavedRecords, read_progress};
+use crate::topic_catalogue::{TopicCatalogue, TopicPolicy};
+
+/// Size of uncommitted records at which they are committed. Bounds memory, which has them twice: here and in librdkafka.
+const PENDING_SIZE_MAX: usize = 16 << 20;
+/// Number of uncommitted records at which they are committed. librdkafka needs some 200 bytes for each.
+const PENDING_RECORDS_MAX: usize = 50_000;
+/// Time after which uncommitted records are committed.
+const COMMIT_INTERVAL: Duration = Duration::from_millis(200);
+/// Interval at which progress without records is saved.
+const IDLE_COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+/// Timeout of the first contact with the brokers.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time after which a run that is to end stops waiting for the brokers.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval at which blocking waits poll for Ctrl-C.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval at which delivery is checked.
+const DELIVERY_POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// Pause before records are sent again.
+const BACKOFF: Duration = Duration::from_secs(1);
+
+/// Settings of a sink.
+#[derive(Clone, Debug)]
+pub struct KafkaSettings {
+    /// Brokers.
+    pub address: KafkaAddress,
+    /// Name of the stream: Debezium's topic prefix.
+    pub name: String,
+    /// Properties of librdkafka.
+    pub properties: KafkaProperties,
+    /// Treatment of topics that do not exist.
+    pub topics: TopicPolicy,
+    /// Returns whether the run is to end.
+    pub is_stop_requested: fn() -> bool,
+}
+
+/// Sink, and the progress that an earlier run has saved.
+#[derive(Debug)]
+pub struct OpenedKafka {
+    /// Sink.
+    pub sink: KafkaSink,
+    /// Progress; `None` for a new stream.
+    pub progress: Option<BrokerProgress>,
+    /// Table definitions, as CREATE TABLE statements.
+    pub definitions: Option<String>,
+}
+
+/// Apache Kafka as a sink.
+///
+/// A transaction that the brokers abort is sent again, until they commit it.
+pub struct KafkaSink {
+    settings: KafkaSettings,
+    producer: BaseProducer<KafkaContext>,
+    topics: TopicCatalogue,
+    /// Number of the topic with the progress.
+    progress_topic: usize,
+    /// Uncommitted records.
+    pending: PendingRecords,
+    /// Number of uncommitted records that were handed to librdkafka.
+    sent: usize,
+    /// True within a transaction of Kafka.
+    is_open: bool,
+    /// Time of the first uncommitted record.
+    begun: Option<Instant>,
+    committed: Instant,
+    /// Last committed progress.
+    progress: Option<BrokerProgress>,
+    state: SharedKafkaState,
+}
+
+/// Outcome of a transaction whose producer failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FailedOutcome {
+    Committed,
+    NotCommitted,
+}
+
+/// Failure of a transaction of Kafka.
+#[derive(Debug)]
+enum TransactionFailure {
+    /// It is to be aborted, and sent again.
+    Abort(String),
+    /// The sink is not usable any more.
+    Fatal(KafkaSinkError),
+}
+
+impl KafkaSink {
+    /// Connects to the brokers, fences off earlier runs of the stream, and reads the progress that they saved.
+    ///
+    /// # Errors
+    ///
+    /// If a property is wrong, the brokers cannot be reached, or the progress cannot be read.
+    pub fn open(settings: &KafkaSettings, state: &SharedKafkaState) -> Result<OpenedKafka, KafkaSinkError> {
+        let config = connection_config(settings);
+        let (producer, existing) = connect(&config, settings, state)?;
+        let mut topics = TopicCatalogue::new(&settings.name, settings.topics, config.clone(), existing);
+        let progress_topic = topics.progress_topic()?;
+        let SavedRecords { progress, definitions } = read_progress(&config, topics.name(progress_topic))?;
+        let sink = Self {
+            settings: settings.clone(),
+            producer,
+            topics,
+            progress_topic,
+            pending: PendingRecords::default(),
+            sent: 0,
+            is_open: false,
+            begun: None,
+            committed: Instant::now(),
+            progress: progress.clone(),
+            state: state.clone(),
+        };
+        Ok(OpenedKafka { sink, progress, definitions })
+    }
+
+    /// Hands all pending records to librdkafka. Stops at the first one that it refuses because its transaction has failed.
+    fn send_pending(&mut self) -> Result<(), KafkaSinkError> {
+        if !self.is_open {
+            let begun = self.producer.begin_transaction();
+            begun.map_err(|error| self.fatal_error("starting a transaction", &error))?;
+            self.is_open = true;
+        }
+        while let Some(record) = self.pending.get(self.sent) {
+            match self.send(&record)? {
+                true => self.sent += 1,
+                false => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands a record to librdkafka. Returns false if the transaction has failed.
+    fn send(&self, pending: &PendingRecord<'_>) -> Result<bool, KafkaSinkError> {
+        let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(self.topics.name(pending.topic));
+        (record.key, record.payload) = (pending.key, pending.value);
+        if pending.topic == self.progress_topic {
+            record.partition = Some(PROGRESS_PARTITION);
+        }
+        if let Some((name, value)) = pending.header {
+            record.headers = Some(OwnedHeaders::new().insert(Header { key: name, value: Some(value) }));
+        }
+        let begun = Instant::now();
+        loop {
+            let (error, refused) = match self.producer.send(record) {
+                Ok(()) => return Ok(true),
+                Err(refused) => refused,
+            };
+            match error.rdkafka_error_code() {
+                Some(RDKafkaErrorCode::QueueFull) => {
+                    self.check_stop(begun)?;
+                    self.producer.poll(DELIVERY_POLL_INTERVAL);
+                    record = refused;
+                }
+                Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
+                    return Err(KafkaSinkError::TooLarge {
+                        topic: self.topics.name(pending.topic).to_owned(),
+                        key: key_text(pending.key),
+                        size: pending.value.map_or(0, <[u8]>::len),
+                    });
+                }
+                _ => {
+                    debug!("librdkafka refuses a record: {error}");
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    /// Sends all pending records, waits until they are delivered, and commits the transaction.
+    fn commit_pending(&mut self) -> Result<(), TransactionFailure> {
+        self.send_pending().map_err(TransactionFailure::Fatal)?;
+        let begun = Instant::now();
+        while self.producer.in_flight_count() > 0 {
+            self.producer.poll(DELIVERY_POLL_INTERVAL);
+            self.check_stop(begun).map_err(TransactionFailure::Fatal)?;
+        }
+        if self.sent < self.pending.len() {
+            return Err(TransactionFailure::Abort("a record could not be sent".to_owned()));
+        }
+        loop {
+            let error = match self.producer.commit_transaction(POLL_INTERVAL) {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            match &error {
+                KafkaError::Transaction(cause) if cause.txn_requires_abort() => {
+                    return Err(TransactionFailure::Abort(cause.to_string()));
+                }
+                error if is_retriable(error) => {
+                    self.check_stop(begun).map_err(TransactionFailure::Fatal)?;
+                }
+                _ => {
+                    return Err(TransactionFailure::Fatal(
+                        self.fatal_error("committing a transaction", &error),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Aborts the transaction. All pending records are to be sent again.
+    fn abort_transaction(&mut self) -> Result<(), KafkaSinkError> {
+        self.sent = 0;
+        if !self.is_open {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        loop {
+            // The transaction is over only once the results of its records were taken.
+            self.producer.poll(Duration::ZERO);
+            match self.producer.abort_transaction(Duration::from_millis(100)) {
+                Ok(()) => break,
+                Err(error) if is_retriable(&error) => self.check_stop(begun)?,
+                Err(error) => return Err(self.fatal_error("aborting a transaction", &error)),
+            }
+        }
+        self.is_open = false;
+        self.state.count_abort();
+        Ok(())
+    }
+
+    /// Gives an error if the run is to end, and the brokers have not answered for a while.
+    fn check_stop(&self, begun: Instant) -> Result<(), KafkaSinkError> {
+        if (self.settings.is_stop_requested)() && begun.elapsed() > STOP_TIMEOUT {
+            let reason = self.state.error().unwrap_or_else(|| "they do not answer".to_owned());
+            return Err(KafkaSinkError::Unconfirmed { reason });
+        }
+        Ok(())
+    }
+
+    /// Returns the error of a record that the brokers will always refuse.
+    fn permanent_failure(&self) -> Option<KafkaSinkError> {
+        let DeliveryFailure { topic, key, size, code } =
+            self.producer.context().take_failure().filter(DeliveryFailure::is_permanent)?;
+        Some(match code {
+            RDKafkaErrorCode::MessageSizeTooLarge => KafkaSinkError::TooLarge { topic, key, size },
+            code => KafkaSinkError::Refused { topic, key, reason: code.to_string() },
+        })
+    }
+
+    fn fatal_error(&self, what: &'static str, error: &KafkaError) -> KafkaSinkError {
+        let code = match self.producer.client().fatal_error() {
+            Some((code, _)) => Some(code),
+            None => error.rdkafka_error_code(),
+        };
+        match code {
+            Some(
+                RDKafkaErrorCode::Fenced
+                | RDKafkaErrorCode::ProducerFenced
+                | RDKafkaErrorCode::InvalidProducerEpoch,
+            ) => KafkaSinkError::Fenced { name: self.settings.name.clone() },
+            _ => KafkaSinkError::Other { what, reason: reason_of(error) },
+        }
+    }
+
+    /// Returns whether a new producer may continue after an error of the old one. If the brokers were out of reach for long,
+    /// they have ended its transaction, and it looks as if another run had taken over.
+    fn may_reconnect(&self, error: &KafkaSinkError) -> bool {
+        match error {
+            KafkaSinkError::Fenced { .. } => {
+                self.begun.is_some_and(|begun| begun.elapsed() >= transaction_timeout(&self.settings))
+            }
+            KafkaSinkError::Other { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Replaces the producer. Gives the error if another run has committed in the meantime.
+    fn reconnect(
+        &mut self,
+        error: KafkaSinkError,
+        progress: Option<&BrokerProgress>,
+    ) -> Result<FailedOutcome, KafkaSinkError> {
+        warn!("{error}; connecting to Kafka again");
+        let config = connection_config(&self.settings);
+        (self.producer, _) = connect(&config, &self.settings, &self.state)?;
+        (self.is_open, self.sent) = (false, 0);
+        self.state.begin_waiting();
+        let saved = read_progress(&config, self.topics.name(self.progress_topic))?.progress;
+        let is_saved = |progress: Option<&BrokerProgress>| {
+            saved.as_ref().map(BrokerProgress::to_string) == progress.map(BrokerProgress::to_string)
+        };
+        match (progress.is_some() && is_saved(progress), is_saved(self.progress.as_ref())) {
+            (true, _) => Ok(FailedOutcome::Committed),
+            (false, true) => Ok(FailedOutcome::NotCommitted),
+            (false, false) => Err(KafkaSinkError::Fenced { name: self.settings.name.clone() }),
+        }
+    }
+
+    /// Aborts the transaction, to send its records again after a pause.
+    fn recover_from_abort(&mut self, reason: &str) -> Result<(), KafkaSinkError> {
+        if let Some(error) = self.permanent_failure() {
+            return Err(error);
+        }
+        if self.state.set_error(reason) {
+            warn!("the brokers have aborted a transaction: {reason}; its records are sent again");
+        }
+        self.abort_transaction()?;
+        thread::sleep(BACKOFF);
+        Ok(())
+    }
+
+    fn push_progress(&mut self, progress: &BrokerProgress) {
+        let text = progress.to_string();
+        let record =
+            |key, value| PendingRecord { topic: self.progress_topic, key: Some(key), value, header: None };
+        let definitions = match &progress.definitions {
+            DefinitionsUpdate::Keep => None,
+            DefinitionsUpdate::Forget => Some(record(DEFINITIONS_KEY, None)),
+            DefinitionsUpdate::Replace(definitions) => {
+                Some(record(DEFINITIONS_KEY, Some(definitions.as_bytes())))
+            }
+        };
+        let progress = record(PROGRESS_KEY, Some(text.as_bytes()));
+        definitions.into_iter().chain([progress]).for_each(|record| self.pending.push_pending(record));
+    }
+}
+
+impl BrokerSink for KafkaSink {
+    fn push(&mut self, record: &KeyedRecord<'_>) -> io::Result<()> {
+        let topic = self.topics.topic_of(record.kind)?;
+        self.pending.push(topic, record);
+        if self.begun.is_none() {
+            self.begun = Some(Instant::now());
+            self.state.begin_waiting();
+        }
+        // After a failure, the rest waits for the commit.
+        if self.sent + 1 == self.pending.len()
+            && let Err(error) = self.send_pending()
+            && !matches!(error, KafkaSinkError::Fenced { .. } | KafkaSinkError::Other { .. })
+        {
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self) {
+        self.pending.mark();
+    }
+
+    fn is_full(&self) -> bool {
+        self.pending.size() >= PENDING_SIZE_MAX || self.pending.len() >= PENDING_RECORDS_MAX
+    }
+
+    fn is_commit_due(&self) -> bool {
+        self.begun.is_some_and(|begun| begun.elapsed() >= COMMIT_INTERVAL)
+    }
+
+    fn commit(&mut self, progress: Option<&BrokerProgress>) -> io::Result<()> {
+        let is_idle = self.pending.len() == 0
+            && progress.is_none_or(|progress| progress.definitions == DefinitionsUpdate::Keep);
+        if is_idle && self.committed.elapsed() < IDLE_COMMIT_INTERVAL {
+            // Transactions without records may be read again.
+            return Ok(());
+        }
+        if let Some(progress) = progress {
+            self.push_progress(progress);
+        }
+        loop {
+            let failure = match self.commit_pending() {
+                Ok(()) => break,
+                Err(TransactionFailure::Abort(reason)) => self.recover_from_abort(&reason),
+                Err(TransactionFailure::Fatal(error)) => Err(error),
+            };
+            let Err(error) = failure else { continue };
+            if !self.may_reconnect(&error) {
+                return Err(error.into());
+            }
+            if self.reconnect(error, progress)? == FailedOutcome::Committed {
+                break;
+            }
+        }
+        self.state.count_commit(self.pending.len(), self.pending.size());
+        if let Some(error) = self.state.end_waiting() {
+            info!("the brokers commit transactions again, after: {error}");
+        }
+        self.pending.clear();
+        self.progress = progress.cloned().or(self.progress.take());
+        (self.sent, self.is_open, self.begun, self.committed) = (0, false, None, Instant::now());
+        Ok(())
+    }
+
+    fn rewind(&mut self) -> io::Result<()> {
+        self.abort_transaction()?;
+        self.pending.truncate(self.pending.marked());
+        Ok(())
+    }
+}
+
+impl fmt::Debug for KafkaSink {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("KafkaSink").field("name", &self.settings.name).finish_non_exhaustive()
+    }
+}
+
+/// Ends an open transaction. Otherwise readers would wait for its timeout.
+impl Drop for KafkaSink {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.producer.poll(Duration::ZERO);
+            let _ = self.producer.abort_transaction(BACKOFF);
+        }
+    }
+}
+
+/// Returns the configuration of a connection.
+fn connection_config(settings: &KafkaSettings) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("client.id", "bintide").set("bootstrap.servers", &settings.address.brokers);
+    config.set_log_level(RDKafkaLogLevel::Warning);
+    for (name, value) in &settings.properties.values {
+        config.set(name, value);
+    }
+    config
+}
+
+fn producer_config(connection: &ClientConfig, settings: &KafkaSettings) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set_log_level(RDKafkaLogLevel::Warning);
+    // Java's partitioner, so that equal keys are in equal partitions of the topics of other producers.
+    config.set("partitioner", "murmur2_random").set("linger.ms", "2").set("batch.num.messages", "50000");
+    config.set("queue.buffering.max.messages", "100000").set("queue.buffering.max.kbytes", "65536");
+    for (name, value) in connection.config_map() {
+        config.set(name, value);
+    }
+    config.set("transactional.id", format!("bintide.{}", settings.name)).set("enable.idempotence", "true");
+    config.set("delivery.report.only.error", "true");
+    config
+}
+
+fn config_error(error: KafkaError) -> KafkaSinkError {
+    match error {
+        KafkaError::ClientConfig(_, reason, name, value) => KafkaSinkError::Property { name, value, reason },
+        error => KafkaSinkError::Other { what: "creating a client of Kafka", reason: error.to_string() },
+    }
+}
+
+/// Returns the time after which the brokers abort a transaction that is not continued.
+fn transaction_timeout(settings: &KafkaSettings) -> Duration {
+    /// Default of librdkafka.
+    const DEFAULT_MS: u64 = 60_000;
+    let chosen = settings.properties.values.get("transaction.timeout.ms");
+    Duration::from_millis(chosen.and_then(|text| text.parse().ok()).unwrap_or(DEFAULT_MS))
+}
+
+/// Creates a producer, and fences off earlier ones of the same stream. Also returns the topics that exist.
+fn connect(
+    connection: &ClientConfig,
+    settings: &KafkaSettings,
+    state: &SharedKafkaState,
+) -> Result<(BaseProducer<KafkaContext>, HashSet<String>), KafkaSinkError> {
+    let config = producer_config(connection, settings);
+    let producer = BaseProducer::from_config_and_context(&config, KafkaContext::new(state.clone()));
+    let producer = producer.map_err(config_error)?;
+    state.begin_waiting();
+    let existing = wait_for_topics(&producer, settings, state)?;
+    init_transactions(&producer, settings, state)?;
+    state.end_waiting();
+    Ok((producer, existing))
+}
+
+/// Waits for the first contact with the brokers. Returns the topics that exist.
+fn wait_for_topics(
+    producer: &BaseProducer<KafkaContext>,
+    settings: &KafkaSettings,
+    state: &SharedKafkaState,
+) -> Result<HashSet<String>, KafkaSinkError> {
+    let begun = Instant::now();
+    loop {
+        producer.poll(Duration::ZERO);
+        let error = match producer.client().fetch_metadata(None, POLL_INTERVAL) {
+            Ok(metadata) => {
+                return Ok(metadata.topics().iter().map(|topic| topic.name().to_owned()).collect());
+            }
+            Err(error) => error,
+        };
+        check_open(begun, settings, state, &error)?;
+    }
+}
+
+fn init_transactions(
+    producer: &BaseProducer<KafkaContext>,
+    settings: &KafkaSettings,
+    state: &SharedKafkaState,
+) -> Result<(), KafkaSinkError> {
+    let begun = Instant::now();
+    loop {
+        producer.poll(Duration::ZERO);
+        match producer.init_transactions(POLL_INTERVAL) {
+            Ok(()) => return Ok(()),
+            Err(error) if is_retriable(&error) => check_open(begun, settings, state, &error)?,
+            Err(error) => {
+                return Err(KafkaSinkError::Other {
+                    what: "starting transactions",
+                    reason: reason_of(&error),
+                });
+            }
+        }
+    }
+}
+
+fn check_open(
+    begun: Instant,
+    settings: &KafkaSettings,
+    state: &SharedKafkaState,
+    error: &KafkaError,
+) -> Result<(), KafkaSinkError> {
+    if begun.elapsed() < OPEN_TIMEOUT && !(settings.is_stop_requested)() {
+        return Ok(());
+    }
+    Err(KafkaSinkError::Unreachable {
+        brokers: settings.address.brokers.clone(),
+        seconds: begun.elapsed().as_secs(),
+        reason: state.error().unwrap_or_else(|| reason_of(error)),
+    })
+}
+
+fn is_retriable(error: &KafkaError) -> bool {
+    match error {
+        KafkaError::Transaction(cause) => !cause.is_fatal() && (cause.is_retriable() || is_timeout(cause)),
+        KafkaError::Flush(_) => true,
+        _ => false,
+    }
+}
+
+fn is_timeout(cause: &RDKafkaError) -> bool {
+    matches!(cause.code(), RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::RequestTimedOut)
+}
+
+fn reason_of(error: &KafkaError) -> String {
+    match error {
+        KafkaError::Transaction(cause) => cause.to_string(),
+        error => error.to_string(),
+    }
+}

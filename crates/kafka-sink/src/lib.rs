@@ -1,0 +1,31 @@
+//! Apache Kafka as a sink of [`stream`]: each transaction of the source exactly once, for readers of committed records.
+//!
+//! A transaction of Kafka contains whole transactions of the source, and the progress of the stream in a topic of its own. A
+//! run that starts reads this progress back, after it has fenced off any earlier run of the same name.
+//!
+//! | to | use |
+//! |---|---|
+//! | parse `kafka://HOST:PORT,…/` | [`KafkaAddress`] |
+//! | connect, and read the saved progress | [`KafkaSink::open`] |
+//! | show the state of the connection | [`SharedKafkaState`] |
+//!
+//! This crate never reads a log, never writes a record outside of a transaction, and never weakens a connection: TLS and
+//! logins are exactly as the properties of librdkafka request them.
+#![forbid(unsafe_code)]
+
+mod error;
+mod kafka_address;
+mod kafka_context;
+mod kafka_properties;
+mod kafka_sink;
+mod kafka_state;
+mod pending_records;
+mod progress_topic;
+mod topic_catalogue;
+
+pub use crate::error::KafkaSinkError;
+pub use crate::kafka_address::{KafkaAddress, KafkaAddressError};
+pub use crate::kafka_properties::{KafkaProperties, KafkaPropertyError};
+pub use crate::kafka_sink::{KafkaSettings, KafkaSink, OpenedKafka};
+pub use crate::kafka_state::{KafkaFigures, SharedKafkaState};
+pub use crate::topic_catalogue::TopicPolicy;

@@ -1,0 +1,221 @@
+//! Names of topics, as Debezium gives them, and their creation.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_executor::block_on;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use stream::{KeyedRecordKind, RecordTable};
+
+use crate::error::KafkaSinkError;
+
+/// Timeout of a request to create a topic.
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Maximum size of a topic's name, in Kafka.
+const NAME_SIZE_MAX: usize = 249;
+
+/// Treatment of topics that do not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopicPolicy {
+    /// Create them.
+    Create {
+        /// Number of partitions; `None` for the default of the brokers.
+        partitions: Option<u32>,
+        /// Number of replicas of each partition; `None` for the default of the brokers.
+        replication: Option<u32>,
+    },
+    /// Return an error.
+    Require,
+}
+
+/// Topics of a stream.
+pub(crate) struct TopicCatalogue {
+    /// Name of the stream: Debezium's topic prefix.
+    prefix: String,
+    policy: TopicPolicy,
+    config: ClientConfig,
+    /// Topics that exist.
+    existing: HashSet<String>,
+    /// Topics in use, by number.
+    names: Vec<String>,
+    numbers: HashMap<String, usize>,
+    rows: HashMap<Arc<RecordTable>, usize>,
+    /// Topic of the last row.
+    last: Option<(Arc<RecordTable>, usize)>,
+    definitions: Option<usize>,
+    transactions: Option<usize>,
+}
+
+impl TopicCatalogue {
+    /// Creates a catalogue; `existing` are the topics that exist, `config` is that of a connection.
+    pub(crate) fn new(
+        prefix: &str,
+        policy: TopicPolicy,
+        config: ClientConfig,
+        existing: HashSet<String>,
+    ) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            policy,
+            config,
+            existing,
+            names: Vec::new(),
+            numbers: HashMap::new(),
+            rows: HashMap::new(),
+            last: None,
+            definitions: None,
+            transactions: None,
+        }
+    }
+
+    pub(crate) fn name(&self, number: usize) -> &str {
+        &self.names[number]
+    }
+
+    /// Returns the topic of a kind of records. Creates it if it is missing.
+    pub(crate) fn topic_of(&mut self, kind: &KeyedRecordKind) -> Result<usize, KafkaSinkError> {
+        match kind {
+            KeyedRecordKind::Row(table) => {
+                if let Some((last, number)) = &self.last
+                    && Arc::ptr_eq(last, table)
+                {
+                    return Ok(*number);
+                }
+                let number = match self.rows.get(table) {
+                    Some(number) => *number,
+                    None => {
+                        let name = topic_name(&[&self.prefix, &table.database, &table.table]);
+                        let number = self.add(&name)?;
+                        self.rows.insert(Arc::clone(table), number);
+                        number
+                    }
+                };
+                self.last = Some((Arc::clone(table), number));
+                Ok(number)
+            }
+            KeyedRecordKind::Transaction => {
+                let number = match self.transactions {
+                    Some(number) => number,
+                    None => self.add(&topic_name(&[&self.prefix, "transaction"]))?,
+                };
+                self.transactions = Some(number);
+                Ok(number)
+            }
+            KeyedRecordKind::Definition => {
+                let number = match self.definitions {
+                    Some(number) => number,
+                    None => self.add(&topic_name(&[&self.prefix]))?,
+                };
+                self.definitions = Some(number);
+                Ok(number)
+            }
+        }
+    }
+
+    fn add(&mut self, name: &str) -> Result<usize, KafkaSinkError> {
+        if let Some(number) = self.numbers.get(name) {
+            return Ok(*number);
+        }
+        if !self.existing.contains(name) {
+            let TopicPolicy::Create { partitions, replication } = self.policy else {
+                return Err(KafkaSinkError::NoTopic { topic: name.to_owned() });
+            };
+            let topic =
+                NewTopic::new(name, or_default(partitions), TopicReplication::Fixed(or_default(replication)));
+            self.create(&topic)?;
+        }
+        Ok(self.add_existing(name))
+    }
+
+    fn add_existing(&mut self, name: &str) -> usize {
+        let number = self.names.len();
+        self.names.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    /// Returns the topic of the saved progress, which has one partition and is compacted. Creates it if it is missing.
+    pub(crate) fn progress_topic(&mut self) -> Result<usize, KafkaSinkError> {
+        let name = topic_name(&[&self.prefix, "bintide-progress"]);
+        if self.existing.contains(&name) {
+            self.check_compaction(&name)?;
+            return Ok(self.add_existing(&name));
+        }
+        let TopicPolicy::Create { replication, .. } = self.policy else {
+            return Err(KafkaSinkError::NoTopic { topic: name });
+        };
+        let topic = NewTopic::new(&name, 1, TopicReplication::Fixed(or_default(replication)));
+        // Short segments: only closed ones are compacted, and a run reads all that is left.
+        let topic = topic.set("cleanup.policy", "compact").set("segment.bytes", "8388608");
+        self.create(&topic.set("min.cleanable.dirty.ratio", "0.1"))?;
+        Ok(self.add_existing(&name))
+    }
+
+    fn create(&self, topic: &NewTopic<'_>) -> Result<(), KafkaSinkError> {
+        let failed = |reason: String| KafkaSinkError::CreateTopic { topic: topic.name.to_owned(), reason };
+        let options = AdminOptions::new().operation_timeout(Some(ADMIN_TIMEOUT));
+        let admin = self.admin().map_err(|error| failed(error.to_string()))?;
+        let created = block_on(admin.create_topics([topic], &options.request_timeout(Some(ADMIN_TIMEOUT))));
+        match created.map_err(|error| failed(error.to_string()))?.pop() {
+            Some(Ok(_)) | Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => Ok(()),
+            Some(Err((_, code))) => Err(failed(code.to_string())),
+            None => Err(failed("the brokers gave no answer".to_owned())),
+        }
+    }
+
+    /// Checks that Kafka does not delete the records of a topic after a while.
+    fn check_compaction(&self, topic: &str) -> Result<(), KafkaSinkError> {
+        let failed = |error: KafkaError| KafkaSinkError::Other {
+            what: "reading the configuration of the topic of the progress",
+            reason: error.to_string(),
+        };
+        let admin = self.admin().map_err(failed)?;
+        let options = AdminOptions::new().request_timeout(Some(ADMIN_TIMEOUT));
+        let described = block_on(admin.describe_configs([&ResourceSpecifier::Topic(topic)], &options));
+        let Some(Ok(resource)) = described.map_err(failed)?.pop() else {
+            // The account may not read configurations.
+            return Ok(());
+        };
+        let policy = resource.get("cleanup.policy").and_then(|entry| entry.value.clone());
+        match policy {
+            Some(policy) if policy != "compact" => {
+                Err(KafkaSinkError::NotCompacted { topic: topic.to_owned(), policy })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn admin(&self) -> Result<AdminClient<DefaultClientContext>, KafkaError> {
+        self.config.create()
+    }
+}
+
+/// Returns a number for librdkafka, for which -1 is the default of the brokers.
+fn or_default(number: Option<u32>) -> i32 {
+    number.and_then(|number| i32::try_from(number).ok()).unwrap_or(-1)
+}
+
+/// Joins the parts of a topic's name. Kafka does not allow other characters than letters, digits, `.`, `_` and `-`;
+/// Debezium replaces each of them by `_`.
+fn topic_name(parts: &[&str]) -> String {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let name = parts.join(".");
+    name.chars().map(|c| if is_allowed(c) { c } else { '_' }).take(NAME_SIZE_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::topic_name;
+
+    #[test]
+    fn names_have_only_characters_that_kafka_allows() {
+        assert_eq!(topic_name(&["bintide", "shop", "orders"]), "bintide.shop.orders");
+        assert_eq!(topic_name(&["a", "ü $", "x-1_2"]), "a.___.x-1_2");
+        assert_eq!(topic_name(&["a", &"x".repeat(300)]).len(), 249);
+    }
+}
