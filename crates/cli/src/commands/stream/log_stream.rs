@@ -214,7 +214,7 @@ impl ProgressSaver {
         self.figures.count_transaction(&token.place);
         output.mark(token);
         let is_interrupted = interrupt::is_stop_requested();
-        if is_interrupted || output.is_file_full() || self.saved.elapsed() >= SAVE_INTERVAL {
+        if is_interrupted || output.is_save_due() || self.saved.elapsed() >= SAVE_INTERVAL {
             output.save()?;
             self.saved = Instant::now();
         }

@@ -1,5 +1,6 @@
 //! `bintide stream`: writes row changes as JSON records.
 
+mod kafka_args;
 mod live;
 mod log_stream;
 mod snapshot;
@@ -20,6 +21,7 @@ use stream::{
 use wire::ReplicaEnd;
 
 use crate::column_name_source::ColumnNameSource;
+use crate::commands::stream::kafka_args::{KafkaArgs, KafkaStream};
 use crate::commands::stream::live::{LiveStream, ResumePoint, ResumedOutput};
 use crate::commands::stream::log_stream::LogStreamInputs;
 use crate::commands::stream::stdout_reader::ProgressFile;
@@ -53,6 +55,9 @@ Examples:
   First the current rows of all tables, then the changes:
       bintide stream --format debezium --from mysql://repl@db1/ --out changes \\
           --snapshot
+  To Apache Kafka, each transaction exactly once:
+      bintide stream --format debezium --from mysql://repl@db1/ \\
+          --to kafka://b1:9092,b2:9092/
   Resume after a transaction:
       bintide stream --format debezium --resume binlog.000012:7301 \\
           /var/lib/mysql
@@ -92,6 +97,8 @@ pub(crate) struct StreamArgs {
     server: StreamSourceArgs,
     #[command(flatten)]
     goes_on: OutputArgs,
+    #[command(flatten)]
+    kafka: KafkaArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
     #[command(flatten)]
@@ -180,9 +187,9 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
             command.server.connection.refuse_beside_logs()?;
         }
         let found = command.inputs.find_logs()?;
-        let mut resumed = command.goes_on.open_output(settings.envelope)?;
-        let schema = load_definitions(schema, &mut resumed.output)?;
         let figures = SharedStreamFigures::default();
+        let mut resumed = command.open_output(&settings, &figures)?;
+        let schema = load_definitions(schema, &mut resumed.output)?;
         let _served = command.metrics.serve(figures.site())?;
         let inputs = LogStreamInputs { found: &found, settings, schema, figures };
         return log_stream::write_records(inputs, resumed, global);
@@ -196,7 +203,7 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         end: if command.server.stop_at_end { ReplicaEnd::LastEvent } else { ReplicaEnd::Never },
         schema,
         snapshot: command.server.snapshot,
-        is_piped: command.goes_on.out.is_none(),
+        is_piped: command.goes_on.out.is_none() && !command.kafka.is_given(),
         unmatched: settings.filter.unmatched_rules(),
         settings,
         figures: SharedStreamFigures::of_server(),
@@ -204,7 +211,7 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
     if let (Some(_), ColumnNameSource::Server(address)) = (&command.schema, &live.schema) {
         check_reachable(address)?;
     }
-    let mut resumed = command.goes_on.open_output(live.settings.envelope)?;
+    let mut resumed = command.open_output(&live.settings, &live.figures)?;
     live.schema = load_definitions(live.schema, &mut resumed.output)?;
     let _served = command.metrics.serve(live.figures.site())?;
     live::follow(&mut live, resumed)
@@ -277,6 +284,19 @@ impl StreamArgs {
             }
             None if has_source => Ok(ColumnNameSource::Server(Box::new(self.server.source(global)?))),
             None => Ok(ColumnNameSource::Unknown),
+        }
+    }
+
+    /// Opens the output, and returns the point to resume from.
+    fn open_output(
+        &self,
+        settings: &StreamSettings,
+        figures: &SharedStreamFigures,
+    ) -> Result<ResumedOutput, CommandFailure> {
+        let stream = KafkaStream { name: &settings.name, envelope: settings.envelope, figures };
+        match self.kafka.open_output(&stream)? {
+            Some(resumed) => Ok(resumed),
+            None => self.goes_on.open_output(settings.envelope),
         }
     }
 

@@ -14,7 +14,12 @@ use crate::units::{counted, duration};
 
 /// Latest figures of a stream, shared between threads.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SharedStreamFigures(Arc<Mutex<StreamFigures>>);
+pub(super) struct SharedStreamFigures {
+    figures: Arc<Mutex<StreamFigures>>,
+    /// State of the connection to Kafka, if records go there.
+    #[cfg(feature = "kafka")]
+    kafka: Arc<std::sync::OnceLock<kafka_sink::SharedKafkaState>>,
+}
 
 /// Figures of a stream at a moment.
 #[derive(Clone, Debug, Default)]
@@ -34,8 +39,21 @@ struct StreamFigures {
     log: String,
     /// End position of the last transaction in its log.
     position: u64,
+    /// Figures of the connection to Kafka, if records go there.
+    kafka: Option<KafkaReadings>,
     /// The moment, in seconds since 1970.
     now_s: i64,
+}
+
+/// Figures of a connection to Kafka.
+#[derive(Clone, Debug, Default)]
+struct KafkaReadings {
+    transactions: u64,
+    records: u64,
+    bytes: u64,
+    aborts: u64,
+    /// Last error since the last commit.
+    error: Option<String>,
 }
 
 /// Row of the table.
@@ -67,6 +85,31 @@ const STREAM_METRICS: &[StreamMetric] = &[
         |figures| (!figures.log.is_empty()).then_some(figures.position).into(),
     )
     .labels(|figures| vec![("log", figures.log.clone())]),
+    StreamMetric::counter(
+        "bintide_stream_kafka_transactions_total",
+        "Committed transactions of Kafka; one contains many transactions of the source.",
+        |figures| figures.kafka.as_ref().map(|kafka| kafka.transactions).into(),
+    ),
+    StreamMetric::counter(
+        "bintide_stream_kafka_records_total",
+        "Records in committed transactions of Kafka, with tombstones and progress.",
+        |figures| figures.kafka.as_ref().map(|kafka| kafka.records).into(),
+    ),
+    StreamMetric::counter(
+        "bintide_stream_kafka_bytes_total",
+        "Bytes of keys and values in committed transactions of Kafka.",
+        |figures| figures.kafka.as_ref().map(|kafka| kafka.bytes).into(),
+    ),
+    StreamMetric::counter(
+        "bintide_stream_kafka_aborts_total",
+        "Aborted transactions of Kafka, whose records were sent again.",
+        |figures| figures.kafka.as_ref().map(|kafka| kafka.aborts).into(),
+    ),
+    StreamMetric::gauge(
+        "bintide_stream_kafka_working",
+        "1 if there was no error since the last commit, otherwise 0.",
+        |figures| figures.kafka.as_ref().map(|kafka| kafka.error.is_none()).into(),
+    ),
 ];
 
 impl SharedStreamFigures {
@@ -122,18 +165,37 @@ impl SharedStreamFigures {
         figures.position = end.position;
     }
 
+    /// Shows the state of a connection to Kafka.
+    #[cfg(feature = "kafka")]
+    pub(super) fn watch_kafka(&self, state: kafka_sink::SharedKafkaState) {
+        let _ = self.kafka.set(state);
+    }
+
+    #[cfg(feature = "kafka")]
+    fn kafka(&self) -> Option<KafkaReadings> {
+        let kafka_sink::KafkaFigures { transactions, records, bytes, aborts, error } =
+            self.kafka.get()?.figures();
+        Some(KafkaReadings { transactions, records, bytes, aborts, error })
+    }
+
+    #[cfg(not(feature = "kafka"))]
+    fn kafka(&self) -> Option<KafkaReadings> {
+        None
+    }
+
     fn present(&self) -> StreamFigures {
-        StreamFigures { now_s: Timestamp::now().as_second(), ..self.figures().clone() }
+        let (now_s, kafka) = (Timestamp::now().as_second(), self.kafka());
+        StreamFigures { now_s, kafka, ..self.figures().clone() }
     }
 
     fn figures(&self) -> MutexGuard<'_, StreamFigures> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ServiceState for SharedStreamFigures {
     fn readiness(&self) -> Result<(), String> {
-        self.figures().readiness()
+        self.present().readiness()
     }
 
     fn lag(&self) -> Option<Duration> {
@@ -147,6 +209,9 @@ impl ServiceState for SharedStreamFigures {
 
 impl StreamFigures {
     fn readiness(&self) -> Result<(), String> {
+        if let Some(error) = self.kafka.as_ref().and_then(|kafka| kafka.error.as_ref()) {
+            return Err(format!("Kafka does not take records: {error}"));
+        }
         if self.is_connected || !self.has_server {
             return Ok(());
         }

@@ -1,0 +1,109 @@
+//! Apache Kafka as the output of `stream`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use stream::Envelope;
+
+use crate::commands::stream::live::ResumedOutput;
+use crate::commands::stream::stream_metrics::SharedStreamFigures;
+use crate::exit::CommandFailure;
+
+/// Options of an output to Kafka.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Apache Kafka, instead of a pipe or files")]
+pub(super) struct KafkaArgs {
+    /// Write records to Kafka, each transaction exactly once for readers of committed records:
+    /// kafka://HOST:PORT,HOST:PORT/. Topics and keys are those of Debezium; --name is the topic prefix. The position is
+    /// saved there, too. Needs --format debezium.
+    #[arg(long, value_name = "BROKERS", conflicts_with_all = ["progress", "out", "resume"])]
+    to: Option<String>,
+    /// Property of librdkafka, such as security.protocol=ssl or compression.type=lz4.
+    #[arg(long, value_name = "KEY=VALUE", requires = "to")]
+    kafka: Vec<String>,
+    /// File with properties of librdkafka, one per line, such as sasl.password=…; properties of --kafka override them.
+    #[arg(long, value_name = "FILE", requires = "to")]
+    kafka_file: Option<PathBuf>,
+    /// Partitions of topics that bintide creates [default: the default of the brokers]
+    #[arg(long, value_name = "NUMBER", requires = "to")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    partitions: Option<u32>,
+    /// Replicas of each partition of topics that bintide creates [default: the default of the brokers]
+    #[arg(long, value_name = "NUMBER", requires = "to")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    replication: Option<u32>,
+    /// Fail if a topic does not exist, instead of creating it.
+    #[arg(long, requires = "to", conflicts_with_all = ["partitions", "replication"])]
+    require_topics: bool,
+}
+
+/// Stream whose records go to Kafka.
+pub(super) struct KafkaStream<'s> {
+    pub(super) name: &'s str,
+    pub(super) envelope: Envelope,
+    pub(super) figures: &'s SharedStreamFigures,
+}
+
+impl KafkaArgs {
+    /// Returns whether the output is Kafka.
+    pub(super) const fn is_given(&self) -> bool {
+        self.to.is_some()
+    }
+
+    /// Connects to the brokers, and returns the output and the point to resume from; `None` if another output is given.
+    pub(super) fn open_output(
+        &self,
+        stream: &KafkaStream<'_>,
+    ) -> Result<Option<ResumedOutput>, CommandFailure> {
+        self.to.as_ref().map(|to| self.open(to, stream)).transpose().map_err(CommandFailure::NotStarted)
+    }
+
+    #[cfg(not(feature = "kafka"))]
+    fn open(&self, _to: &str, _stream: &KafkaStream<'_>) -> Result<ResumedOutput, anyhow::Error> {
+        anyhow::bail!("--to: this bintide was built without Kafka: build it with --features kafka")
+    }
+
+    #[cfg(feature = "kafka")]
+    fn open(&self, to: &str, stream: &KafkaStream<'_>) -> Result<ResumedOutput, anyhow::Error> {
+        use anyhow::{Context as _, anyhow};
+        use kafka_sink::{KafkaSink, OpenedKafka, SharedKafkaState};
+        use stream::{BrokerTarget, DdlSchema, RecordSink, SinkTarget};
+
+        use crate::commands::stream::live::ResumePoint;
+
+        if stream.envelope != Envelope::Debezium {
+            return Err(anyhow!("--to kafka: needs --format debezium"));
+        }
+        let state = SharedKafkaState::default();
+        let opened = KafkaSink::open(&self.settings(to, stream.name)?, &state).context("--to")?;
+        stream.figures.watch_kafka(state);
+        let OpenedKafka { sink, progress, definitions } = opened;
+        let progress = progress.unwrap_or_default();
+        let definitions = definitions.map(|text| DdlSchema::parse(&text));
+        let target = BrokerTarget::new(Box::new(sink), progress.part, definitions);
+        let resume = ResumePoint { token: progress.token.clone(), gtid_state: progress.gtid_state };
+        let output = RecordSink::new(SinkTarget::Broker(Box::new(target))).resumed_at(progress.token);
+        Ok(ResumedOutput { output, resume })
+    }
+
+    #[cfg(feature = "kafka")]
+    fn settings(&self, to: &str, name: &str) -> Result<kafka_sink::KafkaSettings, anyhow::Error> {
+        use anyhow::Context as _;
+        use kafka_sink::{KafkaProperties, KafkaSettings, TopicPolicy};
+
+        let address = to.parse().context("--to")?;
+        let mut properties = KafkaProperties::default();
+        if let Some(path) = &self.kafka_file {
+            let text = logs::open_regular(path).and_then(std::io::read_to_string);
+            let text = text.with_context(|| format!("could not read {}", path.display()))?;
+            properties.add_file(&text).with_context(|| path.display().to_string())?;
+        }
+        self.kafka.iter().try_for_each(|text| properties.add_argument(text)).context("--kafka")?;
+        let topics = match self.require_topics {
+            true => TopicPolicy::Require,
+            false => TopicPolicy::Create { partitions: self.partitions, replication: self.replication },
+        };
+        let is_stop_requested = crate::interrupt::is_stop_requested;
+        Ok(KafkaSettings { address, name: name.to_owned(), properties, topics, is_stop_requested })
+    }
+}
