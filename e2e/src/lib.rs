@@ -10,6 +10,8 @@
 //! | [`chaos`] | replays that are stopped at random points and resume |
 //! | [`compare`] | one run of both programs, and the first difference |
 //! | [`fake`] | a server that answers from a script, and sends any events |
+//! | [`kafka`] | topics of a broker, compared with the records of a pipe |
+//! | [`kafka_soak`] | a stream to Kafka while faults are injected at random |
 //! | [`large`] | a log of many megabytes |
 //! | [`login_server`] | a server that real clients log in to |
 //! | [`logs`] | the input logs: the samples, and logs that a server just wrote |
@@ -41,6 +43,8 @@ pub mod conversation;
 pub mod fake;
 pub mod identity;
 pub mod json_schema;
+pub mod kafka;
+pub mod kafka_soak;
 pub mod large;
 pub mod login_server;
 pub mod logs;

@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 use std::{env, fs, thread};
 
 use anyhow::{Context, Result, ensure};
-use testkit::{PackageHome, SERVERS_VARIABLE, TestPackage, run_cargo, run_cargo_with, workspace_root};
+use testkit::{
+    KafkaBroker, PackageHome, SERVERS_VARIABLE, TestPackage, run_cargo, run_cargo_with, workspace_root,
+};
 
 /// Fetches the servers, builds the command, and runs every test of the workspace. `filters` go to the test programs;
 /// `servers` are for the tests that run on many servers.
@@ -15,6 +17,7 @@ pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()>
     for package in crate::servers::needed_packages(&chosen) {
         PackageHome::find(package)?;
     }
+    KafkaBroker::fetch()?;
     run_cargo(&BUILD_BINTIDE)?;
     let mut arguments = vec!["test", "--workspace", "--no-fail-fast", "--features", TESTED_FEATURES];
     if !filters.is_empty() {
@@ -42,7 +45,7 @@ pub(crate) const BUILD_DEMO: [&str; 6] =
     ["build", "--workspace", "--bin", "bintide", "--example", "row_counts"];
 
 /// Features of the command that the tests need, besides the default ones.
-pub(crate) const TESTED_FEATURES: &str = "bintide/archive,bintide/columns";
+pub(crate) const TESTED_FEATURES: &str = "bintide/archive,bintide/columns,bintide/kafka";
 
 /// Environment variable with the number of tests that run at once.
 const TEST_THREADS_VARIABLE: &str = "RUST_TEST_THREADS";

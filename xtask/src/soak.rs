@@ -1,4 +1,4 @@
-//! Replays or relays from a source for a long time, while processes are stopped at random.
+//! Replays, relays or streams from a source for a long time, while processes are stopped at random.
 
 use anyhow::Result;
 use clap::Args;
@@ -14,6 +14,9 @@ pub(crate) struct SoakOptions {
     /// Run relays with replicas of every form instead of a replay
     #[arg(long)]
     relay: bool,
+    /// Stream to Kafka instead of a replay
+    #[arg(long, conflicts_with = "relay")]
+    kafka: bool,
     /// Seed of the order and the pauses of the interruptions [default: random]
     #[arg(long)]
     seed: Option<u64>,
@@ -21,5 +24,10 @@ pub(crate) struct SoakOptions {
 
 pub(crate) fn run_soak(soak: &SoakOptions) -> Result<()> {
     let seed = soak.seed.unwrap_or_else(|| seed_from_env("BINTIDE_E2E_SEED"));
-    checks::run_example(if soak.relay { "relay_soak" } else { "soak" }, [soak.minutes, seed])
+    let name = match soak {
+        SoakOptions { relay: true, .. } => "relay_soak",
+        SoakOptions { kafka: true, .. } => "kafka_soak",
+        _ => "soak",
+    };
+    checks::run_example(name, [soak.minutes, seed])
 }

@@ -20,6 +20,7 @@
 //! | [`faulty_disk`] | a disk that fails: [`FaultyDisk`] |
 //! | [`object_server`] | an object store: [`ObjectServer`] |
 //! | [`package_home`] | the programs of a server: [`PackageHome`] |
+//! | [`KafkaBroker`] | a broker of Apache Kafka |
 //! | [`launch`] | a server to start: [`Launch`] |
 //! | [`parquet_readers`] | a Python with DuckDB and pyarrow |
 //! | [`TestPackage`] | all available servers, from MySQL 5.5.9 to MariaDB 11.8 |
@@ -39,6 +40,7 @@ mod cargo;
 mod chromium;
 pub mod faulty_disk;
 mod fetch;
+mod kafka_broker;
 pub mod launch;
 pub mod object_server;
 mod package;
@@ -58,6 +60,7 @@ pub use crate::calendar::civil_date;
 pub use crate::cargo::{cargo_command, run_cargo, run_cargo_with, workspace_root};
 pub use crate::chromium::{ColorScheme, Screenshot, take_screenshot};
 pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
+pub use crate::kafka_broker::KafkaBroker;
 pub use crate::launch::{Launch, ServerFlavour, free_port};
 pub use crate::object_server::ObjectServer;
 pub use crate::package::{SERVERS_VARIABLE, TestPackage};

@@ -70,6 +70,7 @@ mod stats_selection;
 mod store_diff;
 mod stores;
 mod stream;
+mod stream_kafka;
 mod stream_live;
 mod stream_snapshot;
 mod tampered;

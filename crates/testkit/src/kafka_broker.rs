@@ -1,0 +1,253 @@
+//! Brokers of Apache Kafka: fetched once with Maven, started on free ports of this machine.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::cache;
+use crate::fetch;
+use crate::launch::free_port;
+use crate::spawner;
+
+/// Version of Kafka.
+const VERSION: &str = "4.3.1";
+/// Timeout for a broker's start and stop. A loaded machine takes a while.
+const BROKER_TIMEOUT: Duration = Duration::from_secs(180);
+/// Interval at which start and stop are checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Goal of a Maven plugin that fetches artifacts with their dependencies.
+const COPY_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+
+/// A running broker, which is its own controller. Dropping it kills the broker and removes its data.
+#[derive(Debug)]
+pub struct KafkaBroker {
+    libraries: PathBuf,
+    folder: PathBuf,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl KafkaBroker {
+    /// Fetches Kafka, unless it is fetched already.
+    ///
+    /// # Errors
+    /// Returns an error if Maven cannot fetch it.
+    pub fn fetch() -> Result<PathBuf> {
+        cache::cached_folder(&format!("kafka-{VERSION}"), fetch_jars)
+            .context("could not fetch Apache Kafka: install Maven and Java 17")
+    }
+
+    /// Starts a broker with these properties, as `key=value`, in addition to those of all brokers.
+    ///
+    /// # Errors
+    /// Returns an error if the broker cannot be fetched or does not start. The error includes the end of its log.
+    pub fn start(properties: &[&str]) -> Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let libraries = Self::fetch()?;
+        let (count, port, controller) = (COUNT.fetch_add(1, Ordering::Relaxed), free_port()?, free_port()?);
+        let folder = cache::running_dir().join(format!("{}-kafka-{count}", std::process::id()));
+        cache::remove_dir(&folder)?;
+        fs::create_dir_all(&folder)?;
+        let text = broker_properties(&folder, [port, controller], properties);
+        fs::write(folder.join("server.properties"), text)?;
+        fs::write(folder.join("log4j2.properties"), LOG_PROPERTIES)?;
+        let mut broker = Self { libraries, folder, port, child: None };
+        broker.format()?;
+        broker.start_again()?;
+        Ok(broker)
+    }
+
+    /// Returns the broker's address, as HOST:PORT.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Returns the broker's process id, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Starts the broker again on its data after [`KafkaBroker::stop`] or [`KafkaBroker::kill`].
+    ///
+    /// # Errors
+    /// Returns an error if the broker does not start.
+    pub fn start_again(&mut self) -> Result<()> {
+        ensure!(self.child.is_none(), "the broker is already running");
+        let mut java = self.java();
+        java.arg("kafka.Kafka").arg(self.folder.join("server.properties"));
+        self.child = Some(spawner::spawn_bound(&java).context("could not run java")?);
+        let begin = Instant::now();
+        while begin.elapsed() < BROKER_TIMEOUT {
+            if let Some(child) = &mut self.child
+                && let Some(status) = child.try_wait()?
+            {
+                self.child = None;
+                bail!("the broker ended during its start ({status}): {}", self.last_log_lines());
+            }
+            let is_listening = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok();
+            if is_listening && self.log().matches(STARTED).count() > 0 {
+                return Ok(());
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        bail!("the broker does not start: {}", self.last_log_lines())
+    }
+
+    /// Shuts the broker down, and waits until it has ended.
+    ///
+    /// # Errors
+    /// Returns an error if the broker does not end.
+    pub fn stop(&mut self) -> Result<()> {
+        let Some(child) = &self.child else { return Ok(()) };
+        kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
+        self.wait_until_down()
+    }
+
+    /// Kills the broker. Its data stays.
+    ///
+    /// # Errors
+    /// Returns an error if the broker cannot be killed.
+    pub fn kill(&mut self) -> Result<()> {
+        let Some(child) = &mut self.child else { return Ok(()) };
+        child.kill()?;
+        self.wait_until_down()
+    }
+
+    fn wait_until_down(&mut self) -> Result<()> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        let begin = Instant::now();
+        while child.try_wait()?.is_none() {
+            if begin.elapsed() > BROKER_TIMEOUT {
+                child.kill()?;
+                bail!("the broker does not stop: {}", self.last_log_lines());
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        // The next start waits for its own line.
+        fs::write(self.log_path(), "")?;
+        Ok(())
+    }
+
+    /// Prepares the folder of its data.
+    fn format(&self) -> Result<()> {
+        let mut java = self.java();
+        java.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c"]);
+        fetch::run(java.arg(self.folder.join("server.properties")))
+    }
+
+    fn java(&self) -> Command {
+        let mut java = Command::new("java");
+        // Short-lived: a start in seconds is worth more than compiled code.
+        java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Xshare:auto"]);
+        java.args(["-Djava.net.preferIPv4Stack=true", "-Dlog4j2.disable.jmx=true"]);
+        java.arg(format!("-Dbintide.log={}", self.log_path().display()));
+        let settings = self.folder.join("log4j2.properties");
+        java.arg(format!("-Dlog4j2.configurationFile={}", settings.display()));
+        java.arg("-cp").arg(format!("{}/*", self.libraries.display()));
+        java
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.join("broker.log")
+    }
+
+    fn log(&self) -> String {
+        fs::read(self.log_path()).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
+    }
+
+    fn last_log_lines(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+}
+
+impl Drop for KafkaBroker {
+    fn drop(&mut self) {
+        // A drop cannot report errors, and the next start removes leftover files.
+        let _ = self.kill();
+        let _ = cache::remove_dir(&self.folder);
+    }
+}
+
+/// Line of the log after a start.
+const STARTED: &str = "Kafka Server started";
+
+/// Identifier of every cluster: base64 of 16 bytes.
+const CLUSTER_ID: &str = "YmludGlkZS10ZXN0LTEyMw";
+
+const LOG_PROPERTIES: &str = "\
+rootLogger.level=INFO
+rootLogger.appenderRef.f.ref=F
+appender.f.type=File
+appender.f.name=F
+appender.f.fileName=${sys:bintide.log}
+appender.f.layout.type=PatternLayout
+appender.f.layout.pattern=%d %p %c{1} %m%n
+";
+
+fn broker_properties(folder: &Path, [port, controller]: [u16; 2], more: &[&str]) -> String {
+    let folder = folder.display();
+    let mut text = format!(
+        "process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.quorum.voters=1@127.0.0.1:{controller}
+log.dirs={folder}/data
+auto.create.topics.enable=false
+num.partitions=3
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+"
+    );
+    more.iter().for_each(|property| {
+        text.push_str(property);
+        text.push('\n');
+    });
+    text
+}
+
+fn fetch_jars(folder: &Path) -> Result<()> {
+    let dependency = |artifact: &str| {
+        let mut parts = artifact.split(':');
+        let mut part = || parts.next().unwrap_or_default();
+        let (group, name, version) = (part(), part(), part());
+        format!(
+            "<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        )
+    };
+    let artifacts = [
+        format!("org.apache.kafka:kafka_2.13:{VERSION}"),
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.1".to_owned(),
+        "org.apache.logging.log4j:log4j-core:2.25.1".to_owned(),
+    ];
+    let dependencies: String = artifacts.iter().map(|artifact| dependency(artifact)).collect();
+    let project = format!(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>bintide</groupId>\
+         <artifactId>kafka</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>"
+    );
+    let work = folder.join("work");
+    fs::create_dir(&work)?;
+    fs::write(work.join("pom.xml"), project)?;
+    let mut maven = Command::new("mvn");
+    maven.args(["--quiet", "--batch-mode", COPY_GOAL, "-DincludeScope=runtime"]).current_dir(&work);
+    fetch::run(maven.arg(format!("-DoutputDirectory={}", folder.display())))?;
+    cache::remove_dir(&work)
+}

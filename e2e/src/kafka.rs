@@ -1,0 +1,254 @@
+//! Topics of a broker as a reader of committed records sees them, compared with the records of a pipe.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{Headers as _, Message as _};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use serde_json::Value;
+use testkit::{KafkaBroker, TestServer};
+
+use crate::program::bintide;
+
+/// Time limit for reading all topics.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// Topic prefix of the streams.
+pub const PREFIX: &str = "bintide";
+
+/// A record of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicRecord {
+    /// Topic.
+    pub topic: String,
+    /// Partition.
+    pub partition: i32,
+    /// Key.
+    pub key: Option<String>,
+    /// Value; `None` for a tombstone.
+    pub value: Option<String>,
+    /// Names and values of the headers.
+    pub headers: Vec<[String; 2]>,
+}
+
+/// Primary keys of the tables of a test: `("d.t", &["id"])`.
+pub type PrimaryKeys<'k> = &'k [(&'k str, &'k [&'k str])];
+
+/// Reads all committed records of the stream's topics, except for the progress.
+///
+/// # Errors
+///
+/// Returns an error if the topics cannot be read in time.
+pub fn read_topics(broker: &KafkaBroker) -> Result<Vec<TopicRecord>> {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", broker.address()).set("group.id", "test");
+    config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
+    let consumer: BaseConsumer = config.set("enable.auto.commit", "false").create()?;
+    let metadata = consumer.fetch_metadata(None, READ_TIMEOUT)?;
+    let mut partitions = TopicPartitionList::new();
+    for topic in metadata.topics() {
+        let is_ours = topic.name() == PREFIX || topic.name().starts_with(&format!("{PREFIX}."));
+        if !is_ours || topic.name().ends_with(".bintide-progress") {
+            continue;
+        }
+        for partition in topic.partitions() {
+            partitions.add_partition_offset(topic.name(), partition.id(), Offset::Beginning)?;
+        }
+    }
+    let mut left = partitions.count();
+    if left == 0 {
+        return Ok(Vec::new());
+    }
+    consumer.assign(&partitions)?;
+    let (mut records, begin) = (Vec::new(), Instant::now());
+    while left > 0 {
+        ensure!(begin.elapsed() < READ_TIMEOUT, "{left} partitions cannot be read to their end");
+        match consumer.poll(Duration::from_millis(100)) {
+            None => {}
+            Some(Err(KafkaError::PartitionEOF(_))) => left -= 1,
+            Some(Err(error)) => return Err(error.into()),
+            Some(Ok(record)) => {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let headers = record.headers().map(|headers| {
+                    let headers = headers.iter();
+                    headers
+                        .map(|header| [header.key.to_owned(), text(header.value.unwrap_or_default())])
+                        .collect()
+                });
+                records.push(TopicRecord {
+                    topic: record.topic().to_owned(),
+                    partition: record.partition(),
+                    key: record.key().map(text),
+                    value: record.payload().map(text),
+                    headers: headers.unwrap_or_default(),
+                });
+            }
+        }
+    }
+    Ok(records)
+}
+
+/// Returns a command that streams to a broker.
+///
+/// # Errors
+///
+/// Returns an error if bintide cannot be found.
+pub fn stream_to(broker: &KafkaBroker, arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().args(["stream", "--format", "debezium"]).args(arguments);
+    command.args(["--to", &format!("kafka://{}/", broker.address())]).stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Compares the topics with the records that `bintide stream` prints for the logs of a server.
+///
+/// # Errors
+///
+/// Returns the first difference.
+pub fn compare_with_pipe(broker: &KafkaBroker, source: &TestServer, keys: PrimaryKeys<'_>) -> Result<usize> {
+    let index = source.datadir().join("binlog.index");
+    let mut printed = Command::new(bintide()?);
+    printed.env_clear().args(["stream", "--format", "debezium"]).arg(index).stdin(Stdio::null());
+    let printed = printed.output()?;
+    ensure!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+    let printed = String::from_utf8(printed.stdout)?;
+    compare(&printed, &read_topics(broker)?, keys)
+}
+
+/// Compares the records of a pipe with those of the topics: by topic and key, in order. Returns their number.
+///
+/// # Errors
+///
+/// Returns the first difference.
+pub fn compare(printed: &str, found: &[TopicRecord], keys: PrimaryKeys<'_>) -> Result<usize> {
+    let mut wanted: BTreeMap<TopicKey, Vec<String>> = BTreeMap::new();
+    for line in printed.lines() {
+        let mut record: Value = serde_json::from_str(line)?;
+        let at = topic_key(&record, keys)?;
+        let is_delete = record["op"] == "d";
+        remove_times(&mut record);
+        let records = wanted.entry(at.clone()).or_default();
+        records.push(record.to_string());
+        if is_delete && at.key.is_some() {
+            records.push(TOMBSTONE.to_owned());
+        }
+    }
+    let mut read: BTreeMap<TopicKey, Vec<String>> = BTreeMap::new();
+    for record in found {
+        let value = match &record.value {
+            None => TOMBSTONE.to_owned(),
+            Some(value) => {
+                let mut value = serde_json::from_str(value).with_context(|| value.clone())?;
+                remove_times(&mut value);
+                value.to_string()
+            }
+        };
+        let at = TopicKey { topic: record.topic.clone(), key: record.key.clone() };
+        read.entry(at).or_default().push(value);
+    }
+    // Rows without a key are spread over the partitions.
+    for records in [&mut wanted, &mut read] {
+        records.iter_mut().filter(|(at, _)| at.key.is_none()).for_each(|(_, values)| values.sort());
+    }
+    for (at, wanted) in &wanted {
+        let read = read.get(at).map_or(&[][..], Vec::as_slice);
+        if read != wanted {
+            let first = wanted.iter().zip(read).position(|(wanted, read)| wanted != read);
+            let first = first.unwrap_or(wanted.len().min(read.len()));
+            bail!(
+                "{at:?}: {} records, expected {}; number {first} is {:?}, expected {:?}",
+                read.len(),
+                wanted.len(),
+                read.get(first),
+                wanted.get(first)
+            );
+        }
+    }
+    if let Some(at) = read.keys().find(|at| !wanted.contains_key(at)) {
+        bail!("unexpected records: {at:?}");
+    }
+    Ok(found.len())
+}
+
+const TOMBSTONE: &str = "tombstone";
+
+/// Topic and key of a record.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct TopicKey {
+    topic: String,
+    key: Option<String>,
+}
+
+/// Returns the topic and the key that a record must have.
+fn topic_key(record: &Value, keys: PrimaryKeys<'_>) -> Result<TopicKey> {
+    if record.get("status").is_some() {
+        let key = Some(format!("{{\"id\":{}}}", record["id"]));
+        return Ok(TopicKey { topic: format!("{PREFIX}.transaction"), key });
+    }
+    if record.get("ddl").is_some() {
+        let key = Some(format!("{{\"databaseName\":{}}}", record["databaseName"]));
+        return Ok(TopicKey { topic: PREFIX.to_owned(), key });
+    }
+    let [database, table] = ["db", "table"].map(|name| record["source"][name].as_str().unwrap_or_default());
+    let name = format!("{database}.{table}");
+    let columns = keys.iter().find(|(table, _)| *table == name).map(|(_, columns)| *columns);
+    let columns = columns.with_context(|| format!("unexpected table {name}"))?;
+    let row = if record["after"].is_null() { &record["before"] } else { &record["after"] };
+    let fields: Vec<String> = columns.iter().map(|column| format!("\"{column}\":{}", row[column])).collect();
+    let key = (!fields.is_empty()).then(|| format!("{{{}}}", fields.join(",")));
+    Ok(TopicKey { topic: format!("{PREFIX}.{name}"), key })
+}
+
+/// Removes the times of writing, which differ between two runs.
+fn remove_times(record: &mut Value) {
+    if let Some(record) = record.as_object_mut() {
+        ["ts_ms", "ts_us", "ts_ns"].into_iter().for_each(|name| drop(record.remove(name)));
+    }
+}
+
+/// Returns the partition that Java's producers choose for a key.
+pub fn java_partition(key: &[u8], partitions: i32) -> i32 {
+    (murmur2(key) & 0x7fff_ffff) % partitions
+}
+
+/// Returns the hash of Kafka's Java client (`org.apache.kafka.common.utils.Utils.murmur2`).
+fn murmur2(bytes: &[u8]) -> i32 {
+    const M: u32 = 0x5bd1_e995;
+    let mut hash = 0x9747_b28c ^ bytes.len() as u32;
+    let mut chunks = bytes.chunks_exact(4);
+    for chunk in &mut chunks {
+        let mut word = u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]).wrapping_mul(M);
+        word = (word ^ word >> 24).wrapping_mul(M);
+        hash = hash.wrapping_mul(M) ^ word;
+    }
+    let rest = chunks.remainder();
+    if !rest.is_empty() {
+        for (index, byte) in rest.iter().enumerate() {
+            hash ^= u32::from(*byte) << (8 * index);
+        }
+        hash = hash.wrapping_mul(M);
+    }
+    hash = (hash ^ hash >> 13).wrapping_mul(M);
+    (hash ^ hash >> 15).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::murmur2;
+
+    /// Values of Kafka's own test (`UtilsTest.testMurmur2`).
+    #[test]
+    fn hashes_are_those_of_java() {
+        let check = |text: &str, wanted: i32| assert_eq!(murmur2(text.as_bytes()), wanted, "{text}");
+        check("21", -973_932_308);
+        check("foobar", -790_332_482);
+        check("a-little-bit-long-string", -985_981_536);
+        check("a-little-bit-longer-string", -1_486_304_829);
+        check("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971);
+        check("abc", 479_470_107);
+    }
+}

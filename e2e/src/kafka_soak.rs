@@ -1,0 +1,203 @@
+//! A stream to Kafka, while bintide, the broker and the source are stopped at random: at the end, readers of committed
+//! records must have each change once, in order by key.
+
+use std::fs::{self, File};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use testkit::{KafkaBroker, Launch, SeededRandom, ServerClient, TestServer};
+
+use crate::kafka::{PrimaryKeys, compare_with_pipe, stream_to};
+
+/// Maximum time between two faults.
+const FAULT_INTERVAL_MAX: Duration = Duration::from_millis(3000);
+/// Pause between two rounds of work.
+const ROUND_INTERVAL: Duration = Duration::from_millis(20);
+/// Time limit for the last run.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+const TABLES: &str =
+    "create database d; create table d.t (id int primary key auto_increment, n int, s varchar(400));
+    create table d.large (id int primary key, n int);";
+
+const KEYS: PrimaryKeys<'_> = &[("d.t", &["id"]), ("d.large", &["id"])];
+
+/// A transaction of more records than one transaction of Kafka takes.
+const LARGE: &str = "set session cte_max_recursion_depth = 1000000; delete from d.large;
+    insert into d.large with recursive n (a) as (select 1 union all select a + 1 from n where a < 60000) select a, a from n;";
+
+/// Fault that is injected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KafkaFault {
+    /// `kill -9` of bintide.
+    Bintide,
+    /// SIGINT to bintide, as Ctrl-C sends it.
+    Interrupt,
+    /// `kill -9` of the broker.
+    Broker,
+    /// The broker is shut down and started again.
+    BrokerRestart,
+    /// `kill -9` of the source.
+    Source,
+}
+
+/// All kinds of faults; those of bintide several times, because they are fast.
+pub const KAFKA_FAULTS: [KafkaFault; 8] = [
+    KafkaFault::Bintide,
+    KafkaFault::Bintide,
+    KafkaFault::Bintide,
+    KafkaFault::Bintide,
+    KafkaFault::Interrupt,
+    KafkaFault::Broker,
+    KafkaFault::BrokerRestart,
+    KafkaFault::Source,
+];
+
+/// A source, a broker, and the stream between them.
+pub struct KafkaSoak {
+    source: TestServer,
+    broker: KafkaBroker,
+    folder: TempDir,
+    running: Option<Child>,
+}
+
+impl KafkaSoak {
+    /// Starts the servers.
+    ///
+    /// # Errors
+    /// Returns an error if a server does not start.
+    pub fn new() -> Result<Self> {
+        let options = ["--binlog-row-metadata=FULL", "--max-binlog-size=4M", "--sync-binlog=1"];
+        let source = Launch::mysql().options(options).option("--innodb-flush-log-at-trx-commit=1").start()?;
+        source.sql(TABLES)?;
+        Ok(Self { source, broker: KafkaBroker::start(&[])?, folder: TempDir::new()?, running: None })
+    }
+
+    /// Injects the faults that `next_fault`, called with their number, returns, until it returns `None`; then streams the
+    /// rest, and compares. Returns the number of records.
+    ///
+    /// # Errors
+    /// Returns an error if bintide ends without a fault, or if the topics differ from what a pipe gets.
+    pub fn run(
+        mut self,
+        random: &mut SeededRandom,
+        mut next_fault: impl FnMut(u64, &mut SeededRandom) -> Option<KafkaFault>,
+    ) -> Result<usize> {
+        let (is_over, client) = (AtomicBool::new(false), self.source.client().clone());
+        thread::scope(|scope| {
+            scope.spawn(|| work(&client, &is_over));
+            let (mut count, mut result) = (0, self.follow());
+            while result.is_ok()
+                && let Some(fault) = next_fault(count, random)
+            {
+                thread::sleep(Duration::from_millis(
+                    random.below(FAULT_INTERVAL_MAX.as_millis() as usize) as u64
+                ));
+                result = self.inject(fault).with_context(|| format!("fault {count}: {fault:?}"));
+                count += 1;
+            }
+            is_over.store(true, Ordering::Relaxed);
+            result
+        })?;
+        self.end_with(Signal::SIGKILL)?;
+        self.stream_rest()?;
+        compare_with_pipe(&self.broker, &self.source, KEYS)
+    }
+
+    fn from(&self) -> String {
+        format!("mysql://root@127.0.0.1:{}/?timeout=8", self.source.port())
+    }
+
+    fn follow(&mut self) -> Result<()> {
+        let mut command = stream_to(&self.broker, &["--from", &self.from()])?;
+        command.stdout(Stdio::null()).stderr(File::create(self.folder.path().join("said"))?);
+        self.running = Some(command.spawn().context("could not start bintide")?);
+        Ok(())
+    }
+
+    fn inject(&mut self, fault: KafkaFault) -> Result<()> {
+        match fault {
+            KafkaFault::Bintide => self.end_with(Signal::SIGKILL)?,
+            KafkaFault::Interrupt => self.end_with(Signal::SIGINT)?,
+            KafkaFault::Broker => {
+                self.broker.kill()?;
+                self.broker.start_again()?;
+            }
+            KafkaFault::BrokerRestart => {
+                self.broker.stop()?;
+                self.broker.start_again()?;
+            }
+            KafkaFault::Source => {
+                self.source.kill()?;
+                self.source.start_again(&[])?;
+            }
+        }
+        let ended = self.running.as_mut().and_then(|running| running.try_wait().transpose()).transpose()?;
+        match (ended, fault) {
+            (None, _) if self.running.is_some() => Ok(()),
+            (None, _) => self.follow(),
+            // The fault came before the first connection: a run that cannot begin ends.
+            (Some(status), _) if status.code() == Some(2) => self.follow(),
+            (Some(status), _) => anyhow::bail!("bintide has ended ({status}): {}", self.said()?),
+        }
+    }
+
+    /// Sends a signal to bintide, and waits for its end.
+    fn end_with(&mut self, signal: Signal) -> Result<()> {
+        let Some(mut running) = self.running.take() else { return Ok(()) };
+        kill(Pid::from_raw(i32::try_from(running.id())?), signal)?;
+        running.wait()?;
+        let said = self.said()?;
+        ensure!(!said.contains("panicked"), "{said}");
+        Ok(())
+    }
+
+    fn said(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.folder.path().join("said"))?)
+    }
+
+    fn stream_rest(&self) -> Result<()> {
+        let mut command = stream_to(&self.broker, &["--from", &self.from(), "--stop-at-end"])?;
+        let ran = crate::bounded::run(&mut command, TIMEOUT)?.ran;
+        ensure!(ran.code == Some(0), "{:?}: {}", ran.code, ran.stderr);
+        Ok(())
+    }
+}
+
+impl Drop for KafkaSoak {
+    fn drop(&mut self) {
+        if let Some(running) = &mut self.running {
+            // It may have ended.
+            let _ = running.kill();
+            let _ = running.wait();
+        }
+    }
+}
+
+/// Changes the tables until it is over. The source may be down.
+fn work(client: &ServerClient, is_over: &AtomicBool) {
+    let begin = Instant::now();
+    let mut larges = 0;
+    let mut number = 0_u64;
+    while !is_over.load(Ordering::Relaxed) {
+        let part = number % 7;
+        let _ = client.sql(&format!(
+            "insert into d.t (n, s) values ({number}, repeat('x', {part} * 50)), (0, null);
+             update d.t set n = n + 1 where id % 7 = {part} order by id desc limit 20;
+             begin; delete from d.t where id % 31 = {part} limit 5; update d.t set id = -id where id = {number} + 3; commit;"
+        ));
+        // One at the start, then one a minute.
+        if begin.elapsed() >= Duration::from_secs(60 * larges) {
+            larges += 1;
+            let _ = client.sql(LARGE);
+        }
+        number += 1;
+        thread::sleep(ROUND_INTERVAL);
+    }
+}
