@@ -48,13 +48,12 @@ mod transaction_buffer;
 mod unscaled_decimal;
 mod value;
 
-pub use crate::change::{DdlVerb, ResumePosition};
 pub use crate::broker_sink::{
     BrokerProgress, BrokerSink, CommittedPart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind, OtherKey,
     RecordTable,
 };
 pub use crate::broker_target::BrokerTarget;
-pub use crate::change::ResumePosition;
+pub use crate::change::{DdlVerb, ResumePosition};
 pub use crate::column_catalogue::{
     CatalogueError, ColumnCatalogue, ColumnSchema, SchemaMismatch, TableSchema,
 };

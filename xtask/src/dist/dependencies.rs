@@ -33,7 +33,7 @@ impl DependencyList {
         for arch in PackageArch::ALL {
             let mut tree = testkit::cargo_command(source);
             tree.args(["tree", "--locked", "--package=bintide", "--edges=normal", "--prefix=none"]);
-            tree.args(["--format={p}", FeatureSet::All.argument(), "--target", &arch.rust_target()]);
+            tree.args(["--format={p}", FeatureSet::Packaged.argument(), "--target", &arch.rust_target()]);
             for line in stdout_of(&mut tree)?.lines() {
                 let mut words = line.split_whitespace();
                 let (name, version) = (words.next(), words.next());

@@ -137,12 +137,12 @@ impl Release {
         let sbom = packages.join(format!("bintide-{}.cdx.json", self.version));
         fs::write(sbom, dependencies.sbom(&self.version)?)?;
         // The binary of this machine writes the manual pages and completions of all packages.
-        let native = static_binary::build(self, PackageArch::native()?, FeatureSet::All)?;
+        let native = static_binary::build(self, PackageArch::native()?, FeatureSet::Packaged)?;
         for arch in archs {
             let binary = if arch.is_native() {
                 native.clone()
             } else {
-                static_binary::build(self, *arch, FeatureSet::All)?
+                static_binary::build(self, *arch, FeatureSet::Packaged)?
             };
             let staged = StagedPackage::new(self, *arch, &binary, &native, &dependencies)?;
             let file = PackageKind::Archive.file(self, *arch);

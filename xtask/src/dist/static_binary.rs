@@ -22,8 +22,8 @@ const ZIG_VERSION: &str = "0.15.2";
 /// Features of a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FeatureSet {
-    /// All optional parts, as in packages.
-    All,
+    /// The optional parts of packages.
+    Packaged,
     /// No optional parts.
     Minimal,
 }
@@ -32,7 +32,8 @@ impl FeatureSet {
     /// Returns cargo's argument.
     pub(crate) const fn argument(self) -> &'static str {
         match self {
-            Self::All => "--all-features",
+            // Without kafka: the build of librdkafka does not find its way to another architecture.
+            Self::Packaged => "--features=archive,columns",
             Self::Minimal => "--no-default-features",
         }
     }
@@ -47,7 +48,7 @@ pub(crate) fn build(release: &Release, arch: PackageArch, features: FeatureSet) 
     let target = arch.rust_target();
     run(Command::new("rustup").args(["--quiet", "target", "add", &target]).current_dir(&source))?;
     let target_dir = release.folder.join(match features {
-        FeatureSet::All => "build",
+        FeatureSet::Packaged => "build",
         FeatureSet::Minimal => "build-minimal",
     });
     let mut cargo = testkit::cargo_command(&source);
