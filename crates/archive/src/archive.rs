@@ -376,10 +376,11 @@ fn parse_manifest(name: &str, bytes: &[u8]) -> Result<Manifest, ArchiveError> {
     let parsed: Result<Manifest, _> = serde_json::from_slice(bytes);
     let invalid = |why: String| ArchiveError::Manifest { name: name.to_owned(), why };
     let manifest = parsed.map_err(|cause| invalid(cause.to_string()))?;
-    match manifest_name(&manifest.log) == name {
-        true => Ok(manifest),
-        false => Err(invalid(format!("it describes {}", manifest.log))),
+    // The name of a restored file comes from here.
+    if !logs::is_file_name(manifest.log.as_bytes()) || manifest_name(&manifest.log) != name {
+        return Err(invalid(format!("it describes {}", manifest.log)));
     }
+    Ok(manifest)
 }
 
 /// Returns the digest of the first bytes of a log.

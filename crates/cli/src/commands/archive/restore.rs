@@ -95,7 +95,7 @@ fn restore_one(
     let write_error = |cause| ArchiveError::Write { name: name.clone(), cause };
     // A part of an earlier run that was killed is of no use.
     let _ = fs::remove_file(&part);
-    let file = private_options().create_new(true).open(&part);
+    let file = private_options().write(true).create_new(true).open(&part);
     let mut file = file.with_context(|| format!("could not create {name}"))?;
     let restored = archive.restore(manifest, source.keyring.as_ref(), |bytes| {
         file.write_all(bytes).map_err(write_error)?;

@@ -78,11 +78,11 @@ pub(super) fn warn_kept(log: &Path, manifest: &Manifest) {
                 "{log} is encrypted: it is archived as it is, without being made smaller. With --keyring, it is \
                  archived decrypted"
             ),
-            _ => warn!("{log}: {} archived as they are: {reason}", counted(*size, "byte")),
+            _ => warn!("{log}: archived without being taken apart: {} ({reason})", counted(*size, "byte")),
         }
     }
     for (reason, events) in &manifest.statistics.whole_events {
-        warn!("{log}: {} archived as they are: {reason}", counted(*events, "event"));
+        warn!("{log}: archived without being taken apart: {} ({reason})", counted(*events, "event"));
     }
 }
 

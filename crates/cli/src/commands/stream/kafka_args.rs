@@ -38,6 +38,7 @@ pub(super) struct KafkaArgs {
 }
 
 /// Stream whose records go to Kafka.
+#[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "only Kafka reads the fields"))]
 pub(super) struct KafkaStream<'s> {
     pub(super) name: &'s str,
     pub(super) envelope: Envelope,

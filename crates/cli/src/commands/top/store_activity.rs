@@ -117,15 +117,15 @@ impl StoreActivity {
             self.seconds.insert(place, ActivitySecond { second, ..ActivitySecond::default() });
         }
         self.seconds[place].add(transaction);
+        // Commit times of a clock that is ahead must not grow the window.
+        while self.seconds.len() as u64 > self.window_s + 1 {
+            self.seconds.pop_front();
+        }
     }
 
     fn expire(&mut self, now_us: u64) {
         let first = (now_us / 1_000_000).saturating_sub(self.window_s);
         while self.seconds.front().is_some_and(|found| found.second < first) {
-            self.seconds.pop_front();
-        }
-        // Commit times of a clock that is ahead must not grow the window.
-        while self.seconds.len() as u64 > self.window_s + 1 {
             self.seconds.pop_front();
         }
     }
@@ -173,7 +173,8 @@ impl StoreActivity {
 
 /// Adds the row changes of a table; beyond the limit, to those of other tables.
 pub(super) fn add_rows(tables: &mut BTreeMap<String, RowActivity>, table: &str, rows: RowActivity) {
-    let name = match tables.contains_key(table) || tables.len() < TABLES_MAX {
+    let named = tables.len() - usize::from(tables.contains_key(OTHER_TABLES));
+    let name = match tables.contains_key(table) || named < TABLES_MAX {
         true => table,
         false => OTHER_TABLES,
     };
