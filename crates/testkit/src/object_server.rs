@@ -120,7 +120,8 @@ impl ObjectServer {
         }
         let (made, _) = request(self.filer_port, "POST", &format!("/buckets/{}/", Self::BUCKET), &[])?;
         let (answered, _) = request(self.port, "GET", "/", &[])?;
-        Ok((200..300).contains(&made) && answered > 0)
+        // An attempt before this one may have created it.
+        Ok(((200..300).contains(&made) || made == 409) && answered > 0)
     }
 }
 

@@ -579,11 +579,11 @@ fn a_full_disk_is_an_error_of_the_receiver() -> Result<()> {
         BufReader::new(stderr).lines().map_while(std::result::Result::ok).collect::<Vec<_>>()
     });
     let is_error = |number: &str| {
-        let shown = ask(port, "SHOW REPLICA STATUS\\G", &[])?;
+        let shown = ask(port, "SHOW REPLICA STATUS", &["--vertical"])?;
         Ok(shown.contains(&format!("Last_IO_Errno: {number}\n")))
     };
     wait_until("the error of the full disk", || is_error("1595"))?;
-    let shown = ask(port, "SHOW REPLICA STATUS\\G", &[])?;
+    let shown = ask(port, "SHOW REPLICA STATUS", &["--vertical"])?;
     ensure!(shown.contains("File too large") && shown.contains("Replica_IO_Running: Connecting"), "{shown}");
     let pid = running.id().to_string();
     let raised = Command::new("prlimit").args(["--fsize=unlimited", "--pid", &pid]).status()?;
