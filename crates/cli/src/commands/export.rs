@@ -36,16 +36,18 @@ Examples:
   All row changes of a server's logs:
       bintide export --to changes /var/lib/mysql
   Query them with DuckDB:
-      duckdb -c \"select operation, count(*)
-          from read_parquet('changes/database=shop/table=orders/**/*.parquet') group by 1\"
+      duckdb -c \"select operation, count(*) from read_parquet(
+          'changes/database=shop/table=orders/**/*.parquet') group by 1\"
   Changes of one table since 14:00:
-      bintide export --to changes --table shop.orders --start-datetime '2026-11-27 14:00:00' binlog.000012
-  Logs without column names (binlog_row_metadata=MINIMAL): take them from a server, or from the
-  table definitions in the logs:
+      bintide export --to changes --table shop.orders \\
+          --start-datetime '2026-11-27 14:00:00' binlog.000012
+  Logs without column names (binlog_row_metadata=MINIMAL): take them from a
+  server, or from the table definitions in the logs:
       bintide export --to changes --schema mysql://reader@db1/ binlog.000012
       bintide export --to changes --schema ddl /var/lib/mysql
 
-Exporting a log again replaces its earlier files. Use a directory for the logs of one server only.";
+Exporting a log again replaces its earlier files. Use a directory for the logs
+of one server only.";
 
 /// Arguments of `bintide export`.
 #[derive(Args, Debug)]

@@ -19,22 +19,26 @@ use crate::global_args::GlobalArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Archive the closed logs of a directory in S3, and delete them once they are archived:
+  Archive the closed logs of a directory in S3, and delete them then:
       bintide archive /backup/db1 --to s3://backups/db1 --then-remove
   Archive each log as soon as its server has closed it, until Ctrl-C:
       bintide archive /backup/db1 --to s3://backups/db1 --follow
   List the archived logs that have transactions of an hour:
-      bintide archive ls s3://backups/db1 --start-datetime '2026-11-22 14:00:00' --stop-datetime '2026-11-22 15:00:00'
+      bintide archive ls s3://backups/db1 \\
+          --start-datetime '2026-11-22 14:00:00' \\
+          --stop-datetime '2026-11-22 15:00:00'
   Verify that each archived log comes back byte for byte, without writing it:
       bintide archive verify s3://backups/db1
   Restore two logs:
-      bintide archive restore s3://backups/db1 binlog.000012 binlog.000013 --to /restore
-  Delete archived logs that are older than a year; show first what would be deleted:
+      bintide archive restore s3://backups/db1 --to /restore \\
+          binlog.000012 binlog.000013
+  Show which archived logs are older than a year, and would be deleted:
       bintide archive prune s3://backups/db1 --keep 52w --dry-run
 
-Credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION,
-AWS_ENDPOINT_URL, …), from ~/.aws, or from the machine. Commands that read logs read an archive too,
-such as bintide stats s3://backups/db1. Use a separate prefix for each server.";
+Credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_REGION, AWS_ENDPOINT_URL), from ~/.aws, or from the machine. Commands that
+read logs read an archive too, such as bintide stats s3://backups/db1. Use a
+separate prefix for each server.";
 
 /// Arguments of `bintide archive`.
 #[derive(Args, Debug)]
