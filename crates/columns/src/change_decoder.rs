@@ -13,14 +13,14 @@ use inspect::stats::StatsSelection;
 use logs::{ChangeOrigin, PayloadEndStep, PayloadFailure, WalkEvent, WalkStep};
 use sql::ReplicationFilter;
 use stream::{
-    ColumnCatalogue, SchemaMismatch, StatementEffect, StatementPolicy, StreamError, UnnamedColumnPolicy,
-    follow_log_names,
+    CatalogueNames, ColumnCatalogue, SchemaMismatch, StatementEffect, StatementPolicy, StreamError,
+    UnnamedColumnPolicy, follow_log_names,
 };
 
 use crate::change_batch_builder::{ChangeBatchBuilder, ChangeContext};
 use crate::change_schema::ChangeSchema;
 use crate::columns_error::{ColumnsError, EventFailure};
-use crate::known_table::{ExportDecision, MissingNames, SelectedTable, TableChoice, TableFromCatalogue};
+use crate::known_table::{ExportTable, MissingNames, SelectedTable, TableChoice};
 
 /// Bytes in the builders of all tables. More bytes are delivered as smaller batches. Bounds memory.
 const BUILDERS_BYTES_MAX: usize = 64 << 20;
@@ -77,7 +77,7 @@ pub struct ChangeDecoder {
     catalogue: Option<ColumnCatalogue>,
     tracker: TransactionTracker,
     tables: TableRegistry,
-    known: HashMap<u64, ExportDecision>,
+    known: HashMap<u64, ExportTable>,
     builders: TableBuilders,
     log: LogNames,
     transaction: DecodedTransaction,
@@ -349,7 +349,7 @@ impl ChangeDecoder {
             self.builders.by_name.clear();
         }
         let choice = self.choose(&table, place)?;
-        self.known.insert(map.table_id, ExportDecision { logged: table, choice });
+        self.known.insert(map.table_id, ExportTable { logged: table, choice });
         Ok(())
     }
 
@@ -369,7 +369,7 @@ impl ChangeDecoder {
             && let Some(named) = catalogue.with_names(table)?
             && let Some(schema) = ChangeSchema::new(&named, flavour, UnnamedColumnPolicy::Refuse)
         {
-            let (schema, named) = (self.builders.share(schema), Some(TableFromCatalogue::new(named)));
+            let (schema, named) = (self.builders.share(schema), Some(CatalogueNames::new(named)));
             return Ok(TableChoice::Selected(SelectedTable { schema, named }));
         }
         let numbered = ChangeSchema::new(table, flavour, self.settings.unnamed_columns);
@@ -396,7 +396,7 @@ impl ChangeDecoder {
             // An event without columns only ends a statement.
             let Some(table) = self.tables.table(rows.table_id) else { return Ok(()) };
             let choice = self.choose(&table, place)?;
-            self.known.insert(rows.table_id, ExportDecision { logged: table, choice });
+            self.known.insert(rows.table_id, ExportTable { logged: table, choice });
         }
         self.name_by_rows(rows, place)?;
         let Some(known) = self.known.get_mut(&rows.table_id) else { return Ok(()) };
@@ -449,7 +449,7 @@ impl ChangeDecoder {
             && let Some(named) = catalogue.with_names_by_rows(&known.logged, rows)?
             && let Some(schema) = ChangeSchema::new(&named, place.format.flavour, UnnamedColumnPolicy::Refuse)
         {
-            let (schema, named) = (self.builders.share(schema), Some(TableFromCatalogue::new(named)));
+            let (schema, named) = (self.builders.share(schema), Some(CatalogueNames::new(named)));
             known.choice = TableChoice::Selected(SelectedTable { schema, named });
         }
         Ok(())

@@ -18,6 +18,7 @@
 
 mod broker_sink;
 mod broker_target;
+mod catalogue_names;
 mod change;
 mod column_catalogue;
 mod ddl_schema;
@@ -53,6 +54,7 @@ pub use crate::broker_sink::{
     RecordTable,
 };
 pub use crate::broker_target::BrokerTarget;
+pub use crate::catalogue_names::CatalogueNames;
 pub use crate::change::{DdlVerb, ResumePosition};
 pub use crate::column_catalogue::{
     CatalogueError, ColumnCatalogue, ColumnSchema, SchemaMismatch, TableSchema,

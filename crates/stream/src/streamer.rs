@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use binlog::events::{Query, Rows, RowsQuery, StatusVar, TableMap};
 use binlog::{
-    EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, RawEvent, RowDecoder, Table,
-    TableRegistry, TrackError, TransactionId, TransactionOutline, TransactionTracker,
+    EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, RawEvent, Table, TableRegistry,
+    TrackError, TransactionId, TransactionOutline, TransactionTracker,
 };
 use logs::{
     EventWalk, LogEvent, PayloadEndStep, PayloadFailure, RewritePositions, WalkEvent, WalkSource, WalkStep,
 };
 use sql::{UnmatchedRules, classify_statement};
 
+use crate::catalogue_names::CatalogueNames;
 use crate::change::{
     ChangedRow, DdlRecord, DdlVerb, EventCoordinates, FollowedSchema, ResumePosition, TransactionMetadata,
 };
@@ -85,31 +86,6 @@ struct StreamTable {
     table: Arc<Table>,
     named: Option<CatalogueNames>,
     selection: TableDecision,
-}
-
-/// A table of the log with column names from the catalogue.
-#[derive(Debug)]
-struct CatalogueNames {
-    table: Arc<Table>,
-    decoders: Vec<Arc<RowDecoder>>,
-}
-
-impl CatalogueNames {
-    /// Decoders per table: one for each set of columns in its rows events. Bounds memory.
-    const DECODERS_MAX: usize = 32;
-
-    /// Returns a decoder for rows of the table.
-    fn decoder(&mut self, rows: &Rows<'_>) -> Result<Arc<RowDecoder>, EventError> {
-        if let Some(decoder) = self.decoders.iter().find(|decoder| decoder.fits(rows)) {
-            return Ok(Arc::clone(decoder));
-        }
-        if self.decoders.len() >= Self::DECODERS_MAX {
-            self.decoders.clear();
-        }
-        let decoder = Arc::new(RowDecoder::new(Arc::clone(&self.table), rows)?);
-        self.decoders.push(Arc::clone(&decoder));
-        Ok(decoder)
-    }
 }
 
 /// Decision on streaming a table's rows.
@@ -554,7 +530,7 @@ impl Streamer {
             && let Some(named) = catalogue.with_names(&table).map_err(EventError::Error)?
             && let Some(plan) = TablePlan::new(&named, flavour, UnnamedColumnPolicy::Refuse)
         {
-            let named = Some(CatalogueNames { table: Arc::new(named), decoders: Vec::new() });
+            let named = Some(CatalogueNames::new(named));
             return Ok(StreamTable { table, named, selection: TableDecision::Selected(Arc::new(plan)) });
         }
         let meant = match (TablePlan::new(&table, flavour, self.settings.unnamed_columns), &self.catalogue) {
@@ -584,7 +560,7 @@ impl Streamer {
                 catalogue.with_names_by_rows(&known.table, rows).map_err(EventError::Error)?
             && let Some(plan) = TablePlan::new(&named, within.format.flavour, UnnamedColumnPolicy::Refuse)
         {
-            known.named = Some(CatalogueNames { table: Arc::new(named), decoders: Vec::new() });
+            known.named = Some(CatalogueNames::new(named));
             known.selection = TableDecision::Selected(Arc::new(plan));
         }
         let plan = match &known.selection {
