@@ -142,3 +142,28 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result
     }
     Ok(())
 }
+
+/// Repeats a check until it succeeds, for at most a minute.
+///
+/// # Errors
+///
+/// Returns the last error of the check.
+pub fn wait_for(check: impl FnMut() -> Result<()>) -> Result<()> {
+    wait_for_within(Duration::from_secs(60), check)
+}
+
+/// Repeats a check until it succeeds, for at most this time.
+///
+/// # Errors
+///
+/// Returns the last error of the check.
+pub fn wait_for_within(limit: Duration, mut check: impl FnMut() -> Result<()>) -> Result<()> {
+    let began = Instant::now();
+    while let Err(error) = check() {
+        if began.elapsed() > limit {
+            return Err(error);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}

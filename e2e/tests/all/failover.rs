@@ -6,12 +6,11 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use binlog::gtid::{Gtid, GtidSet};
 use e2e::as_sql::are_equal;
+use e2e::command::wait_for;
 use e2e::program::bintide;
 use e2e::replays::{checksum, target};
 use logs::{LogReader, ReadOutcome, Store};
@@ -42,15 +41,6 @@ fn follow(store: &Path, target: &TestServer) -> Result<Child> {
     let mut command = Command::new(bintide()?);
     let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
     start(command.env_clear().args(["replay", "-q", "--follow"]).arg(store).args(["--to", &to]))
-}
-
-fn wait_for(mut check: impl FnMut() -> Result<()>) -> Result<()> {
-    let start = Instant::now();
-    while let Err(error) = check() {
-        ensure!(start.elapsed() < Duration::from_secs(60), "{error:#}");
-        thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
 }
 
 fn replicate(source: &TestServer, replica: &TestServer) -> Result<()> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use e2e::as_sql::{are_equal, rows};
+use e2e::command::wait_for;
 use e2e::program::bintide;
 use e2e::replays::{checksum, target};
 use e2e::soak::Soak;
@@ -101,15 +102,6 @@ fn targets_follow_through_kills_of_bintide() -> Result<()> {
         ends_when_told(child)?;
     }
     are_equal(&source, &target, checksum)
-}
-
-fn wait_for(mut check: impl FnMut() -> Result<()>) -> Result<()> {
-    let start = Instant::now();
-    while let Err(error) = check() {
-        ensure!(start.elapsed() < Duration::from_secs(60), "{error:#}");
-        thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
 }
 
 /// A short run of `cargo xtask soak`.

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use binlog::EventType;
-use e2e::command::Running;
+use e2e::command::{Running, wait_for};
 use e2e::metrics::{number, scraped};
 use e2e::program::bintide;
 use e2e::received::{same_logs, same_logs_encrypted, write_keyring};
@@ -49,15 +49,6 @@ fn receive_until_equal(server: &TestServer, folder: &Path) -> Result<()> {
         receive_all(server, folder, &[])?;
         same_logs(server, folder)
     })
-}
-
-fn wait_for(mut check: impl FnMut() -> Result<()>) -> Result<()> {
-    let start = Instant::now();
-    while let Err(error) = check() {
-        ensure!(start.elapsed() < Duration::from_secs(60), "{error:#}");
-        thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
 }
 
 /// Sends SIGINT, as Ctrl-C does; returns exit status and output.

@@ -2,11 +2,10 @@
 //! exactly once and in order by key, whatever is killed.
 
 use std::process::Stdio;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::Running;
+use e2e::command::{Running, wait_for_within};
 use e2e::kafka::{PrimaryKeys, compare_with_pipe, java_partition, read_topics, stream_to};
 use e2e::kafka_soak::{KafkaFault, KafkaSoak};
 use testkit::{KafkaBroker, Launch, SeededRandom, TestServer, seed_from_env};
@@ -42,17 +41,6 @@ fn stream_all(broker: &KafkaBroker, source: &TestServer, more: &[&str]) -> Resul
 
 fn follow(broker: &KafkaBroker, source: &TestServer) -> Result<Running> {
     Running::start(stream_to(broker, &["--from", &from(source)])?.stderr(Stdio::piped()))
-}
-
-fn wait_for(mut what: impl FnMut() -> Result<()>) -> Result<()> {
-    let begin = Instant::now();
-    loop {
-        match what() {
-            Ok(()) => return Ok(()),
-            Err(error) if begin.elapsed() > TIMEOUT => return Err(error),
-            Err(_) => thread::sleep(Duration::from_millis(200)),
-        }
-    }
 }
 
 /// Records, keys, tombstones, headers and partitions are those of Debezium, and a second run adds only what is new.
@@ -113,10 +101,10 @@ fn second_run_fences_off_the_first() -> Result<()> {
     let (broker, source) = (KafkaBroker::start(&[])?, source()?);
     source.sql("insert into d.t (b) values ('one')")?;
     let mut first = follow(&broker, &source)?;
-    wait_for(|| compare_with_pipe(&broker, &source, KEYS).map(drop))?;
+    wait_for_within(TIMEOUT, || compare_with_pipe(&broker, &source, KEYS).map(drop))?;
     let second = follow(&broker, &source)?;
     // Each insert is a transaction that both of them write.
-    wait_for(|| {
+    wait_for_within(TIMEOUT, || {
         source.sql("insert into d.t (b) values ('more')")?;
         first.try_wait()?.map(drop).context("the first run goes on")
     })?;
@@ -127,7 +115,7 @@ fn second_run_fences_off_the_first() -> Result<()> {
         "{}: {said}",
         ran.status
     );
-    wait_for(|| compare_with_pipe(&broker, &source, KEYS).map(drop))?;
+    wait_for_within(TIMEOUT, || compare_with_pipe(&broker, &source, KEYS).map(drop))?;
     second.interrupt()?;
     let ended = second.output()?;
     ensure!(ended.status.code() == Some(130), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));

@@ -5,17 +5,12 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use e2e::command::Running;
+use e2e::command::{Running, wait_for};
 use e2e::program::bintide;
 use tempfile::TempDir;
 use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
-
-/// Time limit of waits.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b text)";
 
@@ -43,17 +38,6 @@ fn said(ran: &Output) -> String {
 /// Returns the stream of the server's logs.
 fn wanted(server: &TestServer) -> Result<String> {
     printed(&[&server.datadir().join("binlog.index").display().to_string()])
-}
-
-fn wait_for(mut what: impl FnMut() -> Result<()>) -> Result<()> {
-    let begin = Instant::now();
-    loop {
-        match what() {
-            Ok(()) => return Ok(()),
-            Err(error) if begin.elapsed() > TIMEOUT => return Err(error),
-            Err(_) => thread::sleep(Duration::from_millis(50)),
-        }
-    }
 }
 
 /// Ends a run with SIGINT, as Ctrl-C does; returns its messages.
