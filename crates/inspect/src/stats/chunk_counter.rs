@@ -15,7 +15,7 @@ use logs::{
 use sql::statement_digest;
 
 use super::breakdown::{BreakdownKind, WriterKey};
-use super::collect::{ChecksumScrutiny, StatsSettings};
+use super::collect::{ChecksumVerification, StatsSettings};
 use super::compression::{LogType, StatedPayload, cached_size};
 use super::event_address::EventAddress;
 use super::stats_tally::{ChunkTally, ContinuedTransaction};
@@ -70,7 +70,7 @@ pub(crate) fn count_events(
         }
         WalkPiece::PayloadStart(_) => Ok(ChunkTally::new(settings)),
         WalkPiece::PayloadEnd { head, end } => {
-            if let (Ok(end), ChecksumScrutiny::Verify) = (end, settings.checksums) {
+            if let (Ok(end), ChecksumVerification::Verify) = (end, settings.checksums) {
                 let corrupt = |error| CountError { offset: head.offset, cause: CountErrorKind::Event(error) };
                 end.checksum.map_err(corrupt)?;
             }
@@ -242,7 +242,7 @@ impl<'s> ChunkCounter<'s> {
         let WalkEvent { raw, format, .. } = event;
         self.is_inner = event.inner.is_some();
         // Events of a payload have no checksums: that of the payload's event covers them.
-        if !self.is_inner && self.settings.checksums == ChecksumScrutiny::Verify {
+        if !self.is_inner && self.settings.checksums == ChecksumVerification::Verify {
             raw.verify()?;
         }
         let role = EventRole::of(raw, format)?;

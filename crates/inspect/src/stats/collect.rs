@@ -34,12 +34,12 @@ pub struct StatsSettings {
     /// Time zone of the hours.
     pub zone: TimeZone,
     /// Treatment of the checksums of events.
-    pub checksums: ChecksumScrutiny,
+    pub checksums: ChecksumVerification,
 }
 
 /// Treatment of the checksums of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChecksumScrutiny {
+pub enum ChecksumVerification {
     /// A wrong checksum is an error.
     Verify,
     /// Checksums are not read. This is faster.
@@ -51,7 +51,7 @@ impl StatsSettings {
     /// transactions.
     pub fn new(top: usize) -> Self {
         let (selection, breakdowns) = (StatsSelection::default(), Arc::default());
-        Self { top, selection, breakdowns, zone: TimeZone::UTC, checksums: ChecksumScrutiny::Skip }
+        Self { top, selection, breakdowns, zone: TimeZone::UTC, checksums: ChecksumVerification::Skip }
     }
 }
 

@@ -18,7 +18,7 @@ mod top_list;
 mod transaction_tally;
 
 pub use breakdown::{Breakdown, BreakdownGroup, BreakdownKind, GroupCounts, GroupKey, WriterKey};
-pub use collect::{ChecksumScrutiny, StatsSettings, collect};
+pub use collect::{ChecksumVerification, StatsSettings, collect};
 pub use commit_rate::{BucketCounts, TimeSeries};
 pub use compression::{CompressionRow, CompressionType, LogType};
 pub use compression_counter::CompressionCounter;

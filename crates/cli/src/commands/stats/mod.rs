@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use inspect::stats::{self, BreakdownKind, ChecksumScrutiny, CompressionRow, StatsReport, StatsSettings};
+use inspect::stats::{self, BreakdownKind, ChecksumVerification, CompressionRow, StatsReport, StatsSettings};
 use jiff::tz::TimeZone;
 use tracing::{error, warn};
 
@@ -180,7 +180,7 @@ fn settings(command: &StatsArgs) -> Result<StatsSettings, CommandFailure> {
     settings.selection = command.transactions.selection()?;
     settings.zone = TimeZone::system();
     if command.verify_binlog_checksum {
-        settings.checksums = ChecksumScrutiny::Verify;
+        settings.checksums = ChecksumVerification::Verify;
     }
     let mut kinds: Vec<BreakdownKind> = Vec::new();
     for kind in command.by.iter().map(|by| by.kind()) {
