@@ -1,5 +1,6 @@
 //! An archive: segments and manifests of logs in one storage.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -57,7 +58,7 @@ impl Archive {
         self.storage.location()
     }
 
-    /// Returns the manifests of all archived logs, in the order of the logs.
+    /// Returns the manifests of all archived logs, the oldest log first.
     ///
     /// # Errors
     ///
@@ -70,7 +71,7 @@ impl Archive {
             .iter()
             .map(|(name, bytes)| parse_manifest(name, bytes))
             .collect::<Result<Vec<_>, _>>()?;
-        manifests.sort_by(|a, b| log_order(&a.log).cmp(&log_order(&b.log)));
+        sort_by_age(&mut manifests);
         Ok(manifests)
     }
 
@@ -113,32 +114,48 @@ impl Archive {
         }
         upload.finish()?;
         let manifest = Manifest::new(&log, front, segment, &summary);
-        let sealed = self.seal(&manifest, trial);
-        if !matches!(sealed, Ok(CreateOutcome::Created)) {
+        if let Err(error) = self.check_segment(&manifest, trial) {
             // Without a manifest, the segment counts for nothing: `prune` finds it if it cannot be deleted now.
             let _ = self.storage.delete(&manifest.segment);
+            return Err(error);
         }
-        match (sealed?, self.manifest(&log)?) {
-            (CreateOutcome::Created, _) => Ok(ArchiveOutcome::Archived(manifest)),
-            (CreateOutcome::Exists, Some(other)) if other.sha256 == manifest.sha256 => {
-                Ok(ArchiveOutcome::Present(other))
-            }
-            (CreateOutcome::Exists, _) => Err(ArchiveError::OtherLog { name: log }),
+        self.seal(manifest)
+    }
+
+    /// Writes the manifest of a checked segment.
+    ///
+    /// A request that failed may have been carried out, and a repeated one then finds the manifest of the first. So the
+    /// segment is deleted only if another manifest was read: `prune` finds segments without one.
+    fn seal(&self, manifest: Manifest) -> Result<ArchiveOutcome, ArchiveError> {
+        let mut text = serde_json::to_vec_pretty(&manifest).expect("ours: a manifest is plain data");
+        text.push(b'\n');
+        match self.storage.create(&manifest_name(&manifest.log), text)? {
+            CreateOutcome::Created => return Ok(ArchiveOutcome::Archived(manifest)),
+            CreateOutcome::Exists => {}
+        }
+        let Some(other) = self.manifest(&manifest.log)? else {
+            return Err(ArchiveError::OtherLog { name: manifest.log });
+        };
+        if other.segment == manifest.segment {
+            return Ok(ArchiveOutcome::Archived(manifest));
+        }
+        let _ = self.storage.delete(&manifest.segment);
+        match other.sha256 == manifest.sha256 {
+            true => Ok(ArchiveOutcome::Present(other)),
+            false => Err(ArchiveError::OtherLog { name: manifest.log }),
         }
     }
 
-    /// Writes the manifest, after the segment has been checked.
-    fn seal(&self, manifest: &Manifest, trial: SegmentTrial) -> Result<CreateOutcome, ArchiveError> {
+    /// Checks that the storage has the segment.
+    fn check_segment(&self, manifest: &Manifest, trial: SegmentTrial) -> Result<(), ArchiveError> {
         let found = self.storage.size(&manifest.segment)?;
         if found != Some(manifest.segment_size) {
             return Err(ArchiveError::MissingSegment { name: manifest.segment.clone() });
         }
-        if trial == SegmentTrial::ReadBack {
-            self.verify(manifest)?;
+        match trial {
+            SegmentTrial::Blocks => Ok(()),
+            SegmentTrial::ReadBack => self.verify(manifest),
         }
-        let mut text = serde_json::to_vec_pretty(manifest).unwrap_or_default();
-        text.push(b'\n');
-        self.storage.create(&manifest_name(&manifest.log), text)
     }
 
     /// Rebuilds an archived log, and checks that it has the archived bytes. An encrypted log that was stored decrypted
@@ -260,17 +277,21 @@ impl Archive {
         self.storage.delete(&manifest.segment)
     }
 
-    /// Returns segments that no manifest names and that did not change for this number of seconds: uploads that were
-    /// stopped.
+    /// Returns segments that no manifest names and that did not change since this time, in seconds since 1970: uploads
+    /// that were stopped.
     ///
     /// # Errors
     ///
     /// Those of the storage.
-    pub fn orphans(&self, manifests: &[Manifest], age: i64) -> Result<Vec<StoredObject>, ArchiveError> {
-        let latest = jiff::Timestamp::now().as_second() - age;
+    pub fn orphans(
+        &self,
+        manifests: &[Manifest],
+        unchanged_since_s: i64,
+    ) -> Result<Vec<StoredObject>, ArchiveError> {
         let mut objects = self.storage.list(SEGMENTS)?;
         objects.retain(|object| {
-            object.modified_at <= latest && manifests.iter().all(|manifest| manifest.segment != object.name)
+            object.modified_at <= unchanged_since_s
+                && manifests.iter().all(|manifest| manifest.segment != object.name)
         });
         Ok(objects)
     }
@@ -380,6 +401,10 @@ fn parse_manifest(name: &str, bytes: &[u8]) -> Result<Manifest, ArchiveError> {
     if !logs::is_file_name(manifest.log.as_bytes()) || manifest_name(&manifest.log) != name {
         return Err(invalid(format!("it describes {}", manifest.log)));
     }
+    // `prune` deletes this object.
+    if !manifest.segment.starts_with(&format!("{SEGMENTS}/{}.", manifest.log)) {
+        return Err(invalid(format!("its segment is {}", manifest.segment)));
+    }
     Ok(manifest)
 }
 
@@ -398,12 +423,21 @@ fn check_digest(digest: LogDigest, wanted: &str) -> Result<(), ArchiveError> {
     }
 }
 
-/// Returns the key by which logs are ordered: base name, then number.
-fn log_order(log: &str) -> (&str, u64, &str) {
-    match log.rsplit_once('.') {
-        Some((base, number)) => (base, number.parse().unwrap_or(0), log),
-        None => (log, 0, log),
+/// Sorts manifests by the age of their logs: by series and number. If a server's logs got another base name, as between
+/// MySQL 5.7 and 8.0, the base name whose logs begin earlier comes first.
+fn sort_by_age(manifests: &mut [Manifest]) {
+    let mut beginnings: HashMap<(u32, String), i64> = HashMap::new();
+    for manifest in manifests.iter() {
+        let (series, base, _) = logs::log_order(&manifest.log);
+        let begin = manifest.times.map_or(manifest.archived_at, |(first, _)| i64::from(first));
+        let known = beginnings.entry((series, base.to_owned())).or_insert(begin);
+        *known = begin.min(*known);
     }
+    manifests.sort_by_cached_key(|manifest| {
+        let (series, base, number) = logs::log_order(&manifest.log);
+        let begin = beginnings.get(&(series, base.to_owned())).copied();
+        (series, begin, base.to_owned(), number, manifest.log.clone())
+    });
 }
 
 /// Returns a suffix that no other upload has, so that no upload replaces the segment of another one.

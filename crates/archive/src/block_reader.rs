@@ -7,7 +7,7 @@ use std::sync::Arc;
 use binlog::events::PayloadFields;
 use binlog::{Cursor, EventFormat, EventHeader, EventType, Framer, FramerOutput, HEADER_SIZE, MAGIC};
 
-use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
+use crate::log_block::{BlockContent, BlockContext, LogBlock, MAPS_MAX, OpaqueReason};
 
 /// Size of a block: of its bytes, or of its events as far as payloads state their size. Bounds memory.
 pub const BLOCK_SIZE: usize = 8 << 20;
@@ -45,10 +45,6 @@ enum ReaderState {
     /// Only bytes of which nothing is known follow.
     Opaque(OpaqueReason),
 }
-
-/// Largest number of table maps that are kept for the next block. MySQL allows 61 tables in a statement, and triggers
-/// add some.
-const MAPS_MAX: usize = 1024;
 
 impl<R: Read> SegmentReader<R> {
     /// Creates a reader of a log from its first byte.

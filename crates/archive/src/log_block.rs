@@ -43,10 +43,6 @@ pub enum OpaqueReason {
 }
 
 impl OpaqueReason {
-    /// All reasons.
-    pub const ALL: [Self; 5] =
-        [Self::NotEvents, Self::Torn, Self::LargeEvent, Self::Encrypted, Self::Differs];
-
     /// Returns the name in reports and manifests.
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,6 +54,9 @@ impl OpaqueReason {
         }
     }
 }
+
+/// Largest number of table maps that a block depends on. MySQL allows 61 tables in a statement, and triggers add some.
+pub(crate) const MAPS_MAX: usize = 1024;
 
 /// Events in front of a block that its events depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +79,9 @@ impl BlockContext {
     pub(crate) fn take(cursor: &mut StreamCursor<'_>) -> Result<Self, BlockDamage> {
         let description = cursor.sized()?.into();
         let count = cursor.varint()?;
+        if count > MAPS_MAX as u64 {
+            return Err(BlockDamage("a block depends on too many table maps"));
+        }
         let mut maps = Vec::new();
         for _ in 0..count {
             maps.push(cursor.sized()?.into());

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use binlog::gtid::GtidSet;
 use serde::{Deserialize, Serialize};
 
+use crate::log_block::OpaqueReason;
 use crate::segment::{SEGMENT_FORMAT, SegmentSummary};
 
 /// Manifest of an archived log.
@@ -109,5 +110,12 @@ impl Manifest {
     /// Returns the transactions of MySQL.
     pub fn gtid_set(&self) -> Option<GtidSet> {
         self.gtids.parse().ok()
+    }
+
+    /// Returns whether the GTIDs and times are those of all events in the log. Nothing is known of bytes that were stored
+    /// unchanged, except of an event that is torn: it is no part of a transaction.
+    pub fn describes_all_events(&self) -> bool {
+        self.statistics.events > 0
+            && self.statistics.kept_bytes.keys().all(|reason| reason == OpaqueReason::Torn.name())
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum FrameSize {
 /// Largest size of a payload's events that is decompressed. Bounds memory.
 pub(crate) const INNER_SIZE_MAX: usize = 16 << 20;
 
-/// Number of payloads, after which no further level is tried until one has succeeded.
+/// Number of payloads in succession for which no settings were found, after which no other settings are tried.
 const SEARCHES_MAX: u32 = 6;
 
 /// Largest size of a payload's events for which levels above [`COSTLY_LEVEL`] are tried: their contexts are large.
@@ -43,6 +43,7 @@ impl PayloadFrames {
         if let Some(known) = self.known
             && self.gives(known, inner, frame)
         {
+            self.searches = 0;
             return Some(known);
         }
         if self.searches >= SEARCHES_MAX {

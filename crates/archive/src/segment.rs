@@ -135,7 +135,7 @@ pub fn read_segment(
     mut take: impl FnMut(&[u8]) -> Result<ControlFlow<()>, ArchiveError>,
 ) -> Result<SegmentHead, ArchiveError> {
     let (head, head_size) = SegmentHead::read(&mut input)?;
-    let (mut next, mut end) = (0, None);
+    let mut next = 0;
     run_ordered(
         limits(),
         |items| {
@@ -160,15 +160,12 @@ pub fn read_segment(
             let frame = take_body(&body, checksum).map_err(|damage| damage.at(offset))?;
             let bytes = decoder.decode(&frame).map_err(|damage| damage.at(offset))?;
             let size = bytes.len();
-            Ok(parts.push((offset, frame.kind, frame.offset, bytes), size)?)
+            Ok(parts.push((offset, frame.offset, bytes), size)?)
         },
-        |(offset, kind, position, bytes)| {
+        |(offset, position, bytes)| {
             if position != next {
                 let what = "it does not follow the block before";
                 return Err(SegmentError::Damaged { offset, what }.into());
-            }
-            if kind == BlockKind::End {
-                end = Some(position);
             }
             next += bytes.len() as u64;
             take(&bytes)
@@ -252,8 +249,13 @@ impl SegmentHead {
         if format != SEGMENT_FORMAT {
             return Err(SegmentError::Version { found: format, wanted: SEGMENT_FORMAT }.into());
         }
-        if flag == 0 {
-            return Ok((Self::default(), size as u64));
+        match flag {
+            0 => return Ok((Self::default(), size as u64)),
+            1 => {}
+            _ => {
+                let what = "its head has an unknown flag";
+                return Err(SegmentError::Damaged { offset: size as u64 - 1, what }.into());
+            }
         }
         let mut header = Vec::new();
         input.by_ref().take(ENCRYPTED_HEADER_SIZE as u64).read_to_end(&mut header).map_err(read_failed)?;

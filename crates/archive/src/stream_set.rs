@@ -183,7 +183,9 @@ impl StreamBuffers {
         let mut number = 0;
         self.used = 0;
         while !directory.is_empty() {
-            number = match directory.size()?.checked_add(number) {
+            let step = directory.size()?;
+            number = match step.checked_add(number) {
+                _ if step == 0 && self.used > 0 => return Err(BlockDamage("a block has a stream twice")),
                 Some(number) if number < STREAMS_MAX => number,
                 _ => return Err(BlockDamage("a block has too many streams")),
             };

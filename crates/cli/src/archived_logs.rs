@@ -65,8 +65,7 @@ impl ArchivedLogs for OpenArchives {
         let (location, name) = log_of_archive(log)?;
         let archive = self.archive(&location, log).ok()?;
         let manifest = archive.manifests.iter().find(|manifest| manifest.log == name)?;
-        // An encrypted log that is archived as it is has transactions that its manifest does not name.
-        let is_known = manifest.statistics.transactions > 0;
+        let is_known = manifest.describes_all_events();
         let gtids = manifest.gtid_set().filter(|_| is_known);
         Some(ArchivedContents { size: manifest.size, gtids, times: manifest.times.filter(|_| is_known) })
     }

@@ -270,7 +270,7 @@ impl ChangeDecoder {
         let mut plain = Vec::new();
         let raw = raw.plain(place.format, EVENT_SIZE_MAX, &mut plain)?;
         match raw.decode(place.format)? {
-            Body::TableMap(map) => self.take_table_map(&map, place, sink)?,
+            Body::TableMap(map) => self.take_table_map(&map, place)?,
             Body::WriteRows(rows) | Body::UpdateRows(rows) | Body::DeleteRows(rows) => {
                 self.take_rows(&rows, place, sink)?;
             }
@@ -331,22 +331,13 @@ impl ChangeDecoder {
         Err(StreamError::Statement { log, offset, statement }.into())
     }
 
-    fn take_table_map(
-        &mut self,
-        map: &TableMap<'_>,
-        place: ChangeLocation<'_>,
-        sink: &mut BatchSink<'_>,
-    ) -> Result<(), EventFailure> {
+    fn take_table_map(&mut self, map: &TableMap<'_>, place: ChangeLocation<'_>) -> Result<(), EventFailure> {
         let table = self.tables.register(map)?;
         if self.known.get(&map.table_id).is_some_and(|known| Arc::ptr_eq(&known.logged, &table)) {
             return Ok(());
         }
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
-        }
-        if self.builders.by_name.len() >= BUILDERS_MAX {
-            self.builders.finish_all(sink)?;
-            self.builders.by_name.clear();
         }
         let choice = self.choose(&table, place)?;
         self.known.insert(map.table_id, ExportTable { logged: table, choice });
@@ -475,6 +466,10 @@ impl TableBuilders {
         sink: &mut BatchSink<'_>,
     ) -> Result<&mut TableBuilder, ColumnsError> {
         let name = [schema.database.clone(), schema.table.clone()];
+        if self.by_name.len() >= BUILDERS_MAX && !self.by_name.contains_key(&name) {
+            self.finish_all(sink)?;
+            self.by_name.clear();
+        }
         let new = || TableBuilder { builder: ChangeBatchBuilder::new(Arc::clone(schema)), day };
         let table = self.by_name.entry(name).or_insert_with(new);
         let has_schema = Arc::ptr_eq(table.builder.schema(), schema);

@@ -7,7 +7,7 @@
 //! _bintide/unfinished/                           files that are being written
 //! ```
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -177,6 +177,12 @@ impl ChangeExport {
         write_list(&list, before.union(&names))?;
         for part in &complete {
             self.publish(part)?;
+        }
+        // After a power failure, the list must not lack files whose predecessors are gone.
+        let targets: BTreeMap<_, _> =
+            complete.iter().map(|part| (part.target.parent(), self.root.join(&part.target))).collect();
+        for target in targets.values() {
+            logs::sync_parent(target).map_err(|cause| file_error("sync the directory of", target, cause))?;
         }
         for name in before.difference(&names) {
             self.remove_old(name)?;

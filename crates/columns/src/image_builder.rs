@@ -10,7 +10,7 @@ use binlog::{RowChange, RowImage, Value};
 
 use crate::change_schema::{ChangeSchema, exact_text_fields};
 use crate::columns_error::EventFailure;
-use crate::value_builder::{AppendResult, ValueBuilder, ValueScratch};
+use crate::value_builder::{AppendResult, ValueBuilder, ValueScratch, check_size};
 
 /// Builder of one struct of images, and of the columns beside it.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl ImageBuilder {
             let appended = self.values[place].append(&value, &mut self.scratch);
             if appended.map_err(|error| error.within(field.offset()))? == AppendResult::Inexact {
                 has_exact = true;
-                self.put_exact(place);
+                self.put_exact(place)?;
             }
         }
         let count = self.values.len();
@@ -133,11 +133,14 @@ impl ImageBuilder {
         }
     }
 
-    fn put_exact(&mut self, place: usize) {
+    fn put_exact(&mut self, place: usize) -> Result<(), ImageRefusal> {
         let text = String::from_utf8_lossy(&self.scratch.text);
+        // The offsets of Arrow's texts are 32-bit numbers.
+        check_size(self.exact.values().values_slice().len().saturating_add(text.len()))?;
         self.exact.keys().append_value(self.values[place].name());
         self.scratch.bytes += text.len() + self.values[place].name().len();
         self.exact.values().append_value(text);
+        Ok(())
     }
 
     fn put_pending_nulls(&mut self) -> Result<(), EventFailure> {

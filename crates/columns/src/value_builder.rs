@@ -195,7 +195,7 @@ impl ValueBuilder {
             }
             (ArrayBuilder::Text(array), Value::Json(document)) => append_document(array, document, scratch)?,
             (ArrayBuilder::Geometry(array), Value::Geometry(geometry)) => {
-                return Ok(array.append_or_hex(geometry, scratch));
+                return array.append_or_hex(geometry, scratch);
             }
             (ArrayBuilder::Vector(array), Value::Vector(vector)) => {
                 array.append_value(vector.iter().map(Some));
@@ -304,16 +304,18 @@ impl GeometryBuilder {
     }
 
     /// Appends a geometry, or null if it has no spatial reference system; `scratch` then has its bytes.
-    fn append_or_hex(&mut self, geometry: &GeometryValue<'_>, scratch: &mut ValueScratch) -> AppendResult {
+    fn append_or_hex(
+        &mut self,
+        geometry: &GeometryValue<'_>,
+        scratch: &mut ValueScratch,
+    ) -> Result<AppendResult, DecodeError> {
         let parts = geometry.srid().zip(geometry.wkb());
-        self.append(parts);
-        match parts {
-            Some(_) => AppendResult::Whole,
-            None => {
-                put_hex(&mut scratch.text, geometry.bytes);
-                AppendResult::Inexact
-            }
+        if parts.is_none() {
+            check_size(hex_size(geometry.bytes))?;
+            put_hex(&mut scratch.text, geometry.bytes);
         }
+        self.append(parts);
+        Ok(if parts.is_some() { AppendResult::Whole } else { AppendResult::Inexact })
     }
 
     fn finish(&mut self) -> Result<StructArray, ArrowError> {
@@ -364,6 +366,7 @@ fn append_text(
         Err(_) => {
             let text = charset.decode_lossy(bytes);
             check_size(text.len())?;
+            check_size(hex_size(bytes))?;
             scratch.bytes += text.len();
             array.append_value(text);
             put_hex(&mut scratch.text, bytes);
@@ -378,7 +381,7 @@ fn append_text(
 }
 
 /// Refuses a text that has become too large by its conversion: Arrow's offsets could overflow.
-fn check_size(size: usize) -> Result<(), DecodeError> {
+pub(crate) fn check_size(size: usize) -> Result<(), DecodeError> {
     if size <= VALUE_BYTES_MAX {
         return Ok(());
     }
@@ -467,6 +470,11 @@ fn append_document(
     })?;
     array.append_value(text);
     Ok(())
+}
+
+/// Returns the size of the bytes as `0x…`.
+const fn hex_size(bytes: &[u8]) -> usize {
+    bytes.len().saturating_mul(2).saturating_add(2)
 }
 
 /// Replaces `text` with the bytes as `0x…`.

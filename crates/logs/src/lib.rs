@@ -91,14 +91,14 @@ pub use crate::large_payload::{LargePayload, LargePayloadEvents, LargePayloadHea
 pub use crate::log_contents::LogContents;
 pub use crate::log_file_writer::new_encrypted_header;
 pub use crate::log_reader::{EndOfLog, LogKind, LogPiece, LogReader, RawPiece, ReadOutcome, TornEvent};
-pub use crate::log_series::{LogSeries, is_later_log};
+pub use crate::log_series::{LogSeries, is_later_in_store, is_later_log, log_order};
 pub use crate::log_walk::LogWalk;
 pub use crate::log_writers::{
     RunningServer, WriterPresence, find_running_server, find_server_file, find_writer,
 };
 pub use crate::newest_received_logs::NewestReceivedLogs;
 pub use crate::own_files::{
-    FileAccess, FileLock, FolderLock, make_folders, private_options, replace_file, sync_parent,
+    FileAccess, FileLock, FolderLock, make_folders, parent_of, private_options, replace_file, sync_parent,
 };
 pub use crate::piece_reader::{PayloadPart, PieceReader, PieceSizes, WalkPiece, inner_events};
 pub use crate::regular_file::open_regular;
@@ -106,7 +106,7 @@ pub use crate::rewrite_positions::{PositionPair, RewritePositions, numbered_path
 pub use crate::server_identity::ServerIdentity;
 pub use crate::statement_table_maps::StatementTableMaps;
 pub use crate::store::{IgnoredIndexPath, Store};
-pub use crate::store_folder::{IDENTITY_FILE_NAME, StoreFolder};
+pub use crate::store_folder::{IDENTITY_FILE_NAME, StoreFolder, is_received_store};
 pub use crate::store_follower::{LogEndAction, StoreCursor, StoreFollower};
 pub use crate::store_watch::StoreWatch;
 pub use crate::store_writer::{AppendOutcome, LogEncryption, RetentionLimit, StoreEnd, StoreWriter};

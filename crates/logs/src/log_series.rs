@@ -89,6 +89,21 @@ pub fn is_later_log(name: &str, than: &str) -> bool {
     names.is_some_and(|(earlier, later)| earlier.is_earlier_of_series(&later))
 }
 
+/// Returns whether a log is later than another log of the same store: of the same series, or of a later one.
+pub fn is_later_in_store(name: &str, than: &str) -> bool {
+    let names = LogName::of(Path::new(than)).zip(LogName::of(Path::new(name)));
+    names.is_some_and(|(earlier, later)| earlier.is_before(&later))
+}
+
+/// Series, base name and number of a log, by which the logs of one server are ordered. A name without a number has
+/// number 0.
+pub fn log_order(name: &str) -> (u32, &str, u64) {
+    match LogName::of(Path::new(name)) {
+        Some(log) => (log.series_number(), log.base, log.number),
+        None => (1, name, 0),
+    }
+}
+
 /// Parses the base name and the series from the part in front of a log's number.
 fn parse_series(front: &str) -> Option<(&str, LogSeries<'_>)> {
     let (front, uuid) = front.rsplit_once('.')?;

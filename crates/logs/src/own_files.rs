@@ -103,7 +103,8 @@ pub fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(parent_of(path))?.sync_all()
 }
 
-fn parent_of(path: &Path) -> &Path {
+/// Returns the directory that a file is in: `.` for a name without a directory.
+pub fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

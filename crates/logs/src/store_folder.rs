@@ -17,6 +17,11 @@ use crate::regular_file::{open_regular, read_regular_text};
 
 /// Name of the file that marks a directory as a store of `bintide receive`. The file is locked, too.
 pub(crate) const MARK_FILE_NAME: &str = "bintide.lock";
+
+/// Returns whether `bintide receive` has written this directory.
+pub fn is_received_store(folder: &Path) -> bool {
+    folder.join(MARK_FILE_NAME).exists()
+}
 /// Name of the file with the identity that `bintide receive` has as a replica.
 pub const IDENTITY_FILE_NAME: &str = "replica.cnf";
 /// Name of the file that lists the logs being purged, one a line, until they are removed.

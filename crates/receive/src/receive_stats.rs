@@ -92,7 +92,10 @@ impl ReceiveStats {
         let last = self.last_s.filter(|last| *last > 0)?;
         match self.is_caught_up && self.is_connected {
             true => Some(0),
-            false => Some(u64::try_from(now_s + self.ahead_s - i64::from(last)).unwrap_or_default()),
+            false => {
+                let source_now_s = now_s.saturating_add(self.ahead_s);
+                Some(u64::try_from(source_now_s.saturating_sub(i64::from(last))).unwrap_or_default())
+            }
         }
     }
 

@@ -50,6 +50,13 @@ pub(crate) struct ClientAccount {
     connections_max: Option<u32>,
 }
 
+impl ClientAccount {
+    /// Returns the maximum number of simultaneous connections; `None` if it is unlimited.
+    fn connections_max(&self) -> Option<usize> {
+        self.connections_max.and_then(|limit| usize::try_from(limit).ok())
+    }
+}
+
 /// Logs a client in. Returns `None` if it was refused.
 pub(crate) fn log_in(
     link: &mut ClientLink,
@@ -83,7 +90,7 @@ pub(crate) fn log_in(
             }
             ServerStep::Authenticated(login) => match account.take() {
                 Some(account) if is_secure(link, &account) => {
-                    if is_over_limit(&account, shared) {
+                    if !registration.admit_user(&account.user, account.connections_max()) {
                         let error = too_many_user_connections(&account.user);
                         handshake.refuse(error, &mut link.packets)
                     } else {
@@ -185,11 +192,6 @@ fn is_secure(link: &ClientLink, account: &ClientAccount) -> bool {
         TransportRequirement::Tls => link.is_encrypted(),
         TransportRequirement::Certificate => link.has_certificate(),
     }
-}
-
-fn is_over_limit(account: &ClientAccount, shared: &RelayShared) -> bool {
-    let limit = account.connections_max.and_then(|limit| usize::try_from(limit).ok());
-    limit.is_some_and(|limit| shared.clients.count_user(&account.user) >= limit)
 }
 
 /// `ER_TOO_MANY_USER_CONNECTIONS`

@@ -120,11 +120,6 @@ impl ClientRegistry {
         lock(&self.clients).by_id.len()
     }
 
-    /// Returns the number of clients of an account.
-    pub(crate) fn count_user(&self, user: &str) -> usize {
-        self.all().iter().filter(|client| lock(&client.state).facts.user == user).count()
-    }
-
     /// Ends a connection. Returns false if there is none with this number.
     pub(crate) fn kill(&self, connection_id: u32) -> bool {
         let client = lock(&self.clients).by_id.get(&connection_id).cloned();
@@ -230,6 +225,18 @@ impl ClientState {
 }
 
 impl ClientRegistration<'_> {
+    /// Records the user of the client, unless that user has `limit` clients already. Returns whether it was recorded.
+    pub(crate) fn admit_user(&self, user: &str, limit: Option<usize>) -> bool {
+        let list = lock(&self.registry.clients);
+        let is_of_user = |client: &Arc<ConnectedClient>| lock(&client.state).facts.user == user;
+        let is_full = limit
+            .is_some_and(|limit| list.by_id.values().filter(|client| is_of_user(client)).count() >= limit);
+        if !is_full {
+            self.client.change(|facts| user.clone_into(&mut facts.user));
+        }
+        !is_full
+    }
+
     /// Records that the client has logged in. Returns false if its connection was closed meanwhile.
     pub(crate) fn finish_login(&self) -> bool {
         let mut list = lock(&self.registry.clients);

@@ -86,7 +86,6 @@ pub(crate) fn serve_client(
         .collect();
     let form = choose_form(&attributes, &client, shared);
     registration.client.change(|facts| {
-        facts.user.clone_from(&client.account.user);
         facts.attributes = attributes;
     });
     let sql = new_session(registration.connection_id, &client, form);

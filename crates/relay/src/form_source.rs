@@ -359,8 +359,8 @@ impl FormSource {
     /// If the list of logs cannot be read.
     pub fn forget_purged(&self) -> Result<(), RelayError> {
         let kept = self.store.forget_purged()?;
-        let mut shared = self.lock();
-        for log in shared.forget(|log| !kept.contains(log)) {
+        let forgotten = self.lock().forget(|log| !kept.contains(log));
+        for log in forgotten {
             // A file that stays does no harm: it is checked before it is used.
             let _ = std::fs::remove_file(index_path(&self.folder, self.form, &log));
         }

@@ -3,6 +3,7 @@
 
 mod advise_live;
 mod archive;
+mod archive_removal;
 mod bombs;
 mod chaos;
 mod charsets;

@@ -42,7 +42,7 @@ impl DependencyList {
             }
         }
         let mut metadata = testkit::cargo_command(source);
-        metadata.args(["metadata", "--locked", "--format-version=1"]);
+        metadata.args(["metadata", "--locked", "--all-features", "--format-version=1"]);
         let metadata: Value = serde_json::from_str(&stdout_of(&mut metadata)?)?;
         let checksums = read_checksums(source)?;
         let mut libraries = BTreeMap::new();
@@ -59,7 +59,7 @@ impl DependencyList {
             let checksum = checksums.get(&key).cloned();
             libraries.insert(key, Library { licence, folder, checksum });
         }
-        ensure!(libraries.len() == used.len(), "cargo metadata and cargo tree list other libraries");
+        ensure!(libraries.len() == used.len(), "cargo metadata does not list all libraries of cargo tree");
         Ok(Self { libraries })
     }
 

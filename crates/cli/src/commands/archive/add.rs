@@ -1,18 +1,19 @@
 //! `bintide archive LOG… --to ARCHIVE`: archives closed logs.
 
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
 use archive::{Archive, ArchiveError, ArchiveOutcome, Manifest, MissingFolder, SegmentTrial};
 use clap::Args;
 use logs::{
-    EndOfLog, LogEncryption, RawPiece, ReadOutcome, StoreWriter, WriterPresence, find_running_server,
-    find_writer, read_keyring,
+    EndOfLog, LogEncryption, LogError, RawPiece, ReadOutcome, Store, StoreWriter, WriterPresence,
+    find_running_server, find_writer, is_later_in_store, is_received_store, parent_of, read_keyring,
 };
 use serde_json::json;
 use tracing::warn;
@@ -62,6 +63,10 @@ struct ArchiveRun<'r> {
     archived: Vec<Manifest>,
     /// Number of logs that were in the archive before.
     present: u64,
+    /// Logs that are in the archive.
+    finished: HashSet<PathBuf>,
+    /// Size and time of the last change of logs that were still open.
+    open: HashMap<PathBuf, (u64, Option<SystemTime>)>,
 }
 
 /// Archives the logs.
@@ -87,7 +92,15 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
         check_removal(&logs)?;
     }
     let archive = open_storage(location, MissingFolder::Create)?;
-    let mut run = ArchiveRun { command, global, archive, archived: Vec::new(), present: 0 };
+    let mut run = ArchiveRun {
+        command,
+        global,
+        archive,
+        archived: Vec::new(),
+        present: 0,
+        finished: HashSet::new(),
+        open: HashMap::new(),
+    };
     run.archive_all(&logs)?;
     if let Some(mut store) = folder {
         interrupt::set_runs_until_stopped();
@@ -106,20 +119,50 @@ impl ArchiveRun<'_> {
             if interrupt::is_stop_requested() {
                 return Ok(());
             }
-            // A later log of the same directory shows that this one is closed.
-            let has_later = logs.get(number + 1).is_some_and(|later| later.parent() == log.parent());
+            if self.finished.contains(log) {
+                continue;
+            }
+            // A later log of the same server shows that this one is closed.
+            let has_later = logs.get(number + 1).is_some_and(|later| is_later(later, log));
             if !has_later && !self.is_closed(log)? {
                 if !self.command.follow {
                     warn!("{} is still open: it is archived once its server has closed it", log.display());
                 }
                 continue;
             }
-            let is_archived = self.archive_one(log)?;
-            if self.command.then_remove && is_archived && has_later {
-                remove(log, logs, self.command.inputs.keyring())?;
+            if !self.archive_one(log)? {
+                return Ok(());
+            }
+            self.finished.insert(log.clone());
+            if self.command.then_remove && has_later {
+                self.remove(log)?;
             }
         }
         Ok(())
+    }
+
+    /// Removes an archived log. From a store, it removes all archived logs in front of the first one that is not: a store
+    /// has no gaps.
+    fn remove(&self, log: &Path) -> Result<(), CommandFailure> {
+        let folder = parent_of(log);
+        if !is_received_store(folder) {
+            return fs::remove_file(log)
+                .and_then(|()| logs::sync_parent(log))
+                .with_context(|| format!("could not delete {}", log.display()))
+                .map_err(CommandFailure::Failed);
+        }
+        let archived: HashSet<_> = self.finished.iter().filter(|other| parent_of(other) == folder).collect();
+        let names: HashSet<_> = archived.iter().filter_map(|log| log.file_name()).collect();
+        let unreadable = |error: LogError| CommandFailure::Failed(add_advice(error));
+        let store = Store::open(folder).map_err(unreadable)?;
+        let mut logs = store.logs().iter().filter_map(|log| log.file_name());
+        let newest = logs.clone().next_back();
+        let first_kept = logs.find(|name| !names.contains(name)).or(newest);
+        let Some(first_kept) = first_kept.and_then(|name| name.to_str()) else { return Ok(()) };
+        let encryption = LogEncryption::Plain { keyring: self.command.inputs.keyring() };
+        let purged =
+            StoreWriter::open(folder, encryption).and_then(|mut store| store.purge_before(first_kept));
+        purged.map(drop).map_err(unreadable)
     }
 
     /// Archives one log. Returns false if the run was stopped meanwhile.
@@ -171,9 +214,33 @@ impl ArchiveRun<'_> {
         self.archive.verify(manifest).map_err(|error| failed(error, &name))
     }
 
-    /// Tells whether the server has closed the log: it ends with a Rotate or Stop event.
-    fn is_closed(&self, log: &Path) -> Result<bool, CommandFailure> {
-        let unreadable = |error: logs::LogError| CommandFailure::NotStarted(add_advice(error));
+    /// Tells whether the server has closed the log: it ends with a Rotate or Stop event. A log that has not changed since
+    /// the last call is not read again.
+    fn is_closed(&mut self, log: &Path) -> Result<bool, CommandFailure> {
+        let found = fs::metadata(log).with_context(|| format!("could not open {}", log.display()))?;
+        let version = (found.len(), found.modified().ok());
+        if self.open.get(log) == Some(&version) {
+            return Ok(false);
+        }
+        let is_closed = match self.read_to_end(log)? {
+            EndOfLog::Closed => true,
+            _ if !self.command.inputs.names(log) => false,
+            // A log that was given by name does not grow any more, unless a process writes it.
+            end => match find_writer(log) {
+                WriterPresence::Closed => true,
+                WriterPresence::Open => false,
+                WriterPresence::Unknown => !may_be_in_use(&end),
+            },
+        };
+        if !is_closed {
+            self.open.insert(log.to_owned(), version);
+        }
+        Ok(is_closed)
+    }
+
+    /// Reads a log, and returns its end. A damaged log ends where its damage begins.
+    fn read_to_end(&self, log: &Path) -> Result<EndOfLog, CommandFailure> {
+        let unreadable = |error: LogError| CommandFailure::NotStarted(add_advice(error));
         let mut reader = logs::LogReader::open(log).map_err(unreadable)?;
         if let Some(keyring) = self.command.inputs.keyring() {
             reader = reader.with_keyring(read_keyring(keyring).map_err(unreadable)?.into());
@@ -181,11 +248,9 @@ impl ArchiveRun<'_> {
         loop {
             match reader.next_raw_piece(PIECE_SIZE, PIECE_SIZE) {
                 Ok(ReadOutcome::Some(RawPiece::Chunk(_) | RawPiece::LargePayload(_))) => {}
-                Ok(ReadOutcome::End(EndOfLog::Closed)) => return Ok(true),
-                // A log that was given by name does not grow any more, unless a process writes it.
-                Ok(ReadOutcome::End(_)) | Err(_) => {
-                    return Ok(self.command.inputs.names(log) && find_writer(log) != WriterPresence::Open);
-                }
+                Ok(ReadOutcome::End(end)) => return Ok(end),
+                Err(LogError::Corrupt { .. }) => return Ok(EndOfLog::Open { in_use: reader.in_use() }),
+                Err(error) => return Err(unreadable(error)),
             }
         }
     }
@@ -226,12 +291,25 @@ impl io::Write for DigestWriter<'_> {
     }
 }
 
-/// Name of the file that marks a directory that `bintide receive` writes.
-const MARK_NAME: &str = "bintide.lock";
+/// Returns whether a log is later than another one of the same directory.
+fn is_later(log: &Path, than: &Path) -> bool {
+    let names =
+        log.file_name().and_then(|log| log.to_str()).zip(than.file_name().and_then(|than| than.to_str()));
+    parent_of(log) == parent_of(than) && names.is_some_and(|(log, than)| is_later_in_store(log, than))
+}
+
+/// Returns whether the server may still write the log: it clears this mark when it closes the log.
+fn may_be_in_use(end: &EndOfLog) -> bool {
+    match end {
+        EndOfLog::Closed => false,
+        EndOfLog::Open { in_use } => *in_use,
+        EndOfLog::Torn(torn) => torn.in_use,
+    }
+}
 
 /// Refuses to remove logs of a server, or logs that an index would miss.
 fn check_removal(logs: &[PathBuf]) -> Result<(), CommandFailure> {
-    let mut folders: Vec<&Path> = logs.iter().filter_map(|log| log.parent()).collect();
+    let mut folders: Vec<&Path> = logs.iter().map(|log| parent_of(log)).collect();
     folders.dedup();
     for folder in folders {
         let name = folder.display();
@@ -240,10 +318,8 @@ fn check_removal(logs: &[PathBuf]) -> Result<(), CommandFailure> {
                 "{name} belongs to a running server ({server}): delete its logs with PURGE BINARY LOGS"
             )));
         }
-        let has_index = fs::read_dir(folder).is_ok_and(|entries| {
-            entries.flatten().any(|entry| entry.path().extension().is_some_and(|end| end == "index"))
-        });
-        if has_index && !folder.join(MARK_NAME).exists() {
+        let has_index = has_index(folder).with_context(|| format!("could not read the directory {name}"));
+        if has_index.map_err(CommandFailure::NotStarted)? && !is_received_store(folder) {
             return Err(CommandFailure::NotStarted(anyhow!(
                 "{name} has an index file that bintide does not maintain: delete the logs with the program that \
                  maintains it"
@@ -253,21 +329,11 @@ fn check_removal(logs: &[PathBuf]) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Removes an archived log; from a store, with its line in the index.
-fn remove(log: &Path, logs: &[PathBuf], keyring: Option<PathBuf>) -> Result<(), CommandFailure> {
-    let name = log.display();
-    let folder = log.parent().filter(|folder| folder.join(MARK_NAME).exists());
-    let Some(folder) = folder else {
-        return fs::remove_file(log)
-            .and_then(|()| logs::sync_parent(log))
-            .with_context(|| format!("could not delete {name}"))
-            .map_err(CommandFailure::Failed);
-    };
-    let next = logs.iter().skip_while(|other| *other != log).nth(1);
-    let Some(next) = next.and_then(|next| next.file_name()).and_then(|next| next.to_str()) else {
-        return Ok(());
-    };
-    let encryption = LogEncryption::Plain { keyring };
-    let purged = StoreWriter::open(folder, encryption).and_then(|mut store| store.purge_before(next));
-    purged.map(drop).map_err(|error| CommandFailure::Failed(add_advice(error)))
+fn has_index(folder: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(folder)? {
+        if entry?.path().extension().is_some_and(|end| end == "index") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -38,7 +38,10 @@ impl ChoiceArgs {
         let archive = open_archive(&self.location)?;
         let all = archive.manifests().map_err(|error| CommandFailure::NotStarted(anyhow!(error)))?;
         if let Some(missing) = self.logs.iter().find(|log| all.iter().all(|manifest| manifest.log != **log)) {
-            return Err(CommandFailure::NotStarted(anyhow!("{} has no log {missing}", self.location)));
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "the archive {location} has no log {missing}; run bintide archive ls {location} to list its logs",
+                location = self.location
+            )));
         }
         let chosen = all.into_iter().filter(|manifest| self.is_chosen(manifest)).collect();
         Ok((archive, chosen))
@@ -48,8 +51,7 @@ impl ChoiceArgs {
         if !self.logs.is_empty() && !self.logs.contains(&manifest.log) {
             return false;
         }
-        // An encrypted log that is archived as it is has transactions that its manifest does not name.
-        manifest.statistics.events == 0
+        !manifest.describes_all_events()
             || self.gtid.as_ref().is_none_or(|wanted| has_gtids(manifest, wanted))
                 && has_times(manifest, self.start_datetime, self.stop_datetime)
     }

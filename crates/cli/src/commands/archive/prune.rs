@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use logs::RetentionLimit;
 use serde_json::json;
 
+use super::text::total_size;
 use super::{document, failed, log_in, open_archive};
 use crate::commands::receive::retention::parse_retention;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
@@ -43,24 +44,25 @@ pub(super) fn run(command: &PruneArgs, global: &GlobalArgs) -> CommandResult {
     let archive = open_archive(&command.location)?;
     let not_started = |error| CommandFailure::NotStarted(anyhow!("{error}"));
     let manifests = archive.manifests().map_err(not_started)?;
-    let expired = &manifests[..expired_count(&manifests, command.keep, Timestamp::now().as_second())];
-    let orphans = archive.orphans(&manifests, ORPHAN_AGE).map_err(not_started)?;
+    let now_s = Timestamp::now().as_second();
+    let expired = expired(&manifests, command.keep, now_s);
+    let orphans = archive.orphans(&manifests, now_s - ORPHAN_AGE).map_err(not_started)?;
     if !command.dry_run {
-        delete(&archive, expired, &orphans)?;
+        delete(&archive, &expired, &orphans)?;
     }
     let mut out = io::stdout().lock();
     if command.json {
-        let logs: Vec<_> = expired.iter().map(document).collect();
+        let logs: Vec<_> = expired.iter().map(|manifest| document(manifest)).collect();
         let names: Vec<_> = orphans.iter().map(|object| &object.name).collect();
         let document = json!({ "dry_run": command.dry_run, "logs": logs, "interrupted_uploads": names });
         write_document(&mut out, &document)?;
     } else if !global.quiet {
-        screen::print(&text(&archive, expired, &orphans, command.dry_run), &mut out)?;
+        screen::print(&text(&archive, &expired, &orphans, command.dry_run), &mut out)?;
     }
     Ok(CommandVerdict::Success)
 }
 
-fn delete(archive: &Archive, expired: &[Manifest], orphans: &[StoredObject]) -> Result<(), CommandFailure> {
+fn delete(archive: &Archive, expired: &[&Manifest], orphans: &[StoredObject]) -> Result<(), CommandFailure> {
     for manifest in expired {
         archive.remove(manifest).map_err(|error| failed(error, &log_in(archive, &manifest.log)))?;
     }
@@ -70,12 +72,12 @@ fn delete(archive: &Archive, expired: &[Manifest], orphans: &[StoredObject]) -> 
     Ok(())
 }
 
-fn text(archive: &Archive, expired: &[Manifest], orphans: &[StoredObject], is_dry_run: bool) -> String {
+fn text(archive: &Archive, expired: &[&Manifest], orphans: &[StoredObject], is_dry_run: bool) -> String {
     let verb = if is_dry_run { "would be deleted" } else { "deleted" };
     let mut text: String =
         expired.iter().map(|manifest| format!("{}: {verb}\n", log_in(archive, &manifest.log))).collect();
-    let size = expired.iter().map(|manifest| manifest.segment_size).sum();
-    let left = orphans.iter().map(|object| object.size).sum();
+    let size = total_size(expired.iter().map(|manifest| manifest.segment_size));
+    let left = total_size(orphans.iter().map(|object| object.size));
     text += &format!("{} {verb}, {}\n", counted(expired.len() as u64, "log"), bytes(size));
     if !orphans.is_empty() {
         let uploads = counted(orphans.len() as u64, "interrupted upload");
@@ -84,21 +86,66 @@ fn text(archive: &Archive, expired: &[Manifest], orphans: &[StoredObject], is_dr
     text
 }
 
-/// Returns the number of the oldest logs beyond the limit. The newest log is never one of them.
-fn expired_count(manifests: &[Manifest], keep: RetentionLimit, now: i64) -> usize {
-    let mut kept_size = 0;
-    for (number, manifest) in manifests.iter().enumerate().rev() {
-        kept_size += manifest.segment_size;
+/// Returns the logs beyond the limit, the oldest first. `manifests` has the oldest log first; its last log is never
+/// beyond the limit.
+fn expired(manifests: &[Manifest], keep: RetentionLimit, now_s: i64) -> Vec<&Manifest> {
+    let mut kept_size = 0_u64;
+    let mut expired = Vec::new();
+    for manifest in manifests.iter().rev() {
+        kept_size = kept_size.saturating_add(manifest.segment_size);
         let is_beyond = match keep {
             RetentionLimit::Size(size) => kept_size > size,
             RetentionLimit::Age(age) => {
-                let last = manifest.times.map_or(manifest.archived_at, |(_, last)| i64::from(last));
-                u64::try_from(now - last).is_ok_and(|since| since > age.as_secs())
+                let last_s = manifest.times.map_or(manifest.archived_at, |(_, last)| i64::from(last));
+                u64::try_from(now_s.saturating_sub(last_s)).is_ok_and(|since| since > age.as_secs())
             }
         };
         if is_beyond {
-            return (number + 1).min(manifests.len().saturating_sub(1));
+            expired.push(manifest);
         }
     }
-    0
+    expired.retain(|manifest| manifests.last().is_none_or(|newest| newest.log != manifest.log));
+    expired.reverse();
+    expired
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use archive::Manifest;
+    use logs::RetentionLimit;
+    use serde_json::json;
+
+    use super::expired;
+
+    fn manifest(log: &str, last_s: Option<u32>) -> Manifest {
+        let document = json!({
+            "format": 1, "log": log, "size": 1000, "sha256": "", "front_sha256": "",
+            "segment": format!("segments/{log}.0"), "segment_size": 100, "segment_sha256": "", "gtids": "",
+            "times": last_s.map(|last| (last - 10, last)), "archived_at": 990, "bintide": "", "libzstd": 0,
+            "statistics": { "events": 1, "transactions": 1, "rows": 1, "payloads_decompressed": 0, "payloads_kept": 0 },
+        });
+        serde_json::from_value(document).unwrap()
+    }
+
+    #[test]
+    fn limits_choose_the_oldest_logs() {
+        // Logs of a server whose clock once went back.
+        let logs =
+            [("a.000001", Some(100)), ("a.000002", Some(900)), ("a.000003", Some(200)), ("b.000001", None)];
+        let manifests: Vec<_> = logs.iter().map(|(log, last)| manifest(log, *last)).collect();
+        let check = |keep, wanted: &[&str]| {
+            let found: Vec<_> = expired(&manifests, keep, 1000).iter().map(|log| log.log.as_str()).collect();
+            assert_eq!(found, wanted, "{keep:?}");
+        };
+        let age = |seconds| RetentionLimit::Age(Duration::from_secs(seconds));
+        check(age(850), &["a.000001"]);
+        check(age(500), &["a.000001", "a.000003"]);
+        check(age(0), &["a.000001", "a.000002", "a.000003"]);
+        check(RetentionLimit::Size(400), &[]);
+        check(RetentionLimit::Size(250), &["a.000001", "a.000002"]);
+        check(RetentionLimit::Size(0), &["a.000001", "a.000002", "a.000003"]);
+        assert!(expired(&[], age(0), 1000).is_empty());
+    }
 }

@@ -13,6 +13,7 @@ use logs::{private_options, read_keyring, sync_parent};
 use serde_json::json;
 
 use super::choice::ChoiceArgs;
+use super::text::total_size;
 use super::{failed, log_in};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
@@ -50,7 +51,7 @@ pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
     fs::create_dir_all(&command.to)
         .with_context(|| format!("could not create {}", command.to.display()))
         .map_err(CommandFailure::NotStarted)?;
-    let total = manifests.iter().map(|manifest| manifest.size).sum();
+    let total = total_size(manifests.iter().map(|manifest| manifest.size));
     let mut progress = ByteProgress::new(global, Some(total));
     let source = RestoreSource { archive, keyring };
     let mut done = 0;
@@ -103,11 +104,18 @@ fn restore_one(
         Ok(if interrupt::is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     });
     let is_complete = restored.is_ok() && !interrupt::is_stop_requested();
-    let finished = match is_complete {
-        true => file.sync_all().and_then(|()| fs::rename(&part, path)).and_then(|()| sync_parent(path)),
-        false => fs::remove_file(&part),
-    };
+    let finished = if is_complete { publish(&file, &part, path) } else { Ok(()) };
+    let _ = fs::remove_file(&part);
     restored.map_err(|error| failed(error, &log_in(archive, &manifest.log)))?;
     finished.with_context(|| format!("could not write {}", path.display()))?;
     Ok(())
+}
+
+/// Gives a complete file its name, unless another file has this name.
+fn publish(file: &fs::File, part: &Path, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    // Unlike a rename, a link does not replace a file.
+    fs::hard_link(part, path)?;
+    fs::remove_file(part)?;
+    sync_parent(path)
 }

@@ -75,20 +75,25 @@ pub(super) fn warn_kept(log: &Path, manifest: &Manifest) {
     for (reason, size) in &manifest.statistics.kept_bytes {
         match reason.as_str() {
             "encrypted" => warn!(
-                "{log} is encrypted: it is archived as it is, without being made smaller. With --keyring, it is \
-                 archived decrypted"
+                "{log} is encrypted: it is stored unchanged, and does not become smaller. With --keyring, it is stored \
+                 decrypted"
             ),
-            _ => warn!("{log}: archived without being taken apart: {} ({reason})", counted(*size, "byte")),
+            _ => warn!("{log}: {} stored unchanged ({reason})", counted(*size, "byte")),
         }
     }
     for (reason, events) in &manifest.statistics.whole_events {
-        warn!("{log}: archived without being taken apart: {} ({reason})", counted(*events, "event"));
+        warn!("{log}: {} stored unchanged ({reason})", counted(*events, "event"));
     }
 }
 
 fn sizes(manifests: &[Manifest]) -> (u64, u64) {
-    let size = manifests.iter().map(|manifest| manifest.size).sum();
-    (size, manifests.iter().map(|manifest| manifest.segment_size).sum())
+    let size = total_size(manifests.iter().map(|manifest| manifest.size));
+    (size, total_size(manifests.iter().map(|manifest| manifest.segment_size)))
+}
+
+/// Returns the sum of sizes, which come from manifests and can be any numbers.
+pub(super) fn total_size(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(0, u64::saturating_add)
 }
 
 fn time(seconds: i64) -> String {

@@ -260,7 +260,11 @@ impl UndoOutputArgs {
     ) -> Result<(), CommandFailure> {
         match &self.result_file {
             Some(path) => write_file(path, write),
-            None => write(&mut io::stdout().lock()).map_err(|failure| failure.into_failure(Into::into)),
+            None => {
+                let mut out = BufWriter::new(io::stdout().lock());
+                let written = write(&mut out).and_then(|()| out.flush().map_err(WriteFailure::Write));
+                written.map_err(|failure| failure.into_failure(Into::into))
+            }
         }
     }
 }
