@@ -91,7 +91,7 @@ pub(crate) fn run_server_command(command: ServerCommand) -> Result<()> {
     match command {
         ServerCommand::Start { which, server, port, options } => start(&which, server, port, options),
         ServerCommand::Sql { which, arguments } => sql(&which, &arguments),
-        ServerCommand::Stop { which } => testkit::server::stop_lasting(&which.folder()),
+        ServerCommand::Stop { which } => testkit::stop_lasting(&which.folder()),
     }
 }
 

@@ -75,7 +75,21 @@ impl Archive {
         Ok(manifests)
     }
 
-    fn manifest(&self, log: &str) -> Result<Option<Manifest>, ArchiveError> {
+    /// Returns whether the archive has segments, with or without manifests.
+    ///
+    /// # Errors
+    ///
+    /// Those of the storage.
+    pub fn has_segments(&self) -> Result<bool, ArchiveError> {
+        Ok(!self.storage.list(SEGMENTS)?.is_empty())
+    }
+
+    /// Returns the manifest of one log; `None` if the log is not archived.
+    ///
+    /// # Errors
+    ///
+    /// If the manifest cannot be read, or is invalid.
+    pub fn manifest(&self, log: &str) -> Result<Option<Manifest>, ArchiveError> {
         let object = StoredObject { name: manifest_name(log), size: 0, modified_at: 0 };
         let found = self.storage.read_all(&[object])?;
         found.first().map(|(name, bytes)| parse_manifest(name, bytes)).transpose()

@@ -70,7 +70,7 @@ pub enum ArchiveError {
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A manifest cannot be read.
-    #[error("the manifest {name} is invalid: {why}")]
+    #[error("the manifest {name} is invalid: {why}; to archive the log again, delete this manifest first")]
     Manifest {
         /// Object.
         name: String,

@@ -1,6 +1,6 @@
 //! MySQL and MariaDB binary logs: bytes in, meaning out, and back.
 //!
-//! Every event of MySQL 5.6 to 9.7 and of MariaDB: framed, decoded, encoded. Rows with every column type, JSON
+//! Every event of MySQL 5.5 to 9.7 and of MariaDB: framed, decoded, encoded. Rows with every column type, JSON
 //! documents and their partial updates, GTID sets, transactions, compressed and encrypted logs.
 //!
 //! This crate does no I/O, reads no clock and spawns no thread. It takes slices and returns views of them, so that it

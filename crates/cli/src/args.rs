@@ -12,6 +12,7 @@ use crate::commands::{
     advise, completions, diff, dump, history, man, receive, relay, replay, rewrite, stats, stream, top, undo,
     verify, warm,
 };
+use crate::connection_args::SERVER_OPTIONS;
 use crate::exit::CommandResult;
 use crate::global_args::GlobalArgs;
 use crate::interrupt::HangupEffect;
@@ -19,8 +20,8 @@ use crate::newest_log_args;
 
 /// Prints, measures, checks, compresses, copies and applies binary logs of MySQL and MariaDB.
 ///
-/// A LOG argument is a file, a directory, an index file, or `-` for standard input. For a directory, its index
-/// file gives the logs and their order. Plain and encrypted logs, compressed transactions, relay logs and open logs are
+/// A LOG argument is a file, a directory, an index file, an archive (s3://…), or `-` for standard input. For a
+/// directory, its index file gives the logs and their order. Plain and encrypted logs, compressed transactions, relay logs and open logs are
 /// supported.
 #[derive(Debug, Parser)]
 #[command(name = "bintide", version, arg_required_else_help = true, max_term_width = 100)]
@@ -83,7 +84,7 @@ pub(crate) enum CliCommand {
     /// Undo chosen row changes: write their inverse as a log or as SQL, or apply it to a server.
     #[command(after_long_help = undo::EXAMPLES)]
     Undo(Box<undo::UndoArgs>),
-    /// Verify logs: every checksum, position, GTID, row and payload.
+    /// Verify logs: every checksum, position, GTID, row and compressed transaction.
     #[command(after_long_help = verify::EXAMPLES)]
     Verify(verify::VerifyArgs),
     /// Compare the transactions of two stores: of a source and its replica, or of a server and a copy of its logs.
@@ -118,7 +119,7 @@ pub(crate) enum CliCommand {
     /// Read pages into a replica's memory before its applier needs them.
     #[command(after_long_help = warm::EXAMPLES)]
     Warm(Box<warm::WarmArgs>),
-    /// Show a live view of a growing store, and of the bintide processes of this machine.
+    /// Show a live view of a directory of logs while it grows, and of the bintide processes of this machine.
     #[command(after_long_help = top::EXAMPLES)]
     Top(top::TopArgs),
     /// Archive closed logs on object storage or in a directory; list, verify, restore and delete archived logs.
@@ -191,6 +192,16 @@ pub(crate) fn command() -> clap::Command {
 /// Returns the whole command with the options of dump, which clap does not parse.
 fn documented_command() -> clap::Command {
     dump::add_options(command())
+}
+
+/// Returns the argument of a command that is not required if this option is given.
+pub(crate) fn replaced_argument(command: &str, long: &str) -> Option<&'static str> {
+    match command {
+        "advise" | "stats" | "stream" if SERVER_OPTIONS.contains(&long) => Some("logs"),
+        "replay" if long == "from" => Some("logs"),
+        "replay" if SERVER_OPTIONS.contains(&long) => Some("to"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

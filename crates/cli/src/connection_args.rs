@@ -57,12 +57,7 @@ const CONNECTION_OPTIONS: [OptionSpec; 26] = [
     short("port", 'P', "PORT", "TCP port of the server [default: 3306]"),
     short("socket", 'S', "FILE", "Unix socket file of a server on this machine"),
     valued("protocol", "PROTOCOL", "Transport protocol: TCP or SOCKET"),
-    short(
-        "user",
-        'u',
-        "USER",
-        "User name of the account [default: the login name, from $USER; root for warm]",
-    ),
+    short("user", 'u', "USER", "User name of the account [default: the login name, from $USER]"),
     OptionSpec {
         name: PASSWORD,
         short: Some('p'),

@@ -125,6 +125,11 @@ impl LogArgs {
 
     /// Returns the store to follow: one directory, or its index. `option` is the option or argument that needs it.
     pub(crate) fn store(&self, option: &str) -> Result<Store, CommandFailure> {
+        if self.logs.iter().any(|path| path.as_os_str() == "-") {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "{option} takes one directory or its index file, not standard input"
+            )));
+        }
         let [path] = self.logs.as_slice() else {
             return Err(CommandFailure::NotStarted(anyhow!(
                 "{option} takes one directory or its index file"
@@ -267,6 +272,9 @@ pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) 
         _ if of_payload.is_some_and(needs_memory) => Some(MEMORY_ADVICE),
         _ if of_payload.is_some() || is_bad_event => Some(ErrorAdvice("run bintide verify for details")),
         Some(logs::LogError::KeyringRequired { .. }) => Some(ErrorAdvice("give this file with --keyring")),
+        Some(logs::LogError::MissingKey { .. } | logs::LogError::WrongKey { .. }) => {
+            Some(ErrorAdvice("give the keyring file of the server that wrote this log"))
+        }
         Some(logs::LogError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::PermissionDenied => {
             Some(ErrorAdvice("run bintide as the user that owns the logs"))
         }

@@ -12,12 +12,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Command, Id};
 use mysqlbinlog::{OptionPreset, presettable_options};
 use option_files::{FileIgnoreReason, is_named_pipe, is_writable_by_all, nearest_name};
 use toml::{Table, Value};
 use tracing::warn;
 
+use crate::args;
 use crate::exit::{CommandFailure, ErrorAdvice};
 use crate::option_file_messages::unusable_file;
 
@@ -360,7 +362,17 @@ fn apply_setting(command: Command, setting: GivenSetting) -> anyhow::Result<Comm
         false => values,
     };
     check_values(arg, &long, &values).with_context(|| format!("the setting {place}"))?;
-    Ok(command.mut_arg(&id, |arg| arg.default_values_os(values).hide_default_value(!is_switch)))
+    // A default does not meet clap's requirements by itself.
+    let command = command.mut_arg(&id, |arg| {
+        let arg = arg.required(false).required_unless_present(Resettable::<Id>::Reset);
+        arg.default_values_os(values).hide_default_value(!is_switch)
+    });
+    Ok(match args::replaced_argument(command.get_name(), &long) {
+        Some(replaced) => {
+            command.mut_arg(replaced, |arg| arg.required_unless_present(Resettable::<Id>::Reset))
+        }
+        None => command,
+    })
 }
 
 /// Refuses a value that the option would refuse on the command line. A wrong default would make clap panic.

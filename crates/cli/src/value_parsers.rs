@@ -1,6 +1,9 @@
 //! Parsers of option values that several commands have.
 
+use std::fmt::Display;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 use anyhow::anyhow;
 use binlog::ZstdLevel;
@@ -23,8 +26,19 @@ pub(crate) fn parse_at_least_one(text: &str) -> Result<NonZeroUsize, String> {
 }
 
 /// Parses a whole number.
-pub(crate) fn parse_number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+pub(crate) fn parse_number<N: FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| "expected a whole number".to_owned())
+}
+
+/// Returns a parser of whole numbers in a range.
+pub(crate) fn number_within<N>(range: RangeInclusive<N>) -> impl Fn(&str) -> Result<N, String> + Clone
+where
+    N: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("expected a whole number from {} to {}", range.start(), range.end()))
+    }
 }
 
 /// Parses a number of bytes, with or without a unit. A kilobyte has 1000 bytes.
@@ -83,7 +97,17 @@ pub(crate) fn parse_gtids(text: &str) -> Result<GtidSet, String> {
 
 /// Parses a GTID set, which can be empty: the set of a server's purged transactions often is.
 pub(crate) fn parse_any_gtids(text: &str) -> Result<GtidSet, String> {
-    text.parse().map_err(|error: GtidTextError| error.to_string())
+    text.parse().map_err(|error: GtidTextError| match is_mariadb_gtid(text) {
+        true => "GTIDs of MariaDB cannot be selected: select by time or position".to_owned(),
+        false => error.to_string(),
+    })
+}
+
+/// Returns whether a text starts with a GTID of MariaDB: domain, `server_id` and number.
+fn is_mariadb_gtid(text: &str) -> bool {
+    let first = text.split(',').next().unwrap_or_default();
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    first.split('-').count() == 3 && first.trim().split('-').all(is_number)
 }
 
 /// Parses the name of a database. Only `--table` takes patterns.

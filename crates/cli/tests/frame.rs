@@ -133,6 +133,27 @@ fn settings_come_from_environment_and_file() {
 }
 
 #[test]
+fn settings_give_options_that_a_command_requires() {
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let target = directory.path().join("target.db");
+    let settings = directory.path().join("service.toml");
+    let content = format!(
+        "[replay]\nto = \"sqlite:{}\"\n[stream]\nfrom = [\"mysql://u@127.0.0.1:1/\"]\nformat = \"maxwell\"\n",
+        target.display()
+    );
+    fs::write(&settings, content).expect("could not write the settings");
+    let settings = settings.to_str().expect("a path that is not UTF-8");
+    let log = sample("anonymous.binlog");
+    let output = bintide(&["replay", "--config", settings, &log], &[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(target.exists());
+    let out = directory.path().join("changes").display().to_string();
+    let output =
+        bintide(&["stream", "--config", settings, "--out", &out, "--password-command", "echo x"], &[]);
+    assert!(text(&output.stderr).contains("no connection to the server"), "{output:?}");
+}
+
+#[test]
 fn settings_are_found_in_the_users_directory() {
     let directory = tempfile::tempdir().expect("could not create a directory");
     fs::create_dir(directory.path().join("bintide")).expect("could not create a directory");

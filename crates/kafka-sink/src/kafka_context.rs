@@ -56,7 +56,7 @@ impl ClientContext for KafkaContext {
             return;
         }
         if self.state.set_error(reason) {
-            warn!("the connection to Kafka is disturbed: {reason}; retrying");
+            warn!("the connection to Kafka is lost: {reason}; retrying");
         }
     }
 }

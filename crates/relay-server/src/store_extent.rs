@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use binlog::encryption::ENCRYPTED_HEADER_SIZE;
 use relay::{ClientFacts, ClientLag, ClientProgress, FormPosition, LogForm, LogSize, RelayError};
 
 use crate::served_forms::ServedForms;
@@ -24,9 +25,6 @@ struct LogExtent {
     /// Number of transactions in all earlier logs of the source; `None` without GTIDs.
     transactions_before: Option<u128>,
 }
-
-/// Size of the header in front of an encrypted log, which positions do not count.
-const ENCRYPTION_HEADER_SIZE: u64 = 512;
 
 impl<'f> StoreExtent<'f> {
     /// Reads the store from the oldest of the logs that clients read. Reads the newest log to its end, and of the others
@@ -89,7 +87,8 @@ impl<'f> StoreExtent<'f> {
 fn stored_end(forms: &ServedForms, name: &Arc<str>) -> Result<u64, RelayError> {
     let path = forms.store().path(name)?;
     let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
-    let header = if is_encrypted(&path) { ENCRYPTION_HEADER_SIZE } else { 0 };
+    // Positions do not count the header of an encrypted log.
+    let header = if is_encrypted(&path) { ENCRYPTED_HEADER_SIZE as u64 } else { 0 };
     Ok(size.saturating_sub(header))
 }
 

@@ -42,22 +42,22 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The newest MySQL server.
+    /// Creates a launch of the newest MySQL server.
     pub fn mysql() -> Self {
         Self::of(TestPackage::Mysql)
     }
 
-    /// A MariaDB 10.11 server.
+    /// Creates a launch of a MariaDB 10.11 server.
     pub fn mariadb() -> Self {
         Self::of(TestPackage::MariaDb)
     }
 
-    /// A server of this flavour: [`Launch::mysql`] or [`Launch::mariadb`].
+    /// Creates a launch of a server of this flavour: [`Launch::mysql`] or [`Launch::mariadb`].
     pub fn new(flavour: ServerFlavour) -> Self {
         Self::of(flavour.package())
     }
 
-    /// A server of this package, for example [`TestPackage::Mysql5_7`]. It has the settings of [`Launch`] as far as its
+    /// Creates a launch of a server of this package, for example [`TestPackage::Mysql5_7`]. It has the settings of [`Launch`] as far as its
     /// version supports them: 5.5 has no GTIDs. All MySQL servers here default to row format, and those up to 5.7 also
     /// to the character set `utf8mb4`.
     pub fn of(package: TestPackage) -> Self {

@@ -219,7 +219,7 @@ impl ProxyState {
         (self.is_cut, self.planned_cut) = (true, None);
     }
 
-    /// Returns the index in `ended` of the cut that ends a connection made now.
+    /// Returns the index in `cuts` of the cut that ends a connection made now.
     fn cut_index(&self) -> usize {
         self.cuts.len() - usize::from(self.is_cut)
     }
@@ -233,8 +233,8 @@ impl ProxyState {
     }
 
     /// Returns the number of these bytes that pass. The planned cut may follow them.
-    fn pass(&mut self, born: usize, size: usize) -> usize {
-        if self.fate(born) != ConnectionFate::Passes {
+    fn pass(&mut self, cut_index: usize, size: usize) -> usize {
+        if self.fate(cut_index) != ConnectionFate::Passes {
             return 0;
         }
         let mut passes = size as u64;

@@ -46,6 +46,9 @@ impl Archive {
 
     fn names(&self) -> Result<Vec<String>> {
         let ran = self.run(&["ls", &self.location, "--json"])?;
+        if ran.code == Some(2) && ran.stderr.contains("is not an archive") {
+            return Ok(Vec::new());
+        }
         ensure!(ran.code == Some(0), "{}", ran.stderr);
         let document: Value = serde_json::from_str(&ran.stdout)?;
         let logs = document["logs"].as_array().context("no list of logs")?;

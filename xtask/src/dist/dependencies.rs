@@ -63,7 +63,7 @@ impl DependencyList {
         Ok(Self { libraries })
     }
 
-    /// Libraries that are not of the workspace.
+    /// Returns the libraries that are not of the workspace.
     fn third_party(&self) -> impl Iterator<Item = (&(String, String), &Library)> {
         self.libraries.iter().filter(|(_, library)| library.checksum.is_some())
     }

@@ -119,12 +119,12 @@ impl Release {
         Ok(Self { version, epoch, folder: folder.to_path_buf() })
     }
 
-    /// Directory with the sources.
+    /// Returns the directory with the sources.
     fn source(&self) -> PathBuf {
         self.folder.join("source")
     }
 
-    /// Directory for the packages.
+    /// Returns the directory for the packages.
     fn packages(&self) -> PathBuf {
         self.folder.join("packages")
     }

@@ -17,7 +17,7 @@ pub(crate) enum PackageArch {
 impl PackageArch {
     pub(crate) const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
 
-    /// Architecture of this machine.
+    /// Returns the architecture of this machine.
     pub(crate) fn native() -> Result<Self> {
         let native = Self::ALL.into_iter().find(|arch| arch.is_native());
         native.with_context(|| {
@@ -25,7 +25,7 @@ impl PackageArch {
         })
     }
 
-    /// Name in Rust's targets, in uname and in RPM packages.
+    /// Returns the name in Rust's targets, in uname and in RPM packages.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
@@ -33,7 +33,7 @@ impl PackageArch {
         }
     }
 
-    /// Name in Debian packages and OCI images.
+    /// Returns the name in Debian packages and OCI images.
     pub(crate) const fn debian_name(self) -> &'static str {
         match self {
             Self::X86_64 => "amd64",
@@ -41,12 +41,12 @@ impl PackageArch {
         }
     }
 
-    /// Rust target. Binaries for musl contain their C library, so they run on every distribution.
+    /// Returns the Rust target. Binaries for musl contain their C library, so they run on every distribution.
     pub(crate) fn rust_target(self) -> String {
         format!("{}-unknown-linux-musl", self.name())
     }
 
-    /// True if this machine runs programs of the architecture.
+    /// Returns true if this machine runs programs of the architecture.
     pub(crate) fn is_native(self) -> bool {
         self.name() == std::env::consts::ARCH
     }

@@ -29,7 +29,7 @@ use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::temporary_files::TemporaryFiles;
 use crate::units;
-use crate::value_parsers::{parse_at_least_one, parse_level, parse_number, parse_size};
+use crate::value_parsers::{number_within, parse_at_least_one, parse_level, parse_number, parse_size};
 
 pub(crate) const COMPRESS_EXAMPLES: &str = "\
 Examples:
@@ -69,7 +69,7 @@ pub(crate) struct CompressArgs {
     #[arg(long, short, default_value = "3", value_parser = parse_level)]
     level: ZstdLevel,
     /// Do not compress transactions that would shrink by less than this percentage.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = number_within::<u8>(0..=100))]
     min_gain: u8,
     /// Compress the same transactions as a server, including those that would grow.
     #[arg(long, conflicts_with = "min_gain")]
@@ -203,7 +203,7 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
                 if !all.is_empty() {
                     print(&all, common, global)?;
                 }
-                if number < count {
+                if number < count && !interrupt::is_stop_requested() {
                     error!(
                         "{} not processed, because of the following error",
                         units::counted(count - number, "further log")
@@ -256,12 +256,15 @@ fn plan(
     let memory = common.memory.unwrap_or(MEMORY_DEFAULT);
     let plan = ResourcePlan::new(action, wanted, memory, size_max);
     let need = format!(
-        "{} may take {} of memory",
+        "{} can need {} of memory",
         units::counted(plan.workers.get() as u64, "thread"),
         units::bytes(plan.memory_needed)
     );
     if plan.memory_needed > memory && common.memory.is_some() {
-        return Err(CommandFailure::NotStarted(anyhow!("{need}: increase --memory, or lower --level")));
+        return Err(CommandFailure::NotStarted(anyhow!(
+            "{need}, and --memory allows {}: increase --memory, or lower --level",
+            units::bytes(memory)
+        )));
     }
     if plan.workers < wanted || plan.memory_needed > memory {
         warn!("{need}; --memory limits memory and threads");

@@ -31,7 +31,9 @@ use crate::page;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::units::{bytes, counted};
-use crate::value_parsers::{parse_at_least_one, parse_level, parse_number, parse_positive_size, parse_size};
+use crate::value_parsers::{
+    number_within, parse_at_least_one, parse_level, parse_number, parse_positive_size, parse_size,
+};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -83,7 +85,7 @@ pub(crate) struct AdviseArgs {
     /// Approximate measuring time in seconds. The report states the precision that was reached [default: 30; no limit
     /// with --sample]
     #[arg(long, value_name = "SECONDS", conflicts_with = "all")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(value_parser = number_within::<u64>(1..=u64::MAX))]
     time: Option<u64>,
     /// Measure approximately this amount of the logs, such as 100M or 2G, at random places.
     #[arg(long, value_name = "SIZE", conflicts_with = "all", value_parser = parse_positive_size)]
@@ -237,9 +239,12 @@ fn plan(
     let most = memory.unwrap_or(MEMORY_DEFAULT);
     let plan = MeasurementPlan::new(levels, wanted, most, size_max);
     let threads = counted(plan.workers.get() as u64, "thread");
-    let need = format!("{threads} may take {} of memory", bytes(plan.memory_needed));
+    let need = format!("{threads} can need {} of memory", bytes(plan.memory_needed));
     if plan.memory_needed > most && memory.is_some() {
-        return Err(CommandFailure::NotStarted(anyhow!("{need}: increase --memory, or lower --levels")));
+        return Err(CommandFailure::NotStarted(anyhow!(
+            "{need}, and --memory allows {}: increase --memory, or lower --levels",
+            bytes(most)
+        )));
     }
     if plan.workers < wanted || plan.memory_needed > most {
         warn!("{need}; --memory limits memory and threads");

@@ -12,13 +12,13 @@ use anyhow::{Context, anyhow};
 use archive::{Archive, ArchiveError, ArchiveOutcome, Manifest, MissingFolder, SegmentTrial};
 use clap::Args;
 use logs::{
-    EndOfLog, LogEncryption, LogError, RawPiece, ReadOutcome, Store, StoreWriter, WriterPresence,
+    EndOfLog, LogEncryption, LogError, LogReader, RawPiece, ReadOutcome, Store, StoreWriter, WriterPresence,
     find_running_server, find_writer, is_later_in_store, is_received_store, parent_of, read_keyring,
 };
 use serde_json::json;
 use tracing::warn;
 
-use super::{document, failed, open_storage, text};
+use super::{digest_of, document, failed, open_storage, text};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -31,6 +31,10 @@ use crate::screen;
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which signals are looked for meanwhile.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+/// Size of the first piece of a log, which shows whether it is one.
+const FIRST_PIECE_SIZE: usize = 4096;
+/// Size of a log's magic number in bytes.
+const MAGIC_SIZE: u64 = 4;
 /// Size of the pieces in which the end of a log is looked for.
 const PIECE_SIZE: usize = 4 << 20;
 
@@ -122,6 +126,7 @@ impl ArchiveRun<'_> {
             if self.finished.contains(log) {
                 continue;
             }
+            check_log(log)?;
             // A later log of the same server shows that this one is closed.
             let has_later = logs.get(number + 1).is_some_and(|later| is_later(later, log));
             if !has_later && !self.is_closed(log)? {
@@ -204,11 +209,7 @@ impl ArchiveRun<'_> {
     /// Checks that an archived log can be restored, and is this one, before it is removed.
     fn check_present(&self, log: &Path, manifest: &Manifest) -> Result<(), CommandFailure> {
         let name = log.display().to_string();
-        let mut digest = archive::LogDigest::default();
-        let mut file = fs::File::open(log).with_context(|| format!("could not open {name}"))?;
-        let mut writer = DigestWriter(&mut digest);
-        io::copy(&mut file, &mut writer).with_context(|| format!("could not read {name}"))?;
-        if digest.finish() != manifest.sha256 {
+        if digest_of(log).with_context(|| format!("could not read {name}"))? != manifest.sha256 {
             return Err(failed(ArchiveError::OtherLog { name: manifest.log.clone() }, &name));
         }
         self.archive.verify(manifest).map_err(|error| failed(error, &name))
@@ -238,10 +239,11 @@ impl ArchiveRun<'_> {
         Ok(is_closed)
     }
 
-    /// Reads a log, and returns its end. A damaged log ends where its damage begins.
+    /// Reads a log, and returns its end. A damaged log ends where its damage begins, and an encrypted one without its
+    /// keyring at its start.
     fn read_to_end(&self, log: &Path) -> Result<EndOfLog, CommandFailure> {
         let unreadable = |error: LogError| CommandFailure::NotStarted(add_advice(error));
-        let mut reader = logs::LogReader::open(log).map_err(unreadable)?;
+        let mut reader = LogReader::open(log).map_err(unreadable)?;
         if let Some(keyring) = self.command.inputs.keyring() {
             reader = reader.with_keyring(read_keyring(keyring).map_err(unreadable)?.into());
         }
@@ -249,7 +251,9 @@ impl ArchiveRun<'_> {
             match reader.next_raw_piece(PIECE_SIZE, PIECE_SIZE) {
                 Ok(ReadOutcome::Some(RawPiece::Chunk(_) | RawPiece::LargePayload(_))) => {}
                 Ok(ReadOutcome::End(end)) => return Ok(end),
-                Err(LogError::Corrupt { .. }) => return Ok(EndOfLog::Open { in_use: reader.in_use() }),
+                Err(LogError::Corrupt { .. } | LogError::KeyringRequired { .. }) => {
+                    return Ok(EndOfLog::Open { in_use: reader.in_use() });
+                }
                 Err(error) => return Err(unreadable(error)),
             }
         }
@@ -277,17 +281,15 @@ impl ArchiveRun<'_> {
     }
 }
 
-/// Writer that only hashes.
-struct DigestWriter<'d>(&'d mut archive::LogDigest);
-
-impl io::Write for DigestWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+/// Refuses a file that is not a log, or has no events.
+fn check_log(log: &Path) -> Result<(), CommandFailure> {
+    let mut reader = LogReader::open(log).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
+    match reader.next_raw_piece(FIRST_PIECE_SIZE, FIRST_PIECE_SIZE) {
+        Ok(ReadOutcome::End(EndOfLog::Torn(torn))) if torn.offset <= MAGIC_SIZE => {
+            Err(CommandFailure::NotStarted(anyhow!("{}", reader.torn_error(torn))))
+        }
+        Err(error @ LogError::NotALog { .. }) => Err(CommandFailure::NotStarted(add_advice(error))),
+        _ => Ok(()),
     }
 }
 

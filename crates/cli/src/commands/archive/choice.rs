@@ -1,11 +1,14 @@
 //! Choice of archived logs: by name, GTID and time.
 
+use std::collections::BTreeSet;
+
 use anyhow::anyhow;
 use archive::{Archive, Manifest};
 use binlog::gtid::GtidSet;
 use clap::Args;
+use tracing::warn;
 
-use super::open_archive;
+use super::{archived_logs, open_archive};
 use crate::exit::CommandFailure;
 use crate::value_parsers::{parse_gtids, parse_time};
 
@@ -36,21 +39,34 @@ impl ChoiceArgs {
     /// Opens the archive, and returns it with the chosen manifests.
     pub(super) fn find(&self) -> Result<(Archive, Vec<Manifest>), CommandFailure> {
         let archive = open_archive(&self.location)?;
-        let all = archive.manifests().map_err(|error| CommandFailure::NotStarted(anyhow!(error)))?;
-        if let Some(missing) = self.logs.iter().find(|log| all.iter().all(|manifest| manifest.log != **log)) {
-            return Err(CommandFailure::NotStarted(anyhow!(
-                "the archive {location} has no log {missing}; run bintide archive ls {location} to list its logs",
-                location = self.location
-            )));
+        let mut chosen = match self.logs.is_empty() {
+            true => archived_logs(&archive)?,
+            false => self.named(&archive)?,
+        };
+        chosen.retain(|manifest| self.is_chosen(manifest));
+        if chosen.is_empty() {
+            warn!("the archive has no log with these transactions or times");
         }
-        let chosen = all.into_iter().filter(|manifest| self.is_chosen(manifest)).collect();
         Ok((archive, chosen))
     }
 
-    fn is_chosen(&self, manifest: &Manifest) -> bool {
-        if !self.logs.is_empty() && !self.logs.contains(&manifest.log) {
-            return false;
+    /// Reads only the manifests of the named logs: another one may be damaged.
+    fn named(&self, archive: &Archive) -> Result<Vec<Manifest>, CommandFailure> {
+        let mut manifests: Vec<Manifest> = Vec::new();
+        for log in self.logs.iter().collect::<BTreeSet<_>>() {
+            let found = archive.manifest(log).map_err(|error| CommandFailure::NotStarted(anyhow!(error)))?;
+            let location = &self.location;
+            let missing = || {
+                anyhow!(
+                    "the archive {location} has no log {log}; run bintide archive ls {location} to list its logs"
+                )
+            };
+            manifests.push(found.ok_or_else(missing).map_err(CommandFailure::NotStarted)?);
         }
+        Ok(manifests)
+    }
+
+    fn is_chosen(&self, manifest: &Manifest) -> bool {
         !manifest.describes_all_events()
             || self.gtid.as_ref().is_none_or(|wanted| has_gtids(manifest, wanted))
                 && has_times(manifest, self.start_datetime, self.stop_datetime)

@@ -7,7 +7,9 @@ mod restore;
 mod text;
 mod verify;
 
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use archive::{Archive, ArchiveError, ArchiveStorage, MissingFolder, is_object_url};
@@ -89,6 +91,21 @@ fn open_archive(location: &str) -> Result<Archive, CommandFailure> {
     open_storage(location, MissingFolder::Refuse)
 }
 
+/// Returns the manifests of all logs of an archive.
+fn archived_logs(archive: &Archive) -> Result<Vec<archive::Manifest>, CommandFailure> {
+    let manifests = archive.manifests().map_err(|error| CommandFailure::NotStarted(anyhow!(error)))?;
+    // An upload that was interrupted may have left a segment.
+    let is_archive = !manifests.is_empty()
+        || archive.has_segments().map_err(|error| CommandFailure::NotStarted(anyhow!(error)))?;
+    match !is_archive {
+        true => Err(CommandFailure::NotStarted(anyhow!(
+            "{} is not an archive: it has neither manifests nor segments",
+            archive.location()
+        ))),
+        false => Ok(manifests),
+    }
+}
+
 fn open_storage(location: &str, missing: MissingFolder) -> Result<Archive, CommandFailure> {
     let storage = ArchiveStorage::open(location, missing);
     storage.map(Archive::new).map_err(|error| CommandFailure::NotStarted(anyhow!(error)))
@@ -112,6 +129,27 @@ fn failed(error: ArchiveError, log: &str) -> CommandFailure {
             CommandFailure::NotStarted(error)
         }
         error => CommandFailure::Failed(anyhow!(error).context(log.to_owned())),
+    }
+}
+
+/// Returns the SHA-256 of a file, as in manifests.
+fn digest_of(path: &Path) -> io::Result<String> {
+    let mut digest = archive::LogDigest::default();
+    io::copy(&mut fs::File::open(path)?, &mut DigestWriter(&mut digest))?;
+    Ok(digest.finish())
+}
+
+/// Writer that only hashes.
+struct DigestWriter<'d>(&'d mut archive::LogDigest);
+
+impl io::Write for DigestWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

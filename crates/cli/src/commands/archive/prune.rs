@@ -10,7 +10,7 @@ use logs::RetentionLimit;
 use serde_json::json;
 
 use super::text::total_size;
-use super::{document, failed, log_in, open_archive};
+use super::{archived_logs, document, failed, log_in, open_archive};
 use crate::commands::receive::retention::parse_retention;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
@@ -43,7 +43,7 @@ pub(super) struct PruneArgs {
 pub(super) fn run(command: &PruneArgs, global: &GlobalArgs) -> CommandResult {
     let archive = open_archive(&command.location)?;
     let not_started = |error| CommandFailure::NotStarted(anyhow!("{error}"));
-    let manifests = archive.manifests().map_err(not_started)?;
+    let manifests = archived_logs(&archive)?;
     let now_s = Timestamp::now().as_second();
     let expired = expired(&manifests, command.keep, now_s);
     let orphans = archive.orphans(&manifests, now_s - ORPHAN_AGE).map_err(not_started)?;

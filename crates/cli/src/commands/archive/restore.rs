@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::choice::ChoiceArgs;
 use super::text::total_size;
-use super::{failed, log_in};
+use super::{digest_of, failed, log_in};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -28,7 +28,8 @@ use crate::units::{bytes, counted};
 pub(super) struct RestoreArgs {
     #[command(flatten)]
     choice: ChoiceArgs,
-    /// Directory for the restored logs. It is created if it does not exist. Existing files are not replaced.
+    /// Directory for the restored logs. It is created if it does not exist. Logs that an earlier run has restored there
+    /// are skipped; other files are not replaced.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// Keyring file for logs that were encrypted, of component_keyring_file or the older keyring_file plugin.
@@ -44,10 +45,6 @@ pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
     let keyring = command.keyring.as_ref().map(read_keyring).transpose();
     let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?;
     let (archive, manifests) = command.choice.find()?;
-    if let Some(existing) = manifests.iter().map(|log| command.to.join(&log.log)).find(|path| path.exists()) {
-        let existing = existing.display();
-        return Err(CommandFailure::NotStarted(anyhow!("{existing} exists: restore to another directory")));
-    }
     fs::create_dir_all(&command.to)
         .with_context(|| format!("could not create {}", command.to.display()))
         .map_err(CommandFailure::NotStarted)?;
@@ -57,6 +54,11 @@ pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
     let mut done = 0;
     for manifest in &manifests {
         let path = command.to.join(&manifest.log);
+        if path.symlink_metadata().is_ok() {
+            check_existing(&path, manifest)?;
+            done += manifest.size;
+            continue;
+        }
         let mut watch = |size| {
             done += size;
             progress.update(done);
@@ -75,6 +77,17 @@ pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
         screen::write_line(format_args!("{logs} restored byte for byte, {}", bytes(total)));
     }
     Ok(CommandVerdict::Success)
+}
+
+/// Checks that an existing file is the log: an earlier run has restored it.
+fn check_existing(path: &Path, manifest: &Manifest) -> Result<(), CommandFailure> {
+    match digest_of(path).with_context(|| format!("could not read {}", path.display()))? == manifest.sha256 {
+        true => Ok(()),
+        false => Err(CommandFailure::NotStarted(anyhow!(
+            "{} exists and is not the archived log: restore to another directory",
+            path.display()
+        ))),
+    }
 }
 
 /// Archive with the keys of its logs.

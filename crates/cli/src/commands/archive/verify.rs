@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::choice::ChoiceArgs;
 use super::log_in;
+use super::text::total_size;
 use crate::exit::{CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -28,7 +29,7 @@ pub(super) struct ArchiveVerifyArgs {
 /// Verifies the chosen logs.
 pub(super) fn run(command: &ArchiveVerifyArgs, global: &GlobalArgs) -> CommandResult {
     let (archive, manifests) = command.choice.find()?;
-    let total = manifests.iter().map(|manifest| manifest.size).sum();
+    let total = total_size(manifests.iter().map(|manifest| manifest.size));
     let (mut done, mut equal, mut faults) = (0, 0, Vec::new());
     let mut progress = ByteProgress::new(global, Some(total));
     for manifest in &manifests {

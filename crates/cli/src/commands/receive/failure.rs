@@ -30,8 +30,9 @@ const KEYRING_ADVICE: ErrorAdvice = ErrorAdvice(
 const FOLDER_ADVICE: ErrorAdvice =
     ErrorAdvice("give a directory that this user may write to or create, or run bintide as its owner");
 
-const OWN_DIRECTORY_ADVICE: ErrorAdvice =
-    ErrorAdvice("another process uses a copy of this directory's replica.cnf: give each directory its own");
+const OWN_DIRECTORY_ADVICE: ErrorAdvice = ErrorAdvice(
+    "another process uses a copy of this directory's replica.cnf: stop it, and delete replica.cnf in the copied directory",
+);
 
 /// A store that could not be opened is a run that was not started.
 impl From<ReceiveError> for CommandFailure {

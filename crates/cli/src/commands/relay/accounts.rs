@@ -14,6 +14,7 @@ use wire::{PasswordPlugin, StoredPassword};
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::json_document::write_document;
+use crate::value_parsers::number_within;
 
 /// Arguments of `relay user`.
 #[derive(Args, Debug)]
@@ -59,7 +60,7 @@ struct AddArgs {
     #[arg(long, default_value = "none", value_name = "REQUIREMENT")]
     require: TransportRequirement,
     /// Maximum number of connections of the account at the same time
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NUMBER", value_parser = number_within::<u32>(1..=u32::MAX))]
     connections: Option<u32>,
     /// Use mysql_native_password, for clients that do not know caching_sha2_password: MySQL before 8.0, MariaDB
     #[arg(long)]

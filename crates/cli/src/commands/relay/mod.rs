@@ -35,7 +35,7 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
 use crate::service_notifier::notify_reload;
-use crate::value_parsers::parse_size;
+use crate::value_parsers::{number_within, parse_size};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -83,7 +83,7 @@ pub(crate) struct RelayArgs {
     #[arg(long, value_name = "FILE")]
     accounts: Option<PathBuf>,
     /// server_id of the relay [default: a random one, kept in the state directory]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NUMBER", value_parser = number_within::<u32>(1..=u32::MAX))]
     server_id: Option<u32>,
     /// Certificate chain of the relay (PEM) [default: a certificate that the relay creates at its first start]
     #[arg(long, value_name = "FILE")]
@@ -115,7 +115,7 @@ pub(crate) struct RelayArgs {
     source: SourceArgs,
     /// With --semi-sync: acknowledge a transaction to the source only after this number of the relay's replicas have
     /// acknowledged it (as rpl_semi_sync_source_wait_for_replica_count).
-    #[arg(long, value_name = "NUMBER", requires = "semi_sync", requires = "from", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "NUMBER", requires = "semi_sync", requires = "from", value_parser = number_within::<u16>(1..=u16::MAX))]
     wait_for_replicas: Option<u16>,
     /// With --wait-for-replicas: maximum time to wait for their acknowledgements. After this time, the relay
     /// acknowledges without them until enough replicas have caught up. Set it below the source's own
@@ -168,6 +168,12 @@ fn serve_stored(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> Comm
     if command.source.connection.names_server() {
         let why = "connection options name a server, but relay receives only from the servers of --from: give --from";
         return Err(CommandFailure::NotStarted(anyhow!(why)));
+    }
+    if folder.is_file() && folder.extension().is_none_or(|extension| extension != "index") {
+        let name = folder.display();
+        return Err(CommandFailure::NotStarted(anyhow!(
+            "{name} is a file; expected a directory of logs or its index"
+        )));
     }
     let site = RelaySite::new(None);
     let (http, sampler) = site.http_site();

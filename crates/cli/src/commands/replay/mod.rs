@@ -76,7 +76,7 @@ Examples:
   One commit for each transaction, as on the source:
       bintide replay --commit-order strict binlog.000012 --to mysql://root@db2/
 
-The target stores the replay position in its table bintide.progress, in the same
+The target stores the progress in its table bintide.progress, in the same
 transaction as the changes: --status shows the position, --forget drops it.
 replay does not write to the target's binary log, unless you give --log. If
 replicas read that log, replay asks for --log or --no-log. Other clients must
@@ -106,10 +106,10 @@ pub(crate) struct ReplayArgs {
     /// stops if it gains nothing. Useful if the target's data does not fit in its memory.
     #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
     warm: bool,
-    /// Show the target's replay position, and do nothing else.
+    /// Show which transactions the target has, and do nothing else.
     #[arg(long, conflicts_with_all = ["forget", "logs"])]
     status: bool,
-    /// Drop the target's replay position, the table bintide.progress, and do nothing else. Servers only.
+    /// Drop the target's saved progress, the table bintide.progress, and do nothing else. Servers only.
     #[arg(long, conflicts_with = "logs")]
     forget: bool,
     /// Print the result as one JSON document.

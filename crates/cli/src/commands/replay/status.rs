@@ -11,7 +11,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::json_document::write_document;
 use crate::screen::{self, visible};
 
-/// Prints the replay position of a target, without changing anything there.
+/// Prints the progress of a target, without changing anything there.
 pub(super) fn status(address: &ServerAddress, json: bool) -> CommandResult {
     let inspector =
         TargetInspector::connect(address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
@@ -39,7 +39,7 @@ fn text(inspector: &TargetInspector, applied: &AppliedState) -> String {
     let set = |set: &binlog::gtid::GtidSet| if set.is_empty() { none() } else { set.to_string() };
     let mut text = format!("gtid_executed  {}\n", set(&applied.executed));
     if !inspector.has_progress() {
-        text.push_str("There is no replay position: the table bintide.progress does not exist.\n");
+        text.push_str("No progress is saved: the table bintide.progress does not exist.\n");
         return text;
     }
     let place = applied.progress.place.as_ref().map_or_else(none, |place| format!("up to {place}"));
@@ -51,11 +51,11 @@ fn text(inspector: &TargetInspector, applied: &AppliedState) -> String {
     if let Some(intent) = &applied.intent {
         text.push_str(&format!("announced      {}\n", intent.unit));
     }
-    text.push_str("The replay position is stored in the table bintide.progress; --forget drops it.\n");
+    text.push_str("The progress is stored in the table bintide.progress; --forget drops it.\n");
     text
 }
 
-/// Returns the replay position of a SQLite database; `None` if it has none.
+/// Returns the progress of a SQLite database; `None` if it has none.
 #[cfg(feature = "sqlite")]
 pub(super) fn applied(path: &Path) -> Result<Option<AppliedState>, CommandFailure> {
     sqlite_target::SqliteTarget::read_applied(path).map_err(|error| CommandFailure::NotStarted(error.into()))
@@ -67,7 +67,7 @@ pub(super) fn applied(_: &Path) -> Result<Option<AppliedState>, CommandFailure> 
     Ok(None)
 }
 
-/// Prints the replay position of a SQLite database, without changing anything there.
+/// Prints the progress of a SQLite database, without changing anything there.
 pub(super) fn status_of_file(path: &Path, json: bool) -> CommandResult {
     let applied = applied(path)?;
     let mut out = io::stdout().lock();
@@ -85,9 +85,9 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> CommandResult {
     match applied {
         None if !path.exists() => {
             let path = visible(&path.display().to_string());
-            writeln!(out, "There is no replay position: the file {path} does not exist.")?;
+            writeln!(out, "No progress is saved: the file {path} does not exist.")?;
         }
-        None => writeln!(out, "There is no replay position: the table bintide.progress does not exist.")?,
+        None => writeln!(out, "No progress is saved: the table bintide.progress does not exist.")?,
         Some(AppliedState { progress, .. }) => {
             let place = progress.place.map_or_else(|| "none".to_owned(), |place| format!("up to {place}"));
             let gtids =
@@ -95,7 +95,7 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> CommandResult {
             screen::print(&format!("applied        {gtids}\nwithout GTIDs  {place}\n"), &mut out)?;
             writeln!(
                 out,
-                "The replay position is stored in the table bintide.progress; to start over, delete the \
+                "The progress is stored in the table bintide.progress; to start over, delete the \
                 file."
             )?;
         }

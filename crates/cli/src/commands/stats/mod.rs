@@ -66,8 +66,8 @@ pub(crate) struct StatsArgs {
     /// Number of the largest and of the longest transactions to list.
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = parse_number::<usize>)]
     top: usize,
-    /// Count by this property. Separate several with commas. Without this option, a selection of transactions or
-    /// tables is counted by account and statement.
+    /// Also count by this property; separate several with commas [default: none; if transactions or tables are
+    /// selected, account,statement]
     #[arg(long, value_name = "PROPERTY", value_enum, value_delimiter = ',', conflicts_with = "rows")]
     by: Vec<BreakdownArg>,
     /// Stop at an event with a wrong checksum. Without this option, checksums are not verified, as by mysqlbinlog.

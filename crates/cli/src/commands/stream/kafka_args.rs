@@ -8,6 +8,7 @@ use stream::Envelope;
 use crate::commands::stream::live::ResumedOutput;
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::exit::CommandFailure;
+use crate::value_parsers::number_within;
 
 /// Options of an output to Kafka.
 #[derive(Args, Debug)]
@@ -26,11 +27,11 @@ pub(super) struct KafkaArgs {
     kafka_file: Option<PathBuf>,
     /// Partitions of topics that bintide creates [default: the default of the brokers]
     #[arg(long, value_name = "NUMBER", requires = "to")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(value_parser = number_within::<u32>(1..=10_000))]
     partitions: Option<u32>,
     /// Replicas of each partition of topics that bintide creates [default: the default of the brokers]
     #[arg(long, value_name = "NUMBER", requires = "to")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(value_parser = number_within::<u32>(1..=100))]
     replication: Option<u32>,
     /// Fail if a topic does not exist, instead of creating it.
     #[arg(long, requires = "to", conflicts_with_all = ["partitions", "replication"])]

@@ -116,10 +116,10 @@ struct StreamSourceArgs {
     from: Option<String>,
     /// server_id of this client. It must be different from the server_id of the source and of all its replicas
     /// [default: a large random number]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NUMBER", value_parser = value_parsers::number_within::<u32>(1..=u32::MAX))]
     #[arg(conflicts_with = "logs")]
     server_id: Option<u32>,
-    /// First write the current rows of all tables, then all later changes. Has an effect only if no progress
+    /// First write the current rows of all selected tables, then all later changes. Has an effect only if no progress
     /// is saved.
     #[arg(long, conflicts_with_all = ["logs", "resume"])]
     snapshot: bool,

@@ -28,6 +28,7 @@ use crate::interrupt;
 use crate::json_document::write_document;
 use crate::log_args::LogArgs;
 use crate::screen::{self, ReportStyle};
+use crate::value_parsers::number_within;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -53,10 +54,10 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "HOST:PORT")]
     process: Vec<String>,
     /// Time span of the rates and of the largest transactions of STORE, in seconds: 1 to 3600.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = number_within::<u32>(1..=3600))]
     window: u32,
     /// Seconds between two updates: 1 to 60.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = number_within::<u32>(1..=60))]
     interval: u32,
     /// Print the present state once, and exit. Rates of processes need two readings, so this takes one interval.
     #[arg(long)]

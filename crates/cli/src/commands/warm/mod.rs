@@ -26,7 +26,7 @@ use crate::interrupt;
 use crate::log_args;
 use crate::metrics::MetricsArgs;
 use crate::metrics_registry::MetricsRegistry;
-use crate::value_parsers::parse_number;
+use crate::value_parsers::{number_within, parse_number};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -49,17 +49,17 @@ nothing and locks nothing.";
 #[derive(Args, Debug)]
 pub(crate) struct WarmArgs {
     /// Number of connections that read pages [default: 10, or up to 32 if reading a page takes long]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(short, long, value_name = "N", value_parser = number_within::<u16>(1..=1000))]
     threads: Option<u16>,
-    /// Skip this number of events ahead of the applier, as Replication Booster does. If you give one of -o, -s and -m,
-    /// all three apply, with the defaults of Replication Booster [default with -s or -m: 500]
+    /// Do not read pages for this number of events after the applier's position. This and the next two are options of
+    /// Replication Booster, an older prefetch tool: if you give one of -o, -s and -m, all three apply, with its defaults
+    /// [default with -s or -m: 500]
     #[arg(short, long, value_name = "EVENTS", value_parser = parse_number::<u64>)]
     offset_events: Option<u64>,
-    /// Stay at most this number of seconds ahead, in the source's time, as Replication Booster does [default with -o
-    /// or -m: 3]
+    /// Stay at most this number of seconds ahead, in the source's time [default with -o or -m: 3]
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_number::<u32>)]
     seconds_prefetch: Option<u32>,
-    /// Milliseconds to sleep when the limit of -s is reached, as Replication Booster does [default with -o or -s: 10]
+    /// Milliseconds to sleep when the limit of -s is reached [default with -o or -s: 10]
     #[arg(short, long, value_name = "MILLISECONDS", value_parser = parse_number::<u64>)]
     millis_sleep: Option<u64>,
     #[command(flatten)]
