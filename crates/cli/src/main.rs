@@ -81,7 +81,10 @@ fn run(args: Vec<OsString>) -> CommandResult {
         Err(failure) if !needs_no_settings(&args) => return Err(failure),
         with_settings => with_settings.unwrap_or_else(|_| args::command()),
     };
-    let unknown = settings::unknown_variables(&args::command());
+    let unknown = match settings::has_variables() {
+        true => settings::unknown_variables(&args::command()),
+        false => Vec::new(),
+    };
     let command = command.color(screen::color_of_help(&args));
     let mut matches = command.try_get_matches_from(&args)?;
     let cli = Cli::from_arg_matches_mut(&mut matches)?;

@@ -65,6 +65,10 @@ pub(crate) fn config_path(words: &[OsString]) -> Option<PathBuf> {
 
 /// Makes the settings of the environment and the file the defaults of a command's options.
 pub(crate) fn apply_settings(command: Command, settings: &SettingsFile) -> Result<Command, CommandFailure> {
+    // Without settings, a command starts without the work of looking for each option.
+    if settings.table.is_empty() && !has_variables() {
+        return Ok(command);
+    }
     settings.check(&command)?;
     apply_to_commands(command, settings).map_err(CommandFailure::NotStarted)
 }
@@ -87,6 +91,11 @@ pub(crate) fn dump_presets(
         presets.extend(values.map(|values| OptionPreset { option: long.to_owned(), values }));
     }
     Ok(presets)
+}
+
+/// Returns whether any variable has the prefix of settings.
+pub(crate) fn has_variables() -> bool {
+    env::vars_os().any(|(name, _)| name.as_encoded_bytes().starts_with(VARIABLE_PREFIX.as_bytes()))
 }
 
 /// Variable that has the prefix of settings, but no option.
