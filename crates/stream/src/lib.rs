@@ -48,6 +48,7 @@ mod table_plan;
 mod transaction_buffer;
 mod unscaled_decimal;
 mod value;
+mod value_modes;
 
 pub use crate::broker_sink::{
     BrokerProgress, BrokerSink, CommittedPart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind, OtherKey,
@@ -76,3 +77,4 @@ pub use crate::stream_log::{
 };
 pub use crate::streamer::{StreamInput, Streamer};
 pub use crate::table_plan::UnnamedColumnPolicy;
+pub use crate::value_modes::{BinaryMode, DecimalMode, TimeMode, UnsignedBigintMode, ValueModes};

@@ -3,6 +3,7 @@
 use sql::ReplicationFilter;
 
 use crate::table_plan::UnnamedColumnPolicy;
+use crate::value_modes::ValueModes;
 
 /// Settings of a stream.
 #[derive(Clone, Debug)]
@@ -11,6 +12,8 @@ pub struct StreamSettings {
     pub envelope: Envelope,
     /// Databases and tables to stream.
     pub filter: ReplicationFilter,
+    /// Form of values in Debezium's records.
+    pub modes: ValueModes,
     /// Treatment of columns whose names the log lacks.
     pub unnamed_columns: UnnamedColumnPolicy,
     /// Treatment of changes logged as statements.

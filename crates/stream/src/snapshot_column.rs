@@ -11,11 +11,11 @@ use sql::quote::quote_name;
 
 use crate::column_catalogue::ColumnSchema;
 use crate::epoch::epoch_micros;
-use crate::json_writer::{put_base64, put_escaped, put_string};
+use crate::json_writer::{put_escaped, put_string};
 use crate::settings::Envelope;
 use crate::table_plan::ColumnPlan;
-use crate::unscaled_decimal::unscaled_from_text;
 use crate::value::{ValueBuffers, debezium, maxwell};
+use crate::value_modes::ValueModes;
 
 /// A column read by SQL.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl ColumnSchema {
 }
 
 impl SnapshotColumn {
-    pub(crate) fn new(facts: &ColumnSchema) -> Self {
+    pub(crate) fn new(facts: &ColumnSchema, modes: ValueModes) -> Self {
         let sort = SqlType::from_column(facts);
         let mut label = Vec::new();
         put_string(&mut label, &facts.name);
@@ -72,6 +72,8 @@ impl SnapshotColumn {
             texts: Box::default(),
             nullable: facts.nullable,
             is_point: facts.data_type == "point",
+            is_bigint: facts.data_type == "bigint",
+            modes,
         };
         Self { plan, sql_type: sort }
     }
@@ -86,10 +88,11 @@ impl SnapshotColumn {
     ) -> Option<()> {
         match (self.sql_type, to) {
             (SqlType::Decimal, Envelope::Debezium) => {
-                buffers.bytes.clear();
-                put_base64(out, unscaled_from_text(text, &mut buffers.bytes));
+                buffers.text.clear();
+                put_plain_decimal(&mut buffers.text, text);
+                debezium::put_decimal(out, &self.plan, &buffers.text, &mut buffers.bytes);
             }
-            (SqlType::Decimal, Envelope::Maxwell) => put_decimal(out, text),
+            (SqlType::Decimal, Envelope::Maxwell) => put_plain_decimal(out, text),
             (SqlType::Set, Envelope::Maxwell) => put_list(out, std::str::from_utf8(text).ok()?),
             (SqlType::Json, _) => put_json(out, text, to, buffers),
             (sort, _) => {
@@ -199,7 +202,7 @@ fn parse_timestamp(bytes: &[u8]) -> Option<Timestamp> {
 }
 
 /// Appends a decimal without the leading zeros of ZEROFILL.
-fn put_decimal(out: &mut Vec<u8>, text: &[u8]) {
+fn put_plain_decimal(out: &mut Vec<u8>, text: &[u8]) {
     let digits = match text.strip_prefix(b"-") {
         Some(digits) => {
             out.push(b'-');
@@ -260,18 +263,23 @@ mod tests {
     use crate::column_catalogue::ColumnSchema;
     use crate::settings::Envelope;
     use crate::value::ValueBuffers;
+    use crate::value_modes::{BinaryMode, DecimalMode, TimeMode, UnsignedBigintMode, ValueModes};
+
+    /// Returns a value as JSON.
+    fn json(column_type: &str, text: &str, to: Envelope, modes: ValueModes) -> String {
+        let data_type = column_type.split(['(', ' ']).next().unwrap_or_default().to_owned();
+        let column_type = column_type.to_owned();
+        let facts = ColumnSchema { data_type, column_type, ..ColumnSchema::default() };
+        let (mut out, mut buffers) = (Vec::new(), ValueBuffers::default());
+        let put = SnapshotColumn::new(&facts, modes).put(&mut out, text.as_bytes(), to, &mut buffers);
+        put.map_or_else(|| "(none)".to_owned(), |()| String::from_utf8(out).unwrap())
+    }
 
     /// Compares a value in both envelopes.
     fn check(column_type: &str, text: &str, debezium: &str, maxwell: &str) {
-        let data_type = column_type.split(['(', ' ']).next().unwrap_or_default().to_owned();
-        let facts =
-            ColumnSchema { data_type, column_type: column_type.to_owned(), ..ColumnSchema::default() };
         for (to, wanted) in [(Envelope::Debezium, debezium), (Envelope::Maxwell, maxwell)] {
-            let mut out = Vec::new();
-            let put =
-                SnapshotColumn::new(&facts).put(&mut out, text.as_bytes(), to, &mut ValueBuffers::default());
-            let found = put.map(|()| String::from_utf8(out).unwrap());
-            assert_eq!(found.as_deref().unwrap_or("(none)"), wanted, "{column_type} {text}");
+            let found = json(column_type, text, to, ValueModes::default());
+            assert_eq!(found, wanted, "{column_type} {text}");
         }
     }
 
@@ -311,5 +319,36 @@ mod tests {
         );
         check("set('a','b')", "a,b", "\"a,b\"", r#"["a","b"]"#);
         check("set('a','b')", "", "\"\"", "[]");
+    }
+
+    #[test]
+    fn values_in_other_modes() {
+        let check = |modes, column_type, text, wanted| {
+            assert_eq!(json(column_type, text, Envelope::Debezium, modes), wanted, "{modes:?} {text}");
+        };
+        let decimals = |decimals| ValueModes { decimals, ..ValueModes::default() };
+        check(decimals(DecimalMode::Text), "decimal(8,2) zerofill", "000001.20", "\"1.20\"");
+        check(decimals(DecimalMode::Double), "decimal(8,2)", "-1.20", "-1.2");
+        let precise = ValueModes { unsigned_bigints: UnsignedBigintMode::Precise, ..ValueModes::default() };
+        check(precise, "bigint unsigned", "18446744073709551615", "\"AP//////////\"");
+        check(precise, "int unsigned", "4294967295", "4294967295");
+        let bytes = |bytes| ValueModes { bytes, ..ValueModes::default() };
+        check(bytes(BinaryMode::Hex), "varbinary(9)", "~\x7f", "\"7e7f\"");
+        check(bytes(BinaryMode::Base64), "varbinary(9)", "~?~", "\"fj9+\"");
+        check(bytes(BinaryMode::Base64UrlSafe), "blob", "~?~?", "\"fj9-Pw==\"");
+        let times = |times| ValueModes { times, ..ValueModes::default() };
+        check(times(TimeMode::Connect), "time(6)", "24:00:00.000000", "86400000");
+        check(times(TimeMode::Connect), "time(6)", "-00:00:00.000001", "0");
+        check(times(TimeMode::Connect), "datetime(6)", "1969-12-31 23:59:59.999999", "-1");
+        check(times(TimeMode::Microseconds), "datetime", "1970-01-01 00:00:01", "1000000");
+        check(times(TimeMode::Nanoseconds), "time", "-00:00:01", "-1000000000");
+        let iso = times(TimeMode::IsoString);
+        check(iso, "date", "2026-11-21", "\"2026-11-21Z\"");
+        check(iso, "date", "2026-00-00", "\"1970-01-01Z\"");
+        check(iso, "time(6)", "10:20:30.500000", "\"10:20:30.5Z\"");
+        check(iso, "time", "24:00:00", "\"00:00:00Z\"");
+        check(iso, "datetime(3)", "1000-01-01 00:00:00.010", "\"1000-01-01T00:00:00.01Z\"");
+        check(iso, "datetime", "0000-00-00 00:00:00", "\"1970-01-01T00:00:00Z\"");
+        check(iso, "timestamp(1)", "1970-01-01 00:00:01.0", "\"1970-01-01T00:00:01.0Z\"");
     }
 }

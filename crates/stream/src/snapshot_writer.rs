@@ -14,11 +14,13 @@ use crate::resume_token::ResumeToken;
 use crate::settings::{Envelope, StreamSettings};
 use crate::snapshot_column::SnapshotColumn;
 use crate::value::ValueBuffers;
+use crate::value_modes::ValueModes;
 
 /// Writer of the existing rows of tables.
 #[derive(Debug)]
 pub struct SnapshotWriter {
     envelope: Envelope,
+    modes: ValueModes,
     /// Start of the source block of Debezium's records.
     source: Vec<u8>,
     /// Position of the snapshot: the rows include all changes before it, and none after it.
@@ -74,9 +76,16 @@ impl SnapshotWriter {
         put_string(&mut source, &settings.version);
         source.extend_from_slice(b",\"connector\":\"mysql\",\"name\":");
         put_string(&mut source, &settings.name);
-        let (envelope, table, last, buffers) =
-            (settings.envelope, None, LastRecord::default(), ValueBuffers::default());
-        Self { envelope, source, token, taken_s, table, last, buffers }
+        Self {
+            envelope: settings.envelope,
+            modes: settings.modes,
+            source,
+            token,
+            taken_s,
+            table: None,
+            last: LastRecord::default(),
+            buffers: ValueBuffers::default(),
+        }
     }
 
     /// Starts a table. Its rows must be selected with [`ColumnSchema::select_expression`](crate::ColumnSchema::select_expression).
@@ -91,7 +100,7 @@ impl SnapshotWriter {
         output: &mut RecordSink,
     ) -> Result<(), StreamError> {
         output.begin_snapshot();
-        let cells = facts.columns.iter().map(SnapshotColumn::new).collect();
+        let cells = facts.columns.iter().map(|column| SnapshotColumn::new(column, self.modes)).collect();
         let parts = self.source_parts(names);
         let key = facts.primary_key.iter();
         let key = key.filter_map(|name| facts.columns.iter().position(|column| column.name == *name));

@@ -516,24 +516,25 @@ impl Streamer {
         within: ContentContext<'_>,
     ) -> Result<StreamTable, EventError> {
         self.unmatched_rules.note_table(&table.database, &table.name);
-        let (filter, flavour) = (&self.settings.filter, within.format.flavour);
+        let (filter, flavour, modes) = (&self.settings.filter, within.format.flavour, self.settings.modes);
         let known = |table, meant| Ok(StreamTable { table, named: None, selection: meant });
         if !filter.accepts_database(&table.database)
             || !filter.accepts_tables([(&*table.database, &*table.name)])
         {
             return known(table, TableDecision::Excluded);
         }
-        if let Some(plan) = TablePlan::new(&table, flavour, UnnamedColumnPolicy::Refuse) {
+        if let Some(plan) = TablePlan::new(&table, flavour, UnnamedColumnPolicy::Refuse, modes) {
             return known(table, TableDecision::Selected(Arc::new(plan)));
         }
         if let Some(catalogue) = &mut self.catalogue
             && let Some(named) = catalogue.with_names(&table).map_err(EventError::Error)?
-            && let Some(plan) = TablePlan::new(&named, flavour, UnnamedColumnPolicy::Refuse)
+            && let Some(plan) = TablePlan::new(&named, flavour, UnnamedColumnPolicy::Refuse, modes)
         {
             let named = Some(CatalogueNames::new(named));
             return Ok(StreamTable { table, named, selection: TableDecision::Selected(Arc::new(plan)) });
         }
-        let meant = match (TablePlan::new(&table, flavour, self.settings.unnamed_columns), &self.catalogue) {
+        let plan = TablePlan::new(&table, flavour, self.settings.unnamed_columns, modes);
+        let meant = match (plan, &self.catalogue) {
             (Some(plan), _) => TableDecision::Selected(Arc::new(plan)),
             (None, None) => TableDecision::UnnamedColumns,
             (None, Some(catalogue)) if catalogue.definitions().is_some() => TableDecision::Undefined,
@@ -558,7 +559,12 @@ impl Streamer {
             && let Some(catalogue) = &mut self.catalogue
             && let Some(named) =
                 catalogue.with_names_by_rows(&known.table, rows).map_err(EventError::Error)?
-            && let Some(plan) = TablePlan::new(&named, within.format.flavour, UnnamedColumnPolicy::Refuse)
+            && let Some(plan) = TablePlan::new(
+                &named,
+                within.format.flavour,
+                UnnamedColumnPolicy::Refuse,
+                self.settings.modes,
+            )
         {
             known.named = Some(CatalogueNames::new(named));
             known.selection = TableDecision::Selected(Arc::new(plan));

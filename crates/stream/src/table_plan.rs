@@ -6,6 +6,7 @@ use binlog::{Charset, Collation, Column, ColumnType, Flavour, GeometryType, Tabl
 
 use crate::broker_sink::{KeyedRecordKind, RecordTable};
 use crate::json_writer::put_string;
+use crate::value_modes::ValueModes;
 
 /// Treatment of columns whose names the log lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,18 +42,25 @@ pub(crate) struct ColumnPlan {
     pub(crate) texts: Box<[Box<[u8]>]>,
     pub(crate) nullable: bool,
     pub(crate) is_point: bool,
+    pub(crate) is_bigint: bool,
+    pub(crate) modes: ValueModes,
 }
 
 impl TablePlan {
     /// Prepares a table; `None` if its columns have no names and are not to be numbered.
-    pub(crate) fn new(table: &Table, flavour: Flavour, nameless: UnnamedColumnPolicy) -> Option<Self> {
+    pub(crate) fn new(
+        table: &Table,
+        flavour: Flavour,
+        nameless: UnnamedColumnPolicy,
+        modes: ValueModes,
+    ) -> Option<Self> {
         let columns = table.columns.iter().enumerate().map(|(index, column)| {
             let name = match (&column.name, nameless) {
                 (Some(name), _) => String::from_utf8_lossy(name).into_owned(),
                 (None, UnnamedColumnPolicy::Number) => format!("@{}", index + 1),
                 (None, UnnamedColumnPolicy::Refuse) => return None,
             };
-            Some(ColumnPlan::new(&name, column, flavour))
+            Some(ColumnPlan { modes, ..ColumnPlan::new(&name, column, flavour) })
         });
         let columns: Option<Vec<ColumnPlan>> = columns.collect();
         let [database, table_name] =
@@ -89,6 +97,8 @@ impl ColumnPlan {
             texts: column.texts.iter().map(|text| quoted(text)).collect(),
             nullable: column.nullable,
             is_point,
+            is_bigint: column.column_type == ColumnType::BigInt,
+            modes: ValueModes::default(),
         }
     }
 }

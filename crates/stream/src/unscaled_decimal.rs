@@ -1,16 +1,7 @@
 //! The unscaled value of an exact number as bytes, the format of Kafka Connect's Decimal.
 
-use binlog::Decimal;
-
-/// Returns the two's complement of the unscaled value, most significant byte first, in as few bytes as possible.
-pub(crate) fn unscaled<'s>(decimal: &Decimal<'_>, scratch: &'s mut UnscaledBuffers) -> &'s [u8] {
-    let UnscaledBuffers { text, bytes } = scratch;
-    text.clear();
-    decimal.write(text);
-    unscaled_from_text(text, bytes)
-}
-
-/// Like `unscaled`, for a number's text: digits, optionally with a sign and a decimal point.
+/// Returns the two's complement of the unscaled value, most significant byte first, in as few bytes as possible. The
+/// number is given as text: digits, optionally with a sign and a decimal point.
 pub(crate) fn unscaled_from_text<'s>(text: &[u8], bytes: &'s mut Vec<u8>) -> &'s [u8] {
     /// Number of digits that always fit into 16 bytes.
     const SHORT_MAX: usize = 38;
@@ -32,11 +23,9 @@ pub(crate) fn unscaled_from_text<'s>(text: &[u8], bytes: &'s mut Vec<u8>) -> &'s
     trim_sign_bytes(bytes)
 }
 
-/// Reusable buffers.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct UnscaledBuffers {
-    text: Vec<u8>,
-    bytes: Vec<u8>,
+/// Passes the two's complement of a whole number to `put`.
+pub(crate) fn unscaled_integer(number: u64, put: impl FnOnce(&[u8])) {
+    put(trim_sign_bytes(&i128::from(number).to_be_bytes()));
 }
 
 /// Multiplies a number by ten and adds a digit; least significant byte first.

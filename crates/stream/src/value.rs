@@ -1,6 +1,7 @@
 //! Column values as JSON, common to both envelopes.
 
 pub(crate) mod debezium;
+mod debezium_times;
 pub(crate) mod maxwell;
 
 use std::borrow::Cow;
@@ -8,14 +9,13 @@ use std::borrow::Cow;
 use binlog::{BytesValue, Charset, CompressedValue, DecodeError, RowChange, RowField, TextValue, Value};
 
 use crate::error::CorruptEvent;
-use crate::json_writer::{put_base64, put_string};
+use crate::json_writer::{put_base64, put_quoted, put_string};
 use crate::table_plan::ColumnPlan;
-use crate::unscaled_decimal::UnscaledBuffers;
+use crate::value_modes::BinaryMode;
 
 /// Reusable buffers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ValueBuffers {
-    pub(crate) unscaled: UnscaledBuffers,
     pub(crate) text: Vec<u8>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -51,10 +51,11 @@ pub(crate) fn put_text(out: &mut Vec<u8>, column: &ColumnPlan, text: &TextValue<
     put_string(out, &column.charset.decode_lossy(text.bytes));
 }
 
-/// Appends bytes as base64. If the log does not state that they are binary (`is_told`) and they are UTF-8, appends them
-/// as text.
+/// Appends bytes in the column's form. If the log does not state that they are binary (`is_told`) and they are UTF-8,
+/// appends them as text.
 pub(crate) fn put_bytes(
     out: &mut Vec<u8>,
+    column: &ColumnPlan,
     is_told: bool,
     bytes: &BytesValue<'_>,
     buffers: &mut ValueBuffers,
@@ -63,12 +64,35 @@ pub(crate) fn put_bytes(
         return put_string(out, text);
     }
     if bytes.padding == 0 {
-        return put_base64(out, bytes.bytes);
+        return put_binary(out, column.modes.bytes, bytes.bytes);
     }
     buffers.bytes.clear();
     buffers.bytes.extend_from_slice(bytes.bytes);
     buffers.bytes.resize(bytes.bytes.len() + usize::from(bytes.padding), 0);
-    put_base64(out, &buffers.bytes);
+    put_binary(out, column.modes.bytes, &buffers.bytes);
+}
+
+fn put_binary(out: &mut Vec<u8>, mode: BinaryMode, bytes: &[u8]) {
+    /// Digits of hexadecimal numbers.
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    match mode {
+        BinaryMode::Bytes | BinaryMode::Base64 => put_base64(out, bytes),
+        BinaryMode::Base64UrlSafe => {
+            let start = out.len();
+            put_base64(out, bytes);
+            for byte in &mut out[start..] {
+                match byte {
+                    b'+' => *byte = b'-',
+                    b'/' => *byte = b'_',
+                    _ => {}
+                }
+            }
+        }
+        BinaryMode::Hex => put_quoted(out, |out| {
+            let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+            out.extend(digits.map(|digit| DIGITS[usize::from(digit)]));
+        }),
+    }
 }
 
 pub(crate) fn put_compressed(
@@ -80,7 +104,7 @@ pub(crate) fn put_compressed(
     let plain = value.decompress(DECOMPRESSED_MAX)?;
     match value.collation {
         Some(_) if column.charset != Charset::Binary => put_string(out, &column.charset.decode_lossy(&plain)),
-        told => put_bytes(out, told.is_some(), &BytesValue { bytes: &plain, padding: 0 }, buffers),
+        told => put_bytes(out, column, told.is_some(), &BytesValue { bytes: &plain, padding: 0 }, buffers),
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use logs::LogReader;
 use sql::ReplicationFilter;
 use stream::{
     Envelope, PipeSink, QueryText, RecordSink, ResumeToken, SinkTarget, StatementPolicy, StreamHooks,
-    StreamSettings, Streamer, UnnamedColumnPolicy, new_stream_walk, seek, stream_log,
+    StreamSettings, Streamer, UnnamedColumnPolicy, ValueModes, new_stream_walk, seek, stream_log,
 };
 
 #[derive(Clone, Default)]
@@ -35,6 +35,7 @@ fn settings(envelope: Envelope) -> StreamSettings {
     StreamSettings {
         envelope,
         filter: ReplicationFilter::default(),
+        modes: ValueModes::default(),
         unnamed_columns: UnnamedColumnPolicy::Number,
         statements: StatementPolicy::Refuse,
         query_text: QueryText::Include,

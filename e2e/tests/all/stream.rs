@@ -34,8 +34,12 @@ fn connect(server: &TestServer) -> Result<SqlConnection> {
     Ok(SqlConnection::open(&ServerAddress::parse(&address("root", server))?)?)
 }
 
+fn sample_path(name: &str) -> String {
+    format!("{}/../samples/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
 fn sample(name: &str) -> Result<String> {
-    Ok(fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name))?)
+    Ok(fs::read_to_string(sample_path(name))?)
 }
 
 /// Applies Maxwell's records; returns the final rows by `database.table`.
@@ -188,6 +192,25 @@ fn records_equal_the_servers_rows() -> Result<()> {
 }
 
 /// Starts a server with this number of transactions; also returns the path of its index.
+/// Forms of values are chosen on the command line or in the settings file.
+#[test]
+fn forms_of_values_are_chosen() -> Result<()> {
+    let log = sample_path("types-full-metadata.binlog");
+    let settings = TempDir::new()?;
+    let file = settings.path().join("bintide.toml");
+    fs::write(&file, "[stream]\ndecimal-handling-mode = \"string\"\ntime-precision-mode = \"isostring\"\n")?;
+    let config = format!("--config={}", file.display());
+    let filter = ["--format=debezium", "--do-table=types.decimals", "--do-table=types.temporals", &log];
+    for (option, wanted) in [
+        (&*config, ["\"d5\":\"-999.99\"", "\"t6\":\"10:20:30.5Z\""]),
+        ("--decimal-handling-mode=double", ["\"d5\":-999.99", "\"t6\":37230500000"]),
+    ] {
+        let records = printed(&[&filter[..], &[option]].concat())?;
+        ensure!(wanted.iter().all(|wanted| records.contains(wanted)), "{option}: {records}");
+    }
+    Ok(())
+}
+
 fn busy(transactions: usize) -> Result<(TestServer, PathBuf)> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql("create database d; create table d.t (a int primary key auto_increment, b text)")?;

@@ -8,11 +8,13 @@ use serde_json::Value;
 /// Tool to compare with, and its known differences.
 pub(super) struct ReferenceTool {
     pub(super) name: &'static str,
-    /// Returns the reason for a known difference of two values, by their path in the record.
-    pub(super) known_difference: fn(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str>,
+    pub(super) known_difference: KnownDifference,
     /// Returns a description of the record, for messages about differences.
     pub(super) describe_record: fn(record: &Value) -> String,
 }
+
+/// Returns the reason for a known difference of two values, by their path in the record.
+pub(super) type KnownDifference = fn(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str>;
 
 /// Compares record by record. Known differences are counted, any other difference is an error.
 pub(super) fn compare(judge: &ReferenceTool, theirs: &[Value], ours: &[Value]) -> Result<()> {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use testkit::{Launch, TestServer};
 
-use super::compare::{ReferenceTool, compare, same_float, text};
+use super::compare::{KnownDifference, ReferenceTool, compare, same_float, text};
 use super::{
     JavaProcess, LAST_VALUE, bintide_records, class_path, fetch_jars, parse_lines, sample_scripts, wait_for,
 };
@@ -32,6 +32,50 @@ const MORE_CHANGES_SQL: &str = "
     ALTER TABLE t ADD COLUMN more DECIMAL(10, 2) UNSIGNED NOT NULL DEFAULT 7.5;
     INSERT INTO t VALUES (9, 'z', 1.25);";
 
+/// Properties of Debezium that are not the default, and the options of bintide that equal them.
+struct JudgedSettings {
+    properties: &'static [&'static str],
+    options: &'static [&'static str],
+}
+
+/// All forms of values that are not the default.
+const MORE_SETTINGS: [JudgedSettings; 4] = [
+    JudgedSettings {
+        properties: &[
+            "decimal.handling.mode=double",
+            "bigint.unsigned.handling.mode=precise",
+            "time.precision.mode=connect",
+            "binary.handling.mode=base64",
+        ],
+        options: &[
+            "--decimal-handling-mode=double",
+            "--bigint-unsigned-handling-mode=precise",
+            "--time-precision-mode=connect",
+            "--binary-handling-mode=base64",
+        ],
+    },
+    JudgedSettings {
+        properties: &[
+            "decimal.handling.mode=string",
+            "time.precision.mode=isostring",
+            "binary.handling.mode=hex",
+        ],
+        options: &[
+            "--decimal-handling-mode=string",
+            "--time-precision-mode=isostring",
+            "--binary-handling-mode=hex",
+        ],
+    },
+    JudgedSettings {
+        properties: &["time.precision.mode=microseconds", "binary.handling.mode=base64-url-safe"],
+        options: &["--time-precision-mode=microseconds", "--binary-handling-mode=base64-url-safe"],
+    },
+    JudgedSettings {
+        properties: &["time.precision.mode=nanoseconds"],
+        options: &["--time-precision-mode=nanoseconds"],
+    },
+];
+
 /// Fetches Debezium, and compiles the program that runs it.
 pub(super) fn fetch(folder: &Path) -> Result<()> {
     fetch_jars(folder, "debezium", &["Judge.java"])
@@ -43,31 +87,63 @@ pub(super) fn judge(folder: &Path) -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql("CREATE USER judge@'%' IDENTIFIED BY 'judge'; GRANT ALL ON *.* TO judge@'%'")?;
     let theirs = run_debezium(folder, &server)?;
-    let ours = bintide_records(&server, &["--format", "debezium", "--schema", "ddl"])?;
+    compare_with_bintide(&server, &theirs, &[], known_difference)?;
+    for settings in &MORE_SETTINGS {
+        println!("{}:", settings.properties.join(", "));
+        let theirs = read_with_debezium(folder, &server, settings.properties)?;
+        compare_with_bintide(&server, &theirs, settings.options, known_difference_without_snapshot)?;
+    }
+    Ok(())
+}
+
+/// Compares Debezium's records with those that bintide writes from the same log.
+fn compare_with_bintide(
+    server: &TestServer,
+    theirs: &[Value],
+    options: &[&str],
+    known_difference: KnownDifference,
+) -> Result<()> {
+    let ours = bintide_records(server, &[&["--format", "debezium", "--schema", "ddl"], options].concat())?;
     let first = transaction(theirs.first().context("Debezium has no records")?);
     let start = ours
         .iter()
         .position(|record| transaction(record) == first)
         .context("bintide has no record of Debezium's first transaction")?;
     // Records after the last row may be missing.
-    let [theirs, ours] = [&theirs, &ours[start..]].map(up_to_last);
+    let [theirs, ours] = [theirs, &ours[start..]].map(up_to_last);
     compare(&ReferenceTool { name: "Debezium", known_difference, describe_record: transaction }, theirs, ours)
 }
 
 /// Runs Debezium and the samples, and returns Debezium's records.
 fn run_debezium(folder: &Path, server: &TestServer) -> Result<Vec<Value>> {
-    let (properties, records, log) = (folder.join("properties"), folder.join("records"), folder.join("log"));
-    fs::write(&properties, settings(server.port(), "no_data"))?;
-    let mut java = Command::new("java");
-    java.arg("-cp").arg(class_path(folder)).arg("Judge").args([&properties, &records]).arg(LAST_VALUE);
-    java.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
-    let mut engine = JavaProcess(java.spawn().context("could not run java")?);
-    wait_for(&log, "Connected to 127.0.0.1")?;
+    let engine = start_debezium(folder, &settings(server.port(), "no_data"))?;
+    wait_for(&folder.join("log"), "Connected to 127.0.0.1")?;
     for script in sample_scripts()?.iter().map(String::as_str).chain([MORE_CHANGES_SQL]) {
         server.sql(script)?;
     }
     server
         .sql(&format!("CREATE TABLE judged.last (a INT); INSERT INTO judged.last VALUES ({LAST_VALUE})"))?;
+    debezium_records(folder, engine)
+}
+
+/// Returns Debezium's records of the server's log from its start. The log has all definitions, so no snapshot is needed.
+fn read_with_debezium(folder: &Path, server: &TestServer, properties: &[&str]) -> Result<Vec<Value>> {
+    let settings = [&[&*settings(server.port(), "never")], properties].concat().join("\n");
+    debezium_records(folder, start_debezium(folder, &settings)?)
+}
+
+fn start_debezium(folder: &Path, settings: &str) -> Result<JavaProcess> {
+    let [properties, records, log] = ["properties", "records", "log"].map(|name| folder.join(name));
+    fs::write(&properties, settings)?;
+    let mut java = Command::new("java");
+    java.arg("-cp").arg(class_path(folder)).arg("Judge").args([&properties, &records]).arg(LAST_VALUE);
+    java.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
+    Ok(JavaProcess(java.spawn().context("could not run java")?))
+}
+
+/// Returns Debezium's records, once it has ended. Those of a snapshot are left out.
+fn debezium_records(folder: &Path, mut engine: JavaProcess) -> Result<Vec<Value>> {
+    let [records, log] = ["records", "log"].map(|name| folder.join(name));
     let status = engine.0.wait()?;
     ensure!(status.success(), "Debezium failed: see {}", log.display());
     let read = fs::read_to_string(&records)?;
@@ -110,6 +186,18 @@ fn up_to_last(records: &[Value]) -> &[Value] {
 fn transaction(record: &Value) -> String {
     let id = record.get("id").unwrap_or(&record["source"]["gtid"]);
     id.as_str().unwrap_or_default().to_owned()
+}
+
+/// Returns the reason for a known difference, if Debezium has read the log from its start.
+fn known_difference_without_snapshot(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
+    match path.rsplit('.').next() {
+        Some("charsetName" | "defaultCharsetName")
+            if path.starts_with(".tableChanges") && theirs.is_null() && ours == "utf8mb4" =>
+        {
+            Some("the server's character set, which it does not know without a snapshot")
+        }
+        _ => known_difference(path, theirs, ours),
+    }
 }
 
 /// Returns the reason for a known difference of two values.

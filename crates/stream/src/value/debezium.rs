@@ -1,14 +1,15 @@
-//! Values as Debezium's MySQL connector writes them with its default settings.
+//! Values as Debezium's MySQL connector writes them.
 
-use binlog::{BitValue, GeometryValue, Timestamp, Value};
+use binlog::{BitValue, GeometryValue, Value};
 
-use crate::epoch::{epoch_day, epoch_micros, time_micros};
 use crate::error::CorruptEvent;
 use crate::json_document::put_document;
-use crate::json_writer::{put_base64, put_digits, put_escaped, put_float, put_integer};
+use crate::json_writer::{put_base64, put_escaped, put_float, put_integer, put_quoted};
 use crate::table_plan::ColumnPlan;
-use crate::unscaled_decimal::unscaled;
+use crate::unscaled_decimal::{unscaled_from_text, unscaled_integer};
+use crate::value::debezium_times::{put_date, put_datetime, put_time, put_timestamp};
 use crate::value::{ValueBuffers, put_bytes, put_compressed, put_enum, put_text, set_texts};
+use crate::value_modes::{DecimalMode, UnsignedBigintMode};
 
 /// Appends a value.
 pub(crate) fn put(
@@ -20,13 +21,17 @@ pub(crate) fn put(
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Int(number) => put_integer(out, *number),
-        // `bigint.unsigned.handling.mode=long`: values that do not fit become negative.
-        Value::UInt(number) => put_integer(out, *number as i64),
+        Value::UInt(number) => put_unsigned(out, column, *number),
         Value::Float(number) => put_float(out, *number),
         Value::Double(number) => put_float(out, *number),
         Value::Text(text) => put_text(out, column, text),
-        Value::Bytes(bytes) => put_bytes(out, is_binary(column), bytes, buffers),
-        Value::Decimal(decimal) => put_base64(out, unscaled(decimal, &mut buffers.unscaled)),
+        Value::Bytes(bytes) => put_bytes(out, column, is_binary(column), bytes, buffers),
+        Value::Decimal(decimal) => {
+            let ValueBuffers { text, bytes } = buffers;
+            text.clear();
+            decimal.write(text);
+            put_decimal(out, column, text, bytes);
+        }
         Value::Enum(number) => put_enum(out, column, *number)?,
         Value::Set(bits) => put_set(out, column, *bits)?,
         Value::Json(json) => put_json(out, json.bytes(), buffers)?,
@@ -42,13 +47,10 @@ fn put_rare(
     buffers: &mut ValueBuffers,
 ) -> Result<(), CorruptEvent> {
     match value {
-        Value::Date(date) => put_epoch(out, column, epoch_day(*date)),
-        Value::Time(time) => put_integer(out, time_micros(time)),
-        Value::DateTime(moment) => {
-            let unit = if moment.fraction > 3 { 1 } else { 1000 };
-            put_epoch(out, column, epoch_micros(moment).map(|micros| micros.div_euclid(unit)));
-        }
-        Value::Timestamp(moment) => put_zoned(out, moment),
+        Value::Date(date) => put_date(out, column, *date),
+        Value::Time(time) => put_time(out, column, time),
+        Value::DateTime(moment) => put_datetime(out, column, moment),
+        Value::Timestamp(moment) => put_timestamp(out, moment),
         Value::Year(year) => put_integer(out, *year),
         Value::Bit(bit) => put_bit(out, bit),
         Value::Geometry(geometry) => put_geometry(out, column, geometry),
@@ -72,33 +74,26 @@ fn is_binary(column: &ColumnPlan) -> bool {
     column.charset == binlog::Charset::Binary
 }
 
-/// Appends a date or time; for an invalid one NULL, or 0 if the column is NOT NULL.
-fn put_epoch(out: &mut Vec<u8>, column: &ColumnPlan, number: Option<i64>) {
-    match number {
-        Some(number) => put_integer(out, number),
-        None if column.nullable => out.extend_from_slice(b"null"),
-        None => out.push(b'0'),
+fn put_unsigned(out: &mut Vec<u8>, column: &ColumnPlan, number: u64) {
+    match column.modes.unsigned_bigints {
+        UnsignedBigintMode::Precise if column.is_bigint => {
+            unscaled_integer(number, |bytes| put_base64(out, bytes));
+        }
+        // Values that do not fit become negative.
+        _ => put_integer(out, number as i64),
     }
 }
 
-/// Appends `"2026-11-21T10:20:30.5Z"`; the zero date becomes 1970-01-01.
-fn put_zoned(out: &mut Vec<u8>, moment: &Timestamp) {
-    let utc = moment.to_utc();
-    out.push(b'"');
-    match utc.date.month {
-        0 => out.extend_from_slice(b"1970-01-01"),
-        _ => utc.date.write(out),
+/// Appends a decimal, given as text.
+pub(crate) fn put_decimal(out: &mut Vec<u8>, column: &ColumnPlan, text: &[u8], bytes: &mut Vec<u8>) {
+    match column.modes.decimals {
+        DecimalMode::Precise => put_base64(out, unscaled_from_text(text, bytes)),
+        DecimalMode::Text => put_quoted(out, |out| out.extend_from_slice(text)),
+        DecimalMode::Double => {
+            let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+            put_float(out, number.unwrap_or(f64::NAN));
+        }
     }
-    for (sign, number) in [(b'T', utc.hour), (b':', utc.minute), (b':', utc.second)] {
-        out.push(sign);
-        put_digits(out, u32::from(number), 2);
-    }
-    let digits = usize::from(utc.fraction.min(6));
-    if digits > 0 {
-        out.push(b'.');
-        put_digits(out, utc.micros / 10_u32.pow(6 - digits as u32), digits);
-    }
-    out.extend_from_slice(b"Z\"");
 }
 
 fn put_bit(out: &mut Vec<u8>, bit: &BitValue) {

@@ -24,7 +24,7 @@ pub(crate) fn put(
         Value::Double(number) => put_float(out, *number),
         Value::Text(text) => put_text(out, column, text),
         Value::Bytes(bytes) => {
-            put_bytes(out, column.charset == binlog::Charset::Binary, bytes, buffers);
+            put_bytes(out, column, column.charset == binlog::Charset::Binary, bytes, buffers);
         }
         Value::Decimal(decimal) => decimal.write(out),
         Value::Enum(number) => put_enum(out, column, *number)?,

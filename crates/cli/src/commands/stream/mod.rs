@@ -1,5 +1,6 @@
 //! `bintide stream`: writes row changes as JSON records.
 
+mod debezium_args;
 mod kafka_args;
 mod live;
 mod log_stream;
@@ -21,6 +22,7 @@ use stream::{
 use wire::ReplicaEnd;
 
 use crate::column_name_source::ColumnNameSource;
+use crate::commands::stream::debezium_args::DebeziumArgs;
 use crate::commands::stream::kafka_args::{KafkaArgs, KafkaStream};
 use crate::commands::stream::live::{LiveStream, ResumePoint, ResumedOutput};
 use crate::commands::stream::log_stream::LogStreamInputs;
@@ -91,6 +93,8 @@ pub(crate) struct StreamArgs {
     /// Name of the source in Debezium's records: its topic prefix.
     #[arg(long, value_name = "NAME", default_value = "bintide")]
     name: String,
+    #[command(flatten)]
+    debezium: DebeziumArgs,
     #[command(flatten)]
     temporary: TemporaryFiles,
     #[command(flatten)]
@@ -301,11 +305,14 @@ impl StreamArgs {
     }
 
     fn settings(&self) -> Result<StreamSettings, CommandFailure> {
+        let envelope = match self.format {
+            RecordForm::Debezium => Envelope::Debezium,
+            RecordForm::Maxwell => Envelope::Maxwell,
+        };
+        self.debezium.check(envelope)?;
         Ok(StreamSettings {
-            envelope: match self.format {
-                RecordForm::Debezium => Envelope::Debezium,
-                RecordForm::Maxwell => Envelope::Maxwell,
-            },
+            envelope,
+            modes: self.debezium.modes(),
             filter: self.tables.filter_without_progress()?,
             unnamed_columns: match self.columns {
                 ColumnNaming::Named => UnnamedColumnPolicy::Refuse,

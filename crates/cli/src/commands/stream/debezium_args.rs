@@ -1,0 +1,147 @@
+//! Options of Debezium's records, under the names of its connector's properties.
+
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use stream::{BinaryMode, DecimalMode, Envelope, TimeMode, UnsignedBigintMode, ValueModes};
+
+use crate::exit::CommandFailure;
+
+/// Options of Debezium's records.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Records of Debezium (names and values of its connector's properties)")]
+pub(super) struct DebeziumArgs {
+    /// Form of DECIMAL [default: precise]
+    #[arg(long, value_enum, value_name = "MODE")]
+    decimal_handling_mode: Option<DecimalForm>,
+    /// Form of BIGINT UNSIGNED [default: long]
+    #[arg(long, value_enum, value_name = "MODE")]
+    bigint_unsigned_handling_mode: Option<UnsignedBigintForm>,
+    /// Form of DATE, TIME and DATETIME [default: adaptive_time_microseconds]
+    #[arg(long, value_enum, value_name = "MODE")]
+    time_precision_mode: Option<TimeForm>,
+    /// Form of BINARY, VARBINARY and BLOB [default: bytes]
+    #[arg(long, value_enum, value_name = "MODE")]
+    binary_handling_mode: Option<BinaryForm>,
+}
+
+/// Value of `--decimal-handling-mode`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DecimalForm {
+    /// Unscaled number as base64
+    Precise,
+    /// Nearest double-precision number
+    Double,
+    /// Text
+    String,
+}
+
+/// Value of `--bigint-unsigned-handling-mode`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum UnsignedBigintForm {
+    /// Number; from 2^63 on, it is negative
+    Long,
+    /// Number as base64
+    Precise,
+}
+
+/// Value of `--time-precision-mode`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TimeForm {
+    /// TIME in microseconds; DATETIME in milliseconds, with more than three fractional digits in microseconds
+    #[value(name = "adaptive_time_microseconds")]
+    AdaptiveTimeMicroseconds,
+    /// Milliseconds
+    Connect,
+    /// Text such as 2026-11-21T10:20:30.5Z
+    #[value(name = "isostring")]
+    IsoString,
+    /// Microseconds
+    Microseconds,
+    /// Nanoseconds
+    Nanoseconds,
+}
+
+/// Value of `--binary-handling-mode`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum BinaryForm {
+    /// Bytes, which JSON has as base64
+    Bytes,
+    /// Base64
+    Base64,
+    /// Base64 with - and _ instead of + and /
+    Base64UrlSafe,
+    /// Hexadecimal digits
+    Hex,
+}
+
+impl DebeziumArgs {
+    /// Checks that the options are given only with Debezium's format.
+    pub(super) fn check(&self, envelope: Envelope) -> Result<(), CommandFailure> {
+        let given = [
+            (self.decimal_handling_mode.is_some(), "--decimal-handling-mode"),
+            (self.bigint_unsigned_handling_mode.is_some(), "--bigint-unsigned-handling-mode"),
+            (self.time_precision_mode.is_some(), "--time-precision-mode"),
+            (self.binary_handling_mode.is_some(), "--binary-handling-mode"),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) if envelope != Envelope::Debezium => {
+                Err(CommandFailure::NotStarted(anyhow!("{option}: needs --format debezium")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the forms of values.
+    pub(super) fn modes(&self) -> ValueModes {
+        ValueModes {
+            decimals: self.decimal_handling_mode.map_or_else(DecimalMode::default, DecimalMode::from),
+            unsigned_bigints: self
+                .bigint_unsigned_handling_mode
+                .map_or_else(UnsignedBigintMode::default, UnsignedBigintMode::from),
+            times: self.time_precision_mode.map_or_else(TimeMode::default, TimeMode::from),
+            bytes: self.binary_handling_mode.map_or_else(BinaryMode::default, BinaryMode::from),
+        }
+    }
+}
+
+impl From<DecimalForm> for DecimalMode {
+    fn from(form: DecimalForm) -> Self {
+        match form {
+            DecimalForm::Precise => Self::Precise,
+            DecimalForm::Double => Self::Double,
+            DecimalForm::String => Self::Text,
+        }
+    }
+}
+
+impl From<UnsignedBigintForm> for UnsignedBigintMode {
+    fn from(form: UnsignedBigintForm) -> Self {
+        match form {
+            UnsignedBigintForm::Long => Self::Long,
+            UnsignedBigintForm::Precise => Self::Precise,
+        }
+    }
+}
+
+impl From<TimeForm> for TimeMode {
+    fn from(form: TimeForm) -> Self {
+        match form {
+            TimeForm::AdaptiveTimeMicroseconds => Self::AdaptiveTimeMicroseconds,
+            TimeForm::Connect => Self::Connect,
+            TimeForm::IsoString => Self::IsoString,
+            TimeForm::Microseconds => Self::Microseconds,
+            TimeForm::Nanoseconds => Self::Nanoseconds,
+        }
+    }
+}
+
+impl From<BinaryForm> for BinaryMode {
+    fn from(form: BinaryForm) -> Self {
+        match form {
+            BinaryForm::Bytes => Self::Bytes,
+            BinaryForm::Base64 => Self::Base64,
+            BinaryForm::Base64UrlSafe => Self::Base64UrlSafe,
+            BinaryForm::Hex => Self::Hex,
+        }
+    }
+}
