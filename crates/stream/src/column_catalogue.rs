@@ -253,7 +253,7 @@ fn is_compatible(column_type: ColumnType, facts: &ColumnSchema) -> bool {
 }
 
 /// Returns the members of `enum('a','it''s')` and `set(…)`; empty for other types.
-fn parse_texts(column_type: &str) -> Vec<String> {
+pub(crate) fn parse_texts(column_type: &str) -> Vec<String> {
     let is_list = ["enum(", "set("].iter().any(|start| column_type.starts_with(start));
     let Some((_, list)) = column_type.split_once('(').filter(|_| is_list) else { return Vec::new() };
     let (mut texts, mut open) = (Vec::new(), None::<String>);

@@ -18,7 +18,7 @@ use crate::json_writer::{put_integer, put_string, put_token};
 use crate::record_index::{OtherKeyBounds, RecordIndex, RecordKeys};
 use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
-use crate::table_plan::TablePlan;
+use crate::table_plan::{MessageKeyColumn, TablePlan};
 use crate::value::debezium::{put, put_json};
 use crate::value::{FieldValue, ValueBuffers, value_of};
 
@@ -283,13 +283,12 @@ impl DebeziumWriter {
     ) -> Result<Option<Range<usize>>, CorruptEvent> {
         let start = out.len();
         out.push(b'{');
-        for column in &*change.plan.key {
+        for MessageKeyColumn { column, plan } in &*change.plan.key {
             let field = images.iter().flatten().find_map(|image| image.field(*column));
             let Some(field) = field else { continue };
             if out.len() > start + 1 {
                 out.push(b',');
             }
-            let plan = &change.plan.columns[*column];
             out.extend_from_slice(&plan.label);
             put(out, plan, &field.value()?, &mut self.buffers)?;
         }
@@ -307,11 +306,15 @@ impl DebeziumWriter {
         let mut is_first = true;
         for field in image.fields() {
             let column = &change.plan.columns[field.index()];
+            if column.is_excluded {
+                continue;
+            }
             let start = out.len();
             if !is_first {
                 out.push(b',');
             }
             out.extend_from_slice(&column.label);
+            let value_start = out.len();
             match value_of(change.row, &field)? {
                 FieldValue::Value(value) => put(out, column, &value, &mut self.buffers)?,
                 FieldValue::Document(document) => put_json(out, &document, &mut self.buffers)?,
@@ -319,6 +322,9 @@ impl DebeziumWriter {
                     out.truncate(start);
                     continue;
                 }
+            }
+            if let Some(mask) = &column.mask {
+                mask.apply(out, value_start);
             }
             is_first = false;
         }
@@ -421,7 +427,7 @@ fn put_times(out: &mut Vec<u8>, now_ns: u64) {
 /// Returns whether an update changes the primary key.
 fn changes_primary_key(change: &ChangedRow<'_, '_>) -> bool {
     let RowChange { before: Some(before), after: Some(after) } = change.row else { return false };
-    change.plan.key.iter().any(|column| match (before.field(*column), after.field(*column)) {
+    change.plan.key.iter().any(|key| match (before.field(key.column), after.field(key.column)) {
         (Some(before), Some(after)) => before.bytes() != after.bytes(),
         _ => false,
     })

@@ -21,6 +21,7 @@ mod broker_target;
 mod catalogue_names;
 mod change;
 mod column_catalogue;
+mod column_rules;
 mod ddl_schema;
 mod debezium_writer;
 mod epoch;
@@ -48,6 +49,7 @@ mod table_plan;
 mod transaction_buffer;
 mod unscaled_decimal;
 mod value;
+mod value_mask;
 mod value_modes;
 
 pub use crate::broker_sink::{
@@ -59,6 +61,9 @@ pub use crate::catalogue_names::CatalogueNames;
 pub use crate::change::{DdlVerb, ResumePosition};
 pub use crate::column_catalogue::{
     CatalogueError, ColumnCatalogue, ColumnSchema, SchemaMismatch, TableSchema,
+};
+pub use crate::column_rules::{
+    ColumnPatterns, ColumnRuleError, ColumnRules, ColumnSelection, MaskRule, MessageKeys,
 };
 pub use crate::ddl_schema::DdlSchema;
 pub use crate::epoch::{epoch_day, epoch_micros, time_micros};

@@ -1,7 +1,10 @@
 //! Settings of a stream.
 
+use std::sync::Arc;
+
 use sql::ReplicationFilter;
 
+use crate::column_rules::ColumnRules;
 use crate::table_plan::UnnamedColumnPolicy;
 use crate::value_modes::ValueModes;
 
@@ -14,6 +17,8 @@ pub struct StreamSettings {
     pub filter: ReplicationFilter,
     /// Form of values in Debezium's records.
     pub modes: ValueModes,
+    /// Selection, masks and keys of columns in Debezium's records.
+    pub rules: Arc<ColumnRules>,
     /// Treatment of columns whose names the log lacks.
     pub unnamed_columns: UnnamedColumnPolicy,
     /// Treatment of changes logged as statements.

@@ -9,13 +9,15 @@ use binlog::{
 use sql::data_type::{BINARY_TYPES, GEOMETRY_TYPES};
 use sql::quote::quote_name;
 
-use crate::column_catalogue::ColumnSchema;
+use crate::column_catalogue::{ColumnSchema, parse_texts};
+use crate::column_rules::ColumnRules;
 use crate::epoch::epoch_micros;
 use crate::json_writer::{put_escaped, put_string};
 use crate::settings::Envelope;
 use crate::table_plan::ColumnPlan;
 use crate::value::{ValueBuffers, debezium, maxwell};
-use crate::value_modes::ValueModes;
+use crate::value_mask::{MaskedColumn, MaskedKind};
+use crate::value_modes::{DecimalMode, TimeMode, ValueModes};
 
 /// A column read by SQL.
 #[derive(Clone, Debug)]
@@ -74,11 +76,19 @@ impl SnapshotColumn {
             is_point: facts.data_type == "point",
             is_bigint: facts.data_type == "bigint",
             modes,
+            is_excluded: false,
+            mask: None,
         };
         Self { plan, sql_type: sort }
     }
 
-    /// Appends a value; `None` if it is not a value of this column's type.
+    /// Applies the rules for the column, whose full name is `name`.
+    pub(crate) fn apply_rules(&mut self, rules: &ColumnRules, name: &str, facts: &ColumnSchema) {
+        let masked = self.sql_type.masked_column(facts, self.plan.modes);
+        self.plan.apply_rules(rules, name, masked);
+    }
+
+    /// Appends a value without a mask; `None` if it is not a value of this column's type.
     pub(crate) fn put(
         &self,
         out: &mut Vec<u8>,
@@ -132,6 +142,27 @@ impl SqlType {
         }
     }
 
+    /// Returns the properties that decide on the mask of a column.
+    fn masked_column(self, facts: &ColumnSchema, modes: ValueModes) -> MaskedColumn {
+        let length = parse_length(&facts.column_type);
+        let (kind, length) = match self {
+            Self::Text if facts.data_type == "enum" => (MaskedKind::Text, Some(1)),
+            Self::Text => (MaskedKind::Text, length),
+            Self::Set => {
+                (MaskedKind::Text, Some((parse_texts(&facts.column_type).len() * 2).saturating_sub(1)))
+            }
+            Self::Bytes => (MaskedKind::of_bytes(modes), length),
+            Self::Json => (MaskedKind::WrittenText, None),
+            Self::Timestamp => (MaskedKind::WrittenText, length),
+            Self::Date | Self::Time | Self::DateTime if modes.times == TimeMode::IsoString => {
+                (MaskedKind::WrittenText, length)
+            }
+            Self::Decimal if modes.decimals == DecimalMode::Text => (MaskedKind::WrittenText, length),
+            _ => (MaskedKind::Other, None),
+        };
+        MaskedColumn { kind, length }
+    }
+
     fn parse_value<'t>(self, bytes: &'t [u8]) -> Option<Value<'t>> {
         Some(match self {
             Self::Int => Value::Int(parse_number(bytes)?),
@@ -154,9 +185,9 @@ impl SqlType {
     }
 }
 
-/// Returns the number in `bit(7)`.
-fn parse_length(column_type: &str) -> Option<u8> {
-    column_type.split_once('(')?.1.split_once(')')?.0.parse().ok()
+/// Returns the first number in `bit(7)` or `decimal(5,2)`.
+fn parse_length<N: FromStr>(column_type: &str) -> Option<N> {
+    column_type.split_once('(')?.1.split([',', ')']).next()?.parse().ok()
 }
 
 fn parse_number<N: FromStr>(bytes: &[u8]) -> Option<N> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::broker_sink::{KeyedRecordKind, RecordTable};
 use crate::column_catalogue::TableSchema;
+use crate::column_rules::ColumnRules;
 use crate::error::StreamError;
 use crate::json_writer::{put_integer, put_string};
 use crate::record_sink::RecordSink;
@@ -21,6 +22,7 @@ use crate::value_modes::ValueModes;
 pub struct SnapshotWriter {
     envelope: Envelope,
     modes: ValueModes,
+    rules: Arc<ColumnRules>,
     /// Start of the source block of Debezium's records.
     source: Vec<u8>,
     /// Position of the snapshot: the rows include all changes before it, and none after it.
@@ -38,12 +40,20 @@ struct TableSnapshot {
     names: [String; 2],
     /// Kind of its records.
     kind: KeyedRecordKind,
-    /// Indexes of the columns of its primary key.
-    key: Vec<usize>,
+    /// Columns of its key, without masks.
+    key: Vec<KeyCell>,
     cells: Vec<SnapshotColumn>,
     /// For Debezium's records: bytes between a row's values and its marker, and between the marker and the time.
     parts: [Vec<u8>; 2],
     has_rows: bool,
+}
+
+/// A column of a key.
+#[derive(Debug)]
+struct KeyCell {
+    /// Index of the column in its table.
+    index: usize,
+    cell: SnapshotColumn,
 }
 
 /// The latest record, held back because its marker depends on what follows.
@@ -79,6 +89,7 @@ impl SnapshotWriter {
         Self {
             envelope: settings.envelope,
             modes: settings.modes,
+            rules: Arc::clone(&settings.rules),
             source,
             token,
             taken_s,
@@ -100,11 +111,20 @@ impl SnapshotWriter {
         output: &mut RecordSink,
     ) -> Result<(), StreamError> {
         output.begin_snapshot();
-        let cells = facts.columns.iter().map(|column| SnapshotColumn::new(column, self.modes)).collect();
+        let mut cells: Vec<SnapshotColumn> =
+            facts.columns.iter().map(|column| SnapshotColumn::new(column, self.modes)).collect();
         let parts = self.source_parts(names);
-        let key = facts.primary_key.iter();
-        let key = key.filter_map(|name| facts.columns.iter().position(|column| column.name == *name));
-        let key = key.collect();
+        let full_names: Vec<String> =
+            facts.columns.iter().map(|column| format!("{}.{}.{}", names[0], names[1], column.name)).collect();
+        let primary_key = || {
+            let place = |name: &String| facts.columns.iter().position(|column| column.name == *name);
+            facts.primary_key.iter().filter_map(place).collect()
+        };
+        let key = self.rules.keys.key_of(&full_names).unwrap_or_else(primary_key);
+        let key = key.iter().map(|index| KeyCell { index: *index, cell: cells[*index].clone() }).collect();
+        for ((cell, column), name) in cells.iter_mut().zip(&facts.columns).zip(&full_names) {
+            cell.apply_rules(&self.rules, name, column);
+        }
         let [database, table] = names.map(str::to_owned);
         let kind = KeyedRecordKind::Row(Arc::new(RecordTable { database, table }));
         let names = names.map(str::to_owned);
@@ -286,9 +306,9 @@ fn put_key(
     buffers: &mut ValueBuffers,
 ) -> Result<(), StreamError> {
     out.clear();
-    for index in &table.key {
+    for KeyCell { index, cell } in &table.key {
         out.push(if out.is_empty() { b'{' } else { b',' });
-        SnapshotRow { table, row, envelope: Envelope::Debezium }.put_cell(out, *index, buffers)?;
+        SnapshotRow { table, row, envelope: Envelope::Debezium }.put_cell(out, *index, cell, buffers)?;
     }
     if !out.is_empty() {
         out.push(b'}');
@@ -303,11 +323,12 @@ fn put_values(
     envelope: Envelope,
     buffers: &mut ValueBuffers,
 ) -> Result<(), StreamError> {
-    for index in 0..table.cells.len() {
-        if index > 0 {
+    let shown = table.cells.iter().enumerate().filter(|(_, cell)| !cell.plan.is_excluded);
+    for (count, (index, cell)) in shown.enumerate() {
+        if count > 0 {
             out.push(b',');
         }
-        SnapshotRow { table, row, envelope }.put_cell(out, index, buffers)?;
+        SnapshotRow { table, row, envelope }.put_cell(out, index, cell, buffers)?;
     }
     Ok(())
 }
@@ -326,18 +347,24 @@ impl SnapshotRow<'_> {
         &self,
         out: &mut Vec<u8>,
         index: usize,
+        cell: &SnapshotColumn,
         buffers: &mut ValueBuffers,
     ) -> Result<(), StreamError> {
-        let cell = &self.table.cells[index];
         out.extend_from_slice(&cell.plan.label);
-        let Some(text) = self.row.get(index).and_then(Option::as_deref) else {
-            out.extend_from_slice(b"null");
-            return Ok(());
-        };
-        cell.put(out, text, self.envelope, buffers).ok_or_else(|| StreamError::SnapshotValue {
-            table: self.table.names.join("."),
-            column: index + 1,
-            found: String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned(),
-        })
+        let start = out.len();
+        match self.row.get(index).and_then(Option::as_deref) {
+            None => out.extend_from_slice(b"null"),
+            Some(text) => {
+                cell.put(out, text, self.envelope, buffers).ok_or_else(|| StreamError::SnapshotValue {
+                    table: self.table.names.join("."),
+                    column: index + 1,
+                    found: String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned(),
+                })?;
+            }
+        }
+        if let Some(mask) = &cell.plan.mask {
+            mask.apply(out, start);
+        }
+        Ok(())
     }
 }

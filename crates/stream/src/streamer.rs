@@ -27,7 +27,7 @@ use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
 use crate::settings::{Envelope, QueryText, StatementPolicy, StreamSettings};
 use crate::statement_effect::{StatementEffect, apply_ddl, statement_text};
-use crate::table_plan::{TablePlan, UnnamedColumnPolicy};
+use crate::table_plan::{PlanSettings, TablePlan, UnnamedColumnPolicy};
 use crate::transaction_buffer::PreparedTable;
 
 /// Converter of events to records.
@@ -516,24 +516,28 @@ impl Streamer {
         within: ContentContext<'_>,
     ) -> Result<StreamTable, EventError> {
         self.unmatched_rules.note_table(&table.database, &table.name);
-        let (filter, flavour, modes) = (&self.settings.filter, within.format.flavour, self.settings.modes);
+        let (filter, flavour) = (&self.settings.filter, within.format.flavour);
         let known = |table, meant| Ok(StreamTable { table, named: None, selection: meant });
         if !filter.accepts_database(&table.database)
             || !filter.accepts_tables([(&*table.database, &*table.name)])
         {
             return known(table, TableDecision::Excluded);
         }
-        if let Some(plan) = TablePlan::new(&table, flavour, UnnamedColumnPolicy::Refuse, modes) {
+        if let Some(plan) =
+            TablePlan::new(&table, flavour, plan_settings(&self.settings, UnnamedColumnPolicy::Refuse))
+        {
             return known(table, TableDecision::Selected(Arc::new(plan)));
         }
         if let Some(catalogue) = &mut self.catalogue
             && let Some(named) = catalogue.with_names(&table).map_err(EventError::Error)?
-            && let Some(plan) = TablePlan::new(&named, flavour, UnnamedColumnPolicy::Refuse, modes)
+            && let Some(plan) =
+                TablePlan::new(&named, flavour, plan_settings(&self.settings, UnnamedColumnPolicy::Refuse))
         {
             let named = Some(CatalogueNames::new(named));
             return Ok(StreamTable { table, named, selection: TableDecision::Selected(Arc::new(plan)) });
         }
-        let plan = TablePlan::new(&table, flavour, self.settings.unnamed_columns, modes);
+        let plan =
+            TablePlan::new(&table, flavour, plan_settings(&self.settings, self.settings.unnamed_columns));
         let meant = match (plan, &self.catalogue) {
             (Some(plan), _) => TableDecision::Selected(Arc::new(plan)),
             (None, None) => TableDecision::UnnamedColumns,
@@ -562,8 +566,7 @@ impl Streamer {
             && let Some(plan) = TablePlan::new(
                 &named,
                 within.format.flavour,
-                UnnamedColumnPolicy::Refuse,
-                self.settings.modes,
+                plan_settings(&self.settings, UnnamedColumnPolicy::Refuse),
             )
         {
             known.named = Some(CatalogueNames::new(named));
@@ -624,6 +627,10 @@ impl Streamer {
         }
         Ok(())
     }
+}
+
+fn plan_settings(settings: &StreamSettings, unnamed_columns: UnnamedColumnPolicy) -> PlanSettings<'_> {
+    PlanSettings { unnamed_columns, modes: settings.modes, rules: &settings.rules }
 }
 
 fn event_coordinates<'e>(event: &WalkEvent<'_>, input: StreamInput<'e>) -> EventCoordinates<'e> {

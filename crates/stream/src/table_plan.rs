@@ -5,8 +5,10 @@ use std::sync::Arc;
 use binlog::{Charset, Collation, Column, ColumnType, Flavour, GeometryType, Table};
 
 use crate::broker_sink::{KeyedRecordKind, RecordTable};
+use crate::column_rules::ColumnRules;
 use crate::json_writer::put_string;
-use crate::value_modes::ValueModes;
+use crate::value_mask::{MaskedColumn, MaskedKind, ValueMask};
+use crate::value_modes::{DecimalMode, TimeMode, ValueModes};
 
 /// Treatment of columns whose names the log lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +20,14 @@ pub enum UnnamedColumnPolicy {
     Number,
 }
 
+/// Settings of prepared tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlanSettings<'s> {
+    pub(crate) unnamed_columns: UnnamedColumnPolicy,
+    pub(crate) modes: ValueModes,
+    pub(crate) rules: &'s ColumnRules,
+}
+
 /// A table prepared for writing its rows as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct TablePlan {
@@ -26,10 +36,18 @@ pub(crate) struct TablePlan {
     /// `database.table`
     pub(crate) name: Arc<str>,
     pub(crate) columns: Box<[ColumnPlan]>,
-    /// Indexes of the columns of its primary key.
-    pub(crate) key: Box<[usize]>,
+    /// Columns of its primary key, or of the key that replaces it.
+    pub(crate) key: Box<[MessageKeyColumn]>,
     /// Kind of its records.
     pub(crate) kind: KeyedRecordKind,
+}
+
+/// A column of a key. No rule leaves it out or masks it there.
+#[derive(Clone, Debug)]
+pub(crate) struct MessageKeyColumn {
+    /// Index of the column in its table.
+    pub(crate) column: usize,
+    pub(crate) plan: ColumnPlan,
 }
 
 /// A column prepared for writing its values as JSON.
@@ -44,35 +62,50 @@ pub(crate) struct ColumnPlan {
     pub(crate) is_point: bool,
     pub(crate) is_bigint: bool,
     pub(crate) modes: ValueModes,
+    pub(crate) is_excluded: bool,
+    pub(crate) mask: Option<ValueMask>,
 }
 
 impl TablePlan {
     /// Prepares a table; `None` if its columns have no names and are not to be numbered.
-    pub(crate) fn new(
-        table: &Table,
-        flavour: Flavour,
-        nameless: UnnamedColumnPolicy,
-        modes: ValueModes,
-    ) -> Option<Self> {
+    pub(crate) fn new(table: &Table, flavour: Flavour, settings: PlanSettings<'_>) -> Option<Self> {
+        let PlanSettings { unnamed_columns, modes, rules } = settings;
         let columns = table.columns.iter().enumerate().map(|(index, column)| {
-            let name = match (&column.name, nameless) {
+            let name = match (&column.name, unnamed_columns) {
                 (Some(name), _) => String::from_utf8_lossy(name).into_owned(),
                 (None, UnnamedColumnPolicy::Number) => format!("@{}", index + 1),
                 (None, UnnamedColumnPolicy::Refuse) => return None,
             };
-            Some(ColumnPlan { modes, ..ColumnPlan::new(&name, column, flavour) })
+            Some(name)
         });
-        let columns: Option<Vec<ColumnPlan>> = columns.collect();
+        let names = columns.collect::<Option<Vec<String>>>()?;
+        let plans = names
+            .iter()
+            .zip(&table.columns)
+            .map(|(name, column)| ColumnPlan { modes, ..ColumnPlan::new(name, column, flavour) });
+        let mut columns: Vec<ColumnPlan> = plans.collect();
         let [database, table_name] =
             [&table.database, &table.name].map(|name| String::from_utf8_lossy(name).into_owned());
+        let full_name = |name: &String| format!("{database}.{table_name}.{name}");
+        let full_names: Vec<String> = names.iter().map(full_name).collect();
+        let primary_key = || table.primary_key.iter().flatten().map(|part| part.column).collect();
+        let key = rules.keys.key_of(&full_names).unwrap_or_else(primary_key);
+        let key_column = |column: &usize| {
+            let plan = columns.get(*column)?.clone();
+            Some(MessageKeyColumn { column: *column, plan })
+        };
+        let key = key.iter().filter_map(key_column).collect();
+        for ((plan, column), name) in columns.iter_mut().zip(&table.columns).zip(&full_names) {
+            plan.apply_rules(rules, name, masked_column(column, plan));
+        }
         let names = RecordTable { database: database.clone(), table: table_name.clone() };
         Some(Self {
             name: format!("{database}.{table_name}").into(),
             kind: KeyedRecordKind::Row(Arc::new(names)),
             database,
             table: table_name,
-            columns: columns?.into(),
-            key: table.primary_key.iter().flatten().map(|part| part.column).collect(),
+            columns: columns.into(),
+            key,
         })
     }
 }
@@ -99,6 +132,52 @@ impl ColumnPlan {
             is_point,
             is_bigint: column.column_type == ColumnType::BigInt,
             modes: ValueModes::default(),
+            is_excluded: false,
+            mask: None,
         }
     }
+
+    /// Applies the rules for this column, whose full name is `name`.
+    pub(crate) fn apply_rules(&mut self, rules: &ColumnRules, name: &str, masked: MaskedColumn) {
+        self.is_excluded = !rules.selects(name);
+        self.mask = rules.mask_of(name).and_then(|mask| ValueMask::new(mask, masked));
+    }
+}
+
+/// Returns the properties that decide on the mask of a column.
+fn masked_column(column: &Column, plan: &ColumnPlan) -> MaskedColumn {
+    let (is_binary, modes) = (plan.charset == Charset::Binary, plan.modes);
+    let is_iso = modes.times == TimeMode::IsoString;
+    let fraction = |fraction: u8| (fraction > 0).then_some(usize::from(fraction));
+    let (kind, length) = match column.column_type {
+        ColumnType::Char { size_max }
+        | ColumnType::Varchar { size_max }
+        | ColumnType::CompressedVarchar { size_max, .. } => match is_binary {
+            true => (MaskedKind::of_bytes(modes), Some(usize::from(size_max))),
+            false => {
+                let character_size = usize::from(plan.charset.character_size_max()).max(1);
+                (MaskedKind::Text, Some(usize::from(size_max) / character_size))
+            }
+        },
+        ColumnType::Blob { .. } | ColumnType::CompressedBlob { .. } => match is_binary {
+            true => (MaskedKind::of_bytes(modes), None),
+            false => (MaskedKind::Text, None),
+        },
+        ColumnType::Enum { .. } => (MaskedKind::Text, Some(1)),
+        ColumnType::Set { .. } => (MaskedKind::Text, Some((column.texts.len() * 2).saturating_sub(1))),
+        ColumnType::Json { .. } => (MaskedKind::WrittenText, None),
+        ColumnType::Timestamp { fraction: digits } => (MaskedKind::WrittenText, fraction(digits)),
+        ColumnType::OldTimestamp => (MaskedKind::WrittenText, None),
+        ColumnType::DateTime { fraction: digits } | ColumnType::Time { fraction: digits } if is_iso => {
+            (MaskedKind::WrittenText, fraction(digits))
+        }
+        ColumnType::Date | ColumnType::OldDateTime | ColumnType::OldTime if is_iso => {
+            (MaskedKind::WrittenText, None)
+        }
+        ColumnType::Decimal { precision, .. } if modes.decimals == DecimalMode::Text => {
+            (MaskedKind::WrittenText, Some(usize::from(precision)))
+        }
+        _ => (MaskedKind::Other, None),
+    };
+    MaskedColumn { kind, length }
 }

@@ -11,6 +11,7 @@ use binlog::{BytesValue, Charset, CompressedValue, DecodeError, RowChange, RowFi
 use crate::error::CorruptEvent;
 use crate::json_writer::{put_base64, put_quoted, put_string};
 use crate::table_plan::ColumnPlan;
+use crate::value_mask::ValueMask;
 use crate::value_modes::BinaryMode;
 
 /// Reusable buffers.
@@ -64,18 +65,22 @@ pub(crate) fn put_bytes(
         return put_string(out, text);
     }
     if bytes.padding == 0 {
-        return put_binary(out, column.modes.bytes, bytes.bytes);
+        return put_binary(out, column, bytes.bytes);
     }
     buffers.bytes.clear();
     buffers.bytes.extend_from_slice(bytes.bytes);
     buffers.bytes.resize(bytes.bytes.len() + usize::from(bytes.padding), 0);
-    put_binary(out, column.modes.bytes, &buffers.bytes);
+    put_binary(out, column, &buffers.bytes);
 }
 
-fn put_binary(out: &mut Vec<u8>, mode: BinaryMode, bytes: &[u8]) {
+fn put_binary(out: &mut Vec<u8>, column: &ColumnPlan, bytes: &[u8]) {
     /// Digits of hexadecimal numbers.
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    match mode {
+    let bytes = match &column.mask {
+        Some(ValueMask::TruncateBytes(max)) => &bytes[..bytes.len().min(*max)],
+        _ => bytes,
+    };
+    match column.modes.bytes {
         BinaryMode::Bytes | BinaryMode::Base64 => put_base64(out, bytes),
         BinaryMode::Base64UrlSafe => {
             let start = out.len();

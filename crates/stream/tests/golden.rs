@@ -8,6 +8,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::{env, fs};
 
 use logs::LogReader;
@@ -36,6 +37,7 @@ fn settings(envelope: Envelope) -> StreamSettings {
         envelope,
         filter: ReplicationFilter::default(),
         modes: ValueModes::default(),
+        rules: Arc::default(),
         unnamed_columns: UnnamedColumnPolicy::Number,
         statements: StatementPolicy::Refuse,
         query_text: QueryText::Include,

@@ -38,8 +38,8 @@ struct JudgedSettings {
     options: &'static [&'static str],
 }
 
-/// All forms of values that are not the default.
-const MORE_SETTINGS: [JudgedSettings; 4] = [
+/// All forms of values that are not the default, then selections and masks of columns.
+const MORE_SETTINGS: [JudgedSettings; 7] = [
     JudgedSettings {
         properties: &[
             "decimal.handling.mode=double",
@@ -73,6 +73,46 @@ const MORE_SETTINGS: [JudgedSettings; 4] = [
     JudgedSettings {
         properties: &["time.precision.mode=nanoseconds"],
         options: &["--time-precision-mode=nanoseconds"],
+    },
+    JudgedSettings {
+        properties: &[
+            "column.exclude.list=types\\\\.strings\\\\.(id|v1|vb2), TYPES.choices.s8,types.floats..*",
+            "column.truncate.to.5.chars=types.(strings|blobs).(c20|b16|vb|lt|lb|mb),types.choices.(s9|eu),docs.changes..*",
+            "column.mask.with.3.chars=types.blobs.(t|tt|b)",
+            "column.mask.hash.v2.SHA-256.with.salt.salty=types.(strings|choices|blobs).(v255|v4|e|s|e1|mt|lt|el)",
+        ],
+        options: &[
+            "--column-exclude-list=types\\.strings\\.(id|v1|vb2), TYPES.choices.s8,types.floats..*",
+            "--column-truncate=5:types.(strings|blobs).(c20|b16|vb|lt|lb|mb),types.choices.(s9|eu),docs.changes..*",
+            "--column-mask=3:types.blobs.(t|tt|b)",
+            "--column-mask-hash=SHA-256:salty:types.(strings|choices|blobs).(v255|v4|e|s|e1|mt|lt|el)",
+        ],
+    },
+    JudgedSettings {
+        properties: &[
+            "decimal.handling.mode=string",
+            "time.precision.mode=isostring",
+            "binary.handling.mode=hex",
+            "column.truncate.to.4.chars=types.(decimals|temporals|strings|blobs|choices|bits|integers)..*",
+        ],
+        options: &[
+            "--decimal-handling-mode=string",
+            "--time-precision-mode=isostring",
+            "--binary-handling-mode=hex",
+            "--column-truncate=4:types.(decimals|temporals|strings|blobs|choices|bits|integers)..*",
+        ],
+    },
+    JudgedSettings {
+        properties: &[
+            "column.include.list=types.(decimals|strings|choices).(id|d5|v4|e),judged..*",
+            "column.mask.hash.v2.MD5.with.salt.s=types.strings.v4",
+            "column.mask.hash.v2.SHA-512.with.salt.s=judged.t.b",
+        ],
+        options: &[
+            "--column-include-list=types.(decimals|strings|choices).(id|d5|v4|e),judged..*",
+            "--column-mask-hash=MD5:s:types.strings.v4",
+            "--column-mask-hash=SHA-512:s:judged.t.b",
+        ],
     },
 ];
 

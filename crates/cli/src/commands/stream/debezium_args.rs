@@ -2,7 +2,10 @@
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use stream::{BinaryMode, DecimalMode, Envelope, TimeMode, UnsignedBigintMode, ValueModes};
+use stream::{
+    BinaryMode, ColumnPatterns, ColumnRules, ColumnSelection, DecimalMode, Envelope, MaskRule, MessageKeys,
+    TimeMode, UnsignedBigintMode, ValueModes,
+};
 
 use crate::exit::CommandFailure;
 
@@ -22,6 +25,27 @@ pub(super) struct DebeziumArgs {
     /// Form of BINARY, VARBINARY and BLOB [default: bytes]
     #[arg(long, value_enum, value_name = "MODE")]
     binary_handling_mode: Option<BinaryForm>,
+    /// Write only these columns: regular expressions for DATABASE.TABLE.COLUMN, separated by commas. Keys have all their
+    /// columns.
+    #[arg(long, value_name = "COLUMNS", conflicts_with = "column_exclude_list")]
+    column_include_list: Option<ColumnPatterns>,
+    /// Do not write these columns.
+    #[arg(long, value_name = "COLUMNS")]
+    column_exclude_list: Option<ColumnPatterns>,
+    /// Cut texts and bytes of these columns to LENGTH characters or bytes; repeatable. Of the rules for a column, the
+    /// first one applies: those of --column-truncate, then --column-mask, then --column-mask-hash.
+    #[arg(long, value_name = "LENGTH:COLUMNS", value_parser = MaskRule::parse_truncation)]
+    column_truncate: Vec<MaskRule>,
+    /// Replace texts of these columns by LENGTH asterisks; repeatable.
+    #[arg(long, value_name = "LENGTH:COLUMNS", value_parser = MaskRule::parse_replacement)]
+    column_mask: Vec<MaskRule>,
+    /// Replace texts of these columns by their hash (MD5, SHA-1, SHA-256 or SHA-512) with a salt; repeatable. Other users
+    /// of this machine can see a salt on the command line: put it into the settings file.
+    #[arg(long, value_name = "ALGORITHM:SALT:COLUMNS", value_parser = MaskRule::parse_hash)]
+    column_mask_hash: Vec<MaskRule>,
+    /// Columns of keys, instead of the primary key: DATABASE.TABLE:COLUMN,COLUMN;… with regular expressions for tables.
+    #[arg(long, value_name = "KEYS")]
+    message_key_columns: Option<MessageKeys>,
 }
 
 /// Value of `--decimal-handling-mode`.
@@ -82,6 +106,12 @@ impl DebeziumArgs {
             (self.bigint_unsigned_handling_mode.is_some(), "--bigint-unsigned-handling-mode"),
             (self.time_precision_mode.is_some(), "--time-precision-mode"),
             (self.binary_handling_mode.is_some(), "--binary-handling-mode"),
+            (self.column_include_list.is_some(), "--column-include-list"),
+            (self.column_exclude_list.is_some(), "--column-exclude-list"),
+            (!self.column_truncate.is_empty(), "--column-truncate"),
+            (!self.column_mask.is_empty(), "--column-mask"),
+            (!self.column_mask_hash.is_empty(), "--column-mask-hash"),
+            (self.message_key_columns.is_some(), "--message-key-columns"),
         ];
         match given.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) if envelope != Envelope::Debezium => {
@@ -89,6 +119,19 @@ impl DebeziumArgs {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns the rules for columns.
+    pub(super) fn rules(&self) -> ColumnRules {
+        let selection = match (&self.column_include_list, &self.column_exclude_list) {
+            (Some(columns), _) => ColumnSelection::Include(columns.clone()),
+            (None, Some(columns)) => ColumnSelection::Exclude(columns.clone()),
+            (None, None) => ColumnSelection::All,
+        };
+        // In the order in which the connector applies them.
+        let masks = [&self.column_truncate[..], &self.column_mask, &self.column_mask_hash].concat();
+        let keys = self.message_key_columns.clone().unwrap_or_default();
+        ColumnRules { selection, masks, keys }
     }
 
     /// Returns the forms of values.

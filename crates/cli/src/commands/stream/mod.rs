@@ -10,6 +10,7 @@ mod stream_metrics;
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
@@ -313,6 +314,7 @@ impl StreamArgs {
         Ok(StreamSettings {
             envelope,
             modes: self.debezium.modes(),
+            rules: Arc::new(self.debezium.rules()),
             filter: self.tables.filter_without_progress()?,
             unnamed_columns: match self.columns {
                 ColumnNaming::Named => UnnamedColumnPolicy::Refuse,
