@@ -71,24 +71,30 @@ pub enum KafkaSinkError {
     },
     /// A record that is larger than its limit.
     #[error(
-        "a record of {size} bytes for the topic {topic} is larger than the limit (key {key}): raise message.max.bytes with \
-         --kafka message.max.bytes=BYTES, and max.message.bytes of the topic"
+        "a record of {size} bytes for the topic {topic} is larger than the limit (key {key}, transaction {transaction}): raise \
+         message.max.bytes with --kafka message.max.bytes=BYTES, and max.message.bytes of the topic"
     )]
     TooLarge {
         /// Topic.
         topic: String,
         /// Key as text.
         key: String,
+        /// GTID of its transaction.
+        transaction: String,
         /// Size in bytes.
         size: usize,
     },
     /// A record that the brokers refuse.
-    #[error("the brokers refuse a record for the topic {topic} (key {key}): {reason}")]
+    #[error(
+        "the brokers refuse a record for the topic {topic} (key {key}, transaction {transaction}): {reason}"
+    )]
     Refused {
         /// Topic.
         topic: String,
         /// Key as text.
         key: String,
+        /// GTID of its transaction.
+        transaction: String,
         /// Reason.
         reason: String,
     },

@@ -23,6 +23,7 @@ pub(crate) struct KafkaContext {
 pub(crate) struct DeliveryFailure {
     pub(crate) topic: String,
     pub(crate) key: String,
+    pub(crate) transaction: String,
     pub(crate) size: usize,
     pub(crate) code: RDKafkaErrorCode,
 }
@@ -71,6 +72,7 @@ impl ProducerContext for KafkaContext {
             *failure = Some(DeliveryFailure {
                 topic: record.topic().to_owned(),
                 key: key_text(record.key()),
+                transaction: transaction_text(record.payload()),
                 size: record.payload().map_or(0, <[u8]>::len),
                 code: error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown),
             });
@@ -88,6 +90,18 @@ pub(crate) fn key_text(key: Option<&[u8]>) -> String {
     }
 }
 
+/// Returns the GTID in the source block of a record.
+pub(crate) fn transaction_text(value: Option<&[u8]>) -> String {
+    /// Label of the GTID. Within texts, quotes are escaped.
+    const LABEL: &[u8] = b",\"gtid\":\"";
+    let value = value.unwrap_or_default();
+    // The source block comes after the row.
+    let start = value.windows(LABEL.len()).rposition(|window| window == LABEL);
+    let rest = start.map(|start| &value[start + LABEL.len()..]);
+    let gtid = rest.and_then(|rest| rest.split(|byte| *byte == b'"').next());
+    gtid.map_or_else(|| "without GTID".to_owned(), |gtid| String::from_utf8_lossy(gtid).into_owned())
+}
+
 impl DeliveryFailure {
     /// Returns whether another attempt cannot succeed.
     pub(crate) const fn is_permanent(&self) -> bool {
@@ -103,5 +117,25 @@ impl DeliveryFailure {
                 | RDKafkaErrorCode::UnknownPartition
                 | RDKafkaErrorCode::PolicyViolation
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::transaction_text;
+
+    #[test]
+    fn transactions_are_named_by_their_gtid() {
+        let check = |value: Option<&str>, wanted| {
+            assert_eq!(transaction_text(value.map(str::as_bytes)), wanted);
+        };
+        let record =
+            r#"{"after":{"id":1,"gtid":"x"},"source":{"server_id":1,"gtid":"a:7","file":"f"},"op":"c"}"#;
+        check(Some(record), "a:7");
+        check(
+            Some(r#"{"after":{"text":",\"gtid\":\"x"},"source":{"server_id":1,"gtid":null}}"#),
+            "without GTID",
+        );
+        check(None, "without GTID");
     }
 }

@@ -15,7 +15,7 @@ use tracing::{debug, info, warn};
 
 use crate::error::KafkaSinkError;
 use crate::kafka_address::KafkaAddress;
-use crate::kafka_context::{DeliveryFailure, KafkaContext, key_text};
+use crate::kafka_context::{DeliveryFailure, KafkaContext, key_text, transaction_text};
 use crate::kafka_properties::KafkaProperties;
 use crate::kafka_state::SharedKafkaState;
 use crate::pending_records::{PendingRecord, PendingRecords};
@@ -176,6 +176,7 @@ impl KafkaSink {
                     return Err(KafkaSinkError::TooLarge {
                         topic: self.topics.name(pending.topic).to_owned(),
                         key: key_text(pending.key),
+                        transaction: transaction_text(pending.value),
                         size: pending.value.map_or(0, <[u8]>::len),
                     });
                 }
@@ -251,11 +252,13 @@ impl KafkaSink {
 
     /// Returns the error of a record that the brokers will always refuse.
     fn permanent_failure(&self) -> Option<KafkaSinkError> {
-        let DeliveryFailure { topic, key, size, code } =
+        let DeliveryFailure { topic, key, transaction, size, code } =
             self.producer.context().take_failure().filter(DeliveryFailure::is_permanent)?;
         Some(match code {
-            RDKafkaErrorCode::MessageSizeTooLarge => KafkaSinkError::TooLarge { topic, key, size },
-            code => KafkaSinkError::Refused { topic, key, reason: code.to_string() },
+            RDKafkaErrorCode::MessageSizeTooLarge => {
+                KafkaSinkError::TooLarge { topic, key, transaction, size }
+            }
+            code => KafkaSinkError::Refused { topic, key, transaction, reason: code.to_string() },
         })
     }
 

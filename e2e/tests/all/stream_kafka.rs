@@ -95,6 +95,29 @@ fn kills_lose_and_repeat_nothing() -> Result<()> {
     Ok(())
 }
 
+/// A record that the brokers do not take ends the stream, and the error names it. A run with a larger limit writes it.
+#[test]
+fn large_records_are_named() -> Result<()> {
+    let (broker, source) = (KafkaBroker::start(&[])?, source()?);
+    source.sql(
+        "alter table d.t modify b longtext; insert into d.t (b) values ('small'), (repeat('x', 1500000))",
+    )?;
+    let from = from(&source);
+    let ran = stream_to(&broker, &["--from", &from, "--stop-at-end"])?.output()?;
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let gtid = source.sql("select @@gtid_executed")?;
+    let gtid = gtid.trim().replace(":1-", ":");
+    for wanted in ["bintide.d.t", "key {\"id\":2}", "1500", &*gtid, "--kafka message.max.bytes=BYTES"] {
+        ensure!(!ran.status.success() && said.contains(wanted), "{wanted}: {said}");
+    }
+    let limit = ["--from", &from, "--stop-at-end", "--kafka", "message.max.bytes=3000000"];
+    let ran = stream_to(&broker, &limit)?.output()?;
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    // The topic has its own limit.
+    ensure!(!ran.status.success() && said.contains("max.message.bytes of the topic"), "{said}");
+    Ok(())
+}
+
 /// A second run of the same name takes over, and the first one ends with an error.
 #[test]
 fn second_run_fences_off_the_first() -> Result<()> {
