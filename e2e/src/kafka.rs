@@ -44,6 +44,21 @@ pub type PrimaryKeys<'k> = &'k [(&'k str, &'k [&'k str])];
 ///
 /// Returns an error if the topics cannot be read in time.
 pub fn read_topics(broker: &KafkaBroker) -> Result<Vec<TopicRecord>> {
+    read_matching_topics(broker, |topic| {
+        let is_ours = topic == PREFIX || topic.starts_with(&format!("{PREFIX}."));
+        is_ours && !topic.ends_with(".bintide-progress")
+    })
+}
+
+/// Reads all committed records of the topics whose names match.
+///
+/// # Errors
+///
+/// Returns an error if the topics cannot be read in time.
+pub fn read_matching_topics(
+    broker: &KafkaBroker,
+    matches: impl Fn(&str) -> bool,
+) -> Result<Vec<TopicRecord>> {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", broker.address()).set("group.id", "test");
     config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
@@ -51,8 +66,7 @@ pub fn read_topics(broker: &KafkaBroker) -> Result<Vec<TopicRecord>> {
     let metadata = consumer.fetch_metadata(None, READ_TIMEOUT)?;
     let mut partitions = TopicPartitionList::new();
     for topic in metadata.topics() {
-        let is_ours = topic.name() == PREFIX || topic.name().starts_with(&format!("{PREFIX}."));
-        if !is_ours || topic.name().ends_with(".bintide-progress") {
+        if !matches(topic.name()) {
             continue;
         }
         for partition in topic.partitions() {

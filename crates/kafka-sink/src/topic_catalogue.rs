@@ -49,6 +49,7 @@ pub(crate) struct TopicCatalogue {
     last: Option<(Arc<RecordTable>, usize)>,
     definitions: Option<usize>,
     transactions: Option<usize>,
+    heartbeats: Option<usize>,
 }
 
 impl TopicCatalogue {
@@ -70,6 +71,7 @@ impl TopicCatalogue {
             last: None,
             definitions: None,
             transactions: None,
+            heartbeats: None,
         }
     }
 
@@ -112,6 +114,14 @@ impl TopicCatalogue {
                     None => self.add(&topic_name(&[&self.prefix]))?,
                 };
                 self.definitions = Some(number);
+                Ok(number)
+            }
+            KeyedRecordKind::Heartbeat => {
+                let number = match self.heartbeats {
+                    Some(number) => number,
+                    None => self.add(&topic_name(&["__debezium-heartbeat", &self.prefix]))?,
+                };
+                self.heartbeats = Some(number);
                 Ok(number)
             }
         }

@@ -75,6 +75,8 @@ pub enum KeyedRecordKind {
     Transaction,
     /// DDL statement.
     Definition,
+    /// Sign of life, which belongs to no transaction.
+    Heartbeat,
 }
 
 /// Database and name of a table.
@@ -132,6 +134,7 @@ impl CommittedPart {
             }
             KeyedRecordKind::Transaction => hasher.update(b"\x01"),
             KeyedRecordKind::Definition => hasher.update(b"\x02"),
+            KeyedRecordKind::Heartbeat => hasher.update(b"\x03"),
         }
         hasher.update(&[0, u8::from(record.value.is_some())]);
         hasher.update(record.key.unwrap_or_default());

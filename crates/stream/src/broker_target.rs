@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::broker_sink::{BrokerProgress, BrokerSink, CommittedPart, DefinitionsUpdate};
+use crate::broker_sink::{BrokerProgress, BrokerSink, CommittedPart, DefinitionsUpdate, KeyedRecord};
 use crate::ddl_schema::DdlSchema;
 use crate::record_index::{RecordIndex, RecordIndexEntry};
 use crate::resume_token::ResumeToken;
@@ -88,6 +88,16 @@ impl BrokerTarget {
         }
         index.remove_first(count, start);
         Ok(start)
+    }
+
+    /// Pushes a heartbeat, unless a part of a transaction was pushed. Returns whether it was pushed.
+    pub(crate) fn push_heartbeat(&mut self, heartbeat: &KeyedRecord<'_>) -> io::Result<bool> {
+        if self.is_in_transaction() || self.is_snapshot {
+            return Ok(false);
+        }
+        self.sink.push(heartbeat)?;
+        self.sink.mark();
+        Ok(true)
     }
 
     fn end_transaction(&mut self) -> io::Result<()> {

@@ -4,9 +4,11 @@ use std::io::{self, Write as _};
 
 use binlog::Event as Body;
 
+use crate::broker_sink::{KeyedRecord, KeyedRecordKind};
 use crate::broker_target::BrokerTarget;
 use crate::ddl_schema::DdlSchema;
 use crate::folder_sink::{FolderSink, StreamCheckpoint};
+use crate::json_writer::{put_integer, put_string};
 use crate::pipe_sink::{self, PipeSink};
 use crate::record_index::RecordIndex;
 use crate::resume_token::{ResumeToken, ResumeTokenError};
@@ -301,6 +303,25 @@ impl RecordSink {
         if let Some(index) = &mut self.index {
             index.extend_last(self.bytes.len());
         }
+    }
+
+    /// Writes Debezium's heartbeat of the stream `name` to a broker. Within a large transaction, it is left out.
+    ///
+    /// # Errors
+    ///
+    /// If the broker refuses the record.
+    pub fn beat(&mut self, name: &str, now_ns: u64) -> io::Result<()> {
+        let SinkTarget::Broker(broker) = &mut self.target else { return Ok(()) };
+        let (mut key, mut value) = (b"{\"serverName\":".to_vec(), b"{\"ts_ms\":".to_vec());
+        put_string(&mut key, name);
+        put_integer(&mut value, now_ns / 1_000_000);
+        key.push(b'}');
+        value.push(b'}');
+        let (key, value) = (Some(&*key), Some(&*value));
+        let kind = &KeyedRecordKind::Heartbeat;
+        let pushed = broker.push_heartbeat(&KeyedRecord { kind, key, value, other_key: None });
+        self.is_newer |= *pushed.as_ref().unwrap_or(&false);
+        self.unless_failed(pushed.map(drop))
     }
 
     /// Starts a snapshot, which starts over after an interruption: nothing is saved with its records.

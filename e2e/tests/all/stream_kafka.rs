@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::{Running, wait_for_within};
-use e2e::kafka::{PrimaryKeys, compare_with_pipe, java_partition, read_topics, stream_to};
+use e2e::kafka::{
+    PrimaryKeys, TopicRecord, compare_with_pipe, java_partition, read_matching_topics, read_topics, stream_to,
+};
 use e2e::kafka_soak::{KafkaFault, KafkaSoak};
 use testkit::{KafkaBroker, Launch, SeededRandom, TestServer, seed_from_env};
 
@@ -92,6 +94,40 @@ fn kills_lose_and_repeat_nothing() -> Result<()> {
     let records = KafkaSoak::new()?
         .run(&mut SeededRandom::new(seed), |count, _| faults.get(usize::try_from(count).ok()?).copied())?;
     ensure!(records > 60_000, "{records}");
+    Ok(())
+}
+
+/// While the chosen tables are quiet, heartbeats follow each other, and the saved position moves on.
+#[test]
+fn heartbeats_are_written_while_chosen_tables_are_quiet() -> Result<()> {
+    let (broker, source) = (KafkaBroker::start(&[])?, source()?);
+    source.sql("create database other; create table other.t (a int); create table d.chosen (a int primary key, b int)")?;
+    let arguments =
+        ["--from", &from(&source), "--do-db=d", "--heartbeat-interval=1", "--message-key-columns=d.chosen:b"];
+    let running = Running::start(stream_to(&broker, &arguments)?.stderr(Stdio::piped()))?;
+    source.sql("insert into d.chosen values (1, 7)")?;
+    wait_for_within(TIMEOUT, || {
+        let records = read_matching_topics(&broker, |topic| topic == "bintide.d.chosen")?;
+        ensure!(records.len() == 1 && records[0].key.as_deref() == Some("{\"b\":7}"), "{records:?}");
+        Ok(())
+    })?;
+    source.sql("insert into other.t values (1), (2)")?;
+    let executed = source.sql("select @@gtid_executed")?;
+    wait_for_within(TIMEOUT, || {
+        let beats = read_matching_topics(&broker, |topic| topic == "__debezium-heartbeat.bintide")?;
+        let is_beat = |beat: &TopicRecord| {
+            beat.key.as_deref() == Some("{\"serverName\":\"bintide\"}")
+                && beat.value.as_ref().is_some_and(|value| value.starts_with("{\"ts_ms\":"))
+        };
+        ensure!(beats.len() > 2 && beats.iter().all(is_beat), "{beats:?}");
+        let saved = read_matching_topics(&broker, |topic| topic == "bintide.bintide-progress")?;
+        let saved = saved.last().and_then(|last| last.value.clone()).context("no progress")?;
+        ensure!(saved.contains(executed.trim()), "{saved} does not have {executed}");
+        Ok(())
+    })?;
+    running.interrupt()?;
+    let ended = running.output()?;
+    ensure!(ended.status.code() == Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
     Ok(())
 }
 

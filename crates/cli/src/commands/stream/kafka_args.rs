@@ -1,6 +1,7 @@
 //! Apache Kafka as the output of `stream`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use stream::Envelope;
@@ -36,6 +37,10 @@ pub(super) struct KafkaArgs {
     /// Fail if a topic does not exist, instead of creating it.
     #[arg(long, requires = "to", conflicts_with_all = ["partitions", "replication"])]
     require_topics: bool,
+    /// Write a heartbeat to the topic __debezium-heartbeat.NAME at this interval, also while no chosen table changes.
+    #[arg(long, value_name = "SECONDS", requires_all = ["to", "from"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=3600))]
+    heartbeat_interval: Option<u32>,
 }
 
 /// Stream whose records go to Kafka.
@@ -50,6 +55,11 @@ impl KafkaArgs {
     /// Returns whether the output is Kafka.
     pub(super) const fn is_given(&self) -> bool {
         self.to.is_some()
+    }
+
+    /// Returns the interval of heartbeats.
+    pub(super) fn heartbeat_interval(&self) -> Option<Duration> {
+        self.heartbeat_interval.map(|seconds| Duration::from_secs(seconds.into()))
     }
 
     /// Connects to the brokers, and returns the output and the point to resume from; `None` if another output is given.

@@ -18,6 +18,7 @@ use tracing::warn;
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
 use crate::column_name_source::{ColumnNameSource, warn_changed};
+use crate::commands::stream::heartbeat_timer::HeartbeatTimer;
 use crate::commands::stream::log_stream::{ProgressSaver, failed, finished, now_ns};
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::commands::stream::{snapshot, stdout_reader};
@@ -54,6 +55,8 @@ pub(super) struct LiveStream {
     /// Rules of the filter that have matched nothing on any connection.
     pub(super) unmatched: UnmatchedRules,
     pub(super) figures: SharedStreamFigures,
+    /// Heartbeats in Kafka, if they are chosen.
+    pub(super) heartbeats: Option<HeartbeatTimer>,
 }
 
 /// Position to resume from, and the transactions written from a server before.
@@ -174,7 +177,7 @@ fn connection(
 }
 
 fn process_events(
-    live: &LiveStream,
+    live: &mut LiveStream,
     resume: &ResumePoint,
     source: &mut LiveSource,
     streamer: &mut Streamer,
@@ -183,6 +186,7 @@ fn process_events(
     let (mut log, mut format) = (String::new(), None::<Arc<EventFormat>>);
     let mut saver = ProgressSaver::new(live.figures.clone());
     loop {
+        beat_if_due(live, output)?;
         if save_while_idle(live, source, output)?.is_break() {
             return Ok(());
         }
@@ -231,23 +235,33 @@ fn process_events(
     }
 }
 
+/// Writes a heartbeat if it is due.
+fn beat_if_due(live: &mut LiveStream, output: &mut RecordSink) -> Result<(), StreamDisconnect> {
+    if !live.heartbeats.as_mut().is_some_and(|timer| timer.take_due(Instant::now())) {
+        return Ok(());
+    }
+    let beaten = output.beat(&live.settings.name, now_ns());
+    beaten.map_err(|error| StreamDisconnect::Failed(failed(error.into())))
+}
+
 /// Saves progress while no event arrives. `Break` after Ctrl-C.
 fn save_while_idle(
-    live: &LiveStream,
+    live: &mut LiveStream,
     source: &mut LiveSource,
     output: &mut RecordSink,
 ) -> Result<ControlFlow<()>, StreamDisconnect> {
     while !source.has_more()? {
         live.figures.set_caught_up();
         output.save().map_err(|error| StreamDisconnect::Failed(failed(error.into())))?;
-        if !output.has_unread_marks() {
+        if !output.has_unread_marks() && live.heartbeats.is_none() {
             break;
         }
-        // The reader takes the records later.
+        // The reader takes the records later, and heartbeats need no event.
         match source.wait_briefly() {
             Err(ConnectionError::Cancelled) => return Ok(ControlFlow::Break(())),
             has_come => drop(has_come?),
         }
+        beat_if_due(live, output)?;
     }
     Ok(ControlFlow::Continue(()))
 }

@@ -1,6 +1,7 @@
 //! `bintide stream`: writes row changes as JSON records.
 
 mod debezium_args;
+mod heartbeat_timer;
 mod kafka_args;
 mod live;
 mod log_stream;
@@ -24,6 +25,7 @@ use wire::ReplicaEnd;
 
 use crate::column_name_source::ColumnNameSource;
 use crate::commands::stream::debezium_args::DebeziumArgs;
+use crate::commands::stream::heartbeat_timer::HeartbeatTimer;
 use crate::commands::stream::kafka_args::{KafkaArgs, KafkaStream};
 use crate::commands::stream::live::{LiveStream, ResumePoint, ResumedOutput};
 use crate::commands::stream::log_stream::LogStreamInputs;
@@ -212,6 +214,7 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         unmatched: settings.filter.unmatched_rules(),
         settings,
         figures: SharedStreamFigures::of_server(),
+        heartbeats: command.kafka.heartbeat_interval().map(HeartbeatTimer::new),
     };
     if let (Some(_), ColumnNameSource::Server(address)) = (&command.schema, &live.schema) {
         check_reachable(address)?;
