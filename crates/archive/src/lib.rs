@@ -15,6 +15,8 @@ mod event_form;
 mod fixed_rows;
 mod log_block;
 mod manifest;
+#[cfg(feature = "storage")]
+mod open_archives;
 mod payload_frames;
 mod row_layout;
 mod segment;
@@ -34,6 +36,8 @@ pub use crate::block_reader::{BLOCK_SIZE, EVENT_SIZE_LIMIT, SegmentReader};
 pub use crate::block_summary::BlockSummary;
 pub use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
 pub use crate::manifest::{FRONT_SIZE, Manifest, ManifestStatistics};
+#[cfg(feature = "storage")]
+pub use crate::open_archives::make_archives_readable;
 pub use crate::segment::{
     LogDigest, SEGMENT_FORMAT, SegmentHead, SegmentSummary, open_cipher, read_segment, write_segment,
 };

@@ -113,9 +113,11 @@ impl Manifest {
     }
 
     /// Returns whether the GTIDs and times are those of all events in the log. Nothing is known of bytes that were stored
-    /// unchanged, except of an event that is torn: it is no part of a transaction.
+    /// unchanged, except of a torn event, which is no part of a transaction, and of a large event, whose GTID is in an
+    /// event of its own.
     pub fn describes_all_events(&self) -> bool {
+        let known = [OpaqueReason::Torn.name(), OpaqueReason::LargeEvent.name()];
         self.statistics.events > 0
-            && self.statistics.kept_bytes.keys().all(|reason| reason == OpaqueReason::Torn.name())
+            && self.statistics.kept_bytes.keys().all(|reason| known.contains(&reason.as_str()))
     }
 }

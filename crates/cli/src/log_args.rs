@@ -11,9 +11,7 @@ use binlog::encryption::Keyring;
 use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX};
 use clap::Args;
 use inspect::stats::StatsSelection;
-use logs::{
-    ArchivedContents, FileIdentity, LogReader, Store, archived_contents, find_archived_logs, read_keyring,
-};
+use logs::{FileIdentity, FoundLogs, LogReader, Store, archived_contents, read_keyring};
 use replay::ReplayLog;
 use tracing::warn;
 
@@ -161,7 +159,7 @@ impl InputLogs {
     pub(crate) fn leave_out_archived(&mut self, selection: &StatsSelection) {
         let is_needed = |place: &InputPlace| match place {
             InputPlace::File(path) => {
-                archived_contents(path).is_none_or(|contents| may_have(&contents, selection))
+                archived_contents(path).is_none_or(|contents| selection.may_select(&contents))
             }
             InputPlace::Stdin => true,
         };
@@ -289,23 +287,12 @@ pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) 
 
 /// Returns the logs that a path names, and the index that lists them, if there is one.
 fn find(path: &Path, unlisted: &mut Vec<PathBuf>) -> Result<(Vec<PathBuf>, Option<PathBuf>), CommandFailure> {
-    if let Some(logs) = find_archived_logs(path) {
-        let logs = logs.map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
-        return Ok((logs, None));
-    }
-    let is_index = path.extension().is_some_and(|extension| extension == "index");
-    if !metadata(path)?.is_dir() && !is_index {
-        return Ok((vec![path.to_owned()], None));
-    }
-    let store = Store::open(path).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
-    if let Some(line) = store.ignored_path() {
+    let found = FoundLogs::at(path).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
+    if let Some(line) = found.ignored_path {
         warn!("{line}");
     }
-    unlisted.extend(store.unlisted_logs().map_err(|error| CommandFailure::NotStarted(add_advice(error)))?);
-    // Index files list logs as `./binlog.000001`.
-    let logs = store.logs().iter().map(|log| log.components().collect()).collect();
-    let index = store.path().is_file().then(|| store.path().to_owned());
-    Ok((logs, index))
+    unlisted.extend(found.unlisted);
+    Ok((found.logs, found.index))
 }
 
 fn metadata(path: &Path) -> Result<fs::Metadata, CommandFailure> {
@@ -317,18 +304,6 @@ fn metadata(path: &Path) -> Result<fs::Metadata, CommandFailure> {
 fn is_repeated(log: &Path, seen: &mut HashSet<FileIdentity>) -> bool {
     let metadata = fs::metadata(log).ok().filter(fs::Metadata::is_file);
     metadata.is_some_and(|metadata| !seen.insert(FileIdentity::of(&metadata)))
-}
-
-/// Tells whether an archived log may have transactions of the selection.
-fn may_have(contents: &ArchivedContents, selection: &StatsSelection) -> bool {
-    const SECOND_US: u64 = 1_000_000;
-    let times = contents.times.map(|(first, last)| {
-        let (first, end) = (u64::from(first) * SECOND_US, (u64::from(last) + 1) * SECOND_US);
-        selection.start_us.is_none_or(|start| start < end)
-            && selection.stop_us.is_none_or(|stop| first < stop)
-    });
-    let gtids = contents.gtids.as_ref().zip(selection.gtids.included.as_ref());
-    times.unwrap_or(true) && gtids.is_none_or(|(found, wanted)| found.intersects(wanted))
 }
 
 fn file_size(place: &InputPlace) -> Option<u64> {

@@ -1,8 +1,6 @@
 //! The `bintide` command: arguments, settings, progress and tables. Other crates produce the reports.
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "archive")]
-mod archived_logs;
 mod args;
 mod column_name_source;
 mod commands;
@@ -50,7 +48,7 @@ fn main() -> ExitCode {
     panics::install();
     let args = args::expand_help(password_masking::read_arguments());
     #[cfg(feature = "archive")]
-    archived_logs::install();
+    archive::make_archives_readable();
     exit::report(panics::catch(|| match commands::dump::detect(&args) {
         Some(dump) => {
             messages::install_default();

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use binlog::gtid::GtidSet;
 
 use crate::error::LogError;
+use crate::gtid_selection::GtidSelection;
 
 /// Archives that a program can read: each has logs with names.
 pub trait ArchivedLogs: Send + Sync {
@@ -26,10 +27,33 @@ pub trait ArchivedLogs: Send + Sync {
 pub struct ArchivedContents {
     /// Size of the log in bytes.
     pub size: u64,
+    /// Number of transactions, with and without GTIDs.
+    pub transactions: u64,
     /// Transactions of MySQL; `None` if not known.
     pub gtids: Option<GtidSet>,
     /// Earliest and latest time of events and commits, in seconds since 1970; `None` if not known.
     pub times: Option<(u32, u32)>,
+}
+
+impl ArchivedContents {
+    /// Returns whether the log may have transactions that are committed in this period, in microseconds since 1970.
+    pub fn may_have_commits(&self, start_us: Option<u64>, stop_us: Option<u64>) -> bool {
+        const SECOND_US: u64 = 1_000_000;
+        self.times.is_none_or(|(first, last)| {
+            let (first, end) = (u64::from(first) * SECOND_US, (u64::from(last) + 1) * SECOND_US);
+            start_us.is_none_or(|start| start < end) && stop_us.is_none_or(|stop| first < stop)
+        })
+    }
+
+    /// Returns whether the log may have selected transactions.
+    pub fn may_have_gtids(&self, selection: &GtidSelection) -> bool {
+        let Some(found) = &self.gtids else { return true };
+        // A transaction without a GTID is in no set, so it is never excluded.
+        let all_have_gtids = found.count() == u128::from(self.transactions);
+        let is_excluded = |excluded| all_have_gtids && found.is_subset(excluded);
+        selection.included.as_ref().is_none_or(|wanted| found.intersects(wanted))
+            && !selection.excluded.as_ref().is_some_and(is_excluded)
+    }
 }
 
 static ARCHIVED_LOGS: OnceLock<Box<dyn ArchivedLogs>> = OnceLock::new();
@@ -57,4 +81,46 @@ pub fn archived_contents(log: &Path) -> Option<ArchivedContents> {
 
 pub(crate) fn open_archived_log(log: &Path) -> Option<Result<Box<dyn Read + Send>, LogError>> {
     ARCHIVED_LOGS.get()?.open(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ArchivedContents;
+    use crate::gtid_selection::GtidSelection;
+
+    const SERVER: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
+
+    #[test]
+    fn periods_keep_a_log_at_their_edges() {
+        check_period(None, None, true);
+        check_period(Some(20_999_999), None, true);
+        check_period(Some(21_000_000), None, false);
+        check_period(None, Some(10_000_001), true);
+        check_period(None, Some(10_000_000), false);
+    }
+
+    #[test]
+    fn only_excluded_logs_without_other_transactions_are_left_out() {
+        check_gtids(5, None, None, true);
+        check_gtids(5, Some("5-9"), None, true);
+        check_gtids(5, Some("6-9"), None, false);
+        check_gtids(5, None, Some("1-4"), true);
+        check_gtids(5, None, Some("1-5"), false);
+        check_gtids(6, None, Some("1-5"), true);
+    }
+
+    fn check_period(start_us: Option<u64>, stop_us: Option<u64>, is_needed: bool) {
+        assert_eq!(contents(5).may_have_commits(start_us, stop_us), is_needed, "{start_us:?} {stop_us:?}");
+    }
+
+    fn check_gtids(transactions: u64, included: Option<&str>, excluded: Option<&str>, is_needed: bool) {
+        let set = |numbers: &str| format!("{SERVER}:{numbers}").parse().unwrap();
+        let selection = GtidSelection { included: included.map(set), excluded: excluded.map(set) };
+        assert_eq!(contents(transactions).may_have_gtids(&selection), is_needed, "{selection:?}");
+    }
+
+    fn contents(transactions: u64) -> ArchivedContents {
+        let gtids = format!("{SERVER}:1-5").parse().ok();
+        ArchivedContents { size: 1, transactions, gtids, times: Some((10, 20)) }
+    }
 }

@@ -44,6 +44,7 @@ mod event_chunk;
 mod event_walk;
 mod file_identity;
 mod file_name;
+mod found_logs;
 mod gtid_selection;
 mod keyring;
 mod large_payload;
@@ -85,6 +86,7 @@ pub use crate::event_walk::{
 };
 pub use crate::file_identity::FileIdentity;
 pub use crate::file_name::is_file_name;
+pub use crate::found_logs::FoundLogs;
 pub use crate::gtid_selection::GtidSelection;
 pub use crate::keyring::read_keyring;
 pub use crate::large_payload::{LargePayload, LargePayloadEvents, LargePayloadHead, PayloadEnd};

@@ -1,7 +1,7 @@
 //! Selection of the transactions and tables that are counted.
 
 use binlog::TransactionId;
-use logs::{ChangeOrigin, GtidSelection};
+use logs::{ArchivedContents, ChangeOrigin, GtidSelection};
 use sql::TableSelection;
 
 /// Selection of the transactions and tables to count. The default selects all.
@@ -36,5 +36,10 @@ impl StatsSelection {
         self.start_us.is_none_or(|start_us| time_us >= start_us)
             && self.stop_us.is_none_or(|stop_us| time_us < stop_us)
             && self.gtids.selects(id)
+    }
+
+    /// Returns whether an archived log may have selected transactions.
+    pub fn may_select(&self, contents: &ArchivedContents) -> bool {
+        contents.may_have_commits(self.start_us, self.stop_us) && contents.may_have_gtids(&self.gtids)
     }
 }

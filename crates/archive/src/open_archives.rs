@@ -1,12 +1,16 @@
-//! Logs of archives as arguments of all commands: `s3://BUCKET/PREFIX/`, or the directory of an archive.
+//! Logs of archives wherever a log is opened by its path: `s3://BUCKET/PREFIX/LOG`, or in the directory of an archive.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use archive::{Archive, ArchiveError, ArchiveStorage, Manifest, MissingFolder, is_object_url};
 use logs::{ArchivedContents, ArchivedLogs, LogError, NoLogsReason, set_archived_logs};
+
+use crate::archive::Archive;
+use crate::archive_error::ArchiveError;
+use crate::manifest::Manifest;
+use crate::storage::{ArchiveStorage, MissingFolder, is_object_url};
 
 /// Archives that were opened, by their locations.
 #[derive(Default)]
@@ -22,8 +26,9 @@ struct OpenArchive {
 /// Folders that each archive has.
 const FOLDERS: [&str; 2] = ["manifests", "segments"];
 
-/// Makes logs of archives readable for all commands.
-pub(crate) fn install() {
+/// Makes logs of archives readable in this process, wherever a log is opened by its path. Only the first call has an
+/// effect.
+pub fn make_archives_readable() {
     set_archived_logs(Box::<OpenArchives>::default());
 }
 
@@ -67,7 +72,9 @@ impl ArchivedLogs for OpenArchives {
         let manifest = archive.manifests.iter().find(|manifest| manifest.log == name)?;
         let is_known = manifest.describes_all_events();
         let gtids = manifest.gtid_set().filter(|_| is_known);
-        Some(ArchivedContents { size: manifest.size, gtids, times: manifest.times.filter(|_| is_known) })
+        let times = manifest.times.filter(|_| is_known);
+        let transactions = manifest.statistics.transactions;
+        Some(ArchivedContents { size: manifest.size, transactions, gtids, times })
     }
 }
 
