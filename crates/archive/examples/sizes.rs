@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (mut encode, mut decode) = (0.0, 0.0);
         while let Some(block) = reader.next_block()? {
             let start = Instant::now();
-            let encoded = encoder.encode(&block);
+            let encoded = encoder.encode(&block)?;
             encode += start.elapsed().as_secs_f64();
             let start = Instant::now();
             let restored = decoder.decode_one(&encoded.bytes)?;

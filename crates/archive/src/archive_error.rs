@@ -22,6 +22,12 @@ pub enum ArchiveError {
         /// Cause.
         cause: io::Error,
     },
+    /// zstd fails.
+    #[error("could not compress: zstd: {why}. Free memory, or archive on a machine with more")]
+    Compress {
+        /// Error of zstd.
+        why: &'static str,
+    },
     /// Bytes cannot be written.
     #[error("could not write {name}: {cause}")]
     Write {

@@ -7,6 +7,7 @@ use binlog::{
 };
 use hashbrown::HashMap;
 
+use crate::archive_error::ArchiveError;
 use crate::block_decoder::BlockDecoder;
 use crate::block_frame::{BlockKind, put_block};
 use crate::block_summary::BlockSummary;
@@ -15,7 +16,7 @@ use crate::event_form::{BodyForm, EventForm, PositionForm};
 use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
 use crate::payload_frames::{INNER_SIZE_MAX, PayloadFrames, put_payload};
 use crate::row_layout::{LayoutScratch, RowLayout, parse_table, put_shape, split_rows, stream_count};
-use crate::stream_codec::StreamCompressor;
+use crate::stream_codec::{StreamCompressor, ZstdFailure};
 use crate::stream_set::{FixedStream, STREAMS_MAX, StreamId, TextStreams, TextWriter};
 use crate::varint::put_sized;
 
@@ -107,24 +108,53 @@ impl BlockEncoder {
 
     /// Takes a block apart, and puts it together again as a trial. A block that does not come back exactly is kept as
     /// it is.
-    pub fn encode(&mut self, block: &LogBlock) -> EncodedBlock {
+    ///
+    /// # Errors
+    ///
+    /// If zstd lacks memory.
+    pub fn encode(&mut self, block: &LogBlock) -> Result<EncodedBlock, ArchiveError> {
         self.summary = BlockSummary { log_size: block.bytes.len() as u64, ..BlockSummary::default() };
         let reason = match &block.content {
-            BlockContent::Events(context) => match self.encode_events(block, context) {
-                Some(encoded) => return encoded,
+            BlockContent::Events(context) => match self.encode_events(block, context)? {
+                Some(encoded) => return Ok(encoded),
                 None => OpaqueReason::Differs,
             },
             BlockContent::Opaque(reason) => *reason,
         };
         let mut bytes = Vec::new();
         put_block(BlockKind::Opaque, block, &mut bytes, |out| {
-            self.compressor.compress(&block.bytes, 0, out);
-        });
+            self.compressor.compress(&block.bytes, 0, out).map(drop)
+        })?;
         *self.summary.kept.entry(reason.name()).or_default() += block.bytes.len() as u64;
-        EncodedBlock { bytes, summary: std::mem::take(&mut self.summary) }
+        Ok(EncodedBlock { bytes, summary: std::mem::take(&mut self.summary) })
     }
 
-    fn encode_events(&mut self, block: &LogBlock, context: &BlockContext) -> Option<EncodedBlock> {
+    /// Returns the block that comes back exactly; `None` if there is none.
+    fn encode_events(
+        &mut self,
+        block: &LogBlock,
+        context: &BlockContext,
+    ) -> Result<Option<EncodedBlock>, ZstdFailure> {
+        let mut bytes = Vec::new();
+        let is_restored = match self.take_apart(block, context) {
+            None => false,
+            Some(()) => {
+                put_block(BlockKind::Events, block, &mut bytes, |out| {
+                    self.fields.streams.write(&mut self.compressor, out)
+                })?;
+                self.decoder.decode_one(&bytes).is_ok_and(|restored| restored == block.bytes)
+            }
+        };
+        if !is_restored {
+            let log_size = block.bytes.len() as u64;
+            self.summary = BlockSummary { log_size, ..BlockSummary::default() };
+            return Ok(None);
+        }
+        Ok(Some(EncodedBlock { bytes, summary: std::mem::take(&mut self.summary) }))
+    }
+
+    /// Puts the fields of a block's events into streams. `None` if the block is damaged.
+    fn take_apart(&mut self, block: &LogBlock, context: &BlockContext) -> Option<()> {
         let format = context.format()?;
         self.clear();
         context.put(self.fields.streams.of(FixedStream::Context));
@@ -146,17 +176,7 @@ impl BlockEncoder {
             rest = &rest[size..];
             position += size as u64;
         }
-        let mut bytes = Vec::new();
-        put_block(BlockKind::Events, block, &mut bytes, |out| {
-            self.fields.streams.write(&mut self.compressor, out);
-        });
-        let restored = self.decoder.decode_one(&bytes);
-        if !restored.is_ok_and(|restored| restored == block.bytes) {
-            let log_size = block.bytes.len() as u64;
-            self.summary = BlockSummary { log_size, ..BlockSummary::default() };
-            return None;
-        }
-        Some(EncodedBlock { bytes, summary: std::mem::take(&mut self.summary) })
+        Some(())
     }
 
     fn clear(&mut self) {

@@ -2,6 +2,7 @@
 
 use crate::log_block::LogBlock;
 use crate::segment_error::{BlockDamage, SegmentError};
+use crate::stream_codec::ZstdFailure;
 use crate::varint::{StreamCursor, put_varint};
 
 /// Kind of a block in a segment.
@@ -46,15 +47,16 @@ pub(crate) fn put_block(
     kind: BlockKind,
     block: &LogBlock,
     out: &mut Vec<u8>,
-    put_content: impl FnOnce(&mut Vec<u8>),
-) {
+    put_content: impl FnOnce(&mut Vec<u8>) -> Result<(), ZstdFailure>,
+) -> Result<(), ZstdFailure> {
     let start = out.len();
     out.extend_from_slice(&[0; BLOCK_HEAD_SIZE]);
     out.push(kind as u8);
     put_varint(out, block.offset);
     put_varint(out, block.bytes.len() as u64);
-    put_content(out);
+    put_content(out)?;
     seal(&mut out[start..]);
+    Ok(())
 }
 
 /// Appends the end of a segment, which states the size of the log.

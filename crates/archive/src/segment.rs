@@ -112,7 +112,7 @@ fn write_blocks(
         },
         BlockEncoder::new,
         |encoder, block, parts| {
-            let encoded = encoder.encode(&block);
+            let encoded = encoder.encode(&block)?;
             let size = encoded.bytes.len();
             Ok(parts.push(encoded, size)?)
         },

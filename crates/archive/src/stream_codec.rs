@@ -2,6 +2,7 @@
 
 use zstd_safe::{CCtx, CParameter, DCtx, Strategy};
 
+use crate::archive_error::ArchiveError;
 use crate::segment_error::BlockDamage;
 
 /// Order of a stream's bytes before compression.
@@ -44,6 +45,16 @@ enum MatchSearch {
     Level3,
     /// Only long ones: digits, hashes and other texts with short repetitions by chance become smaller without them.
     LongOnly,
+}
+
+/// Failure of zstd, with its reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ZstdFailure(&'static str);
+
+impl From<ZstdFailure> for ArchiveError {
+    fn from(failure: ZstdFailure) -> Self {
+        Self::Compress { why: failure.0 }
+    }
 }
 
 /// Compresses streams one after another, with the same contexts.
@@ -91,19 +102,24 @@ impl StreamCompressor {
     }
 
     /// Appends the compressed stream, and returns its form. `width` is the size of its values, 0 if it varies.
-    pub(crate) fn compress(&mut self, stream: &[u8], width: usize, out: &mut Vec<u8>) -> StreamForm {
-        let (form, search) = self.choose(stream, width);
+    pub(crate) fn compress(
+        &mut self,
+        stream: &[u8],
+        width: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<StreamForm, ZstdFailure> {
+        let (form, search) = self.choose(stream, width)?;
         let mut ordered = std::mem::take(&mut self.ordered);
         let bytes = order(stream, form, &mut ordered);
-        self.frame(bytes, search, out);
+        let framed = self.frame(bytes, search, out);
         self.ordered = ordered;
-        form
+        framed.map(|()| form)
     }
 
-    fn choose(&mut self, stream: &[u8], width: usize) -> (StreamForm, MatchSearch) {
+    fn choose(&mut self, stream: &[u8], width: usize) -> Result<(StreamForm, MatchSearch), ZstdFailure> {
         use MatchSearch::{Level3, LongOnly};
         if stream.len() < TRIAL_MIN {
-            return (StreamForm::Plain, Level3);
+            return Ok((StreamForm::Plain, Level3));
         }
         let narrow =
             u8::try_from(width).ok().filter(|width| stream.len().is_multiple_of(usize::from(*width).max(1)));
@@ -124,25 +140,30 @@ impl StreamCompressor {
         let sample = &stream[start..(start + size).min(stream.len())];
         let mut best = (usize::MAX, candidates[0]);
         for (form, search) in candidates {
-            let size = self.trial_size(sample, form, search);
+            let size = self.trial_size(sample, form, search)?;
             if size < best.0 {
                 best = (size, (form, search));
             }
         }
-        best.1
+        Ok(best.1)
     }
 
-    fn trial_size(&mut self, sample: &[u8], form: StreamForm, search: MatchSearch) -> usize {
+    fn trial_size(
+        &mut self,
+        sample: &[u8],
+        form: StreamForm,
+        search: MatchSearch,
+    ) -> Result<usize, ZstdFailure> {
         let (mut ordered, mut trial) = (std::mem::take(&mut self.ordered), std::mem::take(&mut self.trial));
         trial.clear();
-        self.frame(order(sample, form, &mut ordered), search, &mut trial);
+        let framed = self.frame(order(sample, form, &mut ordered), search, &mut trial);
         let size = trial.len();
         (self.ordered, self.trial) = (ordered, trial);
-        size
+        framed.map(|()| size)
     }
 
     /// Appends one frame.
-    fn frame(&mut self, bytes: &[u8], search: MatchSearch, out: &mut Vec<u8>) {
+    fn frame(&mut self, bytes: &[u8], search: MatchSearch, out: &mut Vec<u8>) -> Result<(), ZstdFailure> {
         let context = match search {
             MatchSearch::Level3 => &mut self.level_3,
             MatchSearch::LongOnly if bytes.len() >= DISTANT_SIZE_MIN => &mut self.distant,
@@ -152,8 +173,9 @@ impl StreamCompressor {
         out.resize(start + zstd_safe::compress_bound(bytes.len()), 0);
         let size = context.compress2(&mut out[start..], bytes);
         // zstd fails only without memory: there is room for the frame.
-        let size = size.unwrap_or_else(|code| panic!("zstd: {}", zstd_safe::get_error_name(code)));
+        let size = size.map_err(|code| ZstdFailure(zstd_safe::get_error_name(code)))?;
         out.truncate(start + size);
+        Ok(())
     }
 }
 
@@ -364,7 +386,7 @@ mod tests {
             let size = count * width.max(1);
             let stream: Vec<u8> = seed.iter().cycle().take(size).copied().collect();
             let (mut frame, mut out) = (Vec::new(), Vec::new());
-            let form = StreamCompressor::new().compress(&stream, width, &mut frame);
+            let form = StreamCompressor::new().compress(&stream, width, &mut frame).unwrap();
             prop_assert_eq!(StreamForm::from_code(form.code()), Ok(form));
             StreamExpander::new().expand(&frame, form, stream.len(), &mut out).unwrap();
             prop_assert_eq!(out, stream);

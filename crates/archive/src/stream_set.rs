@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::segment_error::BlockDamage;
-use crate::stream_codec::{StreamCompressor, StreamExpander, StreamForm};
+use crate::stream_codec::{StreamCompressor, StreamExpander, StreamForm, ZstdFailure};
 use crate::varint::{StreamCursor, put_difference, put_sized, put_varint};
 
 /// Number of a stream in its block.
@@ -134,7 +134,11 @@ impl StreamSet {
     ///
     /// The directory has an entry for each stream that is not empty: difference of its number to the number before,
     /// size, size of its frame or 0, then two bytes of its form, or the stream itself.
-    pub(crate) fn write(&mut self, compressor: &mut StreamCompressor, out: &mut Vec<u8>) {
+    pub(crate) fn write(
+        &mut self,
+        compressor: &mut StreamCompressor,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ZstdFailure> {
         let (mut directory, mut frames, mut before) = (Vec::new(), Vec::new(), 0);
         for (number, stream) in self.streams[..self.used].iter().enumerate() {
             if stream.bytes.is_empty() {
@@ -149,15 +153,16 @@ impl StreamSet {
                 continue;
             }
             let start = frames.len();
-            let form = compressor.compress(&stream.bytes, usize::from(stream.width), &mut frames);
+            let form = compressor.compress(&stream.bytes, usize::from(stream.width), &mut frames)?;
             put_varint(&mut directory, (frames.len() - start) as u64);
             directory.extend_from_slice(&form.code());
         }
         let mut frame = Vec::new();
-        compressor.compress(&directory, 0, &mut frame);
+        compressor.compress(&directory, 0, &mut frame)?;
         put_varint(out, directory.len() as u64);
         put_sized(out, &frame);
         out.extend_from_slice(&frames);
+        Ok(())
     }
 }
 
