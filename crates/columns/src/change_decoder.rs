@@ -1,6 +1,6 @@
 //! Conversion of events to record batches.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -101,10 +101,10 @@ struct DecodedTransaction {
     changes: i64,
 }
 
-/// Builders of the tables, by database and name.
+/// Builders of the tables, by database and name: batches come in the same order each time.
 #[derive(Debug, Default)]
 struct TableBuilders {
-    by_name: HashMap<[String; 2], TableBuilder>,
+    by_name: BTreeMap<[String; 2], TableBuilder>,
     bytes: usize,
 }
 

@@ -105,27 +105,75 @@ pub fn decode_log(
     sink: &mut BatchSink<'_>,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<(), ColumnsError> {
-    let mut walk = new_stream_walk(reader);
+    let mut changes = LogChanges::new(reader);
     let mut read_to = 0;
     loop {
-        let position = walk.reader().position();
+        let position = changes.position();
         if position != read_to {
             read_to = position;
             if watch(position).is_break() {
                 return Err(ColumnsError::Stopped);
             }
         }
-        let outcome = match walk.next()? {
+        if changes.advance(decoder, sink)? == LogProgress::Ended {
+            return Ok(());
+        }
+    }
+}
+
+/// Changes of one log, decoded as far as the caller wants.
+#[derive(Debug)]
+pub struct LogChanges {
+    walk: LogWalk,
+}
+
+/// Result of decoding a piece of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogProgress {
+    /// The log goes on.
+    Continues,
+    /// The log has ended, and all of its batches are delivered.
+    Ended,
+}
+
+impl LogChanges {
+    /// Starts at the start of a log.
+    pub fn new(reader: LogReader) -> Self {
+        Self { walk: new_stream_walk(reader) }
+    }
+
+    /// Returns the number of bytes of the log that were read.
+    pub fn position(&self) -> u64 {
+        self.walk.reader().position()
+    }
+
+    /// Decodes the next event, and delivers the batches that are complete.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read or decoded, or ends within a transaction or an event, or if `sink` fails.
+    pub fn advance(
+        &mut self,
+        decoder: &mut ChangeDecoder,
+        sink: &mut BatchSink<'_>,
+    ) -> Result<LogProgress, ColumnsError> {
+        let outcome = match self.walk.next()? {
             ReadOutcome::Some(step) => {
                 verify(&step, decoder)?;
                 decoder.take_step(&step, sink)?
             }
-            ReadOutcome::End(EndOfLog::Torn(torn)) => return Err(walk.reader().torn_error(torn).into()),
-            ReadOutcome::End(_) => return decoder.end_log(sink),
+            ReadOutcome::End(EndOfLog::Torn(torn)) => {
+                return Err(self.walk.reader().torn_error(torn).into());
+            }
+            ReadOutcome::End(_) => {
+                decoder.end_log(sink)?;
+                return Ok(LogProgress::Ended);
+            }
         };
         if outcome == DecodeStep::SkipPayload {
-            LogWalk::skip_payload(&mut walk);
+            self.walk.skip_payload();
         }
+        Ok(LogProgress::Continues)
     }
 }
 

@@ -5,7 +5,7 @@
 //! | find out the Arrow schema of a table's changes | [`ChangeSchema`] |
 //! | turn row changes of one table into record batches | [`ChangeBatchBuilder`] |
 //! | turn the events of logs into record batches | [`ChangeDecoder`] |
-//! | decode one log | [`decode_log()`] |
+//! | decode one log | [`decode_log()`]; event by event: [`LogChanges`] |
 //! | write the changes of logs as Parquet files | [`export_logs()`], [`ChangeExport`] |
 //!
 //! Each row of a batch is one row change. The structs `before` and `after` have the values. A value that its column's
@@ -33,4 +33,4 @@ pub use crate::change_decoder::{BatchSink, ChangeBatch, ChangeDecoder, DecodeSet
 pub use crate::change_export::{ChangeExport, ExportCounts, ExportLimits};
 pub use crate::change_schema::ChangeSchema;
 pub use crate::columns_error::ColumnsError;
-pub use crate::export_run::{ExportLog, decode_log, export_logs};
+pub use crate::export_run::{ExportLog, LogChanges, LogProgress, decode_log, export_logs};
