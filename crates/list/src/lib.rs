@@ -73,7 +73,11 @@ fn list_lines(
     output: &impl ListOutput<Part = Vec<u8>>,
     out: &mut dyn Write,
 ) -> Result<Vec<logs::LogError>, ListError> {
-    let warnings = new_list_walk(settings).run(&settings.sources, output, |part| put(out, &part))?;
+    let warnings =
+        new_list_walk(settings).run(&settings.sources, output, |part| match settings.is_stopped() {
+            true => Ok(ControlFlow::Break(())),
+            false => put(out, &part),
+        })?;
     finish(out)?;
     Ok(warnings)
 }
@@ -88,7 +92,10 @@ fn list_transactions(
     let pieces = SummaryPieces { select: &settings.selection };
     let result = new_list_walk(settings).run(&settings.sources, &pieces, |part| {
         transactions.take(part, &mut lines);
-        put_and_clear(out, &mut lines)
+        match settings.is_stopped() {
+            true => Ok(ControlFlow::Break(())),
+            false => put_and_clear(out, &mut lines),
+        }
     });
     // Also after an error: the last transaction precedes it.
     transactions.finish(&mut lines);

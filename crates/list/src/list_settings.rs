@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use binlog::encryption::Keyring;
 
@@ -30,6 +31,8 @@ pub struct ListSettings {
     pub damage: ListDamagePolicy,
     /// Keys of encrypted logs.
     pub keyring: Option<Arc<Keyring>>,
+    /// Ends the list as a closed output does, once it is true.
+    pub stop: Option<Arc<AtomicBool>>,
     /// Size of events above which a payload is decompressed while it is read, and cut into chunks for all workers. A
     /// smaller payload is decompressed by the worker that has its chunk.
     pub(crate) payload_size_large: usize,
@@ -50,8 +53,15 @@ impl ListSettings {
             checksums: ChecksumPolicy::Verify,
             damage: ListDamagePolicy::Stop,
             keyring: None,
+            stop: None,
             payload_size_large: PAYLOAD_SIZE_LARGE,
         }
+    }
+}
+
+impl ListSettings {
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 }
 
