@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use binlog::gtid::GtidSet;
 use e2e::command::Ran;
 use e2e::program::bintide;
 use serde_json::Value;
@@ -248,4 +249,52 @@ fn encrypted_logs_come_back_with_their_key() -> Result<()> {
         ensure!(fs::read(&log)? == fs::read(Path::new(&to).join(name))?, "{}", log.display());
     }
     Ok(())
+}
+
+/// Removes the segments of logs without the selected transaction, so that reading one of them would be an error.
+#[test]
+fn commands_read_only_segments_with_selected_transactions() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let location = folder.path().join("archive").display().to_string();
+    let archive = Archive { location: location.clone(), variables: Vec::new() };
+    let samples = workspace_root().join("samples/rotation");
+    let logs: Vec<PathBuf> = (1..=6).map(|number| samples.join(format!("binlog.00000{number}"))).collect();
+    archive.add(&logs, &[])?;
+    let document: Value = serde_json::from_str(&run(&["stats", "--json", &location])?)?;
+    let gtids = document["gtids"]["set"].as_str().context("no GTIDs")?.to_owned();
+    let of_last: Value = serde_json::from_str(&run(&["stats", "--json", &path_text(&logs[5])])?)?;
+    let wanted = of_last["gtids"]["set"].as_str().context("no GTIDs")?;
+    for segment in fs::read_dir(folder.path().join("archive/segments"))? {
+        let segment = segment?.path();
+        if !path_text(&segment).contains("binlog.000006.") {
+            fs::remove_file(segment)?;
+        }
+    }
+    let to = path_text(&folder.path().join("changes"));
+    let inverse = path_text(&folder.path().join("inverse.binlog"));
+    run(&["stats", "--gtid", wanted, &location])?;
+    run(&["export", "--columns=numbered", "--gtid", wanted, "--to", &to, &location])?;
+    run(&["undo", "--gtid", wanted, "-r", &inverse, &location])?;
+    let others = gtid_difference(&gtids, wanted)?;
+    run(&["export", "--columns=numbered", "--exclude-gtids", &others, "--to", &to, &location])?;
+    let all =
+        Command::new(bintide()?).args(["export", "--columns=numbered", "--to", &to, &location]).output()?;
+    ensure!(!all.status.success() && String::from_utf8_lossy(&all.stderr).contains("no segment"));
+    Ok(())
+}
+
+fn gtid_difference(all: &str, without: &str) -> Result<String> {
+    let [all, without] = [all, without].map(str::parse::<GtidSet>);
+    Ok(all?.difference(&without?).to_string())
+}
+
+fn path_text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Runs bintide, and requires success.
+fn run(arguments: &[&str]) -> Result<String> {
+    let output = Command::new(bintide()?).args(arguments).output()?;
+    ensure!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
 }

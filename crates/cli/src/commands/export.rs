@@ -120,10 +120,15 @@ enum ExportNaming {
 /// Exports the logs.
 pub(crate) fn run(command: &ExportArgs, global: &GlobalArgs) -> CommandResult {
     let started = Instant::now();
-    let found = command.inputs.find_logs()?;
+    let mut found = command.inputs.find_logs()?;
     found.check_indexes()?;
     check_names(&found)?;
-    let mut decoder = command.decoder(global)?;
+    let source = command.names.source(global)?;
+    if matches!(source, ColumnNameSource::Unknown) {
+        // Other sources depend on the DDL statements in all logs.
+        found.leave_out_archived(&command.transactions.selection()?);
+    }
+    let mut decoder = command.decoder(source)?;
     let export = ChangeExport::open(&command.to, command.files.limits());
     let export = export.context("--to").map_err(CommandFailure::NotStarted)?;
     let mut progress = ByteProgress::new(global, found.bytes_total);
@@ -195,7 +200,7 @@ fn failed(error: ColumnsError) -> CommandFailure {
 }
 
 impl ExportArgs {
-    fn decoder(&self, global: &GlobalArgs) -> Result<ChangeDecoder, CommandFailure> {
+    fn decoder(&self, source: ColumnNameSource) -> Result<ChangeDecoder, CommandFailure> {
         let settings = DecodeSettings {
             selection: self.transactions.selection()?,
             unnamed_columns: match self.names.columns {
@@ -205,7 +210,7 @@ impl ExportArgs {
             statements: if self.skip_statements { StatementPolicy::Skip } else { StatementPolicy::Refuse },
         };
         let decoder = ChangeDecoder::new(settings);
-        Ok(match self.names.source(global)?.catalogue() {
+        Ok(match source.catalogue() {
             Some(catalogue) => decoder.with_column_catalogue(catalogue),
             None => decoder,
         })

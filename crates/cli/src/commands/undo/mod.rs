@@ -17,13 +17,14 @@ use binlog::{
     DecodeError, EventFormat, Flavour, PayloadOpener, RowChange, TransactionId, TransactionVerb, ZstdLevel,
 };
 use clap::Args;
+use inspect::stats::StatsSelection;
 use jiff::Timestamp;
 use list::{RowCondition, RowConditions, RowTest};
 use logs::GtidSelection;
 use mysql_target::LoggedActions;
 use replay::{
-    ApplyPlan, ApplyStep, RowEvents, SelectionChoice, SourceStatement, TransactionHead, TransactionSelector,
-    TransactionShape, TransactionSource,
+    ApplyPlan, ApplyStep, RowEvents, SelectionChoice, SourceStatement, TransactionHead, TransactionSelection,
+    TransactionSelector, TransactionShape, TransactionSource,
 };
 use rewrite::{RewriteError, StagedFile};
 use servers::ServerAddress;
@@ -38,7 +39,7 @@ use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::{LogArgs, add_advice};
+use crate::log_args::{InputLogs, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::selection_args::SelectionArgs;
 use crate::temporary_files::TemporaryFiles;
@@ -314,13 +315,14 @@ struct CollectedInverse {
 
 /// Collects the inverse, and the format of the newest undone log. Returns `None` when interrupted.
 fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedInverse>, CommandFailure> {
-    let found = command.inputs.find_logs()?;
+    let mut found = command.inputs.find_logs()?;
     found.check_indexes()?;
-    let mut source = TransactionSource::new(found.replay_logs(), found.keyring.clone(), TRANSACTION_MEMORY);
     let selection = command.selection.selection()?;
+    let gtids = GtidSelection { included: command.gtid.clone(), excluded: None };
+    leave_out_archived(&mut found, &selection, &gtids);
+    let mut source = TransactionSource::new(found.replay_logs(), found.keyring.clone(), TRANSACTION_MEMORY);
     let mut selector = TransactionSelector::new(&selection, source.log_names())
         .map_err(|error| CommandFailure::NotStarted(error.into()))?;
-    let gtids = GtidSelection { included: command.gtid.clone(), excluded: None };
     let conditions = RowConditions::new(command.rows.conditions.clone());
     let collector = InverseCollector::new(&env::temp_dir(), INVERSE_MEMORY);
     let collector = collector.context("could not prepare a temporary file")?;
@@ -356,6 +358,15 @@ fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedIn
         return Err(CommandFailure::Failed(anyhow!("{error}")));
     }
     Ok(Some(CollectedInverse { collector: undo.collector, format: undo.format }))
+}
+
+/// Leaves out archived logs without any transaction to undo. A start, a stop and a number of transactions to skip need
+/// all logs.
+fn leave_out_archived(found: &mut InputLogs, selection: &TransactionSelection, gtids: &GtidSelection) {
+    if selection.start.is_none() && selection.stop.is_none() && selection.skip == 0 {
+        let gtids = GtidSelection { excluded: Some(selection.exclude.clone()), ..gtids.clone() };
+        found.leave_out_archived(&StatsSelection { gtids, ..StatsSelection::default() });
+    }
 }
 
 fn failed(error: replay::ReplayError) -> CommandFailure {
