@@ -9,6 +9,7 @@ mod demo;
 mod dist;
 mod fuzz;
 mod judge;
+mod python;
 mod samples;
 mod screenshot;
 mod servers;
@@ -79,6 +80,8 @@ enum XtaskCommand {
     Screenshots,
     /// Build the documentation as a book, target/book
     Book,
+    /// Build the Python package in target/dist, and test it
+    Python(python::PythonOptions),
     /// Check that each feature of the format crate can be disabled
     Features,
     /// Check that bintide compiles with the oldest supported version of Rust (needs rustup)
@@ -114,6 +117,7 @@ fn main() -> Result<()> {
         XtaskCommand::Tidy => tidy::check(),
         XtaskCommand::Words => words::write(),
         XtaskCommand::Book => book::build_book(),
+        XtaskCommand::Python(options) => python::check_python(&options),
         XtaskCommand::Features => checks::check_features(),
         XtaskCommand::OldestRust => checks::check_oldest_rust(),
         XtaskCommand::Package => checks::check_packages(),

@@ -14,7 +14,13 @@ const PACKAGE_VARIABLE_PREFIXES: [&str; 3] = ["CARGO_MANIFEST_", "CARGO_PKG_", "
 /// Returns a command that runs cargo in a folder as a shell would, so that earlier builds stay valid.
 pub fn cargo_command(folder: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(folder);
+    without_package_variables(command.current_dir(folder));
+    command
+}
+
+/// Removes the variables that cargo sets for the package of the running program: another build would see them as
+/// changes.
+pub fn without_package_variables(command: &mut Command) -> &mut Command {
     for (name, _) in env::vars_os() {
         if name
             .to_str()

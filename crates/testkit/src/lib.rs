@@ -22,7 +22,7 @@
 //! | [`package_home`] | the programs of a server: [`PackageHome`] |
 //! | [`KafkaBroker`] | a broker of Apache Kafka |
 //! | [`launch`] | a server to start: [`Launch`] |
-//! | [`parquet_readers`] | a Python with DuckDB and pyarrow |
+//! | [`PythonEnvironment`] | a Python with packages, such as DuckDB |
 //! | [`TestPackage`] | all available servers, from MySQL 5.5.9 to MariaDB 11.8 |
 //! | [`proxy`] | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
 //! | [`tamper`] | a proxy that changes a server's packets: [`TamperProxy`] |
@@ -46,7 +46,7 @@ mod object_server;
 mod package;
 mod package_home;
 mod proxy;
-mod readers;
+mod python_environment;
 mod seeded_random;
 mod server;
 mod spawner;
@@ -57,7 +57,7 @@ mod unresponsive_port;
 pub use crate::apt::mirror as debian_mirror;
 pub use crate::cache::{cache_dir, remove_dir, target_dir};
 pub use crate::calendar::civil_date;
-pub use crate::cargo::{cargo_command, run_cargo, run_cargo_with, workspace_root};
+pub use crate::cargo::{cargo_command, run_cargo, run_cargo_with, without_package_variables, workspace_root};
 pub use crate::chromium::{ColorScheme, Screenshot, take_screenshot};
 pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
 pub use crate::kafka_broker::KafkaBroker;
@@ -66,7 +66,7 @@ pub use crate::object_server::ObjectServer;
 pub use crate::package::{SERVERS_VARIABLE, TestPackage};
 pub use crate::package_home::PackageHome;
 pub use crate::proxy::{CutMode, Proxy, TrafficRecording};
-pub use crate::readers::parquet_readers;
+pub use crate::python_environment::PythonEnvironment;
 pub use crate::seeded_random::{SeededRandom, seed_from_env};
 pub use crate::server::{ServerClient, TestServer, stop_lasting};
 pub use crate::tamper::{AfterPacket, ServerPacket, TamperProxy};

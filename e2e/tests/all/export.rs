@@ -14,7 +14,7 @@ use e2e::large;
 use e2e::program::bintide;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Launch, SeededRandom, TestServer, parquet_readers, seed_from_env, workspace_root};
+use testkit::{Launch, PythonEnvironment, SeededRandom, TestServer, seed_from_env, workspace_root};
 
 fn command(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
@@ -37,7 +37,7 @@ fn exported(folder: &Path, logs: &[PathBuf], more: &[&str]) -> Result<Value> {
 /// Runs a script of `readers` with the real readers, and returns what it prints.
 fn read_back<A: AsRef<std::ffi::OsStr>>(script: &str, arguments: &[A]) -> Result<String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("readers").join(script);
-    let mut command = Command::new(parquet_readers()?);
+    let mut command = Command::new(PythonEnvironment::READERS.python()?);
     let output = command.arg(script).args(arguments).stdin(Stdio::null()).output()?;
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{error}{}", String::from_utf8_lossy(&output.stdout));

@@ -1,0 +1,77 @@
+//! Virtual environments of Python: independent readers of Parquet, and what the Python package's tests need.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cache;
+
+/// A virtual environment of Python in the cache.
+#[derive(Clone, Copy, Debug)]
+pub struct PythonEnvironment {
+    /// Name of its folder. Raise its number when the packages change.
+    folder: &'static str,
+    packages: &'static [&'static str],
+}
+
+impl PythonEnvironment {
+    /// Readers of Parquet. DuckDB needs pytz for times with a time zone.
+    pub const READERS: Self =
+        Self { folder: "readers-1", packages: &["duckdb==1.5.5", "pyarrow==26.0.1", "pytz==2025.2"] };
+
+    /// Tools that build and test the Python package, and the libraries that its tests use.
+    pub const PACKAGE_TESTS: Self = Self {
+        folder: "python-1",
+        packages: &[
+            "duckdb==1.5.5",
+            "maturin==1.16.0",
+            "mypy==2.4.1",
+            "pandas==3.1.1",
+            "polars==2.1.0",
+            "pyarrow==26.0.1",
+            "pyarrow-stubs==20.0.0.20260819",
+            "pytest==9.2.0",
+            "pytz==2025.2",
+        ],
+    };
+
+    /// Apache Spark, which needs Java.
+    pub const SPARK: Self = Self {
+        folder: "spark-1",
+        packages: &[
+            "pandas==3.1.1",
+            "pyarrow==26.0.1",
+            "pyspark==4.3.0",
+            "pytest==9.2.0",
+            "setuptools==84.2.1",
+        ],
+    };
+
+    /// Returns the Python of the environment. Its packages are fetched into the cache if they are missing.
+    ///
+    /// # Errors
+    /// Returns an error if the machine has no Python with `venv`, or if the packages cannot be fetched.
+    pub fn python(self) -> Result<PathBuf> {
+        let folder = cache::cached_folder(self.folder, |folder| self.install(folder))?;
+        Ok(python_in(&folder))
+    }
+
+    fn install(self, folder: &Path) -> Result<()> {
+        run(Command::new("python3").args(["-m", "venv"]).arg(folder))
+            .context("could not make a virtual environment: install python3-venv")?;
+        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+        run(Command::new(python_in(folder)).args(install).args(self.packages))
+            .with_context(|| format!("could not install {}", self.folder))
+    }
+}
+
+fn python_in(folder: &Path) -> PathBuf {
+    folder.join("bin/python")
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("could not run {command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! A thread that reads logs, while Python waits for its results.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use logs::ThreadPanic;
+use pyo3::Python;
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::PyResult;
+
+use crate::log_arguments::LogError;
+
+/// Interval at which waits look for signals, such as Ctrl-C.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Results that wait for Python. Bounds memory.
+const WAITING_MAX: usize = 2;
+
+/// A thread that reads logs, and its results. Dropping it stops the thread.
+pub(crate) struct Worker<T> {
+    results: Mutex<Receiver<Result<T, String>>>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+/// Receiver of a worker's results, on the side of the thread.
+pub(crate) struct WorkerOutput<T> {
+    sender: SyncSender<Result<T, String>>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+/// Result of waiting for a short time.
+pub(crate) enum WaitOutcome<T> {
+    /// A result, or the error that ended the work.
+    Result(Result<T, String>),
+    /// No result yet.
+    Pending,
+    /// The work has ended.
+    Ended,
+}
+
+impl<T: Send + 'static> Worker<T> {
+    /// Starts a thread.
+    pub(crate) fn start<E>(
+        work: impl FnOnce(&WorkerOutput<T>) -> Result<(), E> + Send + 'static,
+    ) -> PyResult<Self>
+    where
+        E: fmt::Display,
+    {
+        let (sender, receiver) = sync_channel(WAITING_MAX);
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let output = WorkerOutput { sender, is_stopped: Arc::clone(&is_stopped) };
+        let run = move || {
+            let result = ThreadPanic::catch("reads logs", || work(&output));
+            let failure = match result {
+                Ok(result) => result.err().map(|error| error.to_string()),
+                Err(panic) => Some(panic.to_string()),
+            };
+            if let Some(failure) = failure {
+                // Nobody waits if the worker was dropped.
+                let _ = output.sender.send(Err(failure));
+            }
+        };
+        let started = thread::Builder::new().name("bintide".to_owned()).spawn(run);
+        started.map_err(|error| PyOSError::new_err(format!("could not start a thread: {error}")))?;
+        Ok(Self { results: Mutex::new(receiver), is_stopped })
+    }
+
+    /// Returns the next result; `None` at the end. The GIL is released meanwhile.
+    pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Option<T>> {
+        loop {
+            match py.detach(|| self.wait()) {
+                WaitOutcome::Result(result) => return result.map(Some).map_err(LogError::new_err),
+                WaitOutcome::Ended => return Ok(None),
+                WaitOutcome::Pending => py.check_signals()?,
+            }
+        }
+    }
+
+    /// Waits for a short time.
+    pub(crate) fn wait(&self) -> WaitOutcome<T> {
+        let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        match results.recv_timeout(POLL_INTERVAL) {
+            Ok(result) => WaitOutcome::Result(result),
+            Err(RecvTimeoutError::Timeout) => WaitOutcome::Pending,
+            Err(RecvTimeoutError::Disconnected) => WaitOutcome::Ended,
+        }
+    }
+}
+
+impl<T> Drop for Worker<T> {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<T> WorkerOutput<T> {
+    /// Passes a result on. Waits while earlier ones were not taken.
+    pub(crate) fn put(&self, result: T) -> ControlFlow<()> {
+        match self.sender.send(Ok(result)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+
+    /// Returns whether the work goes on.
+    pub(crate) fn flow(&self) -> ControlFlow<()> {
+        match self.is_stopped.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Returns the flag that stops the work.
+    pub(crate) fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_stopped)
+    }
+}
