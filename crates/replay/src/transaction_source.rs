@@ -129,7 +129,7 @@ impl TransactionSource {
     }
 
     /// Returns the `server_id` of the server that wrote the first log, from its format description. Known once the
-    /// first transaction has been read.
+    /// first transaction has been read. Logs with `server_id` 0, which no server wrote, do not count.
     pub const fn writer(&self) -> Option<u32> {
         self.writer
     }

@@ -73,9 +73,17 @@ pub enum InverseLogError {
     Encode(#[from] EncodeError),
 }
 
-/// Time of the new log, in microseconds since 1970.
+/// Identity of a new log: no other log has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogTimestamp(pub u64);
+pub struct InverseLogIdentity {
+    /// UUID of its GTIDs, a random one.
+    pub uuid: Uuid,
+    /// Time of the log, in microseconds since 1970.
+    pub time_us: u64,
+}
+
+/// `server_id` of events that are not part of a transaction: no server wrote the log.
+const NO_SERVER: u32 = 0;
 
 impl InverseLog {
     pub(crate) const fn new(records: ReverseRecords) -> Self {
@@ -109,8 +117,8 @@ impl InverseLog {
         }))
     }
 
-    /// Writes the inverse as a binary log with CRC32 checksums: a transaction without a GTID for each undone one.
-    /// `format` is that of the undone log. Calls `go_on` with the bytes so far; stops early if it returns false.
+    /// Writes the inverse as a binary log with CRC32 checksums: a transaction for each undone one. `format` is
+    /// that of the undone log. In formats with GTIDs, the transactions get new ones. Calls `go_on` with the bytes so far; stops early if it returns false.
     ///
     /// # Errors
     ///
@@ -118,13 +126,13 @@ impl InverseLog {
     pub fn write(
         mut self,
         format: &EventFormat,
-        now: LogTimestamp,
+        identity: InverseLogIdentity,
         out: &mut dyn Write,
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(), InverseLogError> {
         let format = EventFormat { checksum: ChecksumAlgorithm::Crc32, ..format.clone() };
         let (bytes, open) = (Vec::new(), None);
-        let mut log = LogEvents { format: &format, now, position: 0, bytes, transactions: 0, open };
+        let mut log = LogEvents { format: &format, identity, position: 0, bytes, transactions: 0, open };
         log.put_beginning()?;
         while let Some(part) = self.next_part().map_err(InverseLogError::Spool)? {
             log.flush(out)?;
@@ -139,7 +147,7 @@ impl InverseLog {
             }
         }
         log.put_commit()?;
-        log.put(&Event::Stop(Stop), 1)?;
+        log.put(&Event::Stop(Stop), NO_SERVER)?;
         log.flush(out)
     }
 }
@@ -161,7 +169,7 @@ impl<'a> InverseTransaction<'a> {
 /// Events of the new log.
 struct LogEvents<'f> {
     format: &'f EventFormat,
-    now: LogTimestamp,
+    identity: InverseLogIdentity,
     /// Position in the log of the end of `bytes`.
     position: u64,
     /// Events that are not written yet.
@@ -180,7 +188,7 @@ impl LogEvents<'_> {
     }
 
     fn origin(&self, server_id: u32) -> EventOrigin {
-        let timestamp = u32::try_from(self.now.0 / 1_000_000).unwrap_or(u32::MAX);
+        let timestamp = u32::try_from(self.identity.time_us / 1_000_000).unwrap_or(u32::MAX);
         EventOrigin { timestamp, server_id, flags: EventFlags(0) }
     }
 
@@ -208,15 +216,15 @@ impl LogEvents<'_> {
             // 1: CRC32. Servers before 5.6.1 have no checksum byte.
             checksum_algorithm: self.format.has_checksum_byte().then_some(1),
         };
-        self.put(&Event::FormatDescription(description), 1)?;
+        self.put(&Event::FormatDescription(description), NO_SERVER)?;
         if self.has_gtids() {
-            self.put(&Event::PreviousGtids(PreviousGtids { set: &[0; 8] }), 1)?;
+            self.put(&Event::PreviousGtids(PreviousGtids { set: &[0; 8] }), NO_SERVER)?;
         }
         Ok(())
     }
 
     fn has_gtids(&self) -> bool {
-        self.format.post_header_size(EventType::AnonymousGtid).is_some()
+        self.format.post_header_size(EventType::Gtid).is_some()
     }
 
     /// Commits the open transaction and begins the next one.
@@ -235,8 +243,8 @@ impl LogEvents<'_> {
         });
         if self.has_gtids() {
             let size = size + self.size_of(&begin)? + self.size_of(&self.xid())?;
-            let gtid = self.anonymous_gtid(size)?;
-            self.put(&Event::AnonymousGtid(gtid), server_id)?;
+            let gtid = self.gtid(size)?;
+            self.put(&Event::Gtid(gtid), server_id)?;
         }
         self.put(&begin, server_id)
     }
@@ -261,14 +269,14 @@ impl LogEvents<'_> {
 
     /// Returns the GTID event of a transaction whose other events have this size. Each transaction depends on the one
     /// before.
-    fn anonymous_gtid(&self, size: u64) -> Result<GtidEvent<'static>, EncodeError> {
+    fn gtid(&self, size: u64) -> Result<GtidEvent<'static>, EncodeError> {
         let number = i64::from(self.transactions);
         let (major, minor, patch) = self.format.version_numbers();
         let version = 10_000 * major + 100 * minor + patch;
         let has = |first: (u32, u32, u32)| (major, minor, patch) >= first;
         let stamps = CommitStamps {
-            immediate_commit_us: self.now.0,
-            original_commit_us: self.now.0,
+            immediate_commit_us: self.identity.time_us,
+            original_commit_us: self.identity.time_us,
             transaction_size: has((8, 0, 2)).then_some(0),
             immediate_server_version: has((8, 0, 14)).then_some(version),
             original_server_version: has((8, 0, 14)).then_some(version),
@@ -277,8 +285,8 @@ impl LogEvents<'_> {
         let clock = LogicalClock { last_committed: number - 1, sequence_number: number };
         let mut gtid = GtidEvent {
             flags: 0,
-            uuid: Uuid::from_bytes([0; 16]),
-            gno: 0,
+            uuid: self.identity.uuid,
+            gno: number,
             clock: has((5, 7, 5)).then_some(clock),
             stamps: has((8, 0, 1)).then_some(stamps),
             layout: GtidLayout::default(),

@@ -29,7 +29,7 @@ mod row_inverter;
 
 pub use crate::inverse_collector::{CollectError, InverseCollector, InverseCounts, RowChoice};
 pub use crate::inverse_log::{
-    ForeignKeyActions, InverseLog, InverseLogError, InversePart, InverseTransaction, LogTimestamp,
+    ForeignKeyActions, InverseLog, InverseLogError, InverseLogIdentity, InversePart, InverseTransaction,
 };
 pub use crate::inverse_refusal::{InverseError, InverseRefusal};
 pub use crate::inverted_rows::InvertedRows;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::command;
 use e2e::program::bintide;
 use tempfile::TempDir;
-use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env, workspace_root};
 
 const TABLES: &str = "create database d; use d;
     create table customers (id int primary key auto_increment, name varchar(50) unique, note json,
@@ -112,6 +112,44 @@ fn chosen_transactions_and_rows_are_undone() -> Result<()> {
         run(&logs, &["--table=items", "--start-position", &start], &folder.path().join("xa.binlog"))?;
     let error = String::from_utf8_lossy(&refused.stderr);
     ensure!(refused.status.code() == Some(1) && error.contains("is a part of an XA transaction"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn undo_logs_of_one_name_are_applied_each_once() -> Result<()> {
+    let options = ["--server-id=7", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"];
+    let server = Launch::mysql().options(options).start()?;
+    // The target has progress of another server, without GTIDs.
+    let ran = command::replay(&[workspace_root().join("samples/anonymous.binlog")], &server, &["--no-log"])?;
+    ensure!(ran.code == Some(0), "{}", ran.stderr);
+    server.sql("create database d; create table d.t (a int primary key, b int)")?;
+    server.sql("insert into d.t values (1, 0), (2, 0); flush binary logs")?;
+    let (mut inverses, folder) = (Vec::new(), TempDir::new()?);
+    for (step, name) in ["a/undo.binlog", "b/undo.binlog", "other.binlog"].into_iter().enumerate() {
+        server.sql(&format!(
+            "flush binary logs; update d.t set b = b + {} where a = 1",
+            10_u32.pow(step as u32)
+        ))?;
+        let inverse = folder.path().join(name);
+        std::fs::create_dir_all(inverse.parent().context("no folder")?)?;
+        let newest = server.binlogs()?.pop().context("no log")?;
+        undo(&[newest], &["--table=d.t"], &inverse)?;
+        inverses.push(inverse);
+    }
+    let value = || Ok::<_, anyhow::Error>(server.sql("select b from d.t where a = 1")?.trim().to_owned());
+    ensure!(value()? == "111");
+    for (inverse, wanted) in inverses.iter().rev().zip(["11", "1", "0"]) {
+        for _ in 0..2 {
+            let ran = command::replay(std::slice::from_ref(inverse), &server, &["--log"])?;
+            ensure!(ran.code == Some(0), "{}", ran.stderr);
+            ensure!(value()? == wanted, "{inverse:?}: {} instead of {wanted}", value()?);
+        }
+    }
+    let logged = Command::new(bintide()?).args(["dump", "-v"]).args(server.binlogs()?.last()).output()?;
+    ensure!(String::from_utf8_lossy(&logged.stdout).contains("### UPDATE `d`.`t`"), "{logged:?}");
+    let status = command::replay(&[], &server, &["--status", "--json"])?;
+    let status: serde_json::Value = serde_json::from_str(&status.stdout)?;
+    ensure!(status["source"] == 1, "the source of the earlier replay was replaced: {status}");
     Ok(())
 }
 

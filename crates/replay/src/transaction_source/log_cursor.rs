@@ -110,9 +110,10 @@ impl LogCursor {
         self.walk.reader()
     }
 
-    /// Returns the `server_id` of the server that wrote the log, once its first event is read.
-    pub(super) const fn writer(&self) -> Option<u32> {
-        self.gatherer.writer
+    /// Returns the `server_id` of the server that wrote the log, once its first event is read. `None` if it is 0: no
+    /// server wrote the log, as that of `bintide undo`.
+    pub(super) fn writer(&self) -> Option<u32> {
+        self.gatherer.writer.filter(|server_id| *server_id != 0)
     }
 
     /// Takes the GTIDs in earlier logs, once after they are read.

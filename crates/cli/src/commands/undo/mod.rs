@@ -20,7 +20,7 @@ use clap::Args;
 use inspect::stats::StatsSelection;
 use jiff::Timestamp;
 use list::{RowCondition, RowConditions, RowTest};
-use logs::GtidSelection;
+use logs::{GtidSelection, ServerIdentity};
 use mysql_target::LoggedActions;
 use replay::{
     ApplyPlan, ApplyStep, RowEvents, SelectionChoice, SourceStatement, TransactionHead, TransactionSelection,
@@ -32,7 +32,7 @@ use sql::{StatementKind, TablePattern, TableSelection, classify_statement};
 use tracing::info;
 use undo::{
     CollectError, ForeignKeyActions, InverseCollector, InverseCounts, InverseLog, InverseLogError,
-    InversePart, LogTimestamp, RowChoice,
+    InverseLogIdentity, InversePart, RowChoice,
 };
 
 use crate::connection_args::ConnectionArgs;
@@ -52,7 +52,7 @@ Examples:
       bintide undo --gtid 3e11fa47-71ca-11e1-9e33-c80aa9429562:23 \\
           -r undo.binlog /var/lib/mysql
       bintide dump -v undo.binlog
-      bintide replay undo.binlog --to mysql://root@db1/
+      bintide replay --log undo.binlog --to mysql://root@db1/
   Undo all row changes of one table since 14:00:
       bintide undo --table shop.orders --start-datetime '2026-11-24 14:00:00' \\
           -r undo.binlog /var/lib/mysql
@@ -227,9 +227,10 @@ fn logged_actions(part: &InversePart<'_>) -> Option<LoggedActions> {
 }
 
 fn write_log(inverse: Inverse, out: &mut dyn Write) -> Result<(), WriteFailure> {
-    let now = LogTimestamp(u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default());
+    let identity = new_identity().context("could not create a UUID for the new log");
+    let identity = identity.map_err(WriteFailure::Inverse)?;
     let mut go_on = |_| !interrupt::is_stop_requested();
-    inverse.log.write(&inverse.format, now, out, &mut go_on).map_err(|error| match error {
+    inverse.log.write(&inverse.format, identity, out, &mut go_on).map_err(|error| match error {
         InverseLogError::Write(error) => error.into(),
         error => WriteFailure::Inverse(error.into()),
     })
@@ -242,6 +243,13 @@ impl UndoOutputArgs {
         let address = || self.connection.address(self.to.as_deref(), "--to", global);
         let address = has_server.then(address).transpose()?;
         match address {
+/// Returns the identity of a new log. A replay knows its transactions by their GTIDs, whatever the file's name is.
+fn new_identity() -> anyhow::Result<InverseLogIdentity> {
+    let uuid = ServerIdentity::random()?.server_uuid.parse()?;
+    let time_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
+    Ok(InverseLogIdentity { uuid, time_us })
+}
+
             server if self.sql => Ok(UndoDestination::Script(server)),
             Some(_) if self.result_file.is_some() => Err(CommandFailure::NotStarted(anyhow!(
                 "--result-file requires --sql if --to is given: --to alone changes the server and writes no file"
