@@ -188,7 +188,11 @@ pub(crate) fn run(command: &UndoArgs, global: &GlobalArgs) -> CommandResult {
         UndoDestination::Script(server) => {
             let script = mysql_target::RowScript::new(server.as_ref());
             let script = script.map_err(|failure| CommandFailure::NotStarted(anyhow!("{failure}")))?;
-            command.output.write(|out| script::write(inverse, script, out))?;
+            let write = match command.output.result_file {
+                Some(_) => script::write,
+                None => script::write_checked,
+            };
+            command.output.write(|out| write(inverse, script, out))?;
         }
         UndoDestination::Target(address) => {
             return application::apply(inverse, &address, &command.output, global);

@@ -1,14 +1,57 @@
 //! The inverse as an SQL script.
 
-use std::io::Write;
+use std::env;
+use std::io::{self, BufWriter, Write};
 
 use anyhow::{Context, anyhow};
+use logs::EncryptedSpool;
 use mysql_target::RowScript;
 use undo::InversePart;
 
 use super::{Inverse, WriteFailure, logged_actions};
 use crate::interrupt;
 use crate::units::counted;
+
+/// Bytes of a script that stay in memory. More goes to an encrypted temporary file.
+const SCRIPT_MEMORY: usize = 16 << 20;
+/// Bytes of a script that are copied at once.
+const COPY_SIZE: usize = 1 << 20;
+
+/// Writes the inverse as SQL, once all of it is known: a client executes what it reads at once, so a part of a script
+/// would be executed.
+pub(super) fn write_checked(
+    inverse: Inverse,
+    script: RowScript,
+    out: &mut dyn Write,
+) -> Result<(), WriteFailure> {
+    let not_stored =
+        |error: io::Error| failed(anyhow::Error::from(error).context("could not store the script"));
+    let spool = EncryptedSpool::new_in(&env::temp_dir(), SCRIPT_MEMORY).map_err(not_stored)?;
+    write(inverse, script, &mut BufWriter::with_capacity(COPY_SIZE, SpoolWriter(&spool)))?;
+    let (mut offset, mut part) = (0, vec![0; COPY_SIZE]);
+    while offset < spool.size() && !interrupt::is_stop_requested() {
+        let rest = usize::try_from(spool.size() - offset).unwrap_or(usize::MAX);
+        part.truncate(rest);
+        spool.read_exact_at(offset, &mut part).map_err(not_stored)?;
+        out.write_all(&part)?;
+        offset += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// Appends to a spool.
+struct SpoolWriter<'s>(&'s EncryptedSpool);
+
+impl Write for SpoolWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.push(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Writes the inverse as SQL, a transaction for each undone one.
 pub(super) fn write(
@@ -47,6 +90,7 @@ pub(super) fn write(
         text.clear();
     }
     writeln!(out, "COMMIT;")?;
+    out.flush()?;
     Ok(())
 }
 
