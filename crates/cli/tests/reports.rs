@@ -55,6 +55,27 @@ fn missing_logs_of_a_directory_are_faults() {
     verified(&[place], 1, missing);
     verified(&[&format!("{place}/binlog.index")], 1, missing);
     verified(&[&first, &last], 0, "binlog.000002 to binlog.000005 are not given");
+    let reversed = "this log comes after binlog.000006, a later one: give the logs in order";
+    verified(&[&last, &first], 1, reversed);
+    std::fs::write(folder.path().join("binlog.index"), "./binlog.000006\n./binlog.000001\n")
+        .expect("could not write the index");
+    verified(&[place], 1, reversed);
+}
+
+#[test]
+fn stats_warns_of_torn_logs() {
+    let folder = tempfile::tempdir().expect("could not create a directory");
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+    let log = std::fs::read(samples.join("triggers.binlog")).expect("could not read the sample");
+    let cut = folder.path().join("cut.binlog");
+    std::fs::write(&cut, &log[..4200]).expect("could not write the log");
+    let cut = cut.to_str().expect("a path that is not UTF-8");
+    for args in [&["stats", "--rows", cut][..], &["stats", "--json", cut]] {
+        let output = bintide(args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("cut.binlog is torn at 41"), "{text}");
+        assert!(text.contains(" bytes of an incomplete event are not counted"), "{text}");
+    }
 }
 
 #[test]

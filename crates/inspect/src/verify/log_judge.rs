@@ -10,7 +10,7 @@ use logs::{EndOfLog, LogKind, TornEvent};
 use super::LogOrder;
 use super::fault::{FaultKind, LogFault, LogRemark};
 use super::findings::{LogFact, PieceFindings, PreviousGtidsRule, TransactionStart};
-use super::missing_logs::{MissingLogs, base_name, numbered};
+use super::missing_logs::{MissingLogs, base_name, numbered, precedes};
 use super::report::{LogVerdict, UnreadableLog, VerifyReport};
 
 /// Maximum number of faults listed for one log. All are counted.
@@ -95,10 +95,18 @@ impl LogJudge {
         self.log.name = name.to_owned();
         self.verdicts.logs.push(LogVerdict { name: name.to_owned(), ..LogVerdict::default() });
         let last_name = self.last_name.replace(name.to_owned());
+        if let Some(last) = last_name.as_deref().filter(|last| precedes(name, last)) {
+            let detail =
+                format!("this log comes after {}, a later one: give the logs in order", base_name(last));
+            self.add_fault(0, FaultKind::Rotation, detail);
+        }
         self.before = None;
         let Some(end) = before.end else { return };
         let is_next = follows(&before, name);
         let missing = last_name.and_then(|last| MissingLogs::between(&last, name));
+        // In a wrong order, the logs between two logs may have come before.
+        let missing =
+            missing.filter(|missing| !self.verdicts.logs.iter().any(|log| missing.contains(&log.name)));
         let is_given = is_next || missing.is_some() && order == LogOrder::Listed;
         self.judge_end(&before, end, if is_given { NextLog::Given } else { NextLog::Absent });
         match (missing, order) {

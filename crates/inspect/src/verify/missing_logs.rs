@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// Logs that are missing between two logs, by their numbers: at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MissingLogs {
+pub struct MissingLogs {
     stem: String,
     /// Number of digits of the log before them.
     digits: usize,
@@ -16,7 +16,7 @@ pub(crate) struct MissingLogs {
 impl MissingLogs {
     /// Returns the logs that are missing between two logs in one directory; `None` if there are none, or if the names
     /// do not show it.
-    pub(crate) fn between(before: &str, after: &str) -> Option<Self> {
+    pub fn between(before: &str, after: &str) -> Option<Self> {
         let (stem, number) = numbered(before)?;
         let (next_stem, next) = numbered(after)?;
         let is_same_series = stem == next_stem && Path::new(before).parent() == Path::new(after).parent();
@@ -25,8 +25,14 @@ impl MissingLogs {
         (is_same_series && first <= last).then(|| Self { stem: stem.to_owned(), digits, first, last })
     }
 
+    /// Returns whether a log is one of them, by its name.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        let Self { stem, first, last, .. } = self;
+        numbered(name).is_some_and(|(other, number)| other == stem && (*first..=*last).contains(&number))
+    }
+
     /// Returns the verb for these logs.
-    pub(crate) const fn verb(&self) -> &'static str {
+    pub const fn verb(&self) -> &'static str {
         if self.first == self.last { "is" } else { "are" }
     }
 }
@@ -43,6 +49,13 @@ impl fmt::Display for MissingLogs {
     }
 }
 
+/// Returns whether a log precedes another log of the same directory, by their numbers.
+pub(crate) fn precedes(name: &str, other: &str) -> bool {
+    let numbers = numbered(name).zip(numbered(other));
+    let is_less = numbers.is_some_and(|((stem, number), (other, later))| stem == other && number < later);
+    is_less && Path::new(name).parent() == Path::new(other).parent()
+}
+
 /// Splits a log's name: `binlog.000012` is number 12 of `binlog`.
 pub(crate) fn numbered(name: &str) -> Option<(&str, u64)> {
     let (stem, number) = base_name(name).rsplit_once('.')?;
@@ -57,7 +70,7 @@ pub(crate) fn base_name(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{MissingLogs, base_name, numbered};
+    use super::{MissingLogs, base_name, numbered, precedes};
 
     #[test]
     fn logs_are_numbered_by_their_names() {
@@ -69,6 +82,25 @@ mod tests {
         check("binlog.1x", None);
         check("binlog.+1", None);
         assert_eq!(base_name("standard input"), "standard input");
+    }
+
+    #[test]
+    fn logs_in_one_directory_have_an_order() {
+        for (name, other, wanted) in [
+            ("d/b.000001", "d/b.000002", true),
+            ("d/b.000002", "d/b.000001", false),
+            ("d/b.000001", "d/b.000001", false),
+            ("d/b.000001", "e/b.000002", false),
+            ("a.000001", "b.000002", false),
+            ("b.999999", "b.1000000", true),
+            ("log", "b.000001", false),
+        ] {
+            assert_eq!(precedes(name, other), wanted, "{name} {other}");
+        }
+        let missing = MissingLogs::between("b.000001", "b.000004").unwrap();
+        assert!(
+            missing.contains("d/b.000003") && !missing.contains("b.000004") && !missing.contains("c.000003")
+        );
     }
 
     #[test]

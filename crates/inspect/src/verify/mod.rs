@@ -17,6 +17,7 @@ use logs::ordered::{ItemSender, PipelineLimits, run_ordered};
 use logs::{EndOfLog, EventWalk, LogKind, LogReader, PieceSizes};
 
 pub use fault::{FaultKind, LogFault, LogRemark};
+pub use missing_logs::MissingLogs;
 pub use report::{LogVerdict, UnreadableLog, VerifyReport, VerifyVerdict};
 pub use tail_repair::{RepairError, TailRepair, repair_tail};
 

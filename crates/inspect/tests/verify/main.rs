@@ -344,7 +344,9 @@ fn missing_logs_are_faults_unless_they_had_no_transactions() {
     check([first, sixth], LogOrder::Unknown, &[], &[apart]);
     let empty = "binlog.000002 and binlog.000003 are missing, but had no transactions: the GTIDs continue";
     check([first, fourth], LogOrder::Listed, &[], &[empty]);
-    check([fourth, first], LogOrder::Listed, &[], &[]);
+    let reversed = "binlog.000001 at 0: rotation: this log comes after binlog.000004, a later one: give the logs in order";
+    check([fourth, first], LogOrder::Listed, &[reversed], &[]);
+    check([fourth, first], LogOrder::Unknown, &[reversed], &[]);
     // Without GTIDs, nothing shows that no transaction is missing.
     let anonymous = ["anonymous.binlog as b.000001", "anonymous.binlog as b.000003"];
     check(anonymous, LogOrder::Listed, &["rotation: b.000002 is missing between this log and b.000003"], &[]);

@@ -9,7 +9,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use inspect::stats::{self, BreakdownKind, ChecksumVerification, CompressionRow, StatsReport, StatsSettings};
+use inspect::stats::{
+    self, BreakdownKind, ChecksumVerification, CompressionRow, LogEnd, StatsReport, StatsSettings,
+};
 use jiff::tz::TimeZone;
 use tracing::{error, warn};
 
@@ -23,6 +25,7 @@ use crate::page;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::transaction_args::TransactionArgs;
+use crate::units::counted;
 use crate::value_parsers::parse_number;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -132,8 +135,19 @@ pub(crate) fn run(command: &StatsArgs, global: &GlobalArgs) -> CommandResult {
     Ok(verdict(&report))
 }
 
+/// Warns of logs that end within an event, which is not counted.
+fn warn_torn(report: &StatsReport) {
+    for log in report.logs.iter().filter(|log| log.events > 0) {
+        if let LogEnd::Torn { offset, bytes, .. } = log.end {
+            let bytes = counted(bytes, "byte");
+            warn!("{} is torn at {offset}: {bytes} of an incomplete event are not counted", log.name);
+        }
+    }
+}
+
 /// Returns the verdict: a file without any event is not a log.
 fn verdict(report: &StatsReport) -> CommandVerdict {
+    warn_torn(report);
     let mut verdict = CommandVerdict::Success;
     for log in report.logs.iter().filter(|log| log.events == 0) {
         error!("{}", no_events_error(&log.name));
