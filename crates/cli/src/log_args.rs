@@ -11,6 +11,7 @@ use binlog::encryption::Keyring;
 use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX};
 use clap::Args;
 use inspect::stats::StatsSelection;
+use inspect::verify::MissingLogs;
 use logs::{FileIdentity, FoundLogs, LogReader, Store, archived_contents, read_keyring};
 use replay::ReplayLog;
 use tracing::warn;
@@ -48,6 +49,26 @@ pub(crate) struct InputLogs {
     listed_after: BTreeSet<usize>,
     /// Logs that an index lists, each with the path of the index.
     indexed: Vec<(PathBuf, PathBuf)>,
+}
+
+/// Logs that are missing between two logs, by their names.
+#[derive(Clone, Debug)]
+pub(crate) struct LogGap {
+    missing: MissingLogs,
+    before: PathBuf,
+    after: PathBuf,
+    /// Position in `places` of the log after the missing ones.
+    pub(crate) next: usize,
+    pub(crate) listing: LogListing,
+}
+
+/// Origin of the order of two logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogListing {
+    /// A directory or an index lists one directly after the other.
+    Index,
+    /// They are arguments.
+    Arguments,
 }
 
 /// Place of one log.
@@ -155,6 +176,21 @@ impl InputLogs {
         self.listed_after.contains(&position)
     }
 
+    /// Returns the gaps in the numbers of the logs.
+    pub(crate) fn gaps(&self) -> Vec<LogGap> {
+        let gap = |(number, pair): (usize, &[InputPlace])| {
+            let [InputPlace::File(before), InputPlace::File(after)] = pair else { return None };
+            let next = number + 1;
+            let listing = match self.is_listed_after(next) {
+                true => LogListing::Index,
+                false => LogListing::Arguments,
+            };
+            let missing = MissingLogs::between(before.to_str()?, after.to_str()?)?;
+            Some(LogGap { missing, before: before.clone(), after: after.clone(), next, listing })
+        };
+        self.places.windows(2).enumerate().filter_map(gap).collect()
+    }
+
     /// Leaves out archived logs that have no transaction of the selection, by their manifests.
     pub(crate) fn leave_out_archived(&mut self, selection: &StatsSelection) {
         let is_needed = |place: &InputPlace| match place {
@@ -219,6 +255,14 @@ impl InputLogs {
             Some(keyring) => reader.with_keyring(Arc::clone(keyring)),
             None => reader,
         })
+    }
+}
+
+impl fmt::Display for LogGap {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
+        let Self { missing, before, after, .. } = self;
+        write!(out, "{missing} {} missing between {} and {}", missing.verb(), name(before), name(after))
     }
 }
 

@@ -42,9 +42,10 @@ pub use crate::replication_filter::{FilterRule, FilterRuleError, ReplicationFilt
 pub use crate::sql_words::{SqlWord, SqlWords};
 pub use crate::statement::{
     StatementKind, TableReference, classify_statement, find_start_transaction, first_word,
+    is_account_statement,
 };
 pub use crate::statement_digest::statement_digest;
-pub use crate::table_pattern::TablePattern;
+pub use crate::table_pattern::{TablePattern, split_table_name};
 pub use crate::table_selection::TableSelection;
 pub use crate::token_cursor::TokenCursor;
 pub use crate::unmatched_rules::UnmatchedRules;

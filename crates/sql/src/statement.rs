@@ -82,6 +82,22 @@ pub fn classify_statement(sql: &[u8]) -> StatementKind {
     }
 }
 
+/// Returns whether a statement changes only accounts, roles or privileges.
+pub fn is_account_statement(sql: &[u8]) -> bool {
+    let words = &mut TokenCursor::new(sql, ANSI_QUOTES);
+    match take_keyword(words).as_str() {
+        "GRANT" | "REVOKE" => true,
+        "CREATE" | "ALTER" | "DROP" => {
+            // MariaDB's `OR REPLACE`.
+            words.skip_words(&["OR", "REPLACE"]);
+            matches!(take_keyword(words).as_str(), "USER" | "ROLE")
+        }
+        "RENAME" => words.take_word("USER"),
+        "SET" => words.take_word("PASSWORD") || words.take_word("DEFAULT") && words.take_word("ROLE"),
+        _ => false,
+    }
+}
+
 /// Returns the first word of a statement after comments, in upper case. Returns an empty string if the statement starts
 /// with anything else, such as a comment that only some servers execute.
 pub fn first_word(sql: &[u8]) -> String {
@@ -330,7 +346,30 @@ fn take_aliased(words: &mut TokenCursor<'_>) -> Option<AliasedTable> {
 
 #[cfg(test)]
 mod tests {
-    use super::{StatementKind, TableReference, classify_statement, find_start_transaction, first_word};
+    use super::{
+        StatementKind, TableReference, classify_statement, find_start_transaction, first_word,
+        is_account_statement,
+    };
+
+    #[test]
+    fn account_statements_are_recognised() {
+        for sql in [
+            "GRANT SELECT ON d.t TO u",
+            "revoke all on *.* from u",
+            "/* x */ CREATE USER 'u'@'%' IDENTIFIED WITH 'sha256_password'",
+            "create or replace role r",
+            "ALTER USER u ACCOUNT LOCK",
+            "DROP ROLE IF EXISTS r",
+            "RENAME USER a TO b",
+            "SET PASSWORD FOR 'u'@'%'='x'",
+            "SET DEFAULT ROLE r TO u",
+        ] {
+            assert!(is_account_statement(sql.as_bytes()), "{sql}");
+        }
+        for sql in ["CREATE TABLE user (a int)", "RENAME TABLE a TO b", "SET @a = 1", "DROP TABLE user", ""] {
+            assert!(!is_account_statement(sql.as_bytes()), "{sql}");
+        }
+    }
 
     #[test]
     fn create_table_select_contains_start_transaction() {

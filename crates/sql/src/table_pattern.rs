@@ -10,18 +10,58 @@ pub struct TablePattern {
 }
 
 impl TablePattern {
-    /// Parses a pattern. The first dot ends the database's name.
+    /// Parses a pattern, with names as in [`split_table_name`].
     pub fn new(text: &[u8]) -> Self {
-        match text.iter().position(|byte| *byte == b'.') {
-            Some(point) => Self { database: Some(text[..point].to_vec()), table: text[point + 1..].to_vec() },
-            None => Self { database: None, table: text.to_vec() },
-        }
+        let (database, table) = split_table_name(text);
+        Self { database, table }
     }
 
     /// Returns whether the table matches.
     pub fn fits(&self, database: &[u8], table: &[u8]) -> bool {
         self.database.as_ref().is_none_or(|pattern| fits(pattern, database)) && fits(&self.table, table)
     }
+}
+
+/// Splits `database.table` at the first dot. Names may be in backticks, as in SQL: dots in them are part of the name.
+/// Returns the names without backticks; the database is `None` if there is only one name.
+pub fn split_table_name(text: &[u8]) -> (Option<Vec<u8>>, Vec<u8>) {
+    let end = match text.first() {
+        Some(b'`') => quoted_size(text),
+        _ => text.iter().position(|byte| *byte == b'.').unwrap_or(text.len()),
+    };
+    let (first, rest) = text.split_at(end);
+    match rest.split_first() {
+        Some((b'.', table)) => (Some(unquote(first)), unquote(table)),
+        _ => (None, unquote(text)),
+    }
+}
+
+/// Returns the size of the quoted name at the start of a text: a doubled backtick does not end it.
+fn quoted_size(text: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(length) = text[at..].iter().position(|byte| *byte == b'`') {
+        at += length + 1;
+        if text.get(at) != Some(&b'`') {
+            return at;
+        }
+        at += 1;
+    }
+    text.len()
+}
+
+/// Removes the backticks around a name.
+fn unquote(name: &[u8]) -> Vec<u8> {
+    let inner = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
+    let Some(inner) = inner else { return name.to_vec() };
+    let mut out = Vec::with_capacity(inner.len());
+    let mut bytes = inner.iter().copied();
+    while let Some(byte) = bytes.next() {
+        out.push(byte);
+        if byte == b'`' {
+            bytes.next();
+        }
+    }
+    out
 }
 
 impl fmt::Display for TablePattern {
@@ -87,6 +127,16 @@ mod tests {
         check("?.?", "ä", "x", true);
         check("?.?", "ä", "xy", false);
         check("a.b.c", "a", "b.c", true);
+        check("`shop`.`orders`", "shop", "orders", true);
+        check("`shop`.orders", "shop", "orders", true);
+        check("shop.`orders`", "shop", "orders", true);
+        check("`A-b.c`.`D.e`", "A-b.c", "D.e", true);
+        check("`D.e`", "any", "D.e", true);
+        check("`a``b`.`c`", "a`b", "c", true);
+        check("`shop`.*", "shop", "orders", true);
+        check("`", "any", "`", true);
+        check("`a", "any", "`a", true);
+        check("``", "any", "", true);
         check("", "a", "", true);
         check("", "a", "b", false);
     }

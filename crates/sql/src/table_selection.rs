@@ -23,6 +23,17 @@ impl TableSelection {
             && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| pattern.fits(database, table)))
     }
 
+    /// Returns the patterns that match the table, by their indexes.
+    pub fn matching_patterns<'p>(
+        &'p self,
+        database: &'p [u8],
+        table: &'p [u8],
+    ) -> impl Iterator<Item = usize> + 'p {
+        let fits =
+            move |(number, pattern): (usize, &TablePattern)| pattern.fits(database, table).then_some(number);
+        self.patterns.iter().enumerate().filter_map(fits)
+    }
+
     /// Returns whether it selects a statement with this default database: patterns select only row changes.
     pub fn selects_statement(&self, default_database: &[u8]) -> bool {
         self.patterns.is_empty() && self.database.as_ref().is_none_or(|wanted| wanted == default_database)

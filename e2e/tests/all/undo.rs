@@ -269,6 +269,75 @@ fn changed_rows_are_listed_and_nothing_is_changed() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_script_is_printed_only_if_it_is_whole() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql("create database d; create table d.t (a int); create table d.u (a int)")?;
+    server.sql("flush binary logs; insert into d.t values (1)")?;
+    server.sql("set global binlog_row_metadata = full")?;
+    server.sql("insert into d.u values (1); grant select on d.u to root@localhost")?;
+    let logs = server.binlogs()?;
+    let printed = |args: &[&str]| {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().args(["undo", "--sql"]).args(args).args(&logs[1..]);
+        Ok::<_, anyhow::Error>(command.output()?)
+    };
+    // The last change comes first in the script, and has column names.
+    let refused = printed(&["--database=d"])?;
+    let error = String::from_utf8_lossy(&refused.stderr);
+    ensure!(refused.status.code() == Some(1) && error.contains("no column names"), "{error}");
+    ensure!(refused.stdout.is_empty(), "{}", String::from_utf8_lossy(&refused.stdout));
+    let whole = printed(&["--table=`d`.`u`", "--table=d.none"])?;
+    let (script, error) = (String::from_utf8_lossy(&whole.stdout), String::from_utf8_lossy(&whole.stderr));
+    ensure!(whole.status.success() && script.ends_with("COMMIT;\n"), "{script}{error}");
+    ensure!(error.contains("the chosen transactions change no row of --table d.none"), "{error}");
+    ensure!(!error.contains("--table d.u"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn logs_that_are_missing_are_noticed() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql("create database d; create table d.t (a int); flush binary logs")?;
+    for value in 1..=3 {
+        server.sql(&format!("insert into d.t values ({value}); flush binary logs"))?;
+    }
+    let folder = TempDir::new()?;
+    let logs = server.binlogs()?;
+    let (mut index, mut names) = (String::new(), Vec::new());
+    for log in [&logs[1], &logs[3]] {
+        let name = log.file_name().context("no name")?.to_string_lossy().into_owned();
+        std::fs::copy(log, folder.path().join(&name))?;
+        index += &format!("./{name}\n");
+        names.push(name);
+    }
+    std::fs::write(folder.path().join("binlog.index"), index)?;
+    let check = |logs: &[PathBuf], start: Option<&str>, code: i32, wanted: &str| -> Result<()> {
+        let results = TempDir::new()?;
+        let start = start.map(|name| format!("--start-position={name}:4"));
+        let mut args = vec!["--table=d.t"];
+        args.extend(start.as_deref());
+        let output = run(logs, &args, &results.path().join("inverse.binlog"))?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(code), "{error}");
+        ensure!(
+            error.contains("is missing between") != wanted.is_empty() && error.contains(wanted),
+            "{error}"
+        );
+        Ok(())
+    };
+    let store = [folder.path().to_owned()];
+    check(&store, None, 1, ": the inverse would lack its changes; give the missing logs")?;
+    check(&store, Some(&names[1]), 0, "")?;
+    check(&[logs[1].clone(), logs[3].clone()], None, 0, ": the inverse lacks its changes")?;
+    let mut history = Command::new(bintide()?);
+    history.args(["history", "--table=d.t", "--where=@1=1"]).arg(folder.path());
+    let output = history.output()?;
+    let warning = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && warning.contains(": the history may lack changes"), "{warning}");
+    Ok(())
+}
+
 /// Returns random transactions with inserts, updates and deletes of all tables.
 fn transactions(random: &mut SeededRandom, count: usize) -> String {
     let mut script = "use d; set foreign_key_checks = 1;".to_owned();

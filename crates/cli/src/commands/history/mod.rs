@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use anyhow::anyhow;
 use clap::Args;
-use list::history::{HistoryGaps, HistorySettings, RowHistory, row_history};
+use list::history::{HistoryBeginning, HistoryGaps, HistorySettings, RowHistory, row_history};
 use list::{ListError, ListSource, RowCondition};
 use tracing::warn;
 
@@ -58,7 +58,8 @@ struct TableName {
 
 /// Finds the changes, then prints them.
 pub(crate) fn run(command: &HistoryArgs, global: &GlobalArgs) -> CommandResult {
-    let history = find(command, global)?;
+    let found = command.inputs.find_logs()?;
+    let history = find(command, &found, global)?;
     for torn in &history.torn_ends {
         warn!("{torn}");
     }
@@ -66,6 +67,7 @@ pub(crate) fn run(command: &HistoryArgs, global: &GlobalArgs) -> CommandResult {
         return Err(CommandFailure::Failed(anyhow!("{error}")));
     }
     warn_of_gaps(&history.gaps);
+    warn_of_missing_logs(&history, &found);
     if history.entries.is_empty() {
         let TableName { database, table } = &command.table;
         warn!("the logs have no change of this row of {database}.{table}");
@@ -94,15 +96,31 @@ fn warn_of_gaps(gaps: &HistoryGaps) {
     }
 }
 
-fn find(command: &HistoryArgs, global: &GlobalArgs) -> Result<RowHistory, CommandFailure> {
-    let found = command.inputs.find_logs()?;
+/// Warns of missing logs, except before the log with the row's INSERT.
+fn warn_of_missing_logs(history: &RowHistory, found: &InputLogs) {
+    let has_name = |place: &InputPlace, name: &str| match place {
+        InputPlace::File(path) => path.file_name().is_some_and(|file| file == name),
+        InputPlace::Stdin => false,
+    };
+    let first = match (history.beginning, history.entries.first()) {
+        (HistoryBeginning::Created, Some(entry)) => {
+            found.places.iter().position(|place| has_name(place, &entry.log_name)).unwrap_or(0)
+        }
+        _ => 0,
+    };
+    for gap in found.gaps().iter().filter(|gap| gap.next > first) {
+        warn!("{gap}: the history may lack changes");
+    }
+}
+
+fn find(command: &HistoryArgs, found: &InputLogs, global: &GlobalArgs) -> Result<RowHistory, CommandFailure> {
     found.check_indexes()?;
     let TableName { database, table } = &command.table;
-    let mut settings = HistorySettings::new(sources(&found)?, database.as_bytes(), table.as_bytes());
+    let mut settings = HistorySettings::new(sources(found)?, database.as_bytes(), table.as_bytes());
     settings.conditions.clone_from(&command.conditions);
     settings.keyring.clone_from(&found.keyring);
     let mut progress = ByteProgress::new(global, found.bytes_total);
-    let (sizes, mut bytes_begun) = (sizes(&found), 0);
+    let (sizes, mut bytes_begun) = (sizes(found), 0);
     let mut watch = |log: usize| {
         progress.update(bytes_begun);
         bytes_begun += sizes.get(log).copied().unwrap_or_default();
@@ -147,10 +165,12 @@ fn failure(error: ListError) -> CommandFailure {
 }
 
 fn parse_table(text: &str) -> Result<TableName, String> {
-    let parts = text.split_once('.').filter(|(database, table)| !database.is_empty() && !table.is_empty());
+    let (database, table) = sql::split_table_name(text.as_bytes());
+    let name = |bytes| String::from_utf8(bytes).ok().filter(|name| !name.is_empty());
+    let parts = database.and_then(name).zip(name(table));
     let (database, table) = parts.ok_or_else(|| "expected DB.TABLE, such as shop.orders".to_owned())?;
     if text.contains(['*', '?', '%']) {
         return Err("a history is of one table: give its name without * ? %".to_owned());
     }
-    Ok(TableName { database: database.to_owned(), table: table.to_owned() })
+    Ok(TableName { database, table })
 }

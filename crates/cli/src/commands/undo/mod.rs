@@ -3,8 +3,10 @@
 mod application;
 mod compressed_log;
 mod conflict_text;
+mod gap_check;
 mod script;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -28,13 +30,14 @@ use replay::{
 };
 use rewrite::{RewriteError, StagedFile};
 use servers::ServerAddress;
-use sql::{StatementKind, TablePattern, TableSelection, classify_statement};
-use tracing::info;
+use sql::{StatementKind, TablePattern, TableSelection, classify_statement, is_account_statement};
+use tracing::{info, warn};
 use undo::{
     CollectError, ForeignKeyActions, InverseCollector, InverseCounts, InverseLog, InverseLogError,
     InverseLogIdentity, InversePart, RowChoice,
 };
 
+use self::gap_check::GapCheck;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
@@ -240,13 +243,6 @@ fn write_log(inverse: Inverse, out: &mut dyn Write) -> Result<(), WriteFailure> 
     })
 }
 
-impl UndoOutputArgs {
-    /// Returns the destination, without connecting.
-    fn destination(&self, global: &GlobalArgs) -> Result<UndoDestination, CommandFailure> {
-        let has_server = self.to.is_some() || self.connection.names_server();
-        let address = || self.connection.address(self.to.as_deref(), "--to", global);
-        let address = has_server.then(address).transpose()?;
-        match address {
 /// Returns the identity of a new log. A replay knows its transactions by their GTIDs, whatever the file's name is.
 fn new_identity() -> anyhow::Result<InverseLogIdentity> {
     let uuid = ServerIdentity::random()?.server_uuid.parse()?;
@@ -254,6 +250,13 @@ fn new_identity() -> anyhow::Result<InverseLogIdentity> {
     Ok(InverseLogIdentity { uuid, time_us })
 }
 
+impl UndoOutputArgs {
+    /// Returns the destination, without connecting.
+    fn destination(&self, global: &GlobalArgs) -> Result<UndoDestination, CommandFailure> {
+        let has_server = self.to.is_some() || self.connection.names_server();
+        let address = || self.connection.address(self.to.as_deref(), "--to", global);
+        let address = has_server.then(address).transpose()?;
+        match address {
             server if self.sql => Ok(UndoDestination::Script(server)),
             Some(_) if self.result_file.is_some() => Err(CommandFailure::NotStarted(anyhow!(
                 "--result-file requires --sql if --to is given: --to alone changes the server and writes no file"
@@ -341,9 +344,20 @@ fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedIn
     let opener = source.opener();
     let (tables, format) = (command.rows.tables(), None);
     let selects_rows = command.rows.selects_rows();
-    let mut undo =
-        UndoCollector { tables: &tables, conditions: &conditions, selects_rows, collector, opener, format };
+    let unmatched = (0..tables.patterns.len()).collect();
+    let mut undo = UndoCollector {
+        tables: &tables,
+        conditions: &conditions,
+        selects_rows,
+        collector,
+        opener,
+        format,
+        unmatched,
+    };
     let mut progress = ByteProgress::new(global, found.bytes_total);
+    // Transactions that are chosen by GTID are all found, or the logs are refused.
+    let gaps = if command.gtid.is_none() { found.gaps() } else { Vec::new() };
+    let mut gap_check = GapCheck::new(gaps, &selection);
     let mut found_gtids = GtidSet::new();
     while let Some(found) = source.next_found().map_err(failed)? {
         if interrupt::is_stop_requested() {
@@ -351,7 +365,9 @@ fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedIn
         }
         progress.update(source.bytes_read());
         let head = found.head();
-        match selector.choose(&head) {
+        let choice = selector.choose(&head);
+        gap_check.check(&head, source.previous(), choice)?;
+        match choice {
             SelectionChoice::Stop => break,
             SelectionChoice::Take if gtids.selects(Some(head.id)) => {
                 found_gtids.extend(head.gtid());
@@ -361,13 +377,12 @@ fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedIn
         }
     }
     selector.finish().map_err(failed)?;
-    let missing = command.gtid.as_ref().map(|wanted| wanted.difference(&found_gtids)).unwrap_or_default();
-    if !missing.is_empty() {
-        let error = anyhow!("cannot undo {missing}: the logs do not contain these transactions");
-        return Err(CommandFailure::Failed(error.context(ErrorAdvice("give the logs that contain them"))));
-    }
+    check_all_found(command.gtid.as_ref(), &found_gtids)?;
     if let Some(error) = conditions.missing_column_error().or_else(|| conditions.untested_rows_error()) {
         return Err(CommandFailure::Failed(anyhow!("{error}")));
+    }
+    if undo.format.is_some() {
+        undo.warn_unmatched();
     }
     Ok(Some(CollectedInverse { collector: undo.collector, format: undo.format }))
 }
@@ -379,6 +394,16 @@ fn leave_out_archived(found: &mut InputLogs, selection: &TransactionSelection, g
         let gtids = GtidSelection { excluded: Some(selection.exclude.clone()), ..gtids.clone() };
         found.leave_out_archived(&StatsSelection { gtids, ..StatsSelection::default() });
     }
+}
+
+/// Refuses GTIDs of `--gtid` that the logs do not contain.
+fn check_all_found(wanted: Option<&GtidSet>, found: &GtidSet) -> Result<(), CommandFailure> {
+    let missing = wanted.map(|wanted| wanted.difference(found)).unwrap_or_default();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let error = anyhow!("cannot undo {missing}: the logs do not contain these transactions");
+    Err(CommandFailure::Failed(error.context(ErrorAdvice("give the logs that contain them"))))
 }
 
 fn failed(error: replay::ReplayError) -> CommandFailure {
@@ -401,9 +426,18 @@ struct UndoCollector<'c> {
     opener: PayloadOpener,
     /// Format of the last event with a chosen row change.
     format: Option<Arc<EventFormat>>,
+    /// Patterns of `tables` that no changed table matches so far, by their indexes.
+    unmatched: BTreeSet<usize>,
 }
 
 impl UndoCollector<'_> {
+    /// Warns of each `--table` that matches no changed table.
+    fn warn_unmatched(&self) {
+        for pattern in self.unmatched.iter().filter_map(|number| self.tables.patterns.get(*number)) {
+            warn!("the chosen transactions change no row of --table {pattern}");
+        }
+    }
+
     /// Adds the chosen row changes of a transaction.
     fn add(&mut self, found: replay::SizedTransaction, head: &TransactionHead) -> Result<(), CommandFailure> {
         if matches!(head.id, TransactionId::Mariadb(_)) {
@@ -466,6 +500,7 @@ impl UndoCollector<'_> {
         let is_savepoint = TransactionVerb::of(&statement.sql) == TransactionVerb::Savepoint;
         let is_harmless = match classify_statement(&statement.sql) {
             _ if is_savepoint => true,
+            _ if is_account_statement(&statement.sql) && !self.tables.selects_all() => true,
             _ if is_creation => self.selects_rows,
             StatementKind::Tables(tables) => {
                 let is_selected = |table: &sql::TableReference| {
@@ -491,6 +526,7 @@ impl UndoCollector<'_> {
         }
         let mut choice = UndoChoice {
             tables: self.tables,
+            unmatched: &mut self.unmatched,
             conditions: self.conditions,
             format: &rows.format,
             test: None,
@@ -532,6 +568,7 @@ fn refuse_change(head: &TransactionHead, error: CollectError) -> CommandFailure 
 /// Choice of the row changes of a transaction.
 struct UndoChoice<'c> {
     tables: &'c TableSelection,
+    unmatched: &'c mut BTreeSet<usize>,
     conditions: &'c RowConditions,
     format: &'c EventFormat,
     /// Test of the open event's table.
@@ -542,7 +579,13 @@ struct UndoChoice<'c> {
 
 impl RowChoice for UndoChoice<'_> {
     fn selects_table(&mut self, map: &TableMap<'_>) -> bool {
-        self.tables.selects(map.database, map.table)
+        let is_selected = self.tables.selects(map.database, map.table);
+        if is_selected && !self.unmatched.is_empty() {
+            for number in self.tables.matching_patterns(map.database, map.table) {
+                self.unmatched.remove(&number);
+            }
+        }
+        is_selected
     }
 
     fn begin_event(&mut self) {
