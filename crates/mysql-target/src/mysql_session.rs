@@ -198,10 +198,10 @@ impl MysqlSession {
     /// Notes the outcome of an announced statement. A server that answers with an error has not run it. Without an
     /// answer the announcement stays, and the next replay finds out.
     fn note_outcome(&mut self, result: &Result<(), TargetFailure>) {
-        use TargetFailureKind::{Locked, Refused};
+        use TargetFailureKind::{Environment, Locked, Refused};
         if self.announcement == StatementAnnouncement::Open {
             self.announcement = match result.as_ref().map_err(|failure| failure.kind) {
-                Err(Refused | Locked) => StatementAnnouncement::Refused,
+                Err(Refused | Environment | Locked) => StatementAnnouncement::Refused,
                 Err(_) | Ok(()) => StatementAnnouncement::Settled,
             };
         }

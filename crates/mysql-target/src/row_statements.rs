@@ -89,7 +89,7 @@ impl StatementRunner for MysqlSession {
         if let Some(trigger) = table.trigger_of(kind) {
             return Err(TargetFailure::refused(format!(
                 "{} has the trigger {trigger}: a statement would fire it, but the log already contains its changes. \
-                 Use --apply-as binlog, or drop the trigger during the replay",
+                 Drop the trigger during the replay, or, from MySQL to MySQL, use --apply-as binlog",
                 table.name
             )));
         }

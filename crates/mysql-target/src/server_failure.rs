@@ -10,7 +10,38 @@ pub(crate) fn server_failure(error: ConnectionError) -> TargetFailure {
         ConnectionError::Lost { .. } => TargetFailureKind::Lost,
         ConnectionError::Cancelled => TargetFailureKind::Cancelled,
         _ if error.code().is_some_and(is_temporary) => TargetFailureKind::Locked,
+        _ if error.code().is_some_and(is_environmental) => TargetFailureKind::Environment,
         _ => TargetFailureKind::Refused,
     };
     TargetFailure { message: error.to_string(), kind, code: error.code() }
+}
+
+/// Returns true for errors that the transaction does not cause: of the disk, of memory, of limits, of a read-only server,
+/// of privileges.
+fn is_environmental(code: u16) -> bool {
+    /// `EE_WRITE`, `EE_OUTOFMEMORY` and `EE_DISK_FULL`.
+    const FILE_ERRORS: [u16; 3] = [3, 5, 20];
+    const ERROR_ON_WRITE: u16 = 1026;
+    const DISK_FULL: u16 = 1021;
+    const OUT_OF_MEMORY: u16 = 1037;
+    const OUT_OF_SORT_MEMORY: u16 = 1038;
+    const TOO_MANY_CONNECTIONS: u16 = 1040;
+    const OUT_OF_RESOURCES: u16 = 1041;
+    const DATABASE_ACCESS_DENIED: u16 = 1044;
+    const ACCESS_DENIED: u16 = 1045;
+    const RECORD_FILE_FULL: u16 = 1114;
+    const TABLE_ACCESS_DENIED: u16 = 1142;
+    const COLUMN_ACCESS_DENIED: u16 = 1143;
+    const TRANSACTION_CACHE_FULL: u16 = 1197;
+    const LOCK_TABLE_FULL: u16 = 1206;
+    const SPECIFIC_ACCESS_DENIED: u16 = 1227;
+    const OPTION_PREVENTS_STATEMENT: u16 = 1290;
+    const READ_ONLY_MODE: u16 = 1836;
+    const TEMPORARY_FILE_FULL: u16 = 1878;
+    FILE_ERRORS.contains(&code)
+        || [ERROR_ON_WRITE, DISK_FULL, OUT_OF_MEMORY, OUT_OF_SORT_MEMORY, OUT_OF_RESOURCES].contains(&code)
+        || [DATABASE_ACCESS_DENIED, ACCESS_DENIED, TABLE_ACCESS_DENIED, COLUMN_ACCESS_DENIED].contains(&code)
+        || [TOO_MANY_CONNECTIONS, RECORD_FILE_FULL, TRANSACTION_CACHE_FULL, LOCK_TABLE_FULL].contains(&code)
+        || [SPECIFIC_ACCESS_DENIED, OPTION_PREVENTS_STATEMENT, READ_ONLY_MODE].contains(&code)
+        || code == TEMPORARY_FILE_FULL
 }

@@ -118,6 +118,9 @@ pub enum TargetFailureKind {
     Cancelled,
     /// A retry would fail again.
     Refused,
+    /// The target cannot store changes at present: its disk is full, it is read-only, or the account lacks a privilege.
+    /// The transaction is not the cause.
+    Environment,
 }
 
 impl TargetFailure {

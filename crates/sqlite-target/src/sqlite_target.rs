@@ -82,6 +82,10 @@ impl SqliteTarget {
         if !path.exists() {
             return Ok(None);
         }
+        if path.is_dir() {
+            let message = format!("{} is a directory; expected a file", path.display());
+            return Err(TargetFailure::refused(message).into_error("read the SQLite database"));
+        }
         let looked = match read_file(path, &look) {
             // A crash left a journal, which SQLite must first write back.
             Err(TargetFailure { code: Some(SQLITE_READONLY), .. }) => {

@@ -285,6 +285,8 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
         replay::ReplayError::Read(logs::LogError::SecondLog { .. }) => Some(ErrorAdvice(
             "committed transactions are kept; to resume, run the same command with the parts in order",
         )),
+        // The file has no transactions.
+        replay::ReplayError::Read(logs::LogError::NotALog { .. }) => Some(ErrorAdvice("give binary logs")),
         replay::ReplayError::Read(_) | replay::ReplayError::TornTransaction { .. } => Some(ErrorAdvice(
             "committed transactions are kept; to resume, run the same command with complete logs",
         )),
@@ -300,6 +302,13 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
                 "committed transactions are kept; create the account on the target with an authentication plugin that the \
                  target has (caching_sha2_password exists since MySQL 8.0), then leave this transaction out: \
                  give its GTID to --exclude-gtids in this and all later runs",
+            ))
+        }
+        replay::ReplayError::Apply { failure, .. } | replay::ReplayError::Target { failure, .. }
+            if failure.kind == TargetFailureKind::Environment =>
+        {
+            Some(ErrorAdvice(
+                "committed transactions are kept; to resume, correct this on the target and run the same command again",
             ))
         }
         // A retry fails again, until the cause is removed.
