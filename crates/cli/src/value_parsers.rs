@@ -80,11 +80,15 @@ pub(crate) fn parse_time(text: &str) -> Result<u64, String> {
         let local = text.parse::<DateTime>().and_then(|time| time.to_zoned(TimeZone::system()));
         local.map(|zoned| zoned.timestamp())
     });
-    let time = time.map_err(|_| {
-        "expected a time such as 2026-11-22 01:00:00, 2026-11-22 01:00:00Z or 2026-11-22 01:00:00.5+02:00"
-            .to_owned()
+    let time = time.map_err(|_| match text.parse::<DateTime>() {
+        // The last day is left out, so that the time is valid in every time zone.
+        Ok(_) => "expected a time from 1970-01-01 to 9999-12-30".to_owned(),
+        Err(_) => "expected a time such as 2026-11-22 01:00:00, 2026-11-22 01:00:00Z or \
+                   2026-11-22 01:00:00.5+02:00"
+            .to_owned(),
     })?;
-    u64::try_from(time.as_microsecond()).map_err(|_| "expected a time after 1970".to_owned())
+    u64::try_from(time.as_microsecond())
+        .map_err(|_| "expected a time from 1970-01-01 to 9999-12-30".to_owned())
 }
 
 /// Parses a GTID set that selects transactions. An empty one would select none.
@@ -98,7 +102,7 @@ pub(crate) fn parse_gtids(text: &str) -> Result<GtidSet, String> {
 /// Parses a GTID set, which can be empty: the set of a server's purged transactions often is.
 pub(crate) fn parse_any_gtids(text: &str) -> Result<GtidSet, String> {
     text.parse().map_err(|error: GtidTextError| match is_mariadb_gtid(text) {
-        true => "GTIDs of MariaDB cannot be selected: select by time or position".to_owned(),
+        true => "GTIDs of MariaDB cannot be selected: use --start-position, --stop-position or --skip".to_owned(),
         false => error.to_string(),
     })
 }
@@ -139,6 +143,12 @@ mod tests {
     fn selections_of_nothing_are_refused() {
         assert!(parse_gtids("").is_err() && parse_gtids(" ").is_err() && parse_any_gtids("").is_ok());
         assert!(parse_gtids("3e11fa47-71ca-11e1-9e33-c80aa9429562:1").is_ok());
+        for text in ["0-21-1", "0-21-1,1-21-7"] {
+            assert!(parse_any_gtids(text).unwrap_err().starts_with("MariaDB's GTIDs"), "{text}");
+        }
+        for text in ["0-21", "0-21-1-4", "-1-2", "0--1"] {
+            assert!(parse_any_gtids(text).unwrap_err().starts_with("expected a UUID"), "{text}");
+        }
         for (start, stop, is_valid) in [
             (Some(1), Some(2), true),
             (Some(2), Some(2), false),
@@ -165,6 +175,10 @@ mod tests {
         check("2026-11-22T01:00:00.25Z", 1_795_309_200_250_000);
         check("2026-11-22 03:00:00+02:00", 1_795_309_200_000_000);
         check("2026-11-22 01:00:00.000001+00", 1_795_309_200_000_001);
+        for text in ["9999-12-31 23:59:59", "1960-01-01 00:00:00Z"] {
+            let error = parse_time(text).unwrap_err();
+            assert_eq!(error, "expected a time from 1970-01-01 to 9999-12-30", "{text}");
+        }
         for text in ["yesterday", "2026-11-22 25:00:00", "1960-01-01 00:00:00Z", ""] {
             assert!(parse_time(text).is_err(), "{text}");
         }

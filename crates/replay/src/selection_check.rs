@@ -54,11 +54,21 @@ impl TransactionSelection {
         if logs.contains(&ReplayLog::Stdin) {
             return Ok(());
         }
-        let mut named = starts.into_iter().chain(stops);
-        match named.find(|gtids| !any_log_contains(logs, gtids, keyring)) {
-            Some(gtids) => Err(missing_gtids(gtids)),
-            None => Ok(()),
+        let find = |gtids: &GtidSet| match find_first(logs, gtids, keyring) {
+            GtidPlace::Absent => Err(missing_gtids(gtids)),
+            place => Ok(place),
+        };
+        let places = (starts.map(find).transpose()?, stops.map(find).transpose()?);
+        if let (Some(GtidPlace::At(start)), Some(GtidPlace::At(stop))) = places {
+            let takes_first = matches!(
+                (&self.start, &self.stop),
+                (Some(SelectionStart::AtGtid(_)), Some(SelectionStop::AfterGtid(_)))
+            );
+            if stop < start || stop == start && !takes_first {
+                return Err(stop_before_start());
+            }
         }
+        Ok(())
     }
 }
 
@@ -152,28 +162,56 @@ fn ends_at(reader: &mut LogReader, wanted: u64) -> Result<Option<bool>, logs::Lo
     Ok(Some(reader.position() == wanted))
 }
 
-/// Returns whether one of the logs has one of these GTIDs; `true` if a log cannot be read.
-fn any_log_contains(logs: &[ReplayLog], gtids: &GtidSet, keyring: Option<&Arc<Keyring>>) -> bool {
-    logs.iter().any(|log| log_contains(log, gtids, keyring).unwrap_or(true))
+/// Place of the first transaction of a GTID set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum GtidPlace {
+    /// Number of the log, and position of the event in it.
+    At(LogPlace),
+    /// A log cannot be read: replay reports it.
+    Unknown,
+    /// No log has one of the GTIDs.
+    Absent,
 }
 
-fn log_contains(
+/// Place in the logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LogPlace {
+    log_number: usize,
+    position: u64,
+}
+
+/// Finds the first transaction of these GTIDs.
+fn find_first(logs: &[ReplayLog], gtids: &GtidSet, keyring: Option<&Arc<Keyring>>) -> GtidPlace {
+    for (log_number, log) in logs.iter().enumerate() {
+        match find_in_log(log, gtids, keyring) {
+            Ok(Some(position)) => return GtidPlace::At(LogPlace { log_number, position }),
+            Ok(None) => {}
+            Err(_) => return GtidPlace::Unknown,
+        }
+    }
+    GtidPlace::Absent
+}
+
+fn find_in_log(
     log: &ReplayLog,
     gtids: &GtidSet,
     keyring: Option<&Arc<Keyring>>,
-) -> Result<bool, ReplayError> {
-    let Some(mut reader) = open_log(log, keyring)? else { return Ok(true) };
+) -> Result<Option<u64>, ReplayError> {
+    let Some(mut reader) = open_log(log, keyring)? else { return Ok(None) };
     loop {
         match reader.next_piece(CHUNK_SIZE, CHUNK_SIZE)? {
             ReadOutcome::Some(LogPiece::Chunk(chunk)) => {
-                let mut named = chunk.iter().filter_map(|event| gtid_of(&event.raw, chunk.format()));
-                if named.any(|gtid| gtids.contains(gtid)) {
-                    return Ok(true);
+                let is_named = |raw: &RawEvent<'_>| {
+                    gtid_of(raw, chunk.format()).is_some_and(|gtid| gtids.contains(gtid))
+                };
+                let first = chunk.iter().find(|event| is_named(&event.raw)).map(|event| event.offset);
+                if first.is_some() {
+                    return Ok(first);
                 }
             }
             // Its GTID event came before it.
             ReadOutcome::Some(LogPiece::LargePayload(_)) => {}
-            ReadOutcome::End(_) => return Ok(false),
+            ReadOutcome::End(_) => return Ok(None),
         }
     }
 }
