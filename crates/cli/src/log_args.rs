@@ -53,7 +53,7 @@ pub(crate) struct InputLogs {
 
 /// Logs that are missing between two logs, by their names.
 #[derive(Clone, Debug)]
-pub(crate) struct LogGap {
+pub(crate) struct NumberGap {
     missing: MissingLogs,
     before: PathBuf,
     after: PathBuf,
@@ -177,7 +177,7 @@ impl InputLogs {
     }
 
     /// Returns the gaps in the numbers of the logs.
-    pub(crate) fn gaps(&self) -> Vec<LogGap> {
+    pub(crate) fn gaps(&self) -> Vec<NumberGap> {
         let gap = |(number, pair): (usize, &[InputPlace])| {
             let [InputPlace::File(before), InputPlace::File(after)] = pair else { return None };
             let next = number + 1;
@@ -186,7 +186,7 @@ impl InputLogs {
                 false => LogListing::Arguments,
             };
             let missing = MissingLogs::between(before.to_str()?, after.to_str()?)?;
-            Some(LogGap { missing, before: before.clone(), after: after.clone(), next, listing })
+            Some(NumberGap { missing, before: before.clone(), after: after.clone(), next, listing })
         };
         self.places.windows(2).enumerate().filter_map(gap).collect()
     }
@@ -258,7 +258,7 @@ impl InputLogs {
     }
 }
 
-impl fmt::Display for LogGap {
+impl fmt::Display for NumberGap {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
         let Self { missing, before, after, .. } = self;

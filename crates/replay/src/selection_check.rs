@@ -166,7 +166,7 @@ fn ends_at(reader: &mut LogReader, wanted: u64) -> Result<Option<bool>, logs::Lo
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum GtidPlace {
     /// Number of the log, and position of the event in it.
-    At(LogPlace),
+    At(GtidEventPlace),
     /// A log cannot be read: replay reports it.
     Unknown,
     /// No log has one of the GTIDs.
@@ -175,7 +175,7 @@ enum GtidPlace {
 
 /// Place in the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct LogPlace {
+struct GtidEventPlace {
     log_number: usize,
     position: u64,
 }
@@ -184,7 +184,7 @@ struct LogPlace {
 fn find_first(logs: &[ReplayLog], gtids: &GtidSet, keyring: Option<&Arc<Keyring>>) -> GtidPlace {
     for (log_number, log) in logs.iter().enumerate() {
         match find_in_log(log, gtids, keyring) {
-            Ok(Some(position)) => return GtidPlace::At(LogPlace { log_number, position }),
+            Ok(Some(position)) => return GtidPlace::At(GtidEventPlace { log_number, position }),
             Ok(None) => {}
             Err(_) => return GtidPlace::Unknown,
         }

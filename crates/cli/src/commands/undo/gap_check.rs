@@ -9,12 +9,12 @@ use replay::{SelectionBound, SelectionChoice, SelectionStart, TransactionHead, T
 use tracing::warn;
 
 use crate::exit::{CommandFailure, ErrorAdvice};
-use crate::log_args::{LogGap, LogListing};
+use crate::log_args::{LogListing, NumberGap};
 
 /// Check that no logs are missing among those that an inverse is made of: without their changes, the inverse of earlier
 /// ones restores rows that never existed together.
 pub(super) struct GapCheck {
-    gaps: Peekable<vec::IntoIter<LogGap>>,
+    gaps: Peekable<vec::IntoIter<NumberGap>>,
     /// GTIDs before the first log and of all transactions so far; `None` before the first transaction.
     seen: Option<GtidSet>,
     /// True if a missing log may have chosen transactions: the start is no place in a log, or it was reached.
@@ -22,7 +22,7 @@ pub(super) struct GapCheck {
 }
 
 impl GapCheck {
-    pub(super) fn new(gaps: Vec<LogGap>, selection: &TransactionSelection) -> Self {
+    pub(super) fn new(gaps: Vec<NumberGap>, selection: &TransactionSelection) -> Self {
         let has_begun = matches!(selection.start, None | Some(SelectionStart::At(SelectionBound::Time(_))));
         Self { gaps: gaps.into_iter().peekable(), seen: None, has_begun }
     }
