@@ -106,7 +106,7 @@ impl GtidSet {
         format!("GtidSet({:?})", self.gtids.to_string())
     }
 
-    /// Makes the set picklable, such as for Spark.
+    /// Makes the set picklable.
     fn __getnewargs__(&self) -> (String,) {
         (self.gtids.to_string(),)
     }

@@ -17,9 +17,6 @@ pub(crate) struct PythonOptions {
     /// Build without optimization, into target/python: quicker, for tests only
     #[arg(long)]
     quick: bool,
-    /// Run only the example with Apache Spark, on a local cluster of two workers (needs Java)
-    #[arg(long)]
-    spark: bool,
     /// Arguments of pytest
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
@@ -30,12 +27,11 @@ pub(crate) fn check_python(options: &PythonOptions) -> Result<()> {
     run_cargo(&BUILD_BINTIDE)?;
     let wheel = build_wheel(if options.quick { None } else { Some("--release") })?;
     println!("{}", wheel.display());
-    let environment = if options.spark { PythonEnvironment::SPARK } else { PythonEnvironment::PACKAGE_TESTS };
-    let python = environment.python()?;
+    let python = PythonEnvironment::PACKAGE_TESTS.python()?;
     let packages = install(&python, &wheel)?;
     let mut tests = Command::new(python);
     tests.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).args(&options.arguments);
-    tests.arg(if options.spark { "spark" } else { "tests" }).current_dir(python_folder());
+    tests.arg("tests").current_dir(python_folder());
     tests.env("PYTHONPATH", packages).env("PYTHONDONTWRITEBYTECODE", "1");
     tests.env("BINTIDE_BIN", target_dir().join("debug/bintide"));
     run(&mut tests)

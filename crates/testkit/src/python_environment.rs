@@ -36,18 +36,6 @@ impl PythonEnvironment {
         ],
     };
 
-    /// Apache Spark, which needs Java.
-    pub const SPARK: Self = Self {
-        folder: "spark-1",
-        packages: &[
-            "pandas==3.1.1",
-            "pyarrow==26.0.1",
-            "pyspark==4.3.0",
-            "pytest==9.2.0",
-            "setuptools==84.2.1",
-        ],
-    };
-
     /// Returns the Python of the environment. Its packages are fetched into the cache if they are missing.
     ///
     /// # Errors
