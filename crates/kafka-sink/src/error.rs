@@ -43,6 +43,19 @@ pub enum KafkaSinkError {
         /// Name.
         topic: String,
     },
+    /// A topic of two tables. Their records would overwrite each other in a compacted topic.
+    #[error(
+        "the tables {first} and {second} have the same topic {topic}: exclude one of them, or write it with a --name of its \
+         own"
+    )]
+    SharedTopic {
+        /// Name.
+        topic: String,
+        /// Table whose records it has.
+        first: String,
+        /// Other table.
+        second: String,
+    },
     /// A topic that cannot be created.
     #[error("could not create the topic {topic}: {reason}")]
     CreateTopic {

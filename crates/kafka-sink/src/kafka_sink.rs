@@ -32,6 +32,8 @@ const COMMIT_INTERVAL: Duration = Duration::from_millis(200);
 const IDLE_COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout of the first contact with the brokers.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time between two looks at the brokers' answers while a transaction is aborted.
+const ABORT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time after which a run that is to end stops waiting for the brokers.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which blocking waits poll for Ctrl-C.
@@ -230,13 +232,15 @@ impl KafkaSink {
         loop {
             // The transaction is over only once the results of its records were taken.
             self.producer.poll(Duration::ZERO);
-            match self.producer.abort_transaction(Duration::from_millis(100)) {
+            match self.producer.abort_transaction(ABORT_POLL_INTERVAL) {
                 Ok(()) => break,
                 Err(error) if is_retriable(&error) => self.check_stop(begun)?,
                 Err(error) => return Err(self.fatal_error("aborting a transaction", &error)),
             }
         }
         self.is_open = false;
+        // The records of the transaction are sent again.
+        self.producer.context().take_failure();
         self.state.count_abort();
         Ok(())
     }

@@ -44,12 +44,14 @@ pub(crate) fn read_progress(config: &ClientConfig, topic: &str) -> Result<SavedR
     let mut partitions = TopicPartitionList::new();
     partitions.add_partition_offset(topic, PROGRESS_PARTITION, Offset::Beginning).map_err(failed)?;
     consumer.assign(&partitions).map_err(failed)?;
+    let damaged = |reason: String| KafkaSinkError::Progress { topic: topic.to_owned(), reason };
     let (mut progress, mut definitions) = (None, None);
     let mut arrived = Instant::now();
     loop {
         match consumer.poll(POLL_INTERVAL) {
             Some(Ok(record)) => {
-                let value = record.payload().map(|value| String::from_utf8_lossy(value).into_owned());
+                let value = record.payload().map(|value| String::from_utf8(value.to_vec()));
+                let value = value.transpose().map_err(|error| damaged(error.to_string()))?;
                 match record.key() {
                     Some(PROGRESS_KEY) => progress = value,
                     Some(DEFINITIONS_KEY) => definitions = value,
@@ -67,6 +69,5 @@ pub(crate) fn read_progress(config: &ClientConfig, topic: &str) -> Result<SavedR
         }
     }
     let progress = progress.map(|text: String| BrokerProgress::parse(&text)).transpose();
-    let damaged = |reason: String| KafkaSinkError::Progress { topic: topic.to_owned(), reason };
     Ok(SavedRecords { progress: progress.map_err(|error| damaged(error.to_string()))?, definitions })
 }

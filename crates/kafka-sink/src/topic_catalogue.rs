@@ -93,6 +93,7 @@ impl TopicCatalogue {
                     None => {
                         let name = topic_name(&[&self.prefix, &table.database, &table.table]);
                         let number = self.add(&name)?;
+                        self.check_unshared(number, table)?;
                         self.rows.insert(Arc::clone(table), number);
                         number
                     }
@@ -124,6 +125,19 @@ impl TopicCatalogue {
                 self.heartbeats = Some(number);
                 Ok(number)
             }
+        }
+    }
+
+    /// Refuses a second table for a topic: names with other characters than Kafka's can become equal.
+    fn check_unshared(&self, number: usize, table: &RecordTable) -> Result<(), KafkaSinkError> {
+        let name = |table: &RecordTable| format!("{}.{}", table.database, table.table);
+        match self.rows.iter().find(|(_, other)| **other == number) {
+            None => Ok(()),
+            Some((first, _)) => Err(KafkaSinkError::SharedTopic {
+                topic: self.names[number].clone(),
+                first: name(first),
+                second: name(table),
+            }),
         }
     }
 
@@ -220,7 +234,27 @@ fn topic_name(parts: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::topic_name;
+    use std::sync::Arc;
+
+    use rdkafka::ClientConfig;
+    use stream::{KeyedRecordKind, RecordTable};
+
+    use super::{TopicCatalogue, TopicPolicy, topic_name};
+    use crate::error::KafkaSinkError;
+
+    #[test]
+    fn a_topic_has_the_rows_of_one_table() {
+        let existing = ["p.d.a_b".to_owned(), "p.d.c".to_owned()].into();
+        let mut topics = TopicCatalogue::new("p", TopicPolicy::Require, ClientConfig::new(), existing);
+        let table = |database: &str, table: &str| {
+            KeyedRecordKind::Row(Arc::new(RecordTable { database: database.into(), table: table.into() }))
+        };
+        assert_eq!(topics.topic_of(&table("d", "a$b")).unwrap(), 0);
+        assert_eq!(topics.topic_of(&table("d", "c")).unwrap(), 1);
+        assert_eq!(topics.topic_of(&table("d", "a$b")).unwrap(), 0);
+        let refused = topics.topic_of(&table("d", "a_b"));
+        assert!(matches!(refused, Err(KafkaSinkError::SharedTopic { first, .. }) if first == "d.a$b"));
+    }
 
     #[test]
     fn names_have_only_characters_that_kafka_allows() {
