@@ -131,7 +131,7 @@ fn goals(race: &ReplayRace) -> Vec<GoalResult> {
         let Some(own) = took.program else { continue };
         let share = own.cpu_seconds / took.target_cpu_seconds;
         goals.push(GoalResult {
-            what: format!("{}: less than a third of the target's processor time", order.name()),
+            what: format!("{}: bintide's processor time below a third of the target's", order.name()),
             found: table::percent(share),
             reached: share < CPU_SHARE_MAX,
         });

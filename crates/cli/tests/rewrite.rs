@@ -323,12 +323,12 @@ fn memory_needs_are_reported_first() {
     let tight = bintide(&folder, &["compress", "--dry-run", "--memory", "10M", "types.binlog"]);
     let message = String::from_utf8_lossy(&tight.stderr).into_owned();
     assert_eq!(tight.status.code(), Some(2), "{message}");
-    assert!(message.contains("1 thread may take") && message.ends_with("or lower --level\n"), "{message}");
+    assert!(message.contains("1 thread can need") && message.ends_with("or lower --level\n"), "{message}");
     let fewer =
         bintide(&folder, &["compress", "--dry-run", "--jobs", "64", "--memory", "60M", "types.binlog"]);
     let message = String::from_utf8_lossy(&fewer.stderr).into_owned();
     assert_eq!(fewer.status.code(), Some(0), "{message}");
-    assert!(message.contains("threads may take"), "{message}");
+    assert!(message.contains("threads can need"), "{message}");
     for wrong in [["--memory", "much"], ["--jobs", "0"]] {
         let output = bintide(&folder, &["compress", wrong[0], wrong[1], "types.binlog"]);
         assert_eq!(output.status.code(), Some(2));
