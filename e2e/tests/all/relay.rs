@@ -429,8 +429,8 @@ fn missing_accounts_files_and_empty_passwords_are_errors() -> Result<()> {
         ensure!(output.status.code() == Some(2), "{arguments:?}: {output:?}");
         Ok(String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let log = testkit::workspace_root().join("samples/types.binlog").display().to_string();
-    let missing = run(&["relay", &log, "--state=state", "--accounts=missing.toml", "--listen=127.0.0.1:0"])?;
+    let logs = testkit::workspace_root().join("samples/rotation").display().to_string();
+    let missing = run(&["relay", &logs, "--state=state", "--accounts=missing.toml", "--listen=127.0.0.1:0"])?;
     ensure!(missing.contains("missing.toml does not exist"), "{missing}");
     for content in ["", "\nsecret\n"] {
         fs::write(folder.path().join("password"), content)?;

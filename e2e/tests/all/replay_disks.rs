@@ -41,7 +41,7 @@ fn replays_resume_after_the_target_has_free_space() -> Result<()> {
             let said = String::from_utf8_lossy(&output.stderr);
             ensure!(!output.status.success() && said.contains("is full"), "{order}: {said}");
             ensure!(
-                said.contains("to resume, correct this and run the same command again"),
+                said.contains("to resume, correct this on the target and run the same command again"),
                 "{order}: {said}"
             );
         }

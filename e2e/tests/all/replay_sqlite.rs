@@ -456,7 +456,7 @@ fn gaps_are_refused_before_a_file_is_created_and_progress_is_shown() -> Result<(
     let ran = run(&logs[2..], &[])?;
     ensure!(ran.code == Some(2) && ran.stderr.starts_with("bintide: gap: the target lacks "), "{ran:?}");
     let ran = run(&[], &["--status"])?;
-    let missing = format!("There is no replay position: the file {} does not exist.", file.display());
+    let missing = format!("No progress is saved: the file {} does not exist.", file.display());
     ensure!(ran.code == Some(0) && ran.stdout.trim() == missing, "{ran:?}");
     ensure!(!file.exists(), "a file was created");
     ensure!(run(&logs, &[])?.code == Some(0));
