@@ -47,6 +47,8 @@ pub(crate) struct InputLogs {
     unlisted: Vec<PathBuf>,
     /// Positions in `places` of the logs that a directory or an index lists directly after the log before.
     listed_after: BTreeSet<usize>,
+    /// True if archived logs were left out.
+    is_reduced: bool,
     /// Logs that an index lists, each with the path of the index.
     indexed: Vec<(PathBuf, PathBuf)>,
 }
@@ -116,7 +118,7 @@ impl LogArgs {
         let keyring = self.keyring.as_ref().map(read_keyring).transpose();
         let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?.map(Arc::new);
         let bytes_total = places.iter().map(file_size).sum();
-        Ok(InputLogs { places, bytes_total, keyring, unlisted, listed_after, indexed })
+        Ok(InputLogs { places, bytes_total, keyring, unlisted, listed_after, is_reduced: false, indexed })
     }
 }
 
@@ -176,8 +178,12 @@ impl InputLogs {
         self.listed_after.contains(&position)
     }
 
-    /// Returns the gaps in the numbers of the logs.
+    /// Returns the gaps in the numbers of the logs; none if archived logs were left out, which have no transaction of the
+    /// selection.
     pub(crate) fn gaps(&self) -> Vec<NumberGap> {
+        if self.is_reduced {
+            return Vec::new();
+        }
         let gap = |(number, pair): (usize, &[InputPlace])| {
             let [InputPlace::File(before), InputPlace::File(after)] = pair else { return None };
             let next = number + 1;
@@ -199,10 +205,14 @@ impl InputLogs {
             }
             InputPlace::Stdin => true,
         };
+        let count = self.places.len();
         self.places.retain(is_needed);
-        self.bytes_total = self.places.iter().map(file_size).sum();
-        // Positions of listed logs have changed.
-        self.listed_after.clear();
+        if self.places.len() < count {
+            self.bytes_total = self.places.iter().map(file_size).sum();
+            // Positions of listed logs have changed.
+            self.listed_after.clear();
+            self.is_reduced = true;
+        }
     }
 
     /// Warns of logs that the index does not list; they are not read.
