@@ -16,17 +16,17 @@
 //! |---|---|
 //! | [`cargo_command()`], [`run_cargo()`] | cargo, started by a program that cargo runs |
 //! | [`take_screenshot`] | pictures of a page, by a headless Chromium |
-//! | [`unresponsive_port`] | a host that drops packets: [`UnresponsivePort`] |
-//! | [`faulty_disk`] | a disk that fails: [`FaultyDisk`] |
-//! | [`object_server`] | an object store: [`ObjectServer`] |
-//! | [`package_home`] | the programs of a server: [`PackageHome`] |
+//! | `unresponsive_port` | a host that drops packets: [`UnresponsivePort`] |
+//! | `faulty_disk` | a disk that fails: [`FaultyDisk`] |
+//! | `object_server` | an object store: [`ObjectServer`] |
+//! | `package_home` | the programs of a server: [`PackageHome`] |
 //! | [`KafkaBroker`] | a broker of Apache Kafka |
-//! | [`launch`] | a server to start: [`Launch`] |
+//! | `launch` | a server to start: [`Launch`] |
 //! | [`PythonEnvironment`] | a Python with packages, such as DuckDB |
 //! | [`TestPackage`] | all available servers, from MySQL 5.5.9 to MariaDB 11.8 |
-//! | [`proxy`] | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
-//! | [`tamper`] | a proxy that changes a server's packets: [`TamperProxy`] |
-//! | [`server`] | a running server: [`TestServer`], [`ServerClient`] |
+//! | `proxy` | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
+//! | `tamper` | a proxy that changes a server's packets: [`TamperProxy`] |
+//! | `server` | a running server: [`TestServer`], [`ServerClient`] |
 //!
 //! This crate never installs anything on the machine, and never touches a server that it did not start. Its servers end
 //! with the process that started them, except with [`Launch::lasting`]. The `bintide` command does not use it: it
