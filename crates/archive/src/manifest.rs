@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use binlog::gtid::GtidSet;
+use logs::ArchivedContents;
 use serde::{Deserialize, Serialize};
 
 use crate::log_block::OpaqueReason;
@@ -112,10 +113,21 @@ impl Manifest {
         self.gtids.parse().ok()
     }
 
+    /// Returns what is known of the log without reading it.
+    pub fn contents(&self) -> ArchivedContents {
+        let is_known = self.describes_all_events();
+        ArchivedContents {
+            size: self.size,
+            transactions: self.statistics.transactions,
+            gtids: self.gtid_set().filter(|_| is_known),
+            times: self.times.filter(|_| is_known),
+        }
+    }
+
     /// Returns whether the GTIDs and times are those of all events in the log. Nothing is known of bytes that were stored
     /// unchanged, except of a torn event, which is no part of a transaction, and of a large event, whose GTID is in an
     /// event of its own.
-    pub fn describes_all_events(&self) -> bool {
+    fn describes_all_events(&self) -> bool {
         let known = [OpaqueReason::Torn.name(), OpaqueReason::LargeEvent.name()];
         self.statistics.events > 0
             && self.statistics.kept_bytes.keys().all(|reason| known.contains(&reason.as_str()))

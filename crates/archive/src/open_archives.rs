@@ -69,12 +69,7 @@ impl ArchivedLogs for OpenArchives {
     fn contents(&self, log: &Path) -> Option<ArchivedContents> {
         let (location, name) = log_of_archive(log)?;
         let archive = self.archive(&location, log).ok()?;
-        let manifest = archive.manifests.iter().find(|manifest| manifest.log == name)?;
-        let is_known = manifest.describes_all_events();
-        let gtids = manifest.gtid_set().filter(|_| is_known);
-        let times = manifest.times.filter(|_| is_known);
-        let transactions = manifest.statistics.transactions;
-        Some(ArchivedContents { size: manifest.size, transactions, gtids, times })
+        archive.manifests.iter().find(|manifest| manifest.log == name).map(Manifest::contents)
     }
 }
 

@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use archive::{Archive, Manifest};
 use binlog::gtid::GtidSet;
 use clap::Args;
+use logs::GtidSelection;
 use tracing::warn;
 
 use super::{archived_logs, open_archive};
@@ -31,9 +32,6 @@ pub(super) struct ChoiceArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     stop_datetime: Option<u64>,
 }
-
-/// Microseconds in a second.
-const SECOND_US: u64 = 1_000_000;
 
 impl ChoiceArgs {
     /// Opens the archive, and returns it with the chosen manifests.
@@ -67,20 +65,8 @@ impl ChoiceArgs {
     }
 
     fn is_chosen(&self, manifest: &Manifest) -> bool {
-        !manifest.describes_all_events()
-            || self.gtid.as_ref().is_none_or(|wanted| has_gtids(manifest, wanted))
-                && has_times(manifest, self.start_datetime, self.stop_datetime)
+        let gtids = GtidSelection { included: self.gtid.clone(), excluded: None };
+        let contents = manifest.contents();
+        contents.may_have_gtids(&gtids) && contents.may_have_commits(self.start_datetime, self.stop_datetime)
     }
-}
-
-/// Tells whether the log may have one of these transactions.
-fn has_gtids(manifest: &Manifest, wanted: &GtidSet) -> bool {
-    manifest.gtid_set().is_none_or(|found| found.intersects(wanted))
-}
-
-/// Tells whether the log may have events from `start` on and before `stop`, in microseconds since 1970.
-fn has_times(manifest: &Manifest, start: Option<u64>, stop: Option<u64>) -> bool {
-    let Some((first, last)) = manifest.times else { return true };
-    start.is_none_or(|start| (u64::from(last) + 1) * SECOND_US > start)
-        && stop.is_none_or(|stop| u64::from(first) * SECOND_US < stop)
 }
