@@ -16,13 +16,12 @@ use crate::connection_args::SERVER_OPTIONS;
 use crate::exit::CommandResult;
 use crate::global_args::GlobalArgs;
 use crate::interrupt::HangupEffect;
-use crate::newest_log_args;
 
 /// Prints, measures, checks, compresses, copies and applies binary logs of MySQL and MariaDB.
 ///
 /// A LOG argument is a file, a directory, an index file, an archive (s3://…), or `-` for standard input. For a
-/// directory, its index file gives the logs and their order. Plain and encrypted logs, compressed transactions, relay logs and open logs are
-/// supported.
+/// directory, its index file gives the logs and their order. Plain and encrypted logs, compressed transactions, relay
+/// logs and open logs are supported.
 #[derive(Debug, Parser)]
 #[command(name = "bintide", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(disable_help_subcommand = true, after_long_help = HELP_FOOTER)]
@@ -184,9 +183,19 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
 
 /// Returns the whole command, without the defaults from settings.
 pub(crate) fn command() -> clap::Command {
-    newest_log_args::make_logs_optional(stream::make_logs_optional(
-        replay::make_logs_optional(Cli::command()),
-    ))
+    make_logs_optional(replay::make_logs_optional(Cli::command()))
+}
+
+/// Commands that read the logs of a server, if one is given, in place of LOG arguments.
+const SERVER_LOG_COMMANDS: [&str; 3] = ["advise", "stats", "stream"];
+
+/// Makes the LOG arguments optional where a server is given.
+fn make_logs_optional(command: clap::Command) -> clap::Command {
+    let relax = |logs: clap::Arg| logs.required(false).required_unless_present_any(SERVER_OPTIONS);
+    command.mut_subcommands(|command| match SERVER_LOG_COMMANDS.contains(&command.get_name()) {
+        true => command.mut_arg("logs", relax),
+        false => command,
+    })
 }
 
 /// Returns the whole command with the options of dump, which clap does not parse.
@@ -197,9 +206,9 @@ fn documented_command() -> clap::Command {
 /// Returns the argument of a command that is not required if this option is given.
 pub(crate) fn replaced_argument(command: &str, long: &str) -> Option<&'static str> {
     match command {
-        "advise" | "stats" | "stream" if SERVER_OPTIONS.contains(&long) => Some("logs"),
         "replay" if long == "from" => Some("logs"),
         "replay" if SERVER_OPTIONS.contains(&long) => Some("to"),
+        _ if SERVER_LOG_COMMANDS.contains(&command) && SERVER_OPTIONS.contains(&long) => Some("logs"),
         _ => None,
     }
 }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use wire::{ReplicaEnd, SemiSync};
 
 use crate::commands::receive::ReceiveDisplay;
-use crate::connection_args::{ConnectionArgs, SERVER_OPTIONS};
+use crate::connection_args::ConnectionArgs;
 use crate::exit::CommandFailure;
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -32,19 +32,6 @@ pub(crate) struct NewestLogArgs {
     fetch: u64,
     #[command(flatten)]
     connection: ConnectionArgs,
-}
-
-/// Commands with these options.
-const COMMANDS: [&str; 2] = ["advise", "stats"];
-
-/// Makes the LOG arguments optional where a server is given.
-pub(crate) fn make_logs_optional(command: clap::Command) -> clap::Command {
-    command.mut_subcommands(|command| match COMMANDS.contains(&command.get_name()) {
-        true => {
-            command.mut_arg("logs", |logs| logs.required(false).required_unless_present_any(SERVER_OPTIONS))
-        }
-        false => command,
-    })
 }
 
 impl NewestLogArgs {

@@ -32,7 +32,7 @@ use crate::commands::stream::log_stream::LogStreamInputs;
 use crate::commands::stream::stdout_reader::ProgressFile;
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::commands::table_args::TableArgs;
-use crate::connection_args::{ConnectionArgs, CredentialSharing, SERVER_OPTIONS, SchemaServer};
+use crate::connection_args::{ConnectionArgs, CredentialSharing, SchemaServer};
 use crate::exit::{CommandFailure, CommandResult};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -247,16 +247,6 @@ fn load_definitions(
             Ok(schema)
         }
     }
-}
-
-/// Makes the LOG arguments optional where a server is given.
-pub(crate) fn make_logs_optional(command: clap::Command) -> clap::Command {
-    command.mut_subcommands(|command| match command.get_name() {
-        "stream" => {
-            command.mut_arg("logs", |logs| logs.required(false).required_unless_present_any(SERVER_OPTIONS))
-        }
-        _ => command,
-    })
 }
 
 impl StreamSourceArgs {
