@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
 use archive::{Archive, ArchiveError, ArchiveOutcome, Manifest, MissingFolder, SegmentTrial};
+use binlog::MAGIC;
 use clap::Args;
 use logs::{
     EndOfLog, LogEncryption, LogError, LogReader, RawPiece, ReadOutcome, Store, StoreWriter, WriterPresence,
@@ -33,8 +34,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 /// Size of the first piece of a log, which shows whether it is one.
 const FIRST_PIECE_SIZE: usize = 4096;
-/// Size of a log's magic number in bytes.
-const MAGIC_SIZE: u64 = 4;
 /// Size of the pieces in which the end of a log is looked for.
 const PIECE_SIZE: usize = 4 << 20;
 
@@ -126,7 +125,6 @@ impl ArchiveRun<'_> {
             if self.finished.contains(log) {
                 continue;
             }
-            check_log(log)?;
             // A later log of the same server shows that this one is closed.
             let has_later = logs.get(number + 1).is_some_and(|later| is_later(later, log));
             if !has_later && !self.is_closed(log)? {
@@ -135,6 +133,7 @@ impl ArchiveRun<'_> {
                 }
                 continue;
             }
+            check_log(log)?;
             if !self.archive_one(log)? {
                 return Ok(());
             }
@@ -285,7 +284,7 @@ impl ArchiveRun<'_> {
 fn check_log(log: &Path) -> Result<(), CommandFailure> {
     let mut reader = LogReader::open(log).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
     match reader.next_raw_piece(FIRST_PIECE_SIZE, FIRST_PIECE_SIZE) {
-        Ok(ReadOutcome::End(EndOfLog::Torn(torn))) if torn.offset <= MAGIC_SIZE => {
+        Ok(ReadOutcome::End(EndOfLog::Torn(torn))) if torn.offset <= MAGIC.len() as u64 => {
             Err(CommandFailure::NotStarted(anyhow!("{}", reader.torn_error(torn))))
         }
         Err(error @ LogError::NotALog { .. }) => Err(CommandFailure::NotStarted(add_advice(error))),

@@ -93,17 +93,15 @@ fn open_archive(location: &str) -> Result<Archive, CommandFailure> {
 
 /// Returns the manifests of all logs of an archive.
 fn archived_logs(archive: &Archive) -> Result<Vec<archive::Manifest>, CommandFailure> {
-    let manifests = archive.manifests().map_err(|error| CommandFailure::NotStarted(anyhow!(error)))?;
+    let not_started = |error: ArchiveError| CommandFailure::NotStarted(anyhow!(error));
+    let manifests = archive.manifests().map_err(not_started)?;
     // An upload that was interrupted may have left a segment.
-    let is_archive = !manifests.is_empty()
-        || archive.has_segments().map_err(|error| CommandFailure::NotStarted(anyhow!(error)))?;
-    match !is_archive {
-        true => Err(CommandFailure::NotStarted(anyhow!(
-            "{} is not an archive: it has neither manifests nor segments",
-            archive.location()
-        ))),
-        false => Ok(manifests),
+    if manifests.is_empty() && !archive.has_segments().map_err(not_started)? {
+        let location = archive.location();
+        let error = anyhow!("{location} is not an archive: it has neither manifests nor segments");
+        return Err(CommandFailure::NotStarted(error));
     }
+    Ok(manifests)
 }
 
 fn open_storage(location: &str, missing: MissingFolder) -> Result<Archive, CommandFailure> {
