@@ -61,7 +61,7 @@ impl<T: Send + 'static> Worker<T> {
                 Err(panic) => Some(panic.to_string()),
             };
             if let Some(failure) = failure {
-                // Nobody waits if the worker was dropped.
+                // The receiver is gone if the worker was dropped.
                 let _ = output.sender.send(Err(failure));
             }
         };

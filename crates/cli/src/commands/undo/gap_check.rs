@@ -1,4 +1,4 @@
-//! Check that no logs are missing among those that an inverse is made of.
+//! Check for missing logs between the logs of an inverse.
 
 use std::iter::Peekable;
 use std::vec;
@@ -11,8 +11,8 @@ use tracing::warn;
 use crate::exit::{CommandFailure, ErrorAdvice};
 use crate::log_args::{LogListing, NumberGap};
 
-/// Check that no logs are missing among those that an inverse is made of: without their changes, the inverse of earlier
-/// ones restores rows that never existed together.
+/// Check for missing logs between the logs of an inverse. Without the changes in a missing log, the inverse of earlier
+/// changes restores rows that never existed together.
 pub(super) struct GapCheck {
     gaps: Peekable<vec::IntoIter<NumberGap>>,
     /// GTIDs before the first log and of all transactions so far; `None` before the first transaction.
