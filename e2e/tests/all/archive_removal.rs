@@ -134,8 +134,11 @@ fn followed_logs_are_archived_as_they_are_closed() -> Result<()> {
     let mut follower = follower.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     wait_for(|| expect_logs(&store.archived()?, &NAMES[..2]))?;
     wait_for(|| expect_logs(&store.logs()?, &NAMES[2..3]))?;
-    fs::copy(workspace_root().join("samples/types.binlog"), store.store().join(NAMES[3]))?;
+    // A log that its server has just created has no events.
+    fs::write(store.store().join(NAMES[3]), b"\xfebin")?;
     store.write_index(&NAMES[2..4])?;
+    wait_for(|| expect_logs(&store.archived()?, &NAMES[..3]))?;
+    fs::copy(workspace_root().join("samples/types.binlog"), store.store().join(NAMES[3]))?;
     wait_for(|| expect_logs(&store.archived()?, &NAMES[..4]))?;
     kill(Pid::from_raw(follower.id().try_into()?), Signal::SIGTERM)?;
     ensure!(follower.wait()?.success());
