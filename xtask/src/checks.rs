@@ -40,9 +40,10 @@ pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()>
 pub(crate) const BUILD_BINTIDE: [&str; 8] =
     ["build", "--workspace", "--bin", "bintide", "--example", "row_counts", "--features", TESTED_FEATURES];
 
-/// Arguments of cargo that build the same for the demo, without the optional parts, which take minutes.
-pub(crate) const BUILD_DEMO: [&str; 6] =
-    ["build", "--workspace", "--bin", "bintide", "--example", "row_counts"];
+/// Arguments of cargo that build the same for the demo, without the optional parts, which take minutes. The profile is
+/// that of this program, so that both share the crates that they depend on.
+pub(crate) const BUILD_DEMO: [&str; 8] =
+    ["build", "--workspace", "--profile", "demo", "--bin", "bintide", "--example", "row_counts"];
 
 /// Features of the command that the tests need, besides the default ones.
 pub(crate) const TESTED_FEATURES: &str = "bintide/archive,bintide/columns,bintide/kafka";
@@ -53,19 +54,22 @@ const TEST_THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 /// Features of the format crate.
 const FEATURES: [&str; 5] = ["zstd", "zlib", "ciphers", "charsets", "serde"];
 
-/// Checks that each feature of the format crate works alone and can be disabled, and tests all of them together. Checks
-/// that the command can be built without its own features.
+/// Checks that each feature of the format crate works alone and can be disabled, and that the command can be built
+/// without its own features. The tests of the workspace enable all of them together.
 pub(crate) fn check_features() -> Result<()> {
-    lint_with("bintide", "")?;
-    lint_with("bintide", "archive")?;
-    lint_with("bintide", "columns")?;
-    lint_with("bintide-binlog", "")?;
+    // As a part of the workspace, so that third-party crates are those that were compiled for the other lints.
+    let command = ["--workspace", "--bin", "bintide"];
+    lint_with(&command, "")?;
+    lint_with(&command, "bintide/archive")?;
+    lint_with(&command, "bintide/columns")?;
+    let format = ["--package", "bintide-binlog"];
+    lint_with(&format, "")?;
     for feature in FEATURES {
-        lint_with("bintide-binlog", feature)?;
+        lint_with(&format, feature)?;
         let others: Vec<&str> = FEATURES.into_iter().filter(|other| *other != feature).collect();
-        lint_with("bintide-binlog", &others.join(","))?;
+        lint_with(&format, &others.join(","))?;
     }
-    run_cargo(&["test", "--quiet", "--package", "bintide-binlog", "--all-features"])
+    Ok(())
 }
 
 /// Checks that the command compiles with the oldest supported version of Rust, which rustup fetches.
@@ -107,9 +111,9 @@ pub(crate) fn check_packages() -> Result<()> {
     run_cargo(&arguments)
 }
 
-fn lint_with(package: &str, features: &str) -> Result<()> {
-    let package = ["clippy", "--quiet", "--package", package, "--no-default-features"];
-    run_cargo(&[&package[..], &["--features", features, "--", "-D", "warnings"]].concat())
+fn lint_with(package: &[&str], features: &str) -> Result<()> {
+    let options = ["--quiet", "--no-default-features", "--features", features];
+    run_cargo(&[&["clippy"], package, &options, &["--", "-D", "warnings"]].concat())
 }
 
 /// Runs a bench. The benches are a program of their own, so that the other tasks need not wait for its dependencies.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -100,107 +101,169 @@ const STEPS: [DemoStep<'static>; 6] = [
     },
 ];
 
-/// Builds the command and demonstrates it.
-pub(crate) fn run_demo() -> Result<()> {
-    eprintln!("building bintide: a few minutes in a new clone");
-    // The build of the tests, which is ready much earlier than a release build.
-    testkit::run_cargo(&checks::BUILD_DEMO)?;
+/// The demonstration, with the folder of the programs that it runs.
+struct Demo {
+    programs: PathBuf,
+}
+
+/// Demonstrates the command, after building it; `is_tested` takes the build of the tests instead.
+pub(crate) fn run_demo(is_tested: bool) -> Result<()> {
+    let profile = if is_tested { "debug" } else { "demo" };
+    if !is_tested {
+        eprintln!("building bintide: about three minutes in a new clone on two cores");
+        testkit::run_cargo(&checks::BUILD_DEMO)?;
+    }
     let folder = testkit::workspace_root().join(DEMO_FOLDER);
     if folder.exists() {
         fs::remove_dir_all(&folder).context("could not remove the files of an earlier demo")?;
     }
     write_damaged_copy().context("could not damage a copy of a sample")?;
+    let demo = Demo { programs: testkit::target_dir().join(profile) };
     for step in &STEPS {
-        show(step).with_context(|| format!("could not show bintide {}", step.arguments.join(" ")))?;
+        demo.show(step).with_context(|| format!("could not show bintide {}", step.arguments.join(" ")))?;
     }
-    compress_and_decompress()?;
-    replay_to_sqlite()
-}
-
-/// Replays the samples into SQLite databases, and compares the row counts with those of the servers that ran the same
-/// scripts.
-fn replay_to_sqlite() -> Result<()> {
-    let counted = rows::read_counts(&testkit::workspace_root().join("samples"))?;
-    println!("\n# Replay into SQLite databases, without any server");
-    let mut files = Vec::new();
-    for name in SAMPLE_LOGS {
-        let (log, file) = (format!("samples/{name}.binlog"), format!("{DEMO_FOLDER}/{name}.db"));
-        let to = format!("sqlite:{file}");
-        let arguments = ["replay", "--quiet", &log, "--to", &to];
-        println!("$ bintide {}", arguments.join(" "));
-        run(&DemoStep { title: "", arguments: &arguments, lines_skipped: 0, lines_shown: 1, exit_code: 0 })?;
-        files.push((name, file));
-    }
-    let mut rows = sqlite_rows(files.iter().map(|(_, file)| file.as_str()))?;
-    let mut lines = Vec::new();
-    for (name, file) in files {
-        let source =
-            counted.get(&format!("{name}.binlog")).with_context(|| format!("no row counts of {name}"))?;
-        let own = rows.remove(&file).unwrap_or_default();
-        ensure!(own == *source, "{file} has the row counts {own:?}; expected {source:?}");
-        lines.extend(own.iter().map(|(table, count)| format!("{count:>8}  {table:24}  {file}")));
-    }
-    println!("\nAll {} tables have as many rows as at the source:\n", lines.len());
-    for line in lines.iter().take(TABLES_SHOWN) {
-        println!("{line}");
-    }
-    println!("… {} more tables", lines.len().saturating_sub(TABLES_SHOWN));
-    Ok(())
-}
-
-/// Counts the rows of SQLite databases, by file and table.
-fn sqlite_rows<'f>(files: impl Iterator<Item = &'f str>) -> Result<BTreeMap<String, TableRowCounts>> {
-    let mut command = Command::new(testkit::target_dir().join("debug/examples/row_counts"));
-    let output = command.current_dir(testkit::workspace_root()).args(files).output()?;
-    let message = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "could not count the rows of the databases: {}", message.trim());
-    let text = String::from_utf8(output.stdout).context("the row counts are not text")?;
-    let mut counts: BTreeMap<String, TableRowCounts> = BTreeMap::new();
-    for line in text.lines() {
-        let mut fields = line.split('\t');
-        let (Some(file), Some(table), Some(count)) = (fields.next(), fields.next(), fields.next()) else {
-            bail!("invalid line {line:?}")
-        };
-        counts.entry(file.to_owned()).or_default().insert(table.to_owned(), count.parse()?);
-    }
-    Ok(counts)
-}
-
-/// Runs advise on the samples, compresses them, verifies the result, decompresses it, and compares.
-fn compress_and_decompress() -> Result<()> {
-    let paths = |folder: &str| SAMPLE_LOGS.map(|name| format!("{folder}/{name}.binlog"));
-    let (samples, compressed, opened) = (paths("samples"), paths(COMPRESSED), paths(DECOMPRESSED));
-    let run = |title, before: &[&str], logs: &[String], lines_shown| {
-        let arguments: Vec<&str> = before.iter().copied().chain(logs.iter().map(String::as_str)).collect();
-        let step = DemoStep { title, arguments: &arguments, lines_skipped: 0, lines_shown, exit_code: 0 };
-        show(&step).with_context(|| format!("could not show bintide {}", arguments.join(" ")))
-    };
-    run("Savings and costs of compression", &["advise", "--all"], &samples, 9)?;
-    run("The same as an HTML page with charts", &["advise", "--all", "--html", ADVICE_PAGE], &samples, 1)?;
-    let title =
-        "Compression as a server does it: the result is still binary logs, for mysqlbinlog and for replicas";
-    run(title, &["compress", "--verify", "--output", COMPRESSED], &samples, 9)?;
-    run("Verification of the compressed logs", &["verify"], &compressed, 2)?;
-    run("Decompression", &["decompress", "--output", DECOMPRESSED], &compressed, 4)?;
-    let mut sizes = Vec::new();
-    for ((name, sample), (compressed, opened)) in
-        SAMPLE_LOGS.iter().zip(&samples).zip(compressed.iter().zip(&opened))
-    {
-        let read =
-            |path: &str| fs::read(testkit::workspace_root().join(path)).with_context(|| format!("no {path}"));
-        let before = read(sample)?;
-        ensure!(read(opened)? == before, "{opened} differs from {sample}");
-        sizes.push((*name, before.len(), read(compressed)?.len()));
-    }
-    fs::write(testkit::workspace_root().join(SIZES_CHART), draw_sizes(&sizes))?;
-    println!("\nAll {} logs are the same byte for byte after decompression.", SAMPLE_LOGS.len());
-    println!("Chart of their sizes: {SIZES_CHART}. Advice: {ADVICE_PAGE}.");
-    Ok(())
+    demo.compress_and_decompress()?;
+    demo.replay_to_sqlite()
 }
 
 /// Height of a log's two bars with the space around them, and width of the longest bar, in pixels.
 const BAND_HEIGHT: usize = 48;
 const BAR_WIDTH_MAX: usize = 480;
+
+impl Demo {
+    /// Replays the samples into SQLite databases, and compares the row counts with those of the servers that ran the same
+    /// scripts.
+    fn replay_to_sqlite(&self) -> Result<()> {
+        let counted = rows::read_counts(&testkit::workspace_root().join("samples"))?;
+        println!("\n# Replay into SQLite databases, without any server");
+        let mut files = Vec::new();
+        for name in SAMPLE_LOGS {
+            let (log, file) = (format!("samples/{name}.binlog"), format!("{DEMO_FOLDER}/{name}.db"));
+            let to = format!("sqlite:{file}");
+            let arguments = ["replay", "--quiet", &log, "--to", &to];
+            println!("$ bintide {}", arguments.join(" "));
+            self.run(&DemoStep {
+                title: "",
+                arguments: &arguments,
+                lines_skipped: 0,
+                lines_shown: 1,
+                exit_code: 0,
+            })?;
+            files.push((name, file));
+        }
+        let mut rows = self.sqlite_rows(files.iter().map(|(_, file)| file.as_str()))?;
+        let mut lines = Vec::new();
+        for (name, file) in files {
+            let source =
+                counted.get(&format!("{name}.binlog")).with_context(|| format!("no row counts of {name}"))?;
+            let own = rows.remove(&file).unwrap_or_default();
+            ensure!(own == *source, "{file} has the row counts {own:?}; expected {source:?}");
+            lines.extend(own.iter().map(|(table, count)| format!("{count:>8}  {table:24}  {file}")));
+        }
+        println!("\nAll {} tables have as many rows as at the source:\n", lines.len());
+        for line in lines.iter().take(TABLES_SHOWN) {
+            println!("{line}");
+        }
+        println!("… {} more tables", lines.len().saturating_sub(TABLES_SHOWN));
+        Ok(())
+    }
+
+    /// Counts the rows of SQLite databases, by file and table.
+    fn sqlite_rows<'f>(
+        &self,
+        files: impl Iterator<Item = &'f str>,
+    ) -> Result<BTreeMap<String, TableRowCounts>> {
+        let mut command = Command::new(self.programs.join("examples/row_counts"));
+        let output = command.current_dir(testkit::workspace_root()).args(files).output()?;
+        let message = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "could not count the rows of the databases: {}", message.trim());
+        let text = String::from_utf8(output.stdout).context("the row counts are not text")?;
+        let mut counts: BTreeMap<String, TableRowCounts> = BTreeMap::new();
+        for line in text.lines() {
+            let mut fields = line.split('\t');
+            let (Some(file), Some(table), Some(count)) = (fields.next(), fields.next(), fields.next()) else {
+                bail!("invalid line {line:?}")
+            };
+            counts.entry(file.to_owned()).or_default().insert(table.to_owned(), count.parse()?);
+        }
+        Ok(counts)
+    }
+
+    /// Runs advise on the samples, compresses them, verifies the result, decompresses it, and compares.
+    fn compress_and_decompress(&self) -> Result<()> {
+        let paths = |folder: &str| SAMPLE_LOGS.map(|name| format!("{folder}/{name}.binlog"));
+        let (samples, compressed, opened) = (paths("samples"), paths(COMPRESSED), paths(DECOMPRESSED));
+        let run = |title, before: &[&str], logs: &[String], lines_shown| {
+            let arguments: Vec<&str> =
+                before.iter().copied().chain(logs.iter().map(String::as_str)).collect();
+            let step = DemoStep { title, arguments: &arguments, lines_skipped: 0, lines_shown, exit_code: 0 };
+            self.show(&step).with_context(|| format!("could not show bintide {}", arguments.join(" ")))
+        };
+        run("Savings and costs of compression", &["advise", "--all"], &samples, 9)?;
+        run(
+            "The same as an HTML page with charts",
+            &["advise", "--all", "--html", ADVICE_PAGE],
+            &samples,
+            1,
+        )?;
+        let title = "Compression as a server does it: the result is still binary logs, for mysqlbinlog and for replicas";
+        run(title, &["compress", "--verify", "--output", COMPRESSED], &samples, 9)?;
+        run("Verification of the compressed logs", &["verify"], &compressed, 2)?;
+        run("Decompression", &["decompress", "--output", DECOMPRESSED], &compressed, 4)?;
+        let mut sizes = Vec::new();
+        for ((name, sample), (compressed, opened)) in
+            SAMPLE_LOGS.iter().zip(&samples).zip(compressed.iter().zip(&opened))
+        {
+            let read = |path: &str| {
+                fs::read(testkit::workspace_root().join(path)).with_context(|| format!("no {path}"))
+            };
+            let before = read(sample)?;
+            ensure!(read(opened)? == before, "{opened} differs from {sample}");
+            sizes.push((*name, before.len(), read(compressed)?.len()));
+        }
+        fs::write(testkit::workspace_root().join(SIZES_CHART), draw_sizes(&sizes))?;
+        println!("\nAll {} logs are the same byte for byte after decompression.", SAMPLE_LOGS.len());
+        println!("Chart of their sizes: {SIZES_CHART}. Advice: {ADVICE_PAGE}.");
+        Ok(())
+    }
+
+    fn show(&self, step: &DemoStep<'_>) -> Result<()> {
+        println!("\n# {}\n$ bintide {}\n", step.title, step.arguments.join(" "));
+        self.run(step)
+    }
+
+    fn run(&self, step: &DemoStep<'_>) -> Result<()> {
+        let program = self.programs.join("bintide");
+        let mut command = Command::new(program);
+        command
+            .args(step.arguments)
+            .current_dir(testkit::workspace_root())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let output = child.stdout.take().context("the command has no output")?;
+        let mut more = 0;
+        for (number, line) in BufReader::new(output).split(b'\n').enumerate() {
+            let line = line?;
+            match number.checked_sub(step.lines_skipped) {
+                Some(shown) if shown < step.lines_shown => {
+                    println!("{}", cut(&String::from_utf8_lossy(&line)))
+                }
+                _ => more += 1,
+            }
+        }
+        if more > 0 {
+            println!("… {more} more lines");
+        }
+        let status = child.wait()?;
+        ensure!(
+            status.code() == Some(step.exit_code),
+            "it ended with {status}; expected exit code {}",
+            step.exit_code
+        );
+        Ok(())
+    }
+}
 
 /// Draws two bars for each log: before and after compression.
 fn draw_sizes(sizes: &[(&str, usize, usize)]) -> String {
@@ -237,41 +300,6 @@ fn write_damaged_copy() -> Result<()> {
     let path = root.join(DAMAGED);
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     Ok(fs::write(path, bytes)?)
-}
-
-fn show(step: &DemoStep<'_>) -> Result<()> {
-    println!("\n# {}\n$ bintide {}\n", step.title, step.arguments.join(" "));
-    run(step)
-}
-
-fn run(step: &DemoStep<'_>) -> Result<()> {
-    let program = testkit::target_dir().join("debug/bintide");
-    let mut command = Command::new(program);
-    command
-        .args(step.arguments)
-        .current_dir(testkit::workspace_root())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    let mut child = command.spawn()?;
-    let output = child.stdout.take().context("the command has no output")?;
-    let mut more = 0;
-    for (number, line) in BufReader::new(output).split(b'\n').enumerate() {
-        let line = line?;
-        match number.checked_sub(step.lines_skipped) {
-            Some(shown) if shown < step.lines_shown => println!("{}", cut(&String::from_utf8_lossy(&line))),
-            _ => more += 1,
-        }
-    }
-    if more > 0 {
-        println!("… {more} more lines");
-    }
-    let status = child.wait()?;
-    ensure!(
-        status.code() == Some(step.exit_code),
-        "it ended with {status}; expected exit code {}",
-        step.exit_code
-    );
-    Ok(())
 }
 
 /// Cuts a line that is too wide for a screen.

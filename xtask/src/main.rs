@@ -52,7 +52,11 @@ enum XtaskCommand {
         rows: bool,
     },
     /// Build bintide, and demonstrate its commands on the sample logs
-    Demo,
+    Demo {
+        /// Take the build of `cargo xtask test` instead of another one
+        #[arg(long)]
+        tested: bool,
+    },
     /// Run all tests of the workspace, including those against real servers
     Test {
         /// Arguments of the test programs, such as part of a test's name
@@ -108,7 +112,7 @@ fn main() -> Result<()> {
         XtaskCommand::Fuzz(fuzzing) => fuzz::fuzz(&fuzzing),
         XtaskCommand::Samples { names, rows: true } => samples::count_rows(&names),
         XtaskCommand::Samples { names, rows: false } => samples::record_samples(&names),
-        XtaskCommand::Demo => demo::run_demo(),
+        XtaskCommand::Demo { tested } => demo::run_demo(tested),
         XtaskCommand::Test { filters, servers } => checks::run_tests(&filters, servers.as_deref()),
         XtaskCommand::Chaos(chaos) => chaos::run_chaos(&chaos),
         XtaskCommand::Soak(soak) => soak::run_soak(&soak),
