@@ -143,11 +143,16 @@ impl CliCommand {
     }
 }
 
-/// Replaces `bintide help COMMAND` by `bintide COMMAND --help`, which all commands have, also dump.
+/// Commands that have commands of their own.
+const COMMAND_GROUPS: [&str; 3] = ["relay", "user", "archive"];
+
+/// Replaces `bintide help COMMAND` by `bintide COMMAND --help`, which all commands have, also dump. The word `help` may
+/// also stand after a command that has commands of its own: `bintide relay help status`.
 pub(crate) fn expand_help(mut args: Vec<OsString>) -> Vec<OsString> {
     let is_own_name = args.first().is_none_or(|program| !dump::is_mysqlbinlog(program));
-    if is_own_name && args.get(1).is_some_and(|word| word == "help") {
-        args.remove(1);
+    let is_group = |word: &&OsString| COMMAND_GROUPS.iter().any(|name| *word == name);
+    let word = args.iter().skip(1).find(|word| !is_group(word));
+    if is_own_name && word.is_some_and(|word| word == "help") {
         args.retain(|word| word != "help");
         args.push("--help".into());
     }
@@ -238,6 +243,10 @@ mod tests {
         check("bintide help dump", "bintide dump --help");
         check("bintide help relay user", "bintide relay user --help");
         check("bintide help help", "bintide --help");
+        check("bintide relay help status", "bintide relay status --help");
+        check("bintide relay user help add", "bintide relay user add --help");
+        check("bintide archive help", "bintide archive --help");
+        check("bintide relay status help", "bintide relay status help");
         check("bintide verify help", "bintide verify help");
         check("/usr/bin/mysqlbinlog help", "/usr/bin/mysqlbinlog help");
     }
