@@ -77,11 +77,7 @@ impl From<io::Error> for CommandFailure {
 /// Prints the error, if there is one, and returns the exit code.
 pub(crate) fn report(outcome: CommandResult) -> ExitCode {
     let (code, line) = match outcome {
-        Err(CommandFailure::Usage(error)) => {
-            // An error of a closed terminal cannot be reported.
-            let _ = error.print();
-            (u8::try_from(error.exit_code()).unwrap_or(EXIT_NOT_STARTED), None)
-        }
+        Err(CommandFailure::Usage(error)) => print_usage(&error),
         outcome => exit_code_and_message(outcome, interrupt::is_stop_requested()),
     };
     let code = if code == EXIT_INTERRUPTED && interrupt::is_orderly_stop() { 0 } else { code };
@@ -94,6 +90,17 @@ pub(crate) fn report(outcome: CommandResult) -> ExitCode {
         error!("{line}");
     }
     ExitCode::from(code)
+}
+
+/// Prints the help, the version or the error of wrong usage. Returns the exit code and the line to print.
+fn print_usage(error: &clap::Error) -> (u8, Option<String>) {
+    match error.print() {
+        Err(cause) if !error.use_stderr() => {
+            exit_code_and_message(Err(CommandFailure::from(cause)), interrupt::is_stop_requested())
+        }
+        // An error of standard error cannot be reported.
+        _ => (u8::try_from(error.exit_code()).unwrap_or(EXIT_NOT_STARTED), None),
+    }
 }
 
 /// Returns the exit code and the line to print. An interruption prints no line, but other errors are printed.
