@@ -183,9 +183,19 @@ fn read(path: &Path) -> anyhow::Result<SettingsFile> {
     let text = io::read_to_string(file).with_context(could_not_read)?;
     let table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-        anyhow!("{} line {line}: {}", path.display(), error.message())
+        anyhow!("{} line {line}: {}", path.display(), parse_fault(&text, line, error.message()))
     })?;
     Ok(SettingsFile { path: path.to_owned(), table })
+}
+
+/// Returns the fault that the parser found in a line. Its own texts for a number beyond 64 bits name its types.
+fn parse_fault(text: &str, line: usize, message: &str) -> String {
+    let of_number = ["invalid type: integer", "integer number overflowed", "u64 value was too large"];
+    if !of_number.iter().any(|start| message.starts_with(start)) {
+        return message.to_owned();
+    }
+    let key = text.lines().nth(line - 1).and_then(|line| line.split('=').next()).unwrap_or_default();
+    format!("`{}` is out of range: expected a number that fits in 64 bits", key.trim())
 }
 
 fn default_path() -> Option<PathBuf> {
@@ -399,8 +409,9 @@ fn check_values(arg: &Arg, long: &str, values: &[OsString]) -> anyhow::Result<()
     let tried = Command::new("setting").no_binary_name(true).arg(alone).try_get_matches_from(words);
     tried.map(drop).map_err(|error| {
         let text = error.render().to_string();
-        let line = text.lines().next().unwrap_or_default();
-        anyhow!("{}", line.trim_start_matches("error: ").to_owned())
+        // The possible values of an option are on a line of their own.
+        let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        anyhow!("{}", lines.join(" ").trim_start_matches("error: ").to_owned())
     })
 }
 

@@ -491,7 +491,8 @@ fn the_command_line_overrides_conflicting_settings() {
         advice.status.success(),
         "{advice:?}"
     );
-    let maybe = "bintide: the setting BINTIDE_QUIET: invalid value 'maybe' for '--quiet <value>'\n";
+    let maybe = "bintide: the setting BINTIDE_QUIET: invalid value 'maybe' for '--quiet <value>' \
+                 [possible values: true, false]\n";
     fails(&["man"], &[("BINTIDE_QUIET", "maybe")], 2, maybe);
     let many = "bintide: the setting BINTIDE_ADVISE_LEVELS: invalid value '99' for '--levels <value>': \
                 expected a level from 1 to 22\n";
