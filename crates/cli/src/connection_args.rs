@@ -322,13 +322,21 @@ fn argument<R: ServerRole>(spec: &OptionSpec) -> Arg {
     let name = spec.name;
     let parser = move |text: &str| match ConnectionOptions::default().set(name, Some(text)) {
         Ok(_) => Ok(text.to_owned()),
-        Err(why) => Err(why),
+        Err(why) => Err(without_value(why)),
     };
     arg = arg.value_name(value).action(ArgAction::Set).overrides_with(id).value_parser(parser);
     match name {
         // The next argument is not the password, as in MySQL's programs.
         PASSWORD => arg.num_args(0..=1).require_equals(true).hide_default_value(true),
         _ => arg,
+    }
+}
+
+/// Returns what an option expects: the message of the command line has the option and the value before it.
+fn without_value(why: String) -> String {
+    match why.split_once("; ") {
+        Some((_, expected)) => expected.to_owned(),
+        None => why,
     }
 }
 

@@ -112,7 +112,7 @@ fn run_command(command: &str, cancel: &CancelToken) -> Result<String, String> {
     if output.is_err() {
         group.kill(&mut child);
     }
-    let line = first_line(&output?).map_err(|why| format!("its output cannot be used: {why}"))?;
+    let line = first_line(&output?)?;
     match line.is_empty() {
         true => Err("it printed nothing".to_owned()),
         false => Ok(line),

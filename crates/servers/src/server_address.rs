@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use wire::{CleartextPolicy, PacketCompression, ServerKeySource};
+use wire::{CleartextPolicy, PacketCompression, ServerKeySource, WireError};
 
 use crate::connection_options::ConnectionOptions;
 use crate::error::ConnectionError;
@@ -96,7 +96,10 @@ impl ServerAddress {
                 let unusable =
                     |reason: String| ConnectionError::PublicKey { path: path.display().to_string(), reason };
                 let key = fs::read(path).map_err(|error| unusable(error.to_string()))?;
-                ServerKeySource::known(key, password.as_bytes()).map_err(|error| unusable(error.to_string()))
+                ServerKeySource::known(key, password.as_bytes()).map_err(|error| match error {
+                    WireError::ServerKey { reason } => unusable(reason),
+                    error => unusable(error.to_string()),
+                })
             }
             PublicKeySource::Unknown | PublicKeySource::File(_) => Ok(ServerKeySource::Refuse),
         }
