@@ -20,7 +20,7 @@ use crate::mysql_session::{MysqlSession, SessionParts, TableCreation};
 use crate::progress_rows::{parse_gtid_set, read_progress};
 use crate::progress_sql::{self, PROGRESS_TABLE};
 use crate::row_statements::CREATED_PREFIX;
-use crate::server_failure::server_failure;
+use crate::server_failure::{LOG_IN, server_failure};
 use crate::table_definition;
 use crate::target_logging::TargetLogging;
 use crate::versions::{APPLIER_STATUS_SINCE, is_before_8};
@@ -87,7 +87,7 @@ impl MysqlTarget {
     /// The server cannot be reached, another replay uses it, or it lacks something that a replay needs.
     pub fn open_as(address: ServerAddress, apply_as: ApplyAs) -> Result<Self, ReplayError> {
         let mut control =
-            SqlConnection::open(&address).map_err(|error| server_failure(error).into_error("connect"))?;
+            SqlConnection::open(&address).map_err(|error| server_failure(error).into_error(LOG_IN))?;
         let facts = ServerFacts::query(&mut control)
             .map_err(|error| server_failure(error).into_error("read the server's settings"))?;
         facts.require_version(GTIDS_SINCE).map_err(|error| ReplayError::Refused(error.to_string()))?;

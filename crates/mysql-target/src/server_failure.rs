@@ -4,6 +4,9 @@ use replay::commit_gate::is_temporary;
 use replay::{TargetFailure, TargetFailureKind};
 use servers::ConnectionError;
 
+/// First operation of a connection to the target. The error of a server out of reach says that there is no connection.
+pub(crate) const LOG_IN: &str = "log in to the target";
+
 /// Returns the failure of a target that is a server.
 pub(crate) fn server_failure(error: ConnectionError) -> TargetFailure {
     let kind = match &error {

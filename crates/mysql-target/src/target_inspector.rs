@@ -14,7 +14,7 @@ use crate::account_grants::AccountGrants;
 use crate::apply_as::ApplyAs;
 use crate::log_readers::LogReaders;
 use crate::progress_rows::{read_progress, read_source};
-use crate::server_failure::server_failure;
+use crate::server_failure::{LOG_IN, server_failure};
 use crate::target_logging::TargetLogChoice;
 use crate::versions::{APPLIER_STATUS_SINCE, is_before_8};
 use crate::{row_sql, table_definition};
@@ -69,7 +69,7 @@ impl TargetInspector {
     /// The server cannot be reached, or does not answer.
     pub fn connect(address: &ServerAddress) -> Result<Self, ReplayError> {
         let mut connection =
-            SqlConnection::open(address).map_err(|error| server_failure(error).into_error("connect"))?;
+            SqlConnection::open(address).map_err(|error| server_failure(error).into_error(LOG_IN))?;
         let asked = |error| server_failure(error).into_error("read the server's settings");
         let facts = ServerFacts::query(&mut connection).map_err(asked)?;
         let mut applied =

@@ -298,7 +298,7 @@ impl RelayLogReader<'_> {
             Some(connection) => connection,
             None => {
                 let opened = search_worker::read_only(&self.address);
-                self.connection.insert(opened.map_err(WarmError::server("connect to the replica"))?)
+                self.connection.insert(opened.map_err(WarmError::server("log in to the replica"))?)
             }
         };
         let definition = information_schema::load_table(connection, database, table);

@@ -94,7 +94,7 @@ impl ReplicaMonitor {
     /// If the connection or a query fails.
     pub(crate) fn open(address: &ServerAddress) -> Result<Self, WarmError> {
         let mut connection =
-            SqlConnection::open(address).map_err(WarmError::server("connect to the replica"))?;
+            SqlConnection::open(address).map_err(WarmError::server("log in to the replica"))?;
         let facts = facts(&mut connection).map_err(WarmError::server("query the replica's properties"))?;
         // MariaDB's SHOW REPLICA STATUS shows the default channel alone.
         let order: &[usize] = if facts.is_mariadb { &[2, 1] } else { &[0, 1] };
@@ -125,7 +125,7 @@ impl ReplicaMonitor {
     /// If the connection or a query fails.
     pub(crate) fn open_without_replication(address: &ServerAddress) -> Result<Self, WarmError> {
         let mut connection =
-            SqlConnection::open(address).map_err(WarmError::server("connect to the server"))?;
+            SqlConnection::open(address).map_err(WarmError::server("log in to the server"))?;
         let facts = facts(&mut connection).map_err(WarmError::server("query the server's properties"))?;
         Ok(Self {
             connection,

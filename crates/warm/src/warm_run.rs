@@ -58,7 +58,7 @@ pub fn warm(settings: &WarmSettings, observer: &mut dyn WarmObserver) -> Result<
     let logs = relay_log_paths(settings, &replica.facts, &channels)?;
     check_logs(&logs)?;
     search_worker::read_only(&settings.address)
-        .map_err(WarmError::server("connect to the replica for searches"))?;
+        .map_err(WarmError::server("log in to the replica for searches"))?;
     let has_applier = settings.non_replica == NonReplicaPolicy::Refuse || !replica.channels()?.is_empty();
     let warm_run = WarmRun {
         address: &settings.address,

@@ -209,7 +209,7 @@ fn unusable_setups_are_refused_at_once() -> Result<()> {
         (
             "asks",
             &["--admin_user=asks", "--admin_password=secret"],
-            "connect to the replica for searches: Access",
+            "log in to the replica for searches: Access",
         ),
         (
             "root",

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use servers::{ConnectionError, ConnectionOptions, ServerAddress, SqlConnection};
@@ -85,10 +84,8 @@ const STATUS_TABLES: [StatusTable; 5] = [
 pub(super) fn run(command: &StatusArgs, global: &GlobalArgs) -> CommandResult {
     let mut documents = Vec::new();
     for address in command.addresses(global)? {
-        let document = read_status(&address)
-            .with_context(|| format!("could not read the status of the relay at {}", address.endpoint()))
-            .map_err(CommandFailure::Failed)?;
-        documents.push(document);
+        let document = read_status(&address).map_err(|error| status_failure(error, &address));
+        documents.push(document?);
     }
     let mut out = io::stdout().lock();
     if command.json {
@@ -118,6 +115,15 @@ impl StatusArgs {
         };
         texts.into_iter().map(address).collect()
     }
+}
+
+fn status_failure(error: ConnectionError, address: &ServerAddress) -> CommandFailure {
+    let what = match &error {
+        // The error names the relay.
+        ConnectionError::Lost { place: Some(_), .. } => "could not read the relay's status".to_owned(),
+        _ => format!("could not read the status of the relay at {}", address.endpoint()),
+    };
+    CommandFailure::Failed(anyhow::Error::new(error).context(what))
 }
 
 fn read_status(address: &ServerAddress) -> Result<Value, ConnectionError> {

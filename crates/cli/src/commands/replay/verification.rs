@@ -69,9 +69,8 @@ impl VerifyTargetArgs {
             )));
         }
         let address = to.verify_server(text, &self.connection, target, global)?;
-        SqlConnection::open(&address).map_err(|error| {
-            CommandFailure::NotStarted(anyhow::Error::from(error).context("--verify: could not connect"))
-        })?;
+        SqlConnection::open(&address)
+            .map_err(|error| CommandFailure::NotStarted(anyhow::Error::from(error).context("--verify")))?;
         Ok(Some(address))
     }
 }
