@@ -18,8 +18,8 @@ use crate::units::{bytes, count, duration, share};
 /// Arguments of `relay status`.
 #[derive(Args, Debug)]
 pub(super) struct StatusArgs {
-    /// Relays, as mysql://USER@HOST:PORT/. The account needs the role monitor or admin. [default: the relay of this
-    /// machine at 127.0.0.1:3307, as the user monitor]
+    /// Relays, as mysql://USER@HOST:PORT/. Without PORT, the port is 3306. Without USER, the user is the login name.
+    /// The account needs the role monitor or admin [default: mysql://monitor@127.0.0.1:3307/]
     #[arg(value_name = "ADDRESS")]
     addresses: Vec<String>,
     #[command(flatten)]

@@ -45,8 +45,13 @@ performance_schema, warm measures how many pages warm and the applier read. With
 PROCESS, it sees the applier's position inside a large transaction. warm changes
 nothing and locks nothing.";
 
+const HOST_HELP: &str =
+    "Host name of the replica; localhost means its Unix socket file [default: 127.0.0.1]";
+
 /// Arguments of `warm`.
 #[derive(Args, Debug)]
+#[command(mut_arg("host", |arg| arg.help(HOST_HELP)))]
+#[command(mut_arg("user", |arg| arg.help("User name of the account [default: root]")))]
 pub(crate) struct WarmArgs {
     /// Number of connections that read pages [default: 10, or up to 32 if reading a page takes long]
     #[arg(short, long, value_name = "N", value_parser = number_within::<u16>(1..=1000))]
