@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use binlog::encryption::Keyring;
-use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX};
+use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX, MAGIC};
 use clap::Args;
 use inspect::stats::StatsSelection;
 use inspect::verify::MissingLogs;
@@ -299,6 +299,16 @@ pub(crate) fn needs_memory(error: &DecodeError) -> bool {
 pub(crate) const MEMORY_ADVICE: ErrorAdvice =
     ErrorAdvice("increase --memory to more than three times the size of the event");
 
+/// Advice for a log that ends within an event or a transaction.
+const TORN_ADVICE: ErrorAdvice = ErrorAdvice(
+    "give the complete log, or a copy of its whole transactions: bintide verify LOG --repair-tail COPY",
+);
+
+/// Tells whether a log is torn behind its format description, so that a copy of its whole transactions is a log.
+pub(crate) const fn is_torn_behind_format(error: &logs::LogError) -> bool {
+    matches!(error, logs::LogError::Torn { torn, .. } if torn.offset > MAGIC.len() as u64)
+}
+
 /// Returns the error for a log without any event, not even a format description.
 pub(crate) fn no_events_error(log: &str) -> String {
     format!("{log} has no events: the file is empty or torn at its start")
@@ -331,6 +341,7 @@ pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) 
             Some(ErrorAdvice("run bintide as the user that owns the logs"))
         }
         Some(logs::LogError::Corrupt { .. }) => Some(ErrorAdvice("run bintide verify for details")),
+        Some(error) if is_torn_behind_format(error) => Some(TORN_ADVICE),
         _ => None,
     };
     match advice {

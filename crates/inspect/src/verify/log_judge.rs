@@ -390,7 +390,7 @@ impl LogJudge {
                     (4, 0) => {
                         "the file contains only the magic number of a binary log, and no event".to_owned()
                     }
-                    _ => format!("the log stops within an event: {}{unfinished}", torn_bytes(&torn)),
+                    _ => format!("the log is torn: {}{unfinished}", torn_bytes(&torn)),
                 };
                 self.add_fault_of(&log.name, torn.offset, FaultKind::Tail, detail);
             }

@@ -37,7 +37,7 @@ fn logs_in_use_are_no_fault() {
     let cut = &bytes[..torn as usize + 20];
     let missing =
         format!("the event at {torn} has 20 of {wanted} bytes; the transaction at {open} is incomplete");
-    check_bytes(cut, torn, FaultKind::Tail, &format!("the log stops within an event: {missing}"));
+    check_bytes(cut, torn, FaultKind::Tail, &format!("the log is torn: {missing}"));
     let cut = in_use(cut.to_vec());
     assert_eq!(faults(&cut), []);
     assert_eq!(remarks(&cut), [format!("is still being written to, or its server crashed: {missing}")]);

@@ -38,7 +38,7 @@ use crate::commands::replay::warming::ReplayWarming;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::{LogArgs, MEMORY_ADVICE, needs_memory};
+use crate::log_args::{LogArgs, MEMORY_ADVICE, is_torn_behind_format, needs_memory};
 use crate::metrics::MetricsArgs;
 use crate::selection_args::SelectionArgs;
 
@@ -263,33 +263,55 @@ fn finish(
 /// ER_PLUGIN_IS_NOT_LOADED: the target lacks the authentication plugin of an account.
 const PLUGIN_NOT_LOADED: u16 = 1524;
 
+const CORRUPT_ADVICE: ErrorAdvice =
+    ErrorAdvice("committed transactions are kept; run bintide verify for details");
+
+/// Advice for a log that ends within an event or a transaction.
+const TORN_ADVICE: ErrorAdvice = ErrorAdvice(
+    "committed transactions are kept; to resume, give the complete log, or a copy of its whole transactions: bintide \
+     verify LOG --repair-tail COPY",
+);
+
+/// Returns the advice for a log that cannot be read.
+fn read_advice(cause: &logs::LogError) -> ErrorAdvice {
+    match cause {
+        logs::LogError::KeyringRequired { .. } => {
+            ErrorAdvice("committed transactions are kept; to resume, give this file with --keyring")
+        }
+        logs::LogError::Purged { .. } => {
+            ErrorAdvice("give the purged logs from a copy first, or restore the target from a newer backup")
+        }
+        logs::LogError::Payload { error: PayloadError { error, .. }, .. } if needs_memory(error) => {
+            MEMORY_ADVICE
+        }
+        logs::LogError::Corrupt { .. } => CORRUPT_ADVICE,
+        logs::LogError::SecondLog { .. } => ErrorAdvice(
+            "committed transactions are kept; to resume, run the same command with the parts in order",
+        ),
+        // The file has no transactions.
+        logs::LogError::NotALog { .. } => ErrorAdvice("give binary logs"),
+        cause if is_torn_behind_format(cause) => TORN_ADVICE,
+        logs::LogError::Torn { .. } => {
+            ErrorAdvice("committed transactions are kept; to resume, give the complete log")
+        }
+        _ => ErrorAdvice(
+            "committed transactions are kept; to resume, correct this and run the same command again",
+        ),
+    }
+}
+
 fn add_advice(error: replay::ReplayError) -> CommandFailure {
     let advice = match &error {
         replay::ReplayError::Gap { .. } => {
             Some(ErrorAdvice("give the logs that contain them, or --allow-gap"))
         }
-        replay::ReplayError::Read(logs::LogError::KeyringRequired { .. }) => {
-            Some(ErrorAdvice("committed transactions are kept; to resume, give this file with --keyring"))
-        }
-        replay::ReplayError::Read(logs::LogError::Purged { .. }) => Some(ErrorAdvice(
-            "give the purged logs from a copy first, or restore the target from a newer backup",
-        )),
-        replay::ReplayError::Read(logs::LogError::Payload { error: PayloadError { error, .. }, .. })
-        | replay::ReplayError::Work {
+        replay::ReplayError::Read(cause) => Some(read_advice(cause)),
+        replay::ReplayError::TornTransaction { .. } => Some(TORN_ADVICE),
+        replay::ReplayError::Work {
             error: ApplyPlanError::Payload(PayloadError { error, .. }) | ApplyPlanError::Decode(error),
             ..
         } if needs_memory(error) => Some(MEMORY_ADVICE),
-        replay::ReplayError::Corrupt { .. } | replay::ReplayError::Read(logs::LogError::Corrupt { .. }) => {
-            Some(ErrorAdvice("committed transactions are kept; run bintide verify for details"))
-        }
-        replay::ReplayError::Read(logs::LogError::SecondLog { .. }) => Some(ErrorAdvice(
-            "committed transactions are kept; to resume, run the same command with the parts in order",
-        )),
-        // The file has no transactions.
-        replay::ReplayError::Read(logs::LogError::NotALog { .. }) => Some(ErrorAdvice("give binary logs")),
-        replay::ReplayError::Read(_) | replay::ReplayError::TornTransaction { .. } => Some(ErrorAdvice(
-            "committed transactions are kept; to resume, run the same command with complete logs",
-        )),
+        replay::ReplayError::Corrupt { .. } => Some(CORRUPT_ADVICE),
         replay::ReplayError::Work { error: ApplyPlanError::Spool(_), .. } => {
             Some(ErrorAdvice("committed transactions are kept; to resume, run the same command again"))
         }
