@@ -20,6 +20,7 @@ mod metrics;
 mod metrics_registry;
 mod newest_log_args;
 mod option_file_messages;
+mod output_directory;
 mod page;
 mod panics;
 mod password_masking;

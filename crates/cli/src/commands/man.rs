@@ -9,6 +9,7 @@ use clap::{Args, Command};
 use clap_mangen::Man as Page;
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::output_directory::create_directory;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +41,7 @@ pub(crate) fn run(arguments: &ManArgs, mut whole: Command) -> CommandResult {
 }
 
 fn write_all(whole: &Command, directory: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(directory).with_context(|| format!("could not create {}", directory.display()))?;
+    create_directory(directory)?;
     for command in with_subcommands(whole) {
         let path = directory.join(format!("{}.1", command.get_name()));
         fs::write(&path, page(command)?).with_context(|| format!("could not write {}", path.display()))?;

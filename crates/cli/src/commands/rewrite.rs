@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use binlog::{EventFormat, Flavour, ZstdLevel};
 use clap::Args;
 use logs::NewestReceivedLogs;
@@ -25,6 +25,7 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
 use crate::log_args::{FILES_HELP, InputLogs, InputPlace, LogArgs, add_advice};
+use crate::output_directory::create_directory;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::temporary_files::TemporaryFiles;
@@ -220,9 +221,7 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
 
 fn create_output(common: &RewriteArgs) -> Result<(), CommandFailure> {
     let Some(output) = common.output.as_ref().filter(|_| !common.dry_run) else { return Ok(()) };
-    let made =
-        std::fs::create_dir_all(output).with_context(|| format!("could not create {}", output.display()));
-    made.map_err(CommandFailure::NotStarted)
+    create_directory(output).map_err(CommandFailure::NotStarted)
 }
 
 /// Refuses a log that is its own target with `--output`, which does not overwrite files.

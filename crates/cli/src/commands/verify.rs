@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use inspect::verify::{self, LogOrder, LogVerdict, VerifyInput, VerifyReport, VerifyVerdict};
 use serde_json::json;
@@ -103,7 +103,7 @@ fn repair_tail(found: &InputLogs, copy: &Path, global: &GlobalArgs) -> Result<()
         return Err(CommandFailure::NotStarted(anyhow!("--repair-tail copies one log: give one file")));
     };
     let reader = found.open(place).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
-    let repaired = verify::repair_tail(log, reader, copy).context("could not write the copy")?;
+    let repaired = verify::repair_tail(log, reader, copy).map_err(anyhow::Error::new)?;
     if !global.quiet {
         let (kept, cut) = (counted(repaired.bytes_kept, "byte"), count(repaired.bytes_cut));
         let (copy, log) = (copy.display(), log.display());

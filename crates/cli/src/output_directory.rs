@@ -1,0 +1,14 @@
+//! Directories that commands write to.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+/// Creates the directory if it does not exist.
+pub(crate) fn create_directory(path: &Path) -> anyhow::Result<()> {
+    if path.exists() && !path.is_dir() {
+        bail!("{} is a file; expected a directory: give another path, or remove the file", path.display());
+    }
+    fs::create_dir_all(path).with_context(|| format!("could not create {}", path.display()))
+}
