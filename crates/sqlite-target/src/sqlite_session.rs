@@ -67,11 +67,19 @@ impl PathReportingSession {
 pub(crate) fn with_path(failure: TargetFailure, path: &Path) -> TargetFailure {
     // SQLite's READONLY, IOERR, CORRUPT, FULL, CANTOPEN and NOTADB. MySQL's error codes are above 1000.
     match failure.code {
+        Some(14) if is_without_directory(path) => {
+            let message = format!("the directory of {} does not exist", path.display());
+            TargetFailure { message, ..failure }
+        }
         Some(8 | 10 | 11 | 13 | 14 | 26) => {
             TargetFailure { message: format!("{}: {}", path.display(), failure.message), ..failure }
         }
         _ => failure,
     }
+}
+
+fn is_without_directory(path: &Path) -> bool {
+    path.parent().is_some_and(|parent| !parent.as_os_str().is_empty() && !parent.exists())
 }
 
 impl TargetSession for PathReportingSession {
