@@ -71,7 +71,7 @@ fn the_log_that_receive_continues_is_skipped() {
         let made = json(&output);
         let ends: Vec<&str> =
             made["logs"].as_array().unwrap().iter().map(|log| log["outcome"].as_str().unwrap()).collect();
-        let left = "bintide receive continues it, skipped";
+        let left = "needed by bintide receive, skipped";
         assert!([&["written", left][..], &[left]].contains(&ends.as_slice()), "{ends:?}");
         assert!(fs::read(folder.path().join("binlog.000002")).unwrap() == before);
     }
@@ -82,7 +82,7 @@ fn the_log_that_receive_continues_is_skipped() {
         for args in [&["compress", "--json", "."][..], &["decompress", "--json", "binlog.000002"]] {
             let made = json(&bintide(&folder, args));
             let last = made["logs"].as_array().unwrap().last().unwrap();
-            assert_eq!(last["outcome"], "bintide receive continues it, skipped", "{args:?} {lost}");
+            assert_eq!(last["outcome"], "needed by bintide receive, skipped", "{args:?} {lost}");
             assert!(fs::read(folder.path().join("binlog.000002")).unwrap() == before);
         }
     }

@@ -180,9 +180,9 @@ impl ColumnSightings {
                 "column names are spelt as in the table".to_owned()
             }
             ColumnName::Number(_) => match self.columns_max.load(Ordering::Relaxed) {
-                1 => "the selected tables have 1 column: write @1=VALUE, or COLUMN=VALUE".to_owned(),
+                1 => "the selected tables have 1 column; write @1=VALUE, or COLUMN=VALUE".to_owned(),
                 columns => format!(
-                    "the selected tables have at most {columns} columns: write @N=VALUE with N from 1 to {columns}, or \
+                    "the selected tables have at most {columns} columns; write @N=VALUE with N from 1 to {columns}, or \
                      COLUMN=VALUE"
                 ),
             },

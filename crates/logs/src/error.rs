@@ -44,7 +44,7 @@ pub enum LogError {
         name: String,
     },
     /// Another process has locked the store.
-    #[error("{name} is locked: another bintide process writes to it")]
+    #[error("{name} is in use: another bintide process writes to it; stop it, or give another directory")]
     Locked {
         /// Path of the store's directory.
         name: String,
@@ -232,7 +232,7 @@ pub enum LogError {
         size: u64,
     },
     /// A directory has several indexes, or logs of several base names.
-    #[error("{name} has {what}: {}; specify one of them", found.join(", "))]
+    #[error("{name} has {what}: {}; give one index file, or the log files of one name", found.join(", "))]
     Ambiguous {
         /// Path of the directory.
         name: String,

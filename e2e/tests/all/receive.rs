@@ -638,7 +638,7 @@ fn directories_have_one_receiver() -> Result<()> {
     let second = receive(server.port(), folder.path(), &["--stop-at-end"])?.output()?;
     ensure!(second.status.code() == Some(2), "{second:?}");
     ensure!(
-        stderr(&second).contains("is locked: another bintide process writes to it"),
+        stderr(&second).contains("is in use: another bintide process writes to it"),
         "{}",
         stderr(&second)
     );

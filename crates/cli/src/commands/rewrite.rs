@@ -265,8 +265,17 @@ fn plan(
             units::bytes(memory)
         )));
     }
-    if plan.workers < wanted || plan.memory_needed > memory {
-        warn!("{need}; --memory limits memory and threads");
+    if plan.workers < wanted {
+        warn!(
+            "using {} of {wanted} threads, which can need {} of memory; to use more threads, increase --memory",
+            plan.workers,
+            units::bytes(plan.memory_needed)
+        );
+    } else if plan.memory_needed > memory {
+        warn!(
+            "{need}, more than the default of --memory, {}; to need less, lower --level",
+            units::bytes(memory)
+        );
     }
     Ok(plan)
 }
@@ -446,7 +455,7 @@ impl RewriteRun<'_> {
         let in_place = is_same_file(path, target);
         let remark = match in_place {
             true if is_dry && self.in_use(place, path)?.is_some() => Some(
-                "would be skipped without --dry-run: it is in use, flagged as in use, or continued by bintide receive",
+                "would be skipped without --dry-run: it is in use, flagged as in use, or needed by bintide receive",
             ),
             true if has_other_names(path) => Some("has other hard links: they keep the old log"),
             false if is_dry && target.exists() => Some("exists: the log would be skipped without --dry-run"),
@@ -537,7 +546,7 @@ const fn outcome_text(end: &RewriteEnd) -> &'static str {
     match end {
         RewriteEnd::InUse => "in use, skipped",
         RewriteEnd::PerhapsInUse => "perhaps in use, skipped",
-        RewriteEnd::NewestReceived => "bintide receive continues it, skipped",
+        RewriteEnd::NewestReceived => "needed by bintide receive, skipped",
         RewriteEnd::TargetExists => "exists already, skipped",
         RewriteEnd::Rewritten(file) => match file.outcome {
             RewriteOutcome::Written => "written",

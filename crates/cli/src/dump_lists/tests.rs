@@ -224,7 +224,7 @@ fn a_column_that_no_table_has_is_an_error() {
         assert!(code == 1 && error.starts_with(&wanted), "{args}: {code} {error}");
     }
     let (_, error, _) = dump("--json --table=types.integers --where=@99=1", NAMED);
-    assert!(error.contains("columns: write @N=VALUE with N from 1 to "), "{error}");
+    assert!(error.contains("columns; write @N=VALUE with N from 1 to "), "{error}");
     // Without a table, no column is missing.
     let (_, error, code) = dump("--json --table=no.thing --where=no_such_column=1", NAMED);
     assert!(code == 0 && error.starts_with("WARNING: nothing in these logs matches "), "{error}");

@@ -67,7 +67,7 @@ fn directories_and_indexes() {
     );
     assert_eq!(
         folder.list("data"),
-        "data has indexes: binlog.index, relay-bin-east.index; specify one of them"
+        "data has indexes: binlog.index, relay-bin-east.index; give one index file, or the log files of one name"
     );
 }
 
@@ -81,7 +81,10 @@ fn directories_without_an_index() {
     folder.write("d/positions.b.000002", b"what a rewritten log has beside it");
     assert_eq!(folder.list("d"), "d/b.000002 d/b.999999 d/b.1000000");
     folder.write("d/c.000001", b"");
-    assert_eq!(folder.list("d"), "d has logs of several names and no index: b, c; specify one of them");
+    assert_eq!(
+        folder.list("d"),
+        "d has logs of several names and no index: b, c; give one index file, or the log files of one name"
+    );
 }
 
 #[test]

@@ -246,8 +246,14 @@ fn plan(
             bytes(most)
         )));
     }
-    if plan.workers < wanted || plan.memory_needed > most {
-        warn!("{need}; --memory limits memory and threads");
+    if plan.workers < wanted {
+        warn!(
+            "using {} of {wanted} threads, which can need {} of memory; to use more threads, increase --memory",
+            plan.workers,
+            bytes(plan.memory_needed)
+        );
+    } else if plan.memory_needed > most {
+        warn!("{need}, more than the default of --memory, {}; to need less, lower --levels", bytes(most));
     }
     Ok(plan)
 }
@@ -270,7 +276,8 @@ fn source<'f>(
     let data = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     let Some(bytes) = data.map(|data| data.len()) else {
         return Err(CommandFailure::NotStarted(anyhow!(
-            "{} is not a regular file: advise reads logs twice",
+            "{} is not a regular file: advise reads logs twice, but a pipe or a device can be read only once; give a \
+             file",
             path.display()
         )));
     };

@@ -109,14 +109,14 @@ pub(crate) fn run(command: &DiffArgs, global: &GlobalArgs) -> CommandResult {
         store.remarks.iter().for_each(|remark| warn!("{remark}"));
         if store.repeated > 0 {
             warn!(
-                "{}: {} repeated with the same GTID: only the first one is compared",
+                "{}: {} with a GTID that occurs before: only the first one with each GTID is compared",
                 store.name,
                 counted(store.repeated, "transaction")
             );
         }
         if store.incomplete > 0 {
             warn!(
-                "{}: not compared, because the end is missing: {}",
+                "{}: {} not compared: incomplete at the end of a log",
                 store.name,
                 counted(store.incomplete, "transaction")
             );

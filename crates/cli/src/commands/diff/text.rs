@@ -82,8 +82,11 @@ fn one_sided(missing: &OneSidedTransactions, other: &str) -> String {
     }
     if *before_first_common > 0 {
         let number = count(*before_first_common);
-        let _ =
-            writeln!(text, "before the first one in both: {number}; purged in {other}? see --exclude-gtids");
+        let _ = writeln!(
+            text,
+            "{number} of them before the first transaction of both; if {other} purged them, exclude them with \
+             --exclude-gtids"
+        );
     }
     if *after_last_common > 0 {
         let number = count(*after_last_common);

@@ -170,7 +170,7 @@ fn parse_table(text: &str) -> Result<TableName, String> {
     let parts = database.and_then(name).zip(name(table));
     let (database, table) = parts.ok_or_else(|| "expected DB.TABLE, such as shop.orders".to_owned())?;
     if text.contains(['*', '?', '%']) {
-        return Err("a history is of one table: give its name without * ? %".to_owned());
+        return Err("expected the name of one table, without the wildcards * ? %".to_owned());
     }
     Ok(TableName { database, table })
 }

@@ -101,7 +101,7 @@ pub(super) fn report_unlogged(inspector: &TargetInspector, choice: TargetLogChoi
         return;
     }
     info!(
-        "the target's binary log will not contain these changes, so the target cannot have replicas of \
+        "the target's binary log will not contain these changes, so a replica of the target would not receive \
          them; --log writes them there, --no-log omits this message"
     );
     if let Some(reasons) = inspector.unknown_readers() {

@@ -109,7 +109,8 @@ fn rows_are(count: u64) -> String {
 fn commit_failure(failure: TargetFailure) -> CommandFailure {
     CommandFailure::Failed(match failure.kind {
         TargetFailureKind::Lost => anyhow!(
-            "{failure}. The inverse may have been committed: run the same command again, which refuses if it was"
+            "it is unknown whether the inverse was committed: {failure}. Run the same command again: it changes \
+             nothing if the inverse was committed"
         ),
         _ => anyhow!("could not commit the inverse: {failure}. Nothing was changed"),
     })

@@ -49,7 +49,8 @@ impl GapCheck {
             Some(gap) if gap.listing == LogListing::Index => {
                 let error = anyhow!("{gap}: the inverse would lack its changes");
                 Err(CommandFailure::Failed(error.context(ErrorAdvice(
-                    "give the missing logs, choose transactions with --gtid, or give only the logs of one side",
+                    "give the missing logs, choose transactions with --gtid, or give only the logs before or after \
+                     the gap",
                 ))))
             }
             Some(gap) => {
