@@ -499,8 +499,8 @@ impl RewriteRun<'_> {
     }
 
     fn read_format(&self, place: &InputPlace) -> Result<Option<Arc<EventFormat>>, CommandFailure> {
-        let mut reader = self.found.open(place).map_err(anyhow::Error::from)?;
-        reader.next_event().map_err(anyhow::Error::from)?;
+        let mut reader = self.found.open(place).map_err(add_advice)?;
+        reader.next_event().map_err(add_advice)?;
         Ok(reader.format().cloned())
     }
 
@@ -512,8 +512,8 @@ impl RewriteRun<'_> {
         if sight == logs::WriterPresence::Open {
             return Ok(Some(RewriteEnd::InUse));
         }
-        let mut reader = self.found.open(place).map_err(anyhow::Error::from)?;
-        reader.next_event().map_err(anyhow::Error::from)?;
+        let mut reader = self.found.open(place).map_err(add_advice)?;
+        reader.next_event().map_err(add_advice)?;
         Ok(match (reader.in_use(), sight) {
             (true, _) if !self.common.live => Some(RewriteEnd::InUse),
             (true, logs::WriterPresence::Unknown) => Some(RewriteEnd::PerhapsInUse),
