@@ -126,7 +126,7 @@ fn verdicts_and_exit_codes() {
     check(&["verify", "xa.binlog"], 0, "xa.binlog: sound: 16 transactions, 68 events, 5.9 kB\n", "");
     let missing = "the event at 1102 has 24 of 31 bytes; the transaction at 844 is incomplete";
     let torn = format!(
-        "torn.binlog: is still being written to, or its server crashed: {missing}\n\
+        "torn.binlog: its server still writes to it, or crashed: {missing}\n\
          torn.binlog: sound: 3 transactions, 15 events, 1.1 kB\n"
     );
     check(&["verify", "torn.binlog"], 0, &torn, "");

@@ -395,14 +395,16 @@ impl LogJudge {
                 self.add_fault_of(&log.name, torn.offset, FaultKind::Tail, detail);
             }
             (EndOfLog::Open { in_use: true }, NextLog::Absent) => {
-                let detail = format!("is in use, or its server crashed: ends at {position}{unfinished}");
+                let detail =
+                    format!("its server still writes to it, or crashed: ends at {position}{unfinished}");
                 self.add_remark(&log.name, detail);
             }
             (EndOfLog::Open { .. }, NextLog::Absent)
                 if open.is_none() || log.kind == Some(LogKind::Relay) =>
             {
-                let detail =
-                    format!("ends at {position} without Rotate or Stop: still open, or its server crashed");
+                let detail = format!(
+                    "ends at {position} without Rotate or Stop: its server still writes to it, or crashed"
+                );
                 self.add_remark(&log.name, detail + &unfinished);
             }
             (EndOfLog::Open { .. }, NextLog::Given) if open.is_none() => {
@@ -483,7 +485,7 @@ fn follows(before: &JudgedLog, name: &str) -> bool {
 }
 
 fn still_written(torn: &TornEvent) -> String {
-    format!("is still being written to, or its server crashed: {}", torn_bytes(torn))
+    format!("its server still writes to it, or crashed: {}", torn_bytes(torn))
 }
 
 fn torn_bytes(torn: &TornEvent) -> String {

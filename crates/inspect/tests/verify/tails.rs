@@ -40,18 +40,18 @@ fn logs_in_use_are_no_fault() {
     check_bytes(cut, torn, FaultKind::Tail, &format!("the log is torn: {missing}"));
     let cut = in_use(cut.to_vec());
     assert_eq!(faults(&cut), []);
-    assert_eq!(remarks(&cut), [format!("is still being written to, or its server crashed: {missing}")]);
+    assert_eq!(remarks(&cut), [format!("its server still writes to it, or crashed: {missing}")]);
 
     let cut = &bytes[..torn as usize];
     check_bytes(cut, open, FaultKind::Tail, "the log ends before the transaction's commit");
     let cut = in_use(cut.to_vec());
     assert_eq!(faults(&cut), []);
-    let detail = "is in use, or its server crashed: ends at ";
+    let detail = "its server still writes to it, or crashed: ends at ";
     assert_eq!(remarks(&cut), [format!("{detail}{torn}; the transaction at {open} is incomplete")]);
 
     let cut = &bytes[..open as usize];
     assert_eq!(faults(cut), []);
-    let detail = format!("ends at {open} without Rotate or Stop: still open, or its server crashed");
+    let detail = format!("ends at {open} without Rotate or Stop: its server still writes to it, or crashed");
     assert_eq!(remarks(cut), [detail]);
 }
 
