@@ -20,14 +20,14 @@ use crate::service_notifier::ServiceNotifier;
 /// Options that publish metrics.
 #[derive(Args, Debug)]
 pub(crate) struct MetricsArgs {
-    /// Serve metrics for Prometheus, /healthz, /readyz, and for relay a status page, over HTTP at this address, for
-    /// example 127.0.0.1:9104.
+    /// Serve metrics for Prometheus, /healthz and /readyz over HTTP at this address, such as 127.0.0.1:9104. The relay
+    /// also serves a status page.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
     /// Write metrics to this file every five seconds and at the end; the file is replaced atomically.
     #[arg(long, value_name = "FILE")]
     metrics_file: Option<PathBuf>,
-    /// Maximum lag behind the source: /readyz answers 503 while the lag is larger [default: no maximum]
+    /// Maximum lag behind the source: /readyz of --metrics answers 503 while the lag is larger [default: no maximum]
     #[arg(long, value_name = "SECONDS")]
     ready_lag: Option<u32>,
 }

@@ -13,23 +13,23 @@ use crate::value_parsers::{check_period, parse_any_gtids, parse_database, parse_
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Selection")]
 pub(crate) struct TransactionArgs {
-    /// Only transactions that were committed at this local time or later, such as 2026-11-23 14:00:00.
+    /// Select only transactions that were committed at this local time or later, such as 2026-11-23 14:00:00.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     start_datetime: Option<u64>,
-    /// Only transactions that were committed before this local time.
+    /// Select only transactions that were committed before this local time.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     stop_datetime: Option<u64>,
-    /// Only the transactions in GTIDS.
+    /// Select only the transactions in GTIDS.
     #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     gtid: Option<GtidSet>,
     /// Exclude the transactions in GTIDS.
     #[arg(long, value_name = "GTIDS", value_parser = parse_any_gtids)]
     exclude_gtids: Option<GtidSet>,
-    /// Only row changes of this table: DB.TABLE, or TABLE in any database; * matches any text, ? one character.
+    /// Select only row changes of this table: DB.TABLE, or TABLE in any database; * matches any text, ? one character.
     /// Repeatable.
     #[arg(long, value_name = "TABLE")]
     table: Vec<String>,
-    /// Only row changes of this database, and statements with it as the default database.
+    /// Select only row changes of this database, and statements with it as the default database.
     #[arg(long, value_name = "DB", value_parser = parse_database)]
     database: Option<String>,
 }

@@ -269,7 +269,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OptionId::Protocol,
         "protocol",
         OptionKind::Word,
-        "Transport of the connection: tcp, socket, pipe or memory.",
+        "Transport protocol: tcp, socket, pipe or memory.",
     ),
     short(
         OptionId::ReadFromRemoteServer,

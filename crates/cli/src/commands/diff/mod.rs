@@ -45,7 +45,7 @@ pub(crate) struct DiffArgs {
     /// Store A: a directory with its logs, an index file, or one log.
     #[arg(value_name = "STORE-A")]
     store_a: PathBuf,
-    /// Store B.
+    /// Store B: a directory with its logs, an index file, or one log.
     #[arg(value_name = "STORE-B")]
     store_b: PathBuf,
     /// Compare only the transactions in GTIDS.

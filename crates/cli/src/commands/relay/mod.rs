@@ -131,7 +131,7 @@ pub(crate) struct RelayArgs {
 enum RelayAction {
     /// Add, remove or list accounts.
     User(AccountsArgs),
-    /// Show clients with their lag, forms, logs and the upstream source of running relays.
+    /// Show the state of running relays: upstream source, clients and their lag, forms, logs.
     Status(Box<StatusArgs>),
 }
 

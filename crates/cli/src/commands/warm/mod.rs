@@ -45,8 +45,7 @@ performance_schema, warm measures how many pages warm and the applier read. With
 PROCESS, it sees the applier's position inside a large transaction. warm changes
 nothing and locks nothing.";
 
-const HOST_HELP: &str =
-    "Host name of the replica; localhost means its Unix socket file [default: 127.0.0.1]";
+const HOST_HELP: &str = "Host name of the replica; localhost means its Unix socket file [default: 127.0.0.1]";
 
 /// Arguments of `warm`.
 #[derive(Args, Debug)]
@@ -56,15 +55,15 @@ pub(crate) struct WarmArgs {
     /// Number of connections that read pages [default: 10, or up to 32 if reading a page takes long]
     #[arg(short, long, value_name = "N", value_parser = number_within::<u16>(1..=1000))]
     threads: Option<u16>,
-    /// Do not read pages for this number of events after the applier's position. This and the next two are options of
-    /// Replication Booster, an older prefetch tool: if you give one of -o, -s and -m, all three apply, with its defaults
+    /// Skip this number of events after the applier's position: read no pages for them. -o, -s and -m are options of
+    /// Replication Booster, an older prefetch tool: if one of them is given, all three apply, with its defaults
     /// [default with -s or -m: 500]
     #[arg(short, long, value_name = "EVENTS", value_parser = parse_number::<u64>)]
     offset_events: Option<u64>,
     /// Stay at most this number of seconds ahead, in the source's time [default with -o or -m: 3]
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_number::<u32>)]
     seconds_prefetch: Option<u32>,
-    /// Milliseconds to sleep when the limit of -s is reached [default with -o or -s: 10]
+    /// Sleep this number of milliseconds when the limit of -s is reached [default with -o or -s: 10]
     #[arg(short, long, value_name = "MILLISECONDS", value_parser = parse_number::<u64>)]
     millis_sleep: Option<u64>,
     #[command(flatten)]
