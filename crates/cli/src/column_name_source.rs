@@ -44,8 +44,8 @@ fn catalogue(address: ServerAddress) -> ColumnCatalogue {
 pub(crate) fn warn_changed(changed: &[SchemaMismatch]) {
     for SchemaMismatch { table, log, offset } in changed {
         warn!(
-            "the definition of {table} changed at {offset} of {log}, before the server was queried: \
-             earlier changes have the later column names; use --schema=ddl for the names in the log"
+            "{log} at {offset}: {table} was altered here, and earlier changes have the column names that the server \
+             has now; to take the names from the log, use --schema=ddl"
         );
     }
 }

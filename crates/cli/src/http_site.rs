@@ -10,7 +10,7 @@
 //! Each request has its own thread, so that a slow client blocks neither the work nor other requests.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write as _};
+use std::io::{self, ErrorKind, Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -103,11 +103,14 @@ impl HttpSite {
 
     /// Starts a thread that answers requests at an address. Returns the address with its actual port.
     pub(crate) fn listen(self: &Arc<Self>, address: &str) -> Result<SocketAddr, anyhow::Error> {
-        let listener = TcpListener::bind(address).map_err(|error| {
-            anyhow!(
+        let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
+            ErrorKind::AddrInUse => {
+                anyhow!("could not serve metrics at {address}: {error}; give another port")
+            }
+            _ => anyhow!(
                 "could not serve metrics at {address}: {error}; expected HOST:PORT of this machine, such as \
                  127.0.0.1:9104"
-            )
+            ),
         })?;
         let bound = listener.local_addr().context("could not get the address of the metrics")?;
         let site = Arc::clone(self);

@@ -8,7 +8,7 @@ pub enum DiffError {
     #[error(transparent)]
     Log(#[from] logs::LogError),
     /// A store has too many transactions or logs.
-    #[error("{name} has more than {max} transactions: compare it in parts")]
+    #[error("{name} has more than {max} transactions: compare it in parts, with --gtid")]
     TooMany {
         /// The store.
         name: String,

@@ -45,7 +45,7 @@ pub enum ListError {
         position: u64,
     },
     /// The output cannot be written.
-    #[error("cannot write the output: {0}")]
+    #[error("could not write the output: {0}")]
     Write(#[source] io::Error),
     /// The caller stopped the work, or its output was closed. A closed output is never returned to callers.
     #[error("stopped")]

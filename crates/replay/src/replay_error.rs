@@ -90,7 +90,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Panic(#[from] ThreadPanic),
     /// The observer stopped the replay: [`replay`](crate::replay) returns its report instead.
-    #[error("interrupted; run the same command again to continue")]
+    #[error("interrupted; run the same command again to resume")]
     Interrupted,
 }
 

@@ -170,7 +170,7 @@ fn settle_intent(target: &dyn ReplayTarget, applied: &AppliedState) -> Result<Re
     }
     match target
         .settle(intent)
-        .map_err(|failure| failure.into_error("find out whether an announced statement was run"))?
+        .map_err(|failure| failure.into_error("find out whether the interrupted statement was run"))?
     {
         IntentOutcome::NotDone => {}
         IntentOutcome::Done => {
@@ -181,7 +181,7 @@ fn settle_intent(target: &dyn ReplayTarget, applied: &AppliedState) -> Result<Re
             let progress = ProgressLedger::new(progress).next_progress();
             target
                 .save(&progress)
-                .map_err(|failure| failure.into_error("save that the announced statement was run"))?;
+                .map_err(|failure| failure.into_error("save that the interrupted statement was run"))?;
             return Ok(progress);
         }
         IntentOutcome::Unknown(reason) => {

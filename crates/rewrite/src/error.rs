@@ -25,7 +25,7 @@ pub enum RewriteError {
     /// The format description has too few event types for compressed transactions.
     #[error(
         "cannot compress {name}: MySQL {server} has no compressed transactions (its format description has \
-         {event_types} event types, needed are 40)"
+         {event_types} event types; 40 are needed)"
     )]
     Format {
         /// The log.

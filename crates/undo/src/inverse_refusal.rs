@@ -40,7 +40,7 @@ pub enum InverseRefusal {
     /// An insert whose image lacks columns, in a table whose primary key the image does not have for certain.
     #[error(
         "the inserted rows cannot be found again: the log lacks columns ({columns}), and does not show that it has the \
-         primary key (binlog_row_metadata=FULL)"
+         primary key, which needs binlog_row_metadata=FULL"
     )]
     InsertedKey {
         /// Missing columns.

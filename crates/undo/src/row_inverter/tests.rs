@@ -143,7 +143,7 @@ fn incomplete_images_are_used_if_they_suffice() {
         &["1,a"],
         Err(
             "d.t: the inserted rows cannot be found again: the log lacks columns (@3), and does not show that it has the \
-             primary key (binlog_row_metadata=FULL)",
+             primary key, which needs binlog_row_metadata=FULL",
         ),
     );
 }

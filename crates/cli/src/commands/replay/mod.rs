@@ -312,9 +312,10 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
             ..
         } if needs_memory(error) => Some(MEMORY_ADVICE),
         replay::ReplayError::Corrupt { .. } => Some(CORRUPT_ADVICE),
-        replay::ReplayError::Work { error: ApplyPlanError::Spool(_), .. } => {
-            Some(ErrorAdvice("committed transactions are kept; to resume, run the same command again"))
-        }
+        replay::ReplayError::Work { error: ApplyPlanError::Spool(_), .. } => Some(ErrorAdvice(
+            "committed transactions are kept; to resume, set TMPDIR to a directory with enough space, and run the \
+             same command again",
+        )),
         replay::ReplayError::Work { .. } => Some(ErrorAdvice(
             "committed transactions are kept; the same command fails again, unless you leave this transaction \
              out: give its GTID to --exclude-gtids in this and all later runs",

@@ -163,7 +163,7 @@ fn text(done: &ReplayOutcome) -> String {
         text.push_str(&format!("{}\n", warmed.text()));
     }
     if report.is_interrupted {
-        text.push_str("interrupted; run the same command to resume\n");
+        text.push_str("interrupted; run the same command again to resume\n");
     }
     if let Some(verified) = &done.verified {
         text.push_str(&verified.text());

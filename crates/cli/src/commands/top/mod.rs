@@ -106,7 +106,8 @@ impl TopWatch {
         };
         if addresses.is_empty() && store.is_none() {
             return Err(CommandFailure::NotStarted(anyhow!(
-                "no bintide process of this machine has --metrics: start one with it, or name a STORE or a --process"
+                "no bintide process of this machine has --metrics: start one with this option, or give STORE or \
+                 --process"
             )));
         }
         Ok(Self { store, processes: addresses.into_iter().map(WatchedProcess::new).collect() })
