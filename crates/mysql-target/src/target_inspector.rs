@@ -242,7 +242,7 @@ impl TargetInspector {
             out.push(PreflightFinding::new(
                 PreflightCheck::ReadOnly,
                 found,
-                "SET GLOBAL read_only = 0, or grant it",
+                format!("SET GLOBAL read_only = 0, or grant the account {lacking}"),
             ));
         }
         Ok(())

@@ -303,7 +303,7 @@ fn read_advice(cause: &logs::LogError) -> ErrorAdvice {
 fn add_advice(error: replay::ReplayError) -> CommandFailure {
     let advice = match &error {
         replay::ReplayError::Gap { .. } => {
-            Some(ErrorAdvice("give the logs that contain them, or --allow-gap"))
+            Some(ErrorAdvice("give the logs that contain them; to replay nevertheless, give --allow-gap"))
         }
         replay::ReplayError::Read(cause) => Some(read_advice(cause)),
         replay::ReplayError::TornTransaction { .. } => Some(TORN_ADVICE),

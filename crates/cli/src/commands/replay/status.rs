@@ -49,7 +49,7 @@ fn text(inspector: &TargetInspector, applied: &AppliedState) -> String {
         text.push_str(&format!("logs of        server_id {source}\n"));
     }
     if let Some(intent) = &applied.intent {
-        text.push_str(&format!("announced      {}\n", intent.unit));
+        text.push_str(&format!("unconfirmed    {}\n", intent.unit));
     }
     text.push_str("The progress is stored in the table bintide.progress; --forget drops it.\n");
     text
