@@ -130,7 +130,7 @@ fn first_difference(first: &FirstDifference) -> String {
 
 const fn difference(kind: DifferenceKind) -> &'static str {
     match kind {
-        DifferenceKind::End => "one transaction ends",
+        DifferenceKind::End => "one transaction ends earlier",
         DifferenceKind::Statement => "other statements",
         DifferenceKind::JsonForm => "other form of JSON changes (binlog_row_value_options)",
         DifferenceKind::ColumnTypes => "other column types",

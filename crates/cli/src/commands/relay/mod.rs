@@ -255,8 +255,10 @@ fn serve(
         sampler.sample();
         if interrupt::take_reload_request() {
             match notify_reload(|| server.reload()) {
-                Ok(()) => info!("accounts and certificates are reloaded"),
-                Err(error) => warn!("accounts and certificates stay as they were: {error}"),
+                Ok(()) => info!("reloaded accounts and certificates"),
+                Err(error) => {
+                    warn!("could not reload accounts and certificates: {error}; the old ones remain in use");
+                }
             }
         }
     }
@@ -337,7 +339,9 @@ fn show_notice(notice: RelayNotice) {
         RelayNotice::ClientAhead { user, log, position } => {
             warn!("{user} waits for {log}:{position}, which is not received yet");
         }
-        RelayNotice::IndexNotSaved { error } => warn!("could not save an index: {error}"),
+        RelayNotice::IndexNotSaved { error } => {
+            warn!("{error}; after a restart, the relay creates this index again");
+        }
         RelayNotice::AckTimeout { replicas, acknowledged, timeout } => warn!(
             "{acknowledged} of {replicas} replicas acknowledged within {} seconds: replication is asynchronous until they \
              have caught up",
