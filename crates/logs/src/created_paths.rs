@@ -72,7 +72,7 @@ mod tests {
         make().keep();
         assert!(inner.join("file").exists());
         let error = CreatedPaths::create_folder(&before.join("in it")).unwrap_err().to_string();
-        let wanted = "before is a file; expected a directory";
+        let wanted = "before is a file; expected a directory: give another path, or remove the file";
         assert!(error.ends_with(wanted), "{error}");
     }
 }

@@ -38,7 +38,7 @@ pub enum LogError {
         index: String,
     },
     /// The path of a store is a file.
-    #[error("{name} is a file; expected a directory")]
+    #[error("{name} is a file; expected a directory: give another path, or remove the file")]
     NotAFolder {
         /// Path of the file.
         name: String,

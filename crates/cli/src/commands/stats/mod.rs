@@ -232,6 +232,8 @@ fn warn_late_start(report: &StatsReport, settings: &StatsSettings) {
         && begun.0 > start_us
     {
         let begun = begun.in_zone(&settings.zone);
-        warn!("the received logs begin at {begun}, after --start-datetime: increase --fetch");
+        warn!(
+            "the received logs begin at {begun}, after --start-datetime; to receive older logs, increase --fetch"
+        );
     }
 }
