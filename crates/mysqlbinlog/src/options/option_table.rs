@@ -167,7 +167,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OptionId::Base64Output,
         "base64-output",
         OptionKind::Text,
-        "Which events to print as BINLOG statements. 'auto': row events and format descriptions, which have no other \
+        "Events to print as BINLOG statements. 'auto': row events and format descriptions, which have no other \
          form. 'never': none; fails if the log has row events. 'decode-rows': none; --verbose prints rows as \
          pseudo-SQL. [default: auto]",
     ),
@@ -234,7 +234,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OFF,
         "Also print each event's bytes, in hexadecimal and as characters.",
     ),
-    short(OptionId::Host, "host", b'h', OptionKind::Text, "Server to read from."),
+    short(OptionId::Host, "host", b'h', OptionKind::Text, "Host name of the server to read from."),
     short(
         OptionId::Idempotent,
         "idempotent",
@@ -256,14 +256,14 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         unsigned(0, 0, 0, 0, u64::MAX),
         "Skip this number of events at the start.",
     ),
-    short(OptionId::Password, "password", b'p', OptionKind::Password, "Password to connect with."),
+    short(OptionId::Password, "password", b'p', OptionKind::Password, "Password of the account."),
     long(OptionId::PluginDir, "plugin_dir", OptionKind::Text, "Directory of client plugins."),
     short(
         OptionId::Port,
         "port",
         b'P',
         signed(0, 0, 0, i32::MAX as i64),
-        "Port to connect to; 0 for the default port.",
+        "TCP port of the server; 0 for the default port.",
     ),
     long(
         OptionId::Protocol,
@@ -323,7 +323,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OFF,
         "Print statements only, without rows and comments. Deprecated: use --base64-output.",
     ),
-    short(OptionId::Socket, "socket", b'S', OptionKind::Text, "Socket file to connect to."),
+    short(OptionId::Socket, "socket", b'S', OptionKind::Text, "Unix socket file of the server."),
     long(
         OptionId::ServerPublicKeyPath,
         "server-public-key-path",
@@ -420,7 +420,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OFF,
         "Continue with the server's next logs, up to its last. Requires -R.",
     ),
-    short(OptionId::User, "user", b'u', OptionKind::Text, "Account to connect with."),
+    short(OptionId::User, "user", b'u', OptionKind::Text, "User name of the account."),
     short(
         OptionId::Verbose,
         "verbose",
@@ -552,7 +552,7 @@ pub(crate) static BINTIDE_OPTIONS: &[OptionEntry] = &[
         OptionId::Color,
         "color",
         OptionKind::Text,
-        "When to use colour: 'auto' (on a terminal), 'always' or 'never'. [default: auto]",
+        "Colour of the output: 'auto' (on a terminal), 'always' or 'never'. [default: auto]",
     ),
     long(OptionId::Keyring, "keyring", OptionKind::Text, "Keyring file with the keys of encrypted logs."),
     long(
