@@ -3,13 +3,15 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `replay_logs.rs` | the logs, and the data directories that they are applied to |
+//! | `start_tables.rs` | the data directories that the logs are applied to |
+//! | `replay_logs.rs` | the logs |
 //! | `contender.rs` | the contenders, and the measurement of one run |
 //! | `report.rs` | tables, charts and goals: `docs/measured/replay-speed.md` |
 
 mod contender;
 mod replay_logs;
 mod report;
+mod start_tables;
 
 use std::path::Path;
 
@@ -115,6 +117,9 @@ fn alternatives(kind: ReplayLogKind, workers: &[u32]) -> Vec<Vec<ReplayContender
         ]);
     }
     alternatives.extend(BenchCommitOrder::ALL.map(|order| vec![ReplayContender::Bintide(order)]));
+    if kind == ReplayLogKind::Sysbench {
+        alternatives.extend(BenchCommitOrder::ALL.map(|order| vec![ReplayContender::BintideLogging(order)]));
+    }
     alternatives
 }
 

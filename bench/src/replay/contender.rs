@@ -10,7 +10,8 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
-use super::replay_logs::{self, OPTIONS, PreparedReplayLog};
+use super::replay_logs::PreparedReplayLog;
+use super::start_tables::OPTIONS;
 use crate::measure::run_measured;
 use crate::workload_runs::{cpu_seconds, machine_cpu_seconds};
 
@@ -28,8 +29,10 @@ pub(super) enum ReplayContender {
     Native(ReplicaLogging, u32),
     /// `mysqlbinlog | mysql`
     Pipe,
-    /// `bintide replay`
+    /// `bintide replay`, to a target without a binary log
     Bintide(BenchCommitOrder),
+    /// `bintide replay --log`, to a target with a binary log
+    BintideLogging(BenchCommitOrder),
 }
 
 /// Binary log of a replica.
@@ -106,6 +109,7 @@ impl ReplayContender {
             }
             Self::Pipe => "mysqlbinlog | mysql".to_owned(),
             Self::Bintide(order) => format!("bintide, {}", order.name()),
+            Self::BintideLogging(order) => format!("bintide, {}, with a binary log", order.name()),
         }
     }
 
@@ -117,13 +121,16 @@ impl ReplayContender {
             Self::Native(ReplicaLogging::Log, _) => "replica, log",
             Self::Pipe => "mysqlbinlog",
             Self::Bintide(order) => order.name(),
+            Self::BintideLogging(BenchCommitOrder::Strict) => "strict, log",
+            Self::BintideLogging(BenchCommitOrder::Grouped) => "grouped, log",
+            Self::BintideLogging(BenchCommitOrder::Any) => "any, log",
         }
     }
 
     /// Applies the log to a new server, and checks the result.
     pub(super) fn run(self, log: &PreparedReplayLog, bintide: &Path) -> Result<ReplayMeasurement> {
         let server = self.launch(log)?.start()?;
-        replay_logs::warm_up(&server)?;
+        log.kind.start().warm_up(&server)?;
         let (begin, server_before, machine_before) =
             (Instant::now(), cpu_seconds(&server)?, machine_cpu_seconds()?);
         let (seconds, own) = match self {
@@ -132,9 +139,11 @@ impl ReplayContender {
                 (catch_up(&server, log.gtids())?, None)
             }
             Self::Pipe => measure_program(&pipe_command(&server, log)?, None)?,
-            Self::Bintide(order) => {
+            Self::Bintide(order) | Self::BintideLogging(order) => {
                 let output = testkit::target_dir().join("bench/replay.json");
-                measure_program(&bintide_command(bintide, order, &server, log), Some(&output))?
+                let mut command = bintide_command(bintide, order, &server, log);
+                command.extend(matches!(self, Self::BintideLogging(_)).then(|| "--log".into()));
+                measure_program(&command, Some(&output))?
             }
         };
         let target_cpu_seconds = cpu_seconds(&server)? - server_before;
@@ -148,8 +157,12 @@ impl ReplayContender {
 
     fn launch(self, log: &PreparedReplayLog) -> Result<Launch> {
         let launch = Launch::mysql().option("--server-id=3").options(OPTIONS).options(DURABLE);
-        let Self::Native(native, _) = self else {
-            return Ok(launch.option("--skip-log-bin").data(replay_logs::base_folder()?));
+        let native = match self {
+            Self::Native(native, _) => native,
+            Self::BintideLogging(_) => return Ok(launch.data(log.kind.start().folder()?)),
+            Self::Pipe | Self::Bintide(_) => {
+                return Ok(launch.option("--skip-log-bin").data(log.kind.start().folder()?));
+            }
         };
         let launch = launch.options(["--skip-replica-start", "--relay-log=relay"]).data(log.received());
         Ok(match native {

@@ -1,4 +1,4 @@
-//! Creates the logs to apply, and the data directories to apply them to, with real servers. Both are kept.
+//! Creates the logs to apply with real servers, and keeps them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,36 +11,24 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use testkit::{Launch, TestServer};
 
-use crate::workloads;
+use super::start_tables::{
+    OPTIONS, SMALL_TABLE_ROWS, SMALL_TABLES, SOURCE_UUID, StartTables, TABLE_ROWS, TABLES, logs_folder,
+    stop_with_small_redo_log,
+};
+use crate::workloads::{self, Workload};
 
-/// Revision of the created files. Increase it when they change.
-const REVISION: u32 = 2;
-
-/// UUID of the server that writes the logs.
-const SOURCE_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
-
-/// Number of sysbench's tables, and of rows in each.
-const TABLES: usize = 4;
-const TABLE_ROWS: usize = 100_000;
 /// Number of sessions that write to the source at once.
 const SESSIONS: usize = 16;
 /// Number of rows in each transaction of [`ReplayLogKind::Inserts`], and number of rows for each transaction of sysbench's.
 const INSERTED_ROWS: usize = 1024;
 const INSERTED_FOR_EACH: usize = 4;
 
-/// Time limit for receiving a log, and for a change of the redo log's size.
+/// Time limit for receiving a log.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Options of all servers: memory for all data, and a large redo log, so that no writes wait for pages.
-pub(super) const OPTIONS: [&str; 4] = [
-    "--innodb-buffer-pool-size=2G",
-    "--innodb-redo-log-capacity=1073741824",
-    "--innodb-buffer-pool-load-at-startup=OFF",
-    "--max-binlog-size=1G",
-];
-
-/// Size of the redo log in bytes, as in the options.
-const REDO_SIZE: u64 = 1 << 30;
+/// Number of tables in each transaction of [`ReplayLogKind::Tables`], and of updated rows in each of them.
+const TABLES_UPDATED: usize = 5;
+const ROWS_UPDATED: usize = 2;
 
 /// Kind of a log, by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -53,10 +41,15 @@ pub(super) enum ReplayLogKind {
     Apart,
     /// Inserts of 1,024 rows each
     Inserts,
+    /// One UPDATE of all 2.7 million rows of a table
+    Bulk,
+    /// Ten updates in five of 2,000 tables each
+    Tables,
 }
 
 impl ReplayLogKind {
-    pub(super) const ALL: [Self; 4] = [Self::Sysbench, Self::Compressed, Self::Apart, Self::Inserts];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Sysbench, Self::Compressed, Self::Apart, Self::Inserts, Self::Bulk, Self::Tables];
 
     /// Returns the name of the page's block for the table.
     pub(super) fn block(self) -> &'static str {
@@ -65,6 +58,8 @@ impl ReplayLogKind {
             Self::Compressed => "compressed",
             Self::Apart => "apart",
             Self::Inserts => "inserts",
+            Self::Bulk => "bulk",
+            Self::Tables => "tables",
         }
     }
 
@@ -74,6 +69,17 @@ impl ReplayLogKind {
             Self::Compressed => "sysbench, compressed",
             Self::Apart => "no row twice",
             Self::Inserts => "1,024-row inserts",
+            Self::Bulk => "bulk update",
+            Self::Tables => "2,000 tables",
+        }
+    }
+
+    /// Returns the tables that the log starts from.
+    pub(super) fn start(self) -> StartTables {
+        match self {
+            Self::Sysbench | Self::Compressed | Self::Apart | Self::Inserts => StartTables::Sysbench,
+            Self::Bulk => StartTables::Employees,
+            Self::Tables => StartTables::Small,
         }
     }
 }
@@ -121,7 +127,7 @@ impl PreparedReplayLog {
 
     /// Checks that a server's tables have the same checksums as the source's.
     pub(super) fn check(&self, server: &TestServer) -> Result<()> {
-        let found = checksums(server)?;
+        let found = self.kind.start().checksums(server)?;
         let wanted = &self.facts.checksums;
         ensure!(
             found == *wanted,
@@ -143,11 +149,9 @@ pub(super) fn prepare(kind: ReplayLogKind, transactions: u32, bintide: &Path) ->
         fs::create_dir_all(&folder)?;
         let made = match kind {
             ReplayLogKind::Compressed => compress_log(transactions, &folder, bintide)?,
-            ReplayLogKind::Sysbench | ReplayLogKind::Apart | ReplayLogKind::Inserts => {
-                write_log(kind, transactions as usize, &folder)?
-            }
+            _ => write_log(kind, transactions as usize, &folder)?,
         };
-        receive_log(&folder)?;
+        receive_log(kind, &folder)?;
         // Written last: without this file, everything is created again.
         fs::write(&facts, serde_json::to_vec(&made)?)?;
     }
@@ -155,40 +159,14 @@ pub(super) fn prepare(kind: ReplayLogKind, transactions: u32, bintide: &Path) ->
     Ok(PreparedReplayLog { kind, folder, facts })
 }
 
-/// Returns the data directory with sysbench's tables, which all logs start from, and creates it if it is missing.
-pub(super) fn base_folder() -> Result<PathBuf> {
-    let base = logs_folder().join("base");
-    if !base.exists() {
-        eprintln!("creating the tables");
-        let mut server = Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).start()?;
-        server.sql("create database sbtest")?;
-        workloads::sysbench(&server, "oltp_write_only", &["--rand-seed=11", "prepare"])?;
-        stop_with_small_redo_log(&mut server)?;
-        for entry in fs::read_dir(server.datadir())? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if name == "auto.cnf" || name.to_string_lossy().starts_with("binlog.") {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        fs::create_dir_all(logs_folder())?;
-        fs::rename(server.datadir(), &base).context("could not keep the data directory")?;
-    }
-    Ok(base)
-}
-
-fn logs_folder() -> PathBuf {
-    testkit::target_dir().join(format!("bench/replay-{REVISION}"))
-}
-
-/// Returns the launch of a source on the base data directory, with an empty log.
-fn launch_source() -> Result<Launch> {
-    Ok(Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).data(base_folder()?))
+/// Returns the launch of a source that has these tables and an empty log.
+fn launch_source(start: StartTables) -> Result<Launch> {
+    Ok(Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).data(start.folder()?))
 }
 
 /// Lets a server write the log.
 fn write_log(kind: ReplayLogKind, transactions: usize, folder: &Path) -> Result<ReplayLogFacts> {
-    let server = launch_source()?.start()?;
+    let server = launch_source(kind.start())?.start()?;
     let before = gtid_executed(&server)?;
     match kind {
         ReplayLogKind::Sysbench | ReplayLogKind::Compressed => {
@@ -198,6 +176,8 @@ fn write_log(kind: ReplayLogKind, transactions: usize, folder: &Path) -> Result<
         }
         ReplayLogKind::Apart => run_sessions(&server, |session| disjoint_changes(session, transactions))?,
         ReplayLogKind::Inserts => run_sessions(&server, |session| inserts(session, transactions))?,
+        ReplayLogKind::Bulk => workloads::run(Workload::Update, &server)?,
+        ReplayLogKind::Tables => run_sessions(&server, |session| small_updates(session, transactions))?,
     }
     let gtids = gtid_executed(&server)?;
     let log = server.binlogs()?.pop().context("the server has no log")?;
@@ -205,7 +185,7 @@ fn write_log(kind: ReplayLogKind, transactions: usize, folder: &Path) -> Result<
     fs::copy(log, folder.join("binlog.000001"))?;
     let news = server.sql(&format!("select gtid_subtract('{gtids}', '{before}')"))?;
     let transactions = count_gtids(news.trim()).with_context(|| format!("no count of GTIDs in {news}"))?;
-    Ok(ReplayLogFacts { transactions, gtids, checksums: checksums(&server)? })
+    Ok(ReplayLogFacts { transactions, gtids, checksums: kind.start().checksums(&server)? })
 }
 
 /// Runs one script in each of several sessions at once.
@@ -264,6 +244,24 @@ fn inserts(session: usize, transactions: usize) -> String {
     sql
 }
 
+/// Returns the session's share of transactions that update rows of several small tables.
+fn small_updates(session: usize, transactions: usize) -> String {
+    let mut sql = "use small;\n".to_owned();
+    for number in (session..transactions).step_by(SESSIONS) {
+        sql += "begin;";
+        for nth in 0..TABLES_UPDATED {
+            // Coprime with the number of tables, so that the sessions are rarely in the same table.
+            let (table, row) =
+                ((number * TABLES_UPDATED + nth) * 977 % SMALL_TABLES, number % SMALL_TABLE_ROWS);
+            let ids: Vec<String> =
+                (0..ROWS_UPDATED).map(|next| ((row + next) % SMALL_TABLE_ROWS + 1).to_string()).collect();
+            sql += &format!(" update t{table} set n = n + 1 where id in ({});", ids.join(","));
+        }
+        sql += " commit;\n";
+    }
+    sql
+}
+
 /// Compresses sysbench's log as a server does.
 fn compress_log(transactions: u32, folder: &Path, bintide: &Path) -> Result<ReplayLogFacts> {
     let plain = prepare(ReplayLogKind::Sysbench, transactions, bintide)?;
@@ -275,14 +273,15 @@ fn compress_log(transactions: u32, folder: &Path, bintide: &Path) -> Result<Repl
 }
 
 /// Lets a replica receive the log from a source that has it as its own log.
-fn receive_log(folder: &Path) -> Result<()> {
-    let mut source = launch_source()?.start()?;
+fn receive_log(kind: ReplayLogKind, folder: &Path) -> Result<()> {
+    let mut source = launch_source(kind.start())?.start()?;
     source.stop()?;
     fs::copy(folder.join("binlog.000001"), source.datadir().join("binlog.000001"))?;
     source.start_again(&[])?;
     let all = gtid_executed(&source)?;
     let options = ["--server-id=3", "--skip-log-bin", "--relay-log=relay", "--max-relay-log-size=1G"];
-    let mut replica = Launch::mysql().options(OPTIONS).options(options).data(base_folder()?).start()?;
+    let mut replica =
+        Launch::mysql().options(OPTIONS).options(options).data(kind.start().folder()?).start()?;
     replica.sql(&format!(
         "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
            get_source_public_key = 1, source_auto_position = 1;
@@ -303,26 +302,6 @@ fn receive_log(folder: &Path) -> Result<()> {
     fs::rename(replica.datadir(), folder.join("received")).context("could not keep the data directory")
 }
 
-/// Stops a server after shrinking its redo log to the minimum, because the data directory is copied for each run.
-fn stop_with_small_redo_log(server: &mut TestServer) -> Result<()> {
-    const LEAN: u64 = 8 << 20;
-    server.sql(&format!("set global innodb_redo_log_capacity = {LEAN}"))?;
-    wait_for_redo_log(server, LEAN)?;
-    server.stop()
-}
-
-/// Waits until the redo log has this size in bytes.
-fn wait_for_redo_log(server: &TestServer, size: u64) -> Result<()> {
-    let begin = Instant::now();
-    let question = "select variable_value from performance_schema.global_status
-        where variable_name = 'Innodb_redo_log_capacity_resized'";
-    while server.sql(question)?.trim().parse() != Ok(size) {
-        ensure!(begin.elapsed() < WAIT_TIMEOUT, "the redo log does not change its size");
-        thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
-}
-
 fn gtid_executed(server: &TestServer) -> Result<String> {
     Ok(server.sql("select @@global.gtid_executed")?.replace(char::is_whitespace, ""))
 }
@@ -332,19 +311,6 @@ fn count_gtids(gtids: &str) -> Option<u64> {
     let (_, range) = gtids.rsplit_once(':')?;
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     Some(last.parse::<u64>().ok()? - first.parse::<u64>().ok()? + 1)
-}
-
-/// Prepares a server for a run: reads all rows into memory, and waits for the large redo log.
-pub(super) fn warm_up(server: &TestServer) -> Result<()> {
-    checksums(server)?;
-    wait_for_redo_log(server, REDO_SIZE)
-}
-
-/// Returns the checksums of all tables, in one line.
-pub(super) fn checksums(server: &TestServer) -> Result<String> {
-    let tables: Vec<String> = (1..=TABLES).map(|table| format!("sbtest.sbtest{table}")).collect();
-    let text = server.sql(&format!("checksum table {}", tables.join(", ")))?;
-    Ok(text.lines().filter_map(|line| line.split('\t').nth(1)).collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
