@@ -1,4 +1,4 @@
-//! `bintide relay` beside mysqld as a source of the same logs: throughput and processor time, added latency, memory of
+//! `bintide relay` beside mysqld as a source of the same logs: throughput and CPU time, added latency, memory of
 //! idle replicas, and receiving while clients are served.
 
 mod discarding_client;
@@ -91,7 +91,7 @@ struct ServedRun {
 }
 
 impl ServedRun {
-    /// Returns the megabytes that one second of processor time serves.
+    /// Returns the megabytes that one second of CPU time serves.
     fn megabytes_per_cpu_second(self) -> f64 {
         self.bytes as f64 / 1e6 / self.cpu_seconds.max(0.01)
     }
@@ -189,7 +189,7 @@ fn measure_serving(
             let cpu_seconds = process_cpu_seconds(pid)? - cpu_before;
             let run = ServedRun { server, clients, bytes, seconds, cpu_seconds };
             eprintln!(
-                "{} to {clients} clients: {:.0} MB in {seconds:.2} s, {cpu_seconds:.2} s of processor time",
+                "{} to {clients} clients: {:.0} MB in {seconds:.2} s, {cpu_seconds:.2} s of CPU time",
                 server.name(),
                 bytes as f64 / 1e6
             );
@@ -320,7 +320,7 @@ fn time_mysqlbinlog(source: &TestServer) -> Result<f64> {
 
 fn report(source: &TestServer, runs: &[ServedRun], receiving: &ReceivingRun) -> Result<String> {
     let mut text = String::from(
-        "| server | clients | sent | time | processor time | MB per CPU second | compared with mysqld |\n\
+        "| server | clients | sent | time | CPU time | MB per CPU second | compared with mysqld |\n\
          |---|--:|--:|--:|--:|--:|--:|\n",
     );
     for run in runs {

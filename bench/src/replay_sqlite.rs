@@ -37,7 +37,7 @@ pub(super) fn run(runs: usize) -> Result<()> {
         let rows = count_rows(&file)?;
         let rate = rows as f64 / measured.seconds;
         println!(
-            "{rows} rows in {:.2} s: {rate:.0} a second; {:.2} s of processor time, {} MB of memory at most",
+            "{rows} rows in {:.2} s: {rate:.0} a second; {:.2} s of CPU time, {} MB of memory at most",
             measured.seconds,
             measured.cpu_seconds,
             measured.peak_bytes / 1_000_000

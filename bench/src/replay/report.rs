@@ -131,7 +131,7 @@ fn goals(race: &ReplayRace) -> Vec<GoalResult> {
         let Some(own) = took.program else { continue };
         let share = own.cpu_seconds / took.target_cpu_seconds;
         goals.push(GoalResult {
-            what: format!("{}: bintide's processor time below a third of the target's", order.name()),
+            what: format!("{}: bintide's CPU time below a third of the target's", order.name()),
             found: table::percent(share),
             reached: share < CPU_SHARE_MAX,
         });
@@ -183,7 +183,7 @@ fn drawing_of_cpu(race: &ReplayRace) -> Result<String> {
         let own = took.program.map_or(0.0, |own| own.cpu_seconds);
         BarGroup { name: standing.contender.name_short(), values: vec![took.target_cpu_seconds, own] }
     });
-    let title = format!("{}: seconds of processor time", race.log.kind.name());
+    let title = format!("{}: seconds of CPU time", race.log.kind.name());
     chart::bar_chart(&title, &["the target", "the applying program"], &bars.collect::<Vec<_>>())
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct RowsPart<'a> {
 pub enum TransactionOutcome {
     /// Committed, by a transaction identifier or by `COMMIT`.
     Committed,
-    /// Rolled back: only changes of tables without transactions remain.
+    /// Rolled back: only changes of nontransactional tables remain.
     RolledBack,
     /// Prepared as the first phase of an XA transaction.
     Prepared,

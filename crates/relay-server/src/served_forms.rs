@@ -91,7 +91,7 @@ impl ServedForms {
     }
 }
 
-/// Returns the processor time of the calling thread.
+/// Returns the CPU time of the calling thread.
 pub(crate) fn thread_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

@@ -65,7 +65,7 @@ pub struct SourceLimits {
     pub folder: PathBuf,
     /// Memory for recent chunks, in bytes.
     pub cache_bytes: usize,
-    /// Processor time of the calling thread, which measures the cost of rendering.
+    /// CPU time of the calling thread, which measures the cost of rendering.
     pub clock: fn() -> Duration,
 }
 
@@ -74,7 +74,7 @@ pub struct SourceLimits {
 pub struct RenderCost {
     /// Rendered bytes.
     pub bytes: u64,
-    /// Processor time: reading the logs, and compressing or decompressing.
+    /// CPU time: reading the logs, and compressing or decompressing.
     pub time: Duration,
     /// Memory of the recent chunks, in bytes.
     pub cached_bytes: u64,

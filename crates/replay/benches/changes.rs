@@ -2,7 +2,7 @@
 //!
 //! Usage: `cargo bench -p bintide-replay --bench changes -- [--way=WAY] [--group=TRANSACTIONS] LOG...`. Prints a line for each log
 //! and way: `NAME WAY: ROWS row changes, TRANSACTIONS transactions, ROWS/S, TRANSACTIONS/S`. The time is the thread's
-//! processor time: the median of several runs over events in memory. The first column of each table counts as its
+//! CPU time: the median of several runs over events in memory. The first column of each table counts as its
 //! primary key and only unique key. Without a log it measures nothing and reports that.
 //!
 //! | way | operation |

@@ -190,7 +190,7 @@ impl TargetSession for SqliteSession {
         // The source rolled back the whole transaction, except the changes of engines without transactions.
         if self.is_flushed && self.rows.touched_nontransactional {
             return Err(TargetFailure::refused(
-                "the source rolled back a transaction that had changed non-transactional tables (MyISAM, for example): \
+                "the source rolled back a transaction that had changed nontransactional tables (MyISAM, for example): \
                  the log does not show which changes remain",
             ));
         }

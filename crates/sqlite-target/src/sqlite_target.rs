@@ -184,7 +184,7 @@ pub(crate) fn check_ownership(connection: &Connection) -> Result<(), TargetFailu
         connection.query_row(question, [], |row| row.get(0)).optional().map_err(sqlite_failure)?;
     if let Some(table) = foreign {
         return Err(TargetFailure::refused(format!(
-            "the database contains the table {table}, but no replay position. Give a file that does not exist yet"
+            "the database contains the table {table}, but no replay progress. Give a file that does not exist yet"
         )));
     }
     Ok(())

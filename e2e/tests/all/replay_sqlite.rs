@@ -433,7 +433,7 @@ fn databases_of_other_programs_are_not_changed() -> Result<()> {
     let before = fs::read(&file)?;
     let Err(error) = SqliteTarget::open(&file) else { bail!("the database was opened") };
     ensure!(
-        error.to_string().contains("the database contains the table theirs, but no replay position"),
+        error.to_string().contains("the database contains the table theirs, but no replay progress"),
         "{error}"
     );
     ensure!(fs::read(&file)? == before, "the database has changed");

@@ -32,7 +32,7 @@ pub enum CompressionRefusal {
     XaFinish,
     /// The transaction has changes in statement format, or none.
     Statements,
-    /// The transaction ends with a `COMMIT` statement: it changed a table of a non-transactional engine.
+    /// The transaction ends with a `COMMIT` statement: it changed a table of a nontransactional engine.
     NonTransactional,
     /// The transaction was rolled back as far as possible.
     RolledBack,
@@ -69,7 +69,7 @@ impl fmt::Display for CompressionRefusal {
             Self::SingleStatement => "a single statement, such as DDL",
             Self::XaFinish => "the second phase of an XA transaction",
             Self::Statements => "changes in statement format, or none",
-            Self::NonTransactional => "a non-transactional table",
+            Self::NonTransactional => "a nontransactional table",
             Self::RolledBack => "rolled back",
             Self::Incident => "an incident",
             Self::Interrupted => "interrupted by other events",

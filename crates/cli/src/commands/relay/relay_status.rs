@@ -247,7 +247,7 @@ fn form_table(rows: &[Value], style: ReportStyle) -> String {
         return String::new();
     }
     let mut table =
-        style.table(&["form", ">clients", ">sent", ">saved", ">rendered", ">processor time", ">memory"]);
+        style.table(&["form", ">clients", ">sent", ">saved", ">rendered", ">CPU time", ">memory"]);
     for row in rows {
         table.add_row([
             text(row, "form").to_owned(),

@@ -481,7 +481,7 @@ impl UndoCollector<'_> {
             | TransactionShape::Statements
             | TransactionShape::ImplicitCommit { .. } => Ok(()),
             TransactionShape::RolledBack => {
-                Err(refused(head, "was rolled back, except for changes of tables without transactions"))
+                Err(refused(head, "was rolled back, except for changes of nontransactional tables"))
             }
             TransactionShape::XaPrepare(_)
             | TransactionShape::XaCommit(_)

@@ -45,7 +45,7 @@ pub(crate) const WARM_METRICS: &[WarmMetric] = &[
     })
     .json("discarded")
     .text(CHANGES, "logged statements discarded"),
-    WarmMetric::counter("bintide_warm_touches_total", "Searches for pages.", |status| {
+    WarmMetric::counter("bintide_warm_touches_total", "Rows searched for, to read their pages.", |status| {
         status.counts.touches.into()
     })
     .json("touches")
