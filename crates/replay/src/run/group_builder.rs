@@ -125,6 +125,13 @@ struct OpenGroup {
     members_size: usize,
 }
 
+/// Average bytes of a transaction that is large: its commit costs little beside its rows, so merging it with others saves
+/// little.
+const LARGE_TRANSACTION_SIZE: usize = 16 << 10;
+
+/// Maximum bytes of a group of large transactions: two such groups in parallel are faster than one of twice the size.
+const LARGE_TRANSACTIONS_MAX: usize = 4 << 20;
+
 /// Bytes of rows in an event of a net change. Targets split rows into statements themselves.
 const ROWS_SIZE_MAX: usize = 1 << 20;
 
@@ -313,12 +320,10 @@ impl<'t> GroupBuilder<'t> {
         drop(events);
         open.add(&head, Some((context, rows)));
         self.ledger.mark_applied(&head);
-        // Memory holds both: the net changes, and the rows of each transaction.
-        let size = open.changes.size() + open.members_size;
-        if open.transactions >= self.group_max || size >= self.group_size_max {
-            self.close(out)?;
-        }
-        Ok(())
+        let is_full = open.transactions >= self.group_max
+            || open.size() >= self.group_size_max
+            || has_enough_large_transactions(open.members_size, open.transactions);
+        if is_full { self.close(out) } else { Ok(()) }
     }
 
     /// Joins a transaction that changes nothing: only its progress is saved.
@@ -367,6 +372,12 @@ impl<'t> GroupBuilder<'t> {
         work.shape = TransactionShape::Statements;
         Ok((prepared, work))
     }
+}
+
+/// Returns whether further transactions are better applied in parallel with a group of this many, whose rows have
+/// `size` bytes.
+const fn has_enough_large_transactions(size: usize, transactions: u64) -> bool {
+    size >= LARGE_TRANSACTIONS_MAX && (size / LARGE_TRANSACTION_SIZE) as u64 >= transactions
 }
 
 /// Formats an XID as a client would write it: `X'67',X'62',1`, with text in place of hex digits where it is printable.
@@ -419,6 +430,11 @@ impl OpenGroup {
         self.end.clone_from(&head.origin);
     }
 
+    /// Returns the bytes in memory: the net changes, and the rows of each transaction.
+    fn size(&self) -> usize {
+        self.changes.size() + self.members_size
+    }
+
     fn takes(&self, context: &Arc<SessionVariables>, format: &Arc<EventFormat>) -> bool {
         self.context == *context && (Arc::ptr_eq(&self.format, format) || self.format == *format)
     }
@@ -426,7 +442,20 @@ impl OpenGroup {
 
 #[cfg(test)]
 mod tests {
-    use super::format_xid;
+    use super::{format_xid, has_enough_large_transactions};
+
+    #[test]
+    fn groups_of_large_transactions_stay_small() {
+        let check = |each: usize, transactions: u64, wanted: bool| {
+            let size = each * usize::try_from(transactions).unwrap();
+            assert_eq!(has_enough_large_transactions(size, transactions), wanted, "{transactions} of {each}");
+        };
+        check(2 << 10, 10_000, false);
+        check(180 << 10, 10, false);
+        check(180 << 10, 23, true);
+        check(16 << 10, 256, true);
+        check(100 << 20, 1, true);
+    }
 
     #[test]
     fn xids_are_text_where_they_can_be_printed() {
