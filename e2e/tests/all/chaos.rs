@@ -5,7 +5,7 @@ use e2e::chaos::{Chaos, REPLAY_SETUPS, ReplayFault, source};
 use testkit::{Launch, SeededRandom, seed_from_env};
 
 /// Number of faults for each set of options.
-const FAULT_COUNT: usize = 3;
+const FAULT_COUNT: usize = 2;
 
 #[test]
 fn stopped_replays_resume_and_apply_nothing_twice() -> Result<()> {
