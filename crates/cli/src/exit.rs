@@ -129,6 +129,15 @@ fn exit_code_and_message(outcome: CommandResult, is_interrupted: bool) -> (u8, O
 const EXIT_FAILED: u8 = 1;
 const EXIT_NOT_STARTED: u8 = 2;
 
+/// Returns the message of a failure on one line.
+#[cfg(feature = "archive")]
+pub(crate) fn failure_message(failure: &CommandFailure) -> String {
+    match failure {
+        CommandFailure::Usage(error) => error.to_string(),
+        CommandFailure::NotStarted(error) | CommandFailure::Failed(error) => error_message(error),
+    }
+}
+
 /// Returns the error and its causes on one line, outermost first; advice comes last wherever it was attached.
 fn error_message(error: &anyhow::Error) -> String {
     let advice = error.downcast_ref::<ErrorAdvice>().map(ToString::to_string);

@@ -128,10 +128,10 @@ impl LogArgs {
         Self { logs: vec![path], keyring }
     }
 
-    /// Tells whether this log is given by its own name.
+    /// Returns the logs, directories and indexes as they were given.
     #[cfg(feature = "archive")]
-    pub(crate) fn names(&self, log: &Path) -> bool {
-        self.logs.iter().any(|path| path == log)
+    pub(crate) fn given(&self) -> &[PathBuf] {
+        &self.logs
     }
 
     /// Tells whether any logs are given.

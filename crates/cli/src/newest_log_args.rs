@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use logs::LogEncryption;
-use receive::{DiskFullPolicy, LogReceiver, ReceiveOptions, StartPoint};
+use receive::{DiskFullPolicy, LogReceiver, ReceiveControl, ReceiveOptions, StartPoint};
 use servers::{LinkOptions, ResultRow, ServerAddress, SqlConnection};
 use tempfile::TempDir;
 use wire::{ReplicaEnd, SemiSync};
@@ -93,6 +93,7 @@ fn receive(
         semi_sync: SemiSync::Off,
         compress: None,
         when_full: DiskFullPolicy::Fail,
+        control: ReceiveControl::default(),
     };
     let display = Arc::new(ReceiveDisplay::new(global));
     let (receiver, store) = LogReceiver::open(wanted, vec![address], options, display)?;

@@ -441,7 +441,8 @@ impl StoreWriter {
         self.append(position, event).map(drop)
     }
 
-    /// Removes the oldest logs beyond the retention limit, and returns their number. Spares `first_needed` and later logs.
+    /// Removes the oldest logs beyond the retention limit, and returns their number. `first_needed` returns which of the
+    /// logs, the oldest first, is the first one to keep; `None` if none of them has to stay.
     ///
     /// The index loses them first: a log that is not in the index does not belong to the store, whenever the purge is
     /// interrupted.
@@ -453,11 +454,11 @@ impl StoreWriter {
         &mut self,
         keep: RetentionLimit,
         now: SystemTime,
-        first_needed: Option<&str>,
+        first_needed: impl FnOnce(&[&str]) -> Option<usize>,
     ) -> Result<usize, LogError> {
         self.purge_counted(|store, names| {
-            let needed = names.iter().position(|name| Some(*name) == first_needed);
-            Ok(store.count_expired(names, keep, now)?.min(needed.unwrap_or(usize::MAX)))
+            let expired = store.count_expired(names, keep, now)?;
+            Ok(if expired == 0 { 0 } else { expired.min(first_needed(names).unwrap_or(usize::MAX)) })
         })
     }
 

@@ -298,8 +298,8 @@ impl LogReceiver {
 
     fn purge(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         if let Some(keep) = self.wanted.keep {
-            let first_needed = self.control.first_needed();
-            self.watch.count_purged(store.purge(keep, SystemTime::now(), first_needed.as_deref())?);
+            let first_needed = |logs: &[&str]| self.control.first_needed(logs);
+            self.watch.count_purged(store.purge(keep, SystemTime::now(), first_needed)?);
         }
         Ok(())
     }

@@ -31,8 +31,8 @@ struct ControlState {
     first_needed: Mutex<Option<FirstNeededLog>>,
 }
 
-/// Returns the oldest log that is still read by others.
-type FirstNeededLog = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+/// Finds the first log that is still needed among the stored ones, the oldest first.
+type FirstNeededLog = Arc<dyn Fn(&[&str]) -> Option<usize> + Send + Sync>;
 
 /// Request to remove the logs before one.
 struct PurgeRequest {
@@ -120,16 +120,16 @@ impl ReceiveControl {
         requests.len() < count
     }
 
-    /// Sets a function that returns the oldest log that is still read by others. The retention limit spares this log and
-    /// all later ones.
-    pub fn protect_logs(&self, first_needed: impl Fn() -> Option<String> + Send + Sync + 'static) {
+    /// Sets a function that finds the first log that is still needed among the names of all stored logs, the oldest first.
+    /// The retention limit spares this log and all later ones.
+    pub fn protect_logs(&self, first_needed: impl Fn(&[&str]) -> Option<usize> + Send + Sync + 'static) {
         *lock(&self.0.first_needed) = Some(Arc::new(first_needed));
     }
 
-    /// Returns the oldest log that is still read by others.
-    pub(crate) fn first_needed(&self) -> Option<String> {
+    /// Finds the first log that is still needed among these, the oldest first.
+    pub(crate) fn first_needed(&self, logs: &[&str]) -> Option<usize> {
         let first_needed = lock(&self.0.first_needed).clone();
-        first_needed.and_then(|first_needed| first_needed())
+        first_needed.and_then(|first_needed| first_needed(logs))
     }
 
     /// Serves the requests that have come.

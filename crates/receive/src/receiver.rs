@@ -50,6 +50,8 @@ pub struct ReceiveOptions {
     pub semi_sync: SemiSync,
     /// Reaction to a full disk.
     pub when_full: DiskFullPolicy,
+    /// Control of the run. It can protect logs from `keep` before the store is opened.
+    pub control: ReceiveControl,
 }
 
 /// Reaction to a full disk.
@@ -133,7 +135,9 @@ impl LogReceiver {
         if let Some(keep) = wanted.keep
             && store.has_head().map_err(ReceiveError::OpenStore)?
         {
-            let purged = store.purge(keep, SystemTime::now(), None).map_err(ReceiveError::OpenStore)?;
+            let first_needed = |logs: &[&str]| wanted.control.first_needed(logs);
+            let purged = store.purge(keep, SystemTime::now(), first_needed);
+            let purged = purged.map_err(ReceiveError::OpenStore)?;
             watch.count_purged(purged);
         }
         let rotation = SourceRotation::of(addresses.len());
@@ -147,6 +151,7 @@ impl LogReceiver {
             LogCompressor::start(setup, watch.stats(), Arc::clone(&reporter))
         });
         let receiver = Self {
+            control: wanted.control.clone(),
             wanted,
             reporter,
             addresses,
@@ -160,7 +165,6 @@ impl LogReceiver {
             disk_full: None,
             reported: HashSet::new(),
             is_lost: false,
-            control: ReceiveControl::default(),
         };
         receiver.report_store(&store);
         Ok((receiver, store))
@@ -502,6 +506,7 @@ mod tests {
 
     use super::{DiskFullPolicy, LogReceiver, POLL_INTERVAL, ReceiveOptions};
     use crate::monitor::SharedReceiveStats;
+    use crate::receive_control::ReceiveControl;
     use crate::reporter::{ReceiveNotice, ReceiveReporter};
     use crate::start_point::StartPoint;
 
@@ -525,6 +530,7 @@ mod tests {
             compress: None,
             semi_sync: SemiSync::Off,
             when_full: DiskFullPolicy::Wait,
+            control: ReceiveControl::default(),
         };
         let (addresses, options) =
             (vec![ServerAddress::parse("mysql://root@localhost/").unwrap()], LinkOptions::default());

@@ -33,6 +33,7 @@ mod net_change;
 mod old_servers;
 mod privacy;
 mod receive;
+mod receive_archive;
 mod relay;
 mod relay_clients;
 mod relay_crash;

@@ -2,7 +2,9 @@
 
 mod add;
 mod choice;
+mod log_archiver;
 mod prune;
+mod received_logs;
 mod restore;
 mod text;
 mod verify;
@@ -16,6 +18,9 @@ use archive::{Archive, ArchiveError, ArchiveStorage, MissingFolder, is_object_ur
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+pub(crate) use crate::commands::archive::received_logs::{
+    ArchiverShutdown, ReceivedLogArchiver, RunningArchiver,
+};
 use crate::exit::{CommandFailure, CommandResult};
 use crate::global_args::GlobalArgs;
 

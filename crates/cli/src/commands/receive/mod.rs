@@ -1,5 +1,6 @@
 //! `bintide receive`: receives a server's logs as they are written, byte for byte.
 
+mod archiving_state;
 mod failure;
 mod notice_text;
 mod receive_beside;
@@ -17,10 +18,16 @@ use binlog::ZstdLevel;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use logs::{LogEncryption, RetentionLimit};
-use receive::{DiskFullPolicy, GtidState, LogReceiver, ReceiveOptions, StartPoint};
+#[cfg(feature = "archive")]
+use receive::ReceiveFailure;
+use receive::{DiskFullPolicy, GtidState, LogReceiver, ReceiveControl, ReceiveOptions, StartPoint};
 use servers::{CancelToken, LinkOptions, ServerAddress};
 use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
+#[cfg(feature = "archive")]
+use crate::commands::archive::{ArchiverShutdown, ReceivedLogArchiver, RunningArchiver};
+#[cfg(feature = "archive")]
+pub(crate) use crate::commands::receive::archiving_state::ArchivingState;
 pub(crate) use crate::commands::receive::receive_beside::receive_beside;
 pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
 pub(crate) use crate::commands::receive::receiving_state::ReceivingState;
@@ -48,6 +55,9 @@ Examples:
   Encrypted on disk:
       bintide receive /backup/db1 --from mysql://repl@db1/ \\
           --encrypt --keyring ~/keyring
+  Archive each closed log in S3, and keep a week of logs here:
+      bintide receive /backup/db1 --from mysql://repl@db1/ --keep 7d \\
+          --archive s3://backups/db1
   Up to the end of the logs, without waiting for more:
       bintide receive /backup/db1 --from mysql://repl@db1/ --stop-at-end
 
@@ -66,6 +76,11 @@ pub(crate) struct ReceiveArgs {
     /// Stop at the end of the last log instead of waiting for more events.
     #[arg(long)]
     stop_at_end: bool,
+    /// Archive each log once the source has closed it: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, or
+    /// a directory. Use a separate prefix for each source. --keep deletes only archived logs. Not with --compress.
+    #[cfg(feature = "archive")]
+    #[arg(long, value_name = "ARCHIVE")]
+    archive: Option<String>,
     #[command(flatten)]
     metrics: MetricsArgs,
     /// Print the result as one JSON document.
@@ -136,16 +151,58 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     let options = command.source.link_options(interrupt::cancel_on_interrupt());
     let end = if command.stop_at_end { ReplicaEnd::LastEvent } else { ReplicaEnd::Never };
     let wanted = command.source.receive_options(command.folder.clone(), end)?;
+    let archiving = archiving_state::ArchivingState::default();
+    #[cfg(feature = "archive")]
+    let archiver = command.open_archive(&wanted.control, &archiving)?;
     let display = Arc::new(ReceiveDisplay::new(global));
     let (receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
     if display.shows_gtids() {
         receiver.read_stored_gtids();
     }
-    let state = ReceivingState { stats: receiver.stats(), display: Arc::clone(&display) };
+    let state = ReceivingState { archiving, ..ReceivingState::new(receiver.stats(), Arc::clone(&display)) };
     let registry = state.add_metrics(MetricsRegistry::new());
     let _served = command.metrics.serve(HttpSite::new(registry, Arc::new(state.clone())))?;
-    receiver.run(store)?;
-    display.print(&state.stats, &command.folder, command.json)
+    #[cfg(feature = "archive")]
+    let archiver = archiver.map(ReceivedLogArchiver::start);
+    let received = receiver.run(store);
+    #[cfg(feature = "archive")]
+    let received = command.finish_archive(archiver, received);
+    received?;
+    display.print(&state.figures(), &command.folder, command.json)
+}
+
+#[cfg(feature = "archive")]
+impl ReceiveArgs {
+    /// Opens the archive of `--archive`.
+    fn open_archive(
+        &self,
+        control: &ReceiveControl,
+        state: &ArchivingState,
+    ) -> Result<Option<ReceivedLogArchiver>, CommandFailure> {
+        let Some(location) = &self.archive else { return Ok(None) };
+        if self.source.compress.is_some() {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "--archive and --compress exclude each other: --compress would change logs that are archived. Omit \
+                 --compress: logs become smaller in the archive"
+            )));
+        }
+        ReceivedLogArchiver::open(location, &self.folder, control, state.clone()).map(Some)
+    }
+
+    /// Ends the archiver after the receiver. With `--stop-at-end`, it first archives all closed logs.
+    fn finish_archive(
+        &self,
+        archiver: Option<RunningArchiver>,
+        received: Result<(), ReceiveFailure>,
+    ) -> Result<(), CommandFailure> {
+        let end = match received.is_ok() && self.stop_at_end {
+            true => ArchiverShutdown::Drain,
+            false => ArchiverShutdown::Abandon,
+        };
+        let archived = archiver.map_or(Ok(()), |archiver| archiver.finish(end));
+        received?;
+        archived
+    }
 }
 
 /// Returns the sources of `--from`; without it, one source that the connection options name.
@@ -181,6 +238,7 @@ impl SourceArgs {
             compress: self.compress,
             semi_sync: if self.semi_sync { SemiSync::On } else { SemiSync::Off },
             when_full: DiskFullPolicy::Wait,
+            control: ReceiveControl::default(),
         })
     }
 

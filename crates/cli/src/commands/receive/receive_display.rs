@@ -100,16 +100,14 @@ impl ReceiveDisplay {
     }
 
     /// Prints the result.
-    pub(super) fn print(&self, stats: &SharedReceiveStats, folder: &Path, json: bool) -> CommandResult {
+    pub(super) fn print(&self, figures: &ReceiveFigures, folder: &Path, json: bool) -> CommandResult {
         self.lock_progress().screen.clear();
         let mut out = io::stdout().lock();
         if json {
-            let document = stats_text::document(&ReceiveFigures::new(stats, self.began.elapsed()));
-            write_document(&mut out, &document)?;
+            write_document(&mut out, &stats_text::document(figures))?;
         } else {
-            let text = stats.read(|stats| stats_text::text(stats, &folder.display().to_string()));
-            screen::print(&text, &mut out)?;
-            let rows = stats.read(|stats| stats.statistics.rows());
+            screen::print(&stats_text::text(figures, &folder.display().to_string()), &mut out)?;
+            let rows = figures.stats.statistics.rows();
             screen::print(&stats::compression(&rows, self.style), &mut out)?;
         }
         Ok(CommandVerdict::Success)

@@ -6,12 +6,14 @@ use inspect::stats::CompressionRow;
 use jiff::Timestamp;
 use receive::{ReceiveStats, SharedReceiveStats};
 
+use crate::commands::receive::archiving_state::{ArchivingFigures, ArchivingState};
 use crate::metric_table::{LabelledValue, MetricRow, MetricValue};
 
 /// Statistics at a moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReceiveFigures {
     pub(crate) stats: ReceiveStats,
+    pub(super) archiving: ArchivingFigures,
     /// The moment, in seconds since 1970.
     pub(crate) now_s: i64,
     /// Time since the start.
@@ -20,8 +22,9 @@ pub(crate) struct ReceiveFigures {
 
 impl ReceiveFigures {
     /// Returns the present statistics.
-    pub(crate) fn new(stats: &SharedReceiveStats, elapsed: Duration) -> Self {
-        Self { stats: stats.read(ReceiveStats::clone), now_s: now_s(), elapsed }
+    pub(crate) fn new(stats: &SharedReceiveStats, archiving: &ArchivingState, elapsed: Duration) -> Self {
+        let archiving = archiving.figures();
+        Self { stats: stats.read(ReceiveStats::clone), archiving, now_s: now_s(), elapsed }
     }
 }
 
@@ -75,6 +78,30 @@ pub(crate) const RECEIVE_METRICS: &[ReceiveMetric] = &[
         |figures| figures.stats.failed_compressions.into(),
     )
     .json("compressions_failed"),
+    ReceiveMetric::counter(
+        "bintide_receive_logs_archived_total",
+        "Closed logs added to the archive.",
+        |figures| figures.archiving.logs.into(),
+    )
+    .json("logs_archived"),
+    ReceiveMetric::counter(
+        "bintide_receive_archived_from_bytes_total",
+        "Bytes of archived logs.",
+        |figures| figures.archiving.bytes_from.into(),
+    )
+    .json("archived_from"),
+    ReceiveMetric::counter(
+        "bintide_receive_archived_to_bytes_total",
+        "Bytes of archived logs in the archive.",
+        |figures| figures.archiving.bytes_to.into(),
+    )
+    .json("archived_to"),
+    ReceiveMetric::counter(
+        "bintide_receive_archivings_failed_total",
+        "Failed attempts to archive a closed log; they are retried.",
+        |figures| figures.archiving.failures.into(),
+    )
+    .json("archivings_failed"),
     ReceiveMetric::counter("bintide_receive_connections_total", "Connections to the source.", |figures| {
         figures.stats.connections.into()
     })
@@ -128,6 +155,17 @@ pub(crate) const RECEIVE_METRICS: &[ReceiveMetric] = &[
         |figures| figures.stats.to_compress.into(),
     )
     .json("logs_to_compress"),
+    ReceiveMetric::gauge(
+        "bintide_receive_logs_to_archive",
+        "Closed logs that are not archived yet.",
+        |figures| figures.archiving.waiting.into(),
+    )
+    .json("logs_to_archive"),
+    ReceiveMetric::gauge(
+        "bintide_receive_archive_failing",
+        "1 if the last attempt to archive a log failed, otherwise 0.",
+        |figures| figures.archiving.error.is_some().into(),
+    ),
     ReceiveMetric::gauge(
         "bintide_receive_lag_seconds",
         "Age of the last received event by the source's clock; 0 if there is no newer one.",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use receive::SharedReceiveStats;
 
 use crate::commands::receive::ReceiveDisplay;
+use crate::commands::receive::archiving_state::ArchivingState;
 use crate::commands::receive::receive_metrics::{RECEIVE_METRICS, ReceiveFigures, now_s};
 use crate::metrics_registry::MetricsRegistry;
 use crate::service_state::ServiceState;
@@ -15,13 +16,24 @@ use crate::service_state::ServiceState;
 pub(crate) struct ReceivingState {
     pub(crate) stats: SharedReceiveStats,
     pub(crate) display: Arc<ReceiveDisplay>,
+    pub(crate) archiving: ArchivingState,
 }
 
 impl ReceivingState {
+    /// Returns the state of a receiver without an archive.
+    pub(crate) fn new(stats: SharedReceiveStats, display: Arc<ReceiveDisplay>) -> Self {
+        Self { stats, display, archiving: ArchivingState::default() }
+    }
+
+    /// Returns the present figures.
+    pub(super) fn figures(&self) -> ReceiveFigures {
+        ReceiveFigures::new(&self.stats, &self.archiving, self.display.began().elapsed())
+    }
+
     /// Adds the metrics of the receiver.
     pub(crate) fn add_metrics(&self, registry: MetricsRegistry) -> MetricsRegistry {
-        let (stats, began) = (self.stats.clone(), self.display.began());
-        registry.with(RECEIVE_METRICS, move || ReceiveFigures::new(&stats, began.elapsed()))
+        let state = self.clone();
+        registry.with(RECEIVE_METRICS, move || state.figures())
     }
 }
 
@@ -35,6 +47,7 @@ impl ServiceState for ReceivingState {
     }
 
     fn summary(&self) -> String {
-        self.display.summary(&self.stats)
+        let texts = [Some(self.display.summary(&self.stats)), self.archiving.text()];
+        texts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }

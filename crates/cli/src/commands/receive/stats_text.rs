@@ -76,14 +76,16 @@ fn state_text(stats: &ReceiveStats, now_s: i64) -> String {
 }
 
 /// Returns the result as text.
-pub(super) fn text(stats: &ReceiveStats, folder: &str) -> String {
+pub(super) fn text(figures: &ReceiveFigures, folder: &str) -> String {
+    let ReceiveFigures { stats, archiving, .. } = figures;
     let ends = match stats.stored_log.as_str() {
         "" => String::new(),
         log => format!("; {folder} ends at {log}:{}", stats.stored_position),
     };
     let saved = stats.bytes_saved().map(|saved| format!("; {} saved by compression", bytes(saved)));
     let received = format!("{}, {} received", counted(stats.transactions, "transaction"), bytes(stats.bytes));
-    format!("{received}{ends}{}\n", saved.unwrap_or_default())
+    let archived = (archiving.logs > 0).then(|| format!("; {} archived", counted(archiving.logs, "log")));
+    format!("{received}{ends}{}{}\n", saved.unwrap_or_default(), archived.unwrap_or_default())
 }
 
 /// Returns the result as a JSON document.
@@ -211,21 +213,22 @@ mod tests {
 
     #[test]
     fn results_are_formatted() {
-        let mut figures = figures();
+        let mut figures = ReceiveFigures { stats: figures(), ..ReceiveFigures::default() };
         // Another server replaced the source: the directory has its own names and positions.
-        (figures.stored_log, figures.stored_position) = ("b-1.000001".to_owned(), 815);
-        assert_eq!(
-            text(&figures, "/backup"),
-            "0 transactions, 0 B received; /backup ends at b-1.000001:815\n"
-        );
-        assert_eq!(text(&ReceiveStats::default(), "/backup"), "0 transactions, 0 B received\n");
-        let figures = ReceiveFigures { stats: figures, ..ReceiveFigures::default() };
+        (figures.stats.stored_log, figures.stats.stored_position) = ("b-1.000001".to_owned(), 815);
+        let wanted = "0 transactions, 0 B received; /backup ends at b-1.000001:815";
+        assert_eq!(text(&figures, "/backup"), format!("{wanted}\n"));
+        figures.archiving.logs = 2;
+        assert_eq!(text(&figures, "/backup"), format!("{wanted}; 2 logs archived\n"));
+        let none = ReceiveFigures::default();
+        assert_eq!(text(&none, "/backup"), "0 transactions, 0 B received\n");
         let found = document(&figures);
         assert_eq!((&found["log"], &found["position"]), (&"b.000003".into(), &4711.into()));
         let mut keys: Vec<&String> = found.as_object().unwrap().keys().collect();
         keys.sort();
-        let wanted = "acknowledgements bytes compressed_from compressed_to compression compressions_failed connections \
-                      events log logs_compressed logs_purged logs_to_compress network_bytes position seconds \
+        let wanted = "acknowledgements archived_from archived_to archivings_failed bytes compressed_from \
+                      compressed_to compression compressions_failed connections events log logs_archived \
+                      logs_compressed logs_purged logs_to_archive logs_to_compress network_bytes position seconds \
                       semi_sync stored_log stored_position syncs transactions";
         assert_eq!(keys, wanted.split_whitespace().collect::<Vec<_>>());
         let none = document(&ReceiveFigures::default());

@@ -203,7 +203,7 @@ fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) ->
     if let Some(gate) = &gate {
         receiver.set_ack_condition(Arc::new(ReplicaCondition(Arc::clone(gate))));
     }
-    let site = RelaySite::new(Some(ReceivingState { stats: receiver.stats(), display }));
+    let site = RelaySite::new(Some(ReceivingState::new(receiver.stats(), display)));
     let (http, sampler) = site.http_site();
     let _served = command.metrics.serve(http)?;
     receive_beside(receiver, store, &cancel, folder, || {
@@ -246,7 +246,11 @@ fn serve(
     let server = RelayServer::start(store.map_err(|error| not_started(error.into()))?, options)
         .map_err(|error| not_started(with_advice(error)))?;
     if let Some(control) = control {
-        control.protect_logs(server.log_watcher());
+        let first_in_use = server.log_watcher();
+        control.protect_logs(move |logs| {
+            let first = first_in_use()?;
+            logs.iter().position(|log| *log == first)
+        });
     }
     site.set_serving(&server);
     info!("serving {} at {}", folder.display(), server.address());

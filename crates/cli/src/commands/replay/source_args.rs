@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use clap::Args;
 use logs::{LogEncryption, RetentionLimit, Store};
 use mysql_target::TargetInspector;
-use receive::{DiskFullPolicy, LogReceiver, ReceiveOptions, StartPoint};
+use receive::{DiskFullPolicy, LogReceiver, ReceiveControl, ReceiveOptions, StartPoint};
 use servers::{LinkOptions, PasswordSource, ServerAddress, ServerLink};
 use wire::{ReplicaEnd, SemiSync};
 
@@ -100,10 +100,11 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
         compress: None,
         semi_sync: SemiSync::Off,
         when_full: DiskFullPolicy::Wait,
+        control: ReceiveControl::default(),
     };
     let display = Arc::new(ReceiveDisplay::without_progress(global));
     let (receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
-    let receiving = ReceivingState { stats: receiver.stats(), display };
+    let receiving = ReceivingState::new(receiver.stats(), display);
     // If the receiver fails, nothing more can be applied.
     receive_beside(receiver, store, &cancel, &folder.clone(), || {
         command.inputs.set_store(folder);

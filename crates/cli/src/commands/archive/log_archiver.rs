@@ -1,0 +1,301 @@
+//! Archives the closed logs of a directory, each once: for `archive`, `archive --follow`, and `receive --archive`.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, anyhow};
+use archive::{Archive, ArchiveError, ArchiveOutcome, Manifest, SegmentTrial};
+use binlog::MAGIC;
+use binlog::encryption::Keyring;
+use logs::{
+    EndOfLog, LogEncryption, LogError, LogReader, RawPiece, ReadOutcome, Store, StoreWriter, WriterPresence,
+    find_writer, is_later_in_store, is_received_store, log_order, parent_of, read_keyring,
+};
+
+use super::{digest_of, failed};
+use crate::exit::CommandFailure;
+use crate::log_args::add_advice;
+
+/// Size of the first piece of a log, which shows whether it is one.
+const FIRST_PIECE_SIZE: usize = 4096;
+/// Size of the pieces in which the end of a log is looked for.
+const PIECE_SIZE: usize = 4 << 20;
+/// Events at the start of a log that list the transactions before it.
+const HEAD_EVENTS: usize = 2;
+
+/// Settings of a [`LogArchiver`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct ArchiverSettings {
+    /// Keyring file of encrypted logs; without one, they are archived encrypted.
+    pub(super) keyring: Option<PathBuf>,
+    /// Logs that were given by their own names: they do not grow, unless a process writes them.
+    pub(super) named: Vec<PathBuf>,
+    pub(super) local_logs: LocalLogPolicy,
+    pub(super) last_log: LastLogPolicy,
+}
+
+/// Handling of a log that no later log follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum LastLogPolicy {
+    /// It is read to find out whether its server has closed it.
+    #[default]
+    Read,
+    /// The same, once it has not grown between two looks at it: a log that grows is not closed.
+    ReadAtRest,
+    /// It counts as open.
+    Leave,
+}
+
+/// Handling of a log's file after the log was archived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum LocalLogPolicy {
+    /// It stays.
+    #[default]
+    Keep,
+    /// It is removed after the archived log was read back, unless it is the newest one.
+    Remove,
+}
+
+/// Observer of a [`LogArchiver`].
+pub(super) trait ArchiverObserver: Send {
+    /// Returns whether the archiver is to stop.
+    fn is_stopping(&self) -> bool;
+
+    /// Takes the number of bytes of the present log that were read, of all bytes if known.
+    fn progress(&mut self, bytes_read: u64, bytes_total: Option<u64>);
+
+    /// Takes the manifest of a log that was archived.
+    fn archived(&mut self, log: &Path, manifest: Manifest);
+
+    /// Takes a log that was in the archive already.
+    fn present(&mut self, log: &Path);
+
+    /// Takes a log that its server has not closed yet.
+    fn left_open(&mut self, log: &Path);
+}
+
+/// Archives closed logs, each once.
+pub(super) struct LogArchiver<O> {
+    archive: Archive,
+    settings: ArchiverSettings,
+    pub(super) observer: O,
+    /// Logs that are in the archive.
+    finished: HashSet<PathBuf>,
+    /// Logs that were still open, as they were last seen.
+    open: HashMap<PathBuf, OpenLog>,
+}
+
+/// Log that was open when it was last seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OpenLog {
+    /// Size and time of the last change.
+    version: (u64, Option<SystemTime>),
+    /// Set if this version was read.
+    is_read: bool,
+}
+
+impl<O: ArchiverObserver> LogArchiver<O> {
+    /// Creates an archiver for this archive.
+    pub(super) fn new(archive: Archive, settings: ArchiverSettings, observer: O) -> Self {
+        Self { archive, settings, observer, finished: HashSet::new(), open: HashMap::new() }
+    }
+
+    /// Archives all closed logs among these.
+    pub(super) fn archive_all(&mut self, logs: &[PathBuf]) -> Result<(), CommandFailure> {
+        // Logs that have disappeared are forgotten: their number is not limited.
+        let listed: HashSet<&PathBuf> = logs.iter().collect();
+        self.finished.retain(|log| listed.contains(log));
+        self.open.retain(|log, _| listed.contains(log));
+        for (number, log) in logs.iter().enumerate() {
+            if self.observer.is_stopping() {
+                return Ok(());
+            }
+            if self.finished.contains(log) {
+                continue;
+            }
+            let has_later = self.has_later(log, &logs[number + 1..]);
+            if !has_later && !self.is_closed(log)? {
+                self.observer.left_open(log);
+                continue;
+            }
+            check_log(log)?;
+            if !self.archive_one(log)? {
+                return Ok(());
+            }
+            self.finished.insert(log.clone());
+            if self.settings.local_logs == LocalLogPolicy::Remove && has_later {
+                self.remove(log)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a later log shows that this one is closed. The first log of another server counts only with its
+    /// head: without it, `receive` may remove it again, and append to the log before it.
+    fn has_later(&self, log: &Path, following: &[PathBuf]) -> bool {
+        let Some(later) = following.first().filter(|later| is_later(later, log)) else { return false };
+        let series =
+            |path: &Path| path.file_name().and_then(|name| name.to_str()).map(|name| log_order(name).0);
+        // Only the last log of a directory can lack its head.
+        series(later) == series(log) || following.len() > 1 || self.has_head(later)
+    }
+
+    fn has_head(&self, log: &Path) -> bool {
+        let Ok(mut reader) = self.open_log(log) else { return false };
+        (0..HEAD_EVENTS).all(|_| matches!(reader.next_event(), Ok(ReadOutcome::Some(_))))
+    }
+
+    fn open_log(&self, log: &Path) -> Result<LogReader, LogError> {
+        let reader = LogReader::open(log)?;
+        Ok(match &self.settings.keyring {
+            Some(keyring) => reader.with_keyring(read_keyring(keyring)?.into()),
+            None => reader,
+        })
+    }
+
+    fn keyring(&self) -> Result<Option<Keyring>, CommandFailure> {
+        let keyring = self.settings.keyring.as_ref().map(read_keyring).transpose();
+        keyring.map_err(|error| CommandFailure::NotStarted(error.into()))
+    }
+
+    /// Archives one log. Returns false if the run was stopped meanwhile.
+    fn archive_one(&mut self, log: &Path) -> Result<bool, CommandFailure> {
+        let keyring = self.keyring()?;
+        let size = fs::metadata(log).ok().map(|found| found.len());
+        let trial = match self.settings.local_logs {
+            LocalLogPolicy::Remove => SegmentTrial::ReadBack,
+            LocalLogPolicy::Keep => SegmentTrial::Blocks,
+        };
+        let observer = &mut self.observer;
+        let mut watch = |done| {
+            observer.progress(done, size);
+            match observer.is_stopping() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        match self.archive.add(log, keyring.as_ref(), trial, &mut watch) {
+            Ok(ArchiveOutcome::Present(manifest)) => {
+                if self.settings.local_logs == LocalLogPolicy::Remove {
+                    self.check_present(log, &manifest)?;
+                }
+                self.observer.present(log);
+            }
+            Ok(ArchiveOutcome::Archived(manifest)) => self.observer.archived(log, manifest),
+            Err(ArchiveError::Interrupted) => return Ok(false),
+            Err(error) => return Err(failed(error, &log.display().to_string())),
+        }
+        Ok(true)
+    }
+
+    /// Checks that an archived log can be restored, and is this one, before it is removed.
+    fn check_present(&self, log: &Path, manifest: &Manifest) -> Result<(), CommandFailure> {
+        let name = log.display().to_string();
+        if digest_of(log).with_context(|| format!("could not read {name}"))? != manifest.sha256 {
+            return Err(failed(ArchiveError::OtherLog { name: manifest.log.clone() }, &name));
+        }
+        self.archive.verify(manifest).map_err(|error| failed(error, &name))
+    }
+
+    /// Tells whether the server has closed the log: it ends with a Rotate or Stop event. A log that has not changed since
+    /// it was read is not read again.
+    fn is_closed(&mut self, log: &Path) -> Result<bool, CommandFailure> {
+        if self.settings.last_log == LastLogPolicy::Leave {
+            return Ok(false);
+        }
+        let found = fs::metadata(log).with_context(|| format!("could not open {}", log.display()))?;
+        let version = (found.len(), found.modified().ok());
+        let seen = self.open.get(log).filter(|seen| seen.version == version);
+        let is_at_rest = seen.is_some() || self.settings.last_log == LastLogPolicy::Read;
+        if !is_at_rest || seen.is_some_and(|seen| seen.is_read) {
+            self.open.insert(log.to_owned(), OpenLog { version, is_read: is_at_rest });
+            return Ok(false);
+        }
+        let is_closed = match self.read_to_end(log)? {
+            EndOfLog::Closed => true,
+            _ if !self.settings.named.iter().any(|named| named == log) => false,
+            // A log that was given by name does not grow any more, unless a process writes it.
+            end => match find_writer(log) {
+                WriterPresence::Closed => true,
+                WriterPresence::Open => false,
+                WriterPresence::Unknown => !may_be_in_use(&end),
+            },
+        };
+        if !is_closed {
+            self.open.insert(log.to_owned(), OpenLog { version, is_read: true });
+        }
+        Ok(is_closed)
+    }
+
+    /// Reads a log, and returns its end. A damaged log ends where its damage begins, and an encrypted one without its
+    /// keyring at its start.
+    fn read_to_end(&self, log: &Path) -> Result<EndOfLog, CommandFailure> {
+        let unreadable = |error: LogError| CommandFailure::NotStarted(add_advice(error));
+        let mut reader = self.open_log(log).map_err(unreadable)?;
+        loop {
+            match reader.next_raw_piece(PIECE_SIZE, PIECE_SIZE) {
+                Ok(ReadOutcome::Some(RawPiece::Chunk(_) | RawPiece::LargePayload(_))) => {}
+                Ok(ReadOutcome::End(end)) => return Ok(end),
+                Err(LogError::Corrupt { .. } | LogError::KeyringRequired { .. }) => {
+                    return Ok(EndOfLog::Open { in_use: reader.in_use() });
+                }
+                Err(error) => return Err(unreadable(error)),
+            }
+        }
+    }
+
+    /// Removes an archived log. From a store, it removes all archived logs in front of the first one that is not: a store
+    /// has no gaps.
+    fn remove(&self, log: &Path) -> Result<(), CommandFailure> {
+        let folder = parent_of(log);
+        if !is_received_store(folder) {
+            return fs::remove_file(log)
+                .and_then(|()| logs::sync_parent(log))
+                .with_context(|| format!("could not delete {}", log.display()))
+                .map_err(CommandFailure::Failed);
+        }
+        let archived: HashSet<_> = self.finished.iter().filter(|other| parent_of(other) == folder).collect();
+        let names: HashSet<_> = archived.iter().filter_map(|log| log.file_name()).collect();
+        let unreadable = |error: LogError| CommandFailure::Failed(add_advice(error));
+        let store = Store::open(folder).map_err(unreadable)?;
+        let mut logs = store.logs().iter().filter_map(|log| log.file_name());
+        let newest = logs.clone().next_back();
+        let first_kept = logs.find(|name| !names.contains(name)).or(newest);
+        let Some(first_kept) = first_kept.and_then(|name| name.to_str()) else { return Ok(()) };
+        let encryption = LogEncryption::Plain { keyring: self.settings.keyring.clone() };
+        let purged =
+            StoreWriter::open(folder, encryption).and_then(|mut store| store.purge_before(first_kept));
+        purged.map(drop).map_err(unreadable)
+    }
+}
+
+/// Refuses a file that is not a log, or has no events.
+fn check_log(log: &Path) -> Result<(), CommandFailure> {
+    let mut reader = LogReader::open(log).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
+    match reader.next_raw_piece(FIRST_PIECE_SIZE, FIRST_PIECE_SIZE) {
+        Ok(ReadOutcome::End(EndOfLog::Torn(torn))) if torn.offset <= MAGIC.len() as u64 => {
+            Err(CommandFailure::NotStarted(anyhow!("{}", reader.torn_error(torn))))
+        }
+        Err(error @ LogError::NotALog { .. }) => Err(CommandFailure::NotStarted(add_advice(error))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether a log is later than another one of the same directory.
+fn is_later(log: &Path, than: &Path) -> bool {
+    let names =
+        log.file_name().and_then(|log| log.to_str()).zip(than.file_name().and_then(|than| than.to_str()));
+    parent_of(log) == parent_of(than) && names.is_some_and(|(log, than)| is_later_in_store(log, than))
+}
+
+/// Returns whether the server may still write the log: it clears this mark when it closes the log.
+fn may_be_in_use(end: &EndOfLog) -> bool {
+    match end {
+        EndOfLog::Closed => false,
+        EndOfLog::Open { in_use } => *in_use,
+        EndOfLog::Torn(torn) => torn.in_use,
+    }
+}

@@ -1,0 +1,54 @@
+//! State of an archive that receives closed logs, for metrics, health and the result.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::units::counted;
+
+/// Numbers of archived logs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ArchivingFigures {
+    /// Logs that this run has archived.
+    pub(crate) logs: u64,
+    /// Bytes of these logs.
+    pub(crate) bytes_from: u64,
+    /// Bytes of them in the archive.
+    pub(crate) bytes_to: u64,
+    /// Failed attempts, which are repeated.
+    pub(crate) failures: u64,
+    /// Closed logs that are not archived yet.
+    pub(crate) waiting: u64,
+    /// Error of the last attempt; `None` if it succeeded.
+    pub(crate) error: Option<String>,
+}
+
+/// State of an archive, shared between threads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ArchivingState(Arc<Mutex<ArchivingFigures>>);
+
+impl ArchivingState {
+    /// Returns the figures at this moment.
+    pub(crate) fn figures(&self) -> ArchivingFigures {
+        self.lock().clone()
+    }
+
+    /// Changes the figures.
+    #[cfg(feature = "archive")]
+    pub(crate) fn update(&self, change: impl FnOnce(&mut ArchivingFigures)) {
+        change(&mut self.lock());
+    }
+
+    /// Returns a few words about logs that wait; `None` if there are none.
+    pub(crate) fn text(&self) -> Option<String> {
+        let figures = self.lock();
+        let logs =
+            (figures.waiting > 0).then(|| format!("{} to archive", counted(figures.waiting, "log")))?;
+        Some(match &figures.error {
+            Some(error) => format!("{logs} ({error})"),
+            None => logs,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ArchivingFigures> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
