@@ -52,6 +52,7 @@ pub mod matrix;
 pub mod metrics;
 pub mod options;
 pub mod program;
+pub mod readers;
 pub mod received;
 pub mod relay_soak;
 pub mod relayed;

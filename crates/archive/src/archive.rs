@@ -1,7 +1,8 @@
 //! An archive: segments and manifests of logs in one storage.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -13,6 +14,7 @@ use binlog::encryption::Keyring;
 use sha2::{Digest, Sha256};
 
 use crate::archive_error::ArchiveError;
+use crate::change_tables::{LocalTables, ManifestTables, TABLE_STATE, TABLES, TableFile, TableWriter};
 use crate::manifest::{FRONT_SIZE, Manifest};
 use crate::segment::{LogDigest, SegmentHead, hex, open_cipher, read_failed, read_segment, write_segment};
 use crate::segment_error::SegmentError;
@@ -39,12 +41,30 @@ pub enum ArchiveOutcome {
 }
 
 /// Trial of a segment before its manifest is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentTrial {
     /// Each block is rebuilt in memory, and the size of the segment is checked.
+    #[default]
     Blocks,
     /// The segment is also read back from the storage, and the log rebuilt from it.
     ReadBack,
+}
+
+/// Options of archiving one log.
+#[derive(Default)]
+pub struct AddOptions<'a> {
+    /// Keys of encrypted logs, which are then stored decrypted.
+    pub keyring: Option<&'a Keyring>,
+    /// Trial of the segment.
+    pub trial: SegmentTrial,
+    /// Writer of the log's change tables; `None` for none.
+    pub tables: Option<&'a mut TableWriter<'a>>,
+}
+
+impl fmt::Debug for AddOptions<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("AddOptions").field("trial", &self.trial).finish_non_exhaustive()
+    }
 }
 
 impl Archive {
@@ -104,8 +124,7 @@ impl Archive {
     pub fn add(
         &self,
         path: &Path,
-        keyring: Option<&Keyring>,
-        trial: SegmentTrial,
+        options: AddOptions<'_>,
         progress: &mut (dyn FnMut(u64) -> ControlFlow<()> + Send),
     ) -> Result<ArchiveOutcome, ArchiveError> {
         let log = file_name(path)?;
@@ -121,19 +140,84 @@ impl Archive {
         let segment = format!("{SEGMENTS}/{log}.{}", random_suffix());
         let mut upload = self.storage.upload(&segment)?;
         let mut source = ProgressReader { input: open()?, done: 0, progress };
-        let summary = write_segment(&mut source, keyring, |bytes| upload.put(bytes));
+        let summary = write_segment(&mut source, options.keyring, |bytes| upload.put(bytes));
         let summary = summary.map_err(as_interruption)?;
         if summary.file_size != size || open()?.metadata().map_err(read_failed)?.len() != size {
             return Err(ArchiveError::Changed { name: log });
         }
         upload.finish()?;
-        let manifest = Manifest::new(&log, front, segment, &summary);
-        if let Err(error) = self.check_segment(&manifest, trial) {
+        let mut manifest = Manifest::new(&log, front, segment, &summary);
+        let completed = match options.tables {
+            Some(tables) => self.add_tables(path, tables, &mut manifest),
+            None => Ok(()),
+        };
+        if let Err(error) = completed.and_then(|()| self.check_stored(&manifest, options.trial)) {
             // Without a manifest, the segment counts for nothing: `prune` finds it if it cannot be deleted now.
             let _ = self.storage.delete(&manifest.segment);
             return Err(error);
         }
         self.seal(manifest)
+    }
+
+    /// Adds the change tables of a log. Their names are the same at each attempt, so that readers never find a change
+    /// twice: a file replaces that of an attempt that was interrupted.
+    fn add_tables(
+        &self,
+        path: &Path,
+        tables: &mut TableWriter<'_>,
+        manifest: &mut Manifest,
+    ) -> Result<(), ArchiveError> {
+        if self.manifest(&manifest.log)?.is_some() {
+            // Another writer was first: its files stay.
+            return Ok(());
+        }
+        let LocalTables { folder, names, missing } = tables(path)?;
+        let mut files = Vec::new();
+        for name in &names {
+            files.push(self.upload_table(&folder.join(name), format!("{TABLES}/{name}"))?);
+        }
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        manifest.change_tables = Some(ManifestTables { files, missing });
+        Ok(())
+    }
+
+    fn upload_table(&self, path: &Path, name: String) -> Result<TableFile, ArchiveError> {
+        let mut file = File::open(path).map_err(read_failed)?;
+        let mut upload = self.storage.upload(&name)?;
+        let (mut digest, mut size, mut piece) = (LogDigest::default(), 0, vec![0; COPY_SIZE]);
+        loop {
+            let count = file.read(&mut piece).map_err(read_failed)?;
+            if count == 0 {
+                break;
+            }
+            digest.update(&piece[..count]);
+            size += count as u64;
+            upload.put(&piece[..count])?;
+        }
+        upload.finish()?;
+        Ok(TableFile { name, size, sha256: digest.finish() })
+    }
+
+    /// Returns the lists of columns of the tables, with their names below the folder of the change tables.
+    ///
+    /// # Errors
+    ///
+    /// Those of the storage.
+    pub fn column_lists(&self) -> Result<Vec<(String, Vec<u8>)>, ArchiveError> {
+        let lists = self.storage.read_all(&self.storage.list(TABLE_STATE)?)?;
+        let below = |name: String| name.strip_prefix(TABLES)?.strip_prefix('/').map(str::to_owned);
+        Ok(lists.into_iter().filter_map(|(name, list)| Some((below(name)?, list))).collect())
+    }
+
+    /// Saves a list of columns under its name below the folder of the change tables.
+    ///
+    /// # Errors
+    ///
+    /// Those of the storage.
+    pub fn save_column_list(&self, name: &str, list: &[u8]) -> Result<(), ArchiveError> {
+        let mut upload = self.storage.upload(&format!("{TABLES}/{name}"))?;
+        upload.put(list)?;
+        upload.finish()
     }
 
     /// Writes the manifest of a checked segment.
@@ -154,22 +238,60 @@ impl Archive {
             return Ok(ArchiveOutcome::Archived(manifest));
         }
         let _ = self.storage.delete(&manifest.segment);
+        let is_kept = |name: &str| tables_of(&other).any(|file| file.name == name);
+        for file in tables_of(&manifest).filter(|file| !is_kept(&file.name)) {
+            let _ = self.storage.delete(&file.name);
+        }
         match other.sha256 == manifest.sha256 {
             true => Ok(ArchiveOutcome::Present(other)),
             false => Err(ArchiveError::OtherLog { name: manifest.log }),
         }
     }
 
-    /// Checks that the storage has the segment.
-    fn check_segment(&self, manifest: &Manifest, trial: SegmentTrial) -> Result<(), ArchiveError> {
+    /// Checks that the storage has the segment and the change tables.
+    fn check_stored(&self, manifest: &Manifest, trial: SegmentTrial) -> Result<(), ArchiveError> {
         let found = self.storage.size(&manifest.segment)?;
         if found != Some(manifest.segment_size) {
             return Err(ArchiveError::MissingSegment { name: manifest.segment.clone() });
         }
         match trial {
-            SegmentTrial::Blocks => Ok(()),
-            SegmentTrial::ReadBack => self.verify(manifest),
+            SegmentTrial::Blocks => tables_of(manifest).try_for_each(|file| self.check_table_size(file)),
+            SegmentTrial::ReadBack => self.verify(manifest).and_then(|()| self.verify_tables(manifest)),
         }
+    }
+
+    fn check_table_size(&self, file: &TableFile) -> Result<(), ArchiveError> {
+        let what = match self.storage.size(&file.name)? {
+            Some(size) if size == file.size => return Ok(()),
+            Some(_) => "has another size than its manifest says",
+            None => "is missing",
+        };
+        Err(ArchiveError::Table { name: file.name.clone(), what })
+    }
+
+    /// Reads the change tables of a log, and checks that they have the archived bytes.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, is missing, or has other bytes.
+    pub fn verify_tables(&self, manifest: &Manifest) -> Result<(), ArchiveError> {
+        let mut piece = vec![0; COPY_SIZE];
+        for file in tables_of(manifest) {
+            self.check_table_size(file)?;
+            let (mut reader, mut digest) = (self.storage.reader(&file.name, file.size), LogDigest::default());
+            loop {
+                let count = reader.read(&mut piece).map_err(read_failed)?;
+                if count == 0 {
+                    break;
+                }
+                digest.update(&piece[..count]);
+            }
+            if digest.finish() != file.sha256 {
+                let what = "has another SHA-256 than its manifest says";
+                return Err(ArchiveError::Table { name: file.name.clone(), what });
+            }
+        }
+        Ok(())
     }
 
     /// Rebuilds an archived log, and checks that it has the archived bytes. An encrypted log that was stored decrypted
@@ -281,18 +403,19 @@ impl Archive {
         }
     }
 
-    /// Deletes an archived log: first its manifest, then its segment.
+    /// Deletes an archived log: first its manifest, then its segment and its change tables.
     ///
     /// # Errors
     ///
     /// Those of the storage.
     pub fn remove(&self, manifest: &Manifest) -> Result<(), ArchiveError> {
         self.storage.delete(&manifest_name(&manifest.log))?;
-        self.storage.delete(&manifest.segment)
+        self.storage.delete(&manifest.segment)?;
+        tables_of(manifest).try_for_each(|file| self.storage.delete(&file.name))
     }
 
-    /// Returns segments that no manifest names and that did not change since this time, in seconds since 1970: uploads
-    /// that were stopped.
+    /// Returns segments and change tables that no manifest names and that did not change since this time, in seconds since
+    /// 1970: uploads that were stopped.
     ///
     /// # Errors
     ///
@@ -302,10 +425,19 @@ impl Archive {
         manifests: &[Manifest],
         unchanged_since_s: i64,
     ) -> Result<Vec<StoredObject>, ArchiveError> {
+        let named: HashSet<&str> = manifests
+            .iter()
+            .flat_map(|manifest| {
+                let tables = tables_of(manifest).map(|file| file.name.as_str());
+                tables.chain([manifest.segment.as_str()])
+            })
+            .collect();
         let mut objects = self.storage.list(SEGMENTS)?;
+        objects.extend(self.storage.list(TABLES)?);
         objects.retain(|object| {
             object.modified_at <= unchanged_since_s
-                && manifests.iter().all(|manifest| manifest.segment != object.name)
+                && !named.contains(object.name.as_str())
+                && !object.name.starts_with(TABLE_STATE)
         });
         Ok(objects)
     }
@@ -403,6 +535,13 @@ fn file_name(path: &Path) -> Result<String, ArchiveError> {
     })
 }
 
+/// Size of the pieces in which files of change tables are copied and read.
+const COPY_SIZE: usize = 1 << 20;
+
+fn tables_of(manifest: &Manifest) -> impl Iterator<Item = &TableFile> {
+    manifest.change_tables.iter().flat_map(|tables| &tables.files)
+}
+
 fn manifest_name(log: &str) -> String {
     format!("{MANIFESTS}/{log}.json")
 }
@@ -415,7 +554,10 @@ fn parse_manifest(name: &str, bytes: &[u8]) -> Result<Manifest, ArchiveError> {
     if !logs::is_file_name(manifest.log.as_bytes()) || manifest_name(&manifest.log) != name {
         return Err(invalid(format!("it describes {}", manifest.log)));
     }
-    // `prune` deletes this object.
+    // `prune` deletes these objects.
+    if let Some(file) = tables_of(&manifest).find(|file| !file.has_valid_name()) {
+        return Err(invalid(format!("one of its change tables is {}", file.name)));
+    }
     if !manifest.segment.starts_with(&format!("{SEGMENTS}/{}.", manifest.log)) {
         return Err(invalid(format!("its segment is {}", manifest.segment)));
     }

@@ -101,6 +101,20 @@ pub enum ArchiveError {
         /// Object.
         name: String,
     },
+    /// The change tables of a log cannot be written.
+    #[error("could not write change tables: {cause}")]
+    Tables {
+        /// Cause.
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A file of a change table is missing or damaged.
+    #[error("the change table {name} {what}")]
+    Table {
+        /// Object.
+        name: String,
+        /// Difference to the manifest, as a verb.
+        what: &'static str,
+    },
     /// The run was stopped.
     #[error("interrupted")]
     Interrupted,

@@ -10,6 +10,7 @@ mod block_encoder;
 mod block_frame;
 mod block_reader;
 mod block_summary;
+mod change_tables;
 mod event_fields;
 mod event_form;
 mod fixed_rows;
@@ -28,12 +29,15 @@ mod stream_set;
 mod varint;
 
 #[cfg(feature = "storage")]
-pub use crate::archive::{Archive, ArchiveOutcome, ArchivedLog, SegmentTrial};
+pub use crate::archive::{AddOptions, Archive, ArchiveOutcome, ArchivedLog, SegmentTrial};
 pub use crate::archive_error::ArchiveError;
 pub use crate::block_decoder::BlockDecoder;
 pub use crate::block_encoder::{BlockEncoder, EncodedBlock};
 pub use crate::block_reader::{BLOCK_SIZE, EVENT_SIZE_LIMIT, SegmentReader};
 pub use crate::block_summary::BlockSummary;
+#[cfg(feature = "storage")]
+pub use crate::change_tables::TableWriter;
+pub use crate::change_tables::{LocalTables, ManifestTables, TableFile};
 pub use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
 pub use crate::manifest::{FRONT_SIZE, Manifest, ManifestStatistics};
 #[cfg(feature = "storage")]

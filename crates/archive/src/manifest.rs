@@ -6,6 +6,7 @@ use binlog::gtid::GtidSet;
 use logs::ArchivedContents;
 use serde::{Deserialize, Serialize};
 
+use crate::change_tables::ManifestTables;
 use crate::log_block::OpaqueReason;
 use crate::segment::{SEGMENT_FORMAT, SegmentSummary};
 
@@ -47,6 +48,9 @@ pub struct Manifest {
     pub libzstd: u32,
     /// Contents of the log, in numbers.
     pub statistics: ManifestStatistics,
+    /// Change tables of the log; `None` if they were not requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change_tables: Option<ManifestTables>,
 }
 
 /// Contents of a log, in numbers.
@@ -105,7 +109,14 @@ impl Manifest {
                 whole_events: named(&content.whole_events),
                 kept_bytes: named(&content.kept),
             },
+            change_tables: None,
         }
+    }
+
+    /// Returns the size of the segment and the change tables in bytes.
+    pub fn stored_size(&self) -> u64 {
+        let tables = self.change_tables.as_ref().map_or(0, ManifestTables::size);
+        self.segment_size.saturating_add(tables)
     }
 
     /// Returns the transactions of MySQL.

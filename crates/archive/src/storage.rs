@@ -14,7 +14,7 @@ use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
-use object_store::path::Path as ObjectPath;
+use object_store::path::{Path as ObjectPath, PathPart};
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, WriteMultipart};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
@@ -230,7 +230,11 @@ impl ArchiveStorage {
 
     fn path(&self, name: &str) -> ObjectPath {
         let parts = name.split('/').filter(|part| !part.is_empty());
-        parts.fold(self.shared.prefix.clone(), |path, part| path.join(part))
+        parts.fold(self.shared.prefix.clone(), |path, part| {
+            // As it is, so that `list` returns the same name.
+            let part = PathPart::parse(part).unwrap_or_else(|_| PathPart::from(part));
+            path.join(part)
+        })
     }
 
     fn failed(&self, verb: &'static str, name: &str, cause: object_store::Error) -> ArchiveError {

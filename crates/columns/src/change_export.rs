@@ -168,7 +168,7 @@ impl ChangeExport {
         let folders: Vec<PathBuf> = self.open.keys().cloned().collect();
         folders.iter().try_for_each(|folder| self.complete_part(folder))?;
         self.folders.values_mut().try_for_each(TableFolders::save)?;
-        let list = self.state_folder().join(format!("{}.files", self.log));
+        let list = list_path(&self.root, &self.log);
         let before = read_list(&list)?;
         let complete = std::mem::take(&mut self.complete);
         let names: BTreeSet<String> =
@@ -289,6 +289,20 @@ impl Drop for ChangeExport {
         // What remains is removed by the next export.
         let _ = fs::remove_dir_all(self.state_folder().join(UNFINISHED_FOLDER));
     }
+}
+
+/// Returns the files of a log in an export's directory: their names below it, sorted.
+///
+/// # Errors
+///
+/// If the list of the files cannot be read.
+pub fn exported_files(root: &Path, log: &str) -> Result<Vec<String>, ColumnsError> {
+    Ok(read_list(&list_path(root, &encode(log)))?.into_iter().collect())
+}
+
+/// Returns the path of the list of a log's files. `log` is its encoded name.
+fn list_path(root: &Path, log: &str) -> PathBuf {
+    root.join(STATE_FOLDER).join(format!("{log}.files"))
 }
 
 /// Reads a list of files; empty if it is missing.

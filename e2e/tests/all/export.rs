@@ -12,9 +12,10 @@ use e2e::bounded;
 use e2e::command::{Ran, address};
 use e2e::large;
 use e2e::program::bintide;
+use e2e::readers::read_back;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Launch, PythonEnvironment, SeededRandom, TestServer, seed_from_env, workspace_root};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env, workspace_root};
 
 fn command(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
@@ -32,16 +33,6 @@ fn exported(folder: &Path, logs: &[PathBuf], more: &[&str]) -> Result<Value> {
     let ran = export(folder, logs, &[more, &["--json"]].concat())?;
     ensure!(ran.code == Some(0), "{logs:?}: {}", ran.stderr);
     Ok(serde_json::from_str(&ran.stdout)?)
-}
-
-/// Runs a script of `readers` with the real readers, and returns what it prints.
-fn read_back<A: AsRef<std::ffi::OsStr>>(script: &str, arguments: &[A]) -> Result<String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("readers").join(script);
-    let mut command = Command::new(PythonEnvironment::READERS.python()?);
-    let output = command.arg(script).args(arguments).stdin(Stdio::null()).output()?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{error}{}", String::from_utf8_lossy(&output.stdout));
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Returns the rows of a query with DuckDB, one per line. `{}` in it is the pattern of a table's files.

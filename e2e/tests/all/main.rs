@@ -4,6 +4,7 @@
 mod advise_live;
 mod archive;
 mod archive_removal;
+mod archive_tables;
 mod bombs;
 mod chaos;
 mod charsets;

@@ -44,6 +44,9 @@ pub(super) struct ArchiveAddArgs {
     /// Continue until stopped: archive each log of the directory as soon as its server has closed it.
     #[arg(long)]
     follow: bool,
+    #[cfg(feature = "columns")]
+    #[command(flatten)]
+    tables: super::ChangeTableArgs,
     /// Print the manifests of the archived logs as one JSON document.
     #[arg(long, conflicts_with = "follow")]
     json: bool,
@@ -84,7 +87,12 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     }
     let archive = open_storage(location, MissingFolder::Create)?;
     let report = ArchiveReport { command, global, bar: None, archived: Vec::new(), present: 0 };
-    let mut archiver = LogArchiver::new(archive, command.settings(), report);
+    #[cfg(feature = "columns")]
+    let tables = super::table_writer(&archive, command.inputs.keyring(), command.tables)?;
+    let archiver = LogArchiver::new(archive, command.settings(), report);
+    #[cfg(feature = "columns")]
+    let archiver = archiver.with_tables(tables);
+    let mut archiver = archiver;
     archiver.archive_all(&logs)?;
     if let Some(mut store) = folder {
         interrupt::set_runs_until_stopped();
@@ -133,6 +141,7 @@ impl ArchiverObserver for ArchiveReport<'_> {
             screen::write_line(text::archived_line(log, &manifest));
         }
         text::warn_kept(log, &manifest);
+        text::warn_missing_tables(log, &manifest);
         self.archived.push(manifest);
     }
 

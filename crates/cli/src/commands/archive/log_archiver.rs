@@ -4,10 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
-use archive::{Archive, ArchiveError, ArchiveOutcome, Manifest, SegmentTrial};
+#[cfg(not(feature = "columns"))]
+use archive::LocalTables;
+use archive::{AddOptions, Archive, ArchiveError, ArchiveOutcome, Manifest, SegmentTrial, TableWriter};
 use binlog::MAGIC;
 use binlog::encryption::Keyring;
 use logs::{
@@ -15,6 +18,8 @@ use logs::{
     find_writer, is_later_in_store, is_received_store, log_order, parent_of, read_keyring,
 };
 
+#[cfg(feature = "columns")]
+use super::table_writer::ChangeTableWriter;
 use super::{digest_of, failed};
 use crate::exit::CommandFailure;
 use crate::log_args::add_advice;
@@ -86,6 +91,8 @@ pub(super) struct LogArchiver<O> {
     finished: HashSet<PathBuf>,
     /// Logs that were still open, as they were last seen.
     open: HashMap<PathBuf, OpenLog>,
+    #[cfg(feature = "columns")]
+    tables: Option<ChangeTableWriter>,
 }
 
 /// Log that was open when it was last seen.
@@ -100,7 +107,22 @@ struct OpenLog {
 impl<O: ArchiverObserver> LogArchiver<O> {
     /// Creates an archiver for this archive.
     pub(super) fn new(archive: Archive, settings: ArchiverSettings, observer: O) -> Self {
-        Self { archive, settings, observer, finished: HashSet::new(), open: HashMap::new() }
+        Self {
+            archive,
+            settings,
+            observer,
+            finished: HashSet::new(),
+            open: HashMap::new(),
+            #[cfg(feature = "columns")]
+            tables: None,
+        }
+    }
+
+    /// Makes the archiver write change tables of each log, too.
+    #[cfg(feature = "columns")]
+    pub(super) fn with_tables(mut self, tables: Option<ChangeTableWriter>) -> Self {
+        self.tables = tables;
+        self
     }
 
     /// Archives all closed logs among these.
@@ -169,15 +191,28 @@ impl<O: ArchiverObserver> LogArchiver<O> {
             LocalLogPolicy::Remove => SegmentTrial::ReadBack,
             LocalLogPolicy::Keep => SegmentTrial::Blocks,
         };
-        let observer = &mut self.observer;
+        let observer = Mutex::new(&mut self.observer);
+        let is_stopping = || lock(&observer).is_stopping();
+        #[cfg(feature = "columns")]
+        let mut write = self.tables.as_mut().map(|tables| |log: &Path| tables.write(log, &is_stopping));
+        #[cfg(not(feature = "columns"))]
+        let mut write: Option<fn(&Path) -> Result<LocalTables, ArchiveError>> = None;
+        let tables = write.as_mut().map(|write| write as &mut TableWriter<'_>);
+        let options = AddOptions { keyring: keyring.as_ref(), trial, tables };
         let mut watch = |done| {
-            observer.progress(done, size);
-            match observer.is_stopping() {
+            lock(&observer).progress(done, size);
+            match is_stopping() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         };
-        match self.archive.add(log, keyring.as_ref(), trial, &mut watch) {
+        let added = self.archive.add(log, options, &mut watch);
+        #[cfg(feature = "columns")]
+        if let Some(tables) = &self.tables {
+            // Files that cannot be deleted now are deleted with their directory.
+            let _ = tables.clear();
+        }
+        match added {
             Ok(ArchiveOutcome::Present(manifest)) => {
                 if self.settings.local_logs == LocalLogPolicy::Remove {
                     self.check_present(log, &manifest)?;
@@ -270,6 +305,10 @@ impl<O: ArchiverObserver> LogArchiver<O> {
             StoreWriter::open(folder, encryption).and_then(|mut store| store.purge_before(first_kept));
         purged.map(drop).map_err(unreadable)
     }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Refuses a file that is not a log, or has no events.

@@ -6,6 +6,8 @@ mod log_archiver;
 mod prune;
 mod received_logs;
 mod restore;
+#[cfg(feature = "columns")]
+mod table_writer;
 mod text;
 mod verify;
 
@@ -13,6 +15,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "columns")]
+use anyhow::Context;
 use anyhow::anyhow;
 use archive::{Archive, ArchiveError, ArchiveStorage, MissingFolder, is_object_url};
 use clap::{Args, Subcommand};
@@ -21,6 +25,8 @@ use serde_json::{Value, json};
 pub(crate) use crate::commands::archive::received_logs::{
     ArchiverShutdown, ReceivedLogArchiver, RunningArchiver,
 };
+#[cfg(feature = "columns")]
+pub(crate) use crate::commands::archive::table_writer::ChangeTableArgs;
 use crate::exit::{CommandFailure, CommandResult};
 use crate::global_args::GlobalArgs;
 
@@ -30,6 +36,12 @@ Examples:
       bintide archive /backup/db1 --to s3://backups/db1 --then-remove
   Archive each log as soon as its server has closed it, until Ctrl-C:
       bintide archive /backup/db1 --to s3://backups/db1 --follow
+  Also write the row changes of each log as Parquet files into the archive, and
+  count them with DuckDB:
+      bintide archive /backup/db1 --to s3://backups/db1 --change-tables
+      duckdb -c \"select operation, count(*) from read_parquet(
+          's3://backups/db1/tables/database=shop/table=orders/**/*.parquet',
+          union_by_name = true) group by 1\"
   List the archived logs that have transactions of an hour:
       bintide archive ls s3://backups/db1 \\
           --start-datetime '2026-11-22 14:00:00' \\
@@ -154,6 +166,22 @@ impl io::Write for DigestWriter<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Creates the writer of change tables, if they are requested.
+#[cfg(feature = "columns")]
+fn table_writer(
+    archive: &Archive,
+    keyring: Option<PathBuf>,
+    options: ChangeTableArgs,
+) -> Result<Option<table_writer::ChangeTableWriter>, CommandFailure> {
+    if !options.change_tables {
+        return Ok(None);
+    }
+    let writer = table_writer::ChangeTableWriter::new(archive.clone(), keyring, options);
+    let context =
+        || "could not create a temporary directory for the change tables: set TMPDIR to another directory";
+    writer.with_context(context).map(Some).map_err(CommandFailure::NotStarted)
 }
 
 /// Returns a manifest as JSON.

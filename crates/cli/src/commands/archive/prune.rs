@@ -27,8 +27,8 @@ pub(super) struct PruneArgs {
     /// Archive: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, or a directory.
     #[arg(value_name = "ARCHIVE")]
     location: String,
-    /// Retain at most this age (30m, 12h, 7d, 2w), by the last event of a log, or this size in the archive (500M,
-    /// 100G); older logs are deleted. The newest log stays.
+    /// Retain at most this age (30m, 12h, 7d, 2w), by the last event of a log, or this size in the archive, with
+    /// change tables (500M, 100G); older logs are deleted. The newest log stays.
     #[arg(long, value_name = "LIMIT", value_parser = parse_retention)]
     keep: RetentionLimit,
     /// Print what would be deleted, and delete nothing.
@@ -76,7 +76,7 @@ fn text(archive: &Archive, expired: &[&Manifest], orphans: &[StoredObject], is_d
     let verb = if is_dry_run { "would be deleted" } else { "deleted" };
     let mut text: String =
         expired.iter().map(|manifest| format!("{}: {verb}\n", log_in(archive, &manifest.log))).collect();
-    let size = total_size(expired.iter().map(|manifest| manifest.segment_size));
+    let size = total_size(expired.iter().map(|manifest| manifest.stored_size()));
     let left = total_size(orphans.iter().map(|object| object.size));
     text += &format!("{} {verb}, {}\n", counted(expired.len() as u64, "log"), bytes(size));
     if !orphans.is_empty() {
@@ -92,7 +92,7 @@ fn expired(manifests: &[Manifest], keep: RetentionLimit, now_s: i64) -> Vec<&Man
     let mut kept_size = 0_u64;
     let mut expired = Vec::new();
     for manifest in manifests.iter().rev() {
-        kept_size = kept_size.saturating_add(manifest.segment_size);
+        kept_size = kept_size.saturating_add(manifest.stored_size());
         let is_beyond = match keep {
             RetentionLimit::Size(size) => kept_size > size,
             RetentionLimit::Age(age) => {

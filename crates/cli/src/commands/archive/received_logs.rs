@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use logs::Store;
 use receive::ReceiveControl;
 use tracing::{info, warn};
 
-use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver};
+use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver, lock};
 use super::{open_storage, text};
 use crate::commands::receive::ArchivingState;
 use crate::exit::{CommandFailure, failure_message};
@@ -36,6 +36,8 @@ pub(crate) struct ReceivedLogArchiver {
     archive: Archive,
     folder: PathBuf,
     shared: Arc<ArchiverShared>,
+    #[cfg(feature = "columns")]
+    tables: Option<super::table_writer::ChangeTableWriter>,
 }
 
 /// Archiver whose thread runs.
@@ -83,7 +85,20 @@ impl ReceivedLogArchiver {
             let archived = lock(&protecting.archived);
             logs.iter().position(|log| !archived.contains(*log))
         });
-        Ok(Self { archive, folder: folder.to_owned(), shared })
+        Ok(Self {
+            archive,
+            folder: folder.to_owned(),
+            shared,
+            #[cfg(feature = "columns")]
+            tables: None,
+        })
+    }
+
+    /// Makes the archiver write change tables, if they are requested.
+    #[cfg(feature = "columns")]
+    pub(crate) fn with_tables(mut self, options: super::ChangeTableArgs) -> Result<Self, CommandFailure> {
+        self.tables = super::table_writer(&self.archive, None, options)?;
+        Ok(self)
     }
 
     /// Starts the thread.
@@ -93,10 +108,13 @@ impl ReceivedLogArchiver {
     }
 
     /// Archives closed logs until the end of the run. A failed attempt is repeated after growing pauses.
-    fn run(self) -> Result<(), CommandFailure> {
+    fn run(mut self) -> Result<(), CommandFailure> {
         let observer = ReceivedLogObserver { shared: Arc::clone(&self.shared) };
         let settings = ArchiverSettings { last_log: LastLogPolicy::Leave, ..ArchiverSettings::default() };
-        let mut archiver = LogArchiver::new(self.archive.clone(), settings, observer);
+        let archiver = LogArchiver::new(self.archive.clone(), settings, observer);
+        #[cfg(feature = "columns")]
+        let archiver = archiver.with_tables(self.tables.take());
+        let mut archiver = archiver;
         let mut backoff = None;
         // Each error is reported once, until an attempt succeeds.
         let mut reported = HashSet::new();
@@ -202,10 +220,11 @@ impl ArchiverObserver for ReceivedLogObserver {
 
     fn archived(&mut self, log: &Path, manifest: Manifest) {
         info!("{}", text::archived_line(log, &manifest));
+        text::warn_missing_tables(log, &manifest);
         self.shared.state.update(|figures| {
             figures.logs += 1;
             figures.bytes_from += manifest.size;
-            figures.bytes_to += manifest.segment_size;
+            figures.bytes_to += manifest.stored_size();
         });
         self.shared.add(log);
     }
@@ -219,8 +238,4 @@ impl ArchiverObserver for ReceivedLogObserver {
 
 fn name_of(log: &Path) -> Option<String> {
     log.file_name().and_then(|name| name.to_str()).map(str::to_owned)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

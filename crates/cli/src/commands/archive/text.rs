@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use archive::Manifest;
+use archive::{Manifest, ManifestTables};
 use jiff::Timestamp;
 use serde_json::json;
 use tracing::warn;
@@ -34,13 +34,15 @@ pub(super) fn list(choice: &ChoiceArgs, is_json: bool, global: &GlobalArgs) -> C
 pub(super) fn table(manifests: &[Manifest], style: ReportStyle) -> String {
     let columns =
         ["log", ">size", ">archived", ">share", ">transactions", "first event (UTC)", "last event (UTC)"];
+    let has_tables = manifests.iter().any(|manifest| manifest.change_tables.is_some());
+    let columns = [&columns[..], if has_tables { &[">change tables"] } else { &[] }].concat();
     let mut table = style.table(&columns);
     for manifest in manifests {
         let (first, last) = match manifest.times {
             Some((first, last)) => (time(i64::from(first)), time(i64::from(last))),
             None => (String::new(), String::new()),
         };
-        table.add_row([
+        let mut row = vec![
             visible(&manifest.log),
             bytes(manifest.size),
             bytes(manifest.segment_size),
@@ -48,18 +50,29 @@ pub(super) fn table(manifests: &[Manifest], style: ReportStyle) -> String {
             count(manifest.statistics.transactions),
             first,
             last,
-        ]);
+        ];
+        if has_tables {
+            row.push(manifest.change_tables.as_ref().map_or(String::new(), |tables| bytes(tables.size())));
+        }
+        table.add_row(row);
     }
     let (size, archived) = sizes(manifests);
     let logs = counted(manifests.len() as u64, "log");
-    format!("{}{logs}, {}, {} in the archive\n", table_lines(&table), bytes(size), bytes(archived))
+    let tables = total_size(manifests.iter().map(tables_size));
+    let tables = if has_tables { format!(", {} of change tables", bytes(tables)) } else { String::new() };
+    format!("{}{logs}, {}, {} in the archive{tables}\n", table_lines(&table), bytes(size), bytes(archived))
 }
 
 /// Returns the line about one log that was archived.
 pub(super) fn archived_line(log: &Path, manifest: &Manifest) -> String {
     let Manifest { size, segment_size, .. } = manifest;
     let log = visible(&log.display().to_string());
-    format!("{log}: archived, {} of {} ({})", bytes(*segment_size), bytes(*size), share(*segment_size, *size))
+    let tables = match &manifest.change_tables {
+        Some(tables) if tables.missing.is_none() => format!("; change tables of {}", bytes(tables.size())),
+        _ => String::new(),
+    };
+    let share = share(*segment_size, *size);
+    format!("{log}: archived, {} of {} ({share}){tables}", bytes(*segment_size), bytes(*size))
 }
 
 /// Returns the line about all logs of a run.
@@ -84,6 +97,17 @@ pub(super) fn warn_kept(log: &Path, manifest: &Manifest) {
     for (reason, events) in &manifest.statistics.whole_events {
         warn!("{log}: {} stored unchanged ({reason})", counted(*events, "event"));
     }
+}
+
+/// Warns of a log without the change tables that were requested.
+pub(super) fn warn_missing_tables(log: &Path, manifest: &Manifest) {
+    if let Some(why) = manifest.change_tables.as_ref().and_then(|tables| tables.missing.as_ref()) {
+        warn!("{} has no change tables in the archive: {why}", log.display());
+    }
+}
+
+fn tables_size(manifest: &Manifest) -> u64 {
+    manifest.change_tables.as_ref().map_or(0, ManifestTables::size)
 }
 
 fn sizes(manifests: &[Manifest]) -> (u64, u64) {

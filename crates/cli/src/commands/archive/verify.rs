@@ -36,7 +36,7 @@ pub(super) fn run(command: &ArchiveVerifyArgs, global: &GlobalArgs) -> CommandRe
         if interrupt::is_stop_requested() {
             return Ok(CommandVerdict::Success);
         }
-        match archive.verify(manifest) {
+        match archive.verify(manifest).and_then(|()| archive.verify_tables(manifest)) {
             Ok(()) => equal += 1,
             Err(error) => faults.push((manifest.log.clone(), error.to_string())),
         }

@@ -81,6 +81,9 @@ pub(crate) struct ReceiveArgs {
     #[cfg(feature = "archive")]
     #[arg(long, value_name = "ARCHIVE")]
     archive: Option<String>,
+    #[cfg(all(feature = "archive", feature = "columns"))]
+    #[command(flatten)]
+    tables: crate::commands::archive::ChangeTableArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
     /// Print the result as one JSON document.
@@ -179,14 +182,23 @@ impl ReceiveArgs {
         control: &ReceiveControl,
         state: &ArchivingState,
     ) -> Result<Option<ReceivedLogArchiver>, CommandFailure> {
-        let Some(location) = &self.archive else { return Ok(None) };
+        let Some(location) = &self.archive else {
+            #[cfg(feature = "columns")]
+            if self.tables.change_tables {
+                return Err(CommandFailure::NotStarted(anyhow!("--change-tables needs --archive")));
+            }
+            return Ok(None);
+        };
         if self.source.compress.is_some() {
             return Err(CommandFailure::NotStarted(anyhow!(
                 "--archive and --compress exclude each other: --compress would change logs that are archived. Omit \
                  --compress: logs become smaller in the archive"
             )));
         }
-        ReceivedLogArchiver::open(location, &self.folder, control, state.clone()).map(Some)
+        let archiver = ReceivedLogArchiver::open(location, &self.folder, control, state.clone())?;
+        #[cfg(feature = "columns")]
+        let archiver = archiver.with_tables(self.tables)?;
+        Ok(Some(archiver))
     }
 
     /// Ends the archiver after the receiver. With `--stop-at-end`, it first archives all closed logs.

@@ -1,0 +1,174 @@
+//! Change tables of an archive: `export` writes them to a temporary directory, from which they are uploaded.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use archive::{Archive, ArchiveError, LocalTables};
+use clap::Args;
+use columns::{
+    ChangeDecoder, ChangeExport, ColumnsError, DecodeSettings, ExportLimits, ExportLog, export_logs,
+    exported_files,
+};
+use logs::{LogReader, read_keyring};
+use stream::{StatementPolicy, UnnamedColumnPolicy};
+use tempfile::TempDir;
+
+/// Options of change tables.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct ChangeTableArgs {
+    /// Also write the row changes of each log into the archive, as change tables (Parquet) that DuckDB, Spark and Trino
+    /// read there: tables/database=DB/table=TABLE/day=DAY/. Columns whose names the log lacks are named @1, @2 and so on.
+    #[arg(long)]
+    pub(crate) change_tables: bool,
+    /// With --change-tables, skip changes that are logged as statements. By default, a log with such changes gets no
+    /// change tables, because they would lack rows.
+    #[arg(long, requires = "change_tables")]
+    skip_statements: bool,
+}
+
+/// Writer of change tables for an archive.
+pub(super) struct ChangeTableWriter {
+    archive: Archive,
+    keyring: Option<PathBuf>,
+    settings: DecodeSettings,
+    /// Directory of the files until they are uploaded; with the lists of columns, which stay.
+    staging: TempDir,
+    /// Lists of columns as the archive has them, by name; `None` until they were read.
+    column_lists: Option<HashMap<String, Vec<u8>>>,
+}
+
+impl ChangeTableWriter {
+    /// Creates the writer. Encrypted logs need the keyring.
+    pub(super) fn new(
+        archive: Archive,
+        keyring: Option<PathBuf>,
+        options: ChangeTableArgs,
+    ) -> Result<Self, io::Error> {
+        let statements = match options.skip_statements {
+            true => StatementPolicy::Skip,
+            false => StatementPolicy::Refuse,
+        };
+        let unnamed_columns = UnnamedColumnPolicy::Number;
+        let settings = DecodeSettings { unnamed_columns, statements, ..DecodeSettings::default() };
+        let staging = tempfile::Builder::new().prefix("bintide-tables-").tempdir()?;
+        Ok(Self { archive, keyring, settings, staging, column_lists: None })
+    }
+
+    /// Writes the change tables of a log. A log whose changes are not known has none, for a reason that is returned.
+    pub(super) fn write(
+        &mut self,
+        log: &Path,
+        is_stopping: impl Fn() -> bool,
+    ) -> Result<LocalTables, ArchiveError> {
+        self.clear().map_err(|cause| self.failed(cause))?;
+        self.read_column_lists()?;
+        let name = log.file_name().unwrap_or(log.as_os_str()).to_string_lossy().into_owned();
+        let mut watch = |_| if is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        match self.export(log, &name, &mut watch) {
+            Ok(()) => {}
+            Err(ColumnsError::Stopped) => return Err(ArchiveError::Interrupted),
+            Err(error @ (ColumnsError::File { .. } | ColumnsError::Parquet { .. })) => {
+                return Err(ArchiveError::Tables { cause: Box::new(error) });
+            }
+            Err(error) => {
+                self.clear().map_err(|cause| self.failed(cause))?;
+                return Ok(LocalTables { missing: Some(error.to_string()), ..LocalTables::default() });
+            }
+        }
+        self.save_column_lists()?;
+        let folder = self.staging.path().to_owned();
+        let names = exported_files(&folder, &name);
+        let names = names.map_err(|error| ArchiveError::Tables { cause: Box::new(error) })?;
+        Ok(LocalTables { folder, names, missing: None })
+    }
+
+    /// Deletes the files of the last log.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        for entry in fs::read_dir(self.staging.path())? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with("database=") {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn export(
+        &self,
+        log: &Path,
+        name: &str,
+        watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(), ColumnsError> {
+        let mut reader = LogReader::open(log)?;
+        if let Some(keyring) = &self.keyring {
+            reader = reader.with_keyring(read_keyring(keyring)?.into());
+        }
+        let export = ChangeExport::open(self.staging.path(), ExportLimits::default())?;
+        let log = ExportLog { name: name.to_owned(), reader };
+        let mut decoder = ChangeDecoder::new(self.settings.clone());
+        export_logs(std::iter::once(Ok(log)), &mut decoder, export, watch).map(drop)
+    }
+
+    /// Brings the lists of columns from the archive, once.
+    fn read_column_lists(&mut self) -> Result<(), ArchiveError> {
+        if self.column_lists.is_some() {
+            return Ok(());
+        }
+        let lists: HashMap<_, _> = self.archive.column_lists()?.into_iter().collect();
+        for (name, list) in &lists {
+            let path = self.staging.path().join(name);
+            let written =
+                path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, list));
+            written.map_err(|cause| self.failed(cause))?;
+        }
+        self.column_lists = Some(lists);
+        Ok(())
+    }
+
+    /// Saves new lists of columns in the archive, in front of the files that rely on them.
+    fn save_column_lists(&mut self) -> Result<(), ArchiveError> {
+        let found = find_lists(self.staging.path()).map_err(|cause| self.failed(cause))?;
+        for (name, list) in found {
+            let known = self.column_lists.get_or_insert_default();
+            if known.get(&name) != Some(&list) {
+                self.archive.save_column_list(&name, &list)?;
+                known.insert(name, list);
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, cause: io::Error) -> ArchiveError {
+        ArchiveError::Write { name: self.staging.path().display().to_string(), cause }
+    }
+}
+
+/// Returns the lists of columns in an export's directory: their names below it, and their contents.
+fn find_lists(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
+    const STATE_FOLDER: &str = "_bintide";
+    let mut lists = Vec::new();
+    for database in entries(&folder.join(STATE_FOLDER))? {
+        if !database.is_dir() {
+            continue;
+        }
+        for path in entries(&database)? {
+            let is_list = path.extension().is_some_and(|end| end == "columns");
+            let name = path.strip_prefix(folder).ok().and_then(Path::to_str).map(str::to_owned);
+            if let Some(name) = name.filter(|_| is_list) {
+                lists.push((name, fs::read(path)?));
+            }
+        }
+    }
+    Ok(lists)
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,152 @@
+//! `bintide archive --change-tables`: the tables in the archive are those of `bintide export`, and other programs read
+//! them where they are.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::Ran;
+use e2e::program::bintide;
+use e2e::readers::read_back;
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::{ObjectServer, workspace_root};
+
+/// Runs bintide with these variables.
+fn run(variables: &[(&'static str, String)], arguments: &[&str]) -> Result<Ran> {
+    let mut command = Command::new(bintide()?);
+    Ok(command.env_clear().envs(variables.iter().cloned()).args(arguments).output()?.into())
+}
+
+fn run_well(variables: &[(&'static str, String)], arguments: &[&str]) -> Result<Ran> {
+    let ran = run(variables, arguments)?;
+    ensure!(ran.code == Some(0), "{arguments:?}: {}", ran.stderr);
+    Ok(ran)
+}
+
+fn samples(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| workspace_root().join("samples").join(name).display().to_string()).collect()
+}
+
+/// Returns the Parquet files of a directory, by their names below it.
+fn parquet_files(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
+    let (mut files, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "parquet") {
+                files.insert(path.strip_prefix(folder)?.to_owned(), fs::read(&path)?);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Logs with tables of all types, special names, and definitions that change.
+const LOGS: [&str; 4] = ["types.binlog", "charsets.binlog", "ddl.binlog", "json.binlog"];
+
+#[test]
+fn tables_are_those_of_export() -> Result<()> {
+    let folder = TempDir::new()?;
+    let archive = folder.path().join("archive").display().to_string();
+    let changes = folder.path().join("changes").display().to_string();
+    let logs = samples(&LOGS);
+    let logs: Vec<&str> = logs.iter().map(String::as_str).collect();
+    // Two runs, so that the second one finds the definitions of the first one.
+    for part in [&logs[..2], &logs[2..]] {
+        let arguments =
+            [&["archive", "--change-tables", "--skip-statements", "--to", &archive], part].concat();
+        let ran = run_well(&[], &arguments)?;
+        ensure!(ran.stderr.contains("; change tables of "), "{}", ran.stderr);
+    }
+    let export = ["export", "--columns=numbered", "--skip-statements", "--to", &changes];
+    run_well(&[], &[&export[..], &logs].concat())?;
+    let (found, wanted) =
+        (parquet_files(&folder.path().join("archive/tables"))?, parquet_files(Path::new(&changes))?);
+    ensure!(found.len() > 10 && found == wanted, "{:?}; expected {:?}", found.keys(), wanted.keys());
+    let pattern = format!("{archive}/tables/database=*/table=*/**/*.parquet");
+    let sql = format!("select count(*) from read_parquet('{pattern}', union_by_name = true)");
+    let (read, exported) = (read_back("query.py", &[sql])?, export_rows(&logs)?);
+    ensure!(read.trim() == exported.to_string(), "{read}: expected {exported}");
+    let document: Value =
+        serde_json::from_str(&run_well(&[], &["archive", "ls", &archive, "--json"])?.stdout)?;
+    let logs = document["logs"].as_array().context("no list of logs")?;
+    let names = logs.iter().flat_map(|log| log["change_tables"]["files"].as_array().into_iter().flatten());
+    ensure!(names.count() == found.len(), "{document}");
+    ensure!(run_well(&[], &["archive", "ls", &archive])?.stdout.contains(" of change tables"));
+    run_well(&[], &["archive", "verify", &archive])?;
+    run_well(&[], &["archive", "prune", &archive, "--keep", "1k"])?;
+    // The newest log stays.
+    let left = parquet_files(&folder.path().join("archive/tables"))?;
+    let newest = left.keys().all(|name| found.contains_key(name)) && left.len() < found.len() / 2;
+    ensure!(newest, "{:?}", left.keys());
+    Ok(())
+}
+
+fn export_rows(logs: &[&str]) -> Result<u64> {
+    let folder = TempDir::new()?;
+    let to = folder.path().display().to_string();
+    let export = ["export", "--columns=numbered", "--skip-statements", "--json", "--to", &to];
+    let document: Value = serde_json::from_str(&run_well(&[], &[&export[..], logs].concat())?.stdout)?;
+    document["row_changes"].as_u64().context("no number of row changes")
+}
+
+#[test]
+fn readers_read_tables_on_an_object_store() -> Result<()> {
+    let server = ObjectServer::start()?;
+    let (variables, location) = (server.variables(), server.url("tables"));
+    let logs = samples(&["types.binlog"]);
+    let arguments = ["archive", "--change-tables", "--to", &location, &logs[0]];
+    run_well(&variables, &arguments)?;
+    let value = |wanted: &str| {
+        variables.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.clone()).context("no value")
+    };
+    let place = format!("{}/tables/tables", ObjectServer::BUCKET);
+    let login = [value("AWS_ENDPOINT_URL")?, value("AWS_ACCESS_KEY_ID")?, value("AWS_SECRET_ACCESS_KEY")?];
+    let read = read_back("s3.py", &[&login[..], &[place]].concat())?;
+    let wanted = export_rows(&[&logs[0]])?;
+    ensure!(read.trim() == wanted.to_string(), "{read}: expected {wanted}");
+    damage_is_found(&server, &location)
+}
+
+/// Checks that `verify` finds a changed, a truncated and a missing table.
+fn damage_is_found(server: &ObjectServer, location: &str) -> Result<()> {
+    let variables = server.variables();
+    let document: Value =
+        serde_json::from_str(&run_well(&variables, &["archive", "ls", location, "--json"])?.stdout)?;
+    let name = document["logs"][0]["change_tables"]["files"][0]["name"].as_str().context("no table")?;
+    let object = format!("tables/{name}");
+    let table = server.read(&object)?;
+    let mut changed = table.clone();
+    changed[table.len() / 2] ^= 1;
+    for (bytes, wanted) in [(&changed[..], "has another SHA-256"), (&table[1..], "has another size")] {
+        server.write(&object, bytes)?;
+        let ran = run(&variables, &["archive", "verify", location])?;
+        ensure!(
+            ran.code == Some(1) && ran.stdout.contains(wanted),
+            "{wanted}: {} {}",
+            ran.stdout,
+            ran.stderr
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn logs_without_known_rows_are_archived_without_tables() -> Result<()> {
+    let folder = TempDir::new()?;
+    let archive = folder.path().join("archive").display().to_string();
+    let logs = samples(&["statements.binlog", "torn.binlog"]);
+    let ran = run_well(&[], &["archive", "--change-tables", "--to", &archive, &logs[0], &logs[1]])?;
+    ensure!(ran.stderr.matches("has no change tables in the archive: ").count() == 2, "{}", ran.stderr);
+    ensure!(!folder.path().join("archive/tables/database=d").exists());
+    run_well(&[], &["archive", "verify", &archive])?;
+    let document: Value =
+        serde_json::from_str(&run_well(&[], &["archive", "ls", &archive, "--json"])?.stdout)?;
+    ensure!(document["logs"][1]["change_tables"]["missing"].is_string(), "{document}");
+    Ok(())
+}
