@@ -2,8 +2,8 @@
 
 use binlog::events::{PayloadCompression, Rows, TransactionPayload};
 use binlog::{
-    Event, EventChecksum, EventFormat, EventHeader, EventType, HEADER_SIZE, MAGIC, PayloadLimits,
-    PayloadOpener, RawEvent, SizeClaimPolicy, Table,
+    Event, EventChecksum, EventFlags, EventFormat, EventHeader, EventType, HEADER_SIZE, MAGIC, PayloadLimits,
+    PayloadOpener, RawEvent, SizeClaimPolicy, Table, TransactionVerb,
 };
 use hashbrown::HashMap;
 
@@ -46,6 +46,8 @@ struct BlockTable {
     table: Option<Table>,
     /// First stream of its rows, once there are any.
     streams: Option<StreamId>,
+    /// Number of its rows in the block.
+    rows: u64,
 }
 
 /// A block in its stored form.
@@ -176,7 +178,19 @@ impl BlockEncoder {
             rest = &rest[size..];
             position += size as u64;
         }
+        self.summarize_tables();
         Some(())
+    }
+
+    fn summarize_tables(&mut self) {
+        for BlockTable { table, rows, .. } in &self.tables {
+            match table {
+                Some(table) => {
+                    self.summary.add_table(&[table.database.clone(), table.name.clone()], *rows);
+                }
+                None => self.summary.has_unknown_tables = true,
+            }
+        }
     }
 
     fn clear(&mut self) {
@@ -215,6 +229,7 @@ impl BlockEncoder {
     ) {
         self.summary.events += 1;
         self.summary.see_time(raw.header().timestamp);
+        self.summary.is_relay_log |= raw.header().flags.contains(EventFlags::RELAY_LOG);
         if raw.bytes() == &*context.description {
             self.put_form(EventForm::whole(BodyForm::Description));
             return;
@@ -270,6 +285,7 @@ impl BlockEncoder {
     fn put_event(&mut self, raw: &RawEvent<'_>, scene: EventScene<'_>) {
         use EventType as T;
         let body = raw.body();
+        self.summary.statements += u64::from(may_be_statement(raw, scene.format));
         let form = match raw.event_type() {
             T::TableMap => {
                 self.put_map(body, scene.format);
@@ -343,7 +359,7 @@ impl BlockEncoder {
     fn put_map(&mut self, body: &[u8], format: &EventFormat) {
         let (number, is_new) = self.maps.put(body, &mut self.fields.streams, MAPS);
         if is_new {
-            self.tables.push(BlockTable { table: parse_table(body, format), streams: None });
+            self.tables.push(BlockTable { table: parse_table(body, format), streams: None, rows: 0 });
         }
         if let Some(table) = &self.tables[number].table {
             self.table_ids.insert(table.table_id, number);
@@ -362,6 +378,7 @@ impl BlockEncoder {
         let Some((count, number)) = count else { return false };
         self.fields.streams.put(FixedStream::RowCount, count);
         self.summary.rows += count;
+        self.tables[table].rows += count;
         self.shapes[number].put(rows.rows, &mut self.fields.streams, &mut self.scratch);
         true
     }
@@ -392,6 +409,47 @@ impl BlockEncoder {
         self.fields.streams.put(FixedStream::RowShape, 0);
         put_sized(self.fields.streams.of(FixedStream::RowShapeText), shape);
         Some((count, number))
+    }
+}
+
+/// Returns whether an event may be a statement that changes tables. Events of rows and of transactions are none.
+fn may_be_statement(raw: &RawEvent<'_>, format: &EventFormat) -> bool {
+    use EventType as T;
+    match raw.event_type() {
+        T::Query => match raw.decode(format) {
+            Ok(Event::Query(query)) => TransactionVerb::of(query.sql) == TransactionVerb::Other,
+            _ => true,
+        },
+        T::TableMap
+        | T::WriteRows
+        | T::UpdateRows
+        | T::DeleteRows
+        | T::PartialUpdateRows
+        | T::WriteRowsV1
+        | T::UpdateRowsV1
+        | T::DeleteRowsV1
+        | T::MariadbWriteRowsCompressedV1
+        | T::MariadbUpdateRowsCompressedV1
+        | T::MariadbDeleteRowsCompressedV1
+        | T::Gtid
+        | T::AnonymousGtid
+        | T::GtidTagged
+        | T::MariadbGtid
+        | T::Xid
+        | T::XaPrepare
+        | T::RowsQuery
+        | T::MariadbAnnotateRows
+        | T::Rotate
+        | T::Stop
+        | T::FormatDescription
+        | T::PreviousGtids
+        | T::MariadbGtidList
+        | T::MariadbBinlogCheckpoint
+        | T::Heartbeat
+        | T::HeartbeatV2
+        | T::TransactionContext
+        | T::ViewChange => false,
+        _ => true,
     }
 }
 

@@ -26,6 +26,14 @@ pub struct BlockSummary {
     pub whole_events: BTreeMap<&'static str, u64>,
     /// Number of bytes that are kept as they are, by reason.
     pub kept: BTreeMap<&'static str, u64>,
+    /// Rows of each table in streams, by database and table.
+    pub tables: BTreeMap<[Box<[u8]>; 2], u64>,
+    /// Set if there are tables that `tables` lacks.
+    pub has_unknown_tables: bool,
+    /// Number of statements that may change tables, and of events of unknown meaning.
+    pub statements: u64,
+    /// Set if there are events of a relay log.
+    pub is_relay_log: bool,
     /// Transactions of MySQL.
     pub gtids: GtidSet,
     /// First and last number of the transactions of each domain and server of MariaDB.
@@ -34,7 +42,21 @@ pub struct BlockSummary {
     pub times: Option<(u32, u32)>,
 }
 
+/// Largest number of tables that are listed. Bounds memory, and the size of a manifest.
+const TABLES_MAX: usize = 10_000;
+
 impl BlockSummary {
+    pub(crate) fn add_table(&mut self, names: &[Box<[u8]>; 2], rows: u64) {
+        let has_room = self.tables.len() < TABLES_MAX;
+        match self.tables.get_mut(names) {
+            Some(known) => *known += rows,
+            None if has_room => {
+                self.tables.insert(names.clone(), rows);
+            }
+            None => self.has_unknown_tables = true,
+        }
+    }
+
     pub(crate) fn see_time(&mut self, time: u32) {
         // Artificial events and format descriptions of relay logs have no time.
         if time > 0 {
@@ -85,6 +107,10 @@ impl BlockSummary {
         for (reason, size) in &other.kept {
             *self.kept.entry(reason).or_default() += size;
         }
+        other.tables.iter().for_each(|(names, rows)| self.add_table(names, *rows));
+        self.has_unknown_tables |= other.has_unknown_tables;
+        self.statements += other.statements;
+        self.is_relay_log |= other.is_relay_log;
         self.gtids.add_all(&other.gtids);
         for (domain, (first, last)) in &other.mariadb_gtids {
             let range = self.mariadb_gtids.entry(*domain).or_insert((*first, *last));

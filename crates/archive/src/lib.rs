@@ -39,7 +39,7 @@ pub use crate::block_summary::BlockSummary;
 pub use crate::change_tables::TableWriter;
 pub use crate::change_tables::{LocalTables, ManifestTables, TableFile};
 pub use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
-pub use crate::manifest::{FRONT_SIZE, Manifest, ManifestStatistics};
+pub use crate::manifest::{ChangedTable, ChangedTables, FRONT_SIZE, Manifest, ManifestStatistics};
 #[cfg(feature = "storage")]
 pub use crate::open_archives::make_archives_readable;
 pub use crate::segment::{

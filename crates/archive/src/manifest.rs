@@ -6,6 +6,7 @@ use binlog::gtid::GtidSet;
 use logs::ArchivedContents;
 use serde::{Deserialize, Serialize};
 
+use crate::block_summary::BlockSummary;
 use crate::change_tables::ManifestTables;
 use crate::log_block::OpaqueReason;
 use crate::segment::{SEGMENT_FORMAT, SegmentSummary};
@@ -48,9 +49,55 @@ pub struct Manifest {
     pub libzstd: u32,
     /// Contents of the log, in numbers.
     pub statistics: ManifestStatistics,
+    /// Tables whose rows the log changes, and its statements; `None` if not all are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<ChangedTables>,
     /// Change tables of the log; `None` if they were not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_tables: Option<ManifestTables>,
+}
+
+/// Tables whose rows a log changes, and statements that may change more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedTables {
+    /// Tables, by database and name.
+    pub tables: Vec<ChangedTable>,
+    /// Number of statements except those that begin or end transactions, and of events of unknown meaning.
+    pub statements: u64,
+    /// Set if the log is a relay log, whose transactions may continue in the next log.
+    pub relay_log: bool,
+}
+
+/// Table whose rows a log changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedTable {
+    /// Database.
+    pub database: String,
+    /// Name.
+    pub table: String,
+    /// Number of rows that are stored column by column.
+    pub rows: u64,
+}
+
+impl ChangedTables {
+    /// Returns the changed tables of a log; `None` if some are not known: in parts that are kept as they are, with names
+    /// that are not UTF-8, or too many.
+    fn of(content: &BlockSummary) -> Option<Self> {
+        let is_known = content.events > 0
+            && !content.has_unknown_tables
+            && content.payloads_kept == 0
+            && content.whole_events.is_empty()
+            && content.kept.is_empty();
+        if !is_known {
+            return None;
+        }
+        let text = |name: &[u8]| str::from_utf8(name).ok().map(str::to_owned);
+        let table = |([database, table], rows): (&[Box<[u8]>; 2], &u64)| {
+            Some(ChangedTable { database: text(database)?, table: text(table)?, rows: *rows })
+        };
+        let tables = content.tables.iter().map(table).collect::<Option<_>>()?;
+        Some(Self { tables, statements: content.statements, relay_log: content.is_relay_log })
+    }
 }
 
 /// Contents of a log, in numbers.
@@ -109,6 +156,7 @@ impl Manifest {
                 whole_events: named(&content.whole_events),
                 kept_bytes: named(&content.kept),
             },
+            changed: ChangedTables::of(content),
             change_tables: None,
         }
     }
@@ -132,6 +180,14 @@ impl Manifest {
             transactions: self.statistics.transactions,
             gtids: self.gtid_set().filter(|_| is_known),
             times: self.times.filter(|_| is_known),
+            tables: self.changed.as_ref().filter(|changed| changed.statements == 0).map(|changed| {
+                let tables = changed.tables.iter();
+                tables.map(|table| [table.database.clone(), table.table.clone()]).collect()
+            }),
+            is_whole: is_known
+                && self.statistics.whole_events.is_empty()
+                && self.statistics.kept_bytes.keys().all(|reason| reason == OpaqueReason::LargeEvent.name()),
+            has_whole_transactions: self.changed.as_ref().is_some_and(|changed| !changed.relay_log),
         }
     }
 

@@ -10,6 +10,7 @@ use list::{
     EventRange, ListDamagePolicy, ListError, ListFormat, ListSettings, ListSource, RowCondition,
     ServerIdFilter, list,
 };
+use logs::archived_contents;
 use mysqlbinlog::list_provider::{
     CommonSettings, ListFailure, ListLayout, ListLines, ListOutcome, ListProvider, ListSwitches, ListWriter,
 };
@@ -106,8 +107,62 @@ impl RequestedList {
         wanted.jobs = settings.jobs.unwrap_or(wanted.jobs);
         wanted.damage = if settings.force_read { ListDamagePolicy::Show } else { ListDamagePolicy::Stop };
         wanted.keyring = settings.keyring.clone().map(Arc::new);
+        leave_out_archived(&mut wanted);
         wanted
     }
+}
+
+/// Leaves out archived logs of which the list shows nothing, by their manifests. One log stays, so that the list has its
+/// header.
+fn leave_out_archived(settings: &mut ListSettings) {
+    let EventRange { start_position, stop_position, skip_count, .. } = settings.range;
+    let counts = start_position > EventRange::default().start_position
+        || stop_position < EventRange::default().stop_position
+        || skip_count > 0;
+    // Conditions on rows report columns that no log has.
+    if counts || !settings.selection.conditions.is_empty() {
+        return;
+    }
+    let mut has_started = false;
+    let mut needed = Vec::new();
+    for source in &settings.sources {
+        needed.push(may_be_shown(source, settings, &mut has_started));
+    }
+    let is_empty = needed.iter().all(|is_shown| !is_shown);
+    if let Some(last) = needed.last_mut() {
+        *last |= is_empty;
+    }
+    let mut needed = needed.into_iter();
+    settings.sources.retain(|_| needed.next().unwrap_or(true));
+}
+
+/// Returns whether a list may show anything of a log. `has_started` is set once an event of the start time or later may
+/// have been read: after it, older events are shown, too.
+fn may_be_shown(source: &ListSource, settings: &ListSettings, has_started: &mut bool) -> bool {
+    let EventRange { start_time, stop_time, .. } = settings.range;
+    let contents = match source {
+        ListSource::File(path) => archived_contents(path),
+        _ => None,
+    };
+    let contents = contents.filter(|contents| contents.is_whole && contents.has_whole_transactions);
+    let Some((contents, (first, last))) =
+        contents.and_then(|contents| contents.times.map(|times| (contents, times)))
+    else {
+        *has_started = true;
+        return true;
+    };
+    let (first, last) = (u64::from(first), u64::from(last));
+    if !*has_started && last < start_time {
+        return false;
+    }
+    // The list may start or stop in this log.
+    let has_bound = !*has_started && first < start_time || last >= stop_time;
+    *has_started = true;
+    let gtids = &settings.selection.gtids;
+    let is_by_transaction =
+        matches!(settings.format, ListFormat::Transactions | ListFormat::TransactionsJson);
+    let shows_only_transactions = is_by_transaction || gtids.included.is_some();
+    has_bound || !shows_only_transactions || contents.may_have_gtids(gtids)
 }
 
 fn list_source(name: &[u8]) -> ListSource {

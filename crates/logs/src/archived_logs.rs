@@ -23,7 +23,7 @@ pub trait ArchivedLogs: Send + Sync {
 }
 
 /// Contents of an archived log, from its manifest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchivedContents {
     /// Size of the log in bytes.
     pub size: u64,
@@ -33,6 +33,12 @@ pub struct ArchivedContents {
     pub gtids: Option<GtidSet>,
     /// Earliest and latest time of events and commits, in seconds since 1970; `None` if not known.
     pub times: Option<(u32, u32)>,
+    /// Databases and tables whose rows the log changes; `None` if not known, or if statements may change more.
+    pub tables: Option<Vec<[String; 2]>>,
+    /// Set if the log is known to have no damage, and to end at the end of an event.
+    pub is_whole: bool,
+    /// Set if all of the log's transactions are known to begin and end in it: not in relay logs.
+    pub has_whole_transactions: bool,
 }
 
 impl ArchivedContents {
@@ -43,6 +49,12 @@ impl ArchivedContents {
             let (first, end) = (u64::from(first) * SECOND_US, (u64::from(last) + 1) * SECOND_US);
             start_us.is_none_or(|start| start < end) && stop_us.is_none_or(|stop| first < stop)
         })
+    }
+
+    /// Returns whether the log may change rows, the definition or the name of a table for which `is_wanted` is true.
+    pub fn may_change_table(&self, is_wanted: impl Fn(&str, &str) -> bool) -> bool {
+        let Some(tables) = &self.tables else { return true };
+        tables.iter().any(|[database, table]| is_wanted(database, table))
     }
 
     /// Returns whether the log may have selected transactions.
@@ -79,7 +91,12 @@ pub fn archived_contents(log: &Path) -> Option<ArchivedContents> {
     ARCHIVED_LOGS.get()?.contents(log)
 }
 
-pub(crate) fn open_archived_log(log: &Path) -> Option<Result<Box<dyn Read + Send>, LogError>> {
+/// Opens an archived log, decrypted; `None` if the path names none.
+///
+/// # Errors
+///
+/// If the archive cannot be read.
+pub fn open_archived_log(log: &Path) -> Option<Result<Box<dyn Read + Send>, LogError>> {
     ARCHIVED_LOGS.get()?.open(log)
 }
 
@@ -121,6 +138,12 @@ mod tests {
 
     fn contents(transactions: u64) -> ArchivedContents {
         let gtids = format!("{SERVER}:1-5").parse().ok();
-        ArchivedContents { size: 1, transactions, gtids, times: Some((10, 20)) }
+        ArchivedContents {
+            size: 1,
+            transactions,
+            gtids,
+            times: Some((10, 20)),
+            ..ArchivedContents::default()
+        }
     }
 }

@@ -74,7 +74,8 @@ mod thread_panic;
 mod transaction_cutter;
 
 pub use crate::archived_logs::{
-    ArchivedContents, ArchivedLogs, archived_contents, find_archived_logs, set_archived_logs,
+    ArchivedContents, ArchivedLogs, archived_contents, find_archived_logs, open_archived_log,
+    set_archived_logs,
 };
 pub use crate::change_origin::ChangeOrigin;
 pub use crate::chunk_context::{ChunkContext, ContextError, ContextTracker, ends_statement, transaction_at};

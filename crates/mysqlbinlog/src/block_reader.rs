@@ -6,8 +6,11 @@
 //! The walk of `logs` cannot be used here: it frames events by a known format, stops at damage, and reports it in our
 //! words. mysqlbinlog continues where it can, and its texts and exit codes must be the same.
 
+use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use binlog::encryption::Keyring;
@@ -15,6 +18,7 @@ use binlog::events::PayloadFields;
 use binlog::{
     CHECKSUM_SIZE, Cursor, EVENT_SIZE_MAX, EventChecksum, EventType, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED,
 };
+use logs::open_archived_log;
 
 use crate::decode::{LogFormat, read_format};
 use crate::dump_spool::{DumpSpool, SpooledBytes};
@@ -173,7 +177,24 @@ enum NextContent {
 
 enum ReaderInput<'i> {
     File(Arc<InputLogFile>),
-    Stream(&'i mut (dyn Read + Send)),
+    Stream(LogStream<'i>),
+}
+
+/// Log that can be read only once.
+enum LogStream<'i> {
+    /// Stream of the caller.
+    Given(&'i mut (dyn Read + Send)),
+    /// Log of an archive.
+    Archived(Box<dyn Read + Send>),
+}
+
+impl Read for LogStream<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Given(stream) => stream.read(out),
+            Self::Archived(log) => log.read(out),
+        }
+    }
 }
 
 impl<'i> BlockReader<'i> {
@@ -184,6 +205,10 @@ impl<'i> BlockReader<'i> {
         large: LargePayloadMode,
         spare: &Arc<BufferReserve>,
     ) -> Result<Self, ReadError> {
+        if let Some(log) = open_archived_log(Path::new(OsStr::from_bytes(name))) {
+            let log = log.map_err(|error| ReadError::Open(io::Error::other(error.to_string())))?;
+            return Self::from_input(ReaderInput::Stream(LogStream::Archived(log)), Vec::new(), large, spare);
+        }
         let (file, head) = InputLogFile::open(name, keyring)?;
         Self::from_input(ReaderInput::File(Arc::new(file)), head, large, spare)
     }
@@ -194,7 +219,7 @@ impl<'i> BlockReader<'i> {
         large: LargePayloadMode,
         spare: &Arc<BufferReserve>,
     ) -> Result<Self, ReadError> {
-        Self::from_input(ReaderInput::Stream(stream), Vec::new(), large, spare)
+        Self::from_input(ReaderInput::Stream(LogStream::Given(stream)), Vec::new(), large, spare)
     }
 
     /// Creates a reader. `head` has the bytes read from the input so far.

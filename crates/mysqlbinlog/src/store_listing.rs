@@ -1,17 +1,17 @@
-//! Directories and index files as arguments, in place of the logs they list.
+//! Directories, index files and archives as arguments, in place of the logs they list.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use logs::{LogError, Store};
+use logs::{LogError, Store, find_archived_logs};
 
 use crate::dump_diagnostics::DumpDiagnostics;
 use crate::dump_settings::DumpSettings;
 use crate::list_provider::ListLayout;
 use crate::options::DumpExit;
 
-/// Replaces each directory or index file by its logs, in the order of the index. Names of a server's logs are not
+/// Replaces each directory, index file or archive by its logs, in order. Names of a server's logs are not
 /// changed.
 pub(crate) fn expand_stores(
     names: Vec<Vec<u8>>,
@@ -53,9 +53,13 @@ struct StoreListing {
     elsewhere: Option<String>,
 }
 
-/// Returns the logs of a directory or index file; `None` for any other name.
+/// Returns the logs of a directory, an index file or an archive; `None` for any other name.
 fn list_if_store(name: &[u8]) -> Option<Result<StoreListing, LogError>> {
     let path = Path::new(OsStr::from_bytes(name));
+    if let Some(found) = find_archived_logs(path) {
+        let logs = found.map(|logs| logs.iter().map(|log| bytes(log)).collect());
+        return Some(logs.map(|logs| StoreListing { logs, unlisted: Vec::new(), elsewhere: None }));
+    }
     let is_index = path.extension() == Some(OsStr::new("index"));
     (is_index || path.is_dir()).then(|| list(path))
 }

@@ -108,6 +108,11 @@ impl AppliedCheck {
         }
     }
 
+    /// Takes transactions that were not read, because none of them is applied.
+    pub(crate) fn note_left_out(&mut self, gtids: &GtidSet) {
+        self.seen.add_all(gtids);
+    }
+
     /// Returns whether an overlapping log had this transaction before. Must be called once for each transaction.
     pub(crate) fn is_repeated(&mut self, unit: &TransactionHead) -> Result<bool, ReplayError> {
         let name = &*unit.origin.log_name;

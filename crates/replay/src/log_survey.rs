@@ -89,13 +89,11 @@ impl LogSurvey {
         applied: &AppliedState,
     ) -> Result<Self, ReplayError> {
         let mut survey = Self::default();
-        if selection.can_skip_applied_logs() {
-            source.skip_applied_logs(applied)?;
-        }
+        source.leave_out_logs(selection, applied)?;
         let mut selector = TransactionSelector::new(selection, source.log_names())?;
         let mut skip = AppliedCheck::new(applied.clone(), source.log_names());
         let (mut opener, mut taken, mut previous) = (source.opener(), 0, None);
-        while taken < SURVEY_BYTES_MAX && source.bytes_read() < READ_BYTES_MAX {
+        while taken < SURVEY_BYTES_MAX && source.bytes_read() - source.bytes_left_out() < READ_BYTES_MAX {
             let found = match source.next_found() {
                 Ok(Some(found)) => found,
                 Ok(None) if source.is_followed() => break,

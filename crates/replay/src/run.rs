@@ -68,9 +68,7 @@ pub fn replay(
     let base = progress.clone();
     let mut ledger = ProgressLedger::new(progress);
     ledger.remove_executed(&executed.executed);
-    if options.selection.can_skip_applied_logs() {
-        source.skip_applied_logs(&applied)?;
-    }
+    source.leave_out_logs(&options.selection, &applied)?;
     let skip = AppliedCheck::new(applied, source.log_names());
     let selector = TransactionSelector::new(&options.selection, source.log_names())?;
     let in_one = options.workers.get() == 1 && options.order != CommitOrder::Any;

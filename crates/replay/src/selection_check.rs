@@ -180,9 +180,19 @@ struct GtidEventPlace {
     position: u64,
 }
 
+/// Returns whether the manifest of an archived log shows that the log has none of these GTIDs.
+fn is_known_without(log: &ReplayLog, gtids: &GtidSet) -> bool {
+    let ReplayLog::File(path) = log else { return false };
+    let found = logs::archived_contents(path).and_then(|contents| contents.gtids);
+    found.is_some_and(|found| !found.intersects(gtids))
+}
+
 /// Finds the first transaction of these GTIDs.
 fn find_first(logs: &[ReplayLog], gtids: &GtidSet, keyring: Option<&Arc<Keyring>>) -> GtidPlace {
     for (log_number, log) in logs.iter().enumerate() {
+        if is_known_without(log, gtids) {
+            continue;
+        }
         match find_in_log(log, gtids, keyring) {
             Ok(Some(position)) => return GtidPlace::At(GtidEventPlace { log_number, position }),
             Ok(None) => {}

@@ -83,6 +83,7 @@ impl LateTransactions {
         go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Self {
         let mut late = Self::default();
+        source.leave_out_logs_after(limit);
         while go_on(source.bytes_read()).is_continue() {
             match source.next_found() {
                 Ok(Some(found)) => late.transactions += u64::from(found.head().committed_us < limit),

@@ -1,5 +1,6 @@
 //! Source of transactions: logs, read one after the other.
 
+mod archived_log_rule;
 mod log_beginning;
 mod log_cursor;
 
@@ -11,7 +12,8 @@ use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
 use binlog::{PayloadLimits, PayloadOpener};
 use logs::{
-    EndOfLog, LogEndAction, LogReader, RewritePositions, Store, StoreCursor, StoreWatch, read_keyring,
+    ArchivedContents, EndOfLog, LogEndAction, LogReader, RewritePositions, Store, StoreCursor, StoreWatch,
+    read_keyring,
 };
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, event_size_max};
@@ -19,6 +21,8 @@ use crate::replay_error::ReplayError;
 use crate::replay_log::ReplayLog;
 use crate::replay_progress::AppliedState;
 use crate::source_transaction::{SourceTransaction, TransactionHead};
+use crate::transaction_selection::TransactionSelection;
+use crate::transaction_source::archived_log_rule::{ArchivedLogRule, LogListPosition};
 use crate::transaction_source::log_beginning::{first_needed, read_beginning};
 use crate::transaction_source::log_cursor::{
     GatheredEvents, LogCursor, LogItem, PartialTransaction, SourceLog,
@@ -45,6 +49,33 @@ pub struct TransactionSource {
     /// `Previous_gtids` of the current log: the GTIDs in earlier logs.
     previous: GtidSet,
     writer: Option<u32>,
+    rule: ArchivedLogRule,
+    left_out: LeftOutLogs,
+    /// Those of `left_out` that `take_left_out` has not returned yet.
+    left_out_new: LeftOutLogs,
+    /// Number of logs that were left out.
+    logs_left_out: u64,
+}
+
+/// Transactions of archived logs that were not read, because none of them is applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftOutLogs {
+    /// Their GTIDs.
+    pub(crate) gtids: GtidSet,
+    /// Their number.
+    pub(crate) transactions: u64,
+    /// Bytes of the logs.
+    pub(crate) bytes: u64,
+}
+
+impl LeftOutLogs {
+    fn add(&mut self, contents: &ArchivedContents) {
+        if let Some(gtids) = &contents.gtids {
+            self.gtids.add_all(gtids);
+        }
+        self.transactions += contents.transactions;
+        self.bytes += contents.size;
+    }
 }
 
 /// Keys for encrypted logs.
@@ -115,6 +146,10 @@ impl TransactionSource {
             bytes_read: 0,
             previous: GtidSet::new(),
             writer: None,
+            rule: ArchivedLogRule::default(),
+            left_out: LeftOutLogs::default(),
+            left_out_new: LeftOutLogs::default(),
+            logs_left_out: 0,
         }
     }
 
@@ -123,7 +158,8 @@ impl TransactionSource {
         &self.names
     }
 
-    /// Returns the GTIDs before the log of the last transaction, as that log's `Previous_gtids` event states them.
+    /// Returns the GTIDs before the log of the last transaction, as that log's `Previous_gtids` event states them, without
+    /// those of archived logs that were left out.
     pub const fn previous(&self) -> &GtidSet {
         &self.previous
     }
@@ -134,9 +170,25 @@ impl TransactionSource {
         self.writer
     }
 
-    /// Returns the number of bytes of the logs read so far.
+    /// Returns the number of bytes of the logs read so far, with those of archived logs that were left out.
     pub const fn bytes_read(&self) -> u64 {
-        self.bytes_read
+        self.bytes_read + self.left_out.bytes
+    }
+
+    /// Returns the number of bytes of archived logs that were left out.
+    pub(crate) const fn bytes_left_out(&self) -> u64 {
+        self.left_out.bytes
+    }
+
+    /// Returns the transactions that were left out since the last call.
+    pub(crate) fn take_left_out(&mut self) -> LeftOutLogs {
+        std::mem::take(&mut self.left_out_new)
+    }
+
+    /// Leaves out, from now on, archived logs in which no transaction was committed before this time, in microseconds
+    /// since 1970.
+    pub(crate) fn leave_out_logs_after(&mut self, limit_us: u64) {
+        self.rule.set_late_limit(limit_us);
     }
 
     /// Returns whether its logs are still being written. Then more may come after what looks like the last
@@ -209,7 +261,7 @@ impl TransactionSource {
             };
             self.writer = self.writer.or(current.writer());
             if let Some(previous) = current.take_previous() {
-                self.previous = previous;
+                self.previous = previous.difference(&self.left_out.gtids);
             }
             self.bytes_read += current.reader().position().saturating_sub(before);
             let whole = match reached {
@@ -261,13 +313,29 @@ impl TransactionSource {
         Ok(ReadNext::Now)
     }
 
-    /// Skips the logs that the target has applied completely, according to the `Previous_gtids` events of later logs.
-    /// Only for a followed store, before anything is read.
+    /// Leaves out logs that need not be read: archived logs without a transaction to apply, by their manifests; and, at
+    /// the start of a followed store, logs that the target has applied completely, by the `Previous_gtids` events of
+    /// later logs. Must be called before anything is read.
     ///
     /// # Errors
     ///
     /// If the keyring cannot be read.
-    pub(crate) fn skip_applied_logs(&mut self, applied: &AppliedState) -> Result<(), ReplayError> {
+    pub(crate) fn leave_out_logs(
+        &mut self,
+        selection: &TransactionSelection,
+        applied: &AppliedState,
+    ) -> Result<(), ReplayError> {
+        if self.cursor.is_none() {
+            self.rule = ArchivedLogRule::new(selection, applied);
+            return Ok(());
+        }
+        match selection.can_skip_applied_logs() {
+            true => self.skip_applied_logs(applied),
+            false => Ok(()),
+        }
+    }
+
+    fn skip_applied_logs(&mut self, applied: &AppliedState) -> Result<(), ReplayError> {
         let Some(cursor) = &mut self.cursor else { return Ok(()) };
         assert!(self.current.is_none() && self.number == 0, "ours: logs are skipped before any is read");
         let logs = cursor.logs().to_vec();
@@ -287,8 +355,24 @@ impl TransactionSource {
         Ok(())
     }
 
+    /// Returns the next log that must be read.
+    fn next_needed(&mut self) -> Option<ReplayLog> {
+        loop {
+            let log = self.logs.next()?;
+            let is_leading = self.log_number as u64 == self.logs_left_out;
+            let place = LogListPosition { number: self.log_number, names: &self.names, is_leading };
+            // A transaction that has begun in the log before goes on in this one.
+            let unneeded = if self.carried.is_none() { self.rule.unneeded(&log, place) } else { None };
+            let Some(contents) = unneeded else { return Some(log) };
+            self.left_out.add(&contents);
+            self.left_out_new.add(&contents);
+            self.logs_left_out += 1;
+            self.log_number += 1;
+        }
+    }
+
     fn open_next(&mut self) -> Result<bool, ReplayError> {
-        let Some(log) = self.logs.next() else { return Ok(false) };
+        let Some(log) = self.next_needed() else { return Ok(false) };
         let mut reader = match &log {
             ReplayLog::File(path) if self.cursor.is_some() => LogReader::open_stored(path)?,
             ReplayLog::File(path) => LogReader::open(path)?,

@@ -40,6 +40,11 @@ impl StatsSelection {
 
     /// Returns whether an archived log may have selected transactions.
     pub fn may_select(&self, contents: &ArchivedContents) -> bool {
-        contents.may_have_commits(self.start_us, self.stop_us) && contents.may_have_gtids(&self.gtids)
+        contents.may_have_commits(self.start_us, self.stop_us)
+            && contents.may_have_gtids(&self.gtids)
+            && (self.tables.selects_all()
+                || contents.may_change_table(|database, table| {
+                    self.tables.selects(database.as_bytes(), table.as_bytes())
+                }))
     }
 }

@@ -1,7 +1,9 @@
 //! Traces a row from log to log: backward to its creation, and forward if its key changed.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
+use logs::archived_contents;
 use logs::ordered::PipelineLimits;
 
 use super::history_gap::HistoryGaps;
@@ -12,6 +14,7 @@ use crate::IN_FLIGHT_MAX;
 use crate::event_range::EventRange;
 use crate::list_error::ListError;
 use crate::list_settings::{ChecksumPolicy, ListDamagePolicy, PAYLOAD_SIZE_LARGE};
+use crate::list_source::ListSource;
 use crate::log_walk::ListWalk;
 use crate::row_condition::{ColumnSightings, RowCondition};
 
@@ -209,6 +212,12 @@ impl RowTracer<'_> {
         if (self.watch)(log).is_break() {
             return Err(ListError::Stopped);
         }
+        let HistorySettings { database, table, .. } = self.settings;
+        if let ListSource::File(path) = &self.settings.sources[log]
+            && !may_change_table(path, database, table)
+        {
+            return Ok(Vec::new());
+        }
         let walk = ListWalk {
             range: EventRange::default(),
             bounds: PipelineLimits { workers: self.settings.jobs, bytes: IN_FLIGHT_MAX },
@@ -234,6 +243,17 @@ impl RowTracer<'_> {
         self.torn.extend(torn.iter().map(ToString::to_string));
         Ok(found)
     }
+}
+
+/// Returns whether a log may have changes of a table, or statements that hide some. Only of an archived log is that
+/// known.
+fn may_change_table(log: &Path, database: &[u8], table: &[u8]) -> bool {
+    archived_contents(log).is_none_or(|contents| {
+        contents.may_change_table(|found_database, found_table| {
+            found_database.as_bytes().eq_ignore_ascii_case(database)
+                && found_table.as_bytes().eq_ignore_ascii_case(table)
+        })
+    })
 }
 
 /// Returns whether two identities require the same values of columns of the same names.

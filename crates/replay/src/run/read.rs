@@ -16,7 +16,7 @@ use crate::run::transaction_batch::{ReadProgress, TransactionBatch};
 use crate::source_transaction::TransactionHead;
 use crate::transaction_filter::TransactionFilter;
 use crate::transaction_selection::{LateTransactions, SelectionChoice, TransactionSelector};
-use crate::transaction_source::TransactionSource;
+use crate::transaction_source::{LeftOutLogs, TransactionSource};
 
 /// Maximum batches between reader and group builder. Bounds memory, with the size of a batch.
 const BATCHES_MAX: usize = 4;
@@ -98,6 +98,19 @@ pub(super) struct ReadRules<'s> {
     pub(super) gap: GapPolicy,
 }
 
+impl ReadRules<'_> {
+    /// Counts transactions of archived logs that were not read.
+    fn note_left_out(&mut self, left_out: LeftOutLogs, so_far: &mut ReadProgress) {
+        if left_out == LeftOutLogs::default() {
+            return;
+        }
+        self.skip.note_left_out(&left_out.gtids);
+        so_far.skipped += left_out.transactions;
+        // Their names are not known, and may have matched.
+        self.unmatched = UnmatchedRules::default();
+    }
+}
+
 #[derive(Clone, Copy)]
 enum SourceState {
     Yes,
@@ -116,7 +129,9 @@ fn fill_batch(
 ) -> Result<SourceState, ReplayError> {
     let mut size = 0;
     while size < BATCH_SIZE {
-        let Some(found) = source.next_found()? else {
+        let found = source.next_found()?;
+        rules.note_left_out(source.take_left_out(), &mut batch.so_far);
+        let Some(found) = found else {
             if source.is_followed() {
                 return Ok(SourceState::Later);
             }

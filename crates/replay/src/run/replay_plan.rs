@@ -23,7 +23,7 @@ use crate::table_definitions::TableDefinitions;
 use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
 use crate::transaction_filter::TransactionFilter;
 use crate::transaction_selection::{LateTransactions, SelectionChoice, TransactionSelector};
-use crate::transaction_source::TransactionSource;
+use crate::transaction_source::{SizedTransaction, TransactionSource};
 
 /// Forecast of a replay.
 #[derive(Clone, Debug, Default)]
@@ -108,6 +108,7 @@ pub fn plan(
         role,
         unknown: Mutex::default(),
     };
+    source.leave_out_logs(&options.selection, &applied)?;
     let mut selector = TransactionSelector::new(&options.selection, source.log_names())?;
     let (mut skip, mut previous) = (AppliedCheck::new(applied.clone(), source.log_names()), None);
     let mut planner = ReplayPlanner::new(&target, options, &applied);
@@ -116,7 +117,7 @@ pub fn plan(
         if seen(source.bytes_read()).is_break() {
             return Err(ReplayError::Interrupted);
         }
-        let found = match source.next_found() {
+        let found = match planner.next_found(source, &mut skip) {
             Ok(Some(found)) => found,
             Ok(None) => {
                 if let Err(error) = selector.finish().and_then(|()| skip.check_end()) {
@@ -204,6 +205,19 @@ impl<'p> ReplayPlanner<'p> {
             group_chain: DependencyChain::default(),
             rows: RowReader::new(),
         }
+    }
+
+    /// Returns the next transaction. Transactions of archived logs that were not read count as skipped.
+    fn next_found(
+        &mut self,
+        source: &mut TransactionSource,
+        skip: &mut AppliedCheck,
+    ) -> Result<Option<SizedTransaction>, ReplayError> {
+        let found = source.next_found();
+        let left_out = source.take_left_out();
+        skip.note_left_out(&left_out.gtids);
+        self.plan.skipped += left_out.transactions;
+        found
     }
 
     /// Checks that the stop is after the start, and counts the transactions after the stop that were committed earlier.

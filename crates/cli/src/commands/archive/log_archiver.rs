@@ -90,14 +90,14 @@ pub(super) struct LogArchiver<O> {
     /// Logs that are in the archive.
     finished: HashSet<PathBuf>,
     /// Logs that were still open, as they were last seen.
-    open: HashMap<PathBuf, OpenLog>,
+    open: HashMap<PathBuf, LogObservation>,
     #[cfg(feature = "columns")]
     tables: Option<ChangeTableWriter>,
 }
 
 /// Log that was open when it was last seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct OpenLog {
+struct LogObservation {
     /// Size and time of the last change.
     version: (u64, Option<SystemTime>),
     /// Set if this version was read.
@@ -194,7 +194,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         let observer = Mutex::new(&mut self.observer);
         let is_stopping = || lock(&observer).is_stopping();
         #[cfg(feature = "columns")]
-        let mut write = self.tables.as_mut().map(|tables| |log: &Path| tables.write(log, &is_stopping));
+        let mut write = self.tables.as_mut().map(|tables| |log: &Path| tables.write(log, is_stopping));
         #[cfg(not(feature = "columns"))]
         let mut write: Option<fn(&Path) -> Result<LocalTables, ArchiveError>> = None;
         let tables = write.as_mut().map(|write| write as &mut TableWriter<'_>);
@@ -246,7 +246,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         let seen = self.open.get(log).filter(|seen| seen.version == version);
         let is_at_rest = seen.is_some() || self.settings.last_log == LastLogPolicy::Read;
         if !is_at_rest || seen.is_some_and(|seen| seen.is_read) {
-            self.open.insert(log.to_owned(), OpenLog { version, is_read: is_at_rest });
+            self.open.insert(log.to_owned(), LogObservation { version, is_read: is_at_rest });
             return Ok(false);
         }
         let is_closed = match self.read_to_end(log)? {
@@ -260,7 +260,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
             },
         };
         if !is_closed {
-            self.open.insert(log.to_owned(), OpenLog { version, is_read: true });
+            self.open.insert(log.to_owned(), LogObservation { version, is_read: true });
         }
         Ok(is_closed)
     }

@@ -52,7 +52,10 @@ pub(super) fn table(manifests: &[Manifest], style: ReportStyle) -> String {
             last,
         ];
         if has_tables {
-            row.push(manifest.change_tables.as_ref().map_or(String::new(), |tables| bytes(tables.size())));
+            row.push(match &manifest.change_tables {
+                Some(tables) if tables.missing.is_none() => bytes(tables.size()),
+                _ => "none".to_owned(),
+            });
         }
         table.add_row(row);
     }

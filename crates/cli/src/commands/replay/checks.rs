@@ -2,6 +2,7 @@
 
 use anyhow::anyhow;
 use clap::Args;
+use logs::archived_contents;
 use mysql_target::{TargetInspector, TargetLogChoice};
 use replay::{
     AppliedState, LogSurvey, PreflightCheck, PreflightFinding, ReplayLog, ReplayOptions, TransactionSource,
@@ -133,7 +134,12 @@ pub(super) fn check_logs(found: &InputLogs, lifetime: LogLifetime) -> Result<(),
     if lifetime == LogLifetime::Fixed {
         found.check_indexes()?;
     }
-    for place in found.places.iter().filter(|place| matches!(place, InputPlace::File(_))) {
+    // An archive has the manifests of its logs, and needs no key to read them.
+    let is_checked = |place: &&InputPlace| match place {
+        InputPlace::File(path) => archived_contents(path).is_none(),
+        InputPlace::Stdin => false,
+    };
+    for place in found.places.iter().filter(is_checked) {
         let Err(error) = found.open(place).and_then(|mut reader| reader.next_event().map(drop)) else {
             continue;
         };

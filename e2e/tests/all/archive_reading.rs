@@ -1,0 +1,119 @@
+//! Commands read only the segments of an archive that they need. The others are missing here, so that reading one of them
+//! would be an error.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::{Ran, replay};
+use e2e::program::bintide;
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::{Launch, workspace_root};
+
+/// Archive of the six logs of a sample. The first one has the statements, the last one an INSERT.
+struct SparseArchive {
+    folder: TempDir,
+    logs: Vec<PathBuf>,
+}
+
+impl SparseArchive {
+    /// Creates the archive, and removes all segments but those of the logs of these numbers.
+    fn create(kept: &[usize]) -> Result<Self> {
+        let samples = workspace_root().join("samples/rotation");
+        let logs = (1..=6).map(|number| samples.join(format!("binlog.00000{number}"))).collect();
+        let archive = Self { folder: TempDir::new()?, logs };
+        let mut command = Command::new(bintide()?);
+        let command = command.env_clear().args(["archive", "--to", &archive.location()]).args(&archive.logs);
+        let ran = Ran::from(command.output()?);
+        ensure!(ran.code == Some(0), "{}", ran.stderr);
+        let is_kept =
+            |name: &str| kept.iter().any(|number| name.starts_with(&format!("binlog.00000{number}.")));
+        for segment in fs::read_dir(archive.folder.path().join("segments"))? {
+            let segment = segment?;
+            if !is_kept(&segment.file_name().to_string_lossy()) {
+                fs::remove_file(segment.path())?;
+            }
+        }
+        Ok(archive)
+    }
+
+    fn location(&self) -> String {
+        self.folder.path().display().to_string()
+    }
+
+    /// Returns the GTIDs in the log of this number.
+    fn gtids(&self, number: usize) -> Result<String> {
+        let manifest = self.folder.path().join(format!("manifests/binlog.00000{number}.json"));
+        let manifest: Value = serde_json::from_slice(&fs::read(manifest)?)?;
+        Ok(manifest["gtids"].as_str().context("no GTIDs")?.replace('\n', ""))
+    }
+
+    /// Runs a command on the archive.
+    fn run(&self, arguments: &[&str]) -> Result<Ran> {
+        let mut command = Command::new(bintide()?);
+        Ok(command.env_clear().args(arguments).arg(self.location()).output()?.into())
+    }
+
+    /// Checks that a command prints the same for the archive as for the logs.
+    fn check_same(&self, arguments: &[&str]) -> Result<()> {
+        let found = self.run(arguments)?;
+        let mut command = Command::new(bintide()?);
+        let wanted = Ran::from(command.env_clear().args(arguments).args(&self.logs).output()?);
+        ensure!(
+            found.code == Some(0) && found.stdout == wanted.stdout,
+            "{arguments:?}: {found:?} {wanted:?}"
+        );
+        Ok(())
+    }
+
+    fn check_missing(&self, arguments: &[&str]) -> Result<()> {
+        let ran = self.run(arguments)?;
+        ensure!(ran.code != Some(0) && ran.stderr.contains("no segment"), "{arguments:?}: {ran:?}");
+        Ok(())
+    }
+}
+
+#[test]
+fn lists_and_histories_read_only_needed_segments() -> Result<()> {
+    let archive = SparseArchive::create(&[1, 6])?;
+    let last = archive.gtids(6)?;
+    let include = format!("--include-gtids={last}");
+    for format in ["--transactions", "--json", "--events"] {
+        archive.check_same(&["dump", format, &include])?;
+    }
+    let others = (2..=5).map(|number| archive.gtids(number)).collect::<Result<Vec<_>>>()?;
+    let others: Vec<_> = others.into_iter().filter(|gtids| !gtids.is_empty()).collect();
+    let exclude = format!("--exclude-gtids={}", others.join(","));
+    archive.check_same(&["dump", "--transactions", &exclude])?;
+    archive.check_same(&["dump", "--transactions", "--start-datetime=2100-01-01 00:00:00"])?;
+    archive.check_same(&["history", "--table=rotation.other", "--where=@1=1"])?;
+    // Statements may change any table.
+    archive.check_missing(&["history", "--table=rotation.t", "--where=@1=4"])?;
+    archive.check_missing(&["dump", "--json", &exclude])?;
+    archive.check_missing(&["dump", &include])?;
+    SparseArchive::create(&[1, 2, 3, 4, 5, 6])?.check_same(&["dump", "-vv", &include])
+}
+
+#[test]
+fn a_replay_reads_only_segments_that_the_target_lacks() -> Result<()> {
+    let archive = SparseArchive::create(&[6])?;
+    let target = Launch::mysql().start()?;
+    let ran = replay(&archive.logs[..5], &target, &[])?;
+    ensure!(ran.code == Some(0), "{ran:?}");
+    let location = [PathBuf::from(archive.location())];
+    let last = archive.gtids(6)?;
+    let (uuid, numbers) = last.rsplit_once(':').context("no GTID")?;
+    let newest = numbers.rsplit('-').next().context("no GTID")?;
+    let stop = format!("{uuid}:{newest}");
+    let ran = replay(&location, &target, &["--json", "--stop-after-gtid", &stop])?;
+    ensure!(ran.code == Some(0), "{ran:?}");
+    let document: Value = serde_json::from_str(&ran.stdout)?;
+    ensure!(document["transactions"] == 2 && document["skipped"].as_u64() > Some(5), "{document}");
+    let rows = target.sql("select a from rotation.t")?;
+    ensure!(rows.contains("the last file"), "{rows}");
+    let ran = replay(&location, &target, &["--json", "--exclude-gtids", &last])?;
+    ensure!(ran.code == Some(0) && ran.stdout.contains("\"transactions\": 0"), "{ran:?}");
+    Ok(())
+}
