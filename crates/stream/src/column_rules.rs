@@ -95,9 +95,17 @@ pub enum ColumnRuleError {
         "expected an algorithm, a salt and regular expressions, such as SHA-256:SALT:shop.customers.email"
     )]
     NoSalt,
-    /// An unknown hash function.
-    #[error("unknown algorithm {0:?}: expected MD5, SHA-1, SHA-224, SHA-256, SHA-384 or SHA-512")]
-    Algorithm(String),
+    /// An unknown hash function. Its name may be a salt in the wrong place.
+    #[error(
+        "unknown algorithm: expected MD5, SHA-1, SHA-224, SHA-256, SHA-384 or SHA-512, a colon and the salt"
+    )]
+    Algorithm,
+    /// Malformed regular expressions after a salt. They may contain the rest of a salt that has a colon.
+    #[error("malformed regular expressions after the salt: {reason}")]
+    HashedColumns {
+        /// Reason.
+        reason: String,
+    },
     /// A key without columns.
     #[error("{0:?} has no columns: expected DATABASE.TABLE:COLUMN,COLUMN")]
     NoKeyColumns(String),
@@ -172,10 +180,14 @@ impl MaskRule {
             "SHA-256" => HashAlgorithm::Sha256,
             "SHA-384" => HashAlgorithm::Sha384,
             "SHA-512" => HashAlgorithm::Sha512,
-            _ => return Err(ColumnRuleError::Algorithm(name.to_owned())),
+            _ => return Err(ColumnRuleError::Algorithm),
         };
         let mask = ColumnMask::Hash(MaskHash { algorithm, salt: salt.into() });
-        Ok(Self { columns: columns.parse()?, mask })
+        let columns = columns.parse().map_err(|error| match error {
+            ColumnRuleError::Pattern { reason, .. } => ColumnRuleError::HashedColumns { reason },
+            error => error,
+        })?;
+        Ok(Self { columns, mask })
     }
 }
 
@@ -292,7 +304,11 @@ mod tests {
         assert_eq!(MaskRule::parse_replacement("1:").unwrap_err(), ColumnRuleError::NoPattern);
         assert_eq!(MaskRule::parse_hash("MD5:a.b.c").unwrap_err(), ColumnRuleError::NoSalt);
         let unknown = MaskRule::parse_hash("MD4:salt:a.b.c").unwrap_err();
-        assert_eq!(unknown, ColumnRuleError::Algorithm("MD4".to_owned()));
+        assert_eq!(unknown, ColumnRuleError::Algorithm);
+        for malformed in ["secret:MD5:a.b.c", "MD5:sec:ret(:a.b.c", "MD5:secret:", "MD5:secret", "secret"] {
+            let shown = format!("{:?}", MaskRule::parse_hash(malformed).unwrap_err());
+            assert!(!shown.contains("sec") && !shown.contains("ret"), "{malformed}: {shown}");
+        }
         MaskRule::parse_hash("sha-256:salt:a.b.c").unwrap();
     }
 }

@@ -1,7 +1,11 @@
 //! Options of Debezium's records, under the names of its connector's properties.
 
+use std::ffi::OsStr;
+
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command, ValueEnum};
 use stream::{
     BinaryMode, ColumnPatterns, ColumnRules, ColumnSelection, DecimalMode, Envelope, MaskRule, MessageKeys,
     TimeMode, UnsignedBigintMode, ValueModes,
@@ -41,7 +45,7 @@ pub(super) struct DebeziumArgs {
     column_mask: Vec<MaskRule>,
     /// Replace texts of these columns by their hash (MD5, SHA-1, SHA-256 or SHA-512) with a salt; repeatable. Other users
     /// of this machine can see a salt on the command line: put it into the settings file.
-    #[arg(long, value_name = "ALGORITHM:SALT:COLUMNS", value_parser = MaskRule::parse_hash)]
+    #[arg(long, value_name = "ALGORITHM:SALT:COLUMNS", value_parser = MaskHashParser)]
     column_mask_hash: Vec<MaskRule>,
     /// Columns of keys, instead of the primary key: DATABASE.TABLE:COLUMN,COLUMN;… with regular expressions for tables.
     #[arg(long, value_name = "KEYS")]
@@ -96,6 +100,31 @@ enum BinaryForm {
     Base64UrlSafe,
     /// Hexadecimal digits
     Hex,
+}
+
+/// Parser of `--column-mask-hash`. Its errors never show the value, which contains a salt.
+#[derive(Clone, Copy, Debug)]
+struct MaskHashParser;
+
+impl TypedValueParser for MaskHashParser {
+    type Value = MaskRule;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<MaskRule, clap::Error> {
+        let rule = match value.to_str() {
+            Some(text) => MaskRule::parse_hash(text).map_err(|error| error.to_string()),
+            None => Err("expected UTF-8".to_owned()),
+        };
+        rule.map_err(|reason| {
+            let option = arg.map_or_else(|| "--column-mask-hash".to_owned(), Arg::to_string);
+            let text = format!("invalid value for '{option}': {reason}\n");
+            clap::Error::raw(ErrorKind::ValueValidation, text).with_cmd(command)
+        })
+    }
 }
 
 impl DebeziumArgs {
