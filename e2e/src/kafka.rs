@@ -124,13 +124,21 @@ pub fn stream_to(broker: &KafkaBroker, arguments: &[&str]) -> Result<Command> {
 ///
 /// Returns the first difference.
 pub fn compare_with_pipe(broker: &KafkaBroker, source: &TestServer, keys: PrimaryKeys<'_>) -> Result<usize> {
+    compare(&printed_records(source)?, &read_topics(broker)?, keys)
+}
+
+/// Returns the records that `bintide stream` prints for the logs of a server.
+///
+/// # Errors
+///
+/// Returns an error if it fails.
+pub fn printed_records(source: &TestServer) -> Result<String> {
     let index = source.datadir().join("binlog.index");
     let mut printed = Command::new(bintide()?);
     printed.env_clear().args(["stream", "--format", "debezium"]).arg(index).stdin(Stdio::null());
     let printed = printed.output()?;
     ensure!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
-    let printed = String::from_utf8(printed.stdout)?;
-    compare(&printed, &read_topics(broker)?, keys)
+    Ok(String::from_utf8(printed.stdout)?)
 }
 
 /// Compares the records of a pipe with those of the topics: by topic and key, in order. Returns their number.

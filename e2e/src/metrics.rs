@@ -45,11 +45,20 @@ pub fn scraped(address: &str) -> Result<String> {
 ///
 /// Returns an error if the server does not answer.
 pub fn status(port: u16, path: &str) -> Result<String> {
+    Ok(answer(port, path)?.lines().next().context("the answer is empty")?.to_owned())
+}
+
+/// Returns the whole answer on this port of the machine.
+///
+/// # Errors
+///
+/// Returns an error if the server does not answer.
+pub fn answer(port: u16, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    Ok(answer.lines().next().context("the answer is empty")?.to_owned())
+    Ok(answer)
 }
 
 fn scraped_as(address: &str, format: ExpositionFormat) -> Result<String> {

@@ -56,6 +56,14 @@ pub enum KafkaSinkError {
         /// Other table.
         second: String,
     },
+    /// A topic for dead letters that has other records of the stream.
+    #[error(
+        "the topic {topic} of --dead-letter has other records of this stream: give --dead-letter a topic of its own"
+    )]
+    SharedDeadLetters {
+        /// Name.
+        topic: String,
+    },
     /// A topic that cannot be created.
     #[error("could not create the topic {topic}: {reason}")]
     CreateTopic {
@@ -85,7 +93,8 @@ pub enum KafkaSinkError {
     /// A record that is larger than its limit.
     #[error(
         "a record of {size} bytes for the topic {topic} is larger than the limit (key {key}, transaction {transaction}): raise \
-         message.max.bytes with --kafka message.max.bytes=BYTES, and max.message.bytes of the topic"
+         message.max.bytes with --kafka message.max.bytes=BYTES, and max.message.bytes of the topic, or give --dead-letter \
+         TOPIC for such records"
     )]
     TooLarge {
         /// Topic.

@@ -5,47 +5,54 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{DeliveryResult, Message as _};
+use rdkafka::message::DeliveryResult;
 use rdkafka::producer::ProducerContext;
 use tracing::{debug, warn};
 
+use crate::client_statistics::ClientStatistics;
 use crate::kafka_state::SharedKafkaState;
 
 /// Callbacks of one client.
 #[derive(Debug)]
 pub(crate) struct KafkaContext {
     state: SharedKafkaState,
-    failure: Mutex<Option<DeliveryFailure>>,
+    /// Their number is bounded by that of the pending records.
+    failures: Mutex<Vec<DeliveryFailure>>,
 }
 
 /// A record that was not delivered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeliveryFailure {
-    pub(crate) topic: String,
-    pub(crate) key: String,
-    pub(crate) transaction: String,
-    pub(crate) size: usize,
+    /// Number of the record among the pending ones.
+    pub(crate) number: usize,
     pub(crate) code: RDKafkaErrorCode,
 }
 
 impl KafkaContext {
     pub(crate) fn new(state: SharedKafkaState) -> Self {
-        Self { state, failure: Mutex::default() }
+        Self { state, failures: Mutex::default() }
     }
 
-    /// Takes the first record that was not delivered since the last call.
-    pub(crate) fn take_failure(&self) -> Option<DeliveryFailure> {
-        self.failure().take()
+    /// Takes the records that were not delivered since the last call.
+    pub(crate) fn take_failures(&self) -> Vec<DeliveryFailure> {
+        std::mem::take(&mut self.failures())
     }
 
-    fn failure(&self) -> MutexGuard<'_, Option<DeliveryFailure>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    fn failures(&self) -> MutexGuard<'_, Vec<DeliveryFailure>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ClientContext for KafkaContext {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         debug!("librdkafka: {level:?} {facility}: {message}");
+    }
+
+    fn stats_raw(&self, statistics: &[u8]) {
+        match serde_json::from_slice::<ClientStatistics>(statistics) {
+            Ok(statistics) => self.state.set_brokers(statistics.broker_counts()),
+            Err(error) => debug!("malformed statistics of librdkafka: {error}"),
+        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -63,20 +70,13 @@ impl ClientContext for KafkaContext {
 }
 
 impl ProducerContext for KafkaContext {
-    type DeliveryOpaque = ();
+    /// Number of the record among the pending ones.
+    type DeliveryOpaque = usize;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        let Err((error, record)) = result else { return };
-        let mut failure = self.failure();
-        if failure.is_none() {
-            *failure = Some(DeliveryFailure {
-                topic: record.topic().to_owned(),
-                key: key_text(record.key()),
-                transaction: transaction_text(record.payload()),
-                size: record.payload().map_or(0, <[u8]>::len),
-                code: error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown),
-            });
-        }
+    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
+        let Err((error, _)) = result else { return };
+        let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
+        self.failures().push(DeliveryFailure { number, code });
     }
 }
 
@@ -90,16 +90,20 @@ pub(crate) fn key_text(key: Option<&[u8]>) -> String {
     }
 }
 
-/// Returns the GTID in the source block of a record.
+/// Returns the GTID in the source block of a record, for people.
 pub(crate) fn transaction_text(value: Option<&[u8]>) -> String {
+    gtid_of(value).unwrap_or_else(|| "without GTID".to_owned())
+}
+
+/// Returns the GTID in the source block of a record.
+pub(crate) fn gtid_of(value: Option<&[u8]>) -> Option<String> {
     /// Label of the GTID. Within texts, quotes are escaped.
     const LABEL: &[u8] = b",\"gtid\":\"";
     let value = value.unwrap_or_default();
     // The source block comes after the row.
-    let start = value.windows(LABEL.len()).rposition(|window| window == LABEL);
-    let rest = start.map(|start| &value[start + LABEL.len()..]);
-    let gtid = rest.and_then(|rest| rest.split(|byte| *byte == b'"').next());
-    gtid.map_or_else(|| "without GTID".to_owned(), |gtid| String::from_utf8_lossy(gtid).into_owned())
+    let start = value.windows(LABEL.len()).rposition(|window| window == LABEL)?;
+    let gtid = value[start + LABEL.len()..].split(|byte| *byte == b'"').next()?;
+    Some(String::from_utf8_lossy(gtid).into_owned())
 }
 
 impl DeliveryFailure {

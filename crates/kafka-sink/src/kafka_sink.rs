@@ -1,6 +1,6 @@
 //! The sink: a transactional producer.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::io;
 use std::thread;
@@ -13,6 +13,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use stream::{BrokerProgress, BrokerSink, DefinitionsUpdate, KeyedRecord};
 use tracing::{debug, info, warn};
 
+use crate::dead_letter::PART_HEADER;
 use crate::error::KafkaSinkError;
 use crate::kafka_address::KafkaAddress;
 use crate::kafka_context::{DeliveryFailure, KafkaContext, key_text, transaction_text};
@@ -38,6 +39,8 @@ const ABORT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which blocking waits poll for Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval at which librdkafka counts the brokers that are connected.
+const STATISTICS_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which delivery is checked.
 const DELIVERY_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Pause before records are sent again.
@@ -54,6 +57,8 @@ pub struct KafkaSettings {
     pub properties: KafkaProperties,
     /// Treatment of topics that do not exist.
     pub topics: TopicPolicy,
+    /// Topic for records that are too large for their topics; `None` to return an error.
+    pub dead_letters: Option<String>,
     /// Returns whether the run is to end.
     pub is_stop_requested: fn() -> bool,
 }
@@ -78,6 +83,8 @@ pub struct KafkaSink {
     topics: TopicCatalogue,
     /// Number of the topic with the progress.
     progress_topic: usize,
+    /// Maximum size of a batch of several records.
+    batch_size: usize,
     /// Uncommitted records.
     pending: PendingRecords,
     /// Number of uncommitted records that were handed to librdkafka.
@@ -90,6 +97,14 @@ pub struct KafkaSink {
     /// Last committed progress.
     progress: Option<BrokerProgress>,
     state: SharedKafkaState,
+}
+
+/// Record that is refused, for an error.
+struct RefusedRecord {
+    topic: String,
+    key: String,
+    transaction: String,
+    size: usize,
 }
 
 /// Outcome of a transaction whose producer failed.
@@ -108,6 +123,15 @@ enum TransactionFailure {
     Fatal(KafkaSinkError),
 }
 
+/// Result of handing a record to librdkafka.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SendResult {
+    Taken,
+    /// The transaction has failed.
+    TransactionFailed,
+    TooLarge,
+}
+
 impl KafkaSink {
     /// Connects to the brokers, fences off earlier runs of the stream, and reads the progress that they saved.
     ///
@@ -116,15 +140,22 @@ impl KafkaSink {
     /// If a property is wrong, the brokers cannot be reached, or the progress cannot be read.
     pub fn open(settings: &KafkaSettings, state: &SharedKafkaState) -> Result<OpenedKafka, KafkaSinkError> {
         let config = connection_config(settings);
-        let (producer, existing) = connect(&config, settings, state)?;
-        let mut topics = TopicCatalogue::new(&settings.name, settings.topics, config.clone(), existing);
+        let batch_size = size_property(settings, "batch.size");
+        let (producer, existing) = connect(&config, settings, state, batch_size)?;
+        let is_stop_requested = settings.is_stop_requested;
+        let mut topics =
+            TopicCatalogue::new(&settings.name, settings.topics, config.clone(), existing, is_stop_requested);
         let progress_topic = topics.progress_topic()?;
+        if let Some(name) = &settings.dead_letters {
+            topics.add_dead_letters(name, size_property(settings, "message.max.bytes"))?;
+        }
         let SavedRecords { progress, definitions } = read_progress(&config, topics.name(progress_topic))?;
         let sink = Self {
             settings: settings.clone(),
             producer,
             topics,
             progress_topic,
+            batch_size,
             pending: PendingRecords::default(),
             sent: 0,
             is_open: false,
@@ -145,27 +176,29 @@ impl KafkaSink {
         }
         while let Some(record) = self.pending.get(self.sent) {
             match self.send(&record)? {
-                true => self.sent += 1,
-                false => return Ok(()),
+                SendResult::Taken => self.sent += 1,
+                SendResult::TransactionFailed => return Ok(()),
+                SendResult::TooLarge => self.bury(&[self.sent].into())?,
             }
         }
         Ok(())
     }
 
-    /// Hands a record to librdkafka. Returns false if the transaction has failed.
-    fn send(&self, pending: &PendingRecord<'_>) -> Result<bool, KafkaSinkError> {
-        let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(self.topics.name(pending.topic));
+    /// Hands a record to librdkafka.
+    fn send(&self, pending: &PendingRecord<'_>) -> Result<SendResult, KafkaSinkError> {
+        let mut record: BaseRecord<'_, [u8], [u8], usize> =
+            BaseRecord::with_opaque_to(self.topics.name(pending.topic), self.sent);
         (record.key, record.payload) = (pending.key, pending.value);
         if pending.topic == self.progress_topic {
             record.partition = Some(PROGRESS_PARTITION);
         }
-        if let Some((name, value)) = pending.header {
-            record.headers = Some(OwnedHeaders::new().insert(Header { key: name, value: Some(value) }));
+        if pending.header.is_some() || pending.letter.is_some() {
+            record.headers = Some(headers_of(pending));
         }
         let begun = Instant::now();
         loop {
             let (error, refused) = match self.producer.send(record) {
-                Ok(()) => return Ok(true),
+                Ok(()) => return Ok(SendResult::Taken),
                 Err(refused) => refused,
             };
             match error.rdkafka_error_code() {
@@ -174,20 +207,42 @@ impl KafkaSink {
                     self.producer.poll(DELIVERY_POLL_INTERVAL);
                     record = refused;
                 }
-                Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
-                    return Err(KafkaSinkError::TooLarge {
-                        topic: self.topics.name(pending.topic).to_owned(),
-                        key: key_text(pending.key),
-                        transaction: transaction_text(pending.value),
-                        size: pending.value.map_or(0, <[u8]>::len),
-                    });
-                }
+                Some(RDKafkaErrorCode::MessageSizeTooLarge) => return Ok(SendResult::TooLarge),
                 _ => {
                     debug!("librdkafka refuses a record: {error}");
-                    return Ok(false);
+                    return Ok(SendResult::TransactionFailed);
                 }
             }
         }
+    }
+
+    /// Replaces records that are too large by dead letters. Without a topic for them, or if they are too large for it,
+    /// gives an error.
+    fn bury(&mut self, numbers: &BTreeSet<usize>) -> Result<(), KafkaSinkError> {
+        let Some(letters) = self.topics.dead_letters() else { return Err(self.too_large(numbers)) };
+        let is_replaceable = |number: &usize| {
+            let topic = self.pending.get(*number).map(|record| record.topic);
+            topic.is_some_and(|topic| topic != letters.number && topic != self.progress_topic)
+        };
+        if !numbers.iter().all(is_replaceable) {
+            return Err(self.too_large(numbers));
+        }
+        for number in numbers {
+            let RefusedRecord { topic, key, transaction, size } = self.refused_record(Some(number));
+            let letters = self.topics.name(letters.number);
+            warn!(
+                "a record of {size} bytes is too large for the topic {topic} (key {key}, transaction {transaction}); it goes to \
+                 the topic {letters}"
+            );
+        }
+        let topics = &self.topics;
+        self.pending.bury(numbers, |record| {
+            let size = record.value.map_or(0, <[u8]>::len);
+            let error = format!("a record of {size} bytes is larger than the limit of the topic");
+            letters.letter(record, topics.name(record.topic), &error)
+        });
+        self.state.count_dead_letters(numbers.len());
+        Ok(())
     }
 
     /// Sends all pending records, waits until they are delivered, and commits the transaction.
@@ -240,7 +295,7 @@ impl KafkaSink {
         }
         self.is_open = false;
         // The records of the transaction are sent again.
-        self.producer.context().take_failure();
+        self.producer.context().take_failures();
         self.state.count_abort();
         Ok(())
     }
@@ -254,16 +309,21 @@ impl KafkaSink {
         Ok(())
     }
 
-    /// Returns the error of a record that the brokers will always refuse.
-    fn permanent_failure(&self) -> Option<KafkaSinkError> {
-        let DeliveryFailure { topic, key, transaction, size, code } =
-            self.producer.context().take_failure().filter(DeliveryFailure::is_permanent)?;
-        Some(match code {
-            RDKafkaErrorCode::MessageSizeTooLarge => {
-                KafkaSinkError::TooLarge { topic, key, transaction, size }
-            }
-            code => KafkaSinkError::Refused { topic, key, transaction, reason: code.to_string() },
-        })
+    /// Returns the error of the first of these records, which is too large.
+    fn too_large(&self, numbers: &BTreeSet<usize>) -> KafkaSinkError {
+        let RefusedRecord { topic, key, transaction, size } = self.refused_record(numbers.first());
+        KafkaSinkError::TooLarge { topic, key, transaction, size }
+    }
+
+    /// Describes a pending record for an error.
+    fn refused_record(&self, number: Option<&usize>) -> RefusedRecord {
+        let record = number.and_then(|number| self.pending.get(*number));
+        RefusedRecord {
+            topic: record.map_or_else(String::new, |record| self.topics.name(record.topic).to_owned()),
+            key: key_text(record.and_then(|record| record.key)),
+            transaction: transaction_text(record.and_then(|record| record.value)),
+            size: record.and_then(|record| record.value).map_or(0, <[u8]>::len),
+        }
     }
 
     fn fatal_error(&self, what: &'static str, error: &KafkaError) -> KafkaSinkError {
@@ -301,9 +361,7 @@ impl KafkaSink {
     ) -> Result<FailedOutcome, KafkaSinkError> {
         warn!("{error}; connecting to Kafka again");
         let config = connection_config(&self.settings);
-        (self.producer, _) = connect(&config, &self.settings, &self.state)?;
-        (self.is_open, self.sent) = (false, 0);
-        self.state.begin_waiting();
+        self.replace_producer(&config)?;
         let saved = read_progress(&config, self.topics.name(self.progress_topic))?.progress;
         let is_saved = |progress: Option<&BrokerProgress>| {
             saved.as_ref().map(BrokerProgress::to_string) == progress.map(BrokerProgress::to_string)
@@ -315,10 +373,26 @@ impl KafkaSink {
         }
     }
 
+    fn replace_producer(&mut self, config: &ClientConfig) -> Result<(), KafkaSinkError> {
+        (self.producer, _) = connect(config, &self.settings, &self.state, self.batch_size)?;
+        (self.is_open, self.sent) = (false, 0);
+        self.state.begin_waiting();
+        Ok(())
+    }
+
     /// Aborts the transaction, to send its records again after a pause.
     fn recover_from_abort(&mut self, reason: &str) -> Result<(), KafkaSinkError> {
-        if let Some(error) = self.permanent_failure() {
-            return Err(error);
+        let failures = self.producer.context().take_failures();
+        let is_size = |failure: &&DeliveryFailure| failure.code == RDKafkaErrorCode::MessageSizeTooLarge;
+        let permanent = failures.iter().find(|failure| failure.is_permanent() && !is_size(failure));
+        if let Some(DeliveryFailure { number, code }) = permanent {
+            let RefusedRecord { topic, key, transaction, .. } = self.refused_record(Some(number));
+            return Err(KafkaSinkError::Refused { topic, key, transaction, reason: code.to_string() });
+        }
+        let numbers: BTreeSet<usize> =
+            failures.iter().filter(is_size).map(|failure| failure.number).collect();
+        if !numbers.is_empty() {
+            return self.recover_from_sizes(&numbers);
         }
         if self.state.set_error(reason) {
             warn!("the brokers have aborted a transaction: {reason}; its records are sent again");
@@ -328,10 +402,31 @@ impl KafkaSink {
         Ok(())
     }
 
+    /// Aborts the transaction, of which the brokers refuse batches with these records as too large. With smaller batches,
+    /// they may take the records; a record that they refuse alone is too large.
+    fn recover_from_sizes(&mut self, numbers: &BTreeSet<usize>) -> Result<(), KafkaSinkError> {
+        let records = numbers.iter().filter_map(|number| self.pending.get(*number));
+        let topics: BTreeSet<usize> = records.map(|record| record.topic).collect();
+        let limits = topics.iter().map(|topic| self.topics.record_size_max(*topic).unwrap_or(1));
+        let limit = limits.min().unwrap_or(1).max(1);
+        self.abort_transaction()?;
+        if self.batch_size <= limit {
+            return self.bury(numbers);
+        }
+        debug!("the brokers refuse a batch; batches have at most {limit} bytes from now on");
+        self.batch_size = limit;
+        self.replace_producer(&connection_config(&self.settings))
+    }
+
     fn push_progress(&mut self, progress: &BrokerProgress) {
         let text = progress.to_string();
-        let record =
-            |key, value| PendingRecord { topic: self.progress_topic, key: Some(key), value, header: None };
+        let record = |key, value| PendingRecord {
+            topic: self.progress_topic,
+            key: Some(key),
+            value,
+            header: None,
+            letter: None,
+        };
         let definitions = match &progress.definitions {
             DefinitionsUpdate::Keep => None,
             DefinitionsUpdate::Forget => Some(record(DEFINITIONS_KEY, None)),
@@ -352,6 +447,7 @@ impl BrokerSink for KafkaSink {
             self.begun = Some(Instant::now());
             self.state.begin_waiting();
         }
+        self.state.set_waiting(self.pending.len(), self.pending.size());
         // After a failure, the rest waits for the commit.
         if self.sent + 1 == self.pending.len()
             && let Err(error) = self.send_pending()
@@ -403,6 +499,7 @@ impl BrokerSink for KafkaSink {
             info!("the brokers commit transactions again, after: {error}");
         }
         self.pending.clear();
+        self.state.set_waiting(0, 0);
         self.progress = progress.cloned().or(self.progress.take());
         (self.sent, self.is_open, self.begun, self.committed) = (0, false, None, Instant::now());
         Ok(())
@@ -411,7 +508,12 @@ impl BrokerSink for KafkaSink {
     fn rewind(&mut self) -> io::Result<()> {
         self.abort_transaction()?;
         self.pending.truncate(self.pending.marked());
+        self.state.set_waiting(self.pending.len(), self.pending.size());
         Ok(())
+    }
+
+    fn poll(&mut self) {
+        self.producer.poll(Duration::ZERO);
     }
 }
 
@@ -442,18 +544,38 @@ fn connection_config(settings: &KafkaSettings) -> ClientConfig {
     config
 }
 
-fn producer_config(connection: &ClientConfig, settings: &KafkaSettings) -> ClientConfig {
+fn producer_config(connection: &ClientConfig, settings: &KafkaSettings, batch_size: usize) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set_log_level(RDKafkaLogLevel::Warning);
     // Java's partitioner, so that equal keys are in equal partitions of the topics of other producers.
     config.set("partitioner", "murmur2_random").set("linger.ms", "2").set("batch.num.messages", "50000");
     config.set("queue.buffering.max.messages", "100000").set("queue.buffering.max.kbytes", "65536");
+    config.set("statistics.interval.ms", STATISTICS_INTERVAL.as_millis().to_string());
     for (name, value) in connection.config_map() {
         config.set(name, value);
     }
     config.set("transactional.id", format!("bintide.{}", settings.name)).set("enable.idempotence", "true");
-    config.set("delivery.report.only.error", "true");
+    config.set("delivery.report.only.error", "true").set("batch.size", batch_size.to_string());
     config
+}
+
+/// Returns a property in bytes: `batch.size` or `message.max.bytes`.
+fn size_property(settings: &KafkaSettings, name: &str) -> usize {
+    /// Default of both in librdkafka.
+    const DEFAULT: usize = 1_000_000;
+    settings.properties.values.get(name).and_then(|text| text.parse().ok()).unwrap_or(DEFAULT)
+}
+
+fn headers_of(pending: &PendingRecord<'_>) -> OwnedHeaders {
+    let mut headers = OwnedHeaders::new();
+    if let Some((key, value)) = pending.header {
+        headers = headers.insert(Header { key, value: Some(value) });
+    }
+    let Some(letter) = pending.letter else { return headers };
+    for (key, value) in &*letter.headers {
+        headers = headers.insert(Header { key, value: Some(value) });
+    }
+    headers.insert(Header { key: PART_HEADER, value: Some(&letter.part_text()) })
 }
 
 fn config_error(error: KafkaError) -> KafkaSinkError {
@@ -476,8 +598,10 @@ fn connect(
     connection: &ClientConfig,
     settings: &KafkaSettings,
     state: &SharedKafkaState,
+    batch_size: usize,
 ) -> Result<(BaseProducer<KafkaContext>, HashSet<String>), KafkaSinkError> {
-    let config = producer_config(connection, settings);
+    let config = producer_config(connection, settings, batch_size);
+    state.begin_client();
     let producer = BaseProducer::from_config_and_context(&config, KafkaContext::new(state.clone()));
     let producer = producer.map_err(config_error)?;
     state.begin_waiting();

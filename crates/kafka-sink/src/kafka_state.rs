@@ -1,10 +1,21 @@
 //! State of the connection, for metrics and checks of health.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::client_statistics::BrokerCounts;
 
 /// State of the connection, shared between threads.
 #[derive(Clone, Debug, Default)]
-pub struct SharedKafkaState(Arc<Mutex<KafkaState>>);
+pub struct SharedKafkaState(Arc<KafkaStateCells>);
+
+/// State of the connection, and the figures that change with each record.
+#[derive(Debug, Default)]
+struct KafkaStateCells {
+    state: Mutex<KafkaState>,
+    waiting_records: AtomicU64,
+    waiting_bytes: AtomicU64,
+}
 
 /// State of the connection.
 #[derive(Debug, Default)]
@@ -12,6 +23,10 @@ struct KafkaState {
     figures: KafkaFigures,
     /// True while records wait for the brokers. Without records, lost connections do no harm: brokers close idle ones.
     is_waiting: bool,
+    /// Last error of the connection, until a broker is connected again.
+    lost: Option<String>,
+    /// Requests that earlier clients have sent again.
+    earlier_retries: u64,
 }
 
 /// State and counters of the connection.
@@ -25,14 +40,67 @@ pub struct KafkaFigures {
     pub bytes: u64,
     /// Aborted transactions, whose records were sent again.
     pub aborts: u64,
-    /// Last error of the connection, while records wait.
+    /// Records that were too large for their topics, and went to the topic for dead letters.
+    pub dead_letters: u64,
+    /// Uncommitted records.
+    pub waiting_records: u64,
+    /// Bytes of keys and values in uncommitted records.
+    pub waiting_bytes: u64,
+    /// Brokers; `None` before the first statistics of librdkafka.
+    pub brokers: Option<BrokerFigures>,
+    /// Last error of the connection, while records wait or no broker is connected.
     pub error: Option<String>,
+}
+
+/// Figures of the brokers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BrokerFigures {
+    /// Brokers with a connection.
+    pub connected: u64,
+    /// Brokers whose connection is lost.
+    pub down: u64,
+    /// Requests that were sent again.
+    pub retries: u64,
 }
 
 impl SharedKafkaState {
     /// Returns the present figures.
     pub fn figures(&self) -> KafkaFigures {
-        self.lock().figures.clone()
+        let state = self.lock();
+        let mut figures = state.figures.clone();
+        figures.waiting_records = self.0.waiting_records.load(Ordering::Relaxed);
+        figures.waiting_bytes = self.0.waiting_bytes.load(Ordering::Relaxed);
+        if figures.error.is_none() && figures.brokers.is_some_and(|brokers| brokers.connected == 0) {
+            figures.error = Some(state.lost.clone().unwrap_or_else(|| "no broker is connected".to_owned()));
+        }
+        figures
+    }
+
+    /// Sets the number and size of the uncommitted records.
+    pub(crate) fn set_waiting(&self, records: usize, bytes: usize) {
+        self.0.waiting_records.store(records as u64, Ordering::Relaxed);
+        self.0.waiting_bytes.store(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Sets the numbers of brokers.
+    pub(crate) fn set_brokers(&self, counts: BrokerCounts) {
+        let mut state = self.lock();
+        let BrokerCounts { connected, down, retries } = counts;
+        let retries = state.earlier_retries + retries;
+        state.figures.brokers = Some(BrokerFigures { connected, down, retries });
+        if connected > 0 {
+            state.lost = None;
+        }
+    }
+
+    /// Begins the figures of another client, which counts from 0 on.
+    pub(crate) fn begin_client(&self) {
+        let mut state = self.lock();
+        state.earlier_retries = state.figures.brokers.map_or(0, |brokers| brokers.retries);
+    }
+
+    pub(crate) fn count_dead_letters(&self, count: usize) {
+        self.lock().figures.dead_letters += count as u64;
     }
 
     /// States that records, or a first answer, are awaited.
@@ -43,6 +111,7 @@ impl SharedKafkaState {
     /// Sets an error of the connection. Returns whether records wait, and it is the first one.
     pub(crate) fn set_error(&self, error: &str) -> bool {
         let mut state = self.lock();
+        state.lost = Some(error.to_owned());
         state.is_waiting && state.figures.error.replace(error.to_owned()).is_none()
     }
 
@@ -69,6 +138,6 @@ impl SharedKafkaState {
     }
 
     fn lock(&self) -> MutexGuard<'_, KafkaState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

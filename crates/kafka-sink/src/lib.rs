@@ -13,6 +13,8 @@
 //! logins are exactly as the properties of librdkafka request them.
 #![forbid(unsafe_code)]
 
+mod client_statistics;
+mod dead_letter;
 mod error;
 mod kafka_address;
 mod kafka_context;
@@ -27,5 +29,5 @@ pub use crate::error::KafkaSinkError;
 pub use crate::kafka_address::{KafkaAddress, KafkaAddressError};
 pub use crate::kafka_properties::{KafkaProperties, KafkaPropertyError};
 pub use crate::kafka_sink::{KafkaSettings, KafkaSink, OpenedKafka};
-pub use crate::kafka_state::{KafkaFigures, SharedKafkaState};
+pub use crate::kafka_state::{BrokerFigures, KafkaFigures, SharedKafkaState};
 pub use crate::topic_catalogue::TopicPolicy;

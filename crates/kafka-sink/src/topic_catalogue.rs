@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use futures_executor::block_on;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
@@ -11,10 +12,25 @@ use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use stream::{KeyedRecordKind, RecordTable};
 
+use crate::dead_letter::DeadLetterTopic;
 use crate::error::KafkaSinkError;
 
 /// Timeout of a request to create a topic.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Pause before another attempt to create a topic.
+const BACKOFF: Duration = Duration::from_secs(1);
+/// Errors of brokers that are away, or that have just come back.
+const LOST_CODES: [RDKafkaErrorCode; 8] = [
+    RDKafkaErrorCode::AllBrokersDown,
+    RDKafkaErrorCode::BrokerTransportFailure,
+    RDKafkaErrorCode::BrokerNotAvailable,
+    RDKafkaErrorCode::LeaderNotAvailable,
+    RDKafkaErrorCode::NotController,
+    RDKafkaErrorCode::OperationTimedOut,
+    RDKafkaErrorCode::RequestTimedOut,
+    RDKafkaErrorCode::NetworkException,
+];
 
 /// Maximum size of a topic's name, in Kafka.
 const NAME_SIZE_MAX: usize = 249;
@@ -39,6 +55,8 @@ pub(crate) struct TopicCatalogue {
     prefix: String,
     policy: TopicPolicy,
     config: ClientConfig,
+    /// Returns whether the run is to end.
+    is_stop_requested: fn() -> bool,
     /// Topics that exist.
     existing: HashSet<String>,
     /// Topics in use, by number.
@@ -50,6 +68,7 @@ pub(crate) struct TopicCatalogue {
     definitions: Option<usize>,
     transactions: Option<usize>,
     heartbeats: Option<usize>,
+    dead_letters: Option<DeadLetterTopic>,
 }
 
 impl TopicCatalogue {
@@ -59,11 +78,13 @@ impl TopicCatalogue {
         policy: TopicPolicy,
         config: ClientConfig,
         existing: HashSet<String>,
+        is_stop_requested: fn() -> bool,
     ) -> Self {
         Self {
             prefix: prefix.to_owned(),
             policy,
             config,
+            is_stop_requested,
             existing,
             names: Vec::new(),
             numbers: HashMap::new(),
@@ -72,6 +93,7 @@ impl TopicCatalogue {
             definitions: None,
             transactions: None,
             heartbeats: None,
+            dead_letters: None,
         }
     }
 
@@ -141,8 +163,33 @@ impl TopicCatalogue {
         }
     }
 
+    /// Sets the topic for dead letters. Creates it if it is missing.
+    pub(crate) fn add_dead_letters(&mut self, name: &str, size_max: usize) -> Result<(), KafkaSinkError> {
+        if self.numbers.contains_key(name) {
+            return Err(KafkaSinkError::SharedDeadLetters { topic: name.to_owned() });
+        }
+        let number = self.add(name)?;
+        let size_max = self.record_size_max(number).unwrap_or(size_max).min(size_max);
+        self.dead_letters = Some(DeadLetterTopic { number, size_max });
+        Ok(())
+    }
+
+    /// Returns the topic for dead letters, if there is one.
+    pub(crate) const fn dead_letters(&self) -> Option<DeadLetterTopic> {
+        self.dead_letters
+    }
+
+    /// Returns the limit of a topic for the size of a batch; `None` if the account may not read it.
+    pub(crate) fn record_size_max(&self, number: usize) -> Option<usize> {
+        let text = self.property(self.name(number), "max.message.bytes").ok()??;
+        text.parse().ok()
+    }
+
     fn add(&mut self, name: &str) -> Result<usize, KafkaSinkError> {
         if let Some(number) = self.numbers.get(name) {
+            if self.dead_letters.is_some_and(|topic| topic.number == *number) {
+                return Err(KafkaSinkError::SharedDeadLetters { topic: name.to_owned() });
+            }
             return Ok(*number);
         }
         if !self.existing.contains(name) {
@@ -180,38 +227,61 @@ impl TopicCatalogue {
         Ok(self.add_existing(&name))
     }
 
+    /// Creates a topic. Tries again while the brokers are away, or have just come back.
     fn create(&self, topic: &NewTopic<'_>) -> Result<(), KafkaSinkError> {
         let failed = |reason: String| KafkaSinkError::CreateTopic { topic: topic.name.to_owned(), reason };
-        let options = AdminOptions::new().operation_timeout(Some(ADMIN_TIMEOUT));
-        let admin = self.admin().map_err(|error| failed(error.to_string()))?;
-        let created = block_on(admin.create_topics([topic], &options.request_timeout(Some(ADMIN_TIMEOUT))));
-        match created.map_err(|error| failed(error.to_string()))?.pop() {
-            Some(Ok(_)) | Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => Ok(()),
-            Some(Err((_, code))) => Err(failed(code.to_string())),
-            None => Err(failed("the brokers gave no answer".to_owned())),
+        let begun = Instant::now();
+        loop {
+            let code = match self.try_create(topic) {
+                Ok(None) => return Ok(()),
+                Ok(Some(code)) => code,
+                Err(error) => error.rdkafka_error_code().ok_or_else(|| failed(error.to_string()))?,
+            };
+            let is_transient = match code {
+                // A broker that has just started knows no others, and not even itself.
+                RDKafkaErrorCode::InvalidReplicationFactor => begun.elapsed() < ADMIN_TIMEOUT,
+                code => LOST_CODES.contains(&code),
+            };
+            if !is_transient || (self.is_stop_requested)() {
+                return Err(failed(code.to_string()));
+            }
+            thread::sleep(BACKOFF);
         }
+    }
+
+    /// Returns the error of the brokers; `None` if the topic exists now.
+    fn try_create(&self, topic: &NewTopic<'_>) -> Result<Option<RDKafkaErrorCode>, KafkaError> {
+        let options = AdminOptions::new().operation_timeout(Some(ADMIN_TIMEOUT));
+        let admin = self.admin()?;
+        let created = block_on(admin.create_topics([topic], &options.request_timeout(Some(ADMIN_TIMEOUT))));
+        Ok(match created?.pop() {
+            Some(Ok(_)) | Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => None,
+            Some(Err((_, code))) => Some(code),
+            None => Some(RDKafkaErrorCode::BadMessage),
+        })
     }
 
     /// Checks that Kafka does not delete the records of a topic after a while.
     fn check_compaction(&self, topic: &str) -> Result<(), KafkaSinkError> {
-        let failed = |error: KafkaError| KafkaSinkError::Other {
+        let policy = self.property(topic, "cleanup.policy").map_err(|error| KafkaSinkError::Other {
             what: "reading the configuration of the topic of the progress",
             reason: error.to_string(),
-        };
-        let admin = self.admin().map_err(failed)?;
-        let options = AdminOptions::new().request_timeout(Some(ADMIN_TIMEOUT));
-        let described = block_on(admin.describe_configs([&ResourceSpecifier::Topic(topic)], &options));
-        let Some(Ok(resource)) = described.map_err(failed)?.pop() else {
-            // The account may not read configurations.
-            return Ok(());
-        };
-        let policy = resource.get("cleanup.policy").and_then(|entry| entry.value.clone());
+        })?;
         match policy {
             Some(policy) if policy != "compact" => {
                 Err(KafkaSinkError::NotCompacted { topic: topic.to_owned(), policy })
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns a property of a topic; `None` if the account may not read it.
+    fn property(&self, topic: &str, name: &str) -> Result<Option<String>, KafkaError> {
+        let admin = self.admin()?;
+        let options = AdminOptions::new().request_timeout(Some(ADMIN_TIMEOUT));
+        let described = block_on(admin.describe_configs([&ResourceSpecifier::Topic(topic)], &options));
+        let Some(Ok(resource)) = described?.pop() else { return Ok(None) };
+        Ok(resource.get(name).and_then(|entry| entry.value.clone()))
     }
 
     fn admin(&self) -> Result<AdminClient<DefaultClientContext>, KafkaError> {
@@ -245,7 +315,8 @@ mod tests {
     #[test]
     fn a_topic_has_the_rows_of_one_table() {
         let existing = ["p.d.a_b".to_owned(), "p.d.c".to_owned()].into();
-        let mut topics = TopicCatalogue::new("p", TopicPolicy::Require, ClientConfig::new(), existing);
+        let mut topics =
+            TopicCatalogue::new("p", TopicPolicy::Require, ClientConfig::new(), existing, || false);
         let table = |database: &str, table: &str| {
             KeyedRecordKind::Row(Arc::new(RecordTable { database: database.into(), table: table.into() }))
         };

@@ -42,6 +42,9 @@ pub trait BrokerSink: fmt::Debug {
     ///
     /// If the sink is not usable any more.
     fn rewind(&mut self) -> io::Result<()>;
+
+    /// Takes notice of the state of the broker. Called regularly while there are no records.
+    fn poll(&mut self);
 }
 
 /// Record with its key.

@@ -63,6 +63,10 @@ impl BrokerTarget {
         self.sink.is_commit_due()
     }
 
+    pub(crate) fn poll(&mut self) {
+        self.sink.poll();
+    }
+
     /// Pushes the first `count` entries of an index, and removes them from it. Returns the size of their records.
     pub(crate) fn push_entries(
         &mut self,

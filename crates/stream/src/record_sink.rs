@@ -217,6 +217,16 @@ impl RecordSink {
         }
     }
 
+    /// Lets a broker take notice of its connections while there are no records. Returns whether it is to be called
+    /// regularly.
+    pub fn poll(&mut self) -> bool {
+        match &mut self.target {
+            SinkTarget::Broker(broker) => broker.poll(),
+            SinkTarget::Pipe(_) | SinkTarget::Files(_) => return false,
+        }
+        true
+    }
+
     /// Returns whether a save is due: a file has reached its maximum size, or records have waited for a broker long enough.
     pub fn is_save_due(&self) -> bool {
         match &self.target {
@@ -518,6 +528,8 @@ mod tests {
             self.pending.truncate(self.marked);
             Ok(())
         }
+
+        fn poll(&mut self) {}
     }
 
     /// Output to a broker, after a run that has saved this position and committed a part of the next transaction.

@@ -7,10 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::command::{Running, wait_for_within};
 use e2e::kafka::{
-    PrimaryKeys, TopicRecord, compare_with_pipe, java_partition, read_matching_topics, read_topics, stream_to,
+    PrimaryKeys, TopicRecord, compare, compare_with_pipe, java_partition, printed_records,
+    read_matching_topics, read_topics, stream_to,
 };
 use e2e::kafka_soak::{KafkaFault, KafkaSoak};
-use testkit::{KafkaBroker, Launch, SeededRandom, TestServer, seed_from_env};
+use e2e::metrics;
+use testkit::{KafkaBroker, Launch, SeededRandom, TestServer, free_port, seed_from_env};
 
 /// Time limit of waits.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -152,6 +154,121 @@ fn large_records_are_named() -> Result<()> {
     // The topic has its own limit.
     ensure!(!ran.status.success() && said.contains("max.message.bytes of the topic"), "{said}");
     Ok(())
+}
+
+/// Returns the value of a header.
+fn header<'r>(record: &'r TopicRecord, name: &str) -> Option<&'r str> {
+    let header = record.headers.iter().find(|[found, _]| found == name);
+    header.map(|[_, value]| value.as_str())
+}
+
+/// Puts dead letters, each in one or more parts, together.
+fn original_records(letters: &[TopicRecord]) -> Result<Vec<TopicRecord>> {
+    let mut records: Vec<TopicRecord> = Vec::new();
+    for letter in letters {
+        let part = header(letter, "__bintide.part").context("no part")?;
+        let (number, _) = part.split_once('/').context("no number")?;
+        if number == "1" {
+            let topic = header(letter, "__connect.errors.topic").context("no topic")?.to_owned();
+            records.push(TopicRecord { topic, ..letter.clone() });
+        } else {
+            let value = records.last_mut().and_then(|record| record.value.as_mut());
+            value.context("no first part")?.push_str(letter.value.as_deref().unwrap_or_default());
+        }
+    }
+    Ok(records)
+}
+
+/// Records that are too large for a topic go to the topic of --dead-letter, whole, and in the same transactions as the
+/// others. A batch that is too large, with records that are not, is written in smaller ones.
+#[test]
+fn records_that_are_too_large_become_dead_letters() -> Result<()> {
+    let (broker, source) = (KafkaBroker::start(&["message.max.bytes=100000"])?, source()?);
+    source.sql(
+        "use d; alter table t modify b longtext; set cte_max_recursion_depth = 5000;
+         insert into t (b) with recursive n as (select 1 i union all select i + 1 from n where i < 3000)
+             select repeat('s', 100) from n;
+         begin; insert into t (b) values ('before'), (repeat('x', 250000)), ('after'); update t set b = 'u' where id = 1;
+         insert into t (id, b) values (9000, repeat('y', 1500000)); commit; insert into t (b) values ('last')",
+    )?;
+    let from = from(&source);
+    let ran = stream_to(&broker, &["--from", &from, "--stop-at-end", "--name", "strict"])?.output()?;
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    for wanted in ["strict.d.t", "a record of 1500", "key {\"id\":9000}", "--dead-letter TOPIC"] {
+        ensure!(!ran.status.success() && said.contains(wanted), "{wanted}: {said}");
+    }
+    let lenient = ["--from", &from, "--stop-at-end", "--dead-letter", "too-large", "--partitions", "1"];
+    let ran = stream_to(&broker, &lenient)?.output()?;
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    ensure!(ran.status.success() && said.matches("it goes to the topic too-large").count() == 2, "{said}");
+    let letters = read_matching_topics(&broker, |topic| topic == "too-large")?;
+    let parts: Vec<&str> = letters.iter().filter_map(|letter| header(letter, "__bintide.part")).collect();
+    ensure!(
+        parts[..4] == ["1/16", "2/16", "3/16", "4/16"] || parts[..3] == ["1/3", "2/3", "3/3"],
+        "{parts:?}"
+    );
+    let gtid = source.sql("select @@gtid_executed")?;
+    let uuid = gtid.split(':').next().unwrap_or_default().trim();
+    for letter in &letters {
+        let error = header(letter, "__connect.errors.exception.message").unwrap_or_default();
+        ensure!(error.contains("is larger than the limit of the topic"), "{letter:?}");
+        ensure!(header(letter, "__bintide.gtid").is_some_and(|gtid| gtid.starts_with(uuid)), "{letter:?}");
+    }
+    let records = [read_topics(&broker)?, original_records(&letters)?].concat();
+    let first = compare(&printed_records(&source)?, &records, KEYS)?;
+    source.sql("insert into d.t (b) values ('later')")?;
+    let ran = stream_to(&broker, &lenient)?.output()?;
+    ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let records = [read_topics(&broker)?, original_records(&letters)?].concat();
+    let second = compare(&printed_records(&source)?, &records, KEYS)?;
+    ensure!(second == first + 3, "{first} records, then {second}");
+    Ok(())
+}
+
+/// Whether records are taken is visible, also while there are none.
+#[test]
+fn lost_brokers_are_not_ready() -> Result<()> {
+    let (mut broker, source, port) = (KafkaBroker::start(&[])?, source()?, free_port()?);
+    let address = format!("--metrics=127.0.0.1:{port}");
+    let arguments = ["--from", &from(&source), &address];
+    let _running = Running::start(stream_to(&broker, &arguments)?.stderr(Stdio::null()))?;
+    source.sql("insert into d.t (b) values ('one')")?;
+    let becomes = |wanted: &[&str]| {
+        wait_for_within(TIMEOUT, || {
+            let answer = metrics::answer(port, "/readyz")? + &metrics::scraped(&format!("127.0.0.1:{port}"))?;
+            ensure!(wanted.iter().all(|wanted| answer.contains(wanted)), "expected {wanted:?}: {answer}");
+            Ok(())
+        })
+    };
+    let ready = [
+        "200 OK",
+        "ready",
+        "bintide_stream_kafka_working 1",
+        "bintide_stream_kafka_brokers_connected 1",
+        "bintide_stream_kafka_brokers_down 0",
+        "bintide_stream_kafka_waiting_records 0",
+        "bintide_stream_kafka_waiting_bytes 0",
+        "bintide_stream_kafka_dead_letters_total 0",
+    ];
+    becomes(&ready)?;
+    wait_for_within(TIMEOUT, || compare_with_pipe(&broker, &source, KEYS).map(drop))?;
+    // Nothing is to be written.
+    broker.stop()?;
+    becomes(&[
+        "503 Service Unavailable",
+        "not ready: Kafka does not take records: ",
+        "bintide_stream_kafka_working 0",
+        "bintide_stream_kafka_brokers_connected 0",
+        "bintide_stream_kafka_brokers_down 1",
+    ])?;
+    source.sql("insert into d.t (b) values ('waiting')")?;
+    // The row, and the start and the end of its transaction.
+    becomes(&["503 Service Unavailable", "bintide_stream_kafka_waiting_records 3"])?;
+    // The topic of this table does not exist yet.
+    source.sql("insert into d.no_key values (7)")?;
+    broker.start_again()?;
+    becomes(&ready)?;
+    wait_for_within(TIMEOUT, || compare_with_pipe(&broker, &source, KEYS).map(drop))
 }
 
 /// A second run of the same name takes over, and the first one ends with an error.

@@ -37,6 +37,10 @@ pub(super) struct KafkaArgs {
     /// Fail if a topic does not exist, instead of creating it.
     #[arg(long, requires = "to", conflicts_with_all = ["partitions", "replication"])]
     require_topics: bool,
+    /// Write a record that is too large for its topic to this topic, in parts, instead of failing. Headers name its topic,
+    /// its GTID and the error.
+    #[arg(long, value_name = "TOPIC", requires = "to", value_parser = parse_topic)]
+    dead_letter: Option<String>,
     /// Write a heartbeat to the topic __debezium-heartbeat.NAME at this interval, also while no chosen table changes.
     #[arg(long, value_name = "SECONDS", requires_all = ["to", "from"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=3600))]
@@ -116,6 +120,18 @@ impl KafkaArgs {
             false => TopicPolicy::Create { partitions: self.partitions, replication: self.replication },
         };
         let is_stop_requested = crate::interrupt::is_stop_requested;
-        Ok(KafkaSettings { address, name: name.to_owned(), properties, topics, is_stop_requested })
+        let (name, dead_letters) = (name.to_owned(), self.dead_letter.clone());
+        Ok(KafkaSettings { address, name, properties, topics, dead_letters, is_stop_requested })
+    }
+}
+
+/// Parses the name of a topic.
+fn parse_topic(text: &str) -> Result<String, String> {
+    /// Maximum size of a name, in Kafka.
+    const NAME_SIZE_MAX: usize = 249;
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    match !matches!(text, "" | "." | "..") && text.len() <= NAME_SIZE_MAX && text.chars().all(is_allowed) {
+        true => Ok(text.to_owned()),
+        false => Err("expected the name of a topic: letters, digits, `.`, `_` and `-`".to_owned()),
     }
 }

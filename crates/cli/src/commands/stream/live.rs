@@ -253,10 +253,10 @@ fn save_while_idle(
     while !source.has_more()? {
         live.figures.set_caught_up();
         output.save().map_err(|error| StreamDisconnect::Failed(failed(error.into())))?;
-        if !output.has_unread_marks() && live.heartbeats.is_none() {
+        if !output.poll() && !output.has_unread_marks() && live.heartbeats.is_none() {
             break;
         }
-        // The reader takes the records later, and heartbeats need no event.
+        // The reader takes the records later, and brokers and heartbeats need no event.
         match source.wait_briefly() {
             Err(ConnectionError::Cancelled) => return Ok(ControlFlow::Break(())),
             has_come => drop(has_come?),

@@ -52,8 +52,21 @@ struct KafkaReadings {
     records: u64,
     bytes: u64,
     aborts: u64,
-    /// Last error since the last commit.
+    dead_letters: u64,
+    waiting_records: u64,
+    waiting_bytes: u64,
+    /// Figures of the brokers; `None` before the first ones.
+    brokers: Option<BrokerReadings>,
+    /// Last error since the last commit, or since the last broker was lost.
     error: Option<String>,
+}
+
+/// Figures of the brokers.
+#[derive(Clone, Copy, Debug, Default)]
+struct BrokerReadings {
+    connected: u64,
+    down: u64,
+    retries: u64,
 }
 
 /// Row of the table.
@@ -107,8 +120,38 @@ const STREAM_METRICS: &[StreamMetric] = &[
     ),
     StreamMetric::gauge(
         "bintide_stream_kafka_working",
-        "1 if there was no error since the last commit, otherwise 0.",
+        "1 if a broker is connected and there was no error since the last commit, otherwise 0.",
         |figures| figures.kafka.as_ref().map(|kafka| kafka.error.is_none()).into(),
+    ),
+    StreamMetric::gauge(
+        "bintide_stream_kafka_brokers_connected",
+        "Brokers of Kafka with a connection.",
+        |figures| figures.brokers().map(|brokers| brokers.connected).into(),
+    ),
+    StreamMetric::gauge(
+        "bintide_stream_kafka_brokers_down",
+        "Brokers of Kafka whose connection is lost.",
+        |figures| figures.brokers().map(|brokers| brokers.down).into(),
+    ),
+    StreamMetric::counter(
+        "bintide_stream_kafka_retries_total",
+        "Requests to brokers of Kafka that were sent again.",
+        |figures| figures.brokers().map(|brokers| brokers.retries).into(),
+    ),
+    StreamMetric::gauge(
+        "bintide_stream_kafka_waiting_records",
+        "Records that are not committed yet, in memory.",
+        |figures| figures.kafka.as_ref().map(|kafka| kafka.waiting_records).into(),
+    ),
+    StreamMetric::gauge(
+        "bintide_stream_kafka_waiting_bytes",
+        "Bytes of keys and values in records that are not committed yet.",
+        |figures| figures.kafka.as_ref().map(|kafka| kafka.waiting_bytes).into(),
+    ),
+    StreamMetric::counter(
+        "bintide_stream_kafka_dead_letters_total",
+        "Records that were too large for their topics, and went to the topic of --dead-letter.",
+        |figures| figures.kafka.as_ref().map(|kafka| kafka.dead_letters).into(),
     ),
 ];
 
@@ -173,9 +216,22 @@ impl SharedStreamFigures {
 
     #[cfg(feature = "kafka")]
     fn kafka(&self) -> Option<KafkaReadings> {
-        let kafka_sink::KafkaFigures { transactions, records, bytes, aborts, error } =
-            self.kafka.get()?.figures();
-        Some(KafkaReadings { transactions, records, bytes, aborts, error })
+        let figures = self.kafka.get()?.figures();
+        let brokers = figures.brokers.map(|brokers| {
+            let kafka_sink::BrokerFigures { connected, down, retries } = brokers;
+            BrokerReadings { connected, down, retries }
+        });
+        Some(KafkaReadings {
+            transactions: figures.transactions,
+            records: figures.records,
+            bytes: figures.bytes,
+            aborts: figures.aborts,
+            dead_letters: figures.dead_letters,
+            waiting_records: figures.waiting_records,
+            waiting_bytes: figures.waiting_bytes,
+            brokers,
+            error: figures.error,
+        })
     }
 
     #[cfg(not(feature = "kafka"))]
@@ -208,6 +264,10 @@ impl ServiceState for SharedStreamFigures {
 }
 
 impl StreamFigures {
+    fn brokers(&self) -> Option<BrokerReadings> {
+        self.kafka.as_ref()?.brokers
+    }
+
     fn readiness(&self) -> Result<(), String> {
         if let Some(error) = self.kafka.as_ref().and_then(|kafka| kafka.error.as_ref()) {
             return Err(format!("Kafka does not take records: {error}"));
