@@ -12,9 +12,13 @@ use super::wait_rule::WaitRule;
 /// groups divided by its length is the average parallelism.
 #[derive(Clone, Debug, Default)]
 pub struct DependencyChain {
-    /// For each group: the number of its first transaction, and the longest chain up to it, including those of other
-    /// groups.
+    /// For each group that made the longest chain longer, since the last group that ran alone: the number of its first
+    /// transaction, and the longest chain up to it, including those of other groups. No later group depends on more.
     works: Vec<(u64, u64)>,
+    count: u64,
+    longest: u64,
+    /// Number of the first transaction of the last group.
+    last_start: u64,
     /// Every later group comes after a chain of this length.
     floor: u64,
     holders: HashMap<u64, ChainHolder, BuildHasherDefault<IdentityHasher>>,
@@ -36,9 +40,8 @@ const KEYS_MAX: usize = 1 << 22;
 impl DependencyChain {
     /// Takes the next group. Claims come in the order of their transactions.
     pub fn add(&mut self, claim: &ScheduleClaim) {
-        let is_ordered = self.works.last().is_none_or(|(start, _)| *start <= claim.units.start);
-        assert!(is_ordered, "ours: claims come in the order of their transactions");
-        let longest = self.longest();
+        assert!(self.last_start <= claim.units.start, "ours: claims come in the order of their transactions");
+        let longest = self.longest;
         if self.holders.len() > KEYS_MAX {
             self.holders.clear();
             self.floor = longest;
@@ -65,22 +68,28 @@ impl DependencyChain {
         }
         if claim.wait == WaitRule::ForAll {
             self.floor = length;
+            self.works.clear();
         }
-        self.works.push((claim.units.start, longest.max(length)));
-        assert!(length <= self.count(), "ours: no chain has more groups than there are");
+        if length > longest {
+            self.longest = length;
+            self.works.push((claim.units.start, length));
+        }
+        self.last_start = claim.units.start;
+        self.count += 1;
+        assert!(length <= self.count, "ours: no chain has more groups than there are");
     }
 
     /// Returns the number of groups.
-    pub fn count(&self) -> u64 {
-        self.works.len() as u64
+    pub const fn count(&self) -> u64 {
+        self.count
     }
 
     /// Returns the length of the longest chain.
-    pub fn longest(&self) -> u64 {
-        self.works.last().map_or(0, |(_, longest)| *longest)
+    pub const fn longest(&self) -> u64 {
+        self.longest
     }
 
-    /// Returns the longest chain of the groups that start before a transaction.
+    /// Returns the longest chain of the groups that start before a transaction; 0 if a group that ran alone follows it.
     fn longest_before(&self, unit: u64) -> u64 {
         let count = self.works.partition_point(|(start, _)| *start < unit);
         count.checked_sub(1).map_or(0, |last| self.works[last].1)
@@ -93,6 +102,7 @@ mod tests {
     use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 
     use super::DependencyChain;
+    use crate::schedule::wait_rule::WaitRule;
     use crate::schedule::{
         ChangedKeys, ClaimBuilder, Exclusivity, KeySet, ParallelMode, Schedule, ScheduleClaim,
         TransactionFootprint,
@@ -113,16 +123,42 @@ mod tests {
         steps
     }
 
+    #[test]
+    fn groups_that_no_later_group_depends_on_are_forgotten() {
+        let mut chain = DependencyChain::default();
+        let mut alone = ClaimBuilder::new(ParallelMode::None);
+        let mut parallel = ClaimBuilder::new(ParallelMode::Writeset);
+        let footprint = |number: u64| TransactionFootprint {
+            keys: ChangedKeys::Known(KeySet { exclusive: vec![number], shared: Vec::new() }),
+            ..TransactionFootprint::default()
+        };
+        for number in 0..1000 {
+            let claims = if number % 2 == 0 { &mut alone } else { &mut parallel };
+            chain.add(&claims.claim(number, &footprint(number)).unwrap());
+        }
+        assert_eq!((chain.count(), chain.longest()), (1000, 1000));
+        assert!(chain.works.len() <= 2);
+        let mut chain = DependencyChain::default();
+        for number in 0..1000 {
+            chain.add(&parallel.claim(1000 + number, &footprint(number)).unwrap());
+        }
+        assert_eq!((chain.count(), chain.longest(), chain.works.len()), (1000, 1, 1));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
         #[test]
-        fn a_chain_is_as_long_as_a_schedule_takes(works in vec((vec(0..6_u64, 0..3), vec(0..6_u64, 0..2), 0..20_u8, any::<bool>()), 0..40)) {
+        fn a_chain_is_as_long_as_a_schedule_takes(works in vec((vec(0..6_u64, 0..3), vec(0..6_u64, 0..2), 0..20_u8, any::<bool>(), 0..30_u64), 0..40)) {
             let mut claims = ClaimBuilder::new(ParallelMode::Writeset);
             let (mut chain, mut all) = (DependencyChain::default(), Vec::<ScheduleClaim>::new());
-            for (number, (exclusive, shared, alone, joins)) in (0..).zip(works) {
+            for (number, (exclusive, shared, alone, joins, gap)) in (0..).zip(works) {
                 let exclusivity = if alone == 0 { Exclusivity::Exclusive } else { Exclusivity::Shared };
                 let keys = ChangedKeys::Known(KeySet { exclusive, shared });
-                let claim = claims.claim(number, &TransactionFootprint { exclusivity, keys, ..TransactionFootprint::default() }).unwrap();
+                let mut claim = claims.claim(number, &TransactionFootprint { exclusivity, keys, ..TransactionFootprint::default() }).unwrap();
+                if !claim.is_alone() {
+                    // As by a logical clock.
+                    claim.wait = WaitRule::Below(number.saturating_sub(gap));
+                }
                 match all.last_mut() {
                     Some(last) if joins => last.join(claim),
                     _ => all.push(claim),
