@@ -1,6 +1,7 @@
 //! Check that the logs have what a selection names. A mistyped number in `--stop-gtid` would otherwise apply
 //! everything.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use binlog::encryption::Keyring;
@@ -21,13 +22,18 @@ impl TransactionSelection {
     /// Checks that the logs have the positions and GTIDs that the selection names. Decodes only GTID events. Standard
     /// input cannot be read twice: there, replay reports at its end that the stop was not reached.
     ///
+    /// Searching for GTIDs can read all logs, twice with a start and a stop: calls `on_progress` with the number of bytes
+    /// read so far, and ends when it breaks.
+    ///
     /// # Errors
     ///
     /// If the logs do not have them, or the stop is not after the start. A log that cannot be read is no error here: replay reports it.
+    /// [`ReplayError::Interrupted`] if `on_progress` breaks.
     pub fn check_bounds(
         &self,
         logs: &[ReplayLog],
         keyring: Option<&Arc<Keyring>>,
+        on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), ReplayError> {
         let (start, starts) = match &self.start {
             Some(SelectionStart::At(bound)) => (Some(bound), None),
@@ -54,11 +60,12 @@ impl TransactionSelection {
         if logs.contains(&ReplayLog::Stdin) {
             return Ok(());
         }
-        let find = |gtids: &GtidSet| match find_first(logs, gtids, keyring) {
+        let mut search = GtidSearch { logs, keyring, on_progress, bytes_read: 0 };
+        let mut find = |gtids: &GtidSet| match search.find_first(gtids)? {
             GtidPlace::Absent => Err(missing_gtids(gtids)),
             place => Ok(place),
         };
-        let places = (starts.map(find).transpose()?, stops.map(find).transpose()?);
+        let places = (starts.map(&mut find).transpose()?, stops.map(&mut find).transpose()?);
         if let (Some(GtidPlace::At(start)), Some(GtidPlace::At(stop))) = places {
             let takes_first = matches!(
                 (&self.start, &self.stop),
@@ -187,42 +194,55 @@ fn is_known_without(log: &ReplayLog, gtids: &GtidSet) -> bool {
     found.is_some_and(|found| !found.intersects(gtids))
 }
 
-/// Finds the first transaction of these GTIDs.
-fn find_first(logs: &[ReplayLog], gtids: &GtidSet, keyring: Option<&Arc<Keyring>>) -> GtidPlace {
-    for (log_number, log) in logs.iter().enumerate() {
-        if is_known_without(log, gtids) {
-            continue;
-        }
-        match find_in_log(log, gtids, keyring) {
-            Ok(Some(position)) => return GtidPlace::At(GtidEventPlace { log_number, position }),
-            Ok(None) => {}
-            Err(_) => return GtidPlace::Unknown,
-        }
-    }
-    GtidPlace::Absent
+/// Search for GTIDs in logs.
+struct GtidSearch<'s> {
+    logs: &'s [ReplayLog],
+    keyring: Option<&'s Arc<Keyring>>,
+    on_progress: &'s mut dyn FnMut(u64) -> ControlFlow<()>,
+    /// Bytes of earlier logs.
+    bytes_read: u64,
 }
 
-fn find_in_log(
-    log: &ReplayLog,
-    gtids: &GtidSet,
-    keyring: Option<&Arc<Keyring>>,
-) -> Result<Option<u64>, ReplayError> {
-    let Some(mut reader) = open_log(log, keyring)? else { return Ok(None) };
-    loop {
-        match reader.next_piece(CHUNK_SIZE, CHUNK_SIZE)? {
-            ReadOutcome::Some(LogPiece::Chunk(chunk)) => {
-                let is_named = |raw: &RawEvent<'_>| {
-                    gtid_of(raw, chunk.format()).is_some_and(|gtid| gtids.contains(gtid))
-                };
-                let first = chunk.iter().find(|event| is_named(&event.raw)).map(|event| event.offset);
-                if first.is_some() {
-                    return Ok(first);
-                }
+impl GtidSearch<'_> {
+    /// Finds the first transaction of these GTIDs.
+    fn find_first(&mut self, gtids: &GtidSet) -> Result<GtidPlace, ReplayError> {
+        for (log_number, log) in self.logs.iter().enumerate() {
+            if is_known_without(log, gtids) {
+                continue;
             }
-            // Its GTID event came before it.
-            ReadOutcome::Some(LogPiece::LargePayload(_)) => {}
-            ReadOutcome::End(_) => return Ok(None),
+            match self.find_in_log(log, gtids) {
+                Ok(Some(position)) => return Ok(GtidPlace::At(GtidEventPlace { log_number, position })),
+                Ok(None) => {}
+                Err(ReplayError::Interrupted) => return Err(ReplayError::Interrupted),
+                Err(_) => return Ok(GtidPlace::Unknown),
+            }
         }
+        Ok(GtidPlace::Absent)
+    }
+
+    fn find_in_log(&mut self, log: &ReplayLog, gtids: &GtidSet) -> Result<Option<u64>, ReplayError> {
+        let Some(mut reader) = open_log(log, self.keyring)? else { return Ok(None) };
+        let first = loop {
+            if (self.on_progress)(self.bytes_read + reader.position()).is_break() {
+                return Err(ReplayError::Interrupted);
+            }
+            match reader.next_piece(CHUNK_SIZE, CHUNK_SIZE)? {
+                ReadOutcome::Some(LogPiece::Chunk(chunk)) => {
+                    let is_named = |raw: &RawEvent<'_>| {
+                        gtid_of(raw, chunk.format()).is_some_and(|gtid| gtids.contains(gtid))
+                    };
+                    let first = chunk.iter().find(|event| is_named(&event.raw)).map(|event| event.offset);
+                    if first.is_some() {
+                        break first;
+                    }
+                }
+                // Its GTID event came before it.
+                ReadOutcome::Some(LogPiece::LargePayload(_)) => {}
+                ReadOutcome::End(_) => break None,
+            }
+        };
+        self.bytes_read += reader.position();
+        Ok(first)
     }
 }
 
@@ -231,4 +251,39 @@ fn gtid_of(raw: &RawEvent<'_>, format: &EventFormat) -> Option<Gtid> {
         return None;
     }
     raw.decode(format).ok().as_ref().and_then(Event::gtid)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::path::Path;
+
+    use crate::replay_error::ReplayError;
+    use crate::replay_log::ReplayLog;
+    use crate::transaction_selection::{SelectionStop, TransactionSelection};
+
+    /// Without calls, a stop would wait until all logs are read.
+    #[test]
+    fn searches_for_gtids_can_be_stopped() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/rotation");
+        let logs = [1, 2].map(|number| ReplayLog::File(folder.join(format!("binlog.{number:06}"))));
+        let stop = "00000000-0000-0000-0000-00000000000a:1".parse().unwrap();
+        let selection = TransactionSelection {
+            stop: Some(SelectionStop::AfterGtid(stop)),
+            ..TransactionSelection::default()
+        };
+        let mut seen = Vec::new();
+        let result = selection.check_bounds(&logs, None, &mut |bytes| {
+            seen.push(bytes);
+            ControlFlow::Continue(())
+        });
+        assert!(matches!(result, Err(ReplayError::Refused(_))), "{result:?}");
+        let stopped = selection.check_bounds(&logs, None, &mut |_| ControlFlow::Break(()));
+        assert!(matches!(stopped, Err(ReplayError::Interrupted)), "{stopped:?}");
+        let sizes = logs.map(|log| match log {
+            ReplayLog::File(path) => std::fs::metadata(path).unwrap().len(),
+            ReplayLog::Stdin => 0,
+        });
+        assert!(seen.is_sorted() && seen.last() == Some(&sizes.iter().sum()), "{seen:?} {sizes:?}");
+    }
 }

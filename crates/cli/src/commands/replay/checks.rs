@@ -1,18 +1,24 @@
 //! Checks before a replay: whether the target fits the logs. They change nothing.
 
+use std::ops::ControlFlow;
+
 use anyhow::anyhow;
 use clap::Args;
 use logs::archived_contents;
 use mysql_target::{TargetInspector, TargetLogChoice};
 use replay::{
-    AppliedState, LogSurvey, PreflightCheck, PreflightFinding, ReplayLog, ReplayOptions, TransactionSource,
+    AppliedState, LogSurvey, PreflightCheck, PreflightFinding, ReplayLog, ReplayOptions,
+    TransactionSelection, TransactionSource,
 };
 use tracing::{error, info, warn};
 
 use crate::commands::replay::status;
 use crate::commands::replay::target::TargetAddress;
 use crate::exit::{CommandFailure, ErrorAdvice};
+use crate::global_args::GlobalArgs;
+use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, add_advice};
+use crate::progress::ByteProgress;
 
 /// Options that allow a replay in spite of failed checks.
 #[derive(Args, Debug)]
@@ -150,6 +156,26 @@ pub(super) fn check_logs(found: &InputLogs, lifetime: LogLifetime) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Checks that the logs have what the selection names, with a progress bar: this can read all logs.
+pub(super) fn check_bounds(
+    selection: &TransactionSelection,
+    logs: &[ReplayLog],
+    found: &InputLogs,
+    global: &GlobalArgs,
+) -> Result<(), CommandFailure> {
+    let mut progress = ByteProgress::new(global, found.bytes_total);
+    let mut on_progress = |bytes| {
+        progress.update(bytes);
+        match interrupt::is_stop_requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    selection
+        .check_bounds(logs, found.keyring.as_ref(), &mut on_progress)
+        .map_err(|error| CommandFailure::NotStarted(error.into()))
 }
 
 /// Returns the logs if they can be read twice: if all are files.

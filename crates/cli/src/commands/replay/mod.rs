@@ -178,9 +178,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
     let (selection, filter) = (command.meant.selection()?, command.filters.filter()?);
     let gap = if command.allow.allow_gap { GapPolicy::Allow } else { GapPolicy::Refuse };
     if followed.is_none() {
-        selection
-            .check_bounds(&logs, found.keyring.as_ref())
-            .map_err(|error| CommandFailure::NotStarted(error.into()))?;
+        checks::check_bounds(&selection, &logs, &found, global)?;
     }
     let options = fit_to_target(command.how.options(selection, filter, gap)?, &named);
     if command.dry.dry_run {
