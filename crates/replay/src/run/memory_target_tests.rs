@@ -21,7 +21,8 @@ use proptest::test_runner::{Config, TestRunner};
 use sql::ReplicationFilter;
 
 use super::group_queue::GroupQueue;
-use super::read::{self, ReadRules};
+use super::read::{self, ReadRules, SourceState};
+use super::transaction_batch::TransactionBatch;
 use super::{ReplayObserver, limits, replay};
 use crate::applied_check::AppliedCheck;
 use crate::apply_plan::SourceStatement;
@@ -442,6 +443,38 @@ fn repeated_transactions_are_applied_once() {
     }
 }
 
+fn rules(applied: AppliedState, filter: &ReplicationFilter) -> ReadRules<'_> {
+    ReadRules {
+        selector: TransactionSelector::new(&TransactionSelection::default(), &[]).unwrap(),
+        skip: AppliedCheck::new(applied, &[]),
+        filter,
+        unmatched: filter.unmatched_rules(),
+        gap: GapPolicy::Refuse,
+    }
+}
+
+/// Without these batches, progress would stand still and a stop would wait for the end of the logs.
+#[test]
+fn skipped_transactions_end_batches() {
+    let history = SourceHistory::new(&vec![vec![(1, false)]; 9]);
+    let mut source = TransactionSource::new(vec![history.log()], None, 1 << 20);
+    let executed = format!("{}:1-9", uuid()).parse().unwrap();
+    let filter = ReplicationFilter::default();
+    let mut rules = rules(AppliedState { executed, ..AppliedState::default() }, &filter);
+    let (mut opener, mut skipped) = (source.opener(), Vec::new());
+    loop {
+        let mut batch = TransactionBatch::default();
+        let state = read::fill_batch(&mut source, &mut rules, &mut opener, &mut batch, 1).unwrap();
+        assert!(batch.units.is_empty());
+        skipped.push(batch.so_far.skipped);
+        if state != SourceState::Yes {
+            break;
+        }
+    }
+    // The first one reads the log, which is small, from the file.
+    assert_eq!(skipped, [1, 8]);
+}
+
 /// Each transaction has a file open until it is applied.
 #[test]
 fn spooled_transactions_are_read_one_by_one() {
@@ -451,15 +484,7 @@ fn spooled_transactions_are_read_one_by_one() {
     let (queue, _groups) = GroupQueue::new(limits(&options(CommitOrder::Strict, ParallelMode::None, 1)));
     let filter = ReplicationFilter::default();
     let read = thread::scope(|scope| {
-        let selector = TransactionSelector::new(&TransactionSelection::default(), &[]).unwrap();
-        let skip = AppliedCheck::new(AppliedState::default(), &[]);
-        let rules = ReadRules {
-            selector,
-            skip,
-            filter: &filter,
-            unmatched: filter.unmatched_rules(),
-            gap: GapPolicy::Refuse,
-        };
+        let rules = rules(AppliedState::default(), &filter);
         let queue = &queue;
         scope.spawn(move || read::read(&mut source, rules, &out, queue));
         batches.iter().map(|batch| batch.units.len()).collect::<Vec<_>>()

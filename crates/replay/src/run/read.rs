@@ -40,7 +40,7 @@ pub(super) fn read(
     let (mut opener, mut was_last) = (source.opener(), false);
     loop {
         let mut batch = TransactionBatch::default();
-        let result = fill_batch(source, &mut rules, &mut opener, &mut batch);
+        let result = fill_batch(source, &mut rules, &mut opener, &mut batch, REPORT_BYTES);
         batch.so_far.bytes_read = source.bytes_read();
         if let Ok(SourceState::No | SourceState::Behind(_)) = result {
             batch.so_far.unmatched = std::mem::take(&mut rules.unmatched).into_rules();
@@ -63,7 +63,7 @@ pub(super) fn read(
     }
 }
 
-/// Bytes between two progress reports after the stop.
+/// Bytes between two progress reports while transactions are skipped, and after the stop.
 const REPORT_BYTES: u64 = 64 << 20;
 
 /// Counts transactions after the stop that are not applied.
@@ -111,8 +111,8 @@ impl ReadRules<'_> {
     }
 }
 
-#[derive(Clone, Copy)]
-enum SourceState {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SourceState {
     Yes,
     /// Maybe: logs are still being written.
     Later,
@@ -121,13 +121,16 @@ enum SourceState {
     Behind(u64),
 }
 
-fn fill_batch(
+/// Fills a batch, or ends it after `skipped_max` bytes that end with a skipped transaction.
+pub(super) fn fill_batch(
     source: &mut TransactionSource,
     rules: &mut ReadRules<'_>,
     opener: &mut PayloadOpener,
     batch: &mut TransactionBatch,
+    skipped_max: u64,
 ) -> Result<SourceState, ReplayError> {
     let mut size = 0;
+    let end = source.bytes_read().saturating_add(skipped_max);
     while size < BATCH_SIZE {
         let found = source.next_found()?;
         rules.note_left_out(source.take_left_out(), &mut batch.so_far);
@@ -152,6 +155,9 @@ fn fill_batch(
                     rules.unmatched = UnmatchedRules::default();
                 }
                 batch.so_far.skipped += 1;
+                if source.bytes_read() >= end {
+                    return Ok(SourceState::Yes);
+                }
                 continue;
             }
             SelectionChoice::Stop => {
