@@ -384,12 +384,14 @@ impl ApplyWorker<'_, '_> {
         let code = failure.code.filter(|_| can_be_undone(group)).unwrap_or(0);
         let mut state = self.shared.state();
         let verdict = state.gate.fail(number, code);
-        state.tally.retries += 1;
         drop(state);
         self.shared.wake_all();
         let is_lost = self.session.rollback().is_err();
         let after = match verdict {
-            RetryDecision::Retry { after } if !is_lost => after,
+            RetryDecision::Retry { after } if !is_lost => {
+                self.shared.state().tally.retries += 1;
+                after
+            }
             _ => {
                 let error = name_failed_member(&mut *self.session, group, failure);
                 self.shared.state().failure.get_or_insert(error);
