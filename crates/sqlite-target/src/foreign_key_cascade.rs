@@ -23,7 +23,12 @@ struct ReferringTable<'c> {
 pub(crate) struct ForeignKeyCascade<'c> {
     pub(crate) connection: &'c Connection,
     pub(crate) catalogue: &'c TableCatalogue,
+    /// Number of actions that led to this one.
+    pub(crate) depth: u32,
 }
+
+/// Maximum number of actions that follow from each other. InnoDB allows at most 255. Bounds the stack.
+const DEPTH_MAX: u32 = 255;
 
 impl ForeignKeyCascade<'_> {
     /// Executes the actions for a row that changed from `old` to `new`, or was deleted, recursively.
@@ -68,24 +73,8 @@ impl ForeignKeyCascade<'_> {
         let condition = numbered(&key.columns, 0, " AND ");
         let places: Option<Vec<usize>> = key.columns.iter().map(|column| table.column(column)).collect();
         let Some(places) = places else { return Ok(()) };
-        let all: Vec<String> = table.columns.iter().map(|column| quote_ansi_name(&column.name)).collect();
-        let mut rows: Vec<Vec<Value>> = Vec::new();
-        let mut find = self
-            .connection
-            .prepare_cached(&format!("SELECT {} FROM {own} WHERE {condition}", all.join(", ")))
-            .map_err(sqlite_failure)?;
-        let mut found = find.query(params_from_iter(was)).map_err(sqlite_failure)?;
-        while let Some(row) = found.next().map_err(sqlite_failure)? {
-            rows.push(
-                (0..all.len()).map(|at| row.get(at)).collect::<Result<_, _>>().map_err(sqlite_failure)?,
-            );
-        }
-        drop(found);
-        drop(find);
+        let rows = self.referring_rows(referring, was)?;
         self.check_collation(name, table, key, was)?;
-        if rows.is_empty() {
-            return Ok(());
-        }
         match becomes {
             None => {
                 let sql = format!("DELETE FROM {own} WHERE {condition}");
@@ -106,6 +95,13 @@ impl ForeignKeyCascade<'_> {
                     .map_err(sqlite_failure)?;
             }
         }
+        if !rows.is_empty() && self.depth >= DEPTH_MAX {
+            return Err(TargetFailure::refused(format!(
+                "more than {DEPTH_MAX} foreign key actions follow from each other; the last one changes {}.{}",
+                name.0, name.1
+            )));
+        }
+        let next = Self { depth: self.depth + 1, ..*self };
         for old in rows {
             let new = becomes.map(|becomes| {
                 let mut new = old.clone();
@@ -114,13 +110,46 @@ impl ForeignKeyCascade<'_> {
                 }
                 new
             });
-            self.follow(name, table, &old, new.as_deref())?;
+            next.follow(name, table, &old, new.as_deref())?;
         }
         Ok(())
     }
-}
 
-impl ForeignKeyCascade<'_> {
+    /// Reads the rows that refer to `was`, without the columns that no other table refers to. Returns none if no table
+    /// refers to the rows.
+    fn referring_rows(
+        &self,
+        referring: &ReferringTable<'_>,
+        was: &[Value],
+    ) -> Result<Vec<Vec<Value>>, TargetFailure> {
+        let ReferringTable { name, table, key } = *referring;
+        let mut wanted: Vec<usize> = Vec::new();
+        for (_, _, child_key) in self.catalogue.children(name) {
+            wanted.extend(referenced_columns(table, child_key).unwrap_or_default());
+        }
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        let names: Vec<String> = wanted.iter().map(|at| quote_ansi_name(&table.columns[*at].name)).collect();
+        let (own, condition) = (quote_ansi_name(&table.name), numbered(&key.columns, 0, " AND "));
+        let mut find = self
+            .connection
+            .prepare_cached(&format!("SELECT {} FROM {own} WHERE {condition}", names.join(", ")))
+            .map_err(sqlite_failure)?;
+        let mut found = find.query(params_from_iter(was)).map_err(sqlite_failure)?;
+        let mut rows = Vec::new();
+        while let Some(row) = found.next().map_err(sqlite_failure)? {
+            let mut values = vec![Value::Null; table.columns.len()];
+            for (index, at) in wanted.iter().enumerate() {
+                values[*at] = row.get(index).map_err(sqlite_failure)?;
+            }
+            rows.push(values);
+        }
+        Ok(rows)
+    }
+
     /// Refuses rows that only the source's collation would find: SQLite compares texts byte by byte here.
     fn check_collation(
         &self,
@@ -170,4 +199,70 @@ fn numbered(columns: &[String], before: usize, between: &str) -> String {
         .zip(before + 1..)
         .map(|(column, number)| format!("{} = ?{number}", quote_ansi_name(column)));
     parts.collect::<Vec<_>>().join(between)
+}
+
+#[cfg(test)]
+mod tests {
+    use replay::TargetFailure;
+    use rusqlite::Connection;
+    use rusqlite::types::Value;
+
+    use super::ForeignKeyCascade;
+    use crate::schema_draft::tests::statement;
+    use crate::schema_editor::SchemaEditor;
+    use crate::sqlite_remarks::SqliteRemarks;
+    use crate::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};
+
+    /// Deletes the row 1 of `d.t` after these statements, and the rows that refer to it. Returns the number of other rows.
+    fn delete_first(definitions: &[&str], rows: &str) -> Result<i64, TargetFailure> {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(CREATE_CATALOGUE_TABLE).unwrap();
+        let (mut catalogue, mut remarks) = (TableCatalogue::default(), SqliteRemarks::default());
+        let mut editor =
+            SchemaEditor { connection: &connection, catalogue: &mut catalogue, remarks: &mut remarks };
+        for sql in definitions {
+            editor.execute(&statement(sql)).unwrap();
+        }
+        connection.execute_batch(rows).unwrap();
+        let (name, table) = catalogue.find(&("d".to_owned(), "t".to_owned())).unwrap();
+        let cascade = ForeignKeyCascade { connection: &connection, catalogue: &catalogue, depth: 0 };
+        let mut old = vec![Value::Null; table.columns.len()];
+        old[0] = Value::Integer(1);
+        cascade.follow(name, table, &old, None)?;
+        let count = "select count(*) from \"d.t\" where id > 1";
+        Ok(connection.query_row(count, [], |row| row.get(0)).unwrap())
+    }
+
+    #[test]
+    fn a_chain_of_rows_has_a_limit() {
+        let table = "create table t (id int primary key, note text, parent int, \
+                     foreign key (parent) references t (id) on delete cascade)";
+        let chain = |count: u32| {
+            format!(
+                "with recursive n (i) as (select 1 union all select i + 1 from n where i < {count}) \
+                 insert into \"d.t\" select i, 'x', i - 1 from n"
+            )
+        };
+        assert_eq!(delete_first(&[table], &chain(200)).unwrap(), 0);
+        let refused = format!("{:?}", delete_first(&[table], &chain(300)));
+        assert!(refused.contains("more than 255 foreign key actions"), "{refused}");
+    }
+
+    /// The second table refers to another column than the primary key.
+    #[test]
+    fn rows_are_followed_by_each_referenced_column() {
+        let definitions = [
+            "create table t (id int primary key, code int, unique key (code))",
+            "create table u (a int primary key, id int, code int, unique key (code), \
+             foreign key (id) references t (id) on delete cascade)",
+            "create table v (b int primary key, code int, foreign key (code) references u (code) on delete cascade)",
+            "create table w (id int primary key)",
+            "alter table w add foreign key (id) references v (b) on delete cascade",
+        ];
+        let rows = "insert into \"d.t\" values (1, 10), (2, 20); insert into \"d.u\" values (5, 1, 50), (6, 2, 60); \
+                    insert into \"d.v\" values (7, 50), (8, 60); insert into \"d.w\" values (7), (8); \
+                    create trigger w after delete on \"d.w\" begin delete from \"d.t\" where id = 2; end";
+        // The trigger shows that the row of the last table was deleted.
+        assert_eq!(delete_first(&definitions, rows).unwrap(), 0);
+    }
 }

@@ -90,8 +90,8 @@ impl RowWriter {
         let follows = by_engine && plan.has_children;
         match &plan.lookup {
             Some(lookup) if follows || plan.lacks_documents => {
-                let cascade =
-                    ForeignKeyCascade { connection: editor.connection, catalogue: editor.catalogue };
+                let (connection, catalogue) = (editor.connection, &*editor.catalogue);
+                let cascade = ForeignKeyCascade { connection, catalogue, depth: 0 };
                 for row in rows.rows() {
                     let row = row?;
                     let logged = LoggedRow { plan: &plan, row: &row, flavour, old: None };

@@ -120,13 +120,13 @@ fn table_name(name: &QualifiedName) -> TargetTableName {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use replay::{SourceStatement, TableDefinitions as _};
 
     use super::SchemaDraft;
     use crate::mysql_type::MysqlType;
 
-    fn statement(sql: &str) -> SourceStatement {
+    pub(crate) fn statement(sql: &str) -> SourceStatement {
         SourceStatement {
             sql: sql.as_bytes().to_vec(),
             database: b"d".to_vec(),
