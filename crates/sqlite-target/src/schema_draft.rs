@@ -159,6 +159,21 @@ pub(crate) mod tests {
         assert_eq!(format!("{}; {}", columns.join(", "), keys.join(" ")), wanted, "{statements:?}");
     }
 
+    /// Runs a statement of SQLite's that returns one text.
+    fn text(draft: &SchemaDraft, sql: &str) -> String {
+        draft.connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn primary_keys_of_new_columns_are_created() {
+        let mut draft = SchemaDraft::new().unwrap();
+        for sql in ["create table t (a int)", "alter table t add id int not null default 5 primary key"] {
+            draft.define(&statement(sql)).unwrap();
+        }
+        let sql = text(&draft, "select sql from sqlite_master where name = 'd.t'");
+        assert!(sql.contains("PRIMARY KEY (\"id\")"), "{sql}");
+    }
+
     /// Forms that only the parser of streams knew.
     #[test]
     fn definitions_are_changed() {

@@ -315,6 +315,7 @@ fn only_appends(old: &CatalogueTable, new: &CatalogueTable, sources: &[Option<us
     added.iter().all(Option::is_none)
         && old.columns.len() == kept.len()
         && is_same_shape(old, &head, kept)
+        && old.sqlite_key() == new.sqlite_key()
         && new.columns[kept.len()..]
             .iter()
             .all(|column| column.default.value(&column.kind, column.nullable).is_some())
