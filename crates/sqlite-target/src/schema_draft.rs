@@ -174,6 +174,17 @@ pub(crate) mod tests {
         assert!(sql.contains("PRIMARY KEY (\"id\")"), "{sql}");
     }
 
+    #[test]
+    fn tables_are_rebuilt_beside_any_other_table() {
+        let mut draft = SchemaDraft::new().unwrap();
+        draft.define(&statement("create table bintide.rebuilt (a int)")).unwrap();
+        draft.define(&statement("create table t (a int)")).unwrap();
+        draft.connection.execute_batch("insert into \"d.t\" values (7)").unwrap();
+        draft.define(&statement("alter table t modify a varchar(9)")).unwrap();
+        assert_eq!(text(&draft, "select a from \"d.t\""), "7");
+        assert_eq!(text(&draft, "select count(*) || '' from \"bintide.rebuilt\""), "0");
+    }
+
     /// Forms that only the parser of streams knew.
     #[test]
     fn definitions_are_changed() {

@@ -390,7 +390,7 @@ fn rebuild(
     sources: &[Option<usize>],
     fills: &[Value],
 ) -> Result<(), TargetFailure> {
-    const REBUILT: &str = "bintide.rebuilt";
+    let rebuilt = editor.free_name("bintide.rebuilt")?;
     assert_eq!(new.columns.len(), sources.len(), "ours: the origin of each column is known");
     assert_eq!(new.columns.len(), fills.len(), "ours: each column has a value for rows that lack it");
     let mut kinds = Vec::new();
@@ -430,8 +430,8 @@ fn rebuild(
             })
         })
         .map_err(sqlite_failure)?;
-    editor.connection.execute_batch(&create_sql(new, REBUILT)).map_err(sqlite_failure)?;
-    let (from, to) = (quote_ansi_name(&old.name), quote_ansi_name(REBUILT));
+    editor.connection.execute_batch(&create_sql(new, &rebuilt)).map_err(sqlite_failure)?;
+    let (from, to) = (quote_ansi_name(&old.name), quote_ansi_name(&rebuilt));
     let columns = expressions.join(", ");
     editor
         .connection
