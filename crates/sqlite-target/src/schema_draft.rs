@@ -121,7 +121,9 @@ fn table_name(name: &QualifiedName) -> TargetTableName {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use replay::{SourceStatement, TableDefinitions as _};
+    use std::sync::Arc;
+
+    use replay::{SessionVariables, SourceStatement, TableDefinitions as _};
 
     use super::SchemaDraft;
     use crate::mysql_type::MysqlType;
@@ -172,6 +174,28 @@ pub(crate) mod tests {
         }
         let sql = text(&draft, "select sql from sqlite_master where name = 'd.t'");
         assert!(sql.contains("PRIMARY KEY (\"id\")"), "{sql}");
+    }
+
+    /// Without `explicit_defaults_for_timestamp`, the column is NOT NULL.
+    #[test]
+    fn timestamps_with_implicit_defaults_are_refused() {
+        let check = |sql: &str, rows: &str, context: SessionVariables, is_done: bool| {
+            let mut draft = SchemaDraft::new().unwrap();
+            draft.define(&statement("create table t (a int)")).unwrap();
+            draft.connection.execute_batch(rows).unwrap();
+            let altered = draft.define(&SourceStatement { context: Arc::new(context), ..statement(sql) });
+            assert_eq!(altered.is_ok(), is_done, "{sql} {rows} {altered:?}");
+        };
+        let (plain, row) = (SessionVariables::default(), "insert into \"d.t\" values (1)");
+        let explicit = SessionVariables { explicit_timestamp: Some(1), ..plain.clone() };
+        let mariadb = SessionVariables { is_mariadb: true, flags2: Some(0x0100_0000), ..plain.clone() };
+        let off = SessionVariables { is_mariadb: true, flags2: Some(0), ..plain.clone() };
+        for (context, is_done) in [(plain.clone(), false), (off, false), (explicit, true), (mariadb, true)] {
+            check("alter table t add ts timestamp", row, context, is_done);
+        }
+        check("alter table t add ts timestamp", "", plain.clone(), true);
+        check("alter table t add ts timestamp null", row, plain.clone(), true);
+        check("alter table t add ts timestamp default current_timestamp", row, plain, true);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use replay::{SourceStatement, TargetFailure};
+use replay::{SessionVariables, SourceStatement, TargetFailure};
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
 use sql::SqlWords;
@@ -28,6 +28,8 @@ struct TableAlteration {
     name: Option<QualifiedName>,
     /// The clause that removes rows without row events, if any.
     rows_lost: Option<String>,
+    /// A new TIMESTAMP column that is NOT NULL without `explicit_defaults_for_timestamp`, if any.
+    implicit_timestamp: Option<String>,
 }
 
 /// Reason why a change cannot be applied.
@@ -65,6 +67,7 @@ pub(crate) fn alter(
         old_name: name.clone(),
         name: None,
         rows_lost: None,
+        implicit_timestamp: None,
     };
     for change in changes {
         altered.apply_change(change, source.default_database).map_err(|failure| match failure {
@@ -82,6 +85,12 @@ pub(crate) fn alter(
             "ALTER TABLE {}.{} … {what} removes rows, and the log does not contain which",
             name.0, name.1
         )));
+    }
+    if let Some(column) = altered.implicit_timestamp.take()
+        && !is_empty
+        && !has_explicit_timestamps(&source.statement.context)
+    {
+        return Err(unknown_values(&name, &column));
     }
     let TableAlteration { mut table, sources, renamed, name: new_name, .. } = altered;
     if is_same_shape(&old, &table, &sources) {
@@ -115,6 +124,7 @@ impl TableAlteration {
                 if *check == ExistenceCheck::Skip && self.table.column(&definition.name).is_some() => {}
             TableChange::Add { element: TableElement::Column(definition), position, .. } => {
                 let keys = self.insert_defined(definition, None, self.table.columns.len(), position)?;
+                self.note_implicit_timestamp(definition);
                 self.add_keys(&keys);
             }
             TableChange::Add { element, .. } => {
@@ -221,6 +231,15 @@ impl TableAlteration {
         self.table.columns.insert(at, column);
         self.sources.insert(at, source);
         Ok(body)
+    }
+
+    fn note_implicit_timestamp(&mut self, definition: &DdlColumn) {
+        let is_undeclared = definition.nullable && !definition.is_declared_null;
+        let kind = self.table.column(&definition.name).map(|at| &self.table.columns[at].kind);
+        if is_undeclared && definition.default.is_none() && matches!(kind, Some(MysqlType::Timestamp { .. }))
+        {
+            self.implicit_timestamp = Some(definition.name.clone());
+        }
     }
 
     fn rename_column(&mut self, old: &str, new: &str) {
@@ -350,19 +369,28 @@ fn fill_values(
     is_empty: bool,
     statement: &SourceStatement,
 ) -> Result<Vec<Value>, TargetFailure> {
-    let fill = |(column, source): (&CatalogueColumn, &Option<usize>)| {
-        match source {
+    let fill = |(column, source): (&CatalogueColumn, &Option<usize>)| match source {
         Some(_) => Ok(Value::Null),
         None if is_empty => Ok(implicit_default(&column.kind)),
-        None => fill_value(column, statement).ok_or_else(|| {
-            TargetFailure::refused(format!(
-                "the values of the new column {2} in existing rows of {0}.{1} are unknown: the server computes them",
-                name.0, name.1, column.name
-            ))
-        }),
-    }
+        None => fill_value(column, statement).ok_or_else(|| unknown_values(name, &column.name)),
     };
     table.columns.iter().zip(sources).map(fill).collect()
+}
+
+fn unknown_values(table: &QualifiedName, column: &str) -> TargetFailure {
+    TargetFailure::refused(format!(
+        "the values of the new column {column} in existing rows of {}.{} are unknown: the server computes them",
+        table.0, table.1
+    ))
+}
+
+/// Returns whether a statement ran with `explicit_defaults_for_timestamp`. MySQL before 8.0 does not log it, and has it
+/// OFF by default.
+fn has_explicit_timestamps(context: &SessionVariables) -> bool {
+    /// Bit of `flags2` in which MariaDB logs the variable.
+    const MARIADB_FLAG: u32 = 1 << 24;
+    let has_flag = context.is_mariadb && context.flags2.is_some_and(|flags| flags & MARIADB_FLAG != 0);
+    context.explicit_timestamp == Some(1) || has_flag
 }
 
 fn fill_value(column: &CatalogueColumn, statement: &SourceStatement) -> Option<Value> {

@@ -12,6 +12,9 @@ pub struct DdlColumn {
     pub column_type: ColumnTypeDefinition,
     /// False if the column is declared NOT NULL, by itself or by its keys.
     pub nullable: bool,
+    /// True if the column is declared NULL. Without NULL and NOT NULL, `explicit_defaults_for_timestamp` decides for a
+    /// TIMESTAMP.
+    pub is_declared_null: bool,
     /// DEFAULT clause.
     pub default: Option<DefaultClause>,
     /// True for AUTO_INCREMENT.
@@ -180,6 +183,7 @@ impl DdlColumn {
         let mut column = Self {
             name,
             nullable: true,
+            is_declared_null: false,
             default: None,
             is_auto_increment: false,
             is_serial: false,
@@ -207,6 +211,8 @@ impl DdlColumn {
     fn take_attribute(&mut self, words: &mut SqlWords) -> Option<()> {
         if words.take("NOT NULL") {
             self.nullable = false;
+        } else if words.take("NULL") {
+            self.is_declared_null = true;
         } else if words.take("SERIAL DEFAULT VALUE") {
             self.set_serial();
         } else if words.take("DEFAULT") {
@@ -237,7 +243,7 @@ impl DdlColumn {
         } else if words.is_next("REFERENCES") {
             self.references = Some(parse_references(words, vec![self.name.clone()])?);
         } else {
-            // Attributes that change no value: NULL, VISIBLE, CHECK, VIRTUAL, and others.
+            // Attributes that change no value: VISIBLE, CHECK, VIRTUAL, and others.
             words.skip();
         }
         Some(())
