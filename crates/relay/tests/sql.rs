@@ -687,7 +687,17 @@ fn logs_that_a_client_reads_are_not_purged() {
     client.check("SET SESSION bintide_purge_force = DEFAULT", "OK");
     client.check("PURGE BINARY LOGS TO 'binlog.000004'", "OK");
     assert_eq!(client.calls(), ["purge binlog.000002"]);
-    client.check("PURGE BINARY LOGS BEFORE 'yesterday'", "1525 HY000: Incorrect DATETIME value: 'yesterday'");
+    for wrong in ["yesterday", "3000000", "now", "22:13:21", "2023-11", "2023-13-14", "2023-12-14 22:13:21."]
+    {
+        let refused = format!("1525 HY000: Incorrect DATETIME value: '{wrong}'");
+        client.check(&format!("PURGE BINARY LOGS BEFORE '{wrong}'"), &refused);
+    }
+    client.check("PURGE BINARY LOGS BEFORE 3000000", "1525 HY000: Incorrect DATETIME value: '3000000'");
+    assert!(client.calls().is_empty());
+    for right in ["2023-12-14", "2023-12-14 22:13", "2023-12-14 22:13:21.5"] {
+        client.check(&format!("PURGE BINARY LOGS BEFORE '{right}'"), "OK");
+        assert_eq!(client.calls(), ["purge binlog.000002"], "{right}");
+    }
     let mut monitor = receiving(AccountRole::Monitor);
     let denied =
         "1227 42000: Access denied; you need (at least one of) the SUPER privilege(s) for this operation";

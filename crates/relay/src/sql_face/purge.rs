@@ -166,6 +166,9 @@ fn read_time(
 ) -> Result<u64, ServerError> {
     let context = statement.context(session);
     let text = statement.evaluate(expression, &context)?.to_text().unwrap_or_default();
+    if !is_date_time(&text) {
+        return Err(wrong_date_time(&text));
+    }
     let quoted = sql::quote::quote_plain_text(&text);
     // As on a server, the day before the end of a longer month is that of the shorter one.
     let query = match interval {
@@ -176,5 +179,19 @@ fn read_time(
     match rows.rows.first().and_then(|row| row.first()) {
         Some(SqlValue::Int(seconds)) => Ok(u64::try_from(*seconds).unwrap_or(0)),
         _ => Err(wrong_date_time(&text)),
+    }
+}
+
+/// Returns whether a text is `YYYY-MM-DD`, `YYYY-MM-DD HH:MM` or `YYYY-MM-DD HH:MM:SS`, the last possibly with a fraction.
+/// The engine would also take a number for a Julian day, and a time without its date.
+fn is_date_time(text: &str) -> bool {
+    let shape: String = text.chars().map(|sign| if sign.is_ascii_digit() { '0' } else { sign }).collect();
+    match shape.split_once('.') {
+        None => matches!(&*shape, "0000-00-00" | "0000-00-00 00:00" | "0000-00-00 00:00:00"),
+        Some((whole, fraction)) => {
+            whole == "0000-00-00 00:00:00"
+                && !fraction.is_empty()
+                && fraction.chars().all(|digit| digit == '0')
+        }
     }
 }
