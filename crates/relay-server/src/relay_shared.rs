@@ -12,8 +12,8 @@ use logs::ServerIdentity;
 use relay::{
     ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource,
     LogForm, LogSize, LogsEnd, MariadbState, RelayAccounts, RelayError, RelayFacts, RelayedServer,
-    SemiSyncWait, SentTransactions, ServedCompression, ServedLog, SqlFace, SqlRows, StageTotals,
-    StoredMariadbState, UpstreamControl,
+    SemiSyncWait, SentTransactions, ServedCompression, ServedLog, SqlFace, SqlRows, StageTotals, StateReader,
+    UpstreamControl,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey, ServerError};
@@ -53,11 +53,11 @@ pub(crate) struct RelayShared {
     pub(crate) sent: Mutex<SentTransactions>,
     /// Compression for accounts without a form of their own.
     compression: Mutex<ServedCompression>,
-    gtids: Mutex<StoredGtids>,
+    gtids: Mutex<StateReader<StoredGtids>>,
     definitions: Option<DefinitionSource>,
     /// True if the relay started without accounts: until it gets some, all clients of this machine may log in.
     pub(crate) was_started_without_accounts: bool,
-    mariadb: Mutex<StoredMariadbState>,
+    mariadb: Mutex<StateReader<MariadbState>>,
 }
 
 /// Relay with its SQL answers.
@@ -182,7 +182,7 @@ impl RelayFacts for RelayShared {
     }
 
     fn end(&self, form: LogForm) -> Result<LogsEnd, RelayError> {
-        let gtids = lock(&self.gtids).read(&self.forms.source(LogForm::AsIs))?.clone();
+        let gtids = lock(&self.gtids).read(&self.forms.source(LogForm::AsIs))?.gtids().clone();
         let Some(newest) = self.forms.store().log_names()?.pop() else { return Ok(LogsEnd::default()) };
         let position = self.forms.source(form).form_size(&newest)?;
         Ok(LogsEnd { log: newest.to_string(), position, gtids })

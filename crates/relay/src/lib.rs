@@ -60,6 +60,7 @@ mod served_checksum;
 mod served_compression;
 mod sql_answer;
 mod sql_face;
+mod state_reader;
 mod upstream_control;
 
 pub use crate::account_file::{AccountFile, AccountFileError};
@@ -82,7 +83,7 @@ pub use crate::form_reader::{FormReader, ReaderStep};
 pub use crate::form_source::{FormRead, FormSource, FormStart, IndexedSize, RenderCost, SourceLimits};
 pub use crate::host_pattern::{HostPattern, HostPatternError};
 pub use crate::mariadb_dump::{GtidHoles, GtidsAhead, MariadbProgress, MariadbRequest};
-pub use crate::mariadb_position::{MariadbPosition, MariadbState, PositionTextError, StoredMariadbState};
+pub use crate::mariadb_position::{MariadbPosition, MariadbState, PositionTextError};
 pub use crate::relay_account::{
     AccountMatch, AccountRight, AccountRole, AccountWordError, RelayAccount, RelayAccounts,
     TransportRequirement,
@@ -99,6 +100,7 @@ pub use crate::sql_answer::{
     SqlAnswer, SqlColumn, SqlColumnKind, SqlRows, SqlSession, SqlValue, SqlWarning, WarningLevel,
 };
 pub use crate::sql_face::{BinlogEvents, SqlFace, sql_mode};
+pub use crate::state_reader::{StateReader, StoredState};
 pub use crate::upstream_control::{
     SourceChange, SourceOption, UpstreamControl, UpstreamError, UpstreamStatus, UpstreamTls,
     oldest_log_in_use,

@@ -1,14 +1,13 @@
 //! GTID positions of MariaDB: of a replica, and of the logs.
 
 use std::fmt;
-use std::sync::Arc;
 
 use binlog::events::MariadbGtid;
 use binlog::{Event, TransactionId};
 
-use crate::error::RelayError;
-use crate::form_reader::{FormReader, ReaderStep};
-use crate::form_source::FormSource;
+use crate::form_chunk::FormChunk;
+use crate::relay_store::FirstEvents;
+use crate::state_reader::StoredState;
 
 /// Position of a MariaDB replica: the last GTID of each replication domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,14 +23,6 @@ pub struct PositionTextError;
 pub struct MariadbState {
     /// Of each domain, the last GTID of each server; the last GTID of the domain is at the end.
     domains: Vec<Vec<MariadbGtid>>,
-}
-
-/// GTIDs in all stored logs, read as far as the store has grown.
-#[derive(Debug, Default)]
-pub struct StoredMariadbState {
-    state: MariadbState,
-    /// Place behind the last event that was read.
-    reader: Option<FormReader>,
 }
 
 impl std::str::FromStr for MariadbPosition {
@@ -168,41 +159,15 @@ pub(crate) fn gtid_list(event: &Event<'_>) -> Vec<MariadbGtid> {
     gtids.collect()
 }
 
-impl StoredMariadbState {
-    /// Reads on to the end of the store. Returns the state behind the last transaction.
-    ///
-    /// # Errors
-    ///
-    /// When a log cannot be read. The next call then starts again at the newest log.
-    pub fn read(&mut self, as_is: &Arc<FormSource>) -> Result<&MariadbState, RelayError> {
-        if let Err(error) = self.advance(as_is) {
-            *self = Self::default();
-            return Err(error);
-        }
-        Ok(&self.state)
+impl StoredState for MariadbState {
+    fn before_log(head: Option<&FirstEvents>) -> Self {
+        Self::from_list(head.and_then(|head| head.gtid_list.as_deref()).unwrap_or_default())
     }
 
-    fn advance(&mut self, as_is: &Arc<FormSource>) -> Result<(), RelayError> {
-        if self.reader.is_none() {
-            let Some(newest) = as_is.store().log_names()?.pop() else { return Ok(()) };
-            let head = as_is.store().head(&newest)?;
-            let list = head.as_ref().and_then(|head| head.gtid_list.as_deref());
-            self.state = MariadbState::from_list(list.unwrap_or_default());
-            self.reader = Some(FormReader::new(Arc::clone(as_is), newest));
-        }
-        let Some(reader) = &mut self.reader else { return Ok(()) };
-        loop {
-            match reader.read_next()? {
-                ReaderStep::Pending => return Ok(()),
-                ReaderStep::NextLog(_) => {}
-                ReaderStep::Events { chunk, first } => {
-                    let new = chunk.transactions().iter().filter(|mark| mark.slice >= first);
-                    for mark in new {
-                        if let TransactionId::Mariadb(gtid) = mark.id {
-                            self.state.add(gtid);
-                        }
-                    }
-                }
+    fn add_chunk(&mut self, chunk: &FormChunk, first: usize) {
+        for mark in chunk.transactions().iter().filter(|mark| mark.slice >= first) {
+            if let TransactionId::Mariadb(gtid) = mark.id {
+                self.add(gtid);
             }
         }
     }

@@ -9,7 +9,7 @@ use e2e::relayed::relay_address;
 use relay::{
     AheadPolicy, AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpRequest, DumpStep,
     DumpStream, FormSource, GtidHoles, GtidsAhead, HeartbeatVersion, LogForm, MariadbRequest, MariadbState,
-    RelayStore, RunPolicy, ServedChecksum, SourceGtids, SourceLimits, StoredMariadbState, find_start,
+    RelayStore, RunPolicy, ServedChecksum, SourceGtids, SourceLimits, StateReader, find_start,
 };
 use servers::{LinkOptions, ServerAddress, ServerLink};
 use testkit::{Launch, TestPackage, TestServer};
@@ -315,7 +315,7 @@ fn mariadb_dumps_are_those_of_the_server(package: TestPackage, compared: Compare
     let (server, folder) = (mariadb_source(package)?, tempfile::tempdir()?);
     let compare_all = || {
         let relay = relay_of(&server, &folder)?;
-        let mut stored = StoredMariadbState::default();
+        let mut stored = StateReader::<MariadbState>::default();
         let state = stored.read(&relay)?.clone();
         let mut differences = Vec::new();
         for [position, strict, duplicates, until] in mariadb_requests() {
