@@ -181,8 +181,13 @@ impl RelayFacts for RelayShared {
         store.log_names()?.into_iter().map(served).collect()
     }
 
+    fn gtids(&self) -> Result<GtidSet, RelayError> {
+        let as_is = self.forms.source(LogForm::AsIs);
+        Ok(lock(&self.gtids).read(&as_is)?.gtids().clone())
+    }
+
     fn end(&self, form: LogForm) -> Result<LogsEnd, RelayError> {
-        let gtids = lock(&self.gtids).read(&self.forms.source(LogForm::AsIs))?.gtids().clone();
+        let gtids = self.gtids()?;
         let Some(newest) = self.forms.store().log_names()?.pop() else { return Ok(LogsEnd::default()) };
         let position = self.forms.source(form).form_size(&newest)?;
         Ok(LogsEnd { log: newest.to_string(), position, gtids })

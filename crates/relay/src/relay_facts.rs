@@ -27,7 +27,14 @@ pub trait RelayFacts: Send + Sync {
     /// When a log cannot be read.
     fn logs(&self, form: LogForm) -> Result<Vec<ServedLog>, RelayError>;
 
-    /// Returns the end of the newest log in a form.
+    /// Returns the GTIDs of all stored transactions. Unlike [`end`](Self::end), makes no form of a log.
+    ///
+    /// # Errors
+    ///
+    /// When a log cannot be read.
+    fn gtids(&self) -> Result<GtidSet, RelayError>;
+
+    /// Returns the end of the newest log in a form. Makes the whole log in that form, which can take minutes.
     ///
     /// # Errors
     ///

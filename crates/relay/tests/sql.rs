@@ -32,6 +32,8 @@ struct FixedFacts {
     compression: Mutex<ServedCompression>,
     semi_sync: Mutex<Option<SemiSyncWait>>,
     resets: Mutex<Vec<&'static str>>,
+    /// Number of questions for the end of the logs in a form.
+    ends: AtomicU64,
 }
 
 /// A receiver that only records the requests.
@@ -119,9 +121,13 @@ impl RelayFacts for FixedFacts {
         Ok(vec![log("binlog.000001", true), log("binlog.000002", false)])
     }
 
+    fn gtids(&self) -> Result<GtidSet, RelayError> {
+        Ok(format!("{UUID}:1-9").parse().unwrap())
+    }
+
     fn end(&self, _: LogForm) -> Result<LogsEnd, RelayError> {
-        let gtids = format!("{UUID}:1-9").parse().unwrap();
-        Ok(LogsEnd { log: "binlog.000002".to_owned(), position: 1000, gtids })
+        self.ends.fetch_add(1, Ordering::Relaxed);
+        Ok(LogsEnd { log: "binlog.000002".to_owned(), position: 1000, gtids: self.gtids()? })
     }
 
     fn clients(&self) -> Vec<ClientFacts> {
@@ -243,6 +249,7 @@ impl Default for FixedFacts {
             semi_sync: Mutex::default(),
             compression: Mutex::new(ServedCompression::of(relay::FormChoice::Auto)),
             resets: Mutex::default(),
+            ends: AtomicU64::new(0),
         }
     }
 }
@@ -380,6 +387,23 @@ fn old_and_mariadb_sources() {
     mariadb.check("SELECT @@GLOBAL.SERVER_UUID", &unknown("SERVER_UUID"));
     mariadb.check("SET @master_binlog_checksum= @@global.binlog_checksum", "OK");
     mariadb.check("SHOW BINLOG STATUS", "File|Position|Binlog_Do_DB|Binlog_Ignore_DB\nbinlog.000002|1000||");
+}
+
+/// The end of a log in a form is known only after the whole log is made in it.
+#[test]
+fn gtids_need_no_form_of_a_log() {
+    let mut client = receiving(AccountRole::Admin);
+    for sql in [
+        "SELECT @@GLOBAL.gtid_mode, @@enforce_gtid_consistency, @@gtid_executed",
+        "SHOW REPLICA STATUS",
+        "SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status",
+    ] {
+        let answer = client.ask(sql);
+        assert!(answer.contains("ON|ON|") || answer.contains(&format!("{UUID}:1-9")), "{sql}: {answer}");
+    }
+    assert_eq!(client.facts.ends.load(Ordering::Relaxed), 0);
+    client.ask("SHOW BINARY LOG STATUS");
+    assert_eq!(client.facts.ends.load(Ordering::Relaxed), 1);
 }
 
 /// Statements in the documentation of MySQL and of this project.

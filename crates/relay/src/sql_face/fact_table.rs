@@ -495,7 +495,7 @@ fn connection_status(context: &VariableContext<'_>) -> Result<SqlRows, ServerErr
         return Ok(SqlRows::new(COLUMNS, Vec::new()));
     };
     let status = upstream.status();
-    let end = context.facts.end(context.session.form).map_err(|error| internal(&error))?;
+    let gtids = context.facts.gtids().map_err(|error| internal(&error))?;
     let received = upstream.received();
     let last = received.iter().map(|row| &row.last).max_by_key(|last| last.time_us);
     let (number, message, failed_us) = match status.error {
@@ -515,7 +515,7 @@ fn connection_status(context: &VariableContext<'_>) -> Result<SqlRows, ServerErr
         service.into(),
         status.heartbeats.into(),
         time(status.last_heartbeat_us.unwrap_or(0)),
-        end.gtids.to_string().into(),
+        gtids.to_string().into(),
         SqlValue::UInt(number.into()),
         message.into(),
         time(failed_us),

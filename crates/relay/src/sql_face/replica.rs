@@ -195,34 +195,33 @@ const HEARTBEAT_PERIOD_S: f64 = 15.0;
 
 pub(super) fn replica_status(
     statement: &mut SqlStatement<'_>,
-    session: &mut SqlSession,
+    _: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
-    status_rows(statement, session, |column| column.name)
+    status_rows(statement, |column| column.name)
 }
 
 pub(super) fn slave_status(
     statement: &mut SqlStatement<'_>,
-    session: &mut SqlSession,
+    _: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
-    status_rows(statement, session, |column| column.old_name)
+    status_rows(statement, |column| column.old_name)
 }
 
 /// `SHOW ALL SLAVES STATUS`, a statement of MariaDB.
 pub(super) fn all_status(
     statement: &mut SqlStatement<'_>,
-    session: &mut SqlSession,
+    _: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
     let version = served_version(statement);
     if !version.is_mariadb {
         return Err(syntax_error(statement.sql, "SHOW ".len()));
     }
     let columns = ALL_FIRST_COLUMNS.iter().chain(mariadb_columns(version)).chain(ALL_LAST_COLUMNS);
-    rows_of(statement, session, &columns.map(|column| (column, column.old_name)).collect::<Vec<_>>())
+    rows_of(statement, &columns.map(|column| (column, column.old_name)).collect::<Vec<_>>())
 }
 
 fn status_rows(
     statement: &mut SqlStatement<'_>,
-    session: &SqlSession,
     name: fn(&StatusColumn) -> &'static str,
 ) -> Result<SqlAnswer, ServerError> {
     take_channel(statement)?;
@@ -231,7 +230,7 @@ fn status_rows(
         true => mariadb_columns(version).into_iter().map(|column| (column, column.old_name)).collect(),
         false => STATUS_COLUMNS.iter().map(|column| (column, name(column))).collect(),
     };
-    rows_of(statement, session, &columns)
+    rows_of(statement, &columns)
 }
 
 /// Column, and the name that it has in the statement.
@@ -257,20 +256,16 @@ fn served_version(statement: &SqlStatement<'_>) -> ServedVersion {
     ServedVersion::parse(&statement.facts.server().version)
 }
 
-fn rows_of(
-    statement: &mut SqlStatement<'_>,
-    session: &SqlSession,
-    named: &[NamedColumn],
-) -> Result<SqlAnswer, ServerError> {
+fn rows_of(statement: &mut SqlStatement<'_>, named: &[NamedColumn]) -> Result<SqlAnswer, ServerError> {
     let columns = named
         .iter()
         .map(|(column, name)| SqlColumn { name: (*name).to_owned(), kind: column.kind })
         .collect();
     let mut rows = Vec::new();
     if let Some(upstream) = statement.facts.upstream_control() {
-        let end = statement.facts.end(session.form).map_err(|error| internal(&error))?;
+        let gtids = statement.facts.gtids().map_err(|error| internal(&error))?;
         let mariadb_gtids = statement.facts.mariadb_gtids().map_err(|error| internal(&error))?;
-        let state = ReplicaState { status: upstream.status(), gtids: end.gtids.to_string(), mariadb_gtids };
+        let state = ReplicaState { status: upstream.status(), gtids: gtids.to_string(), mariadb_gtids };
         rows.push(named.iter().map(|(column, _)| (column.value)(&state)).collect());
     }
     statement.finish(SqlRows { columns, rows })

@@ -393,8 +393,8 @@ fn warning_count(context: &VariableContext<'_>) -> Result<SystemValue, ServerErr
 }
 
 fn gtid_executed(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    let end = context.facts.end(context.session.form).map_err(|error| internal(&error))?;
-    Ok(SystemValue::Text(end.gtids.to_string()))
+    let gtids = context.facts.gtids().map_err(|error| internal(&error))?;
+    Ok(SystemValue::Text(gtids.to_string()))
 }
 
 fn gtid_binlog_pos(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
@@ -409,8 +409,8 @@ fn gtid_purged(context: &VariableContext<'_>) -> Result<SystemValue, ServerError
 /// A replica with GTIDs refuses a source that says `OFF`, and the reverse. The logs tell whether the source uses GTIDs;
 /// before its first transaction, the source itself does.
 fn gtid_mode(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    let end = context.facts.end(context.session.form).map_err(|error| internal(&error))?;
-    if !end.gtids.is_empty() {
+    let gtids = context.facts.gtids().map_err(|error| internal(&error))?;
+    if !gtids.is_empty() {
         return Ok(SystemValue::Text("ON".to_owned()));
     }
     let upstream = context.facts.upstream_control().map(|upstream| upstream.status());
