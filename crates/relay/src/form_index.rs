@@ -190,8 +190,26 @@ impl FormIndex {
 
 /// Returns the path of the index of a log in a form, below a directory of indexes.
 pub(crate) fn index_path(folder: &Path, form: LogForm, log: &str) -> PathBuf {
-    let form = form.to_string().replace(':', "-");
-    folder.join(form).join(format!("{log}.positions"))
+    form_folder(folder, form).join(format!("{log}{INDEX_SUFFIX}"))
+}
+
+/// Removes the indexes of a form whose log is not kept, also those that an earlier run saved. A file that stays does no
+/// harm: it is checked before it is used.
+pub(crate) fn remove_indexes(folder: &Path, form: LogForm, is_kept: impl Fn(&str) -> bool) {
+    let Ok(entries) = std::fs::read_dir(form_folder(folder, form)) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let log = name.to_str().and_then(|name| name.strip_suffix(INDEX_SUFFIX));
+        if log.is_some_and(|log| !is_kept(log)) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+const INDEX_SUFFIX: &str = ".positions";
+
+fn form_folder(folder: &Path, form: LogForm) -> PathBuf {
+    folder.join(form.to_string().replace(':', "-"))
 }
 
 /// Checksums that identify a log.

@@ -12,7 +12,7 @@ use crate::chunk_cache::ChunkCache;
 use crate::error::RelayError;
 use crate::form::LogForm;
 use crate::form_chunk::FormChunk;
-use crate::form_index::{FormIndex, FormPosition, index_path};
+use crate::form_index::{FormIndex, FormPosition, index_path, remove_indexes};
 use crate::form_renderer::{FilePlace, FormRenderer, RenderOutcome};
 use crate::relay_store::{LogFileId, RelayStore, lock};
 use crate::served_checksum::ServedChecksum;
@@ -358,12 +358,9 @@ impl FormSource {
     ///
     /// If the list of logs cannot be read.
     pub fn forget_purged(&self) -> Result<(), RelayError> {
-        let kept = self.store.forget_purged()?;
-        let forgotten = self.lock().forget(|log| !kept.contains(log));
-        for log in forgotten {
-            // A file that stays does no harm: it is checked before it is used.
-            let _ = std::fs::remove_file(index_path(&self.folder, self.form, &log));
-        }
+        let kept: HashSet<Arc<str>> = self.store.forget_purged()?.into_iter().collect();
+        self.lock().forget(|log| !kept.contains(log));
+        remove_indexes(&self.folder, self.form, |log| kept.contains(log));
         Ok(())
     }
 
@@ -517,8 +514,19 @@ impl FormSource {
         if index.end().original <= state.saved {
             return Ok(());
         }
-        state.saved = index.end().original;
+        let before = std::mem::replace(&mut state.saved, index.end().original);
         drop(shared);
+        let saved = self.save_index_of(log, &index, file);
+        if saved.is_err()
+            && let Some(state) = self.lock().logs.get_mut(log).filter(|state| state.file == file)
+        {
+            // The next call saves it.
+            state.saved = before;
+        }
+        saved
+    }
+
+    fn save_index_of(&self, log: &Arc<str>, index: &FormIndex, file: LogFileId) -> Result<(), RelayError> {
         // The checksums in the file identify the log: those of another log would make its index look right.
         if self.store.identity(log)? != file {
             return Ok(());
@@ -549,11 +557,11 @@ pub struct IndexedSize {
 }
 
 impl FormSourceState {
-    /// Drops all that is known of some logs. Returns their names.
-    fn forget(&mut self, is_gone: impl Fn(&Arc<str>) -> bool) -> Vec<Arc<str>> {
+    /// Drops all that is known of some logs.
+    fn forget(&mut self, is_gone: impl Fn(&Arc<str>) -> bool) {
         self.cache.retain(|log| !is_gone(log));
         self.idle.retain(|renderer| !is_gone(renderer.log()));
-        self.logs.extract_if(|log, _| is_gone(log)).map(|(log, _)| log).collect()
+        self.logs.retain(|log, _| !is_gone(log));
     }
 
     /// Returns what needs no rendering.

@@ -170,6 +170,37 @@ fn different_logs_of_the_same_name_have_different_indexes() {
 }
 
 #[test]
+fn indexes_are_saved_after_a_failure() {
+    let store = TestStore::new(&[&repeat_log(&sample("types.binlog"), 300 << 10), &next_log()]);
+    let source = store.source(LogForm::Plain);
+    // A file in place of the directory makes saving fail.
+    let folder = store.cache.path().join("plain");
+    std::fs::write(&folder, "").unwrap();
+    source.form_size(&LOG.into()).unwrap();
+    source.save_indexes().unwrap_err();
+    std::fs::remove_file(&folder).unwrap();
+    source.save_indexes().unwrap();
+    assert!(folder.join(format!("{LOG}.positions")).exists());
+}
+
+/// A relay that starts does not open the logs whose indexes it has.
+#[test]
+fn indexes_of_purged_logs_are_removed_after_a_restart() {
+    let log = repeat_log(&sample("types.binlog"), 300 << 10);
+    let store = TestStore::new(&[&log, &log, &next_log()]);
+    let source = store.source(LogForm::Plain);
+    let index = |log: &str| store.cache.path().join("plain").join(format!("{log}.positions"));
+    for log in [LOG, "binlog.000002"] {
+        source.form_size(&log.into()).unwrap();
+    }
+    source.save_indexes().unwrap();
+    assert!(index(LOG).exists() && index("binlog.000002").exists());
+    std::fs::remove_file(store.folder.path().join(LOG)).unwrap();
+    store.source(LogForm::Plain).forget_purged().unwrap();
+    assert!(!index(LOG).exists() && index("binlog.000002").exists());
+}
+
+#[test]
 fn logs_replaced_while_they_are_served() {
     let log = repeat_log(&sample("types.binlog"), 2 << 20);
     let compressed = Reference::new(LogForm::Compressed(common::LEVEL), &log).bytes;
