@@ -466,8 +466,8 @@ impl<'d, 's> ClientDump<'d, 's> {
         while self.session.link.has_input()? {
             let link = &mut self.session.link;
             if self.semi_sync == SemiSync::Off {
-                // A client without semi-synchronous replication has nothing to say.
-                return Ok(!link.is_closed());
+                // A client without semi-synchronous replication has nothing to say, except that it quits.
+                return Ok(link.discard_input());
             }
             match link.receive() {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),

@@ -148,12 +148,7 @@ impl ClientLink {
     pub(crate) fn receive(&mut self) -> io::Result<()> {
         self.flush()?;
         let room = self.packets.read_buffer();
-        let read = match &mut self.stream {
-            AcceptedStream::Plain(stream) => stream.read(room),
-            AcceptedStream::Tls(stream) => stream.read(room),
-            AcceptedStream::Closed => Err(closed()),
-        };
-        match read {
+        match self.stream.read(room) {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
                 self.packets.commit_read(count);
@@ -189,10 +184,13 @@ impl ClientLink {
         self.poll_input(PollTimeout::ZERO, None)
     }
 
-    /// Returns true if the client has closed the connection. Call this only when there is input.
-    pub(crate) fn is_closed(&mut self) -> bool {
-        let Some(socket) = self.socket_mut() else { return true };
-        matches!(socket.socket.peek(&mut [0]), Ok(0) | Err(_))
+    /// Reads what the client has sent, and discards it. Returns false if the client has closed the connection. Call this
+    /// only when there is input.
+    pub(crate) fn discard_input(&mut self) -> bool {
+        match self.stream.discard() {
+            Ok(is_open) => is_open,
+            Err(error) => matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock),
+        }
     }
 
     /// Returns true if there is input, or `growth` is signalled, within `timeout`.
@@ -219,6 +217,29 @@ impl ClientLink {
             AcceptedStream::Tls(stream) => Some(&mut stream.sock),
             AcceptedStream::Closed => None,
         }
+    }
+}
+
+impl AcceptedStream {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(room),
+            Self::Tls(stream) => stream.read(room),
+            Self::Closed => Err(closed()),
+        }
+    }
+
+    /// Reads once, and discards what was read. Returns false at the end.
+    fn discard(&mut self) -> io::Result<bool> {
+        let room = &mut [0; 256];
+        let Self::Tls(stream) = self else { return self.read(room).map(|count| count > 0) };
+        let (connection, socket) = (&mut stream.conn, &mut stream.sock);
+        // A message of TLS itself contains no data: waiting for data would block.
+        if connection.wants_read() && connection.read_tls(socket)? == 0 {
+            return Ok(false);
+        }
+        connection.process_new_packets().map_err(io::Error::other)?;
+        connection.reader().read(room).map(|count| count > 0)
     }
 }
 
@@ -320,7 +341,7 @@ fn closed() -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::path::Path;
     use std::sync::Arc;
@@ -333,7 +354,7 @@ mod tests {
     };
     use wire::DumpFlags;
 
-    use super::{QueuedBody, SLICES_MAX, send_queue};
+    use super::{ClientLink, QueuedBody, SLICES_MAX, send_queue};
 
     /// Returns the dump of a closed log as it is queued: each event behind a header of five bytes.
     fn queue(folder: &Path) -> (Vec<u8>, Vec<QueuedBody>) {
@@ -405,5 +426,22 @@ mod tests {
             drop(socket);
             assert!(received.join().unwrap() == wanted, "{file_size_min} {rounds}");
         }
+    }
+
+    /// A client that quits sends a packet, and closes the connection behind it.
+    #[test]
+    fn unread_packets_do_not_hide_the_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut link = ClientLink::new(Arc::new(listener.accept().unwrap().0)).unwrap();
+        client.write_all(b"\x01\0\0\0\x01").unwrap();
+        drop(client);
+        let mut rounds = 0;
+        while !link.has_input().unwrap() || link.discard_input() {
+            rounds += 1;
+            assert!(rounds < 1000, "the end was not noticed");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(rounds > 0);
     }
 }
