@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -140,15 +141,18 @@ fn client_host(address: IpAddr) -> String {
     if address.is_loopback() { "localhost".to_owned() } else { address.to_string() }
 }
 
-/// Finds the account of a client. If the relay was started without accounts and still has none, every client of this
-/// machine logs in without a password. If the accounts were removed later, no client logs in.
+/// Finds the account of a client. While the relay has had no accounts since its start, every client of this machine logs
+/// in without a password. After accounts were added and removed, no client logs in.
 fn find_account(
     login: &LoginDetails,
     address: IpAddr,
     accounts: &RelayAccounts,
     shared: &RelayShared,
 ) -> Option<ClientAccount> {
-    if accounts.is_empty() && shared.was_started_without_accounts && address.is_loopback() {
+    if accounts.is_empty()
+        && shared.was_started_without_accounts.load(Ordering::Relaxed)
+        && address.is_loopback()
+    {
         return Some(ClientAccount {
             user: String::from_utf8_lossy(&login.user).into_owned(),
             host: "localhost".to_owned(),

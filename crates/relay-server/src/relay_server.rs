@@ -227,11 +227,15 @@ impl RelayServer {
     /// If a file cannot be used.
     pub fn reload(&self) -> Result<(), RelayServerError> {
         let options = &self.shared.options;
-        if !self.shared.was_started_without_accounts && !options.accounts.exists() {
+        let was_without_accounts = &self.shared.was_started_without_accounts;
+        if !was_without_accounts.load(Ordering::Relaxed) && !options.accounts.exists() {
             return Err(RelayServerError::AccountsMissing { path: options.accounts.path().to_owned() });
         }
         let accounts = Arc::new(options.accounts.load()?);
         let tls = options.tls.load(&options.state)?;
+        if !accounts.is_empty() {
+            was_without_accounts.store(false, Ordering::Relaxed);
+        }
         *self.shared.files.write().unwrap_or_else(PoisonError::into_inner) = LoadedFiles { tls, accounts };
         Ok(())
     }

@@ -55,8 +55,8 @@ pub(crate) struct RelayShared {
     compression: Mutex<ServedCompression>,
     gtids: Mutex<StateReader<StoredGtids>>,
     definitions: Option<DefinitionSource>,
-    /// True if the relay started without accounts: until it gets some, all clients of this machine may log in.
-    pub(crate) was_started_without_accounts: bool,
+    /// True while the relay has had no accounts since its start: all clients of this machine may log in.
+    pub(crate) was_started_without_accounts: AtomicBool,
     mariadb: Mutex<StateReader<MariadbState>>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct PreparedRelay {
 impl RelayShared {
     pub(crate) fn new(options: RelayServerOptions, parts: PreparedRelay) -> Self {
         let PreparedRelay { address, identity, forms, password_key, files } = parts;
-        let was_started_without_accounts = files.accounts.is_empty();
+        let was_started_without_accounts = AtomicBool::new(files.accounts.is_empty());
         let definitions = options.definitions_from.clone().map(DefinitionSource::new);
         Self {
             compression: Mutex::new(ServedCompression::of(options.form)),

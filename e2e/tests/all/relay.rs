@@ -408,16 +408,42 @@ fn relays_with_accounts_refuse_other_accounts() -> Result<()> {
     ensure!(login(relay.port, "secret", tls)?.is_none());
     ensure!(login(relay.port, "", tls)?.is_some_and(|error| error.contains("1045")));
     // With an empty accounts file, no client can log in.
-    fs::write(&accounts, "")?;
-    let mut permissions = fs::metadata(&accounts)?.permissions();
-    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
-    fs::set_permissions(&accounts, permissions)?;
+    write_no_accounts(&accounts)?;
     kill(pid, Signal::SIGHUP)?;
     wait_until("the refusal of the removed account", || Ok(login(relay.port, "secret", tls)?.is_some()))?;
     ensure!(login(relay.port, "", tls)?.is_some_and(|error| error.contains("1045")));
     fs::write(&accounts, saved)?;
     kill(pid, Signal::SIGHUP)?;
     wait_until("the restored account", || Ok(login(relay.port, "secret", tls)?.is_none()))
+}
+
+fn write_no_accounts(path: &str) -> Result<()> {
+    fs::write(path, "")?;
+    let mut permissions = fs::metadata(path)?.permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
+    Ok(fs::set_permissions(path, permissions)?)
+}
+
+/// A relay without accounts admits every client of this machine, but not after it had accounts.
+#[test]
+fn accounts_that_are_added_and_removed_admit_no_client() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    let folder = TempDir::new()?;
+    let accounts = folder.path().join("accounts.toml").display().to_string();
+    write_no_accounts(&accounts)?;
+    let relay = RelayProcess::start(&index_of(&source)?, &["--accounts", &accounts])?;
+    let pid = Pid::from_raw(relay.running.as_ref().context("the relay does not run")?.id().try_into()?);
+    let tls = "--ssl-mode=REQUIRED";
+    ensure!(login(relay.port, "", tls)?.is_none());
+    ensure!(write_account(folder.path(), "secret")? == accounts);
+    kill(pid, Signal::SIGHUP)?;
+    wait_until("the new account", || Ok(login(relay.port, "", tls)?.is_some()))?;
+    ensure!(login(relay.port, "secret", tls)?.is_none());
+    write_no_accounts(&accounts)?;
+    kill(pid, Signal::SIGHUP)?;
+    wait_until("the refusal of the removed account", || Ok(login(relay.port, "secret", tls)?.is_some()))?;
+    ensure!(login(relay.port, "", tls)?.is_some_and(|error| error.contains("1045")));
+    Ok(())
 }
 
 #[test]
