@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use binlog::events::{Query, StatusVar};
 use binlog::{Collation, Flavour};
+use sql::quote::quote_time_zone;
 
 /// Session variables that a statement or row changes depend on, as the source logged them. A variable that was not
 /// logged is `None`, or has the value that the server leaves out.
@@ -127,7 +128,7 @@ impl SessionVariables {
         if self.time_zone.as_ref() != from.and_then(|from| from.time_zone.as_ref())
             && let Some(zone) = &self.time_zone
         {
-            append_assignment(out, "time_zone", format_args!("'{}'", String::from_utf8_lossy(zone)));
+            append_assignment(out, "time_zone", time_zone_literal(zone));
         }
         if from.is_none_or(|from| from.lc_time_names != self.lc_time_names) {
             append_assignment(out, "lc_time_names", self.lc_time_names);
@@ -198,6 +199,12 @@ fn append_assignment(out: &mut String, name: &str, value: impl std::fmt::Display
     let _ = write!(out, "@@session.{name}={value},");
 }
 
+/// Returns the name of a time zone as a string literal. The server refuses a name that no zone has.
+fn time_zone_literal(name: &[u8]) -> String {
+    let harmless = || format!("'{}'", String::from_utf8_lossy(name).replace(['\'', '\\'], "?"));
+    quote_time_zone(name).unwrap_or_else(harmless)
+}
+
 #[cfg(test)]
 mod tests {
     use binlog::events::{Query, StatusVars};
@@ -238,6 +245,8 @@ mod tests {
         let set = "@@session.foreign_key_checks=0,@@session.auto_increment_increment=2,\
                    @@session.auto_increment_offset=1,@@session.time_zone='UTC',";
         assert_eq!(changes(Some(&plain), &other), set);
+        let odd = SessionVariables { time_zone: Some(br"x', @a='\".to_vec()), ..plain.clone() };
+        assert_eq!(changes(Some(&plain), &odd), "@@session.time_zone='x?, @a=??',");
         // Variables missing in a context stay as they are in the session.
         let now = other.merged_over(Some(&plain));
         assert_eq!((now.sql_mode, now.charset), (plain.sql_mode, plain.charset));

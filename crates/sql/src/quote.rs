@@ -55,6 +55,14 @@ pub fn quote_plain_text(text: &str) -> String {
     enclosed(text, '\'')
 }
 
+/// Returns the name of a time zone as a string literal, such as `'+01:00'`, `'Europe/Berlin'` or `'SYSTEM'`; `None` for a
+/// name with a character that no zone has.
+pub fn quote_time_zone(name: &[u8]) -> Option<String> {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-:/_".contains(byte);
+    let is_zone = name.iter().all(is_plain);
+    is_zone.then(|| quote_plain_text(&String::from_utf8_lossy(name)))
+}
+
 fn enclosed(text: &str, quote: char) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push(quote);
@@ -127,7 +135,8 @@ pub fn table_condition(database: &[u8], table: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        put_table, quote_ansi_name, quote_plain_text, quote_table, quote_text, split_name, table_condition,
+        put_table, quote_ansi_name, quote_plain_text, quote_table, quote_text, quote_time_zone, split_name,
+        table_condition,
     };
 
     #[test]
@@ -138,6 +147,17 @@ mod tests {
         check(quote_ansi_name("a\"`b"), "\"a\"\"`b\"");
         check(quote_text("it's\\\n\r\0"), r"'it''s\\\n\r\0'");
         check(quote_plain_text("it's\\"), r"'it''s\'");
+    }
+
+    #[test]
+    fn time_zones_contain_no_quotes() {
+        let check = |name: &str, wanted: Option<&str>| {
+            assert_eq!(quote_time_zone(name.as_bytes()).as_deref(), wanted, "{name}");
+        };
+        check("+01:00", Some("'+01:00'"));
+        check("America/Port-au-Prince", Some("'America/Port-au-Prince'"));
+        check("x', @@session.sql_log_bin = 0, @a = '", None);
+        check("x\\", None);
     }
 
     #[test]

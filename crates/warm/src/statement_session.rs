@@ -2,7 +2,7 @@
 
 use binlog::events::{Query, StatusVar};
 use binlog::{Collation, Flavour, sql_mode};
-use sql::quote::quote_name;
+use sql::quote::{quote_name, quote_time_zone};
 
 use crate::statement::{FunctionSet, LoggedStatement, SkipReason};
 
@@ -15,6 +15,7 @@ pub(crate) struct StatementSession {
     /// `character_set_client` and `collation_connection`, as collation IDs.
     charset: Option<(u16, u16)>,
     flavour: Flavour,
+    /// As a string literal.
     time_zone: Option<String>,
     /// Current time for the statement, if it calls a clock function.
     timestamp: Option<u32>,
@@ -42,7 +43,10 @@ impl StatementSession {
             match variable.map_err(|_| SkipReason::Session)? {
                 StatusVar::SqlMode(mode) => session.sql_mode = mode & sql_mode::PARSING_MODES,
                 StatusVar::Charset { client, connection, .. } => session.charset = Some((client, connection)),
-                StatusVar::TimeZone(name) if !name.is_empty() => session.time_zone = Some(time_zone(name)?),
+                StatusVar::TimeZone(name) if !name.is_empty() => {
+                    let zone = quote_time_zone(name).ok_or(SkipReason::Session)?;
+                    session.time_zone = Some(zone);
+                }
                 _ => {}
             }
         }
@@ -62,10 +66,10 @@ impl StatementSession {
         if !self.database.is_empty() {
             out += &format!("USE {}; ", quote_name(&self.database));
         }
-        let zone = self.time_zone.as_deref().unwrap_or("+00:00");
+        let zone = self.time_zone.as_deref().unwrap_or("'+00:00'");
         let timestamp = self.timestamp.map_or("DEFAULT".to_owned(), |timestamp| timestamp.to_string());
         out += &format!(
-            "SET @@session.sql_mode = {}, @@session.time_zone = '{zone}', @@session.timestamp = {timestamp}",
+            "SET @@session.sql_mode = {}, @@session.time_zone = {zone}, @@session.timestamp = {timestamp}",
             self.sql_mode
         );
         if let Some((client, connection)) = self.charset {
@@ -75,15 +79,6 @@ impl StatementSession {
             );
         }
         out
-    }
-}
-
-/// Parses `+01:00`, `Europe/Berlin`, `SYSTEM`.
-fn time_zone(name: &[u8]) -> Result<String, SkipReason> {
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-:/_".contains(byte);
-    match name.iter().all(is_plain) {
-        true => Ok(String::from_utf8_lossy(name).into_owned()),
-        false => Err(SkipReason::Session),
     }
 }
 
