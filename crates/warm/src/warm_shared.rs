@@ -484,7 +484,10 @@ impl SharedState {
         let (lead, is_full) = (&self.channels[index].lead, self.channels[index].is_full());
         match pace {
             _ if is_full => false,
-            WarmPace::Measured => lead.ahead().touches < self.distance / self.channels.len() as u64,
+            WarmPace::Measured => {
+                // More channels than the distance has rows still get one row each.
+                lead.ahead().touches < (self.distance / self.channels.len() as u64).max(1)
+            }
             WarmPace::Fixed(fixed) => lead.seconds() <= fixed.seconds_prefetch,
         }
     }
@@ -629,6 +632,15 @@ mod tests {
         });
         let error = shared.take_failure().unwrap().to_string();
         assert!(error.ends_with("panicked: injected; please report this defect"), "{error}");
+    }
+
+    #[test]
+    fn each_of_many_channels_may_be_ahead() {
+        let channels = (0..33).map(|_| at(100)).collect();
+        let shared = WarmShared::new(channels, WarmPace::Measured, 2, true);
+        shared.set_limits(32, 2, 1);
+        let state = shared.state();
+        assert!((0..33).all(|index| state.has_room(index, WarmPace::Measured)));
     }
 
     #[test]
