@@ -359,8 +359,9 @@ fn parse_zstd_level(text: &str) -> Result<u8, String> {
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+    // A larger number overflows the clock.
+    match text.parse::<u32>() {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds.into())),
         _ => Err(format!("timeout is {text}; expected a number of seconds")),
     }
 }
@@ -404,6 +405,7 @@ mod tests {
         );
         check("get-server-public-key", Some("x"), "get-server-public-key is x; expected ON or OFF");
         check("timeout", Some("0"), "timeout is 0; expected a number of seconds");
+        check("timeout", Some("4294967296"), "timeout is 4294967296; expected a number of seconds");
         check("ssl-session-data", Some("x"), "ssl-session-data is not supported: remove the option");
         check("ssl-fips-mode", Some("ON"), "ssl-fips-mode is not supported: remove the option");
         check("tls-odd", Some("x"), "tls-odd is not supported: remove the option");
