@@ -58,6 +58,8 @@ struct SessionPrivileges {
     gtid_next: bool,
 }
 
+/// Lock of the replay that uses the target.
+const TARGET_LOCK: &str = "bintide.replay";
 /// Timeout for taking the lock: a server needs a moment to notice that a client is gone.
 const TARGET_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -226,7 +228,7 @@ impl MysqlTarget {
         let mut control = self.control()?;
         control.run(SESSION_SETUP).map_err(server_failure)?;
         self.disable_binlog(&mut control).map_err(server_failure)?;
-        acquire_lock(&mut control, "bintide.replay", TARGET_LOCK_TIMEOUT)?;
+        acquire_lock(&mut control, TARGET_LOCK, TARGET_LOCK_TIMEOUT)?;
         for statement in progress_sql::CREATE_PROGRESS_TABLE {
             control.run(statement).map_err(server_failure)?;
         }
@@ -239,6 +241,8 @@ impl MysqlTarget {
             let name = session_lock(number);
             acquire_lock(&mut control, &name, SESSION_LOCK_TIMEOUT)?;
             control.run(&format!("DO RELEASE_LOCK('{name}')")).map_err(server_failure)?;
+            // Before MySQL 5.7.5, a session has one lock: the next one releases it.
+            acquire_lock(&mut control, TARGET_LOCK, TARGET_LOCK_TIMEOUT)?;
         }
         control
             .run(&format!("UPDATE {PROGRESS_TABLE} SET sessions = 0 WHERE stream = 1"))
@@ -480,7 +484,7 @@ fn is_replicating(
 
 /// Returns the name of the lock that a session holds as long as the server knows the session.
 fn session_lock(number: u32) -> String {
-    format!("bintide.replay.{number}")
+    format!("{TARGET_LOCK}.{number}")
 }
 
 fn read_executed(connection: &mut SqlConnection, is_mariadb: bool) -> Result<GtidSet, TargetFailure> {
