@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use crate::archived_logs::find_archived_logs;
@@ -268,8 +268,7 @@ fn as_path(bytes: &[u8]) -> Option<&Path> {
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
-    let list = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>();
-    let mut paths = list().map_err(|cause| LogError::io("list", &folder.display().to_string(), cause))?;
+    let mut paths = crate::store_folder::entries(folder)?;
     paths.sort();
     Ok(paths)
 }

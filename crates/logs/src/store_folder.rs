@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
@@ -160,8 +160,8 @@ fn indexes(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
 }
 
 pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
-    let entries = fs::read_dir(folder).map_err(io_error("list", folder))?;
-    Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).collect())
+    let list = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>();
+    list().map_err(io_error("list", folder))
 }
 
 pub(crate) fn is_regular(path: &Path) -> bool {
