@@ -52,6 +52,8 @@ pub struct LogReader {
     current_index: usize,
     /// End of the large payload that is being read.
     large_end: Option<u64>,
+    /// Start of the last large payload's event.
+    large_start: u64,
     buffer_pool: BufferPool,
 }
 
@@ -190,6 +192,7 @@ impl LogReader {
             current: None,
             current_index: 0,
             large_end: None,
+            large_start: 0,
             buffer_pool: BufferPool::default(),
         }
     }
@@ -273,6 +276,7 @@ impl LogReader {
             NextChunk::Chunk(chunk) => ReadOutcome::Some(RawPiece::Chunk(chunk)),
             NextChunk::End(end) => ReadOutcome::End(end),
             NextChunk::Large(header) => {
+                self.large_start = self.place.offset;
                 self.large_end = Some(self.place.offset + u64::from(header.size));
                 ReadOutcome::Some(RawPiece::LargePayload(header))
             }
@@ -286,10 +290,14 @@ impl LogReader {
     ///
     /// If the log cannot be read, or ends within the event.
     pub fn read_raw_bytes(&mut self, size: usize, out: &mut Vec<u8>) -> Result<(), LogError> {
-        while out.len() < size && self.large_end.is_some_and(|end| self.place.offset < end) {
+        while let Some(end) = self.large_end
+            && out.len() < size
+            && self.place.offset < end
+        {
             if self.append_large(size - out.len(), out)? == 0 {
-                let (name, offset) = (self.name.clone(), self.place.offset);
-                return Err(LogError::Truncated { name, offset, size: offset });
+                let (offset, in_use) = (self.large_start, self.in_use);
+                let [found, wanted] = [self.place.offset, end].map(|to| (to - offset) as usize);
+                return Err(self.torn_error(TornEvent { offset, found, wanted, in_use }));
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Transaction payloads that are read in pieces.
 
 use binlog::{EventType, PayloadLimits, PayloadOpener};
-use logs::{EndOfLog, LogError, LogPiece, LogReader, PayloadEnd, ReadOutcome};
+use logs::{EndOfLog, LogError, LogPiece, LogReader, PayloadEnd, RawPiece, ReadOutcome, TornEvent};
 
 use crate::log_builder::{
     LogDirectory, QUERY, STOP, event, format, format_with_checksums, log, with_checksum,
@@ -123,6 +123,20 @@ fn incomplete_payloads_are_not_started() {
         assert!(given.inner.is_empty() && given.ends.is_empty());
         assert!(given.end.starts_with("Torn(TornEvent { offset: 126, "), "{}", given.end);
     }
+}
+
+#[test]
+fn a_log_that_becomes_shorter_within_a_payload_is_torn() {
+    let logs = LogDirectory::new();
+    let (payload, _) = payload(b"");
+    logs.write(&log(&[format(0), payload.clone()]));
+    let mut reader = logs.open();
+    assert!(matches!(reader.next_raw_piece(1000, LARGE), Ok(ReadOutcome::Some(RawPiece::Chunk(_)))));
+    assert!(matches!(reader.next_raw_piece(1000, LARGE), Ok(ReadOutcome::Some(RawPiece::LargePayload(_)))));
+    logs.write(&log(&[format(0), payload[..payload.len() - 1].to_vec()]));
+    let error = reader.read_raw_bytes(usize::MAX, &mut Vec::new()).unwrap_err();
+    let wanted = TornEvent { offset: 126, found: payload.len() - 1, wanted: payload.len(), in_use: false };
+    assert!(matches!(error, LogError::Torn { torn, .. } if torn == wanted), "{error}");
 }
 
 #[test]
