@@ -130,6 +130,21 @@ impl SqlWords {
         keywords.iter().any(|keyword| self.take(keyword))
     }
 
+    /// Skips MariaDB's `SET STATEMENT variable = value, … FOR`, if it comes next: the statement that runs follows it.
+    pub fn skip_set_statement(&mut self) {
+        let mut words = self.clone();
+        if !words.take("SET STATEMENT") {
+            return;
+        }
+        while !words.is_at_end() {
+            if words.take("FOR") {
+                self.at = words.at;
+                return;
+            }
+            words.skip();
+        }
+    }
+
     /// Returns true if the next word is this sign.
     pub fn is_sign(&self, sign: &str) -> bool {
         matches!(self.peek(), Some(SqlWord::Sign(found)) if found == sign)
@@ -306,6 +321,18 @@ mod tests {
         let parts = words.split_at_commas();
         let texts: Vec<&str> = parts.iter().map(|part| &sql[part.rest_range()]).collect();
         assert_eq!(texts, ["f(1, 2)", "'a' 'b'"]);
+    }
+
+    #[test]
+    fn set_statement_is_skipped() {
+        let check = |sql: &str, wanted: &str| {
+            let mut words = SqlWords::parse(sql, 0).unwrap();
+            words.skip_set_statement();
+            assert_eq!(&sql[words.rest_range()], wanted, "{sql}");
+        };
+        check("set statement a=1, b=substring('x' from 1 for 1) for drop table t", "drop table t");
+        check("SET STATEMENT a = 1", "SET STATEMENT a = 1");
+        check("SET a = 1", "SET a = 1");
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub enum StatementKind {
 pub fn classify_statement(sql: &[u8]) -> StatementKind {
     // Double quotes quote names: a string in them never stands where a table is named.
     let words = &mut TokenCursor::new(sql, ANSI_QUOTES);
+    words.skip_set_statement();
     match take_keyword(words).as_str() {
         "CREATE" => create(words),
         "ALTER" => alter(words),
@@ -85,6 +86,7 @@ pub fn classify_statement(sql: &[u8]) -> StatementKind {
 /// Returns whether a statement changes only accounts, roles or privileges.
 pub fn is_account_statement(sql: &[u8]) -> bool {
     let words = &mut TokenCursor::new(sql, ANSI_QUOTES);
+    words.skip_set_statement();
     match take_keyword(words).as_str() {
         "GRANT" | "REVOKE" => true,
         "CREATE" | "ALTER" | "DROP" => {
@@ -99,13 +101,19 @@ pub fn is_account_statement(sql: &[u8]) -> bool {
 }
 
 /// Returns the first word of a statement after comments, in upper case. Returns an empty string if the statement starts
-/// with anything else, such as a comment that only some servers execute.
+/// with anything else, such as a comment that only some servers execute. Skips MariaDB's `SET STATEMENT … FOR`.
 pub fn first_word(sql: &[u8]) -> String {
     use SqlTokenKind as K;
     let mut tokens = SqlLexer::new(sql, 0);
     let first = tokens.find(|token| !matches!(token.kind, K::Space | K::Comment));
-    let word = first.filter(|token| token.kind == K::Word);
-    word.map_or_else(String::new, |word| String::from_utf8_lossy(tokens.bytes(&word)).to_ascii_uppercase())
+    let Some(word) = first.filter(|token| token.kind == K::Word) else { return String::new() };
+    let word = String::from_utf8_lossy(tokens.bytes(&word)).to_ascii_uppercase();
+    if word != "SET" {
+        return word;
+    }
+    let mut words = TokenCursor::new(sql, 0);
+    words.skip_set_statement();
+    take_keyword(&mut words)
 }
 
 /// Returns the range of `START TRANSACTION` in a `CREATE TABLE`, behind the columns and in front of the table's options
@@ -363,6 +371,7 @@ mod tests {
             "RENAME USER a TO b",
             "SET PASSWORD FOR 'u'@'%'='x'",
             "SET DEFAULT ROLE r TO u",
+            "SET STATEMENT a=1 FOR GRANT SELECT ON d.t TO u",
         ] {
             assert!(is_account_statement(sql.as_bytes()), "{sql}");
         }
@@ -453,6 +462,9 @@ mod tests {
         check("ANALYZE TABLE a, b", "a b");
         check("", "");
         check("SELECT 1", "");
+        check("SET STATEMENT max_statement_time=60 FOR INSERT INTO d.t VALUES (1)", "d.t");
+        check("set statement a=(select 1 for update), b='for' for alter table t add a int", "t");
+        check("SET STATEMENT a=1", "");
         check("-- it's\n# it's\nINSERT INTO d.1t VALUES (1)", "d.1t");
         check(r"LOAD DATA INFILE 'it\'s' INTO TABLE t", "t");
         check("CREATE DEFINER=u@10.0.0.1 VIEW v AS SELECT 1", "v");
@@ -464,6 +476,8 @@ mod tests {
         check(" /* a */ -- b\n# c\n\tinsert into t", "INSERT");
         check("/*!50003 create table t (a int) */", "");
         check("/*M!100100 a */ create table t (a int)", "");
+        check("/* c */ set statement a=1 for Update t set a=1", "UPDATE");
+        check("set a=1", "SET");
         check("(select 1)", "");
         check("/* open", "");
         check("", "");
@@ -477,6 +491,8 @@ mod tests {
         check("ALTER DATABASE d CHARACTER SET latin1", StatementKind::Database);
         check("DROP TEMPORARY TABLE IF EXISTS `t`", StatementKind::DropTemporary);
         check("DROP TRIGGER g", StatementKind::DropTrigger(Some(12)));
+        check("SET STATEMENT a=1 FOR DROP TRIGGER g", StatementKind::DropTrigger(Some(34)));
+        check("SET STATEMENT a=1 FOR CREATE DATABASE d", StatementKind::Database);
         check("DROP TRIGGER IF EXISTS g", StatementKind::DropTrigger(None));
     }
 }

@@ -107,6 +107,27 @@ impl<'s> TokenCursor<'s> {
         false
     }
 
+    /// Skips MariaDB's `SET STATEMENT variable = value, … FOR`, if it comes next: the statement that runs follows it.
+    pub(crate) fn skip_set_statement(&mut self) {
+        let mut ahead = self.clone();
+        if !ahead.take_word("SET") || !ahead.take_word("STATEMENT") {
+            return;
+        }
+        let mut depth = 0_u32;
+        while ahead.peek().is_some() {
+            if depth == 0 && ahead.take_word("FOR") {
+                *self = ahead;
+                return;
+            }
+            if ahead.is_sign(b'(') {
+                depth += 1;
+            } else if ahead.is_sign(b')') {
+                depth = depth.saturating_sub(1);
+            }
+            ahead.take_next();
+        }
+    }
+
     fn scan_next(&mut self) {
         self.next = self.tokens.find(|token| !token.is_blank());
     }

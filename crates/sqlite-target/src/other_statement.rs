@@ -60,6 +60,7 @@ impl OtherStatement {
     /// Classifies a statement; `None` if its effect is unknown.
     pub(crate) fn parse(words: &SqlWords) -> Option<Self> {
         let mut words = words.clone();
+        words.skip_set_statement();
         if words.is_any_next(&ROW_VERBS) {
             return Some(Self::Rows(words.keywords_ahead(1)));
         }
@@ -119,6 +120,9 @@ mod tests {
         check("rename user a to b", "Some(PassedOver(\"RENAME USER\"))");
         check("replace into t values (1)", "Some(Rows(\"REPLACE\"))");
         check("rollback to `s 1`", "Some(Savepoint(\"ROLLBACK TO\", \"s 1\"))");
+        check("set statement max_statement_time=1 for insert into t values (1)", "Some(Rows(\"INSERT\"))");
+        check("set statement max_statement_time=1 for frobnicate t", "None");
+        check("set global a=1", "Some(PassedOver(\"SET\"))");
         check("frobnicate t", "None");
     }
 }

@@ -148,6 +148,10 @@ mod tests {
         check("alter table orders add index i (status), comment = 'x'", false);
         check("alter table orders drop partition p", true);
         check("alter table orders add primary key (a)", true);
+        check("set statement max_statement_time=1 for update orders set status = 'x'", true);
+        check("set statement max_statement_time=1 for rename table orders to orders_old", true);
+        check("set statement max_statement_time=1 for update other set status = 'orders'", false);
+        check("set @orders = 1", false);
         check("BEGIN", false);
     }
 

@@ -172,6 +172,7 @@ impl DdlStatement {
     pub fn parse(words: &SqlWords) -> Self {
         let mut words = words.clone();
         let words = &mut words;
+        words.skip_set_statement();
         let parsed = if words.take("CREATE") {
             parse_create(words)
         } else if words.take("ALTER") {
