@@ -109,6 +109,14 @@ pub struct HistoryValue {
     pub after: Option<String>,
 }
 
+impl HistoryValue {
+    /// Returns the number of bytes in memory.
+    pub(super) fn size(&self) -> usize {
+        let texts = [Some(&self.column), self.before.as_ref(), self.after.as_ref()];
+        size_of::<Self>() + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    }
+}
+
 impl HistoryChange {
     /// Returns the SQL keyword.
     pub const fn verb(self) -> &'static str {

@@ -126,16 +126,17 @@ impl<'s> ListOutput for RowSearch<'s> {
 
     fn size(part: &Vec<SearchFinding>) -> usize {
         let size = |finding: &SearchFinding| match finding {
-            SearchFinding::Change(found) => FOUND_SIZE + found.entry.values.len() * VALUE_SIZE,
+            SearchFinding::Change(found) => {
+                FOUND_SIZE + found.entry.values.iter().map(HistoryValue::size).sum::<usize>()
+            }
             SearchFinding::Gaps(..) => FOUND_SIZE,
         };
         part.iter().map(size).sum()
     }
 }
 
-/// Approximate sizes in memory, in bytes.
+/// Approximate size of a finding in memory without its values, in bytes.
 const FOUND_SIZE: usize = 512;
-const VALUE_SIZE: usize = 128;
 
 impl<'s> RowSearch<'s> {
     /// Adds the changes of a rows event. Ignores other events.
@@ -256,6 +257,11 @@ impl ChangePlace {
     fn new(located: &LocatedEvent<'_>, row: u64) -> Self {
         let inner = located.inner.map(|inner: InnerPosition| inner.number);
         Self { position: located.position, inner, row }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn at(position: u64) -> Self {
+        Self { position, inner: None, row: 0 }
     }
 }
 

@@ -90,7 +90,7 @@ impl RowTracer<'_> {
             let mut limit = None;
             loop {
                 let identity = self.identity();
-                let found = self.search(log, &identity)?;
+                let found = self.search(log, &identity, TraceDirection::Backward { limit })?;
                 match self.follow_backward(log, found, limit) {
                     TraceStep::Continue => break,
                     TraceStep::SearchAgain(place) => limit = Some(place),
@@ -153,7 +153,7 @@ impl RowTracer<'_> {
         for log in first..self.settings.sources.len() {
             loop {
                 let identity = self.identity();
-                let found = self.search(log, &identity)?;
+                let found = self.search(log, &identity, TraceDirection::Forward)?;
                 match self.follow_forward(found, limit) {
                     TraceStep::Continue => break,
                     TraceStep::SearchAgain(place) => limit = Some(place),
@@ -207,8 +207,14 @@ impl RowTracer<'_> {
         self.current.clone().unwrap_or_else(|| self.settings.conditions.clone())
     }
 
-    /// Returns the changes of rows with this identity in one log, in order.
-    fn search(&mut self, log: usize, identity: &RowIdentity) -> Result<Vec<SearchFinding>, ListError> {
+    /// Returns the changes of rows with this identity in one log, in order; backward, without those that the trace does
+    /// not reach.
+    fn search(
+        &mut self,
+        log: usize,
+        identity: &RowIdentity,
+        direction: TraceDirection,
+    ) -> Result<Vec<SearchFinding>, ListError> {
         if (self.watch)(log).is_break() {
             return Err(ListError::Stopped);
         }
@@ -233,10 +239,13 @@ impl RowTracer<'_> {
         let sources = std::slice::from_ref(&self.settings.sources[log]);
         let torn = walk.run(sources, &search, |part| {
             for finding in part {
-                match (found.last_mut(), finding) {
-                    (Some(SearchFinding::Gaps(_, gaps)), SearchFinding::Gaps(_, more)) => gaps.join(more),
-                    (_, finding) => found.push(finding),
+                if let TraceDirection::Backward { limit } = direction
+                    && limit.is_none_or(|limit| finding.place() < limit)
+                    && finding.ends_search(identity)
+                {
+                    drop_changes(&mut found);
                 }
+                push_finding(&mut found, finding);
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -256,7 +265,99 @@ fn may_change_table(log: &Path, database: &[u8], table: &[u8]) -> bool {
     })
 }
 
+/// Direction of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TraceDirection {
+    /// From this place on, or from the end of the log.
+    Backward {
+        limit: Option<ChangePlace>,
+    },
+    Forward,
+}
+
+/// Drops the changes, and keeps the gaps.
+fn drop_changes(found: &mut Vec<SearchFinding>) {
+    for finding in std::mem::take(found) {
+        if let SearchFinding::Gaps(..) = finding {
+            push_finding(found, finding);
+        }
+    }
+}
+
+/// Adds a finding. Joins gaps without a change between them.
+fn push_finding(found: &mut Vec<SearchFinding>, finding: SearchFinding) {
+    match (found.last_mut(), finding) {
+        (Some(SearchFinding::Gaps(_, gaps)), SearchFinding::Gaps(_, more)) => gaps.join(more),
+        (_, finding) => found.push(finding),
+    }
+}
+
+impl SearchFinding {
+    /// Returns whether a trace backward that gets here needs no earlier finding of the same search: the row is created
+    /// here, or had another identity before.
+    fn ends_search(&self, identity: &RowIdentity) -> bool {
+        match self {
+            Self::Change(found) => {
+                found.entry.change == HistoryChange::Insert
+                    || found.before.as_ref().is_some_and(|before| !is_same(before, identity))
+            }
+            Self::Gaps(..) => false,
+        }
+    }
+}
+
 /// Returns whether two identities require the same values of columns of the same names.
 fn is_same(identity: &[RowCondition], other: &[RowCondition]) -> bool {
     identity.len() == other.len() && identity.iter().zip(other).all(|(one, other)| one.is_same(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::TransactionId;
+
+    use super::{HistoryChange, HistoryEntry, SearchFinding, drop_changes, push_finding};
+    use crate::history::history_gap::HistoryGaps;
+    use crate::history::row_search::{ChangePlace, FoundChange, RowIdentity};
+    use crate::row_condition::{RowCondition, RowStates};
+
+    fn identity(text: &str) -> RowIdentity {
+        vec![RowCondition::new(text).unwrap()]
+    }
+
+    fn change(position: u64, change: HistoryChange, before: Option<&str>) -> SearchFinding {
+        SearchFinding::Change(Box::new(FoundChange {
+            place: ChangePlace::at(position),
+            states: RowStates { before: before.is_some(), after: true, untested: 0 },
+            before: before.map(identity),
+            after: None,
+            entry: HistoryEntry {
+                log_name: "binlog.000001".into(),
+                position,
+                id: TransactionId::Unsaid,
+                origin: Default::default(),
+                change,
+                values: Vec::new(),
+            },
+        }))
+    }
+
+    /// Every row with a status is found, but only the newest change is followed, by the key of its row.
+    #[test]
+    fn changes_before_another_identity_are_dropped() {
+        let check = |finding: &SearchFinding, searched: &str, wanted: bool| {
+            assert_eq!(finding.ends_search(&identity(searched)), wanted, "{searched}");
+        };
+        check(&change(9, HistoryChange::Update, Some("id=1")), "status=1", true);
+        check(&change(9, HistoryChange::Update, Some("id=1")), "id=1", false);
+        check(&change(9, HistoryChange::Insert, None), "id=1", true);
+        check(&change(9, HistoryChange::Update, None), "status=1", false);
+        let gaps = |position| SearchFinding::Gaps(ChangePlace::at(position), HistoryGaps::default());
+        let mut found = Vec::new();
+        for finding in [gaps(1), change(2, HistoryChange::Update, Some("id=1")), gaps(3)] {
+            push_finding(&mut found, finding);
+        }
+        assert_eq!(found.len(), 3);
+        drop_changes(&mut found);
+        assert!(matches!(&found[..], [SearchFinding::Gaps(place, _)] if *place == ChangePlace::at(1)));
+    }
 }
