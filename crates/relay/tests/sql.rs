@@ -1118,7 +1118,9 @@ fn parts_of_statements() {
         for end in (0..=sql.len()).filter(|end| sql.is_char_boundary(*end)) {
             let (start, rest) = sql.split_at(end);
             for part in [start, rest] {
-                client.ask(part);
+                let answer = client.ask(part);
+                // The relay's own failure, and not an error of the statement.
+                assert!(!answer.starts_with("1105 "), "{part}: {answer}");
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -302,7 +302,9 @@ fn statements_with_rows_are_not_executed() {
 fn endless_logins_time_out() {
     let (port, playing) = serve(|peer| {
         peer.greet(PLAIN_CAPABILITIES);
-        // Single bytes with pauses, so that the server is never silent.
+        // The header of the packet that follows the login. Then single bytes with pauses, so that the server is never
+        // silent.
+        peer.stream.write_all(b"\xff\xff\0\x02").unwrap();
         while peer.stream.write_all(b"\x01").is_ok() {
             thread::sleep(Duration::from_millis(50));
         }
@@ -310,7 +312,7 @@ fn endless_logins_time_out() {
     let start = Instant::now();
     let result = SqlConnection::open(&ServerAddress { timeout: Duration::from_secs(1), ..address(port) });
     let said = result.unwrap_err().to_string();
-    assert!(said.contains("packet") || said.contains("longer than 1 seconds"), "{said}");
+    assert!(said.contains("longer than 1 seconds"), "{said}");
     assert!(start.elapsed() < Duration::from_secs(5));
     playing.join().unwrap();
 }
@@ -441,6 +443,9 @@ fn tls_error_text(bytes: &'static [u8], mode: SslMode) -> String {
         peer.greet(Capabilities(0xdfff_ffff));
         peer.next().unwrap();
         peer.stream.write_all(bytes).unwrap();
+        if bytes.is_empty() {
+            peer.stream.shutdown(Shutdown::Write).unwrap();
+        }
         // The client's answer does not matter, but must not contain the user name.
         let mut rest = Vec::new();
         let _ = peer.stream.read_to_end(&mut rest);
@@ -470,5 +475,5 @@ fn old_versions_of_tls_are_named() {
     }
     // The server closes the connection without an alert.
     let said = tls_error_text(b"", SslMode::Required);
-    assert!(said.contains("login took longer") || said.contains("closed the connection"), "{said}");
+    assert!(said.contains("closed the connection"), "{said}");
 }
