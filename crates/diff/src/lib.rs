@@ -21,12 +21,12 @@
 //! crate never prints, and never changes a log.
 #![forbid(unsafe_code)]
 
+mod compare_stores;
 mod content_hash;
 mod content_part;
 mod content_scanner;
 mod difference_finder;
 mod error;
-mod run;
 mod sequence_alignment;
 mod statement_rows;
 mod store_comparison;
@@ -35,9 +35,9 @@ mod store_reader;
 mod transaction_index;
 mod transaction_ranges;
 
+pub use crate::compare_stores::{DiffSettings, compare_stores};
 pub use crate::content_part::TransactionOutcome;
 pub use crate::error::DiffError;
-pub use crate::run::{DiffSettings, compare_stores};
 pub use crate::store_diff::{
     ContentDifferences, DifferenceKind, DifferentTransaction, FirstDifference, LogPosition,
     OneSidedTransactions, OrderDifferences, OrderExample, OrderPolicy, OrderedTransaction, PartSummary,

@@ -6,7 +6,7 @@ use logs::GtidSelection;
 use sql::TableSelection;
 
 use super::event_context::EventContext;
-use super::row_condition::{ColumnSightings, RowCondition, RowTest};
+use super::row_condition::{ConditionCoverage, RowCondition, RowTest};
 use crate::located_event::{LocatedEvent, OutputRefusal};
 
 /// Filters of a list. A filter that is not set selects all events.
@@ -22,7 +22,7 @@ pub struct EventSelection {
     /// Only rows for which all conditions hold, in the image before or in the image after.
     pub conditions: Vec<RowCondition>,
     /// Conditions whose columns were found.
-    pub(crate) sightings: ColumnSightings,
+    pub(crate) sightings: ConditionCoverage,
 }
 
 /// A server id, and the bits of it that are compared.

@@ -161,7 +161,7 @@ impl RowCondition {
 
 /// Conditions whose columns some table of the logs had. All threads of a list share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ColumnSightings {
+pub(crate) struct ConditionCoverage {
     has_tables: Arc<AtomicBool>,
     /// Number of columns of the table with the most columns.
     columns_max: Arc<AtomicUsize>,
@@ -171,7 +171,7 @@ pub(crate) struct ColumnSightings {
     untested: Arc<AtomicU64>,
 }
 
-impl ColumnSightings {
+impl ConditionCoverage {
     /// Returns the error for the first condition whose column no table had; `None` also if the logs had no table.
     pub(crate) fn missing_column_error(&self, conditions: &[RowCondition]) -> Option<String> {
         let missing = self.find_missing(conditions)?;
@@ -228,13 +228,13 @@ const fn mask_of(number: usize) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub struct RowConditions {
     conditions: Vec<RowCondition>,
-    sightings: ColumnSightings,
+    sightings: ConditionCoverage,
 }
 
 impl RowConditions {
     /// Creates the set of these conditions. Without conditions, all rows pass.
     pub fn new(conditions: Vec<RowCondition>) -> Self {
-        Self { conditions, sightings: ColumnSightings::default() }
+        Self { conditions, sightings: ConditionCoverage::default() }
     }
 
     /// Returns the test for the rows of a table; `None` if a condition names a column, but the log has no column names.
@@ -257,7 +257,7 @@ impl RowConditions {
 /// Conditions, prepared for the rows of one table.
 #[derive(Debug)]
 pub struct RowTest<'c> {
-    sightings: ColumnSightings,
+    sightings: ConditionCoverage,
     /// Columns by index, and their required values. `None` if the table lacks a column, so that no row passes.
     wanted: Option<Vec<WantedColumn<'c>>>,
     /// One bit for each condition whose column the table lacks.
@@ -320,7 +320,7 @@ impl<'c> RowTest<'c> {
     pub(crate) fn new(
         conditions: &'c [RowCondition],
         table: &Table,
-        sightings: &ColumnSightings,
+        sightings: &ConditionCoverage,
     ) -> Result<Self, OutputRefusal> {
         let mut wanted = Some(Vec::new());
         let mut missing = 0;

@@ -8,7 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use relay::{
-    AccountRole, ClientAttributes, FormChoice, RelayAccounts, RelayFacts as _, SqlFace, TransportRequirement,
+    AccountRole, ClientAttributes, FormChoice, RelayAccounts, RelayFacts as _, SqlResponder,
+    TransportRequirement,
 };
 use wire::{
     HandshakeOptions, LoginDetails, PasswordDigest, PasswordPlugin, ServerError, ServerHandshake,
@@ -25,13 +26,13 @@ use crate::relay_shared::RelayShared;
 /// Time for a login, TLS included: `connect_timeout` of a server.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a packet from a client, in bytes: `max_allowed_packet` of a server.
-pub(crate) const PACKET_SIZE_MAX: usize = SqlFace::PACKET_SIZE_MAX;
+pub(crate) const PACKET_SIZE_MAX: usize = SqlResponder::PACKET_SIZE_MAX;
 /// First version of clients that know caching_sha2_password, and of those that may know nothing else.
 const CACHING_SHA2_SINCE: [u32; 3] = [8, 0, 0];
 
 /// Client that has logged in.
 #[derive(Clone, Debug)]
-pub(crate) struct LoggedInClient {
+pub(crate) struct ClientLogin {
     pub(crate) session: ServerSession,
     pub(crate) account: ClientAccount,
     /// Host of the client: its address, or `localhost`.
@@ -64,7 +65,7 @@ pub(crate) fn log_in(
     registration: &ClientRegistration<'_>,
     peer: SocketAddr,
     shared: &RelayShared,
-) -> io::Result<Option<LoggedInClient>> {
+) -> io::Result<Option<ClientLogin>> {
     link.set_deadline(Some(Instant::now() + LOGIN_TIMEOUT))?;
     let files = shared.files();
     let address = peer.ip().to_canonical();
@@ -100,7 +101,7 @@ pub(crate) fn log_in(
                         let session = handshake.accept(&mut link.packets);
                         link.set_deadline(None)?;
                         add(&shared.counters.logins, 1);
-                        return Ok(Some(LoggedInClient { session, account, host: client_host(address) }));
+                        return Ok(Some(ClientLogin { session, account, host: client_host(address) }));
                     }
                 }
                 _ => handshake.deny(&mut link.packets),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use relay::{
     AccountRight, BinlogEvents, ClientAttributes, DumpRequest, LogForm, SqlAnswer, SqlColumn, SqlColumnKind,
-    SqlFace, SqlRows, SqlSession, SqlValue, sql_mode,
+    SqlResponder, SqlRows, SqlSession, SqlValue, sql_mode,
 };
 use wire::{
     Capabilities, ClientCommand, ColumnDefinition, EofPacket, OkPacket, ParameterValue, ResponseWriter,
@@ -18,11 +18,11 @@ use wire::{
 
 use crate::client_dump::{ClientDump, DumpOutcome};
 use crate::client_link::ClientLink;
-use crate::client_login::{LoggedInClient, log_in};
+use crate::client_login::{ClientLogin, log_in};
 use crate::client_registry::{ClientActivity, ClientRegistration, EndReason};
 use crate::prepared_text::PreparedText;
 use crate::relay_server::RelayNotice;
-use crate::relay_shared::{RelayShared, ServedRelay};
+use crate::relay_shared::{RelayShared, RelayWithSql};
 
 /// Maximum number of prepared statements of a session.
 const STATEMENTS_MAX: usize = 256;
@@ -39,9 +39,9 @@ pub(crate) struct ServedSession<'s> {
     pub(crate) link: ClientLink,
     pub(crate) shared: &'s RelayShared,
     pub(crate) registration: &'s ClientRegistration<'s>,
-    pub(crate) client: LoggedInClient,
+    pub(crate) client: ClientLogin,
     pub(crate) sql: SqlSession,
-    face: &'s SqlFace,
+    responder: &'s SqlResponder,
     statements: BTreeMap<u32, PreparedQuery>,
     last_statement: u32,
 }
@@ -68,7 +68,7 @@ pub(crate) fn serve_client(
     mut link: ClientLink,
     registration: &ClientRegistration<'_>,
     peer: SocketAddr,
-    served: &ServedRelay,
+    served: &RelayWithSql,
 ) -> io::Result<()> {
     let shared = &*served.shared;
     let Some(client) = log_in(&mut link, registration, peer, shared)? else { return Ok(()) };
@@ -90,9 +90,9 @@ pub(crate) fn serve_client(
     });
     let sql = new_session(registration.connection_id, &client, form);
     let statements = BTreeMap::new();
-    let face = &served.face;
+    let responder = &served.responder;
     let mut session =
-        ServedSession { link, shared, registration, client, sql, face, statements, last_statement: 0 };
+        ServedSession { link, shared, registration, client, sql, responder, statements, last_statement: 0 };
     session.use_login_database();
     let outcome = session.serve();
     // After an error, a packet may be unfinished.
@@ -105,7 +105,7 @@ pub(crate) fn serve_client(
     outcome
 }
 
-fn choose_form(attributes: &[(String, String)], client: &LoggedInClient, shared: &RelayShared) -> LogForm {
+fn choose_form(attributes: &[(String, String)], client: &ClientLogin, shared: &RelayShared) -> LogForm {
     let value =
         |name: &str| attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let attributes = ClientAttributes {
@@ -116,7 +116,7 @@ fn choose_form(attributes: &[(String, String)], client: &LoggedInClient, shared:
     shared.form_for(client.account.form, &attributes)
 }
 
-fn new_session(connection_id: u32, client: &LoggedInClient, form: LogForm) -> SqlSession {
+fn new_session(connection_id: u32, client: &ClientLogin, form: LogForm) -> SqlSession {
     let (user, host) = (&client.account.user, &client.account.host);
     let mut session = SqlSession::new(connection_id, format!("{user}@{host}"), client.account.role, form);
     session.login = format!("{user}@{}", client.host);
@@ -199,7 +199,7 @@ impl ServedSession<'_> {
             ClientCommand::Ping => self.ok(),
             ClientCommand::InitDatabase { database } => {
                 let database = String::from_utf8_lossy(database).into_owned();
-                match self.face.use_database(&database, &mut self.sql) {
+                match self.responder.use_database(&database, &mut self.sql) {
                     Ok(()) => self.ok(),
                     Err(error) => self.refuse(&error),
                 }
@@ -258,7 +258,7 @@ impl ServedSession<'_> {
         let database = String::from_utf8_lossy(&self.client.session.login.database).into_owned();
         if !database.is_empty() {
             // Replicas name none, and programs qualify their tables.
-            let _ = self.face.use_database(&database, &mut self.sql);
+            let _ = self.responder.use_database(&database, &mut self.sql);
         }
     }
 
@@ -269,7 +269,7 @@ impl ServedSession<'_> {
     }
 
     fn run_sql(&mut self, sql: &str, encoding: RowEncoding) -> io::Result<()> {
-        let answer = self.face.execute(sql, &mut self.sql);
+        let answer = self.responder.execute(sql, &mut self.sql);
         for statement in self.sql.changes.drain(..) {
             let account = self.sql.login.clone();
             self.shared.notify(RelayNotice::RelayChanged { account, statement });
@@ -352,7 +352,7 @@ impl ServedSession<'_> {
     }
 
     fn prepare(&mut self, sql: &str) {
-        if let Err(error) = SqlFace::check_size(sql) {
+        if let Err(error) = SqlResponder::check_size(sql) {
             return self.refuse(&error);
         }
         let text = PreparedText::parse(sql, sql_mode(&self.sql));

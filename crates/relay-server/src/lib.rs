@@ -28,16 +28,16 @@ mod client_registry;
 mod client_session;
 mod definition_source;
 mod error;
+mod form_registry;
 mod login_throttle;
 mod prepared_text;
 mod relay_counters;
 mod relay_identity;
 mod relay_server;
 mod relay_shared;
-mod served_forms;
 mod store_extent;
 mod store_growth;
-mod stored_gtids;
+mod store_gtid_reader;
 mod tls_files;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

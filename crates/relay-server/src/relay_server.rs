@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use logs::StoreWatch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use relay::{
-    AccountFile, FormChoice, RelayFacts, RelayStore, SourceLimits, SqlFace, UpstreamControl,
+    AccountFile, FormChoice, RelayFacts, RelayStore, SourceLimits, SqlResponder, UpstreamControl,
     oldest_log_in_use,
 };
 use servers::ServerAddress;
@@ -22,10 +22,10 @@ use crate::ack_gate::AckGate;
 use crate::client_link::ClientLink;
 use crate::client_session::serve_client;
 use crate::error::RelayServerError;
+use crate::form_registry::{FormRegistry, thread_time};
 use crate::relay_counters::{RelayCounters, add};
 use crate::relay_identity::load_or_create_identity;
-use crate::relay_shared::{LoadedFiles, PreparedRelay, RelayShared, ServedRelay};
-use crate::served_forms::{ServedForms, thread_time};
+use crate::relay_shared::{LoadedFiles, RelayParts, RelayShared, RelayWithSql};
 use crate::tls_files::{TlsFiles, load_password_key, make_state_folder};
 
 /// Stack of a client's thread, in bytes. Only the part that is used takes memory.
@@ -155,10 +155,10 @@ impl RelayServer {
         }
         let forms = options.state.join(FORMS_FOLDER);
         make_state_folder(&forms)?;
-        let parts = PreparedRelay {
+        let parts = RelayParts {
             address,
             identity: load_or_create_identity(&options.state)?,
-            forms: ServedForms::new(
+            forms: FormRegistry::new(
                 Arc::new(store),
                 SourceLimits { folder: forms, cache_bytes: options.form_cache_bytes, clock: thread_time },
             ),
@@ -177,8 +177,8 @@ impl RelayServer {
         let mut server = Self { shared: Arc::clone(&shared), threads: Vec::new() };
         let watching = Arc::clone(&shared);
         server.spawn("watch", move || watch(&watching))?;
-        let face = SqlFace::new(server.facts());
-        let served = Arc::new(ServedRelay { shared, face });
+        let responder = SqlResponder::new(server.facts());
+        let served = Arc::new(RelayWithSql { shared, responder });
         server.spawn("accept", move || accept(&listener, &served))?;
         Ok(server)
     }
@@ -275,7 +275,7 @@ fn listen(address: &str) -> Result<TcpListener, RelayServerError> {
     Ok(listener)
 }
 
-fn accept(listener: &TcpListener, served: &Arc<ServedRelay>) {
+fn accept(listener: &TcpListener, served: &Arc<RelayWithSql>) {
     let shared = &served.shared;
     let timeout = PollTimeout::try_from(ACCEPT_INTERVAL).unwrap_or(PollTimeout::ZERO);
     while !shared.is_stopping() {
@@ -295,7 +295,7 @@ fn accept(listener: &TcpListener, served: &Arc<ServedRelay>) {
     }
 }
 
-fn admit(socket: Arc<TcpStream>, peer: SocketAddr, served: &Arc<ServedRelay>) -> io::Result<()> {
+fn admit(socket: Arc<TcpStream>, peer: SocketAddr, served: &Arc<RelayWithSql>) -> io::Result<()> {
     let served = Arc::clone(served);
     let thread = thread::Builder::new().name("client".to_owned()).stack_size(STACK_SIZE);
     let serving = Arc::clone(&socket);

@@ -11,23 +11,23 @@ use binlog::gtid::GtidSet;
 use logs::ServerIdentity;
 use relay::{
     ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource,
-    LogForm, LogSize, LogsEnd, MariadbState, RelayAccounts, RelayError, RelayFacts, RelayedServer,
-    SemiSyncWait, SentTransactions, ServedCompression, ServedLog, SqlFace, SqlRows, StageTotals, StateReader,
-    UpstreamControl,
+    LogForm, LogSize, MariadbState, NewestLogEnd, RelayAccounts, RelayError, RelayFacts, RelayedServer,
+    SemiSyncWait, SentTransactions, ServedCompression, ServedLog, SqlResponder, SqlRows, StageTotals,
+    StateReader, UpstreamControl,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey, ServerError};
 
 use crate::client_registry::ClientRegistry;
 use crate::definition_source::DefinitionSource;
+use crate::form_registry::FormRegistry;
 use crate::lock;
 use crate::login_throttle::LoginThrottle;
 use crate::relay_counters::RelayCounters;
 use crate::relay_server::{RelayNotice, RelayServerOptions};
-use crate::served_forms::ServedForms;
 use crate::store_extent::{StoreExtent, is_encrypted, log_sizes};
 use crate::store_growth::StoreGrowth;
-use crate::stored_gtids::StoredGtids;
+use crate::store_gtid_reader::StoreGtidReader;
 
 /// Version in the greeting before the first log is there.
 const VERSION_DEFAULT: &str = "8.0.0";
@@ -38,7 +38,7 @@ pub(crate) struct RelayShared {
     /// Address of the listening socket.
     pub(crate) address: SocketAddr,
     pub(crate) identity: ServerIdentity,
-    pub(crate) forms: ServedForms,
+    pub(crate) forms: FormRegistry,
     pub(crate) growth: StoreGrowth,
     pub(crate) clients: ClientRegistry,
     pub(crate) counters: Arc<RelayCounters>,
@@ -53,7 +53,7 @@ pub(crate) struct RelayShared {
     pub(crate) sent: Mutex<SentTransactions>,
     /// Compression for accounts without a form of their own.
     compression: Mutex<ServedCompression>,
-    gtids: Mutex<StateReader<StoredGtids>>,
+    gtids: Mutex<StateReader<StoreGtidReader>>,
     definitions: Option<DefinitionSource>,
     /// True while the relay has had no accounts since its start: all clients of this machine may log in.
     pub(crate) was_started_without_accounts: AtomicBool,
@@ -61,9 +61,9 @@ pub(crate) struct RelayShared {
 }
 
 /// Relay with its SQL answers.
-pub(crate) struct ServedRelay {
+pub(crate) struct RelayWithSql {
     pub(crate) shared: Arc<RelayShared>,
-    pub(crate) face: SqlFace,
+    pub(crate) responder: SqlResponder,
 }
 
 /// Content of files that can be reloaded.
@@ -74,17 +74,17 @@ pub(crate) struct LoadedFiles {
 }
 
 /// Parts of a relay that its start has prepared.
-pub(crate) struct PreparedRelay {
+pub(crate) struct RelayParts {
     pub(crate) address: SocketAddr,
     pub(crate) identity: ServerIdentity,
-    pub(crate) forms: ServedForms,
+    pub(crate) forms: FormRegistry,
     pub(crate) password_key: PasswordKey,
     pub(crate) files: LoadedFiles,
 }
 
 impl RelayShared {
-    pub(crate) fn new(options: RelayServerOptions, parts: PreparedRelay) -> Self {
-        let PreparedRelay { address, identity, forms, password_key, files } = parts;
+    pub(crate) fn new(options: RelayServerOptions, parts: RelayParts) -> Self {
+        let RelayParts { address, identity, forms, password_key, files } = parts;
         let was_started_without_accounts = AtomicBool::new(files.accounts.is_empty());
         let definitions = options.definitions_from.clone().map(DefinitionSource::new);
         Self {
@@ -186,11 +186,11 @@ impl RelayFacts for RelayShared {
         Ok(lock(&self.gtids).read(&as_is)?.gtids().clone())
     }
 
-    fn end(&self, form: LogForm) -> Result<LogsEnd, RelayError> {
+    fn end(&self, form: LogForm) -> Result<NewestLogEnd, RelayError> {
         let gtids = self.gtids()?;
-        let Some(newest) = self.forms.store().log_names()?.pop() else { return Ok(LogsEnd::default()) };
+        let Some(newest) = self.forms.store().log_names()?.pop() else { return Ok(NewestLogEnd::default()) };
         let position = self.forms.source(form).form_size(&newest)?;
-        Ok(LogsEnd { log: newest.to_string(), position, gtids })
+        Ok(NewestLogEnd { log: newest.to_string(), position, gtids })
     }
 
     fn source(&self, form: LogForm) -> Option<Arc<FormSource>> {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use binlog::encryption::ENCRYPTED_HEADER_SIZE;
 use relay::{ClientFacts, ClientLag, ClientProgress, FormPosition, LogForm, LogSize, RelayError};
 
-use crate::served_forms::ServedForms;
+use crate::form_registry::FormRegistry;
 
 /// Extent of the store at a moment.
 #[derive(Debug)]
 pub(crate) struct StoreExtent<'f> {
-    forms: &'f ServedForms,
+    forms: &'f FormRegistry,
     logs: Vec<LogExtent>,
     /// Number of transactions of the newest log.
     newest_transactions: u64,
@@ -29,7 +29,7 @@ struct LogExtent {
 impl<'f> StoreExtent<'f> {
     /// Reads the store from the oldest of the logs that clients read. Reads the newest log to its end, and of the others
     /// only the head.
-    pub(crate) fn read(forms: &'f ServedForms, clients: &[ClientFacts]) -> Result<Self, RelayError> {
+    pub(crate) fn read(forms: &'f FormRegistry, clients: &[ClientFacts]) -> Result<Self, RelayError> {
         let store = forms.store();
         let mut names = store.log_names()?;
         let read: HashSet<&Arc<str>> =
@@ -84,7 +84,7 @@ impl<'f> StoreExtent<'f> {
 }
 
 /// Returns the end of a closed log, without reading it.
-fn stored_end(forms: &ServedForms, name: &Arc<str>) -> Result<u64, RelayError> {
+fn stored_end(forms: &FormRegistry, name: &Arc<str>) -> Result<u64, RelayError> {
     let path = forms.store().path(name)?;
     let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
     // Positions do not count the header of an encrypted log.
@@ -101,7 +101,7 @@ pub(crate) fn is_encrypted(path: &std::path::Path) -> bool {
 }
 
 /// Returns the sizes of the newest logs in each form in which they were read.
-pub(crate) fn log_sizes(forms: &ServedForms, limit: usize) -> Result<Vec<LogSize>, RelayError> {
+pub(crate) fn log_sizes(forms: &FormRegistry, limit: usize) -> Result<Vec<LogSize>, RelayError> {
     let mut names = forms.store().log_names()?;
     names.drain(..names.len().saturating_sub(limit));
     let mut sizes = Vec::new();

@@ -10,8 +10,8 @@ use option_files::nearest_name;
 use toml::{Table, Value};
 use wire::{PasswordPlugin, StoredPassword};
 
-use crate::form::FormChoice;
 use crate::host_pattern::HostPattern;
+use crate::log_form::FormChoice;
 use crate::relay_account::{AccountRole, RelayAccount, RelayAccounts, TransportRequirement};
 
 /// Maximum size of the file in bytes: far more than a relay needs.
@@ -361,7 +361,7 @@ mod tests {
     use wire::{PasswordPlugin, StoredPassword};
 
     use super::AccountFile;
-    use crate::form::FormChoice;
+    use crate::log_form::FormChoice;
     use crate::relay_account::{AccountRole, RelayAccount, TransportRequirement};
 
     fn account(name: &str, host: &str) -> RelayAccount {

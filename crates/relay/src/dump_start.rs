@@ -13,7 +13,7 @@ use crate::error::RelayError;
 use crate::form_source::{FormSource, FormStart};
 use crate::mariadb_dump::{MariadbProgress, MariadbRequest};
 use crate::mariadb_position::MariadbState;
-use crate::relay_store::{FirstEvents, RelayStore};
+use crate::relay_store::{HeadEvents, RelayStore};
 use crate::served_checksum::ServedChecksum;
 
 /// Request of a client for a dump.
@@ -121,7 +121,7 @@ pub fn can_find_start(store: &RelayStore, mode: &DumpMode) -> Result<bool, Relay
         ([], _) => Ok(false),
         ([only], DumpMode::Gtids(_) | DumpMode::MariadbGtids(_)) => {
             let head = store.head(only)?;
-            let has_set = |head: &FirstEvents| head.previous_gtids.is_some() || head.gtid_list.is_some();
+            let has_set = |head: &HeadEvents| head.previous_gtids.is_some() || head.gtid_list.is_some();
             Ok(head.is_some_and(|head| head.is_final || has_set(&head)))
         }
         _ => Ok(true),

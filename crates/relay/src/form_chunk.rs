@@ -13,8 +13,8 @@ use logs::EventChunk;
 use rewrite::TransactionMove;
 
 use crate::error::RelayError;
-use crate::form::LogForm;
 use crate::form_index::FormPosition;
+use crate::log_form::LogForm;
 use crate::sent_transactions::{SentTransaction, TransactionMeter};
 
 /// Largest size of a chunk with whole events, in bytes. Larger events are split into pieces of this size.

@@ -8,7 +8,7 @@ use binlog::{Cursor, DecodeError, EventType, MAGIC};
 use logs::{LogReader, ReadOutcome};
 
 use crate::error::RelayError;
-use crate::form::LogForm;
+use crate::log_form::LogForm;
 use crate::relay_store::format_stamp;
 
 /// Bytes of the stored log between two entries. A client that reconnects waits for at most this to be rendered, and the
@@ -315,7 +315,7 @@ fn zstd_version(form: LogForm) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{FormIndex, FormPosition, INDEX_STRIDE, LogStamp, decode};
-    use crate::form::LogForm;
+    use crate::log_form::LogForm;
 
     const fn at(original: u64, rendered: u64, events: u64) -> FormPosition {
         FormPosition { original, rendered, events, transactions: events / 5 }

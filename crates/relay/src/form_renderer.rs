@@ -11,9 +11,9 @@ use logs::{EndOfLog, EventChunk, LogEndAction, LogKind, LogReader, RawPiece, Rea
 use rewrite::{LogRenderer, RenderStep, RenderTimings, RewriteAction, RewriteLimits, TransactionMove};
 
 use crate::error::RelayError;
-use crate::form::LogForm;
 use crate::form_chunk::{CHUNK_SIZE_MAX, ChunkFile, ChunkMarker, FormChunk, event_size};
 use crate::form_index::FormPosition;
+use crate::log_form::LogForm;
 use crate::relay_store::{LogFileId, RelayStore, log_name};
 use crate::render_buffer::RenderBuffer;
 

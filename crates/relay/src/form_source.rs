@@ -10,10 +10,10 @@ use rewrite::RenderTimings;
 
 use crate::chunk_cache::ChunkCache;
 use crate::error::RelayError;
-use crate::form::LogForm;
 use crate::form_chunk::FormChunk;
 use crate::form_index::{FormIndex, FormPosition, index_path, remove_indexes};
 use crate::form_renderer::{FilePlace, FormRenderer, RenderOutcome};
+use crate::log_form::LogForm;
 use crate::relay_store::{LogFileId, RelayStore, lock};
 use crate::served_checksum::ServedChecksum;
 

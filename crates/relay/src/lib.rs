@@ -13,7 +13,7 @@
 //! | read a form from a log and position on | [`FormReader`] |
 //! | translate positions between a log and its form | [`FormSource::from_original`], [`FormSource::to_original`] |
 //! | read and change the file of accounts; find the account of a login | [`AccountFile`], [`RelayAccounts`] |
-//! | answer SQL | [`SqlFace`], from [`RelayFacts`] |
+//! | answer SQL | [`SqlResponder`], from [`RelayFacts`] |
 //! | answer `COM_BINLOG_DUMP` and `COM_BINLOG_DUMP_GTID` | [`DumpStream`]; without a store, [`DumpSession`] |
 //!
 //! A form is a deterministic rendering of each log with positions of its own: the same bytes at every start, on every
@@ -42,13 +42,13 @@ mod dump_start;
 mod dump_stream;
 mod error;
 mod event_listing;
-mod form;
 mod form_chunk;
 mod form_index;
 mod form_reader;
 mod form_renderer;
 mod form_source;
 mod host_pattern;
+mod log_form;
 mod mariadb_dump;
 mod mariadb_position;
 mod relay_account;
@@ -59,7 +59,7 @@ mod sent_transactions;
 mod served_checksum;
 mod served_compression;
 mod sql_answer;
-mod sql_face;
+mod sql_responder;
 mod state_reader;
 mod upstream_control;
 
@@ -76,30 +76,29 @@ pub use crate::dump_start::{
 };
 pub use crate::dump_stream::{DumpStep, DumpStream};
 pub use crate::error::RelayError;
-pub use crate::form::{ClientAttributes, FormChoice, FormTextError, LogForm};
 pub use crate::form_chunk::{CHUNK_SIZE_MAX, EventSlice, FormChunk, TransactionMark};
 pub use crate::form_index::{FormIndex, FormPosition, INDEX_STRIDE};
 pub use crate::form_reader::{FormReader, ReaderStep};
 pub use crate::form_source::{FormRead, FormSource, FormStart, IndexedSize, RenderCost, SourceLimits};
 pub use crate::host_pattern::{HostPattern, HostPatternError};
+pub use crate::log_form::{ClientAttributes, FormChoice, FormTextError, LogForm};
 pub use crate::mariadb_dump::{GtidHoles, GtidsAhead, MariadbProgress, MariadbRequest};
 pub use crate::mariadb_position::{MariadbPosition, MariadbState, PositionTextError};
 pub use crate::relay_account::{
-    AccountMatch, AccountRight, AccountRole, AccountWordError, RelayAccount, RelayAccounts,
-    TransportRequirement,
+    AccountMatch, AccountRight, AccountRole, RelayAccount, RelayAccounts, RoleNameError, TransportRequirement,
 };
 pub use crate::relay_facts::{
-    ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormFacts, LogSize, LogsEnd, RelayFacts,
-    RelayedServer, SemiSyncWait, ServedLog, StageTotals,
+    ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormFacts, LogSize, NewestLogEnd,
+    RelayFacts, RelayedServer, SemiSyncWait, ServedLog, StageTotals,
 };
-pub use crate::relay_store::{FirstEvents, RelayStore};
+pub use crate::relay_store::{HeadEvents, RelayStore};
 pub use crate::sent_transactions::{SentTransaction, SentTransactions};
 pub use crate::served_checksum::ServedChecksum;
 pub use crate::served_compression::ServedCompression;
 pub use crate::sql_answer::{
     SqlAnswer, SqlColumn, SqlColumnKind, SqlRows, SqlSession, SqlValue, SqlWarning, WarningLevel,
 };
-pub use crate::sql_face::{BinlogEvents, SqlFace, sql_mode};
+pub use crate::sql_responder::{BinlogEvents, SqlResponder, sql_mode};
 pub use crate::state_reader::{StateReader, StoredState};
 pub use crate::upstream_control::{
     SourceChange, SourceOption, UpstreamControl, UpstreamError, UpstreamStatus, UpstreamTls,

@@ -6,7 +6,7 @@ use binlog::events::MariadbGtid;
 use binlog::{Event, TransactionId};
 
 use crate::form_chunk::FormChunk;
-use crate::relay_store::FirstEvents;
+use crate::relay_store::HeadEvents;
 use crate::state_reader::StoredState;
 
 /// Position of a MariaDB replica: the last GTID of each replication domain.
@@ -160,7 +160,7 @@ pub(crate) fn gtid_list(event: &Event<'_>) -> Vec<MariadbGtid> {
 }
 
 impl StoredState for MariadbState {
-    fn before_log(head: Option<&FirstEvents>) -> Self {
+    fn before_log(head: Option<&HeadEvents>) -> Self {
         Self::from_list(head.and_then(|head| head.gtid_list.as_deref()).unwrap_or_default())
     }
 

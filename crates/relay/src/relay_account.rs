@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use wire::StoredPassword;
 
-use crate::form::FormChoice;
 use crate::host_pattern::HostPattern;
+use crate::log_form::FormChoice;
 
 /// Account of a relay's clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub struct RelayAccounts {
 /// Error: the text is not the name of a role or of a requirement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {kind}: expected {wanted}")]
-pub struct AccountWordError {
+pub struct RoleNameError {
     text: String,
     kind: &'static str,
     wanted: &'static str,
@@ -155,12 +155,12 @@ impl fmt::Display for AccountRole {
 }
 
 impl FromStr for AccountRole {
-    type Err = AccountWordError;
+    type Err = RoleNameError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let roles = [Self::Replica, Self::Monitor, Self::Admin];
         let error =
-            || AccountWordError { text: text.to_owned(), kind: "role", wanted: "replica, monitor or admin" };
+            || RoleNameError { text: text.to_owned(), kind: "role", wanted: "replica, monitor or admin" };
         roles.into_iter().find(|role| role.to_string() == text).ok_or_else(error)
     }
 }
@@ -176,11 +176,11 @@ impl fmt::Display for TransportRequirement {
 }
 
 impl FromStr for TransportRequirement {
-    type Err = AccountWordError;
+    type Err = RoleNameError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let requirements = [Self::Anything, Self::Tls, Self::Certificate];
-        let error = || AccountWordError {
+        let error = || RoleNameError {
             text: text.to_owned(),
             kind: "requirement",
             wanted: "tls, certificate or none",
@@ -194,7 +194,7 @@ mod tests {
     use wire::StoredPassword;
 
     use super::{AccountRight, AccountRole, RelayAccount, RelayAccounts, TransportRequirement};
-    use crate::form::FormChoice;
+    use crate::log_form::FormChoice;
 
     fn account(name: &str, hosts: &[&str], connections_max: u32) -> RelayAccount {
         RelayAccount {

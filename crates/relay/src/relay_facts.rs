@@ -9,8 +9,8 @@ use wire::ServerError;
 
 use crate::dump_progress::ClientProgress;
 use crate::error::RelayError;
-use crate::form::{FormChoice, LogForm};
 use crate::form_source::{FormSource, RenderCost};
+use crate::log_form::{FormChoice, LogForm};
 use crate::served_compression::ServedCompression;
 use crate::sql_answer::SqlRows;
 use crate::upstream_control::UpstreamControl;
@@ -39,7 +39,7 @@ pub trait RelayFacts: Send + Sync {
     /// # Errors
     ///
     /// When a log cannot be read.
-    fn end(&self, form: LogForm) -> Result<LogsEnd, RelayError>;
+    fn end(&self, form: LogForm) -> Result<NewestLogEnd, RelayError>;
 
     /// Returns the logs in a form, to list their events; `None` if there are none to read.
     fn source(&self, _: LogForm) -> Option<Arc<FormSource>> {
@@ -305,7 +305,7 @@ pub struct ServedLog {
 
 /// End of the newest log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogsEnd {
+pub struct NewestLogEnd {
     /// Name of the log.
     pub log: String,
     /// Its size in the form, in bytes.

@@ -20,12 +20,12 @@ use crate::mariadb_position::gtid_list;
 pub struct RelayStore {
     store: Mutex<Store>,
     keyring: Option<PathBuf>,
-    heads: Mutex<HashMap<Arc<str>, KnownFirstEvents>>,
+    heads: Mutex<HashMap<Arc<str>, CachedLogHead>>,
 }
 
 /// First events of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FirstEvents {
+pub struct HeadEvents {
     /// Format of the log.
     pub format: EventFormat,
     /// GTIDs of all earlier logs; `None` without a Previous_gtids event.
@@ -56,9 +56,9 @@ impl LogFileId {
 
 /// Head of a log, and the file that it was read from.
 #[derive(Debug)]
-struct KnownFirstEvents {
+struct CachedLogHead {
     file: LogFileId,
-    head: Arc<FirstEvents>,
+    head: Arc<HeadEvents>,
 }
 
 /// Maximum number of events in a head. Servers write two to four; MariaDB writes checkpoints among them.
@@ -93,14 +93,14 @@ impl RelayStore {
     /// # Errors
     ///
     /// If the store has no such log, or the log cannot be read or is a relay log.
-    pub fn head(&self, log: &Arc<str>) -> Result<Option<Arc<FirstEvents>>, RelayError> {
+    pub fn head(&self, log: &Arc<str>) -> Result<Option<Arc<HeadEvents>>, RelayError> {
         let file = self.identity(log)?;
         if let Some(head) = self.known_head(log, file).filter(|head| head.is_final) {
             return Ok(Some(head));
         }
         let head = read_head(log, self.open_log(log)?)?.map(Arc::new);
         if let Some(head) = &head {
-            let known = KnownFirstEvents { file, head: Arc::clone(head) };
+            let known = CachedLogHead { file, head: Arc::clone(head) };
             lock(&self.heads).insert(Arc::clone(log), known);
         }
         Ok(head)
@@ -121,7 +121,7 @@ impl RelayStore {
         Ok(head.map(|head| String::from_utf8_lossy(&head.format.server_version).into_owned()))
     }
 
-    fn known_head(&self, log: &Arc<str>, file: LogFileId) -> Option<Arc<FirstEvents>> {
+    fn known_head(&self, log: &Arc<str>, file: LogFileId) -> Option<Arc<HeadEvents>> {
         let heads = lock(&self.heads);
         heads.get(log).filter(|known| known.file == file).map(|known| Arc::clone(&known.head))
     }
@@ -222,8 +222,8 @@ fn open_path(path: &Path, keyring: Option<&Path>) -> Result<LogReader, LogError>
     })
 }
 
-fn read_head(log: &str, mut reader: LogReader) -> Result<Option<FirstEvents>, RelayError> {
-    let mut head: Option<FirstEvents> = None;
+fn read_head(log: &str, mut reader: LogReader) -> Result<Option<HeadEvents>, RelayError> {
+    let mut head: Option<HeadEvents> = None;
     for _ in 0..HEAD_EVENTS_MAX {
         let format = reader.format().cloned();
         let event = match reader.next_event()? {
@@ -234,7 +234,7 @@ fn read_head(log: &str, mut reader: LogReader) -> Result<Option<FirstEvents>, Re
         match (event.raw.event_type(), &mut head, format) {
             (EventType::FormatDescription, none @ None, _) => {
                 let format = read_format(&event.raw).map_err(wrong)?;
-                *none = Some(FirstEvents {
+                *none = Some(HeadEvents {
                     format,
                     previous_gtids: None,
                     first_gtid: None,

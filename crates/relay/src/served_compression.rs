@@ -2,7 +2,7 @@
 
 use binlog::ZstdLevel;
 
-use crate::form::{ClientAttributes, FormChoice, LogForm};
+use crate::log_form::{ClientAttributes, FormChoice, LogForm};
 
 /// Compression for accounts without a form of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ mod tests {
     use binlog::ZstdLevel;
 
     use super::ServedCompression;
-    use crate::form::{ClientAttributes, FormChoice, LogForm};
+    use crate::log_form::{ClientAttributes, FormChoice, LogForm};
 
     #[test]
     fn compression_is_served_to_clients_that_support_it() {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use wire::ServerError;
 
-use crate::form::LogForm;
+use crate::log_form::LogForm;
 use crate::relay_account::AccountRole;
-use crate::sql_face::BinlogEvents;
+use crate::sql_responder::BinlogEvents;
 
 /// Answer to a statement.
 #[derive(Clone, Debug)]

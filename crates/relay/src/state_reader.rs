@@ -6,12 +6,12 @@ use crate::error::RelayError;
 use crate::form_chunk::FormChunk;
 use crate::form_reader::{FormReader, ReaderStep};
 use crate::form_source::FormSource;
-use crate::relay_store::FirstEvents;
+use crate::relay_store::HeadEvents;
 
 /// A state that each stored transaction changes, and that the first events of each log repeat.
 pub trait StoredState: Default {
     /// Returns the state before the transactions of a log.
-    fn before_log(head: Option<&FirstEvents>) -> Self;
+    fn before_log(head: Option<&HeadEvents>) -> Self;
 
     /// Adds the transactions of a chunk from this slice on.
     fn add_chunk(&mut self, chunk: &FormChunk, first: usize);

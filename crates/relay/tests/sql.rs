@@ -11,8 +11,8 @@ use binlog::gtid::GtidSet;
 use common::{TestStore, sample};
 use relay::{
     AccountRole, BinlogEvents, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormSource,
-    LogForm, LogsEnd, RelayError, RelayFacts, RelayedServer, SemiSyncWait, ServedCompression, ServedLog,
-    SourceChange, SqlAnswer, SqlColumnKind, SqlFace, SqlRows, SqlSession, SqlValue, StageTotals,
+    LogForm, NewestLogEnd, RelayError, RelayFacts, RelayedServer, SemiSyncWait, ServedCompression, ServedLog,
+    SourceChange, SqlAnswer, SqlColumnKind, SqlResponder, SqlRows, SqlSession, SqlValue, StageTotals,
     UpstreamControl, UpstreamError, UpstreamStatus,
 };
 use wire::ServerError;
@@ -125,9 +125,9 @@ impl RelayFacts for FixedFacts {
         Ok(format!("{UUID}:1-9").parse().unwrap())
     }
 
-    fn end(&self, _: LogForm) -> Result<LogsEnd, RelayError> {
+    fn end(&self, _: LogForm) -> Result<NewestLogEnd, RelayError> {
         self.ends.fetch_add(1, Ordering::Relaxed);
-        Ok(LogsEnd { log: "binlog.000002".to_owned(), position: 1000, gtids: self.gtids()? })
+        Ok(NewestLogEnd { log: "binlog.000002".to_owned(), position: 1000, gtids: self.gtids()? })
     }
 
     fn clients(&self) -> Vec<ClientFacts> {
@@ -257,7 +257,7 @@ impl Default for FixedFacts {
 /// A session with a relay.
 struct FixedRelay {
     facts: Arc<FixedFacts>,
-    face: SqlFace,
+    responder: SqlResponder,
     session: SqlSession,
 }
 
@@ -276,14 +276,14 @@ impl FixedRelay {
 
     fn with_facts(facts: FixedFacts, role: AccountRole) -> Self {
         let facts = Arc::new(facts);
-        let face = SqlFace::new(facts.clone());
+        let responder = SqlResponder::new(facts.clone());
         let session = SqlSession::new(4, "me@%".to_owned(), role, LogForm::AsIs);
-        Self { facts, face, session }
+        Self { facts, responder, session }
     }
 
     /// Executes a statement. Returns the answer as text: names of columns, then rows.
     fn ask(&mut self, sql: &str) -> String {
-        let answer = match self.face.execute(sql, &mut self.session) {
+        let answer = match self.responder.execute(sql, &mut self.session) {
             SqlAnswer::Events(events) => {
                 let mut rows = SqlRows { columns: BinlogEvents::columns(), rows: Vec::new() };
                 let read = events.read(&mut |row| {

@@ -4,14 +4,14 @@
 mod common;
 
 use common::{TestStore, sample};
-use relay::{FirstEvents, FormChunk, LogForm, StateReader, StoredState};
+use relay::{FormChunk, HeadEvents, LogForm, StateReader, StoredState};
 
 /// Number of transactions in the newest log and, if the log before it was read, in that log.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TransactionCount(usize);
 
 impl StoredState for TransactionCount {
-    fn before_log(_: Option<&FirstEvents>) -> Self {
+    fn before_log(_: Option<&HeadEvents>) -> Self {
         Self(0)
     }
 

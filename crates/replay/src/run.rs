@@ -15,12 +15,12 @@ mod group_builder;
 mod group_queue;
 #[cfg(test)]
 mod memory_target_tests;
-mod read;
 mod replay_monitor;
 mod replay_plan;
 #[cfg(test)]
 mod settle_tests;
 mod transaction_batch;
+mod transaction_reader;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
@@ -39,11 +39,11 @@ pub use crate::run::dry_run_target::{DraftRole, DryRunTarget};
 use crate::run::group_applier::GroupApplier;
 use crate::run::group_builder::GroupBuilder;
 use crate::run::group_queue::{ApplierMessage, GroupQueue, QueueLimits};
-use crate::run::read::ReadRules;
 pub use crate::run::replay_monitor::ReplayObserver;
 use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor, checkpoint, now_us};
 pub use crate::run::replay_plan::{Parallelism, ReplayPlan, RowChanges, plan};
 use crate::run::transaction_batch::TransactionBatch;
+use crate::run::transaction_reader::ReadRules;
 use crate::schedule::ParallelMode;
 use crate::transaction_selection::TransactionSelector;
 use crate::transaction_source::TransactionSource;
@@ -76,7 +76,7 @@ pub fn replay(
     let builder = GroupBuilder::new(target, options, mode, ledger);
     let (queue, groups) = GroupQueue::new(limits(options));
     let queue = &queue;
-    let (to_builder, from_reader) = read::channel();
+    let (to_builder, from_reader) = transaction_reader::channel();
     thread::scope(|scope| {
         // Moves the sender into this thread, so that the group builder sees the end of the channel.
         scope.spawn(move || {
@@ -87,7 +87,9 @@ pub fn replay(
                 unmatched: options.filter.unmatched_rules(),
                 gap: options.gap,
             };
-            let read = ThreadPanic::catch("reads the logs", || read::read(source, rules, &to_builder, queue));
+            let read = ThreadPanic::catch("reads the logs", || {
+                transaction_reader::read(source, rules, &to_builder, queue)
+            });
             if let Err(panic) = read {
                 // If the group builder has ended, another thread failed first.
                 let _ = to_builder

@@ -16,7 +16,7 @@ use binlog::{
 use logs::{LogKind, inner_events};
 
 use crate::error::{ErrorContext, RewriteError};
-use crate::feed::RewriteSegment;
+use crate::rewrite_unit::RewriteSegment;
 use crate::rewrite_worker::{
     CompressedTransaction, OutputPart, PART_SIZE, PartSink, RewriteWorker, compressed_transaction,
     relay_position,

@@ -16,17 +16,17 @@ mod content_digest;
 mod decompress;
 mod encrypted_writer;
 mod error;
-mod feed;
-mod file;
-mod large;
+mod file_job;
 mod log_assembler;
 mod log_renderer;
 mod payload_spool;
 mod resource_plan;
 mod rewrite_output;
 mod rewrite_tally;
+mod rewrite_unit;
 mod rewrite_worker;
 mod spare_buffers;
+mod spooled_payload;
 mod staged_file;
 mod writer_pool;
 
@@ -39,7 +39,7 @@ use logs::ordered::{PipelineLimits, run_ordered};
 
 pub use crate::content_digest::{ContentDigest, content_digest};
 pub use crate::error::RewriteError;
-pub use crate::file::{
+pub use crate::file_job::{
     ContentCheck, FileJob, FileReport, OutputEncryption, RewriteOutcome, WriteMode, is_same_file,
     rewrite_file,
 };
@@ -49,8 +49,8 @@ pub use crate::rewrite_output::RewriteOutput;
 pub use crate::rewrite_tally::{RewriteProgress, RewriteTally, StageTiming, TransactionMove};
 pub use crate::staged_file::{NumberedFile, StagedFile, SyncedFile};
 
-use crate::feed::feed_units;
 use crate::log_assembler::LogAssembler;
+use crate::rewrite_unit::feed_units;
 use crate::rewrite_worker::{RewriteShared, RewriteWorker};
 use crate::spare_buffers::SpareBuffers;
 use crate::writer_pool::WriterPool;

@@ -7,10 +7,10 @@ use binlog::MAGIC;
 use logs::{EndOfLog, LogKind, LogReader, ReadOutcome, TakeSegment, TransactionCutter};
 
 use crate::error::RewriteError;
-use crate::feed::{FeedError, RewriteUnit, UnitBuilder};
 use crate::log_assembler::LogAssembler;
 use crate::rewrite_output::RewriteOutput;
 use crate::rewrite_tally::{StageTiming, TransactionMove};
+use crate::rewrite_unit::{FeedError, RewriteUnit, UnitBuilder};
 use crate::rewrite_worker::{OutputPart, PartSink, RewriteShared, RewriteWorker, WorkerBuffers};
 use crate::spare_buffers::SpareBuffers;
 use crate::writer_pool::WriterPool;

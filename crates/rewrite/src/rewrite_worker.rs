@@ -10,11 +10,13 @@ use logs::ordered::PartSender;
 use logs::{LogEvent, LogKind, LogReader};
 
 use crate::error::{ErrorContext, RewriteError};
-use crate::feed::{LargeTransaction, PassReason, RewriteSegment, RewriteUnit, SegmentAction, UnitContent};
-use crate::large::{PayloadFile, SpooledPayload, for_each_event, spool_payload};
 use crate::log_assembler::PositionFixup;
 use crate::rewrite_tally::RewriteTally;
+use crate::rewrite_unit::{
+    LargeTransaction, PassReason, RewriteSegment, RewriteUnit, SegmentAction, UnitContent,
+};
 use crate::spare_buffers::SpareBuffers;
+use crate::spooled_payload::{PayloadFile, SpooledPayload, for_each_event, spool_payload};
 use crate::writer_pool::{PooledWriter, WriterPool};
 use crate::{CompressSettings, MinimumGain, OldFormatPolicy, RewriteAction, RewriteLimits};
 

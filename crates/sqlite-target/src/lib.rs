@@ -15,7 +15,6 @@
 #![forbid(unsafe_code)]
 
 mod catalogue_table;
-mod convert;
 mod default_value;
 mod definition_statement;
 mod file_reading;
@@ -34,8 +33,9 @@ mod sqlite_target;
 mod sqlite_value;
 mod statement_words;
 mod table_alteration;
-mod table_body;
 mod table_catalogue;
+mod table_elements;
+mod value_conversion;
 
 pub use crate::schema_draft::SchemaDraft;
 pub use crate::sqlite_reader::SqliteReader;

@@ -10,12 +10,12 @@ use sql::ddl::{ColumnPosition, DdlColumn, ExistenceCheck, TableChange, TableElem
 use sql::quote::quote_ansi_name;
 
 use crate::catalogue_table::{CatalogueColumn, CatalogueTable, QualifiedName, SourceEngine};
-use crate::convert::convert;
 use crate::default_value::{DefaultValue, implicit_default, sql_literal};
 use crate::mysql_type::MysqlType;
 use crate::schema_editor::{SchemaEditor, create_sql, drop_key, qualified, unknown};
 use crate::sqlite_failure::sqlite_failure;
-use crate::table_body::TableBody;
+use crate::table_elements::TableElements;
+use crate::value_conversion::convert;
 
 /// The state of a table during ALTER TABLE.
 struct TableAlteration {
@@ -128,7 +128,7 @@ impl TableAlteration {
                 self.add_keys(&keys);
             }
             TableChange::Add { element, .. } => {
-                let mut body = TableBody::new(self.old_name.clone());
+                let mut body = TableElements::new(self.old_name.clone());
                 body.add(element).ok_or(AlterationFailure::Unknown)?;
                 self.add_keys(&body);
             }
@@ -218,8 +218,8 @@ impl TableAlteration {
         source: Option<usize>,
         there: usize,
         position: &ColumnPosition,
-    ) -> Result<TableBody, AlterationFailure> {
-        let mut body = TableBody::new(self.old_name.clone());
+    ) -> Result<TableElements, AlterationFailure> {
+        let mut body = TableElements::new(self.old_name.clone());
         let mut column = body.column(definition).ok_or(AlterationFailure::Unknown)?;
         column.inherit_charset(self.table.charset.as_deref());
         let at = match position {
@@ -266,7 +266,7 @@ impl TableAlteration {
         Ok(())
     }
 
-    fn add_keys(&mut self, body: &TableBody) {
+    fn add_keys(&mut self, body: &TableElements) {
         if body.primary_key.is_some() {
             self.table.primary_key.clone_from(&body.primary_key);
         }

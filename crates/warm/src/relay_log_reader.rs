@@ -59,11 +59,11 @@ pub(crate) struct RelayLogReader<'s> {
     pub(crate) window: TouchWindow,
     pub(crate) connection: Option<SqlConnection>,
     /// Cached columns by database and table.
-    pub(crate) columns: HashMap<(String, String), KnownColumns>,
+    pub(crate) columns: HashMap<(String, String), CachedColumns>,
 }
 
 /// Columns of a table that only its clustered index contains.
-pub(crate) struct KnownColumns {
+pub(crate) struct CachedColumns {
     definitions: u64,
     /// `None` if the table cannot be searched.
     columns: Option<Vec<String>>,
@@ -79,14 +79,14 @@ struct RelayLogPass<'r, 's> {
     tables: TableRegistry,
     /// IDs of the current statement's tables that the filter excludes.
     excluded_tables: HashSet<u64>,
-    plans: HashMap<u64, PlannedTable>,
+    plans: HashMap<u64, CachedTouchPlan>,
     batcher: TouchBatcher,
     /// Current log.
     log: LogNumber,
 }
 
 /// A table and the searches for its rows.
-struct PlannedTable {
+struct CachedTouchPlan {
     table: Arc<Table>,
     definitions: u64,
     plan: Option<Arc<TouchPlan>>,
@@ -289,7 +289,7 @@ impl RelayLogReader<'_> {
         if self.columns.len() >= PLANS_MAX {
             self.columns.clear();
         }
-        self.columns.insert(name, KnownColumns { definitions, columns: columns.clone() });
+        self.columns.insert(name, CachedColumns { definitions, columns: columns.clone() });
         Ok(columns)
     }
 
@@ -592,7 +592,7 @@ impl RelayLogPass<'_, '_> {
         if self.plans.len() >= PLANS_MAX {
             self.plans.clear();
         }
-        let planned = PlannedTable { table: Arc::new(table.clone()), definitions, plan: plan.clone() };
+        let planned = CachedTouchPlan { table: Arc::new(table.clone()), definitions, plan: plan.clone() };
         self.plans.insert(table_id, planned);
         Ok(plan)
     }

@@ -23,7 +23,7 @@ pub use self::server::{
 pub use self::stored_password::{PasswordDigest, PasswordPlugin, StoredPassword};
 use crate::capability::Capabilities;
 use crate::error::WireError;
-use crate::response::put_lenenc_bytes;
+use crate::generic_packets::put_lenenc_bytes;
 
 /// Version of the protocol, the only one since MySQL 3.21.
 const PROTOCOL_VERSION: u8 = 10;

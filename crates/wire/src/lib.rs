@@ -31,32 +31,32 @@
 #![forbid(unsafe_code)]
 
 mod capability;
+mod client_command;
 pub mod column_type;
-mod command;
-mod compress;
+mod compressed_frames;
 mod date_time;
 mod error;
 mod event_packet;
-mod execution;
+mod generic_packets;
 mod handshake;
 mod packet_codec;
+mod prepared_statement;
 mod receive_buffer;
 mod replica_conversation;
-mod response;
 mod response_writer;
 mod result_set;
 mod result_value;
 mod session_change;
-mod statement;
+mod statement_execution;
 mod stream_reader;
 
 pub use crate::capability::Capabilities;
-pub use crate::command::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, RegisterReplica};
-pub use crate::compress::PacketCompression;
+pub use crate::client_command::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, RegisterReplica};
+pub use crate::compressed_frames::PacketCompression;
 pub use crate::date_time::{DateTimeValue, TimeValue};
 pub use crate::error::{PasswordUse, ServerError, WireError};
 pub use crate::event_packet::{AckRequest, EventPacket, SemiSync, SemiSyncAck};
-pub use crate::execution::{ParameterValue, ServerStatement, StatementExecution};
+pub use crate::generic_packets::{CommandResponse, EofPacket, ErrPacket, OkPacket, ServerStatus};
 pub use crate::handshake::{
     AuthMoreData, AuthSwitchRequest, AuthenticatedLogin, CleartextPolicy, ClientHandshake, ClientOptions,
     ClientSession, ConnectionAttributes, HandshakeOptions, HandshakeStep, LoginDetails, LoginRefusal,
@@ -64,15 +64,15 @@ pub use crate::handshake::{
     ServerKeySource, ServerSession, ServerStep, SslRequest, StoredPassword, TlsMode, Transport,
 };
 pub use crate::packet_codec::{PACKET_LIMIT_MIN, PIECE_SIZE_MAX, PacketCodec, PartedPacket};
+pub use crate::prepared_statement::{PrepareReader, PreparedStatement};
 pub use crate::replica_conversation::{
     ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep, SourceFacts,
 };
-pub use crate::response::{CommandResponse, EofPacket, ErrPacket, OkPacket, ServerStatus};
 pub use crate::response_writer::ResponseWriter;
 pub use crate::result_set::{
     ColumnDefinition, PausedResult, ResultPart, ResultReader, ResultWriter, TextRow,
 };
 pub use crate::result_value::{ResultValue, RowEncoding};
 pub use crate::session_change::SessionChange;
-pub use crate::statement::{PrepareReader, PreparedStatement};
+pub use crate::statement_execution::{ParameterValue, ServerStatement, StatementExecution};
 pub use crate::stream_reader::{FormatOrigin, PositionGaps, SourceEvent, StreamReader};

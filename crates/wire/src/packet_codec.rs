@@ -4,7 +4,7 @@ use std::mem;
 
 use binlog::Cursor;
 
-use crate::compress::{CompressedFrames, PacketCompression, put_u24};
+use crate::compressed_frames::{CompressedFrames, PacketCompression, put_u24};
 use crate::error::WireError;
 use crate::receive_buffer::ReceiveBuffer;
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use binlog::{ChecksumAlgorithm, Flavour};
 
-use crate::command::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, RegisterReplica};
+use crate::client_command::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, RegisterReplica};
 use crate::error::WireError;
 use crate::event_packet::{EventPacket, SemiSync};
+use crate::generic_packets::{CommandResponse, EofPacket};
 use crate::handshake::ClientSession;
-use crate::response::{CommandResponse, EofPacket};
 use crate::result_set::{ResultPart, ResultReader};
 
 /// Empty GTID set, as in a Previous_gtids event.

@@ -5,11 +5,11 @@ use std::convert::Infallible;
 use crate::capability::Capabilities;
 use crate::error::ServerError;
 use crate::event_packet::{AckRequest, EVENT, EventPacket, SemiSync};
+use crate::generic_packets::{EofPacket, OkPacket};
 use crate::packet_codec::{PacketCodec, PartedPacket};
-use crate::response::{EofPacket, OkPacket};
+use crate::prepared_statement::PreparedStatement;
 use crate::result_set::{ColumnDefinition, ResultWriter};
 use crate::result_value::RowEncoding;
-use crate::statement::PreparedStatement;
 
 /// Writer of the packets that respond to commands, in the forms that the client's capabilities demand.
 ///

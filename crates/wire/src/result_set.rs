@@ -5,8 +5,8 @@ use binlog::{Cursor, DecodeError, DecodeReason, put_lenenc};
 use crate::capability::Capabilities;
 use crate::column_type;
 use crate::error::{ServerError, WireError};
+use crate::generic_packets::{EofPacket, ErrPacket, OkPacket, ServerStatus, put_lenenc_bytes};
 use crate::packet_codec::PacketCodec;
-use crate::response::{EofPacket, ErrPacket, OkPacket, ServerStatus, put_lenenc_bytes};
 use crate::response_writer::send_encoded;
 use crate::result_value::{ResultValue, RowEncoding};
 

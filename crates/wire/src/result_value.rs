@@ -2,7 +2,7 @@
 
 use crate::column_type;
 use crate::date_time::DateTimeValue;
-use crate::response::put_lenenc_bytes;
+use crate::generic_packets::put_lenenc_bytes;
 use crate::result_set::NULL;
 
 /// Encoding of the rows of a result set.

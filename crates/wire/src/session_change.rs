@@ -2,7 +2,7 @@
 
 use binlog::put_lenenc;
 
-use crate::response::put_lenenc_bytes;
+use crate::generic_packets::put_lenenc_bytes;
 
 /// Change of the session's state, which an OK packet reports with
 /// [`Capabilities::SESSION_TRACK`](crate::Capabilities::SESSION_TRACK).

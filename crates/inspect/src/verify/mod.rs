@@ -103,7 +103,7 @@ enum VerifyTask {
 }
 
 /// Result of a worker.
-enum CheckedTask {
+enum CheckResult {
     Order(LogOrder),
     Unreadable { name: String, error: logs::LogError },
     Begins { name: String },
@@ -132,38 +132,38 @@ fn read(
     Ok(())
 }
 
-fn check_task(step: VerifyTask, walk: &mut EventWalk) -> CheckedTask {
+fn check_task(step: VerifyTask, walk: &mut EventWalk) -> CheckResult {
     let work = match step {
-        VerifyTask::Order(order) => return CheckedTask::Order(order),
-        VerifyTask::Unreadable { name, error } => return CheckedTask::Unreadable { name, error },
+        VerifyTask::Order(order) => return CheckResult::Order(order),
+        VerifyTask::Unreadable { name, error } => return CheckResult::Unreadable { name, error },
         VerifyTask::Work(work) => work,
     };
     match work {
-        PieceContent::LogStart { name } => CheckedTask::Begins { name: name.to_string() },
-        PieceContent::Events(events) => CheckedTask::Piece {
+        PieceContent::LogStart { name } => CheckResult::Begins { name: name.to_string() },
+        PieceContent::Events(events) => CheckResult::Piece {
             kind: events.origin.kind,
             findings: chunk_checker::check_events(&events, walk),
         },
-        PieceContent::Unreadable { offset, error, resumed } => CheckedTask::Broken { offset, error, resumed },
+        PieceContent::Unreadable { offset, error, resumed } => CheckResult::Broken { offset, error, resumed },
         PieceContent::LogEnd { origin, end, position } => {
-            CheckedTask::Ends { kind: origin.kind, end, position }
+            CheckResult::Ends { kind: origin.kind, end, position }
         }
     }
 }
 
 /// Judges one result. Returns the bytes of logs that it covers.
-fn judge_one(judge: &mut LogJudge, checked: CheckedTask) -> u64 {
+fn judge_one(judge: &mut LogJudge, checked: CheckResult) -> u64 {
     match checked {
-        CheckedTask::Order(order) => judge.set_order(order),
-        CheckedTask::Unreadable { name, error } => judge.open_failed(&name, &error),
-        CheckedTask::Begins { name } => judge.start_log(&name),
-        CheckedTask::Piece { kind, findings } => {
+        CheckResult::Order(order) => judge.set_order(order),
+        CheckResult::Unreadable { name, error } => judge.open_failed(&name, &error),
+        CheckResult::Begins { name } => judge.start_log(&name),
+        CheckResult::Piece { kind, findings } => {
             let bytes = findings.bytes;
             judge.judge_piece(kind, findings);
             return bytes;
         }
-        CheckedTask::Broken { offset, error, resumed } => judge.log_unreadable(offset, error, resumed),
-        CheckedTask::Ends { kind, end, position } => judge.end_log(kind, end, position),
+        CheckResult::Broken { offset, error, resumed } => judge.log_unreadable(offset, error, resumed),
+        CheckResult::Ends { kind, end, position } => judge.end_log(kind, end, position),
     }
     0
 }

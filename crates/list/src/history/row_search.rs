@@ -13,7 +13,7 @@ use crate::event_context::EventContext;
 use crate::json::rows::field_json;
 use crate::list_output::ListOutput;
 use crate::located_event::{ListedEvent, LocatedEvent, OutputRefusal};
-use crate::row_condition::{ColumnSightings, RowCondition, RowStates, RowTest, condition_of};
+use crate::row_condition::{ConditionCoverage, RowCondition, RowStates, RowTest, condition_of};
 
 /// Conditions that identify a row at some time.
 pub(super) type RowIdentity = Vec<RowCondition>;
@@ -21,7 +21,7 @@ pub(super) type RowIdentity = Vec<RowCondition>;
 /// Searches for changes of rows that have this identity before or after the change.
 pub(super) struct RowSearch<'s> {
     pub(super) searched: SearchedTable<'s>,
-    pub(super) sightings: &'s ColumnSightings,
+    pub(super) sightings: &'s ConditionCoverage,
 }
 
 /// Place of a change in its log; places increase from change to change.

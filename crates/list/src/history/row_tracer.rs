@@ -16,7 +16,7 @@ use crate::list_error::ListError;
 use crate::list_settings::{ChecksumPolicy, ListDamagePolicy, PAYLOAD_SIZE_LARGE};
 use crate::list_source::ListSource;
 use crate::log_walk::ListWalk;
-use crate::row_condition::{ColumnSightings, RowCondition};
+use crate::row_condition::{ConditionCoverage, RowCondition};
 
 /// Finds all changes of a row. `watch` is called with the number of each log before it is read, from 0; if it breaks,
 /// the history ends with [`ListError::Stopped`].
@@ -32,7 +32,7 @@ pub fn row_history(
     let mut tracer = RowTracer {
         settings,
         watch,
-        sightings: ColumnSightings::default(),
+        sightings: ConditionCoverage::default(),
         torn: Vec::new(),
         entries: Vec::new(),
         current: None,
@@ -53,7 +53,7 @@ pub fn row_history(
 struct RowTracer<'s> {
     settings: &'s HistorySettings,
     watch: &'s mut dyn FnMut(usize) -> ControlFlow<()>,
-    sightings: ColumnSightings,
+    sightings: ConditionCoverage,
     torn: Vec<String>,
     /// Changes in the order found: the newest first, until all earlier logs are read.
     entries: Vec<HistoryEntry>,

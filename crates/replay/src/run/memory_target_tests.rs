@@ -21,8 +21,8 @@ use proptest::test_runner::{Config, TestRunner};
 use sql::ReplicationFilter;
 
 use super::group_queue::GroupQueue;
-use super::read::{self, ReadRules, SourceState};
 use super::transaction_batch::TransactionBatch;
+use super::transaction_reader::{self, ReadRules, SourceState};
 use super::{ReplayObserver, limits, replay};
 use crate::applied_check::AppliedCheck;
 use crate::apply_plan::SourceStatement;
@@ -464,7 +464,8 @@ fn skipped_transactions_end_batches() {
     let (mut opener, mut skipped) = (source.opener(), Vec::new());
     loop {
         let mut batch = TransactionBatch::default();
-        let state = read::fill_batch(&mut source, &mut rules, &mut opener, &mut batch, 1).unwrap();
+        let state =
+            transaction_reader::fill_batch(&mut source, &mut rules, &mut opener, &mut batch, 1).unwrap();
         assert!(batch.units.is_empty());
         skipped.push(batch.so_far.skipped);
         if state != SourceState::Yes {
@@ -480,13 +481,13 @@ fn skipped_transactions_end_batches() {
 fn spooled_transactions_are_read_one_by_one() {
     let history = SourceHistory::new(&vec![vec![(1, false)]; 9]);
     let mut source = TransactionSource::new(vec![history.log()], None, 0);
-    let (out, batches) = read::channel();
+    let (out, batches) = transaction_reader::channel();
     let (queue, _groups) = GroupQueue::new(limits(&options(CommitOrder::Strict, ParallelMode::None, 1)));
     let filter = ReplicationFilter::default();
     let read = thread::scope(|scope| {
         let rules = rules(AppliedState::default(), &filter);
         let queue = &queue;
-        scope.spawn(move || read::read(&mut source, rules, &out, queue));
+        scope.spawn(move || transaction_reader::read(&mut source, rules, &out, queue));
         batches.iter().map(|batch| batch.units.len()).collect::<Vec<_>>()
     });
     assert_eq!(read, [1, 1, 1, 1, 1, 1, 1, 1, 1, 0]);

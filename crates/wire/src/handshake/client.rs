@@ -10,9 +10,9 @@ use super::auth::{
 };
 use super::{AuthMoreData, AuthSwitchRequest, LoginRequest, ServerGreeting, SslRequest};
 use crate::capability::Capabilities;
-use crate::compress::PacketCompression;
+use crate::compressed_frames::PacketCompression;
 use crate::error::WireError;
-use crate::response::{ErrPacket, OkPacket};
+use crate::generic_packets::{ErrPacket, OkPacket};
 
 /// Capabilities that the client uses if the server has them.
 const WANTED_CAPABILITIES: Capabilities = Capabilities(

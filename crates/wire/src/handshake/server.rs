@@ -13,10 +13,10 @@ use super::seeded_bytes::SeededBytes;
 use super::stored_password::{PasswordDigest, PasswordPlugin, StoredPassword};
 use super::{AuthMoreData, AuthSwitchRequest, LoginRequest, NONCE_HEAD_SIZE, ServerGreeting, SslRequest};
 use crate::capability::Capabilities;
-use crate::compress::PacketCompression;
+use crate::compressed_frames::PacketCompression;
 use crate::error::{PasswordUse, ServerError, WireError};
+use crate::generic_packets::{OkPacket, ServerStatus};
 use crate::packet_codec::{PACKET_LIMIT_MIN, PacketCodec};
-use crate::response::{OkPacket, ServerStatus};
 use crate::response_writer::send_encoded;
 
 /// Number of utf8mb4_0900_ai_ci, the collation that MySQL 8 and later name in their greeting.

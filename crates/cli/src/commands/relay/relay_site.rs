@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use relay::{AccountRole, LogForm, RelayFacts, SqlAnswer, SqlFace, SqlSession, SqlValue};
+use relay::{AccountRole, LogForm, RelayFacts, SqlAnswer, SqlResponder, SqlSession, SqlValue};
 use relay_server::{AckGate, RelayCounters, RelayServer};
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,7 @@ struct ServingState {
     counters: Arc<RelayCounters>,
     gate: Option<Arc<AckGate>>,
     facts: Arc<dyn RelayFacts>,
-    face: SqlFace,
+    face: SqlResponder,
     address: String,
 }
 
@@ -65,7 +65,7 @@ impl RelaySite {
     /// Takes the server once it serves.
     pub(super) fn set_serving(&self, server: &RelayServer) {
         let facts = server.facts();
-        let face = SqlFace::new(Arc::clone(&facts));
+        let face = SqlResponder::new(Arc::clone(&facts));
         let address = server.address().to_string();
         // It serves once.
         let _ = self.serving.set(ServingState {
@@ -184,7 +184,7 @@ fn now_ms() -> i64 {
 }
 
 /// Returns the rows of a table as JSON objects.
-fn table_rows(face: &SqlFace, table: &str) -> Value {
+fn table_rows(face: &SqlResponder, table: &str) -> Value {
     let mut session = SqlSession::new(0, "page@localhost".to_owned(), AccountRole::Monitor, LogForm::AsIs);
     let SqlAnswer::Rows(rows) = face.execute(&format!("SELECT * FROM {table}"), &mut session) else {
         return Value::Array(Vec::new());

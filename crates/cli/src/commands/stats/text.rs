@@ -85,7 +85,9 @@ fn end(log: &LogStats) -> String {
         LogEnd::Closed => "closed".to_owned(),
         LogEnd::Open { in_use: true } => "in use, or left open by a crash".to_owned(),
         LogEnd::Open { in_use: false } => "open".to_owned(),
-        LogEnd::Torn { offset, bytes: found, .. } => format!("torn at {offset}: only {} of the last event", bytes(found)),
+        LogEnd::Torn { offset, bytes: found, .. } => {
+            format!("torn at {offset}: only {} of the last event", bytes(found))
+        }
     }
 }
 

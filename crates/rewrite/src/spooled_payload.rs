@@ -6,8 +6,8 @@ use binlog::{
 use logs::{LogEvent, LogKind, LogReader, read_events_within};
 
 use crate::error::{ErrorContext, RewriteError};
-use crate::feed::LargeTransaction;
 use crate::payload_spool::PayloadSpool;
+use crate::rewrite_unit::LargeTransaction;
 use crate::rewrite_worker::{OutputPart, PART_SIZE, PartSink, RewriteShared, relay_position};
 
 /// A payload that is compressed piece by piece.

@@ -14,7 +14,7 @@ use crate::mysql_type::MysqlType;
 
 /// Columns, keys and options of a definition.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct TableBody {
+pub(crate) struct TableElements {
     /// The defined table.
     table: QualifiedName,
     pub(crate) columns: Vec<CatalogueColumn>,
@@ -25,7 +25,7 @@ pub(crate) struct TableBody {
     charset: Option<String>,
 }
 
-impl TableBody {
+impl TableElements {
     /// Returns a body without columns and keys.
     pub(crate) const fn new(table: QualifiedName) -> Self {
         Self {
@@ -144,7 +144,7 @@ const fn action(action: ForeignKeyAction) -> ReferentialAction {
     }
 }
 
-fn add_key(body: &mut TableBody, name: Option<String>, unique: bool, parts: Option<Vec<KeyColumn>>) {
+fn add_key(body: &mut TableElements, name: Option<String>, unique: bool, parts: Option<Vec<KeyColumn>>) {
     let first = parts.as_ref().and_then(|parts| parts.first()).map(|part| part.column.clone());
     let base = name.clone().or(first).unwrap_or_else(|| "functional_index".to_owned());
     let is_taken = |name: &str| body.keys.iter().any(|key| key.name.eq_ignore_ascii_case(name));
@@ -172,12 +172,12 @@ mod tests {
     use sql::SqlWords;
     use sql::ddl::{DdlStatement, NewTable};
 
-    use super::TableBody;
+    use super::TableElements;
     use crate::mysql_type::MysqlType;
     use crate::schema_editor::create_sql;
 
     /// Returns the body of a table in the database `d`; `None` if it has no equivalent.
-    fn body(sql: &str) -> Option<TableBody> {
+    fn body(sql: &str) -> Option<TableElements> {
         let words = SqlWords::parse(sql, 0).unwrap();
         let DdlStatement::CreateTable { name, content: NewTable::Defined(definition), .. } =
             DdlStatement::parse(&words)
@@ -186,7 +186,7 @@ mod tests {
         };
         let [database, table] = name.resolve("d");
         assert_eq!((database.as_str(), table.as_str()), ("d", "t"), "{sql}");
-        TableBody::of(&definition, (database, table))
+        TableElements::of(&definition, (database, table))
     }
 
     /// Checks the SQLite columns of `CREATE TABLE d.t (…)`, its keys and its foreign keys.

@@ -12,7 +12,7 @@ use super::refusals::{internal, unknown_log, wrong_date_time};
 use super::scalar::function_context;
 use super::select_text::offset;
 use super::system_variable::PURGE_FORCE;
-use crate::form::LogForm;
+use crate::log_form::LogForm;
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue, WarningLevel};
 use crate::upstream_control::{LogReaderPlace, log_readers};

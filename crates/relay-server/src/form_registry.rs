@@ -11,20 +11,20 @@ use crate::relay_counters::FormCounters;
 
 /// Forms that are served, each shared by its clients.
 #[derive(Debug)]
-pub(crate) struct ServedForms {
+pub(crate) struct FormRegistry {
     store: Arc<RelayStore>,
     limits: SourceLimits,
-    served: Mutex<Vec<ServedForm>>,
+    served: Mutex<Vec<RegisteredForm>>,
 }
 
 /// Form that is served, and what was sent in it.
 #[derive(Clone, Debug)]
-struct ServedForm {
+struct RegisteredForm {
     source: Arc<FormSource>,
     counters: Arc<FormCounters>,
 }
 
-impl ServedForms {
+impl FormRegistry {
     /// Serves a store, each form within these limits.
     pub(crate) fn new(store: Arc<RelayStore>, limits: SourceLimits) -> Self {
         Self { store, limits, served: Mutex::default() }
@@ -45,13 +45,13 @@ impl ServedForms {
         self.served(form).counters
     }
 
-    fn served(&self, form: LogForm) -> ServedForm {
+    fn served(&self, form: LogForm) -> RegisteredForm {
         let mut served = lock(&self.served);
         if let Some(known) = served.iter().find(|known| known.source.form() == form) {
             return known.clone();
         }
         let source = Arc::new(FormSource::new(Arc::clone(&self.store), form, self.limits.clone()));
-        let added = ServedForm { source, counters: Arc::default() };
+        let added = RegisteredForm { source, counters: Arc::default() };
         served.push(added.clone());
         added
     }

@@ -5,7 +5,7 @@ use binlog::{Cursor, DecodeError, DecodeReason};
 
 use crate::capability::Capabilities;
 use crate::error::WireError;
-use crate::execution::{EXECUTE, skip_query_attributes};
+use crate::statement_execution::{EXECUTE, skip_query_attributes};
 
 /// Command of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

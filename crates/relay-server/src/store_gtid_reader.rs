@@ -2,24 +2,24 @@
 
 use binlog::TransactionId;
 use binlog::gtid::GtidSet;
-use relay::{FirstEvents, FormChunk, StoredState};
+use relay::{FormChunk, HeadEvents, StoredState};
 
 /// GTIDs of all stored whole transactions.
 #[derive(Debug, Default)]
-pub(crate) struct StoredGtids {
+pub(crate) struct StoreGtidReader {
     gtids: GtidSet,
     /// Transaction whose last event was not read yet.
     open: Option<TransactionId>,
 }
 
-impl StoredGtids {
+impl StoreGtidReader {
     pub(crate) const fn gtids(&self) -> &GtidSet {
         &self.gtids
     }
 }
 
-impl StoredState for StoredGtids {
-    fn before_log(head: Option<&FirstEvents>) -> Self {
+impl StoredState for StoreGtidReader {
+    fn before_log(head: Option<&HeadEvents>) -> Self {
         let gtids = head.and_then(|head| head.previous_gtids.clone()).unwrap_or_default();
         Self { gtids, open: None }
     }

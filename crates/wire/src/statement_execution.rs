@@ -8,8 +8,8 @@ use crate::capability::Capabilities;
 use crate::column_type;
 use crate::date_time::{DateTimeValue, TimeValue};
 use crate::error::{ServerError, WireError};
-use crate::response::put_lenenc_bytes;
-use crate::statement::{PreparedStatement, expect};
+use crate::generic_packets::put_lenenc_bytes;
+use crate::prepared_statement::{PreparedStatement, expect};
 
 /// First byte of the command that runs a prepared statement, `COM_STMT_EXECUTE`.
 pub(crate) const EXECUTE: u8 = 0x17;

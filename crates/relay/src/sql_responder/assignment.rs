@@ -19,7 +19,7 @@ use super::system_variable::{
     VariableWriting,
 };
 use super::{SqlStatement, done};
-use crate::form::FormChoice;
+use crate::log_form::FormChoice;
 use crate::relay_account::AccountRight;
 use crate::relay_facts::{RelayFacts, SemiSyncWait};
 use crate::served_compression::ServedCompression;

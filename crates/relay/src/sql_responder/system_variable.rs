@@ -2,7 +2,7 @@
 
 use wire::ServerError;
 
-use super::SqlFace;
+use super::SqlResponder;
 use super::refusals::{internal, unknown_gtid_mode, unknown_variable, wrong_scope, wrong_type, wrong_value};
 use super::served_version::ServedVersion;
 use crate::relay_facts::RelayFacts;
@@ -158,7 +158,7 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     fixed("log_slave_updates", Global, A::All, V::Flag(true)),
     fixed("lower_case_file_system", Global, A::All, V::Flag(false)),
     fixed("lower_case_table_names", Global, A::All, V::Number(0)),
-    fixed("max_allowed_packet", Both, A::All, V::Number(SqlFace::PACKET_SIZE_MAX as u64)),
+    fixed("max_allowed_packet", Both, A::All, V::Number(SqlResponder::PACKET_SIZE_MAX as u64)),
     settable("max_execution_time", V::Number(0)),
     settable("net_buffer_length", V::Number(16384)),
     settable("net_read_timeout", V::Number(30)),

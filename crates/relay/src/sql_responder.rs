@@ -47,7 +47,7 @@ use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlAnswer, SqlColumn, SqlRows, SqlSession, SqlValue, WarningLevel};
 
 /// SQL side of a relay: answers statements from facts.
-pub struct SqlFace {
+pub struct SqlResponder {
     facts: Arc<dyn RelayFacts>,
     engine: QueryEngine,
 }
@@ -200,7 +200,7 @@ fn done() -> SqlAnswer {
     SqlAnswer::Done(0)
 }
 
-impl SqlFace {
+impl SqlResponder {
     /// Maximum size of a statement in bytes: far more than those of the forms need. Its words take many times its memory.
     const STATEMENT_SIZE_MAX: usize = 64 << 10;
 
@@ -282,9 +282,9 @@ impl SqlFace {
     }
 }
 
-impl fmt::Debug for SqlFace {
+impl fmt::Debug for SqlResponder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("SqlFace").finish_non_exhaustive()
+        out.debug_struct("SqlResponder").finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ use binlog::{Cursor, DecodeError, DecodeReason};
 
 use crate::capability::Capabilities;
 use crate::error::WireError;
-use crate::response::{EofPacket, ErrPacket};
+use crate::generic_packets::{EofPacket, ErrPacket};
 use crate::result_set::ColumnDefinition;
 
 /// First byte of the answer to `COM_STMT_PREPARE`.

@@ -1,6 +1,6 @@
 //! Version of the server that a relay stands for.
 
-use crate::form::version_numbers;
+use crate::log_form::version_numbers;
 
 /// Version of the server that a relay stands for: it decides which variables and columns exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
