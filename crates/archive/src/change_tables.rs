@@ -10,13 +10,16 @@ use serde::{Deserialize, Serialize};
 use crate::archive_error::ArchiveError;
 
 /// Folder of the change tables.
+#[cfg(feature = "storage")]
 pub(crate) const TABLES: &str = "tables";
 
 /// Folder of the lists of columns, by which later logs find the directory for a definition of a table. Readers of
 /// Parquet ignore names that start with `_`.
+#[cfg(feature = "storage")]
 pub(crate) const TABLE_STATE: &str = "tables/_bintide";
 
 /// End of the name of a change table's file.
+#[cfg(feature = "storage")]
 const FILE_END: &str = ".parquet";
 
 /// Change tables of a log, as its manifest lists them.
@@ -47,6 +50,7 @@ impl ManifestTables {
     }
 }
 
+#[cfg(feature = "storage")]
 impl TableFile {
     /// Returns whether the name is that of a change table's file: `prune` deletes this object.
     pub(crate) fn has_valid_name(&self) -> bool {
@@ -71,7 +75,7 @@ pub struct LocalTables {
 #[cfg(feature = "storage")]
 pub type TableWriter<'t> = dyn FnMut(&Path) -> Result<LocalTables, ArchiveError> + 't;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "storage"))]
 mod tests {
     use super::TableFile;
 

@@ -108,60 +108,48 @@ impl ReceivedLogArchiver {
     }
 
     /// Archives closed logs until the end of the run. A failed attempt is repeated after growing pauses.
-    fn run(mut self) -> Result<(), CommandFailure> {
-        let observer = ReceivedLogObserver { shared: Arc::clone(&self.shared) };
+    fn run(self) -> Result<(), CommandFailure> {
+        let Self {
+            archive,
+            folder,
+            shared,
+            #[cfg(feature = "columns")]
+            tables,
+        } = self;
+        let observer = ReceivedLogObserver { shared: Arc::clone(&shared) };
         let settings = ArchiverSettings { last_log: LastLogPolicy::Leave, ..ArchiverSettings::default() };
-        let archiver = LogArchiver::new(self.archive.clone(), settings, observer);
+        let archiver = LogArchiver::new(archive, settings, observer);
         #[cfg(feature = "columns")]
-        let archiver = archiver.with_tables(self.tables.take());
+        let archiver = archiver.with_tables(tables);
         let mut archiver = archiver;
         let mut backoff = None;
         // Each error is reported once, until an attempt succeeds.
         let mut reported = HashSet::new();
         loop {
-            let is_last = self.shared.end().is_some();
-            let outcome = self.archive_closed(&mut archiver);
+            let is_last = shared.end().is_some();
+            let outcome = shared.archive_closed(&folder, &mut archiver);
             match outcome {
-                _ if self.shared.is_stopping() => return Ok(()),
+                _ if shared.is_stopping() => return Ok(()),
                 outcome if is_last => return outcome,
                 Ok(()) => {
                     (backoff, reported) = (None, HashSet::new());
-                    self.shared.state.update(|figures| figures.error = None);
+                    shared.state.update(|figures| figures.error = None);
                 }
                 Err(failure) => {
                     let pause = backoff.map_or(BACKOFF_MIN, |pause: Duration| (pause * 2).min(BACKOFF_MAX));
                     backoff = Some(pause);
                     let error = failure_message(&failure);
                     if reported.insert(error.clone()) {
-                        self.warn_failed(&error, pause);
+                        shared.warn_failed(&error, pause);
                     }
-                    self.shared.state.update(|figures| {
+                    shared.state.update(|figures| {
                         figures.failures += 1;
                         figures.error = Some(error);
                     });
                 }
             }
-            self.shared.wait(backoff.unwrap_or(STORE_INTERVAL));
+            shared.wait(backoff.unwrap_or(STORE_INTERVAL));
         }
-    }
-
-    fn archive_closed(&self, archiver: &mut LogArchiver<ReceivedLogObserver>) -> Result<(), CommandFailure> {
-        // An empty directory has no index yet. The receiver reports an index that it cannot read.
-        let Ok(store) = Store::open(&self.folder) else { return Ok(()) };
-        let names: HashSet<String> = store.logs().iter().filter_map(|log| name_of(log)).collect();
-        let archived = {
-            let mut archived = lock(&self.shared.archived);
-            archived.retain(|name| names.contains(name));
-            archived.len()
-        };
-        let closed = store.logs().len().saturating_sub(1);
-        self.shared.state.update(|figures| figures.waiting = closed.saturating_sub(archived) as u64);
-        archiver.archive_all(store.logs())
-    }
-
-    fn warn_failed(&self, error: &str, pause: Duration) {
-        let logs = counted(self.shared.state.figures().waiting, "closed log");
-        warn!("{error}; {logs} to archive; retrying in {}, then at growing intervals", duration(pause));
     }
 }
 
@@ -184,6 +172,29 @@ impl RunningArchiver {
 }
 
 impl ArchiverShared {
+    fn archive_closed(
+        &self,
+        folder: &Path,
+        archiver: &mut LogArchiver<ReceivedLogObserver>,
+    ) -> Result<(), CommandFailure> {
+        // An empty directory has no index yet. The receiver reports an index that it cannot read.
+        let Ok(store) = Store::open(folder) else { return Ok(()) };
+        let names: HashSet<String> = store.logs().iter().filter_map(|log| name_of(log)).collect();
+        let archived = {
+            let mut archived = lock(&self.archived);
+            archived.retain(|name| names.contains(name));
+            archived.len()
+        };
+        let closed = store.logs().len().saturating_sub(1);
+        self.state.update(|figures| figures.waiting = closed.saturating_sub(archived) as u64);
+        archiver.archive_all(store.logs())
+    }
+
+    fn warn_failed(&self, error: &str, pause: Duration) {
+        let logs = counted(self.state.figures().waiting, "closed log");
+        warn!("{error}; {logs} to archive; retrying in {}, then at growing intervals", duration(pause));
+    }
+
     fn end(&self) -> Option<ArchiverShutdown> {
         *lock(&self.end)
     }
