@@ -328,7 +328,7 @@ fn memory_needs_are_reported_first() {
         bintide(&folder, &["compress", "--dry-run", "--jobs", "64", "--memory", "60M", "types.binlog"]);
     let message = String::from_utf8_lossy(&fewer.stderr).into_owned();
     assert_eq!(fewer.status.code(), Some(0), "{message}");
-    assert!(message.contains("threads can need"), "{message}");
+    assert!(message.contains("64 threads, which can need"), "{message}");
     for wrong in [["--memory", "much"], ["--jobs", "0"]] {
         let output = bintide(&folder, &["compress", wrong[0], wrong[1], "types.binlog"]);
         assert_eq!(output.status.code(), Some(2));

@@ -259,7 +259,7 @@ fn unsupported_options_are_refused() -> Result<()> {
         }
     }
     let said = refused(&["receive", &store, "--from", nobody, "--ssl-mode=odd"])?;
-    ensure!(said.contains("ssl-mode is odd; expected one of DISABLED"), "{said}");
+    ensure!(said.contains("'odd' for '--ssl-mode <MODE>': expected one of DISABLED"), "{said}");
     let said = refused(&["receive", &store, "--no-defaults"])?;
     ensure!(said.contains("no server given: use --from, --host or --socket"), "{said}");
     Ok(())
