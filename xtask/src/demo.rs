@@ -31,23 +31,23 @@ const LINE_WIDTH_MAX: usize = 110;
 const TABLES_SHOWN: usize = 6;
 
 /// Directory for the files that the demo writes.
-const DEMO_FOLDER: &str = "target/demo";
+const DEMO_FOLDER: &str = "target/demo-files";
 
 /// Names of the logs that are compressed and decompressed.
 const SAMPLE_LOGS: [&str; 6] = ["types", "json", "charsets", "partitions", "foreign-keys", "triggers"];
 
 /// Directories of the compressed and the decompressed copies.
-const COMPRESSED: &str = "target/demo/compressed";
-const DECOMPRESSED: &str = "target/demo/opened";
+const COMPRESSED: &str = "target/demo-files/compressed";
+const DECOMPRESSED: &str = "target/demo-files/opened";
 
 /// Chart of the logs' sizes.
-const SIZES_CHART: &str = "target/demo/sizes.html";
+const SIZES_CHART: &str = "target/demo-files/sizes.html";
 
 /// Page with the compression advice.
-const ADVICE_PAGE: &str = "target/demo/advice.html";
+const ADVICE_PAGE: &str = "target/demo-files/advice.html";
 
 /// Path of the damaged copy of a sample, and the offset of the damage.
-const DAMAGED: &str = "target/demo/damaged.binlog";
+const DAMAGED: &str = "target/demo-files/damaged.binlog";
 const DAMAGED_AT: usize = 5000;
 
 const STEPS: [DemoStep<'static>; 6] = [
