@@ -37,7 +37,7 @@ mod relay_server;
 mod relay_shared;
 mod store_extent;
 mod store_growth;
-mod store_gtid_reader;
+mod store_gtid_state;
 mod tls_files;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -27,7 +27,7 @@ use crate::relay_counters::RelayCounters;
 use crate::relay_server::{RelayNotice, RelayServerOptions};
 use crate::store_extent::{StoreExtent, is_encrypted, log_sizes};
 use crate::store_growth::StoreGrowth;
-use crate::store_gtid_reader::StoreGtidReader;
+use crate::store_gtid_state::StoreGtidState;
 
 /// Version in the greeting before the first log is there.
 const VERSION_DEFAULT: &str = "8.0.0";
@@ -53,7 +53,7 @@ pub(crate) struct RelayShared {
     pub(crate) sent: Mutex<SentTransactions>,
     /// Compression for accounts without a form of their own.
     compression: Mutex<ServedCompression>,
-    gtids: Mutex<StateReader<StoreGtidReader>>,
+    gtids: Mutex<StateReader<StoreGtidState>>,
     definitions: Option<DefinitionSource>,
     /// True while the relay has had no accounts since its start: all clients of this machine may log in.
     pub(crate) was_started_without_accounts: AtomicBool,

@@ -6,19 +6,19 @@ use relay::{FormChunk, HeadEvents, StoredState};
 
 /// GTIDs of all stored whole transactions.
 #[derive(Debug, Default)]
-pub(crate) struct StoreGtidReader {
+pub(crate) struct StoreGtidState {
     gtids: GtidSet,
     /// Transaction whose last event was not read yet.
     open: Option<TransactionId>,
 }
 
-impl StoreGtidReader {
+impl StoreGtidState {
     pub(crate) const fn gtids(&self) -> &GtidSet {
         &self.gtids
     }
 }
 
-impl StoredState for StoreGtidReader {
+impl StoredState for StoreGtidState {
     fn before_log(head: Option<&HeadEvents>) -> Self {
         let gtids = head.and_then(|head| head.previous_gtids.clone()).unwrap_or_default();
         Self { gtids, open: None }
