@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
+use crate::kafka_state::BrokerFigures;
+
 /// Statistics of a client. Other fields are left out.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ClientStatistics {
@@ -23,20 +25,9 @@ struct ConnectionStatistics {
     txretries: u64,
 }
 
-/// Numbers of brokers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BrokerCounts {
-    /// Brokers with a connection.
-    pub(crate) connected: u64,
-    /// Brokers whose connection is lost. A broker that was not needed yet is neither.
-    pub(crate) down: u64,
-    /// Requests of this client that were sent again.
-    pub(crate) retries: u64,
-}
-
 impl ClientStatistics {
-    /// Counts the brokers. One broker can have several connections, such as that to the coordinator of transactions.
-    pub(crate) fn broker_counts(&self) -> BrokerCounts {
+    /// Counts the brokers, and the requests of this client that were sent again. One broker can have several connections, such as that to the coordinator of transactions.
+    pub(crate) fn broker_figures(&self) -> BrokerFigures {
         let mut connected_by_node: HashMap<i32, bool> = HashMap::new();
         for connection in self.brokers.values() {
             let is_connected = matches!(&*connection.state, "UP" | "UPDATE" | "REAUTH");
@@ -46,13 +37,13 @@ impl ClientStatistics {
         }
         let connected = connected_by_node.values().filter(|is_connected| **is_connected).count() as u64;
         let retries = self.brokers.values().map(|connection| connection.txretries).sum();
-        BrokerCounts { connected, down: connected_by_node.len() as u64 - connected, retries }
+        BrokerFigures { connected, down: connected_by_node.len() as u64 - connected, retries }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BrokerCounts, ClientStatistics};
+    use super::{BrokerFigures, ClientStatistics};
 
     #[test]
     fn brokers_are_counted_once() {
@@ -67,8 +58,8 @@ mod tests {
                 .collect();
             let text = format!(r#"{{"name":"x","brokers":{{{}}}}}"#, brokers.join(","));
             let retries = 2 * connections.len() as u64;
-            let counts = serde_json::from_str::<ClientStatistics>(&text).unwrap().broker_counts();
-            assert_eq!(counts, BrokerCounts { connected, down, retries }, "{connections:?}");
+            let counts = serde_json::from_str::<ClientStatistics>(&text).unwrap().broker_figures();
+            assert_eq!(counts, BrokerFigures { connected, down, retries }, "{connections:?}");
         };
         check(&[], 0, 0);
         check(&[(-1, 1, "UP"), (1, 1, "UP"), (2, 1, "DOWN"), (3, 0, "INIT"), (1, 1, "UP")], 1, 1);

@@ -50,7 +50,7 @@ impl ClientContext for KafkaContext {
 
     fn stats_raw(&self, statistics: &[u8]) {
         match serde_json::from_slice::<ClientStatistics>(statistics) {
-            Ok(statistics) => self.state.set_brokers(statistics.broker_counts()),
+            Ok(statistics) => self.state.set_brokers(statistics.broker_figures()),
             Err(error) => debug!("malformed statistics of librdkafka: {error}"),
         }
     }

@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::client_statistics::BrokerCounts;
-
 /// State of the connection, shared between threads.
 #[derive(Clone, Debug, Default)]
 pub struct SharedKafkaState(Arc<KafkaStateCells>);
@@ -57,7 +55,7 @@ pub struct KafkaFigures {
 pub struct BrokerFigures {
     /// Brokers with a connection.
     pub connected: u64,
-    /// Brokers whose connection is lost.
+    /// Brokers whose connection is lost. A broker that was not needed yet is neither.
     pub down: u64,
     /// Requests that were sent again.
     pub retries: u64,
@@ -82,13 +80,12 @@ impl SharedKafkaState {
         self.0.waiting_bytes.store(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Sets the numbers of brokers.
-    pub(crate) fn set_brokers(&self, counts: BrokerCounts) {
+    /// Sets the figures of the brokers, with the retries of the present client.
+    pub(crate) fn set_brokers(&self, figures: BrokerFigures) {
         let mut state = self.lock();
-        let BrokerCounts { connected, down, retries } = counts;
-        let retries = state.earlier_retries + retries;
-        state.figures.brokers = Some(BrokerFigures { connected, down, retries });
-        if connected > 0 {
+        let retries = state.earlier_retries + figures.retries;
+        state.figures.brokers = Some(BrokerFigures { retries, ..figures });
+        if figures.connected > 0 {
             state.lost = None;
         }
     }
