@@ -2,7 +2,6 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
 
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, Keyring};
 
@@ -28,14 +27,9 @@ pub fn read_keyring(path: impl AsRef<Path>) -> Result<Keyring, LogError> {
     Keyring::parse(&bytes).map_err(|error| LogError::InvalidKeyring { name, error })
 }
 
-/// Opens a log, with the keys of the keyring file if one is given. The file is read again for each log, because keys
-/// are rotated.
+/// Opens a stored log, with the keys of the keyring file if one is given.
 pub(crate) fn open_log(log: &Path, keyring: Option<&Path>) -> Result<LogReader, LogError> {
-    let reader = LogReader::open_stored(log)?;
-    Ok(match keyring {
-        Some(keyring) => reader.with_keyring(Arc::new(read_keyring(keyring)?)),
-        None => reader,
-    })
+    LogReader::open_stored(log)?.with_keyring_file(keyring)
 }
 
 /// Returns the password of the encrypted log of this name, and the name of the key that encrypts the password.

@@ -15,7 +15,7 @@ use binlog::{
 use crate::archived_logs::open_archived_log;
 use crate::error::LogError;
 use crate::event_chunk::{EventChunk, InputPosition, LogEvent};
-use crate::keyring::open_header;
+use crate::keyring::{open_header, read_keyring};
 use crate::large_payload::LargePayload;
 use crate::log_input::{LogInput, ReadMode};
 use crate::regular_file::open_regular;
@@ -202,6 +202,19 @@ impl LogReader {
     pub fn with_keyring(mut self, keyring: Arc<Keyring>) -> Self {
         self.keyring = Some(keyring);
         self
+    }
+
+    /// Sets the keyring of this file, if one is given. Call it before anything is read. The file is read again for each
+    /// log, because keys are rotated.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`read_keyring`].
+    pub fn with_keyring_file(self, keyring: Option<impl AsRef<Path>>) -> Result<Self, LogError> {
+        match keyring {
+            Some(keyring) => Ok(self.with_keyring(Arc::new(read_keyring(keyring)?))),
+            None => Ok(self),
+        }
     }
 
     /// Returns the next event, borrowed until the next call.

@@ -6,7 +6,7 @@ use std::path::Path;
 use binlog::events::MariadbGtid;
 use binlog::gtid::{Gtid, GtidSet};
 use binlog::{DecodeError, Event, EventFormat, EventType, RawEvent};
-use logs::{LogError, LogReader, ReadOutcome, Store, read_keyring};
+use logs::{LogError, LogReader, ReadOutcome, Store};
 
 /// GTIDs of stored transactions: a set for MySQL, the last GTID of each domain for MariaDB.
 #[derive(Clone, Debug, Default)]
@@ -35,10 +35,7 @@ impl ReceivedGtids {
         let mut reached = Self::default();
         let store = Store::open(folder)?;
         let Some(log) = store.logs().last() else { return Ok(reached) };
-        let mut reader = LogReader::open_stored(log)?;
-        if let Some(keyring) = keyring {
-            reader = reader.with_keyring(read_keyring(keyring)?.into());
-        }
+        let mut reader = LogReader::open_stored(log)?.with_keyring_file(keyring)?;
         while let ReadOutcome::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
             for event in (0..chunk.len()).filter_map(|index| chunk.get(index)) {
                 reached.add_event(&event.raw, chunk.format());

@@ -171,11 +171,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
     }
 
     fn open_log(&self, log: &Path) -> Result<LogReader, LogError> {
-        let reader = LogReader::open(log)?;
-        Ok(match &self.settings.keyring {
-            Some(keyring) => reader.with_keyring(read_keyring(keyring)?.into()),
-            None => reader,
-        })
+        LogReader::open(log)?.with_keyring_file(self.settings.keyring.as_ref())
     }
 
     fn keyring(&self) -> Result<Option<Keyring>, CommandFailure> {

@@ -12,7 +12,7 @@ use columns::{
     ChangeDecoder, ChangeExport, ColumnsError, DecodeSettings, ExportLimits, ExportLog, export_logs,
     exported_files,
 };
-use logs::{LogReader, read_keyring};
+use logs::LogReader;
 use stream::{StatementPolicy, UnnamedColumnPolicy};
 use tempfile::TempDir;
 
@@ -102,10 +102,7 @@ impl ChangeTableWriter {
         name: &str,
         watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), ColumnsError> {
-        let mut reader = LogReader::open(log)?;
-        if let Some(keyring) = &self.keyring {
-            reader = reader.with_keyring(read_keyring(keyring)?.into());
-        }
+        let reader = LogReader::open(log)?.with_keyring_file(self.keyring.as_ref())?;
         let export = ChangeExport::open(self.staging.path(), ExportLimits::default())?;
         let log = ExportLog { name: name.to_owned(), reader };
         let mut decoder = ChangeDecoder::new(self.settings.clone());
