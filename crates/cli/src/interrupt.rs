@@ -1,6 +1,7 @@
 //! Signals: the first one requests an orderly stop, the second one stops the process at once.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
@@ -99,6 +100,11 @@ pub(crate) fn request_stop() {
 /// Tells whether the work is to stop.
 pub(crate) fn is_stop_requested() -> bool {
     STOP_REQUESTED.load(Ordering::Acquire)
+}
+
+/// Returns a break if the work is to stop: the answer of functions that watch progress.
+pub(crate) fn stop_flow() -> ControlFlow<()> {
+    if is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// Tells whether the work is to stop because a part of the command has failed.

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::io;
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -134,10 +133,7 @@ pub(crate) fn run(command: &ExportArgs, global: &GlobalArgs) -> CommandResult {
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let mut watch = |bytes_done| {
         progress.update(bytes_done);
-        match interrupt::is_stop_requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        interrupt::stop_flow()
     };
     let exported = export_logs(logs(&found), &mut decoder, export, &mut watch);
     drop(progress);

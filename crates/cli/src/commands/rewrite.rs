@@ -191,10 +191,7 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
         let size = std::fs::metadata(path).map_or(0, |data| data.len());
         let mut watch = |step: RewriteProgress| {
             progress.update_with_ratio(bytes_done + step.before, step.ratio());
-            match interrupt::is_stop_requested() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+            interrupt::stop_flow()
         };
         match job.rewrite_log(place, path, target, &mut watch) {
             Ok(end) => all.push(LogRewrite { path: path.clone(), end }),

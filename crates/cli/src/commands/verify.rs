@@ -1,7 +1,6 @@
 //! `bintide verify`: verifies logs.
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -78,10 +77,7 @@ fn verify_logs(found: &InputLogs, global: &GlobalArgs) -> Result<VerifyReport, C
     });
     let mut watch = |bytes_done| {
         progress.update(bytes_done);
-        match interrupt::is_stop_requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        interrupt::stop_flow()
     };
     verify::verify(inputs, &mut watch).map_err(|error| CommandFailure::Failed(error.into()))
 }

@@ -6,7 +6,6 @@ mod text;
 
 use std::io;
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -219,10 +218,7 @@ fn measure(
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let mut watch = |bytes_done| {
         progress.update(bytes_done);
-        match interrupt::is_stop_requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        interrupt::stop_flow()
     };
     let report = advise::advise(&sources, &settings, &mut watch);
     report.map_err(|error| CommandFailure::Failed(add_advice(error)))

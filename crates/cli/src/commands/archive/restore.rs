@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -114,7 +113,7 @@ fn restore_one(
     let restored = archive.restore(manifest, source.keyring.as_ref(), |bytes| {
         file.write_all(bytes).map_err(write_error)?;
         watch(bytes.len() as u64);
-        Ok(if interrupt::is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        Ok(interrupt::stop_flow())
     });
     let is_complete = restored.is_ok() && !interrupt::is_stop_requested();
     let finished = if is_complete { publish(&file, &part, path) } else { Ok(()) };

@@ -4,7 +4,6 @@ mod json;
 mod text;
 
 use std::io;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -177,10 +176,7 @@ fn compare(
     let mut progress = ByteProgress::new(global, bytes_total);
     let mut watch = |bytes_done| {
         progress.update(bytes_done);
-        match interrupt::is_stop_requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        interrupt::stop_flow()
     };
     // Exit code 1 means different stores: an error has 2, also for a damaged log.
     compare_stores(settings, &mut watch).map_err(|error| {

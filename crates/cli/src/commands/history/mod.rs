@@ -3,7 +3,6 @@
 mod text;
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -124,10 +123,7 @@ fn find(command: &HistoryArgs, found: &InputLogs, global: &GlobalArgs) -> Result
     let mut watch = |log: usize| {
         progress.update(bytes_begun);
         bytes_begun += sizes.get(log).copied().unwrap_or_default();
-        match interrupt::is_stop_requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        interrupt::stop_flow()
     };
     row_history(&settings, &mut watch).map_err(failure)
 }

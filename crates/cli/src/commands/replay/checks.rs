@@ -1,7 +1,5 @@
 //! Checks before a replay: whether the target fits the logs. They change nothing.
 
-use std::ops::ControlFlow;
-
 use anyhow::anyhow;
 use clap::Args;
 use logs::archived_contents;
@@ -168,10 +166,7 @@ pub(super) fn check_bounds(
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let mut on_progress = |bytes| {
         progress.update(bytes);
-        match interrupt::is_stop_requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        interrupt::stop_flow()
     };
     selection
         .check_bounds(logs, found.keyring.as_ref(), &mut on_progress)

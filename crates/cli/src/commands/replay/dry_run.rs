@@ -1,7 +1,6 @@
 //! `--dry-run`: reports the work of a replay without changing anything.
 
 use std::io;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
@@ -79,7 +78,7 @@ impl DryRunArgs {
         let mut progress = ByteProgress::new(global, bytes_total);
         let mut seen = |bytes| {
             progress.update(bytes);
-            if interrupt::is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            interrupt::stop_flow()
         };
         let mut inspector = match &named {
             TargetAddress::Mysql(address, _) if !self.offline => {

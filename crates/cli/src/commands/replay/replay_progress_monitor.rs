@@ -97,10 +97,7 @@ impl ReplayObserver for ReplayProgressMonitor {
             self.due = elapsed + self.screen.interval();
             self.show(status);
         }
-        match interrupt::is_stop_requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        interrupt::stop_flow()
     }
 }
 

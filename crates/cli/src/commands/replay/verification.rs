@@ -1,7 +1,5 @@
 //! `--verify`: compares the target after a replay with another server.
 
-use std::ops::ControlFlow;
-
 use anyhow::anyhow;
 use clap::Args;
 use mysql_target::ServerReader;
@@ -89,7 +87,7 @@ impl TargetVerification {
         let (selection, filter) = (&options.selection, &options.filter);
         let found = compare::collect_tables(&mut source, selection, filter, &mut |bytes| {
             progress.update(bytes);
-            check_interrupt()
+            interrupt::stop_flow()
         });
         drop(progress);
         let found = found.map_err(failed)?;
@@ -101,7 +99,7 @@ impl TargetVerification {
         info!("comparing the tables with {server}");
         let mut tables = Vec::new();
         for pair in pairs {
-            let verdict = comparison.compare(&pair, &check_interrupt).map_err(failed)?;
+            let verdict = comparison.compare(&pair, &interrupt::stop_flow).map_err(failed)?;
             if verdict != TableVerdict::MissingOnBoth {
                 tables.push((pair, verdict));
             }
@@ -172,10 +170,6 @@ impl TargetVerification {
             "tables": tables,
         })
     }
-}
-
-fn check_interrupt() -> ControlFlow<()> {
-    if interrupt::is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// Connects to the target, to read its tables.

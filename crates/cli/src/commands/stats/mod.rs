@@ -5,7 +5,6 @@ mod html;
 mod text;
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -172,10 +171,7 @@ fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, Comm
     let readers = found.places.iter().map(|place| found.open(place));
     let mut watch = |bytes_done| {
         progress.update(bytes_done);
-        match interrupt::is_stop_requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        interrupt::stop_flow()
     };
     let report = stats::collect(readers, &settings, &mut watch);
     let mut report = report.map_err(|error| CommandFailure::Failed(add_advice(error)))?;

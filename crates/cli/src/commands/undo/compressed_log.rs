@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use binlog::ZstdLevel;
@@ -51,9 +50,6 @@ fn compress(plain: &Path, level: ZstdLevel, compressed: &mut StagedFile) -> Resu
     let plan = ResourcePlan::new(action, workers, MEMORY_DEFAULT, size);
     let sizes = plan.sizes(plain.parent().unwrap_or(Path::new(".")));
     let settings = RewriteSettings { action, bounds: plan.bounds(), sizes: &sizes };
-    let mut go_on = |_: TransactionMove| match interrupt::is_stop_requested() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    };
+    let mut go_on = |_: TransactionMove| interrupt::stop_flow();
     rewrite(settings, &|| LogReader::open(plain), compressed.file(), &mut go_on).map(drop)
 }

@@ -122,9 +122,6 @@ impl WarmObserver for WarmProgressMonitor {
         if status.elapsed >= self.due {
             self.show(status);
         }
-        match interrupt::is_stop_requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        interrupt::stop_flow()
     }
 }
