@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use binlog::{Date, ZstdLevel};
@@ -298,6 +298,36 @@ impl Drop for ChangeExport {
 /// If the list of the files cannot be read.
 pub fn exported_files(root: &Path, log: &str) -> Result<Vec<String>, ColumnsError> {
     Ok(read_list(&list_path(root, &encode(log)))?.into_iter().collect())
+}
+
+/// Returns the lists of columns in an export's directory: their names below it, and their contents.
+///
+/// # Errors
+///
+/// If they cannot be read.
+pub fn exported_column_lists(root: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut lists = Vec::new();
+    for database in entries(&root.join(STATE_FOLDER))? {
+        if !database.is_dir() {
+            continue;
+        }
+        for path in entries(&database)? {
+            let is_list = path.extension().is_some_and(|end| end == "columns");
+            let name = path.strip_prefix(root).ok().and_then(Path::to_str).map(str::to_owned);
+            if let Some(name) = name.filter(|_| is_list) {
+                lists.push((name, fs::read(path)?));
+            }
+        }
+    }
+    Ok(lists)
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the path of the list of a log's files. `log` is its encoded name.

@@ -30,7 +30,9 @@ mod value_builder;
 
 pub use crate::change_batch_builder::{ChangeBatchBuilder, ChangeContext};
 pub use crate::change_decoder::{BatchSink, ChangeBatch, ChangeDecoder, DecodeSettings, DecodeStep};
-pub use crate::change_export::{ChangeExport, ExportCounts, ExportLimits, exported_files};
+pub use crate::change_export::{
+    ChangeExport, ExportCounts, ExportLimits, exported_column_lists, exported_files,
+};
 pub use crate::change_schema::ChangeSchema;
 pub use crate::columns_error::ColumnsError;
 pub use crate::export_run::{ExportLog, LogChanges, LogProgress, decode_log, export_logs};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use archive::{Archive, ArchiveError, LocalTables};
 use clap::Args;
 use columns::{
     ChangeDecoder, ChangeExport, ColumnsError, DecodeSettings, ExportLimits, ExportLog, export_logs,
-    exported_files,
+    exported_column_lists, exported_files,
 };
 use logs::LogReader;
 use stream::{StatementPolicy, UnnamedColumnPolicy};
@@ -127,7 +127,7 @@ impl ChangeTableWriter {
 
     /// Saves new lists of columns in the archive, in front of the files that rely on them.
     fn save_column_lists(&mut self) -> Result<(), ArchiveError> {
-        let found = find_lists(self.staging.path()).map_err(|cause| self.failed(cause))?;
+        let found = exported_column_lists(self.staging.path()).map_err(|cause| self.failed(cause))?;
         for (name, list) in found {
             let known = self.column_lists.get_or_insert_default();
             if known.get(&name) != Some(&list) {
@@ -140,32 +140,5 @@ impl ChangeTableWriter {
 
     fn failed(&self, cause: io::Error) -> ArchiveError {
         ArchiveError::Write { name: self.staging.path().display().to_string(), cause }
-    }
-}
-
-/// Returns the lists of columns in an export's directory: their names below it, and their contents.
-fn find_lists(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
-    const STATE_FOLDER: &str = "_bintide";
-    let mut lists = Vec::new();
-    for database in entries(&folder.join(STATE_FOLDER))? {
-        if !database.is_dir() {
-            continue;
-        }
-        for path in entries(&database)? {
-            let is_list = path.extension().is_some_and(|end| end == "columns");
-            let name = path.strip_prefix(folder).ok().and_then(Path::to_str).map(str::to_owned);
-            if let Some(name) = name.filter(|_| is_list) {
-                lists.push((name, fs::read(path)?));
-            }
-        }
-    }
-    Ok(lists)
-}
-
-fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    match fs::read_dir(folder) {
-        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect(),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
     }
 }
