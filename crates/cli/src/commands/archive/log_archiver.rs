@@ -8,8 +8,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
-#[cfg(not(feature = "columns"))]
-use archive::LocalTables;
 use archive::{AddOptions, Archive, ArchiveError, ArchiveOutcome, Manifest, SegmentTrial, TableWriter};
 use binlog::MAGIC;
 use binlog::encryption::Keyring;
@@ -191,9 +189,10 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         let is_stopping = || lock(&observer).is_stopping();
         #[cfg(feature = "columns")]
         let mut write = self.tables.as_mut().map(|tables| |log: &Path| tables.write(log, is_stopping));
-        #[cfg(not(feature = "columns"))]
-        let mut write: Option<fn(&Path) -> Result<LocalTables, ArchiveError>> = None;
+        #[cfg(feature = "columns")]
         let tables = write.as_mut().map(|write| write as &mut TableWriter<'_>);
+        #[cfg(not(feature = "columns"))]
+        let tables: Option<&mut TableWriter<'_>> = None;
         let options = AddOptions { keyring: keyring.as_ref(), trial, tables };
         let mut watch = |done| {
             lock(&observer).progress(done, size);
