@@ -14,8 +14,8 @@ use crate::source_transaction::TransactionHead;
 #[derive(Debug)]
 pub(crate) struct AppliedCheck {
     applied: AppliedState,
-    /// Number of the log with the saved position, for transactions without GTIDs. `Err` with its name if it is not
-    /// among the logs.
+    /// Number of the log that contains the saved position, for transactions without GTIDs. `Err` with the log's name if
+    /// the replay does not read that log.
     saved_log: Option<Result<usize, String>>,
     /// Names that several logs have.
     repeated_names: BTreeSet<String>,
@@ -25,7 +25,8 @@ pub(crate) struct AppliedCheck {
     checked_log: Option<usize>,
     /// End of the last transaction read from the log with the saved position.
     saved_log_end: u64,
-    /// `true` if all transactions read from that log have GTIDs, and there are any: then positions do not matter.
+    /// `true` if at least one transaction was read from that log, and all of them have GTIDs. Positions then do not
+    /// matter.
     has_only_gtids: bool,
     /// Number of the log read last.
     last_log: usize,
@@ -68,8 +69,8 @@ impl AppliedCheck {
         }
     }
 
-    /// Checks that the saved position is between two transactions of its log. Otherwise the log is another one than the
-    /// last replay read, and the position in it means nothing. Must be called once for each transaction.
+    /// Checks that the saved position is between two transactions of its log. If it is not, the last replay read
+    /// another log of the same name. Must be called once for each transaction.
     pub(crate) fn check_place(&mut self, unit: &TransactionHead) -> Result<(), ReplayError> {
         let Some(place) = &self.applied.progress.place else { return Ok(()) };
         let origin = &unit.origin;
@@ -91,12 +92,12 @@ impl AppliedCheck {
         }
     }
 
-    /// Checks, at the end of all logs, that the log with the saved position did not end before it.
+    /// Checks, at the end of all logs, that the log with the saved position extends to that position.
     pub(crate) fn check_end(&self) -> Result<(), ReplayError> {
         self.check_place_reached(self.last_log + 1)
     }
 
-    /// Checks that the log with the saved position did not end before it. `next_log` is the number of the next log.
+    /// Checks that the log with the saved position extends to that position. `next_log` is the number of the next log.
     fn check_place_reached(&self, next_log: usize) -> Result<(), ReplayError> {
         let end = self.saved_log_end;
         match (&self.applied.progress.place, &self.saved_log) {
@@ -108,7 +109,7 @@ impl AppliedCheck {
         }
     }
 
-    /// Takes transactions that were not read, because none of them is applied.
+    /// Records the GTIDs of transactions that were not read because the replay applies none of them.
     pub(crate) fn note_left_out(&mut self, gtids: &GtidSet) {
         self.seen.add_all(gtids);
     }
@@ -157,7 +158,7 @@ impl AppliedCheck {
     }
 }
 
-/// Returns the error for a log that does not contain the saved position as a boundary.
+/// Returns the error for a log in which the saved position is not between two transactions.
 fn another_log_error(place: &SourcePosition, found: &str) -> ReplayError {
     let log = &place.log;
     ReplayError::Refused(format!(

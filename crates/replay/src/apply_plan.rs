@@ -37,19 +37,18 @@ pub enum TransactionShape {
     Rows,
     /// Statements, and maybe row changes, committed.
     Statements,
-    /// As [`TransactionShape::Statements`], but rolled back at the end, as far as possible: changes of nontransactional tables
-    /// stay.
+    /// As [`TransactionShape::Statements`], but rolled back at the end. Changes of nontransactional tables stay.
     RolledBack,
-    /// Commits implicitly: a definition, or a table created from a query.
+    /// Commits implicitly: a DDL statement, or `CREATE TABLE … SELECT`.
     ImplicitCommit {
-        /// Databases whose definitions it may change; empty: all.
+        /// Databases whose definitions the statement may change; empty for all.
         databases: Vec<Vec<u8>>,
     },
-    /// The first phase of an XA transaction, decided later.
+    /// `XA PREPARE`: a later transaction commits it or rolls it back.
     XaPrepare(String),
-    /// Commit of an XA transaction that was prepared before.
+    /// Commit of a prepared XA transaction.
     XaCommit(String),
-    /// Rollback of an XA transaction that was prepared before.
+    /// Rollback of a prepared XA transaction.
     XaRollback(String),
 }
 
@@ -66,26 +65,26 @@ pub enum ApplyStep {
     SpooledStatements(SpooledStatements),
 }
 
-/// A statement with everything that it depends on.
+/// A statement, and the session state that it depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceStatement {
     /// Text, in the character set of its context. Not always UTF-8.
     pub sql: Vec<u8>,
-    /// Default database to run it with; empty if that does not matter.
+    /// Default database to run the statement with; empty if it does not depend on one.
     pub database: Vec<u8>,
     /// Default database on the source; may be empty.
     pub default_database: Vec<u8>,
     /// Start time on the source: seconds since 1970, and microseconds if they were logged.
     pub timestamp: (u32, Option<u32>),
-    /// Connection id on the source, if temporary tables depend on it.
+    /// Connection id on the source, if the statement uses temporary tables.
     pub thread_id: Option<u32>,
-    /// Session variables that it depends on.
+    /// Session variables that the statement depends on.
     pub context: Arc<SessionVariables>,
-    /// Further inputs.
+    /// Inputs that are not session variables.
     pub variables: Vec<StatementInput>,
-    /// File that it loads.
+    /// File that the statement loads.
     pub load: Option<LoadDataFile>,
-    /// Error that it ended with on the source; 0 for none.
+    /// Error of the statement on the source; 0 for none.
     pub error_code: u16,
 }
 
@@ -123,9 +122,9 @@ pub struct UserVariableValue {
 /// A file that `LOAD DATA` loads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadDataFile {
-    /// Range in the statement that our own file name replaces: the file name and the text around it.
+    /// Range of the statement that replay replaces by its own file name: the file name and the text around it.
     pub name: (usize, usize),
-    /// Handling of rows whose key exists.
+    /// Handling of rows whose key already exists.
     pub duplicates: DuplicateHandling,
     /// Content of the file.
     pub file: LoadFileContent,
@@ -158,11 +157,10 @@ pub enum ApplyPlanError {
     Malformed(&'static str),
 }
 
-/// Returns the maximum size in bytes of an event that comes out of a compressed one. It is about a third of the memory
-/// of a replay, since an event is in memory up to three times on its way to the target. The limit is needed because a
-/// few kilobytes can decompress to any size.
+/// Returns the maximum decompressed size of an event in bytes. A few kilobytes can decompress to any size. The limit is
+/// about a third of the memory of a replay: an event is in memory up to three times on its way to the target.
 pub(crate) fn event_size_max(held_max: usize) -> u32 {
-    /// Lower bound: events up to this size are always accepted.
+    /// Events up to this size are always accepted.
     const EVENT_SIZE_MIN: u32 = 16 << 20;
     let third = u32::try_from(held_max.saturating_mul(64) / 3).unwrap_or(u32::MAX);
     third.clamp(EVENT_SIZE_MIN, EVENT_SIZE_MAX)
@@ -178,12 +176,12 @@ impl ApplyPlan {
         Self::with_memory_limit(unit, opener, usize::MAX)
     }
 
-    /// Returns the apply plan of this transaction. Beyond `held_max` bytes each, its row events, statements and files
-    /// of `LOAD DATA` go to temporary files.
+    /// Returns the apply plan of this transaction. Row events, statements and `LOAD DATA` files go to temporary files,
+    /// each kind beyond `held_max` bytes.
     ///
     /// # Errors
     ///
-    /// As [`ApplyPlan::of`], or when a temporary file cannot be written.
+    /// As [`ApplyPlan::of`], or if a temporary file cannot be written.
     pub fn with_memory_limit(
         unit: &SourceTransaction,
         opener: &mut PayloadOpener,
@@ -201,7 +199,7 @@ impl ApplyPlan {
         builder.finish(unit.transaction.outline().kind)
     }
 
-    /// Returns whether all of it is in memory.
+    /// Returns whether no part of it is in a temporary file.
     pub fn is_in_memory(&self) -> bool {
         self.steps.iter().all(ApplyStep::is_in_memory)
     }
@@ -220,19 +218,19 @@ pub(crate) struct ApplyPlanBuilder {
     is_alone: bool,
     databases: Vec<Vec<u8>>,
     session: Option<u32>,
-    /// Approximate bytes of the first row events, to reserve.
+    /// Approximate bytes to reserve for the first row events.
     rows_size: usize,
     /// Bytes of the row events in the steps.
     held: usize,
     held_max: usize,
     scratch: Vec<u8>,
-    /// Takes the row events of the last step, once they exceed the limit.
+    /// Writes the row events of the last step to a temporary file, once they exceed the limit.
     spooler: Option<(Arc<SessionVariables>, RowSpooler)>,
     /// Bytes of the statements in the steps, and of the files that they load.
     statements_size: usize,
     /// Events of the next statement's variables.
     variable_events: Vec<u8>,
-    /// Takes further statements, once they exceed the limit.
+    /// Writes statements to a temporary file, once they exceed the limit.
     statement_spooler: Option<StatementSpooler>,
 }
 
@@ -285,7 +283,7 @@ impl ApplyPlanBuilder {
         let mut plain = Vec::new();
         let raw = &raw.plain(format, event_size_max(self.held_max), &mut plain)?;
         match raw.decode(format)? {
-            // Unless the flag is set, the event stands for a BEGIN.
+            // Without the flag, the event also begins a transaction: MariaDB logs no BEGIN.
             Event::MariadbGtid(gtid) => self.has_begun = gtid.flags & MariadbGtidEvent::STANDALONE == 0,
             Event::Query(query) => {
                 self.end_spool()?;
@@ -443,8 +441,8 @@ impl ApplyPlanBuilder {
         }
     }
 
-    /// Returns whether this creates the table of a `CREATE TABLE … SELECT`. Its rows follow, and it commits with them.
-    /// MySQL writes `START TRANSACTION` into it, MariaDB a transaction around both.
+    /// Returns whether the statement is the first part of `CREATE TABLE … SELECT`. The rows follow and commit with it.
+    /// MySQL adds `START TRANSACTION` to the statement; MariaDB writes one transaction around statement and rows.
     fn is_created_from_query(&self, sql: &[u8]) -> bool {
         const VERBS: [&[u8]; 2] = [b"CREATE TABLE ", b"CREATE OR REPLACE TABLE "];
         let is_made = || VERBS.iter().any(|verb| sql.starts_with(verb));
@@ -491,8 +489,8 @@ impl ApplyPlanBuilder {
         self.push_statement(statement)
     }
 
-    /// Returns row events of version 1 as version 2, which every MySQL since 5.6 accepts; `None` for other events.
-    /// MariaDB's stay as they are: MariaDB writes no others, and they are applied as statements.
+    /// Returns row events of version 1 as version 2, which every MySQL since 5.6 accepts. `None` for other events, and
+    /// for MariaDB's: replay applies those as statements.
     fn upgraded<'e>(&self, event: Event<'e>) -> Option<Event<'e>> {
         use Event::{DeleteRowsV1, UpdateRowsV1, WriteRowsV1};
         let is_old = matches!(event, WriteRowsV1(_) | UpdateRowsV1(_) | DeleteRowsV1(_));
@@ -531,7 +529,7 @@ impl ApplyPlanBuilder {
         Ok(())
     }
 
-    /// Moves the last step's row events to a temporary file, which also takes those that follow.
+    /// Moves the last step's row events to a temporary file. Later row events of the step go there, too.
     fn spool_last(&mut self) -> Result<(), ApplyPlanError> {
         let Some(ApplyStep::Rows(context, rows)) = self.steps.pop() else { return Ok(()) };
         let mut spooler = RowSpooler::new(&self.format)?;
@@ -585,7 +583,7 @@ impl From<SpoolPushError> for ApplyPlanError {
 }
 
 impl SourceStatement {
-    /// Returns the part of a `CREATE TABLE … SELECT` that creates the table only; `None` for any other statement.
+    /// Returns a `CREATE TABLE … SELECT` without its query; `None` for any other statement.
     pub fn table_creation(&self) -> Option<Vec<u8>> {
         creation(&self.sql)
     }
@@ -608,7 +606,7 @@ impl ApplyStep {
         matches!(self, Self::Statement(_) | Self::SpooledStatements(_))
     }
 
-    /// Returns whether all of it is in memory.
+    /// Returns whether no part of it is in a temporary file.
     fn is_in_memory(&self) -> bool {
         match self {
             Self::Rows(..) => true,
@@ -628,7 +626,7 @@ fn applied_format(format: &EventFormat) -> EventFormat {
     }
 }
 
-/// Returns whether the event needs no action: it describes the transaction, or nothing.
+/// Returns whether the event needs no action.
 fn is_passed_over(raw: &RawEvent<'_>) -> bool {
     matches!(
         raw.event_type(),
@@ -681,8 +679,7 @@ fn xid_of(sql: &[u8], verb: &str) -> Option<String> {
     xid.and(text.get(verb.len()..)).map(|xid| xid.trim_end_matches(" ONE PHASE").to_owned())
 }
 
-/// Returns the part of `CREATE TABLE … START TRANSACTION …` that creates the table only; `None` for any other
-/// statement.
+/// Returns a `CREATE TABLE … START TRANSACTION …` without its query; `None` for any other statement.
 fn creation(sql: &[u8]) -> Option<Vec<u8>> {
     let clause = sql::find_start_transaction(sql)?;
     let mut creation = sql[..clause.start].to_vec();

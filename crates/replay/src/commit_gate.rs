@@ -1,7 +1,7 @@
-//! The commit gate: decides who commits, who waits, and who rolls back when two workers block each other.
+//! The commit gate: decides which worker commits, which waits, and which rolls back when two block each other.
 //!
-//! Commit groups have the numbers that the schedule gave them. A worker reports each step to the gate, and asks for its
-//! [`CommitDecision`] whenever something has changed:
+//! Commit groups keep their numbers from the schedule. A worker reports each step to the gate, and asks for a
+//! [`CommitDecision`] after each change of state:
 //!
 //! ```text
 //! begin ──▶ applying ──applied──▶ waiting ─────Commit─────▶ committing ──placed──▶ placed ──committed──▶ gone
@@ -10,13 +10,14 @@
 //!             └─ retry after … ◀── mark_rolled_back: wait for Apply
 //! ```
 //!
-//! A worker that waits to commit keeps its locks, and an earlier group may need them. Then the later one always
-//! yields: it rolls back, waits until the other has committed, and starts again. The first open group can only be
-//! blocked by sessions that are not ours: only its failures count, and after [`RETRIES_MAX`] of them replay stops.
+//! A worker that waits to commit keeps its locks, and an earlier group may need them. The later group then always
+//! yields: it rolls back, waits until the earlier group has committed, and starts again. Only sessions of other
+//! programs can block the first open group. Replay therefore counts only the failures of that group, and stops after
+//! [`RETRIES_MAX`].
 //!
-//! A permanent failure counts only for the first open group. Any other group that fails waits until all before it have
-//! committed, and is tried again. After a permanent failure no later group commits. (With [`CommitOrder::Any`] the
-//! failure counts at once.)
+//! A permanent failure is final only for the first open group. Any other failed group waits until all earlier groups
+//! have committed, and is then retried. No group commits after a group that failed permanently. (With
+//! [`CommitOrder::Any`], every permanent failure is final at once.)
 //!
 //! This module does no I/O, reads no clock and starts no thread.
 
@@ -33,7 +34,7 @@ use crate::commit_order::CommitOrder;
 /// Retries of the first open group; the default of `replica_transaction_retries`.
 pub const RETRIES_MAX: u32 = 10;
 
-/// Wait before the first retry; it doubles with each further one.
+/// Wait before the first retry; each further retry doubles it.
 const RETRY_BACKOFF_MIN: Duration = Duration::from_millis(5);
 
 /// Maximum wait before a retry, as on a server.
@@ -57,7 +58,7 @@ pub enum CommitDecision {
 /// Outcome of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// Roll back, and ask for a turn after this time. Other workers may have a turn to roll back now.
+    /// Roll back, and ask for a decision after this time. Other workers may be told to roll back now.
     Retry {
         /// Time to wait.
         after: Duration,
@@ -66,32 +67,32 @@ pub enum RetryDecision {
     Stop,
 }
 
-/// Decides who commits when. See the module's description.
+/// Decides which group commits when. See the module's description.
 #[derive(Clone, Debug)]
 pub struct CommitGate {
     order: CommitOrder,
-    /// Groups from the first that is not committed on.
+    /// The first uncommitted group, and all groups after it.
     works: VecDeque<GateEntry>,
     /// Number of the first element of `works`.
     first: u64,
-    /// Lowest number that failed permanently.
+    /// Lowest number of a group that failed permanently.
     failed: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct GateEntry {
     phase: CommitPhase,
-    /// The earlier group that it must yield to.
+    /// The earlier group that this group must yield to.
     yields_to: Option<u64>,
     /// Consecutive failures.
     failures: u32,
-    /// Failures since it became the first of all.
+    /// Failures since this group became the first open one.
     counted: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CommitPhase {
-    /// Holds no locks: not begun, or rolled back.
+    /// Not begun, or rolled back: holds no locks.
     #[default]
     Idle,
     Applying,
@@ -108,12 +109,12 @@ impl CommitGate {
         Self { order, works: VecDeque::new(), first: 0, failed: None }
     }
 
-    /// Returns the number of the first group that is not committed: all before it are.
+    /// Returns the number of the first uncommitted group. All groups before it are committed.
     pub fn first_uncommitted(&self) -> u64 {
         self.first
     }
 
-    /// Returns the lowest number that failed permanently: none above it should start.
+    /// Returns the lowest number of a group that failed permanently. No later group should start.
     pub fn failed(&self) -> Option<u64> {
         self.failed
     }
@@ -122,8 +123,8 @@ impl CommitGate {
     ///
     /// # Panics
     ///
-    /// If it has begun already, and has neither failed nor rolled back since. The other steps panic likewise: each is
-    /// reported once, in order.
+    /// If the group has already begun, and has neither failed nor rolled back since. All steps must be reported once
+    /// and in order: other methods panic likewise.
     pub fn begin(&mut self, number: u64) {
         let index = self.index(number);
         if self.works.len() <= index {
@@ -132,13 +133,13 @@ impl CommitGate {
         self.step(number, &[CommitPhase::Idle], CommitPhase::Applying);
     }
 
-    /// Records that all is applied: only the commit is left.
+    /// Records that all changes of the group are applied: only the commit is left.
     pub fn mark_applied(&mut self, number: u64) {
         self.step(number, &[CommitPhase::Applying], CommitPhase::Applied);
     }
 
-    /// Returns the next step of a worker that waits, or is about to begin again, and marks a commit as begun. A worker
-    /// that is still applying may ask too, in order to yield early.
+    /// Returns the next step of a waiting worker, and marks a commit as begun. A worker that is still applying may ask,
+    /// too, in order to yield early.
     pub fn decide(&mut self, number: u64) -> CommitDecision {
         let turn = self.peek(number);
         if turn == CommitDecision::Commit {
@@ -147,8 +148,8 @@ impl CommitGate {
         turn
     }
 
-    /// Returns what [`CommitGate::decide`] would return, without marking a commit as begun. A worker that gets `Commit` from
-    /// `decide` must commit.
+    /// Returns what [`CommitGate::decide`] would return, without marking a commit as begun. A worker that gets `Commit`
+    /// from `decide` must commit.
     pub fn peek(&self, number: u64) -> CommitDecision {
         let work =
             self.works.get(self.index(number)).expect("ours: a group that asks for its decision has begun");
@@ -172,15 +173,15 @@ impl CommitGate {
         }
     }
 
-    /// Records that the group's place in the commit order is certain, though it is not committed: the next may
-    /// follow. To be called only if later commits cannot succeed without this one.
+    /// Records that the group's place in the commit order is certain before its commit ends: the next group may commit.
+    /// Must be called only if no later commit can succeed without this one.
     pub fn mark_placed(&mut self, number: u64) {
         self.step(number, &[CommitPhase::Committing], CommitPhase::Placed);
         let is_in_order = self.order == CommitOrder::Any || self.is_next(number);
         assert!(is_in_order, "ours: a group gets its place after all before it");
     }
 
-    /// Records that it is committed.
+    /// Records that the group is committed.
     pub fn mark_committed(&mut self, number: u64) {
         self.step(number, &[CommitPhase::Committing, CommitPhase::Placed], CommitPhase::Committed);
         let is_any = self.order == CommitOrder::Any;
@@ -197,7 +198,7 @@ impl CommitGate {
         );
     }
 
-    /// Records that it was rolled back, as [`CommitDecision::RollBack`] asked.
+    /// Records that the group was rolled back, as [`CommitDecision::RollBack`] required.
     pub fn mark_rolled_back(&mut self, number: u64) {
         self.step(number, &[CommitPhase::Applying, CommitPhase::Applied], CommitPhase::Idle);
         assert!(self.entry(number).yields_to.is_some(), "ours: a group rolls back for an earlier one");
@@ -215,7 +216,7 @@ impl CommitGate {
         let (failures, counted) = (work.failures, work.counted);
         assert!(counted <= failures, "ours: each counted failure is a failure");
         if !is_temporary(code) && number != first && order != CommitOrder::Any {
-            // An earlier group may cause the error, and put it right: retry after those have committed.
+            // Earlier groups may remove the cause of the error: retry after they have committed.
             work.yields_to = number.checked_sub(1);
             return RetryDecision::Retry { after: Duration::ZERO };
         }
@@ -224,16 +225,16 @@ impl CommitGate {
             self.failed = Some(self.failed.map_or(number, |failed| failed.min(number)));
             return RetryDecision::Stop;
         }
-        // The blocker is unknown. The first group can only be blocked by itself or by later ones; the others get one
-        // more try first, in case an earlier group commits meanwhile.
+        // The blocking session is unknown. Only later groups or the group itself can block the first one. Other groups
+        // get one more retry first, because an earlier group may commit meanwhile.
         if order != CommitOrder::Any && (number == first || failures > 1) {
             self.yield_all_behind(number);
         }
         RetryDecision::Retry { after: retry_backoff(failures) }
     }
 
-    /// Records that one group waits for a lock of another. The later one yields only if it holds the lock: otherwise
-    /// waiting is right.
+    /// Records that one group waits for a lock of another. The later group yields only if it holds the lock; otherwise
+    /// it may wait.
     pub fn resolve_conflict(&mut self, waiter: u64, holder: u64) {
         if waiter < holder && self.order != CommitOrder::Any {
             self.make_yield(holder, waiter);
@@ -258,7 +259,7 @@ impl CommitGate {
         }
     }
 
-    /// Returns whether all before it are placed or committed.
+    /// Returns whether all earlier groups are placed or committed.
     fn is_next(&self, number: u64) -> bool {
         let in_front = self.works.iter().take(self.index(number));
         in_front.into_iter().all(|work| matches!(work.phase, CommitPhase::Placed | CommitPhase::Committed))
@@ -272,7 +273,7 @@ impl CommitGate {
 
     fn index(&self, number: u64) -> usize {
         let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        index.expect("ours: what is committed does not come back")
+        index.expect("ours: a committed group is not used again")
     }
 
     fn entry(&mut self, number: u64) -> &mut GateEntry {
@@ -281,8 +282,8 @@ impl CommitGate {
     }
 }
 
-/// Returns whether a retry may succeed: deadlocks, lock wait timeouts, and errors that a storage engine calls
-/// temporary. A server's applier retries the same ones.
+/// Returns whether a retry may succeed: after deadlocks, lock wait timeouts, and temporary errors of a storage engine.
+/// A server's applier retries after the same errors.
 pub const fn is_temporary(code: u16) -> bool {
     const LOCK_WAIT_TIMEOUT: u16 = 1205;
     const LOCK_DEADLOCK: u16 = 1213;

@@ -8,6 +8,6 @@ pub enum CommitOrder {
     /// Consecutive transactions as one, in the source's order.
     #[default]
     Grouped,
-    /// In the order in which they are done.
+    /// In the order in which workers finish them.
     Any,
 }

@@ -22,13 +22,14 @@ pub struct CommitLag {
 /// Lags of all transactions of a run, counted by size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommitLagBuckets {
-    /// Number of lags up to each bound, and above the bound before it; the last number is of those above all bounds.
+    /// Number of lags in each bucket: at most its upper bound, and above the previous bound. The last bucket has no
+    /// upper bound.
     counts: [u64; BOUNDS_US.len() + 1],
     sum: Duration,
 }
 
-/// Upper bounds of the buckets in microseconds: steps of two to three from a millisecond, the precision of sources
-/// with timestamps in microseconds on a local network, to a day.
+/// Upper bounds of the buckets in microseconds, from a millisecond to a day, in steps of two to three. Smaller lags
+/// cannot be measured well between two machines of a local network.
 const BOUNDS_US: [u64; 18] = [
     1_000,
     2_500,
@@ -51,8 +52,7 @@ const BOUNDS_US: [u64; 18] = [
 ];
 
 impl CommitLagBuckets {
-    /// Returns each bucket's upper bound in seconds, and the number of lags between the bound before it and this one.
-    /// The last bound is infinite.
+    /// Returns each bucket's upper bound in seconds, and the number of lags in the bucket. The last bound is infinite.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
         bounds.zip(self.counts)
@@ -81,7 +81,7 @@ pub(crate) struct LagTracker {
     all: CommitLagBuckets,
 }
 
-/// Length of half a window: "recent" covers the last 30 to 60 seconds.
+/// Half the length of a window: "recent" covers the last 30 to 60 seconds.
 const HALF_WINDOW_US: u64 = 30_000_000;
 
 impl LagTracker {
@@ -94,7 +94,7 @@ impl LagTracker {
         }
     }
 
-    /// Counts transactions that were committed on the source at these times, and on the target now.
+    /// Counts transactions that the source committed at these times and the target commits now.
     pub(crate) fn add(&mut self, committed_us: &[u64], now_us: u64) {
         self.rotate(now_us);
         for then_us in committed_us {
@@ -106,7 +106,7 @@ impl LagTracker {
         }
     }
 
-    /// Records that everything available is applied: from here on, the target follows the source.
+    /// Records that all available transactions are applied: from now on, the target follows the source.
     pub(crate) fn mark_caught_up(&mut self) {
         self.following.get_or_insert_with(LagHistogram::new);
     }
@@ -143,7 +143,7 @@ impl LagTracker {
     }
 }
 
-/// Histogram of times. Allocates nothing before the first one.
+/// Histogram of times. Allocates nothing before the first time is added.
 #[derive(Clone)]
 struct LagHistogram {
     classes: Option<Histogram<u64>>,

@@ -1,4 +1,5 @@
-//! The engine of a replay: applies the transactions of binary logs to a target, in commit order, exactly once, resumable.
+//! The engine of a replay: applies the transactions of binary logs to a target, in commit order, exactly once,
+//! resumable.
 //!
 //! ```text
 //! source ─▶ whole transactions ─▶ apply plans: their steps ─▶ session ─▶ commit, with progress
@@ -7,19 +8,19 @@
 //! | to | use |
 //! |---|---|
 //! | read the transactions of logs, in order | [`TransactionSource`] |
-//! | turn a transaction into the steps that apply it | [`ApplyPlan`] |
+//! | turn a transaction into steps for a target | [`ApplyPlan`] |
 //! | apply to another kind of target | implement [`ReplayTarget`] and [`TargetSession`] |
 //! | decode row events into changes | [`row_reader`] |
 //! | run a whole replay | [`replay`] |
 //! | forecast a replay (dry run) | [`plan`] |
 //! | compare a target with a server afterwards | [`compare`] |
 //!
-//! Progress is saved on the target, in the same transaction as the changes that it covers. Whatever stops a replay,
-//! the same command continues where it stopped, and applies nothing twice. Statements that commit implicitly cannot
-//! be covered that way: they are announced on the target first, as an [`StatementIntent`].
+//! Progress is saved on the target, in the same transaction as the changes that it covers. Whatever stops a replay, the
+//! same command continues where it stopped, and applies nothing twice. Statements that commit implicitly cannot share a
+//! transaction with the progress. Replay announces each of them on the target first, as a [`StatementIntent`].
 //!
-//! This crate knows no database product's client: targets are crates of their own. It never changes a log, never applies
-//! part of a transaction, and never skips a transaction silently.
+//! This crate uses no database client: targets are separate crates. It never changes a log, never applies part of a
+//! transaction, and never skips a transaction silently.
 #![forbid(unsafe_code)]
 
 mod applied_check;

@@ -76,7 +76,7 @@ impl Read for LoadFileReader {
     }
 }
 
-/// Collects the blocks of a file. Beyond a limit, they go to a temporary file.
+/// Collects the blocks of a file. Beyond a limit, it writes them to a temporary file.
 #[derive(Debug, Default)]
 pub(crate) struct LoadFileCollector {
     held: Vec<u8>,

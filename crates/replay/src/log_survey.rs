@@ -1,4 +1,4 @@
-//! Survey of logs before they are applied: what they require of a target.
+//! Survey of logs before they are applied: their requirements on a target.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::transaction_filter::TransactionFilter;
 use crate::transaction_selection::{SelectionChoice, TransactionSelection, TransactionSelector};
 use crate::transaction_source::TransactionSource;
 
-/// Requirements of logs on a target, from the part that was surveyed.
+/// Requirements of the surveyed part of logs on a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogSurvey {
     /// `server_id` of the server that wrote the first log.
@@ -28,18 +28,18 @@ pub struct LogSurvey {
     pub previous: GtidSet,
     /// GTIDs of the surveyed transactions.
     pub gtids: GtidSet,
-    /// GTIDs of skipped transactions: the target has them, or they are not selected.
+    /// GTIDs of skipped transactions: already on the target, or not selected.
     pub passed_over: GtidSet,
     /// The first surveyed transaction without a GTID.
     pub without_gtid: Option<String>,
     /// Surveyed transactions that the target does not have.
     pub transactions: u64,
-    /// `true` if one of them has a `LOAD DATA`.
+    /// `true` if one of these transactions contains a `LOAD DATA`.
     pub loads_files: bool,
-    /// Size in bytes of their longest statement, and its transaction.
+    /// Size in bytes of the longest statement, and the name of its transaction.
     pub longest: Option<(usize, String)>,
-    /// Tables whose rows they change, as in the first table map. Tables that an earlier definition may have changed are
-    /// left out.
+    /// Tables whose rows change, as in their first table map. Omits tables that an earlier DDL statement may have
+    /// changed.
     pub tables: BTreeMap<TargetTableName, LogTable>,
     /// Reason why the log with the saved position is not the one that was applied.
     pub another_log: Option<String>,
@@ -53,7 +53,7 @@ pub struct LogTable {
     pub columns: Vec<(ColumnType, Option<bool>)>,
     /// `true` if the first column is a generated invisible primary key.
     pub has_invisible_key: bool,
-    /// Hidden columns after those that the target's table has.
+    /// Hidden columns after the visible ones.
     pub hidden: HiddenColumns,
 }
 
@@ -70,9 +70,9 @@ impl Default for DefinedDatabases {
     }
 }
 
-/// Maximum bytes of surveyed transactions. Bounds the time.
+/// Maximum bytes of surveyed transactions. Bounds the duration of a survey.
 const SURVEY_BYTES_MAX: usize = 32 << 20;
-/// Maximum bytes of the logs read: the target may have many of their transactions.
+/// Maximum bytes of logs read. The target may already have most of their transactions.
 const READ_BYTES_MAX: u64 = 1 << 30;
 
 impl LogSurvey {
@@ -81,7 +81,7 @@ impl LogSurvey {
     ///
     /// # Errors
     ///
-    /// If the selection names a log that is not given, or the saved progress is in one that is not given.
+    /// If the selection or the saved progress names a log that is not given.
     pub fn of(
         source: &mut TransactionSource,
         selection: &TransactionSelection,
@@ -175,7 +175,7 @@ impl LogSurvey {
         }
     }
 
-    /// Adds the tables of row events. Skips MariaDB's, whose types differ from those of a target.
+    /// Adds the tables of row events. Skips tables of MariaDB, whose column types differ from the target's.
     fn add_rows(&mut self, rows: &RowEvents) {
         if rows.format.flavour != Flavour::MySql {
             return;
@@ -201,7 +201,7 @@ impl LogSurvey {
 }
 
 impl DefinedDatabases {
-    /// Adds databases; no names stand for all databases.
+    /// Adds databases. An empty list stands for all databases.
     fn add(&mut self, databases: &[Vec<u8>]) {
         match self {
             Self::These(_) if databases.is_empty() => *self = Self::All,

@@ -1,4 +1,4 @@
-//! Obstacles to a replay, found before anything is changed.
+//! Obstacles to a replay, found before the replay changes anything.
 
 use std::fmt;
 
@@ -33,15 +33,15 @@ pub enum PreflightCheck {
     Packet,
     /// The target's tables match those in the logs.
     Tables,
-    /// Changes of the target's tables can be rolled back, where a logged transaction has several statements.
+    /// The target can roll back changes of the tables in transactions with several statements.
     Transactions,
     /// The target has everything that ran before the logs.
     Gap,
-    /// The logs are of the server whose logs were applied before.
+    /// The logs come from the same server as the logs applied before.
     OtherSource,
     /// All transactions have GTIDs, which commits in any order need.
     CommitOrder,
-    /// The target's binary log, which will not contain the changes, is not read by replicas.
+    /// No replica reads the target's binary log, which will not contain the changes.
     ReplicasBelow,
 }
 
@@ -75,15 +75,15 @@ impl PreflightFinding {
         Self { check, found: found.into(), remedy: remedy.into() }
     }
 
-    /// Returns a finding for a transaction without GTID where commits come in any order: only GTIDs then tell which
-    /// transactions are applied.
+    /// Returns a finding for a transaction without GTID if commits come in any order: only GTIDs then identify the
+    /// applied transactions.
     pub fn commit_order(survey: &LogSurvey, order: CommitOrder) -> Option<Self> {
         let unit = survey.without_gtid.as_ref().filter(|_| order == CommitOrder::Any)?;
         let found = format!("{unit} has no GTID, and --commit-order any saves progress by GTID");
         Some(Self::new(PreflightCheck::CommitOrder, found, "use --commit-order grouped or strict"))
     }
 
-    /// Returns a finding for transactions that the source ran before the surveyed logs and that the target lacks.
+    /// Returns a finding if the target lacks transactions from before the surveyed logs.
     pub fn gap(survey: &LogSurvey, applied: &AppliedState) -> Option<Self> {
         let missing = survey.previous.difference(&applied.executed).difference(&applied.progress.gtids);
         let found = format!("the target lacks transactions from before the first log: {missing}");

@@ -6,8 +6,8 @@ use logs::ThreadPanic;
 use crate::apply_plan::ApplyPlanError;
 use crate::target_table_definition::TargetTableName;
 
-/// Reason why a replay stopped. In every case but [`ReplayError::KeptChanges`] the target has whole transactions only,
-/// and its progress says which.
+/// Reason why a replay stopped. The target has whole transactions only, and its progress lists them, except after
+/// [`ReplayError::KeptChanges`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -50,7 +50,7 @@ pub enum ReplayError {
         #[source]
         failure: TargetFailure,
     },
-    /// A transaction failed that changes a table whose engine cannot roll back.
+    /// A transaction failed after it changed a table whose engine cannot roll back.
     #[error(
         "{unit}: {failure}; {table} is not an InnoDB table, so its changes cannot be rolled back, and it may already \
          have some or all of them: compare it with the source. Then either undo these changes and run the same command \
@@ -75,7 +75,7 @@ pub enum ReplayError {
         #[source]
         failure: TargetFailure,
     },
-    /// The target lacks transactions that the source ran before a log, and the earlier logs do not have them.
+    /// The target lacks transactions from before a log, and the earlier logs do not contain them.
     #[error("the target lacks transactions from before {log}: {missing}")]
     Gap {
         /// The missing transactions.
@@ -89,7 +89,7 @@ pub enum ReplayError {
     /// A thread of the replay panicked.
     #[error(transparent)]
     Panic(#[from] ThreadPanic),
-    /// The observer stopped the replay: [`replay`](crate::replay) returns its report instead.
+    /// The observer stopped the replay. [`replay`](crate::replay) returns a report instead of this error.
     #[error("interrupted; run the same command again to resume")]
     Interrupted,
 }
@@ -106,7 +106,7 @@ pub struct TargetFailure {
     pub code: Option<u16>,
 }
 
-/// Kinds of failures, by what can be done next.
+/// Kinds of failures, by the possible next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TargetFailureKind {
@@ -124,12 +124,12 @@ pub enum TargetFailureKind {
 }
 
 impl TargetFailure {
-    /// Creates a failure that a retry does not mend.
+    /// Creates a failure that a retry cannot resolve.
     pub fn refused(message: impl Into<String>) -> Self {
         Self { message: message.into(), kind: TargetFailureKind::Refused, code: None }
     }
 
-    /// Turns the failure into an error that says what was being done.
+    /// Turns the failure into an error that names the failed operation.
     pub fn into_error(self, verb: &'static str) -> ReplayError {
         match self.kind {
             TargetFailureKind::Cancelled => ReplayError::Interrupted,

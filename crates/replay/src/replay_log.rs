@@ -1,4 +1,4 @@
-//! A log that is read.
+//! A log to read.
 
 use std::path::PathBuf;
 

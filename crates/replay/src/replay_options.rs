@@ -15,7 +15,7 @@ pub struct ReplayOptions {
     pub order: CommitOrder,
     /// Maximum number of transactions committed as one.
     pub group_max: usize,
-    /// Approximate memory in bytes for transactions that are read and not applied.
+    /// Approximate memory in bytes for transactions that are read and not yet applied.
     pub memory: usize,
     /// Sessions that apply transactions at the same time.
     pub workers: NonZeroUsize,
@@ -25,11 +25,11 @@ pub struct ReplayOptions {
     pub selection: TransactionSelection,
     /// Databases and tables to apply.
     pub filter: ReplicationFilter,
-    /// Reaction to a target that lacks transactions from before the first log.
+    /// Action if the target lacks transactions from before the first log.
     pub gap: GapPolicy,
 }
 
-/// Reactions to a target that lacks transactions from before the first log.
+/// Actions if the target lacks transactions from before the first log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GapPolicy {
     /// Apply nothing.

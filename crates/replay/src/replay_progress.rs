@@ -7,18 +7,18 @@ use binlog::gtid::{Gtid, GtidSet};
 use crate::source_position::SourcePosition;
 use crate::source_transaction::TransactionHead;
 
-/// Applied transactions: one row on the target, written in the same transaction as the changes that it covers.
+/// Applied transactions. The target stores them in one row, written in the same transaction as the changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayProgress {
-    /// Applied transactions with GTIDs. May lack those that the target itself counts as executed.
+    /// Applied transactions with GTIDs. May omit GTIDs that the target itself counts as executed.
     pub gtids: GtidSet,
     /// All transactions without GTIDs up to this position are applied.
     pub place: Option<SourcePosition>,
     /// Starts of further applied transactions after that position, while an XA transaction is undecided.
     pub beyond: Vec<SourcePosition>,
-    /// Number of target transactions committed so far in the source's order. Each is saved as the successor of the
-    /// last, so that it cannot commit if its predecessor was lost. `None` where the target does not count them, or
-    /// commits come in any order.
+    /// Number of target transactions committed so far in the source's order. Each transaction saves itself as the
+    /// successor of the last, so it cannot commit if its predecessor was lost. `None` if the target does not count
+    /// commits, or commits come in any order.
     pub commits: Option<u64>,
 }
 
@@ -38,16 +38,16 @@ pub struct AppliedState {
     pub progress: ReplayProgress,
     /// Further GTIDs that the target counts as executed.
     pub executed: GtidSet,
-    /// A statement that was announced and not reported as done.
+    /// A statement that was announced, but not reported as done.
     pub intent: Option<StatementIntent>,
 }
 
 /// A statement that commits implicitly, announced before it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementIntent {
-    /// Identifies it: its GTID, or its position in the log.
+    /// GTID of the statement's transaction, or its position in the log.
     pub unit: String,
-    /// Databases whose definitions it may change; empty: all.
+    /// Databases whose definitions the statement may change; empty for all.
     pub databases: Vec<Vec<u8>>,
     /// The target's fingerprint of the definitions before.
     pub before: String,
@@ -62,7 +62,7 @@ impl StatementIntent {
         }
     }
 
-    /// Returns the position that identifies it, if it has no GTID.
+    /// Returns the position that identifies the transaction, if it has no GTID.
     pub fn place(&self) -> Option<SourcePosition> {
         let (log, position) = self.unit.rsplit_once(':')?;
         Some(SourcePosition { log: log.to_owned(), position: position.parse().ok()? })
@@ -84,7 +84,7 @@ impl ProgressLedger {
         Self { last: progress.place.clone(), progress, held: BTreeMap::new() }
     }
 
-    /// Returns the progress to save with the next target transaction: it covers all changes counted so far.
+    /// Returns the progress to save with the next target transaction. It covers all transactions counted so far.
     pub fn next_progress(&mut self) -> ReplayProgress {
         if let Some(commits) = &mut self.progress.commits {
             *commits += 1;
@@ -123,7 +123,7 @@ impl ProgressLedger {
         }
     }
 
-    /// Records that this transaction is prepared: it counts as not applied until it is decided.
+    /// Records that this XA transaction is prepared. It counts as not applied until it is committed or rolled back.
     pub fn mark_prepared(&mut self, unit: &TransactionHead) {
         if unit.gtid().is_none() {
             let is_last = self.held.last_key_value().is_none_or(|(last, _)| *last <= unit.number);
@@ -136,7 +136,7 @@ impl ProgressLedger {
         }
     }
 
-    /// Removes GTIDs that the target itself counts as executed: they need no longer be saved.
+    /// Removes GTIDs that the target itself counts as executed: progress need no longer save them.
     pub fn remove_executed(&mut self, executed: &GtidSet) {
         self.progress.gtids.remove_all(executed);
     }

@@ -20,13 +20,13 @@ pub struct ReplayStatus<'r> {
     pub workers_busy: u64,
     /// Source transactions in the last committed target transaction.
     pub group_transactions: u64,
-    /// Logs that are still being written: `true` when everything available is applied.
+    /// For logs that are still being written: `true` if all available transactions are applied.
     pub is_caught_up: bool,
     lags: Option<&'r LagTracker>,
 }
 
 impl<'r> ReplayStatus<'r> {
-    /// Creates a status from the numbers of sessions and of busy sessions, and the size of the last commit.
+    /// Creates a status from the number of sessions, the number of busy sessions, and the size of the last commit.
     pub const fn new(
         report: &'r ReplayReport,
         workers: u64,
@@ -41,7 +41,7 @@ impl<'r> ReplayStatus<'r> {
         self
     }
 
-    /// Returns the lag over the last 30 to 60 seconds. `now_us` is in microseconds since 1970. Expensive: goes over all
+    /// Returns the lag over the last 30 to 60 seconds. `now_us` is in microseconds since 1970. Slow: reads all
     /// measurements.
     pub fn lag(&self, now_us: u64) -> CommitLag {
         self.lags.map_or_else(CommitLag::default, |lags| lags.recent(now_us))
@@ -67,7 +67,8 @@ pub struct ReplayReport {
     pub bytes_read: u64,
     /// The last transaction that this run applied, in source order.
     pub last_applied: Option<TransactionHead>,
-    /// The first transaction after the selection's stop, if the stop was reached: it and all after it are not applied.
+    /// The first transaction after the selection's stop, if the stop was reached. Neither this one nor any later one is
+    /// applied.
     pub first_after_stop: Option<TransactionHead>,
     /// Commit time of the last applied transaction on its source, as [`TransactionHead::committed_us`].
     ///
@@ -75,21 +76,21 @@ pub struct ReplayReport {
     pub committed_us: Option<u64>,
     /// End position of the last applied transaction.
     pub place: Option<SourcePosition>,
-    /// The same position in bytes from the start of the log's file, which has other positions if it was rewritten.
+    /// The same position in the log's file. Differs if the file was rewritten.
     pub file_position: u64,
-    /// `true` if the observer stopped the replay. Commits that were under way are finished and counted.
+    /// `true` if the observer stopped the replay. Commits in progress are finished and counted.
     pub is_interrupted: bool,
-    /// Transactions after a stop by time that were committed before that time: they are not applied.
+    /// Transactions after a stop by time that the source committed before that time. They are not applied.
     pub late: Option<LateTransactions>,
-    /// XA transactions that were prepared, but neither committed nor rolled back in the logs: they are not applied.
+    /// XA transactions that the logs prepare, but neither commit nor roll back. They are not applied.
     pub undecided: Vec<String>,
-    /// Selecting rules of the filter that matched nothing in the logs. Empty if the target had some of the transactions,
-    /// which may have matched, and before the end of the logs.
+    /// Selecting rules of the filter that matched nothing in the logs. Empty before the end of the logs. Also empty if
+    /// the target had some of the transactions: a rule may have matched those.
     pub unmatched: Vec<FilterRule>,
-    /// Lag since the target first caught up. Only logs that are followed have one.
+    /// Lag since the target first caught up. Measured only for followed logs.
     pub lag: CommitLag,
     /// Lags of all transactions that this run applied, by size.
     pub commit_lags: CommitLagBuckets,
-    /// All applied transactions, according to the progress saved on the target and to the target itself.
+    /// All applied transactions: from the saved progress, and from the target's own records.
     pub applied: GtidSet,
 }

@@ -14,7 +14,7 @@ use crate::target_table_definition::TargetTableDefinition;
 
 /// A server or database that transactions are applied to.
 ///
-/// Only one replay uses a target at a time: the constructor of a target takes its lock.
+/// Only one replay uses a target at a time: the target's constructor locks it.
 pub trait ReplayTarget: Sync {
     /// Returns the transactions that the target has.
     ///
@@ -30,8 +30,8 @@ pub trait ReplayTarget: Sync {
     /// If the target refuses.
     fn session(&self) -> Result<Box<dyn TargetSession>, TargetFailure>;
 
-    /// Returns a table of the target, by its names in the log. `None` if the table does not exist or is unknown: its
-    /// changes are then applied one by one.
+    /// Returns a table of the target, by its name in the log. `None` if the table does not exist or is unknown: replay
+    /// then applies its changes one by one.
     ///
     /// # Errors
     ///
@@ -47,24 +47,24 @@ pub trait ReplayTarget: Sync {
         RollbackTraces::Stay
     }
 
-    /// Finds out whether an announced statement was run that was not reported as done.
+    /// Finds out whether an announced statement was run, although it was not reported as done.
     ///
     /// # Errors
     ///
     /// If the target cannot be read.
     fn settle(&self, intent: &StatementIntent) -> Result<IntentOutcome, TargetFailure>;
 
-    /// Saves progress by itself, and clears the announcement, after a statement turned out to have been run. The next
-    /// announcement would overwrite it, and its outcome would be lost.
+    /// Saves progress without other changes, and clears the announcement. Called after an announced statement turned
+    /// out to have been run: the next announcement would overwrite that outcome.
     ///
     /// # Errors
     ///
     /// If the target refuses.
     fn save(&self, progress: &ReplayProgress) -> Result<(), TargetFailure>;
 
-    /// Records that all transactions in `progress` are committed: the target may update its own records. Returns what
-    /// the target itself counts as executed, which progress need no longer list. Called at the start, from time to
-    /// time, and at the end; never during a commit.
+    /// Records that all transactions in `progress` are committed: the target may update its own records. Returns the
+    /// transactions that the target itself counts as executed: progress need no longer list them. Called at the start,
+    /// at intervals, and at the end; never during a commit.
     ///
     /// # Errors
     ///
@@ -104,11 +104,11 @@ pub enum IntentOutcome {
 /// `commit`, which then return their failures. After a failure only `rollback` may be called.
 pub trait TargetSession: Send {
     /// Makes the session save its progress separately, as number `part`, because sessions commit in any order. Each
-    /// saves all that it knows to be committed; the target's progress is the union.
+    /// session saves the transactions that it knows to be committed. The target's progress is the union.
     ///
     /// # Errors
     ///
-    /// If the target cannot do that: it commits in order only.
+    /// If the target only commits in order.
     fn save_apart(&mut self, part: usize) -> Result<(), TargetFailure> {
         let _ = part;
         Err(TargetFailure::refused(
@@ -116,8 +116,8 @@ pub trait TargetSession: Send {
         ))
     }
 
-    /// Sets the GTIDs of the next target transaction, in order. A target that writes a binary log writes it under the
-    /// last of them.
+    /// Sets the GTIDs of the next target transaction, in order. A target with a binary log logs the transaction under
+    /// the last GTID.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ pub trait TargetSession: Send {
     fn begin(&mut self) -> Result<(), TargetFailure>;
 
     /// Announces row changes of this format in the transaction just begun. Called right after `begin` if a statement
-    /// comes first.
+    /// precedes the rows.
     ///
     /// # Errors
     ///
@@ -145,8 +145,8 @@ pub trait TargetSession: Send {
     }
 
     /// Announces a statement that commits implicitly: saves and commits the intent before it returns. The statement
-    /// then runs outside of a transaction. The target fills in `intent.before`. `format` is that of the row changes
-    /// that follow the statement, if any.
+    /// then runs outside of a transaction. The target fills in `intent.before`. `format` is the format of the row
+    /// changes after the statement, if any.
     ///
     /// # Errors
     ///
@@ -178,12 +178,13 @@ pub trait TargetSession: Send {
     /// If a change was refused.
     fn flush(&mut self) -> Result<(), TargetFailure>;
 
-    /// Saves progress and commits, both at once; durable when it returns. Calls `placed` as soon as no later commit can
-    /// overtake this one: the next in order may then commit.
+    /// Saves progress and commits, in one transaction, which is durable on return. Calls `placed` as soon as no later
+    /// commit can overtake this one: the next group may then commit.
     ///
     /// # Errors
     ///
-    /// If the target refuses. After a lost session only [`ReplayTarget::applied`] can tell whether it was committed.
+    /// If the target refuses. After a lost session, only [`ReplayTarget::applied`] shows whether the transaction was
+    /// committed.
     fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure>;
 
     /// Rolls back the open transaction, if there is one.

@@ -1,4 +1,4 @@
-//! Row changes as decoded values, for targets that make their own changes from them, for example SQL statements.
+//! Row changes as decoded values, for targets that turn them into their own operations, for example SQL statements.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use binlog::{
 use crate::replay_error::TargetFailure;
 use crate::row_events::RowEvents;
 
-/// Reader of row events that remembers their tables. A table map that equals the one before costs only a comparison.
+/// Reader of row events that remembers their tables. A table map that equals the previous one costs only a comparison.
 #[derive(Debug, Default)]
 pub struct RowReader {
     tables: TableRegistry,
@@ -24,7 +24,7 @@ pub struct EventRows<'a> {
     pub table: &'a Table,
     /// Kind of change.
     pub kind: RowsKind,
-    /// Event flags: foreign key and unique checks, and who carries out foreign key actions.
+    /// Event flags: foreign key checks, unique checks, and cascades of foreign keys.
     pub flags: RowsFlags,
     /// Hidden columns in the table map.
     hidden: HiddenColumns,
@@ -91,7 +91,7 @@ impl<'a> EventRows<'a> {
         self.decoder.rows(self.event)
     }
 
-    /// Appends a cache key for the way to apply the event: equal for the same kind, table and column sets.
+    /// Appends a cache key: equal for events with the same kind, table and column sets.
     pub fn append_shape(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.event.table_id.to_le_bytes());
         out.push(self.kind as u8);
@@ -102,8 +102,8 @@ impl<'a> EventRows<'a> {
         out.extend_from_slice(&self.table.name);
     }
 
-    /// Returns the log's columns that a target table of `count` columns has: all except hidden columns of functional
-    /// indexes. `None` if the table has another number of columns.
+    /// Returns the log's columns without hidden columns of functional indexes, for a target table of `count` columns.
+    /// `None` if the number of columns differs.
     pub fn columns_of(&self, count: usize) -> Option<&'a [Column]> {
         let columns = &self.table.columns;
         let is_hidden = |column| !self.has_before(column) && !self.has_after(column);
@@ -134,8 +134,8 @@ impl<'a> EventRows<'a> {
         (0..self.table.columns.len()).filter(|column| self.has_after(*column))
     }
 
-    /// Returns the columns that find a row on a target: the first of `keys` whose columns are all in the before image,
-    /// else all columns of the before image.
+    /// Returns the columns that identify a row on a target: the first of `keys` whose columns are all in the before
+    /// image, otherwise all columns of the before image.
     pub fn lookup_columns<'k>(&self, keys: impl IntoIterator<Item = &'k [usize]>) -> RowLookup {
         let known = |key: &&[usize]| !key.is_empty() && key.iter().all(|column| self.has_before(*column));
         match keys.into_iter().find(known) {
@@ -145,7 +145,7 @@ impl<'a> EventRows<'a> {
     }
 }
 
-/// Columns whose values find a row.
+/// Columns that identify a row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RowLookup {
     /// Columns of a unique key that is never NULL: exactly one row matches.
@@ -154,12 +154,12 @@ pub enum RowLookup {
     All(Vec<usize>),
 }
 
-/// Returns the JSON document of a field in an after image, as stored. Applies a partial update to the document before.
-/// `None` for NULL.
+/// Returns the JSON document of a field in an after image, as stored. Applies a partial update to the document of the
+/// before image. `None` for NULL.
 ///
 /// # Errors
 ///
-/// If the partial update does not fit the document before, the log lacks that document, or either is corrupt.
+/// If the partial update does not fit the earlier document, the log lacks that document, or one of them is corrupt.
 pub fn json_document<'a>(
     row: &RowChange<'_, 'a>,
     field: &RowField<'_, 'a>,

@@ -4,8 +4,8 @@
 //! reader ─▶ transactions ─▶ group builder ─▶ commit groups ─▶ applier
 //! ```
 //!
-//! Each stage is a thread, with bounded queues between them. A group grows while the applier is busy: one transaction
-//! when it has caught up, thousands when it is behind.
+//! Each stage is a thread, with bounded queues between the stages. A group grows while the applier is busy: it has one
+//! transaction if the applier has caught up, and thousands if it lags behind.
 
 mod apply_worker;
 mod claim_finder;
@@ -53,8 +53,8 @@ use crate::transaction_source::TransactionSource;
 ///
 /// # Errors
 ///
-/// If a log cannot be read, or a transaction cannot be applied. Everything applied so far is saved on the target, and
-/// the same call continues from there. That holds after a break by the observer, too.
+/// If a log cannot be read, or a transaction cannot be applied. The progress so far is saved on the target, and the
+/// same call continues from there, also after the observer breaks.
 pub fn replay(
     source: &mut TransactionSource,
     target: &dyn ReplayTarget,
@@ -78,7 +78,7 @@ pub fn replay(
     let queue = &queue;
     let (to_builder, from_reader) = transaction_reader::channel();
     thread::scope(|scope| {
-        // Moves the sender into this thread, so that the group builder sees the end of the channel.
+        // Move the sender into this thread, so that the channel closes for the group builder when the thread ends.
         scope.spawn(move || {
             let rules = ReadRules {
                 selector,
@@ -105,7 +105,7 @@ pub fn replay(
                 apply_worker::run(target, options, &base, GroupInput { groups: &groups, queue }, &mut watcher)
             }
         });
-        // Unblocks threads that still wait for the applier.
+        // Unblock threads that still wait for the applier.
         drop(groups);
         queue.stop();
         watcher.finish(result)
@@ -115,7 +115,7 @@ pub fn replay(
 /// Maximum number of transactions that are ready and not applied, if each is committed by itself.
 const READY_MAX: usize = 1024;
 
-/// Groups grow while all workers are busy: then one is kept ready for the next free worker.
+/// Groups grow while all workers are busy. One group is then kept ready for the next free worker.
 fn limits(options: &ReplayOptions) -> QueueLimits {
     let (workers, bytes) = (options.workers.get(), options.memory / 4);
     match options.order {
@@ -160,7 +160,7 @@ fn apply_in_one_session(
     }
 }
 
-/// Finds out whether an announced statement was run, and returns the progress that follows.
+/// Finds out whether an announced statement was run, and returns the resulting progress.
 fn settle_intent(target: &dyn ReplayTarget, applied: &AppliedState) -> Result<ReplayProgress, ReplayError> {
     let mut progress = applied.progress.clone();
     let Some(intent) = &applied.intent else { return Ok(progress) };

@@ -118,8 +118,8 @@ pub(crate) fn text(value: &str) -> StoredValue {
     Some(bytes)
 }
 
-/// Returns an InnoDB table. `keys` are the primary key, then other unique keys, separated by `;`, each of columns or
-/// `column(prefix)`. An empty primary key is none; `?` is a key of expressions.
+/// Returns an InnoDB table. `keys` are the primary key, then other unique keys, separated by `;`. A key is a list of
+/// columns or `column(prefix)`. An empty primary key means none; `?` is a key of expressions.
 pub(crate) fn definition(keys: &str) -> TargetTableDefinition {
     let part = |word: &str| match word.trim_end_matches(')').split_once('(') {
         Some((column, prefix)) => {

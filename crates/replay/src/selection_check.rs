@@ -1,5 +1,5 @@
-//! Check that the logs have what a selection names. A mistyped number in `--stop-gtid` would otherwise apply
-//! everything.
+//! Check that the logs contain the positions and GTIDs of a selection. Without it, a mistyped `--stop-gtid` would apply
+//! all transactions.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ const CHUNK_SIZE: usize = 1 << 20;
 
 impl TransactionSelection {
     /// Checks that the logs have the positions and GTIDs that the selection names. Decodes only GTID events. Standard
-    /// input cannot be read twice: there, replay reports at its end that the stop was not reached.
+    /// input cannot be read twice: its replay reports at the end that the stop was not reached.
     ///
-    /// Searching for GTIDs can read all logs, twice with a start and a stop: calls `on_progress` with the number of bytes
-    /// read so far, and ends when it breaks.
+    /// A search for GTIDs can read all logs, and reads them twice for a start and a stop. Calls `on_progress` with the
+    /// number of bytes read so far, and ends if it breaks.
     ///
     /// # Errors
     ///
-    /// If the logs do not have them, or the stop is not after the start. A log that cannot be read is no error here: replay reports it.
-    /// [`ReplayError::Interrupted`] if `on_progress` breaks.
+    /// If the logs do not contain a position or GTID, or the stop is not after the start. An unreadable log is no error
+    /// here: replay reports it. [`ReplayError::Interrupted`] if `on_progress` breaks.
     pub fn check_bounds(
         &self,
         logs: &[ReplayLog],
@@ -79,7 +79,7 @@ impl TransactionSelection {
     }
 }
 
-/// Returns whether a start may be before a stop. The order of a time and a position is not known.
+/// Returns whether a start may be before a stop. The order of a time and a position is unknown.
 fn is_before(start: &SelectionBound, stop: &SelectionBound, logs: &[ReplayLog]) -> bool {
     let place = |bound: &SelectionBound| match bound {
         SelectionBound::Position { log, position } => {
@@ -119,8 +119,8 @@ fn check_position(log: &ReplayLog, position: u64, keyring: Option<&Arc<Keyring>>
     }
 }
 
-/// Checks a position in the source's log of a log that was rewritten since: an event must start or end there. A position
-/// in the rewritten file, given by mistake, would select other transactions.
+/// Checks a position in the source's log, for a log that was rewritten since: an event must start or end there. A
+/// position in the rewritten file would select other transactions.
 fn check_original_position(
     mut reader: LogReader,
     mut positions: RewritePositions,
@@ -174,7 +174,7 @@ fn ends_at(reader: &mut LogReader, wanted: u64) -> Result<Option<bool>, logs::Lo
 enum GtidPlace {
     /// Number of the log, and position of the event in it.
     At(GtidEventPlace),
-    /// A log cannot be read: replay reports it.
+    /// Unknown, because a log cannot be read. Replay reports it.
     Unknown,
     /// No log has one of the GTIDs.
     Absent,
@@ -236,7 +236,7 @@ impl GtidSearch<'_> {
                         break first;
                     }
                 }
-                // Its GTID event came before it.
+                // The GTID event precedes the payload.
                 ReadOutcome::Some(LogPiece::LargePayload(_)) => {}
                 ReadOutcome::End(_) => break None,
             }
@@ -262,7 +262,7 @@ mod tests {
     use crate::replay_log::ReplayLog;
     use crate::transaction_selection::{SelectionStop, TransactionSelection};
 
-    /// Without calls, a stop would wait until all logs are read.
+    /// Without these calls, Ctrl-C would wait until all logs are read.
     #[test]
     fn searches_for_gtids_can_be_stopped() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/rotation");

@@ -7,10 +7,10 @@ use binlog::{Collation, Flavour};
 use sql::quote::quote_time_zone;
 
 /// Session variables that a statement or row changes depend on, as the source logged them. A variable that was not
-/// logged is `None`, or has the value that the server leaves out.
+/// logged is `None`, or has the value that the server does not log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SessionVariables {
-    /// `true` if MariaDB wrote the log: it has its own collation numbers and SQL modes.
+    /// `true` if MariaDB wrote the log: MariaDB has its own collation numbers and SQL modes.
     pub is_mariadb: bool,
     /// Bits: 0x4000 `sql_auto_is_null`, 0x4000000 foreign key checks off, 0x8000000 unique checks off.
     pub flags2: Option<u32>,
@@ -24,8 +24,8 @@ pub struct SessionVariables {
     pub time_zone: Option<Vec<u8>>,
     /// `lc_time_names`, by number.
     pub lc_time_names: u16,
-    /// `collation_database`; 0 for that of the default database. `None` only for a session whose default database has
-    /// changed.
+    /// `collation_database`; 0 for the default database's collation. `None` only for a session whose default database
+    /// has changed.
     pub database_collation: Option<u16>,
     /// `explicit_defaults_for_timestamp`.
     pub explicit_timestamp: Option<u8>,
@@ -39,15 +39,15 @@ pub struct SessionVariables {
     pub cascade_triggers: Option<u8>,
 }
 
-/// Bits of a query's `flags2`: the bit, its variable, and whether the bit means off. `autocommit` is missing: replay
-/// decides itself when to commit.
+/// Bits of a query's `flags2`: the bit, its variable, and whether the bit means off. Omits `autocommit`, because replay
+/// itself decides when to commit.
 const FLAG_VARIABLES: [(u32, &str, bool); 3] = [
     (0x0400_0000, "foreign_key_checks", true),
     (0x0000_4000, "sql_auto_is_null", false),
     (0x0800_0000, "unique_checks", true),
 ];
 
-/// Value that the server writes for a variable whose value it does not log.
+/// Value that the server writes for a variable that it does not log.
 const NOT_LOGGED: u8 = u8::MAX;
 
 impl SessionVariables {
@@ -89,8 +89,8 @@ impl SessionVariables {
         }
     }
 
-    /// Appends the assignments that bring a session to `self`, each followed by a comma, for one `SET`. `from` is the
-    /// session's present state, if it is known.
+    /// Appends the assignments that give a session the values of `self`, each followed by a comma, for one `SET`.
+    /// `from` is the session's present state, if known.
     pub fn append_assignments(&self, from: Option<&Self>, out: &mut String) {
         self.append_flags(from, out);
         if self.sql_mode != from.and_then(|from| from.sql_mode)
@@ -172,8 +172,8 @@ impl SessionVariables {
         Self { auto_increment: None, ..self.clone() }
     }
 
-    /// Returns the state of a session that had `from` and was brought to `self`: variables missing in `self` keep their
-    /// values.
+    /// Returns the state of a session after the assignments of `self` to the state `from`: variables missing in `self`
+    /// keep their values.
     #[must_use]
     pub fn merged_over(&self, from: Option<&Self>) -> Self {
         let mut now = self.clone();
@@ -199,7 +199,7 @@ fn append_assignment(out: &mut String, name: &str, value: impl std::fmt::Display
     let _ = write!(out, "@@session.{name}={value},");
 }
 
-/// Returns the name of a time zone as a string literal. The server refuses a name that no zone has.
+/// Returns the name of a time zone as a string literal. The server refuses an unknown name.
 fn time_zone_literal(name: &[u8]) -> String {
     let harmless = || format!("'{}'", String::from_utf8_lossy(name).replace(['\'', '\\'], "?"));
     quote_time_zone(name).unwrap_or_else(harmless)

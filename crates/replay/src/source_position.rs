@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A position in a log as the source had it, even if the file was rewritten since.
+/// A position in the source's original log, even if the file was rewritten since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePosition {
     /// Name of the log on its own server.

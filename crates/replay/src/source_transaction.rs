@@ -30,21 +30,21 @@ pub struct TransactionHead {
     pub origin: TransactionOrigin,
     /// Identifier.
     pub id: TransactionId,
-    /// Logical clock: the source's record of which transactions may run in parallel.
+    /// Logical clock: tells which transactions may run in parallel.
     pub clock: Option<LogicalClock>,
     /// Commit time on the server that wrote this log, in microseconds since 1970. Before MySQL 8.0.1: the start time,
     /// in whole seconds.
     pub committed_us: u64,
 }
 
-/// Position of a transaction. Progress and selections count in the source's log, so that they mean the same before and
-/// after `bintide compress` and `bintide decompress` rewrite the file. Messages name the position in the file.
+/// Position of a transaction. Progress and selections use positions in the source's log: these stay the same when
+/// `bintide compress` or `bintide decompress` rewrites the file. Messages name the position in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionOrigin {
     /// The log as it was given: a path, or `standard input`.
     pub log: Arc<str>,
     /// The log's name on the source's server: the last part of the path. For standard input, a name made of server,
-    /// time and first transaction, to tell logs apart.
+    /// time and first transaction, which distinguishes the logs.
     pub log_name: Arc<str>,
     /// The log's number in the replay: 0, 1, 2…
     pub log_number: usize,
@@ -52,17 +52,17 @@ pub struct TransactionOrigin {
     pub start: u64,
     /// End of the last event in the source's log.
     pub end: u64,
-    /// The transaction's bytes in the file, which has other positions if it was rewritten.
+    /// The transaction's bytes in the file. Differs from `start` and `end` if the file was rewritten.
     pub file_range: Range<u64>,
 }
 
 impl TransactionOrigin {
-    /// Returns its start as a position in the source's log.
+    /// Returns the start as a position in the source's log.
     pub fn start_place(&self) -> SourcePosition {
         SourcePosition { log: self.log_name.to_string(), position: self.start }
     }
 
-    /// Returns its end as a position in the source's log.
+    /// Returns the end as a position in the source's log.
     pub fn end_place(&self) -> SourcePosition {
         SourcePosition { log: self.log_name.to_string(), position: self.end }
     }
@@ -76,13 +76,13 @@ impl SourceTransaction {
 }
 
 impl TransactionHead {
-    /// Creates it from a transaction's outline.
+    /// Creates a head from a transaction's outline.
     pub(crate) fn of(number: u64, origin: TransactionOrigin, outline: &TransactionOutline) -> Self {
         let committed_us = committed_us(outline);
         Self { number, origin, id: outline.id, clock: outline.clock, committed_us }
     }
 
-    /// Returns its GTID, if it has one of MySQL's.
+    /// Returns the GTID, if the transaction has one in MySQL's form.
     pub const fn gtid(&self) -> Option<Gtid> {
         match self.id {
             TransactionId::Gtid(gtid) => Some(gtid),

@@ -11,8 +11,8 @@ use logs::EncryptedSpool;
 
 use crate::row_events::RowEvents;
 
-/// Row events in a private temporary file that vanishes with the process. They are read back in parts, each of whole
-/// statements. A statement larger than one part is split into several, each with its own table maps.
+/// Row events in a private temporary file, which is removed when the process ends. Readers get them in parts of whole
+/// statements. A statement larger than a part is split into several, each with its own table maps.
 #[derive(Clone, Debug)]
 pub struct SpooledRows {
     format: Arc<EventFormat>,
@@ -168,8 +168,8 @@ mod tests {
         out
     }
 
-    /// `statements` are words with a digit for each rows event; parts hold up to `events` of them. In the result, `m`
-    /// is a table map and `.` marks the end of a statement.
+    /// `statements` are words with a digit for each rows event; a part holds up to `events` rows events. In the result,
+    /// `m` is a table map and `.` marks the end of a statement.
     fn check(statements: &str, events: usize, wanted: &str) {
         let table = SampleTable::new("int").named("t", 1);
         let format = Arc::new(format());

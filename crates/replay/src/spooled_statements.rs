@@ -12,8 +12,8 @@ use sql::ReplicationFilter;
 use crate::apply_plan::{ApplyPlanBuilder, ApplyPlanError, SourceStatement};
 use crate::transaction_filter::TransactionFilter;
 
-/// Statements of one transaction in a private temporary file that vanishes with the process: their events, which are
-/// read back in parts.
+/// Statements of one transaction, as events in a private temporary file, which is removed when the process ends.
+/// Readers get them in parts.
 #[derive(Clone, Debug)]
 pub struct SpooledStatements {
     format: Arc<EventFormat>,
@@ -63,7 +63,7 @@ impl SpooledStatements {
     }
 }
 
-/// Bytes at which a part ends. A longer statement makes a longer part.
+/// Size at which a part ends, in bytes. A longer statement makes a longer part.
 const PART_SIZE: usize = 1 << 20;
 
 /// Writes the events of statements to a temporary file.
@@ -82,7 +82,7 @@ impl StatementSpooler {
         Ok(Self { statements, part: Vec::new() })
     }
 
-    /// Adds a statement, and the events of its variables in front of it.
+    /// Adds a statement, preceded by the events of its variables.
     pub(crate) fn push(&mut self, variables: &[u8], statement: &RawEvent<'_>) -> Result<(), ApplyPlanError> {
         self.part.extend_from_slice(variables);
         put_event(statement, &mut self.part)?;

@@ -1,4 +1,4 @@
-//! Interface of definitions that a dry run looks up.
+//! Interface of the table definitions for a dry run.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::apply_plan::SourceStatement;
 use crate::replay_error::TargetFailure;
 use crate::target_table_definition::TargetTableDefinition;
 
-/// Definitions of tables: of a target's, or of those that the logs define.
+/// Definitions of tables: of a target's tables, or of the tables that the logs define.
 pub trait TableDefinitions: fmt::Debug + Send {
     /// Returns a table, by its names in the log. `None` if the table does not exist or is unknown.
     ///
@@ -19,11 +19,11 @@ pub trait TableDefinitions: fmt::Debug + Send {
         table: &[u8],
     ) -> Result<Option<TargetTableDefinition>, TargetFailure>;
 
-    /// Takes the changes of a statement into account. Definitions that are only read stay as they are.
+    /// Applies a statement to the definitions. Read-only definitions ignore it.
     ///
     /// # Errors
     ///
-    /// If the statement cannot be followed.
+    /// If the statement cannot be applied to the definitions.
     fn define(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
         let _ = statement;
         Ok(())

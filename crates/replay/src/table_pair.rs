@@ -28,12 +28,12 @@ pub struct TablePair {
 pub struct LogTables {
     /// Tables that the logs name.
     pub pairs: BTreeSet<TablePair>,
-    /// Databases, by their names in the logs, in which statements have changed rows. Triggers and procedures may have
-    /// changed further tables there.
+    /// Databases in which statements changed rows, by their names in the logs. Triggers and procedures may have changed
+    /// further tables there.
     pub databases: BTreeSet<Box<[u8]>>,
 }
 
-/// Databases of the server itself.
+/// System databases of a server.
 const SYSTEM_DATABASES: [&[u8]; 4] = [b"mysql", b"sys", b"information_schema", b"performance_schema"];
 
 impl LogTables {
@@ -43,9 +43,9 @@ impl LogTables {
     }
 }
 
-/// Collects the tables that the selected transactions change or define, whether or not the target had applied them
-/// before: from table maps and from statements; and the databases of statements that change rows. `seen` receives the number of bytes read so far, and can stop the
-/// collection.
+/// Collects the tables that the selected transactions change or define, from table maps and statements. Also collects
+/// the databases of statements that change rows. Includes transactions that the target already has. Calls `seen` with
+/// the number of bytes read so far; `seen` can stop the collection.
 ///
 /// # Errors
 ///
@@ -76,8 +76,8 @@ pub fn collect_tables(
 }
 
 impl TransactionFilter<'_> {
-    /// Adds the selected tables that a transaction changes or defines: from table maps and from statements. A table of
-    /// a rewritten database has its new name on the target.
+    /// Adds the selected tables that a transaction changes or defines, from table maps and statements. A table of a
+    /// rewritten database has its new name on the target.
     fn put_tables(self, work: &ApplyPlan, out: &mut LogTables) -> Result<(), ApplyPlanError> {
         let changes_rows = !matches!(work.shape, TransactionShape::ImplicitCommit { .. });
         for step in &work.steps {
@@ -131,7 +131,7 @@ impl TransactionFilter<'_> {
         }
     }
 
-    /// Adds the default database of a statement, and those of the tables that it names.
+    /// Adds the default database of a statement, and the databases of the tables that it names.
     fn put_databases_of_statement(self, statement: &SourceStatement, out: &mut BTreeSet<Box<[u8]>>) {
         let tables = match classify_statement(&statement.sql) {
             StatementKind::Tables(tables) => tables,

@@ -1,4 +1,4 @@
-//! A table as the target has it: the facts that decide which changes of its rows may conflict.
+//! Definition of a table on the target: the facts that decide which row changes may conflict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,13 +23,13 @@ impl fmt::Display for TargetTableName {
     }
 }
 
-/// A table as the target has it. A target that knows less gives no definition: then each change counts as one of the
-/// whole table.
+/// Definition of a table on the target. A target that does not know all fields gives no definition: each change then
+/// counts as a change of the whole table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetTableDefinition {
-    /// Name on the target: names that differ in the log but mean one table there must be equal here.
+    /// Name on the target. Different names in the log that mean one table on the target must be equal here.
     pub name: TargetTableName,
-    /// Storage engine. Only InnoDB takes part in transactions and finds rows by key.
+    /// Storage engine. Only InnoDB is transactional and finds rows by key.
     pub engine: StorageEngine,
     /// Primary key; `None` if the table has none.
     pub primary_key: Option<Vec<KeyPart>>,
@@ -54,24 +54,24 @@ pub enum StorageEngine {
 /// A unique key that is not the primary key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UniqueKey {
-    /// Key of columns that the log has for each row.
+    /// Key of columns whose values the log has for each row.
     Columns(Vec<KeyPart>),
     /// Key of expressions, multi-valued or of virtual columns: the log does not have its values.
     Other,
 }
 
-/// Tables that a table is connected with by foreign keys.
+/// Tables that foreign keys connect with a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignKeys {
-    /// Tables that it references.
+    /// Tables that this table references.
     pub parents: Vec<TargetTableName>,
-    /// Tables that reference it, those that reference them, and so on: a change of its rows may change theirs.
+    /// Tables that reference it, directly or not. A change of this table's rows may change theirs.
     pub descendants: Vec<TargetTableName>,
 }
 
 impl ForeignKeys {
-    /// Returns the foreign keys of each table that has any. `foreign_keys` are all of the target, as (referencing
-    /// table, referenced table). A table that references itself is its own parent and descendant.
+    /// Returns the foreign keys of each table that has any. `foreign_keys` are all foreign keys of the target, as
+    /// (referencing table, referenced table). A table that references itself is its own parent and descendant.
     pub fn of_all(foreign_keys: &[(TargetTableName, TargetTableName)]) -> BTreeMap<TargetTableName, Self> {
         let mut children: BTreeMap<&TargetTableName, Vec<&TargetTableName>> = BTreeMap::new();
         let mut all: BTreeMap<TargetTableName, Self> = BTreeMap::new();

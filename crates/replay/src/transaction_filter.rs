@@ -63,7 +63,7 @@ impl TransactionFilter<'_> {
         Ok(ApplyPlan { shape, steps, session: work.session })
     }
 
-    /// Takes note of the tables and databases of a transaction, excluded or not.
+    /// Records the names of all tables and databases of a transaction, excluded or not.
     pub(crate) fn note_names(self, work: &ApplyPlan, unmatched: &mut UnmatchedRules) {
         for step in &work.steps {
             match step {
@@ -95,7 +95,7 @@ impl TransactionFilter<'_> {
         }
     }
 
-    /// Returns the databases under old and new names: a statement may use the old one.
+    /// Returns the databases under old and new names: a statement may use the old name.
     fn old_and_new_names(self, databases: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = databases
             .iter()
@@ -113,7 +113,7 @@ impl TransactionFilter<'_> {
         let kind = classify_statement(&statement.sql);
         let is_accepted = is_savepoint(&statement.sql) || self.0.accepts_statement(&kind, &default);
         if let (StatementKind::DropTrigger(Some(at)), true) = (kind, self.0.has_table_rules()) {
-            // The trigger's table may be excluded: then the trigger does not exist.
+            // The filter may exclude the trigger's table; the trigger does not exist then.
             statement.sql.splice(at..at, *b" IF EXISTS");
         }
         if !statement.database.is_empty() {
@@ -158,7 +158,7 @@ fn is_savepoint(sql: &[u8]) -> bool {
     matches!(TransactionVerb::of(sql), TransactionVerb::Savepoint | TransactionVerb::RollbackTo)
 }
 
-/// Row events that the filter keeps, as they are collected.
+/// Collector of the row events that the filter keeps.
 struct RowEventFilter<'f> {
     filter: &'f ReplicationFilter,
     format: &'f EventFormat,

@@ -11,7 +11,7 @@ use crate::transaction_source::TransactionSource;
 /// Transactions of the logs to apply; by default all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransactionSelection {
-    /// Number of transactions to skip from the start. A compressed one counts as one.
+    /// Number of transactions to skip from the start. A compressed transaction counts as one.
     pub skip: u64,
     /// GTIDs to exclude.
     pub exclude: GtidSet,
@@ -31,7 +31,7 @@ pub enum SelectionBound {
         /// Bytes from the start of the log.
         position: u64,
     },
-    /// Before the first transaction that was committed at or after this time, in microseconds since 1970.
+    /// Before the first transaction that the source committed at or after this time, in microseconds since 1970.
     Time(u64),
 }
 
@@ -57,12 +57,12 @@ pub enum SelectionStop {
     AfterGtid(GtidSet),
 }
 
-/// Transactions after a stop by time that were committed before that time.
+/// Transactions after a stop by time that the source committed before that time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LateTransactions {
     /// Number of transactions.
     pub transactions: u64,
-    /// Reason why the number may be too low: a log after the stop could not be read to its end.
+    /// Reason why a log after the stop could not be read to its end. The number may be too low then.
     pub unread: Option<String>,
 }
 
@@ -75,8 +75,8 @@ impl TransactionSelection {
 }
 
 impl LateTransactions {
-    /// Counts the late transactions in the rest of a source, which are not applied. `go_on` gets the number of bytes
-    /// read.
+    /// Counts the late transactions in the rest of a source. They are not applied. Calls `go_on` with the number of
+    /// bytes read.
     pub(crate) fn count(
         source: &mut TransactionSource,
         limit: u64,
@@ -111,11 +111,11 @@ pub struct TransactionSelector {
 /// Decision about a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectionChoice {
-    /// It is selected.
+    /// The transaction is selected.
     Take,
-    /// It is not selected.
+    /// The transaction is not selected.
     Leave,
-    /// Leave out this transaction and all after it.
+    /// Neither this transaction nor any later one is selected.
     Stop,
 }
 
@@ -124,7 +124,7 @@ impl TransactionSelector {
     ///
     /// # Errors
     ///
-    /// If a position is in a log that is not among these.
+    /// If a position is in a log that is not in `log_names`.
     pub fn new(selection: &TransactionSelection, log_names: &[String]) -> Result<Self, ReplayError> {
         let stop = selection.stop.as_ref().and_then(|stop| match stop {
             SelectionStop::At(bound) => Some(bound),
@@ -163,11 +163,11 @@ impl TransactionSelector {
         }
     }
 
-    /// Checks, at the stop or at the end of the logs, that the named start and stop were reached, in this order.
+    /// Checks that the start and then the stop were reached. Called at the stop or at the end of the logs.
     ///
     /// # Errors
     ///
-    /// If the logs do not have the GTID to stop at, or have the stop before the start.
+    /// If the logs do not contain the GTID to stop at, or contain the stop before the start.
     pub fn finish(&self) -> Result<(), ReplayError> {
         match &self.selection.stop {
             Some(SelectionStop::BeforeGtid(gtids) | SelectionStop::AfterGtid(gtids)) if !self.is_stopped => {
@@ -178,7 +178,8 @@ impl TransactionSelector {
         }
     }
 
-    /// Returns whether the start is a transaction or a position. Of a start by time, the logs may have no transaction.
+    /// Returns whether the start is a transaction or a position. For a start by time, the logs need not contain a
+    /// transaction.
     const fn names_start(&self) -> bool {
         match &self.selection.start {
             None | Some(SelectionStart::At(SelectionBound::Time(_))) => false,
@@ -207,7 +208,7 @@ impl TransactionSelector {
             Some(SelectionStart::AtGtid(set)) => is_of(set),
             Some(SelectionStart::AfterGtid(set)) => {
                 if is_of(set) {
-                    // The start is the next one.
+                    // The start is the next transaction.
                     self.selection.start = None;
                 }
                 false

@@ -37,7 +37,7 @@ pub struct TransactionSource {
     /// Finder of the next log, for logs that are still being written.
     cursor: Option<StoreCursor>,
     watch: StoreWatch,
-    /// The log that `watch` watches.
+    /// Path of the log that `watch` observes.
     watched: Option<PathBuf>,
     held_max: usize,
     current: Option<LogCursor>,
@@ -51,18 +51,18 @@ pub struct TransactionSource {
     writer: Option<u32>,
     rule: ArchivedLogRule,
     left_out: LeftOutLogs,
-    /// Those of `left_out` that `take_left_out` has not returned yet.
+    /// The part of `left_out` that `take_left_out` has not returned yet.
     left_out_new: LeftOutLogs,
     /// Number of logs that were left out.
     logs_left_out: u64,
 }
 
-/// Transactions of archived logs that were not read, because none of them is applied.
+/// Transactions of archived logs that were not read, because the replay applies none of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOutLogs {
-    /// Their GTIDs.
+    /// GTIDs of the transactions.
     pub(crate) gtids: GtidSet,
-    /// Their number.
+    /// Number of transactions.
     pub(crate) transactions: u64,
     /// Bytes of the logs.
     pub(crate) bytes: u64,
@@ -95,12 +95,13 @@ pub enum SizedTransaction {
     Large(OversizedTransaction),
 }
 
-/// A transaction too large for memory: its apply plan is built while it is read, and its rows are in a temporary file.
+/// A transaction too large for memory. Its apply plan is built while the log is read, and its rows are in a temporary
+/// file.
 #[derive(Debug)]
 pub struct OversizedTransaction {
     /// The transaction without its events.
     pub head: TransactionHead,
-    /// Its apply plan, or the reason why it cannot be applied.
+    /// Apply plan of the transaction, or the reason why it cannot be applied.
     pub work: Result<ApplyPlan, ApplyPlanError>,
 }
 
@@ -112,8 +113,8 @@ impl TransactionSource {
         Self::of(logs, names, KeyringSource::Held(keyring), held_max)
     }
 
-    /// Creates a source that follows a store that is still being written, from its first log on. Encrypted logs need
-    /// the server's keyring file.
+    /// Creates a source that follows a store while it is written, from its first log on. Encrypted logs need the
+    /// server's keyring file.
     ///
     /// # Errors
     ///
@@ -158,8 +159,8 @@ impl TransactionSource {
         &self.names
     }
 
-    /// Returns the GTIDs before the log of the last transaction, as that log's `Previous_gtids` event states them, without
-    /// those of archived logs that were left out.
+    /// Returns the GTIDs in the `Previous_gtids` event of the last transaction's log, without the GTIDs of archived
+    /// logs that were left out.
     pub const fn previous(&self) -> &GtidSet {
         &self.previous
     }
@@ -170,7 +171,7 @@ impl TransactionSource {
         self.writer
     }
 
-    /// Returns the number of bytes of the logs read so far, with those of archived logs that were left out.
+    /// Returns the number of bytes of the logs read so far, including archived logs that were left out.
     pub const fn bytes_read(&self) -> u64 {
         self.bytes_read + self.left_out.bytes
     }
@@ -185,14 +186,12 @@ impl TransactionSource {
         std::mem::take(&mut self.left_out_new)
     }
 
-    /// Leaves out, from now on, archived logs in which no transaction was committed before this time, in microseconds
-    /// since 1970.
+    /// From now on, leaves out archived logs without a transaction from before this time, in microseconds since 1970.
     pub(crate) fn leave_out_logs_after(&mut self, limit_us: u64) {
         self.rule.set_late_limit(limit_us);
     }
 
-    /// Returns whether its logs are still being written. Then more may come after what looks like the last
-    /// transaction.
+    /// Returns whether the logs are still being written. More transactions may then follow the last one.
     pub const fn is_followed(&self) -> bool {
         self.cursor.is_some()
     }
@@ -251,7 +250,7 @@ impl TransactionSource {
             let Some(current) = &mut self.current else { continue };
             let before = current.reader().position();
             let reached = match current.next_found() {
-                // The part received so far comes again, from the server that replaced the source.
+                // The replica receives this part again, from the server that replaced the source.
                 Err(ReplayError::Read(logs::LogError::Truncated { size, .. }))
                     if self.cursor.is_some() && current.forget_cut_transaction(size) =>
                 {
@@ -288,7 +287,7 @@ impl TransactionSource {
         }
     }
 
-    /// Moves on at the end of a log, or of its present content.
+    /// Continues after the end of a log, or of its present content.
     fn advance_log(&mut self, end: EndOfLog) -> Result<ReadNext, ReplayError> {
         let Some(current) = &self.current else { return Ok(ReadNext::Now) };
         match (&mut self.cursor, end) {
@@ -313,9 +312,9 @@ impl TransactionSource {
         Ok(ReadNext::Now)
     }
 
-    /// Leaves out logs that need not be read: archived logs without a transaction to apply, by their manifests; and, at
-    /// the start of a followed store, logs that the target has applied completely, by the `Previous_gtids` events of
-    /// later logs. Must be called before anything is read.
+    /// Leaves out logs that need not be read. Manifests show which archived logs have no transaction to apply. At the
+    /// start of a followed store, the `Previous_gtids` events of later logs show which logs the target has applied
+    /// completely. Must be called before the first read.
     ///
     /// # Errors
     ///
@@ -361,7 +360,7 @@ impl TransactionSource {
             let log = self.logs.next()?;
             let is_leading = self.log_number as u64 == self.logs_left_out;
             let place = LogListPosition { number: self.log_number, names: &self.names, is_leading };
-            // A transaction that has begun in the log before goes on in this one.
+            // A transaction that began in the previous log continues in this one.
             let unneeded = if self.carried.is_none() { self.rule.unneeded(&log, place) } else { None };
             let Some(contents) = unneeded else { return Some(log) };
             self.left_out.add(&contents);
@@ -378,7 +377,7 @@ impl TransactionSource {
             ReplayLog::File(path) => LogReader::open(path)?,
             ReplayLog::Stdin => LogReader::from_stdin(),
         };
-        // A list of positions is written before its log, and states the size of the log's file.
+        // The file of rewritten positions is written before its log, and states the size of the log's file.
         let positions = match (&log, reader.size()?) {
             (ReplayLog::File(path), Some(size)) => RewritePositions::open(path, size)?,
             _ => None,

@@ -62,7 +62,7 @@ impl GateSimulation {
             }
             return;
         };
-        // Limited: after more failures the first open group would be given up.
+        // Limits the failures: after more of them, the gate would give up the first open group.
         let is_first = number == self.gate.first_uncommitted();
         let luck = if is_first && luck == InjectedResult::Locked && self.unlucky >= 10 {
             InjectedResult::Fine

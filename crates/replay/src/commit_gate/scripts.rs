@@ -2,8 +2,8 @@
 //!
 //! Each file of `scripts` is a script. `gate order=grouped` makes a new gate; each line of `do` is a step: `begin 1`,
 //! `applied 1`, `placed 1`, `committed 1`, `rolled-back 1`, `fail 1 1205`, `conflict 1 2` (1 waits for 2), or just
-//! `turns`. After each line follow the answer, if there is one, and the turns other than waiting of all that have
-//! begun. `REWRITE=1` rewrites the answers.
+//! `turns`. Below each line is its answer, if it has one, and the decision for each group that has begun and need not
+//! wait. `REWRITE=1` rewrites the answers.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,8 +13,8 @@ use super::{CommitDecision, CommitGate, CommitOrder, RetryDecision};
 #[test]
 fn scripts() {
     let directory = std::path::Path::new("src/commit_gate/scripts");
-    // The walk says nothing of a directory that does not exist: the test would pass with nothing run.
-    assert!(directory.is_dir(), "the scripts must lie in {}", directory.display());
+    // The search reports no error for a missing directory: the test would pass without running a script.
+    assert!(directory.is_dir(), "the scripts must be in {}", directory.display());
     datadriven::walk("src/commit_gate/scripts", |file| {
         let mut gate = CommitGate::new(CommitOrder::Any);
         let mut open = BTreeSet::new();

@@ -7,7 +7,7 @@ use crate::compare::rows_digest::{ColumnReading, ComparedColumn, RowsDigest};
 use crate::replay_error::TargetFailure;
 use crate::target_table_definition::TargetTableName;
 
-/// Reads the tables of one side of a comparison: of a server, or of a target of another kind.
+/// Reads the tables of one side of a comparison: a server, or a target of another kind.
 pub trait ComparisonReader: fmt::Debug + Send {
     /// Returns the names of a database's tables, without views; empty if there is no such database.
     ///
@@ -23,8 +23,8 @@ pub trait ComparisonReader: fmt::Debug + Send {
     /// If the side does not answer.
     fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure>;
 
-    /// Reads all rows of a table, and returns their digest. `go_on` is called at intervals; if it breaks, the digest
-    /// means nothing.
+    /// Reads all rows of a table, and returns their digest. Calls `go_on` at intervals. If `go_on` breaks, the digest
+    /// is meaningless.
     ///
     /// # Errors
     ///
@@ -36,13 +36,13 @@ pub trait ComparisonReader: fmt::Debug + Send {
         go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<RowsDigest, TargetFailure>;
 
-    /// Returns the release whose checksums this side computes: sides of the same release have the same checksum for the
-    /// same rows. `None` if it computes none, or none that can be compared.
+    /// Returns the server release whose `CHECKSUM TABLE` this side uses: two sides of one release compute equal
+    /// checksums for equal rows. `None` if this side has no comparable checksums.
     fn checksum_release(&self) -> Option<String> {
         None
     }
 
-    /// Returns the checksum of a table, in words.
+    /// Returns the checksum of a table, as text.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! Comparison of a target's rows with a server's.
 //!
-//! Two servers of the same flavour and release, except MySQL before 8.0, are compared by `CHECKSUM TABLE`. Its checksums depend on the release's
-//! row format. Otherwise all rows are read and compared by a digest of their values: see [`ComparisonMethod`].
+//! `CHECKSUM TABLE` compares two servers of the same flavour and release, except MySQL before 8.0: checksums depend on
+//! the release's row format. In all other cases, a digest of all rows' values compares the sides: see
+//! [`ComparisonMethod`].
 
 mod comparison_reader;
 mod rows_digest;
@@ -23,10 +24,10 @@ pub use crate::table_pair::{LogTables, TablePair, collect_tables};
 /// The method of comparing tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComparisonMethod {
-    /// `CHECKSUM TABLE … EXTENDED`: both servers have the same flavour and release, and are not MySQL before 8.0.
+    /// `CHECKSUM TABLE … EXTENDED`. Needs two servers of the same flavour and release, not MySQL before 8.0.
     Checksum,
-    /// The number of rows, and the sum of a hash of each row's values as text, in UTF-8 and UTC. All rows are sent to
-    /// the client.
+    /// The number of rows, and the sum of one hash per row. The hash is of the row's values as text, in UTF-8 and UTC.
+    /// Servers send all rows to this client.
     Digest,
 }
 
@@ -54,7 +55,7 @@ pub struct TargetComparison {
 }
 
 impl TargetComparison {
-    /// Creates a comparison of the tables that these read.
+    /// Creates a comparison of a server and a target.
     pub fn new(server: Box<dyn ComparisonReader>, target: Box<dyn ComparisonReader>) -> Self {
         let release = server.checksum_release();
         let has_same_checksums = release.is_some() && release == target.checksum_release();
@@ -67,7 +68,7 @@ impl TargetComparison {
         self.method
     }
 
-    /// Returns the tables that the logs name, and all tables of the databases in which statements have changed rows.
+    /// Returns the tables named in the logs. Adds all tables of each database in which statements changed rows.
     ///
     /// # Errors
     ///
@@ -88,7 +89,7 @@ impl TargetComparison {
         Ok(found.pairs)
     }
 
-    /// Compares a table. `go_on` is called at intervals, and can stop the comparison.
+    /// Compares a table. Calls `go_on` at intervals, which can stop the comparison.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ impl TargetComparison {
     }
 }
 
-/// Runs two queries in parallel, mostly on different machines.
+/// Runs two queries in parallel: the sides are mostly on different machines.
 fn run_both<T: Send>(
     theirs: impl FnOnce() -> Result<T, TargetFailure> + Send,
     ours: impl FnOnce() -> Result<T, TargetFailure> + Send,

@@ -10,14 +10,14 @@ use xxhash_rust::xxh3::xxh3_128;
 pub struct ComparedColumn {
     /// Name of the column.
     pub name: String,
-    /// Type as in `data_type` of `information_schema`; `zerofill` for numbers with that attribute; [`NUMBER_ONLY`] for a
-    /// number that may be a text on the other side.
+    /// Type as in `data_type` of `information_schema`. `zerofill` for numbers with that attribute. [`NUMBER_ONLY`] for
+    /// a number that the other side may store as text.
     pub data_type: String,
 }
 
 /// The type of an `ENUM` or `SET` whose texts are unknown.
 pub const NUMBER_ONLY: &str = "number";
-/// Type of a JSON column whose server leaves out the `.0` of a DOUBLE in its text, as MySQL before 8.0 does.
+/// Type of a JSON column on a server that prints a DOUBLE without `.0`: MySQL before 8.0.
 pub const SHORT_DOCUMENT: &str = "short-json";
 
 /// A column and the form in which its values are read and compared.
@@ -34,9 +34,9 @@ pub struct ColumnReading<'c> {
 pub enum ComparisonForm {
     /// The bytes from the server.
     Plain,
-    /// An integer; for `ENUM` and `SET`, not their texts.
+    /// An integer. For `ENUM` and `SET`, the number instead of the text.
     Number,
-    /// A double-precision number: its text formats differ.
+    /// A double-precision number. Servers format it differently as text.
     Double,
     /// Text, in UTF-8.
     Text,
@@ -169,7 +169,7 @@ fn document(value: &[u8]) -> Cow<'_, [u8]> {
 
 /// Replaces each floating-point number with an integer value by this integer. serde_json limits the depth.
 fn shorten_numbers(value: &mut serde_json::Value) {
-    /// Integers up to this one have a floating-point number of their own.
+    /// A double represents all integers up to this one exactly.
     const EXACT_MAX: f64 = (1_u64 << 53) as f64;
     match value {
         serde_json::Value::Array(values) => values.iter_mut().for_each(shorten_numbers),

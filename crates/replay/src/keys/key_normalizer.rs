@@ -8,7 +8,7 @@ use super::weights::{EXPANSION, EXPANSIONS, RANGES, UNKNOWN};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyNormalizer {
     form: NormalForm,
-    /// Characters, or bytes, of the value that are in the key; 0 for all.
+    /// Number of the value's characters, or bytes, in the key; 0 for all.
     prefix: usize,
 }
 
@@ -32,8 +32,8 @@ enum NormalForm {
 const UTF8MB4_0900_AI_CI: u16 = 255;
 
 impl KeyNormalizer {
-    /// Returns the conversion for a column of which the key has `prefix` characters, 0 for all. `None` if it is not
-    /// known which values are equal.
+    /// Returns the conversion for a column with `prefix` characters in the key, or all if `prefix` is 0. `None` if
+    /// bintide does not know which values are equal.
     pub(crate) fn of(column: &Column, prefix: u64, flavour: Flavour) -> Option<Self> {
         let prefix = usize::try_from(prefix).ok()?;
         let form = match column.column_type {
@@ -63,8 +63,8 @@ impl KeyNormalizer {
             ColumnType::Double => NormalForm::Double,
             _ => return None,
         };
-        // A prefix of bytes is a part of a prefix of as many characters. It could cut multi-byte padding characters
-        // apart.
+        // This prefix counts bytes, so it is at most as long as a prefix of as many characters. It could split a
+        // multi-byte padding character.
         let cuts_pads = matches!(form, NormalForm::Stripped { pad } if pad.len() > 1);
         (prefix == 0 || !cuts_pads).then_some(Self { form, prefix })
     }
@@ -74,12 +74,13 @@ impl KeyNormalizer {
         self.prefix == 0 && !matches!(self.form, NormalForm::Weights { .. })
     }
 
-    /// Returns whether the bytes are those of the value.
+    /// Returns whether the bytes are the unchanged bytes of the value.
     pub(crate) fn is_raw(self) -> bool {
         self.prefix == 0 && self.form == NormalForm::Raw
     }
 
-    /// Appends the bytes for a value. `None`, maybe after some bytes, if it is not known which values are equal to it.
+    /// Appends the bytes for a value. `None` if bintide does not know which values equal this one; it may have appended
+    /// some bytes then.
     #[inline]
     pub(crate) fn put(self, value: &[u8], out: &mut Vec<u8>) -> Option<()> {
         match self.form {
@@ -150,8 +151,8 @@ fn strip<'a>(mut value: &'a [u8], pad: &[u8]) -> &'a [u8] {
     value
 }
 
-/// Appends a DECIMAL. Negative numbers are stored inverted, positive ones with the highest bit flipped: a negative zero
-/// is a positive one with all bits inverted.
+/// Appends a DECIMAL. Negative numbers are stored inverted, positive numbers with the highest bit flipped. So inverting
+/// all bits turns a negative zero into a positive one.
 fn put_decimal(value: &[u8], out: &mut Vec<u8>) {
     match value {
         [0x7f, rest @ ..] if rest.iter().all(|byte| *byte == 0xff) => {
@@ -178,7 +179,8 @@ pub fn weights(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Appends the weights of the first `prefix` characters, or of all if that is 0. `None` if one is unknown.
+/// Appends the weights of the first `prefix` characters, or of all characters if `prefix` is 0. `None` if a weight is
+/// unknown.
 fn put_weights(text: &str, prefix: usize, out: &mut Vec<u8>) -> Option<()> {
     let count = if prefix == 0 { usize::MAX } else { prefix };
     for character in text.chars().take(count) {
@@ -217,7 +219,7 @@ fn put_han(code: u32, out: &mut Vec<u8>) {
 fn put_hangul(code: u32, out: &mut Vec<u8>) {
     const LEADING: u16 = 0x3bf5;
     const VOWEL: u16 = 0x3c73;
-    /// One less than the first: index 0 means no trailing letter.
+    /// One less than the first trailing letter: index 0 means none.
     const TRAILING: u16 = 0x3cd0;
     let index = (code - 0xac00) as u16;
     put_weight(LEADING + index / 588, out);

@@ -1,7 +1,7 @@
 //! Keys that a transaction changes, as hashes of its rows' unique keys before and after.
 //!
-//! Two changes whose order matters have a hash in common. The converse need not hold: if it is not known exactly which
-//! values a key treats as equal, the row counts as the whole table.
+//! Two changes whose order matters share a hash. Changes that share a hash may still be independent: if bintide does
+//! not know which values a key treats as equal, the row counts as the whole table.
 //!
 //! | column | values treated as equal |
 //! |---|---|
@@ -12,11 +12,11 @@
 //! | utf8mb4_0900_ai_ci | same primary weights; any text, if one has a character that is not in the table here |
 //! | other | any values |
 //!
-//! A prefix of characters is treated as a prefix of the same number of bytes, which is a part of it.
+//! A prefix of characters counts as a prefix of the same number of bytes, which is never longer.
 //!
-//! Foreign keys: a change of a referenced table counts as a change of that whole table and of all tables that reference
-//! it, directly or not, since the engine may change their rows, too. A row that references another table blocks such
-//! changes of that table, but no other rows.
+//! Foreign keys: a change of a referenced table counts as a change of the whole table, and of all tables that reference
+//! it, directly or not: the engine may change their rows, too. A changed row that references another table conflicts
+//! with changes of that whole table, not with other rows.
 
 mod key_normalizer;
 #[cfg(test)]
@@ -39,11 +39,11 @@ use crate::target_table_definition::{TargetTableDefinition, TargetTableName, Uni
 pub struct KeyReader {
     /// Hash for the whole table.
     table: u64,
-    /// Hashes of the tables that a change of any row changes as a whole; may include this one.
+    /// Hashes of the tables that count as changed as a whole if any row of this table changes. May include this table.
     changed: Vec<u64>,
-    /// Hashes of the tables that must not be changed as a whole meanwhile; always includes this one.
+    /// Hashes of the tables that no other transaction may change as a whole meanwhile. Always includes this table.
     kept: Vec<u64>,
-    /// Unique keys; empty if the table is always changed as a whole.
+    /// Unique keys; empty if each change counts as a change of the whole table.
     keys: Vec<KeyHasher>,
     /// Columns of the keys, in ascending order.
     columns: Vec<usize>,
@@ -105,7 +105,7 @@ impl KeyReader {
         !self.keys.is_empty()
     }
 
-    /// Adds the keys of an event's rows. `decoder` must be the event's own.
+    /// Adds the keys of an event's rows. `decoder` must belong to this event.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ struct RowScratch<'a> {
 }
 
 impl KeyHasher {
-    /// Returns the key's hash. `Some(None)` if a column is NULL, so that no other row can be equal; `None` if a value
+    /// Returns the key's hash. `Some(None)` if a column is NULL: no other row has an equal key then. `None` if a value
     /// is missing or cannot be normalised.
     fn hash(&self, slots: &[ColumnSlot<'_>], bytes: &mut Vec<u8>) -> Option<Option<u64>> {
         if let [KeyHashColumn { slot, normal }] = *self.parts.as_slice()
@@ -252,7 +252,7 @@ fn table_hash(name: &TargetTableName) -> u64 {
     hasher.digest()
 }
 
-/// Adds a hash unless it is already the last one: events of one table follow each other.
+/// Adds a hash unless it equals the last one: consecutive events are mostly of one table.
 fn push_new(hashes: &mut Vec<u64>, hash: u64) {
     if hashes.last() != Some(&hash) {
         hashes.push(hash);

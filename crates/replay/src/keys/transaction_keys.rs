@@ -12,7 +12,7 @@ use super::KeyReader;
 use crate::schedule::{CLAIM_KEYS_MAX, ChangedKeys, KeySet};
 use crate::target_table_definition::TargetTableDefinition;
 
-/// Finder of the keys of whole transactions, one after the other. Remembers the tables.
+/// Finder of the keys of whole transactions. Remembers the tables between transactions.
 #[derive(Clone, Debug)]
 pub struct TransactionKeys {
     flavour: Flavour,
@@ -30,9 +30,9 @@ impl TransactionKeys {
         Self { flavour, tables: TableRegistry::new(), readers: HashMap::new() }
     }
 
-    /// Adds the keys of a transaction's events. `events` are all its events, in a log of this format or inside a
-    /// payload. The keys become unknown if the transaction does more than change rows. `define` returns a table by its
-    /// name in the log.
+    /// Adds the keys of a transaction. `events` are all its events, from a log of this format or from a payload. The
+    /// keys become unknown if the transaction does more than change rows. `define` returns a table by its name in the
+    /// log.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl TransactionKeys {
         Ok(())
     }
 
-    /// Forgets the definitions of tables: they may have changed.
+    /// Forgets all table definitions, because they may have changed.
     pub fn forget(&mut self) {
         self.readers.clear();
     }

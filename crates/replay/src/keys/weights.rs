@@ -5,10 +5,10 @@
 /// Unknown character: may be equal to any text.
 pub(super) const UNKNOWN: u16 = 0xffff;
 
-/// First entry that is not a weight: the character has the weights of `EXPANSIONS[entry - EXPANSION]`.
+/// First entry that is an index instead of a weight: the character has the weights in `EXPANSIONS[entry - EXPANSION]`.
 pub(super) const EXPANSION: u16 = 0xe000;
 
-/// First character of each range, and an entry for each of its characters: the weight, or 0 for none.
+/// First character of each range, and one entry for each character in it: the weight, or 0 for none.
 #[rustfmt::skip]
 pub(super) static RANGES: &[(u32, &[u16])] = &[
     (0x0000, &[

@@ -1,4 +1,4 @@
-//! Conditions under which the net change provably has the same result as all changes one by one.
+//! Conditions under which the net change has provably the same result as the single changes.
 
 use binlog::events::{Rows, RowsFlags, RowsKind};
 use binlog::{Column, ColumnType, Flavour, RowImage, Table};
@@ -13,7 +13,7 @@ pub enum FoldRefusal {
     /// The target gives no definition of the table.
     #[error("the table's definition is not known")]
     Undefined,
-    /// Other engines cannot roll back all changes, or find rows in another way.
+    /// The engine is not InnoDB: it may be unable to roll back, or may find rows in another way.
     #[error("the table's engine is not InnoDB")]
     Engine,
     /// Rows cannot be identified.
@@ -22,13 +22,13 @@ pub enum FoldRefusal {
     /// Different values of the primary key may compare as equal.
     #[error("the primary key does not compare byte by byte")]
     InexactKey,
-    /// A value may move from one row to another: in another order it would exist twice.
+    /// A unique value may move from one row to another: in another order it would exist twice.
     #[error("the table has another unique key")]
     UniqueKey,
-    /// Changes of other tables may require that rows of this one exist or not at that moment.
+    /// A change of another table may require that a row of this table exists, or does not exist, at that moment.
     #[error("the table is part of a foreign key")]
     ForeignKey,
-    /// The AUTO_INCREMENT counter would not follow from rows with the same primary key.
+    /// The row with the highest AUTO_INCREMENT value cannot be found by primary key.
     #[error("AUTO_INCREMENT is not on an integer column of the primary key")]
     AutoIncrement,
     /// The log's columns differ from those of the definition.
@@ -46,7 +46,7 @@ pub enum FoldRefusal {
     /// The statement also changes tables whose rows cannot be folded.
     #[error("the statement also changes tables whose row changes cannot be merged")]
     Mixed,
-    /// A row that exists is inserted, or one that does not exist is changed: only the target can tell the result.
+    /// The log inserts an existing row, or changes a missing one: only the target knows the result.
     #[error("a row is not as earlier changes left it")]
     Unexplained,
     /// The memory limit is reached.
@@ -58,8 +58,8 @@ pub enum FoldRefusal {
 }
 
 impl FoldRefusal {
-    /// Returns whether the refusal holds for the table, whatever its rows are. Then its changes can be applied beside
-    /// the net change of other tables; otherwise, the changes folded so far must be applied first.
+    /// Returns whether the refusal holds for all rows of the table. The table's changes can then be applied beside the
+    /// net change of other tables. Otherwise, the changes folded so far must be applied first.
     pub const fn is_of_table(self) -> bool {
         !matches!(
             self,
@@ -79,7 +79,7 @@ impl FoldRefusal {
 pub(super) struct PrimaryKey {
     /// Key columns, in the order of the table's columns.
     parts: Vec<PrimaryKeyPart>,
-    /// The key is one column, and its bytes are the key.
+    /// The key is one column, and the bytes of the value identify it.
     is_plain: bool,
 }
 
@@ -189,7 +189,7 @@ fn counter_sign(column: &Column) -> Result<CounterSign, FoldRefusal> {
         | ColumnType::Int
         | ColumnType::BigInt => Ok(match column.unsigned {
             Some(false) => CounterSign::Signed,
-            // Unknown: a negative number counts as a high one, and causes one needless insert.
+            // If the sign is unknown, a negative number counts as a high one. That causes one needless insert.
             Some(true) | None => CounterSign::Unsigned,
         }),
         _ => Err(FoldRefusal::AutoIncrement),
@@ -219,7 +219,7 @@ pub(super) fn check_event(rows: &Rows<'_>) -> Result<(), FoldRefusal> {
 /// Type of the extra field with the partition of the rows.
 const PARTITION: u8 = 1;
 
-/// Returns the flags without the end of statement: those that say how to apply rows.
+/// Returns the flags that affect how rows are applied: all except the end of the statement.
 pub(super) fn apply_flags(flags: RowsFlags) -> RowsFlags {
     RowsFlags(flags.0 & !RowsFlags::STATEMENT_END.0)
 }

@@ -1,5 +1,5 @@
-//! Row changes of a commit group: the net change where it provably has the same result, else all changes as logged, in
-//! an order with the same result.
+//! Row changes of a commit group: the net change where it has provably the same result, otherwise the changes as
+//! logged.
 
 use binlog::events::{Rows, RowsFlags, TableMap};
 use binlog::{
@@ -12,8 +12,8 @@ use crate::target_table_definition::TargetTableDefinition;
 
 /// Row changes of the transactions in a commit group.
 ///
-/// Changes of foldable tables are folded; events of other tables are kept as they are and applied first. If an event
-/// cannot be folded for a reason of its own, all changes folded so far are written, then its transaction as it is.
+/// Folds changes of foldable tables. Keeps events of other tables unchanged, to be applied first. If a single event
+/// cannot be folded, writes all changes folded so far, and then the event's transaction unchanged.
 #[derive(Debug)]
 pub struct GroupChanges {
     net: NetChanges,
@@ -26,17 +26,17 @@ pub struct GroupChanges {
 /// Result for the transactions taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangesReport {
-    /// Rows left to change of those that were folded.
+    /// Rows of the net change.
     pub net: NetRows,
     /// Rows events that were not folded.
     pub plain_events: u64,
-    /// Transactions that could not be folded, for a reason of their own.
+    /// Transactions with a row that could not be folded.
     pub plain_transactions: u64,
-    /// Reason for the last of them.
+    /// Reason why the last of these transactions could not be folded.
     pub refusal: Option<FoldRefusal>,
 }
 
-/// Reason why a transaction was not taken: nothing of it was.
+/// Reason why no part of a transaction was taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupChangesError {
@@ -64,7 +64,7 @@ impl<E: Into<GroupChangesError>> From<E> for FoldError {
 }
 
 impl GroupChanges {
-    /// Creates an empty set of changes for logs of this flavour, to be written in this form.
+    /// Creates an empty set of changes for logs of this flavour. `form` is the form of the written events.
     pub fn new(flavour: Flavour, form: NetRowsForm) -> Self {
         Self { net: NetChanges::new(flavour), form, events: Vec::new(), report: ChangesReport::default() }
     }
@@ -74,12 +74,12 @@ impl GroupChanges {
         self.net.size() + self.events.len()
     }
 
-    /// Takes a transaction that only changes rows. `events` are all its events, in a log of this format or inside a
+    /// Takes a transaction that only changes rows. `events` are all its events, from a log of this format or from a
     /// payload. `define` returns a table by its name in the log.
     ///
     /// # Errors
     ///
-    /// If one of its events is of another type, or cannot be decoded; then nothing of it is taken.
+    /// If an event is of another type or cannot be decoded. No part of the transaction is taken then.
     pub fn take<'d>(
         &mut self,
         events: &[RawEvent<'_>],
@@ -90,7 +90,7 @@ impl GroupChanges {
             has_rows(raw, format)?;
         }
         let mut refused = None;
-        // The first try folds into the present changes, the second starts new ones after them.
+        // The first attempt folds into the present changes. The second starts a new net change after them.
         for _ in 0..2 {
             let start = (self.events.len(), self.report);
             let unfolded = match self.fold(events, format, define) {
@@ -101,7 +101,7 @@ impl GroupChanges {
                 Err(unfolded) => unfolded,
             };
             self.net.undo();
-            assert!(start.0 <= self.events.len(), "ours: a try that fails only adds events");
+            assert!(start.0 <= self.events.len(), "ours: a failed attempt only adds events");
             self.events.truncate(start.0);
             self.report = start.1;
             match unfolded {
@@ -187,7 +187,7 @@ impl GroupChanges {
     ) -> Result<(), FoldError> {
         let ends = rows.flags.contains(RowsFlags::STATEMENT_END);
         let way = match rows.column_count {
-            // Only ends the statement, whichever way its rows were taken.
+            // An event without rows only ends the statement: folded or not, like its rows.
             0 => *statement,
             _ if plain.contains(&rows.table_id) => StatementMode::Plain,
             _ => StatementMode::Folded,
@@ -242,7 +242,8 @@ enum StatementMode {
     Folded,
 }
 
-/// Returns whether the event is a table map or rows. All other events may only frame a transaction of rows.
+/// Returns whether the event is a table map or a rows event. Fails for events other than these and the frame of a
+/// transaction.
 fn has_rows(raw: &RawEvent<'_>, format: &EventFormat) -> Result<bool, GroupChangesError> {
     match EventRole::of(raw, format)? {
         EventRole::Rows | EventRole::RowsEnd => Ok(true),

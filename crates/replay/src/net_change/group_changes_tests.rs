@@ -134,7 +134,7 @@ impl TableModel {
                 }
             }
         });
-        assert!(named.is_empty(), "a statement does not end");
+        assert!(named.is_empty(), "a statement has no end");
     }
 }
 
@@ -271,11 +271,11 @@ fn what_is_folded_and_what_is_not() {
         ..folded(0, 2)
     };
     check("a+1=5; a+2=5,p+1=5; a+3=5", mixed);
-    // Not as earlier changes left it: only a server can tell the result.
+    // The row differs from the result of earlier changes: only a server knows the outcome.
     let refusal = Some(FoldRefusal::Unexplained);
     let twice = ChangesReport { plain_events: 2, plain_transactions: 1, refusal, ..folded(0, 1) };
     check("a+1=5; b+2=2 b+2=2", twice);
-    // Alone, it can be folded.
+    // A single such change can be folded.
     check("a+1=5; a+1=5", folded(0, 2));
 }
 

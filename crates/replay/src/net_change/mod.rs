@@ -9,16 +9,16 @@
 //! | update | delete | delete of the first image |
 //! | any sequence that restores the row | | nothing |
 //!
-//! An update that changes the primary key is a delete and an insert. If the net change does not provably have the same
-//! result as all changes one by one, a [`FoldRefusal`] gives the reason: tables without a primary key, with one that does
-//! not compare byte by byte, with another unique key, a foreign key or another engine; images without all columns; rows
-//! that are not as earlier changes left them.
+//! An update that changes the primary key is a delete and an insert. If the net change could have another result than
+//! the single changes, a [`FoldRefusal`] gives the reason. Such tables have no primary key, a primary key that does not
+//! compare byte by byte, another unique key, a foreign key, or an engine other than InnoDB. Such events have images
+//! without all columns, or rows that differ from the result of earlier changes.
 //!
 //! The order of changes in different tables then does not matter: no foreign keys connect them, rows applied from a log
 //! fire no triggers, and nothing is visible to others before the commit.
 //!
-//! An insert leaves one trace in every case: the AUTO_INCREMENT counter continues from it. So the inserted row with the
-//! highest number is inserted at the end, too, and deleted again if it is gone.
+//! Every insert leaves one trace: the AUTO_INCREMENT counter continues from it. Therefore the net change always inserts
+//! the row with the highest number, and deletes it again if the row no longer exists.
 
 mod fold_refusal;
 mod group_changes;
@@ -41,8 +41,9 @@ use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
 
 /// Folds the row changes of transactions, and then writes the net change.
 ///
-/// Takes one transaction at a time: [`NetChanges::add_map`] and [`NetChanges::rows`] for each of its events, in order, then
-/// [`NetChanges::commit_transaction`]. After a refusal, [`NetChanges::undo`] takes back the folded part of the transaction.
+/// Takes one transaction at a time. Call [`NetChanges::add_map`] and [`NetChanges::rows`] for its events, in order,
+/// then [`NetChanges::commit_transaction`]. After a refusal, [`NetChanges::undo`] takes back the folded part of the
+/// transaction.
 #[derive(Debug)]
 pub struct NetChanges {
     flavour: Flavour,
@@ -51,7 +52,7 @@ pub struct NetChanges {
     /// Table of each number in the open transaction, or the reason why it cannot be folded.
     numbers: HashMap<u64, Result<usize, FoldRefusal>>,
     names: HashMap<TargetTableName, usize>,
-    /// Last table of each number: mostly the same in the next transaction.
+    /// Last table of each number. The next transaction mostly uses the same numbers.
     known: HashMap<u64, usize>,
     tables: Vec<FoldedTable>,
     /// Bytes of images and keys.
@@ -64,7 +65,7 @@ pub struct NetChanges {
     other_space: Vec<u8>,
 }
 
-/// Maximum bytes held for each byte of an event: images as they are, and keys with the sizes of their parts.
+/// Maximum bytes held for each byte of an event: unchanged images, and keys with the sizes of their parts.
 const HELD_RATIO_MAX: usize = 6;
 
 /// Reason why an event was not taken.
@@ -87,9 +88,9 @@ struct FoldedTable {
     /// Indexes of entries, by key.
     index: HashTable<u32>,
     entries: Vec<RowEntry>,
-    /// Highest number inserted into the AUTO_INCREMENT column.
+    /// Highest value inserted into the AUTO_INCREMENT column.
     highest: HighestAutoIncrement,
-    /// The same, at the end of the last transaction that was kept.
+    /// Highest value at the end of the last kept transaction.
     committed_highest: HighestAutoIncrement,
 }
 
@@ -114,7 +115,7 @@ struct ArenaSpan {
 #[derive(Clone, Copy, Debug, Default)]
 struct HighestAutoIncrement {
     count: u64,
-    /// The row with this number, and its image when it was inserted.
+    /// Index of the inserted row's entry, and the inserted image.
     row: Option<(u32, ArenaSpan)>,
 }
 
@@ -122,7 +123,7 @@ struct HighestAutoIncrement {
 #[derive(Clone, Copy, Debug)]
 struct UndoEntry {
     table: u32,
-    /// The entry's index and its image before; `None` if the entry is new, and the last.
+    /// Index of the entry, and its previous image. `None` if the change added the last entry.
     was: Option<(u32, Option<ArenaSpan>)>,
 }
 
@@ -140,7 +141,7 @@ struct OwnedTableMap {
 }
 
 impl NetChanges {
-    /// Maximum bytes of images and keys. Bounds memory, together with about as much for the index.
+    /// Maximum bytes of images and keys. Bounds memory; the index takes about as much again.
     pub const BYTES_MAX: usize = 1 << 30;
 
     /// Creates an empty net change for logs of this flavour.
@@ -160,18 +161,18 @@ impl NetChanges {
         }
     }
 
-    /// Returns the bytes that the rows take.
+    /// Returns the size of the rows in bytes.
     pub fn size(&self) -> usize {
         let entries: usize = self.tables.iter().map(|table| table.entries.len()).sum();
         self.arena.len() + entries * (size_of::<RowEntry>() + size_of::<u32>())
     }
 
-    /// Takes a table map: rows with its number belong to this table until the transaction's end.
+    /// Takes a table map: rows with this table number belong to the table until the transaction ends.
     ///
     /// # Errors
     ///
-    /// If the map cannot be decoded, or the table's rows cannot be folded. Rows with its number are then refused for
-    /// the same reason.
+    /// If the map cannot be decoded, or the table's rows cannot be folded. Rows with this table number are then refused
+    /// for the same reason.
     pub fn add_map(
         &mut self,
         map: &TableMap<'_>,
@@ -208,8 +209,8 @@ impl NetChanges {
     ///
     /// # Errors
     ///
-    /// If they cannot be folded or decoded. Then [`NetChanges::undo`] must follow, unless the refusal is for the table: in
-    /// that case the event has changed nothing.
+    /// If the rows cannot be folded or decoded. The caller must then call [`NetChanges::undo`], except after a refusal
+    /// for the whole table: the event has changed nothing then.
     pub fn rows(&mut self, rows: &Rows<'_>) -> Result<(), NetChangeError> {
         if rows.column_count == 0 {
             return Ok(()); // Only ends the statement.
@@ -297,7 +298,7 @@ impl FoldedTable {
         if let Ok(found) = self.index.find_entry(entry.hash, |other| *other == number) {
             found.remove();
         }
-        assert!(self.index.len() <= self.entries.len(), "ours: the index has no entry that is gone");
+        assert!(self.index.len() <= self.entries.len(), "ours: the index has no removed entry");
     }
 }
 
@@ -409,7 +410,7 @@ impl TableFold<'_> {
         Some(())
     }
 
-    /// Returns the row's entry, or the hash of its key, and whether the row exists, if that is known.
+    /// Returns the row's entry, or the hash of its key. Also returns whether the row exists, if known.
     #[inline]
     fn find(&self, key: RowKey<'_>) -> (Result<u32, u64>, Option<bool>) {
         let hash = xxh3_64(key.bytes);
@@ -424,7 +425,7 @@ impl TableFold<'_> {
         }
     }
 
-    /// Sets the present image of a row; `before` only counts if the row has no entry.
+    /// Sets the present image of a row. `before` is used only if the row has no entry yet.
     #[inline]
     fn set(
         &mut self,

@@ -30,8 +30,8 @@ pub struct NetRows {
 }
 
 impl NetChanges {
-    /// Appends events with the net change of all transactions that were kept. Each changed table has a statement: a
-    /// table map comes first, and the last rows event ends it.
+    /// Appends events with the net change of all kept transactions: one statement for each changed table. A statement
+    /// starts with a table map, and its last rows event ends it.
     ///
     /// # Errors
     ///
@@ -73,8 +73,8 @@ impl<'n> NetStatementWriter<'n> {
     }
 
     fn write(&mut self, total: &mut NetRows) -> Result<(), EncodeError> {
-        // The row with the highest AUTO_INCREMENT is inserted, whatever happened to it: the counter continues from
-        // there. An update does not always move the counter.
+        // Always insert the row with the highest AUTO_INCREMENT value: the counter continues from there. An update does
+        // not always move the counter.
         let counted = self.table.highest.row.map(|(number, _)| number);
         let entries = || (0_u32..).zip(&self.table.entries);
         for (number, entry) in entries() {

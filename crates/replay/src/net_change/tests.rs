@@ -1,4 +1,4 @@
-//! The net change compared with all changes one by one.
+//! Comparison of the net change with the single changes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -394,9 +394,9 @@ proptest! {
         for change in &first {
             start.change(change);
         }
-        // As if the existing rows had not been counted.
+        // Treat the existing rows as if they had not moved the counter.
         start.highest = 0;
-        // All changes one by one.
+        // Apply the changes one by one.
         let mut net = NetChanges::new(Flavour::MySql);
         let (mut kept, mut now) = (start.clone(), start.clone());
         net.add_map(&sample.map(), Some(&definition)).unwrap();
@@ -412,7 +412,7 @@ proptest! {
             net.add_map(&sample.map(), Some(&definition)).unwrap();
         }
         net.commit_transaction();
-        // The net change.
+        // Apply the net change.
         let (bytes, counts) = write(&net, rows_size_max);
         let mut tables = TableRegistry::new();
         let (mut target, mut ends, mut rows_seen) = (start, 0, 0);
@@ -431,7 +431,7 @@ proptest! {
         prop_assert_eq!(ends, u32::from(!bytes.is_empty()));
         prop_assert_eq!(rows_seen, counts.deleted + counts.updated + counts.inserted + counts.counted);
         prop_assert_eq!(&target.rows, &now.rows);
-        // AUTO_INCREMENT may be higher: a moved key counts here, and need not on the source.
+        // AUTO_INCREMENT may be higher: an update of the key moves the counter here, but not always on the source.
         assert!(target.highest >= now.highest);
     }
 

@@ -25,26 +25,26 @@ use crate::schedule::Schedule;
 struct WorkerShared<'f> {
     queue: &'f GroupQueue,
     state: Mutex<WorkerState>,
-    /// A group may be ready to start, or nothing more follows.
+    /// A group may be ready to start, or no more groups follow.
     offered: Condvar,
-    /// For each worker: its group has a turn.
+    /// For each worker: the gate has a decision for its group.
     turns: Vec<Condvar>,
-    /// A group is committed, or has failed. Wakes the thread that offers groups.
+    /// A group was committed or has failed. Wakes the thread that offers groups.
     done: Condvar,
 }
 
 struct WorkerState {
     schedule: Schedule,
     gate: CommitGate,
-    /// For each worker: the number of the group whose turn it waits for.
+    /// For each worker: the number of the group for whose decision it waits.
     awaited: Vec<Option<u64>>,
-    /// Groups offered and not committed, by number.
+    /// Groups offered and not yet committed, by number.
     groups: HashMap<u64, Arc<CommitGroup>>,
-    /// A group for the first worker only: it may need state of that session, such as temporary tables.
+    /// A group for the first worker only: the group may need state of that session, such as temporary tables.
     for_first: Option<u64>,
     /// All groups have been offered.
     is_over: bool,
-    /// Nothing more may start or wait.
+    /// Workers must neither start a group nor wait.
     is_stopped: bool,
     failure: Option<ReplayError>,
     /// Groups committed since the last report, with the time in microseconds since 1970.
@@ -130,7 +130,7 @@ pub(super) fn run(
         shared.wake_all();
         result
     });
-    // Reports groups that were being committed when the last worker was stopped.
+    // Report groups whose commit was in progress when the last worker stopped.
     let rest = shared.report_done(watcher, WaitUntil::Now);
     result.and(rest)
 }
@@ -163,7 +163,7 @@ fn feed(
         shared.report_done(watcher, WaitUntil::Now)?;
         watcher.report_status()?;
     }
-    // Groups that were offered are completed, whatever follows them.
+    // Complete all offered groups before an error is reported.
     shared.report_done(watcher, WaitUntil::Idle)?;
     ended.unwrap_or(Ok(()))
 }
@@ -173,7 +173,7 @@ impl WorkerShared<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stops all workers: nothing more is started or waited for.
+    /// Stops all workers: they start no group, and wait for none.
     fn fail(&self, error: ReplayError) {
         let mut state = self.state();
         state.failure.get_or_insert(error);
@@ -188,7 +188,7 @@ impl WorkerShared<'_> {
         self.done.notify_all();
     }
 
-    /// Wakes the workers whose groups have a turn now.
+    /// Wakes the workers for whose groups the gate has a decision now.
     fn wake_turns(&self, state: &WorkerState) {
         for (number, bell) in state.awaited.iter().zip(&self.turns) {
             if number.is_some_and(|number| state.gate.peek(number) != CommitDecision::Wait) {
@@ -213,8 +213,8 @@ impl WorkerShared<'_> {
         }
     }
 
-    /// Returns the progress to save with a group. If commits come in any order, it has everything known to be
-    /// committed.
+    /// Returns the progress to save with a group. If commits come in any order, the progress includes all transactions
+    /// known to be committed.
     fn progress(&self, group: &CommitGroup) -> ReplayProgress {
         match &self.state().committed {
             None => group.progress.clone(),
@@ -304,7 +304,7 @@ impl ApplyWorker<'_, '_> {
                 }
                 assert!(state.for_first.is_none(), "ours: a group for the first worker runs alone");
                 state.for_first = Some(number);
-                // Wakes all, as the first worker may be any of those waiting.
+                // Wake all waiting workers: the first worker may be any of them.
                 self.shared.offered.notify_all();
                 continue;
             }
@@ -312,7 +312,7 @@ impl ApplyWorker<'_, '_> {
         }
     }
 
-    /// Applies and commits a group that has begun at the gate; `None` if the replay stops.
+    /// Applies and commits a group after [`CommitGate::begin`]; `None` if the replay stops.
     fn commit_group(&mut self, number: u64, group: &CommitGroup) -> Option<()> {
         loop {
             let applied = apply_group(&mut *self.session, group, &mut self.counter);
@@ -418,7 +418,7 @@ impl ApplyWorker<'_, '_> {
         }
     }
 
-    /// Waits for the next turn of a group.
+    /// Waits for the gate's next decision about a group.
     fn wait_for_decision(&self, number: u64) -> CommitDecision {
         let mut state = self.shared.state();
         loop {
@@ -441,6 +441,6 @@ impl ApplyWorker<'_, '_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StepOutcome {
     On,
-    /// It failed, was rolled back, and has begun again.
+    /// The group failed, was rolled back, and has begun again.
     Again,
 }

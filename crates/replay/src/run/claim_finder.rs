@@ -28,13 +28,13 @@ pub(super) struct DefinitionCache(HashMap<Box<[u8]>, CachedTables>);
 type CachedTables = HashMap<Box<[u8]>, Option<TargetTableDefinition>>;
 
 impl DefinitionCache {
-    /// Returns a table's definition, if the target had one when it was read.
+    /// Returns a cached definition; `None` if the target had no such table.
     pub(super) fn find(&self, map: &TableMap<'_>) -> Option<&TargetTableDefinition> {
         self.0.get(map.database)?.get(map.table)?.as_ref()
     }
 
-    /// Returns the first table that these steps change and whose engine cannot roll back. Reads the definitions of all
-    /// tables in front of it from the target, if they are not known.
+    /// Returns the first changed table whose engine cannot roll back. Reads unknown definitions from the target, up to
+    /// that table.
     pub(super) fn find_kept_table(
         &mut self,
         steps: &[ApplyStep],
@@ -138,11 +138,11 @@ impl DefinitionCache {
     }
 }
 
-/// Finds claims for transactions, and then for the changes that are left of them.
+/// Finds claims of transactions, and later of the net changes of a group.
 pub(super) struct ClaimFinder {
     mode: ParallelMode,
     claims: ClaimBuilder,
-    /// Made with the first rows, which have the log's flavour.
+    /// Created at the first rows, which know the log's flavour.
     keys: Option<TransactionKeys>,
 }
 
@@ -156,7 +156,7 @@ impl ClaimFinder {
         !matches!(self.mode, ParallelMode::None | ParallelMode::LogicalClock)
     }
 
-    /// Returns the claim of a transaction without its changes, which [`ClaimFinder::add`] adds.
+    /// Returns the claim of a transaction, without databases and keys: [`ClaimFinder::add`] adds those.
     pub(super) fn claim(
         &mut self,
         head: &TransactionHead,
@@ -180,7 +180,7 @@ impl ClaimFinder {
         Ok(claim)
     }
 
-    /// Adds the changes that are applied. Rows that the net change leaves out block nothing.
+    /// Adds the databases and keys of the applied changes. Rows that the net change omits block no other group.
     pub(super) fn add(
         &mut self,
         claim: &mut ScheduleClaim,
@@ -223,7 +223,7 @@ impl ClaimFinder {
     }
 }
 
-/// Returns the table maps of row events. Decodes nothing else: most of the bytes are rows.
+/// Returns the table maps of row events. Decodes no rows: they are most of the bytes.
 fn table_maps(rows: &RowEvents) -> impl Iterator<Item = Result<TableMap<'_>, binlog::DecodeError>> {
     let maps = rows.events().filter(|raw| raw.event_type() == EventType::TableMap);
     maps.filter_map(|raw| match raw.decode(&rows.format) {
@@ -233,7 +233,8 @@ fn table_maps(rows: &RowEvents) -> impl Iterator<Item = Result<TableMap<'_>, bin
     })
 }
 
-/// Adds the databases of row events. A foreign key into another database makes them unknown: its rows may change, too.
+/// Adds the databases of row events. A foreign key into another database makes them unknown: rows there may change,
+/// too.
 fn add_databases(
     rows: &RowEvents,
     definitions: &DefinitionCache,

@@ -13,7 +13,7 @@ use crate::row_reader::RowReader;
 use crate::run::group_builder::{CommitGroup, GroupMember};
 use crate::source_transaction::TransactionHead;
 
-/// Wait before a group is first retried; it doubles each time.
+/// Wait before the first retry of a group; each retry doubles it.
 const RETRY_BACKOFF_MIN: Duration = Duration::from_millis(5);
 
 pub(super) struct GroupApplier {
@@ -88,7 +88,7 @@ impl GroupApplier {
     }
 
     fn name_failed_member(&mut self, group: &CommitGroup, failure: TargetFailure) -> ReplayError {
-        // If the rollback fails, the session is lost, and the search finds nothing.
+        // After a failed rollback, the session is lost, and the search below finds nothing.
         let _ = self.session.rollback();
         name_failed_member(&mut *self.session, group, failure)
     }
@@ -168,15 +168,15 @@ pub(super) fn apply_group(
     Ok(())
 }
 
-/// Finds the failed transaction of a group by applying them one after the other, then rolls back. The session must have
-/// been rolled back before.
+/// Finds the failed transaction of a group: applies the group's transactions one by one, then rolls back. The caller
+/// must have rolled back the session.
 pub(super) fn name_failed_member(
     session: &mut dyn TargetSession,
     group: &CommitGroup,
     failure: TargetFailure,
 ) -> ReplayError {
     if let Some(table) = &group.kept_table {
-        // To search among several, all of them would be applied again.
+        // A search among several transactions would apply all of them again.
         assert!(group.members.is_empty(), "ours: a group that cannot be rolled back is one transaction");
         return ReplayError::KeptChanges {
             unit: group.head.to_string(),
@@ -215,13 +215,13 @@ fn find_refused<'g>(
             break;
         }
     }
-    // Nothing follows in this session.
+    // The session is not used again.
     let _ = session.rollback();
-    // A lock of another session says nothing about the transaction.
+    // A lock of another session does not identify the failed transaction.
     refused.filter(|(_, failure)| failure.kind == TargetFailureKind::Refused)
 }
 
-/// Returns the option that leaves out a group of one transaction.
+/// Returns the command-line option that skips a group of one transaction.
 fn skip_option(group: &CommitGroup) -> String {
     let place = group.end.end_place();
     match group.head.gtid() {

@@ -1,4 +1,4 @@
-//! Forms commit groups: consecutive transactions that are committed as one, with their row changes folded.
+//! Forms commit groups: consecutive transactions committed as one, with folded row changes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,12 +37,12 @@ pub(super) struct CommitGroup {
     pub(super) progress: ReplayProgress,
     /// GTIDs to add to the progress, if commits come in any order.
     pub(super) gtids: Vec<Gtid>,
-    /// Groups that must not run at the same time.
+    /// Dependencies on other groups.
     pub(super) claim: ScheduleClaim,
-    /// The transactions of a group of several, to find the one that fails.
+    /// The transactions, if there are several: used to find the one that failed.
     pub(super) members: Vec<GroupMember>,
-    /// A table whose engine keeps the group's changes after a rollback. Such a group is one transaction, and runs alone:
-    /// nothing may make it roll back, neither a deadlock nor the failure of another group.
+    /// A table whose engine keeps the group's changes after a rollback. Such a group has one transaction and runs
+    /// alone: neither a deadlock nor the failure of another group may roll it back.
     pub(super) kept_table: Option<TargetTableName>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct GroupMember {
 }
 
 impl CommitGroup {
-    /// Creates a group of one transaction, whose rows are all in its plan.
+    /// Creates a group of one transaction.
     fn single(
         head: TransactionHead,
         work: ApplyPlan,
@@ -125,14 +125,13 @@ struct OpenGroup {
     members_size: usize,
 }
 
-/// Average bytes of a transaction that is large: its commit costs little beside its rows, so merging it with others saves
-/// little.
+/// Average bytes of a large transaction: its commit costs little compared with its rows, so merging saves little.
 const LARGE_TRANSACTION_SIZE: usize = 16 << 10;
 
 /// Maximum bytes of a group of large transactions: two such groups in parallel are faster than one of twice the size.
 const LARGE_TRANSACTIONS_MAX: usize = 4 << 20;
 
-/// Bytes of rows in an event of a net change. Targets split rows into statements themselves.
+/// Maximum bytes of rows in an event of a net change. Targets themselves split rows into statements.
 const ROWS_SIZE_MAX: usize = 1 << 20;
 
 impl<'t> GroupBuilder<'t> {
@@ -156,7 +155,7 @@ impl<'t> GroupBuilder<'t> {
         }
     }
 
-    /// Takes the next transaction; appends the groups that are complete with it.
+    /// Takes the next transaction, and appends the groups that it completes.
     pub(super) fn take(
         &mut self,
         head: TransactionHead,
@@ -188,7 +187,7 @@ impl<'t> GroupBuilder<'t> {
             }
             TransactionShape::XaRollback(xid) => {
                 let (prepared, changes) = self.take_prepared(&xid, &head)?;
-                // A replica runs the changes, and rolls them back.
+                // As a replica does: run the changes, and roll them back.
                 let work = match self.target.rollback_traces() {
                     RollbackTraces::Stay => ApplyPlan { shape: TransactionShape::RolledBack, ..changes },
                     RollbackTraces::None => work,
@@ -217,8 +216,8 @@ impl<'t> GroupBuilder<'t> {
         self.push(group, out)
     }
 
-    /// Returns a table that would keep changes of this transaction after a rollback, and reads the definitions of its
-    /// tables. A statement that commits implicitly has its own record on the target.
+    /// Returns a table that would keep changes of this transaction after a rollback. Reads the definitions of the
+    /// transaction's tables. A statement that commits implicitly has its own record on the target.
     fn find_kept_table(&mut self, work: &ApplyPlan) -> Result<Option<TargetTableName>, ReplayError> {
         if let TransactionShape::ImplicitCommit { .. } = work.shape {
             return Ok(None);
@@ -227,7 +226,7 @@ impl<'t> GroupBuilder<'t> {
         found.map_err(|failure| failure.into_error("read the definition of a table"))
     }
 
-    /// Appends a complete group, after its changes are added to its claim.
+    /// Adds the group's changes to its claim, and appends the complete group.
     fn push(&mut self, mut group: CommitGroup, out: &mut Vec<CommitGroup>) -> Result<(), ReplayError> {
         assert!(
             group.members.is_empty() || group.members.len() as u64 == group.transactions,
@@ -293,7 +292,10 @@ impl<'t> GroupBuilder<'t> {
         out: &mut Vec<CommitGroup>,
     ) -> Result<(), ReplayError> {
         assert_eq!(self.order, CommitOrder::Grouped, "ours: only grouped commits join transactions");
-        assert!(work.steps.len() <= 1, "ours: what joins a group has one step of rows, or none");
+        assert!(
+            work.steps.len() <= 1,
+            "ours: a transaction that joins a group has one step of rows, or none"
+        );
         let session = work.session;
         let step = match work.steps.into_iter().next() {
             Some(ApplyStep::Rows(context, rows)) => Some((Arc::new(context.for_rows()), rows)),
@@ -326,7 +328,7 @@ impl<'t> GroupBuilder<'t> {
         if is_full { self.close(out) } else { Ok(()) }
     }
 
-    /// Joins a transaction that changes nothing: only its progress is saved.
+    /// Joins a transaction without changes: only its progress is saved.
     fn join_empty(
         &mut self,
         head: TransactionHead,
@@ -347,7 +349,7 @@ impl<'t> GroupBuilder<'t> {
         Ok(())
     }
 
-    /// Refuses a second prepared transaction with the same XID: the logs then lack the decision of the first.
+    /// Refuses a second prepared transaction with the same XID: the logs lack the commit or rollback of the first.
     fn refuse_duplicate_xid(&self, xid: &str, head: &TransactionHead) -> Result<(), ReplayError> {
         let Some((first, _)) = self.held.get(xid) else { return Ok(()) };
         Err(ReplayError::Refused(format!(
@@ -374,13 +376,13 @@ impl<'t> GroupBuilder<'t> {
     }
 }
 
-/// Returns whether further transactions are better applied in parallel with a group of this many, whose rows have
-/// `size` bytes.
+/// Returns whether a group with this many transactions and `size` bytes of rows should be closed, so that further
+/// transactions run in parallel with it.
 const fn has_enough_large_transactions(size: usize, transactions: u64) -> bool {
     size >= LARGE_TRANSACTIONS_MAX && (size / LARGE_TRANSACTION_SIZE) as u64 >= transactions
 }
 
-/// Formats an XID as a client would write it: `X'67',X'62',1`, with text in place of hex digits where it is printable.
+/// Formats an XID as a client would write it: `X'67',X'62',1`, with printable text instead of hex digits.
 fn format_xid(xid: &str) -> String {
     let shown = |part: &str| -> Option<String> {
         let digits = part.strip_prefix("X'").or(part.strip_prefix("x'"))?.strip_suffix('\'')?;

@@ -24,7 +24,7 @@ pub(super) enum ApplierMessage {
     Failed(ReplayError),
 }
 
-/// Interval at which the group builder, while no group is started, takes further transactions.
+/// Interval at which the group builder takes further transactions while no group is started.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The queue from the group builder to the applier.
@@ -55,7 +55,7 @@ struct QueueState {
     /// Bytes of all groups.
     bytes: usize,
     is_stopped: bool,
-    /// Everything read is queued, and nothing more is available yet.
+    /// All transactions read are queued, and no more are available yet.
     is_resting: bool,
     /// New GTIDs that the target counts as executed.
     executed: Option<GtidSet>,
@@ -93,18 +93,18 @@ impl GroupQueue {
         self.changed.notify_all();
     }
 
-    /// Records that nothing more will be applied.
+    /// Records that the applier has stopped.
     pub(super) fn stop(&self) {
         self.state().is_stopped = true;
         self.changed.notify_all();
     }
 
-    /// Returns whether nothing more will be applied.
+    /// Returns whether the applier has stopped.
     pub(super) fn is_stopped(&self) -> bool {
         self.state().is_stopped
     }
 
-    /// Returns whether everything available is applied.
+    /// Returns whether all available transactions are applied.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         state.is_resting && state.open == 0
@@ -125,7 +125,7 @@ impl GroupQueue {
         state.open < self.limits.open && state.waiting < self.limits.waiting
     }
 
-    /// Waits until another group would be started soon, at most for this time. Returns whether it would.
+    /// Waits until another group would be started soon, at most for this time. Returns `false` on a timeout.
     fn wait_for_room(&self, longest: Duration) -> bool {
         let QueueLimits { open, waiting, .. } = self.limits;
         let is_full = |state: &mut QueueState| state.open >= open || state.waiting >= waiting;
@@ -174,7 +174,7 @@ impl GroupQueue {
             self.reserve(group.size())?;
             self.send(ApplierMessage::Group(Box::new(group)))?;
             if is_alone {
-                // Definitions read from here on must include its changes.
+                // Definitions read from now on must include the changes of this group.
                 drop(self.wait_while(|state| state.open > 0)?);
             }
         }

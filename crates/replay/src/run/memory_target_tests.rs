@@ -400,8 +400,8 @@ fn options(order: CommitOrder, mode: ParallelMode, workers: usize) -> ReplayOpti
     }
 }
 
-/// Replays in every order and mode, on several workers, interrupted once. Each row is as on the source when it is
-/// changed, each committed state is one of the source's where the order guarantees that, and the final state is
+/// Replays in every order and mode, on several workers, interrupted once. Each changed row has the same state as on the
+/// source. Each committed state is one of the source's states, if the order guarantees that. The final state is
 /// complete.
 #[test]
 fn random_graphs_end_as_a_serial_run() {
@@ -472,7 +472,7 @@ fn skipped_transactions_end_batches() {
             break;
         }
     }
-    // The first one reads the log, which is small, from the file.
+    // The first batch reads the whole small log from the file.
     assert_eq!(skipped, [1, 8]);
 }
 
@@ -510,7 +510,7 @@ fn a_definition_that_fails_is_not_tried_again() {
     }
 }
 
-/// A target that panics in the second call of one of its methods.
+/// A target that panics at the second call of one method.
 struct PanickingTarget {
     inner: SharedTarget,
     calls: PanicTrigger,
@@ -545,7 +545,7 @@ impl ReplayTarget for PanickingTarget {
         database: &[u8],
         table: &[u8],
     ) -> Result<Option<TargetTableDefinition>, TargetFailure> {
-        // Called once for each table: the first call counts as the second.
+        // `definition` is called only once per table, so its first call counts as the second.
         self.calls.enter("definition");
         self.calls.enter("definition");
         self.inner.definition(database, table)

@@ -125,7 +125,7 @@ impl<'w> ReplayMonitor<'w> {
         }
     }
 
-    /// Takes note of the saved progress, where commits come in any order.
+    /// Records the saved progress, if commits come in any order.
     pub(super) fn set_saved(&mut self, progress: ReplayProgress) {
         self.last = Some((u64::MAX, progress));
     }
@@ -158,7 +158,7 @@ pub(super) fn now_us() -> u64 {
     since.map_or(0, |since| since.as_micros() as u64)
 }
 
-/// Lets the target update its own record of executed transactions.
+/// Has the target update its own record of executed transactions.
 pub(super) fn checkpoint(
     target: &dyn ReplayTarget,
     progress: &ReplayProgress,

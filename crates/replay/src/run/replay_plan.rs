@@ -1,5 +1,5 @@
-//! Dry run: goes over a source as a replay would and applies nothing. Reports the changes, the possible parallelism,
-//! and the refusals.
+//! Dry run: reads a source as a replay would, and applies nothing. Reports the changes, the possible parallelism, and
+//! the refusals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -43,12 +43,12 @@ pub struct ReplayPlan {
     pub bytes_read: u64,
     /// Parallelism of single transactions.
     pub units: Parallelism,
-    /// Parallelism of commit groups, if there are any. Groups have their maximum size, as when there is always more to
-    /// read.
+    /// Parallelism of commit groups, if there are any. Assumes groups of the maximum size, as if the source never
+    /// paused.
     pub groups: Option<Parallelism>,
     /// Row changes by table, under its name on the target.
     pub tables: BTreeMap<TargetTableName, RowChanges>,
-    /// Tables that neither the target nor the logs define: their changes are not merged, and run one after the other.
+    /// Tables that neither the target nor the logs define. Their changes are not merged, and run one after the other.
     pub unknown: BTreeSet<TargetTableName>,
     /// The first refusals, in the order of the logs.
     pub refused: Vec<String>,
@@ -65,7 +65,7 @@ pub struct ReplayPlan {
 pub struct Parallelism {
     /// Number of transactions or groups.
     pub count: u64,
-    /// Length of the longest chain in which each waits for the one before.
+    /// Length of the longest chain in which each element waits for the previous one.
     pub chain: u64,
 }
 
@@ -88,8 +88,8 @@ impl Parallelism {
     }
 }
 
-/// Goes over all transactions that a replay with these options would apply, and changes nothing. Records refusals and
-/// continues after them, unless a log cannot be read. `seen` gets the number of bytes read, and says whether to
+/// Plans all transactions that a replay with these options would apply. Changes nothing. Records refusals and continues
+/// after them, unless a log cannot be read. Calls `seen` with the number of bytes read; its result says whether to
 /// continue.
 ///
 /// # Errors
@@ -180,7 +180,7 @@ impl ReplayPlan {
 struct ReplayPlanner<'p> {
     plan: ReplayPlan,
     target: &'p PlanTarget<'p>,
-    /// Forms each transaction by itself.
+    /// Forms one group per transaction.
     units: GroupBuilder<'p>,
     unit_chain: DependencyChain,
     /// Forms groups of consecutive transactions.
@@ -340,7 +340,7 @@ impl<'p> ReplayPlanner<'p> {
 fn note_refusal(plan: &mut ReplayPlan, is_told: bool, error: ReplayError) -> Result<(), ReplayError> {
     match error {
         ReplayError::Target { .. } => return Err(error),
-        // The other group builder reports the same.
+        // The other group builder reports the same error.
         _ if !is_told => {}
         error => plan.refuse(error.to_string()),
     }
@@ -351,7 +351,7 @@ fn is_definition(step: &ApplyStep) -> bool {
     matches!(step, ApplyStep::Statement(_))
 }
 
-/// Target that applies nothing: it only has the definitions of tables.
+/// Target without sessions: it only knows the definitions of tables.
 struct PlanTarget<'t> {
     tables: Option<Mutex<&'t mut (dyn TableDefinitions + 'static)>>,
     draft: Option<Mutex<Box<dyn TableDefinitions>>>,
@@ -388,7 +388,8 @@ impl ReplayTarget for PlanTarget<'_> {
         if definition.is_none() {
             self.unknown().insert(TargetTableName { database: database.into(), table: table.into() });
         }
-        // A target that is a draft merges no changes: see the targets' own `definition`.
+        // Real targets of this kind return no definitions, so the plan merges no changes either: see their
+        // `definition`.
         Ok(definition.filter(|_| self.role == DraftRole::Lookup))
     }
 

@@ -1,4 +1,4 @@
-//! Progress is saved after an announced statement turns out to have been run, before anything else is announced.
+//! Tests that replay saves the progress of an announced statement that was run, before it announces another one.
 
 use std::sync::{Mutex, PoisonError};
 

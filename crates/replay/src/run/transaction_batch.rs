@@ -14,7 +14,7 @@ pub(super) struct TransactionBatch {
     pub(super) so_far: ReadProgress,
     /// Nothing more is available yet.
     pub(super) is_last: bool,
-    /// Reason why nothing follows.
+    /// Failure that ends reading after this batch.
     pub(super) failure: Option<ReplayError>,
 }
 

@@ -27,7 +27,7 @@ pub(super) fn channel() -> (SyncSender<TransactionBatch>, Receiver<TransactionBa
     sync_channel(BATCHES_MAX)
 }
 
-/// Maximum wait for followed logs to grow. Bounds the time in which a stop is noticed.
+/// Maximum wait for followed logs to grow. Bounds the time until the reader notices a stop.
 const WAIT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Reads the source to its end, or until the receiver is gone.
@@ -92,8 +92,8 @@ pub(super) struct ReadRules<'s> {
     pub(super) selector: TransactionSelector,
     pub(super) skip: AppliedCheck,
     pub(super) filter: &'s ReplicationFilter,
-    /// Rules of the filter that have matched nothing. Empty after a transaction that the target has: its names are not
-    /// looked up, and may have matched.
+    /// Rules of the filter that have matched nothing. Empty after a transaction that the target has: the reader does
+    /// not look up its names, and they may have matched.
     pub(super) unmatched: UnmatchedRules,
     pub(super) gap: GapPolicy,
 }
@@ -106,7 +106,7 @@ impl ReadRules<'_> {
         }
         self.skip.note_left_out(&left_out.gtids);
         so_far.skipped += left_out.transactions;
-        // Their names are not known, and may have matched.
+        // The names in those logs are unknown, and may have matched.
         self.unmatched = UnmatchedRules::default();
     }
 }
@@ -114,14 +114,14 @@ impl ReadRules<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceState {
     Yes,
-    /// Maybe: logs are still being written.
+    /// Not yet: logs are still being written.
     Later,
     No,
-    /// No more that are selected. The stop is this time, in microseconds since 1970.
+    /// None that is selected: the stop, at this time in microseconds since 1970, was reached.
     Behind(u64),
 }
 
-/// Fills a batch, or ends it after `skipped_max` bytes that end with a skipped transaction.
+/// Fills a batch. Ends it early if a skipped transaction brings the bytes read to `skipped_max`.
 pub(super) fn fill_batch(
     source: &mut TransactionSource,
     rules: &mut ReadRules<'_>,
@@ -176,11 +176,11 @@ pub(super) fn fill_batch(
         size +=
             work.steps.iter().map(ApplyStep::size).sum::<usize>() + size_of::<(TransactionHead, ApplyPlan)>();
         if !work.is_in_memory() {
-            // Its temporary file takes disk space: end the batch, since the number of batches is bounded.
+            // The temporary file takes disk space. End the batch, because only the number of batches is bounded.
             size = BATCH_SIZE;
         }
         batch.units.push((head, work));
     }
-    assert!(!batch.units.is_empty(), "ours: a batch is full with transactions");
+    assert!(!batch.units.is_empty(), "ours: a full batch has transactions");
     Ok(SourceState::Yes)
 }

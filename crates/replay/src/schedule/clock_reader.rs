@@ -1,7 +1,7 @@
 //! Converts the source's logical clock to dependencies.
 //!
 //! The rules are those of a server that applies a relay log with `replica_parallel_type=LOGICAL_CLOCK`. A transaction
-//! that starts a new group there waits for all before it here, and all after it wait for it.
+//! that starts a new group on that server waits here for all earlier transactions, and all later ones wait for it.
 
 use binlog::events::LogicalClock;
 
@@ -9,12 +9,12 @@ use super::wait_rule::WaitRule;
 
 /// Reads the logical clocks of one source's transactions, in order.
 ///
-/// Identifies transactions by their numbers here, not by the clock, which starts again in each log.
+/// Identifies transactions by their number in the replay: the clock restarts in each log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClockReader {
     last: Option<PreviousClock>,
-    /// The last transaction that waited for all before it. The server counts from there: a dependency on an earlier one
-    /// becomes a dependency on this one.
+    /// The last transaction that waited for all earlier ones. Dependencies on earlier transactions become dependencies
+    /// on this one, as on a server.
     group_start: u64,
 }
 
@@ -26,11 +26,11 @@ struct PreviousClock {
     sequence_number: i64,
 }
 
-/// An inconsistent clock: it cannot be relied on.
+/// An inconsistent clock, which a schedule cannot rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClockError {
-    /// It depends on itself or on a later transaction.
+    /// The transaction depends on itself or on a later transaction.
     #[error("sequence_number is {sequence_number}, must be above its own last_committed, {last_committed}")]
     Inverted {
         /// As logged.
@@ -38,7 +38,7 @@ pub enum ClockError {
         /// As logged.
         sequence_number: i64,
     },
-    /// It is not above that of the previous transaction.
+    /// The `sequence_number` is not above the previous transaction's.
     #[error("sequence_number is {sequence_number}, must be above that of the transaction before, {previous}")]
     NotAfter {
         /// As logged.
@@ -46,7 +46,7 @@ pub enum ClockError {
         /// The `sequence_number` of the previous transaction.
         previous: i64,
     },
-    /// Below 0, which no server writes.
+    /// A number is below 0. No server writes that.
     #[error("last_committed is {last_committed} and sequence_number {sequence_number}, must be 0 or above")]
     Negative {
         /// As logged.
@@ -57,7 +57,7 @@ pub enum ClockError {
 }
 
 impl ClockReader {
-    /// Returns the dependency of transaction `number`, which is in this log of the source.
+    /// Returns the dependency of transaction `number`, which is in log number `log` of the source.
     ///
     /// # Errors
     ///
@@ -84,9 +84,9 @@ impl ClockReader {
         }
         self.last = Some(PreviousClock { log, sequence_number });
         let starts_group = match last {
-            // The first of all or of a log, or after one without a clock.
+            // The first transaction of all or of a log, or the first after one without a clock.
             None | Some(0) => true,
-            // Has no clock, depends on nothing in its log, or follows a transaction that is missing.
+            // The transaction has no clock, depends on nothing in its log, or follows a missing one.
             Some(previous) => sequence_number == 0 || last_committed == 0 || sequence_number != previous + 1,
         };
         if starts_group {

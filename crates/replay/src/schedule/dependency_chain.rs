@@ -8,18 +8,18 @@ use super::identity_hasher::IdentityHasher;
 use super::schedule_claim::ScheduleClaim;
 use super::wait_rule::WaitRule;
 
-/// Finds the longest chain of groups that wait for each other, as if a schedule had room for all of them. The number of
-/// groups divided by its length is the average parallelism.
+/// Finds the longest chain of groups that wait for each other, as if a schedule had room for all groups. The number of
+/// groups divided by the chain's length is the average parallelism.
 #[derive(Clone, Debug, Default)]
 pub struct DependencyChain {
-    /// For each group that made the longest chain longer, since the last group that ran alone: the number of its first
-    /// transaction, and the longest chain up to it, including those of other groups. No later group depends on more.
+    /// Entries since the last group that ran alone, one for each group that made the longest chain longer: number of
+    /// its first transaction, and length of the longest chain of all groups up to it.
     works: Vec<(u64, u64)>,
     count: u64,
     longest: u64,
     /// Number of the first transaction of the last group.
     last_start: u64,
-    /// Every later group comes after a chain of this length.
+    /// Length of a chain that every later group follows.
     floor: u64,
     holders: HashMap<u64, ChainHolder, BuildHasherDefault<IdentityHasher>>,
 }
@@ -28,13 +28,13 @@ pub struct DependencyChain {
 #[derive(Clone, Copy, Debug, Default)]
 struct ChainHolder {
     exclusive: u64,
-    /// Longest chain up to the last group that shares the key, including those of other groups: the groups that share
-    /// it are not tracked one by one.
+    /// Longest chain of all groups up to the last group that shares the key: groups that share a key are not tracked
+    /// individually.
     shared: u64,
 }
 
-/// Maximum number of tracked keys. Beyond it all are forgotten, and later groups count as after all earlier ones.
-/// Bounds memory, and can only make chains longer.
+/// Maximum number of tracked keys. Beyond it, all keys are forgotten, and later groups count as dependent on all
+/// earlier ones. Bounds memory, and can only make chains longer.
 const KEYS_MAX: usize = 1 << 22;
 
 impl DependencyChain {
@@ -76,7 +76,7 @@ impl DependencyChain {
         }
         self.last_start = claim.units.start;
         self.count += 1;
-        assert!(length <= self.count, "ours: no chain has more groups than there are");
+        assert!(length <= self.count, "ours: no chain is longer than the number of groups");
     }
 
     /// Returns the number of groups.

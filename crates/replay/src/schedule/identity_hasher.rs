@@ -1,8 +1,8 @@
-//! Hasher of hashes.
+//! Hasher for keys that are hashes.
 
 use std::hash::Hasher;
 
-/// Hasher for keys, which are hashes already.
+/// Hasher for keys that are hashes already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IdentityHasher(u64);
 

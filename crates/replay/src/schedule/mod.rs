@@ -1,18 +1,19 @@
 //! The schedule: decides which commit groups may run at the same time.
 //!
-//! Transactions arrive in source order as [`TransactionFootprint`]s. A [`ParallelMode`] turns each into a [`ScheduleClaim`]. Claims of
-//! transactions that are committed as one are joined. The [`Schedule`] takes claims and says which may start.
+//! Transactions arrive in source order as [`TransactionFootprint`]s. A [`ClaimBuilder`] turns each into a
+//! [`ScheduleClaim`], as its [`ParallelMode`] requires. The claims of a commit group are joined. The [`Schedule`] takes
+//! claims and decides which groups may start.
 //!
 //! | mode | waits for |
 //! |---|---|
-//! | none | all before it |
+//! | none | all earlier transactions |
 //! | logical clock | all up to the transaction that the source's clock names; a group's first: all before it |
 //! | database | changes of one of the same databases |
 //! | writeset | changes of one of the same rows |
 //! | writeset session | as writeset, and transactions of the same session |
 //!
-//! A logical clock names the last transaction that must be committed first, which includes all before that. Of several
-//! joined transactions, one mostly depends on a neighbour, so that the group waits for all before it. In the other
+//! A logical clock names the last transaction that must be committed first, and thereby all earlier ones. Of several
+//! joined transactions, one mostly depends on a neighbour, so the group waits for all earlier groups. In the other
 //! modes, commit groups run in parallel.
 //!
 //! This module does no I/O, reads no clock and starts no thread: tests can call it in any order.
@@ -43,7 +44,7 @@ pub use self::schedule_claim::{
 };
 use self::wait_rule::WaitRule;
 
-/// Decides which groups may start. Each has a number: 0, 1, 2… in the order in which they are offered.
+/// Decides which groups may start. Groups are numbered 0, 1, 2… in the order in which they are offered.
 ///
 /// ```
 /// use replay::schedule::{ClaimBuilder, ChangedDatabases, TransactionFootprint, ParallelMode, Schedule};
@@ -63,17 +64,17 @@ use self::wait_rule::WaitRule;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     workers: usize,
-    /// Items from the first that is not committed on.
+    /// The first uncommitted group, and all groups after it.
     items: VecDeque<ScheduleItem>,
     /// Number of the first item.
     first: u64,
-    /// All later groups wait for all with numbers below this.
+    /// All later groups wait for all groups with lower numbers than this.
     floor: u64,
     /// Number of groups that have started and not committed.
     running: usize,
     /// Groups that may start, the lowest number first.
     ready: BinaryHeap<Reverse<u64>>,
-    /// Groups that wait for all below a number, as (that number, own number).
+    /// Groups that wait for all groups below a number, as (that number, own number).
     waiting: BinaryHeap<Reverse<(u64, u64)>>,
     holders: HashMap<u64, KeyHolder, BuildHasherDefault<IdentityHasher>>,
     keys: usize,
@@ -101,9 +102,9 @@ enum ItemPhase {
 /// Groups that have a key.
 #[derive(Clone, Copy, Debug, Default)]
 struct KeyHolder {
-    /// The last that has it exclusively.
+    /// The last group that has the key exclusively.
     exclusive: Option<u64>,
-    /// The last that has shared it since then.
+    /// The last group that has shared the key since then.
     shared: Option<u64>,
 }
 
@@ -111,7 +112,7 @@ impl Schedule {
     /// Maximum number of groups offered and not committed. Bounds memory.
     pub const ITEMS_MAX: usize = 1 << 16;
 
-    /// Maximum number of their keys, except those of the last group. Bounds memory.
+    /// Maximum number of the keys of these groups, without the last group. Bounds memory.
     pub const KEYS_MAX: usize = 1 << 20;
 
     /// Creates a schedule that runs this number of groups at a time, including those that wait to commit.
@@ -153,7 +154,7 @@ impl Schedule {
     ///
     /// # Panics
     ///
-    /// If [`Schedule::has_room`] is false, or the claim's transactions do not follow those offered before.
+    /// If [`Schedule::has_room`] is false, or the claim's transactions do not follow the earlier ones.
     pub fn offer(&mut self, claim: ScheduleClaim) -> u64 {
         assert!(self.has_room(), "ours: callers check has_room first");
         let ScheduleClaim { units, wait, keys } = claim;
@@ -172,7 +173,7 @@ impl Schedule {
         let mut blockers = 0;
         for &key in &keys.exclusive {
             let holder = self.holders.entry(key).or_default();
-            // Groups that share a key are not tracked one by one.
+            // Groups that share a key are not tracked individually.
             below = below.max(holder.shared.take().map_or(0, |last| last + 1));
             let before = holder.exclusive.replace(number);
             blockers += wait_for(&mut self.items, self.first, before, number);
@@ -207,15 +208,15 @@ impl Schedule {
         self.first + self.items.len() as u64
     }
 
-    /// Returns the number of the first group without any transaction below `unit`.
+    /// Returns the number of the first group that has no transaction below `unit`.
     fn first_from(&self, unit: u64) -> u64 {
         self.first + self.items.partition_point(|item| item.units.start < unit) as u64
     }
 
     /// Starts the group with the lowest number that may start, if a worker is free.
     ///
-    /// The first group that is not committed has therefore always started, and a group that waits to commit waits for
-    /// one that can. A group that is rolled back and retried stays started.
+    /// The first uncommitted group has therefore always started, so a group that waits to commit waits for one that can
+    /// commit. A group that is rolled back and retried counts as started.
     pub fn start(&mut self) -> Option<u64> {
         if !self.can_start() {
             return None;
@@ -239,10 +240,10 @@ impl Schedule {
     ///
     /// # Panics
     ///
-    /// If it has not started, or was committed before.
+    /// If the group has not started, or is already committed.
     pub fn mark_committed(&mut self, number: u64) {
         let item = self.item(number);
-        assert_eq!(item.phase, ItemPhase::Started, "ours: what commits has started");
+        assert_eq!(item.phase, ItemPhase::Started, "ours: a group that commits has started");
         item.phase = ItemPhase::Committed;
         let dependents = std::mem::take(&mut item.dependents);
         assert!(self.running > 0, "ours: started groups are counted");
@@ -257,7 +258,7 @@ impl Schedule {
     fn advance(&mut self) {
         while self.items.front().is_some_and(|item| item.phase == ItemPhase::Committed) {
             let Some(item) = self.items.pop_front() else { break };
-            assert_eq!(item.blockers, 0, "ours: what is committed waits for nothing");
+            assert_eq!(item.blockers, 0, "ours: a committed group waits for nothing");
             assert!(self.keys >= item.keys.len(), "ours: the keys of each group are counted");
             self.keys -= item.keys.len();
             for key in item.keys.exclusive.iter().chain(&item.keys.shared) {
@@ -273,7 +274,7 @@ impl Schedule {
         }
     }
 
-    /// Removes a key that no group after `number`, which has just been removed, has.
+    /// Removes a key, unless a group after `number` has it. Group `number` was just removed.
     fn forget_key(&mut self, key: u64, number: u64) {
         if let Some(holder) = self.holders.get(&key)
             && holder.exclusive.is_none_or(|last| last <= number)
@@ -296,11 +297,11 @@ impl Schedule {
     fn item(&mut self, number: u64) -> &mut ScheduleItem {
         let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let item = index.and_then(|index| self.items.get_mut(index));
-        item.expect("ours: only numbers that were given out and are not committed come back")
+        item.expect("ours: callers use only numbers of uncommitted groups")
     }
 }
 
-/// Makes `number` wait for `holder`, unless that is committed or `number` itself. Returns the number of added
+/// Makes `number` wait for `holder`, unless `holder` is committed or equals `number`. Returns the number of added
 /// dependencies.
 fn wait_for(items: &mut VecDeque<ScheduleItem>, first: u64, holder: Option<u64>, number: u64) -> u32 {
     let Some(index) = holder.and_then(|holder| holder.checked_sub(first)) else { return 0 };

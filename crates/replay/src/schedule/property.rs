@@ -23,13 +23,13 @@ struct RandomTransaction {
     reads: Vec<u8>,
     /// `true` for the first transaction of another log.
     starts_log: bool,
-    /// `true` if the source had it, but it is left out.
+    /// `true` if the source ran the transaction, but replay leaves it out.
     left_out: bool,
-    /// Number of transactions by which its clock is later than necessary.
+    /// Number of transactions by which the clock's dependency is later than necessary.
     later: i64,
     alone: bool,
     session: Option<u64>,
-    /// `true` if it is joined to the one before.
+    /// `true` if the transaction joins the previous one.
     joined: bool,
 }
 
@@ -101,7 +101,7 @@ fn mix(old: u64, new: u64) -> u64 {
     (old ^ new.wrapping_mul(0x9e37_79b9_7f4a_7c15)).rotate_left(23).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// A transaction that runs.
+/// A running transaction.
 #[derive(Debug)]
 struct RunningTransaction<'a> {
     transaction: &'a RandomTransaction,
@@ -114,7 +114,7 @@ impl<'a> RunningTransaction<'a> {
         Self { transaction, seen: index as u64 + 1, next: 0 }
     }
 
-    /// Reads or writes one key; false if nothing is left.
+    /// Reads or writes one key; `false` if none is left.
     fn step(&mut self, model: &mut KeyValues) -> bool {
         let RandomTransaction { reads, writes, .. } = self.transaction;
         if let Some(key) = reads.get(self.next) {
@@ -224,7 +224,7 @@ fn run(case: &ScheduleCase, seed: u64) -> Result<(KeyValues, u64), proptest::tes
         prop_assert!(is_at_work || first == offered, "the first is not at work");
         steps += 1;
         chance = mix(chance, steps);
-        // Groups are offered bit by bit, between the other steps.
+        // Offer groups one by one, between the other steps.
         if let Some((_, claim)) = pieces.get(offered)
             && (active.is_empty() || chance.is_multiple_of(3))
         {

@@ -29,7 +29,7 @@ pub enum ParallelMode {
 pub struct TransactionFootprint {
     /// Exclusivity in any mode.
     pub exclusivity: Exclusivity,
-    /// Number of the source's log that it is in: the clock starts again in each.
+    /// Number of the source's log: the clock restarts in each log.
     pub log: u64,
     /// For [`ParallelMode::LogicalClock`]; `None` if the source did not log it.
     pub clock: Option<LogicalClock>,
@@ -37,7 +37,7 @@ pub struct TransactionFootprint {
     pub databases: ChangedDatabases,
     /// For [`ParallelMode::Writeset`] and [`ParallelMode::WritesetSession`].
     pub keys: ChangedKeys,
-    /// For [`ParallelMode::WritesetSession`]: its thread on the source; `None` if unknown.
+    /// For [`ParallelMode::WritesetSession`]: the connection id on the source; `None` if unknown.
     pub session: Option<u64>,
 }
 
@@ -47,15 +47,15 @@ pub enum Exclusivity {
     /// As the mode allows.
     #[default]
     Shared,
-    /// No others: it waits for all before it, and all after it wait for it.
+    /// None: the transaction waits for all earlier ones, and all later ones wait for it.
     Exclusive,
 }
 
 /// Databases that a transaction changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ChangedDatabases {
-    /// Any database: a statement that names more than [`ChangedDatabases::MAX`] or whose log does not list them (code 254), a
-    /// table with a foreign key into another database, the end of an XA transaction.
+    /// Any database: a statement with more than [`ChangedDatabases::MAX`] databases or without a list of them (code
+    /// 254), a table with a foreign key into another database, or the end of an XA transaction.
     #[default]
     Unknown,
     /// These databases.
@@ -63,11 +63,11 @@ pub enum ChangedDatabases {
 }
 
 impl ChangedDatabases {
-    /// Maximum number of databases that a statement's log lists.
+    /// Maximum number of databases that a server logs for a statement.
     pub const MAX: usize = 16;
 }
 
-/// Keys that a transaction changes, as hashes: different keys may have the same hash, never the converse.
+/// Keys that a transaction changes, as hashes. Different keys may have the same hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ChangedKeys {
     /// Any keys.
@@ -77,7 +77,7 @@ pub enum ChangedKeys {
     Known(KeySet),
 }
 
-/// Hashes of the keys that a transaction changes, and of those that must not change meanwhile. May have duplicates.
+/// Hashes of the keys that a transaction changes, and of the keys that must not change meanwhile. May have duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeySet {
     /// Keys that no other transaction may have.
@@ -98,7 +98,7 @@ pub struct ScheduleClaim {
     pub(super) keys: KeySet,
 }
 
-/// Turns footprints into claims, one transaction after the other.
+/// Turns footprints into claims, one transaction at a time.
 #[derive(Clone, Debug)]
 pub struct ClaimBuilder {
     mode: ParallelMode,
@@ -111,8 +111,8 @@ impl ClaimBuilder {
         Self { mode, clock: ClockReader::default() }
     }
 
-    /// Returns the claim of transaction `number`. Numbers increase in source order. Transactions that are left out may
-    /// be counted or not: the clock itself shows the gap.
+    /// Returns the claim of transaction `number`. Numbers increase in source order. Numbers may skip transactions that
+    /// are left out: the clock shows the gap.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl ClaimBuilder {
         Ok(claim)
     }
 
-    /// Adds the changes of a claim's transactions. After joining, one call with the changes of all is enough.
+    /// Adds the changes of a claim's transactions. After joining, one call with all changes is enough.
     pub fn add(&self, claim: &mut ScheduleClaim, databases: ChangedDatabases, keys: ChangedKeys) {
         let keys = match self.mode {
             ParallelMode::None | ParallelMode::LogicalClock => return claim.enforce_limit(),
@@ -171,12 +171,12 @@ impl ScheduleClaim {
         self.units.clone()
     }
 
-    /// Returns whether it must run alone.
+    /// Returns whether the claim must run alone.
     pub fn is_alone(&self) -> bool {
         self.wait == WaitRule::ForAll
     }
 
-    /// Makes it run alone.
+    /// Makes the claim run alone.
     pub fn set_alone(&mut self) {
         self.wait = WaitRule::ForAll;
         self.enforce_limit();
@@ -192,7 +192,7 @@ impl ScheduleClaim {
         assert!(self.units.end <= next.units.start, "ours: claims are joined in order");
         self.units.end = next.units.end;
         self.wait = match (self.wait, next.wait) {
-            // A dependency within the group is met: its transactions run in order.
+            // Dependencies within the group need no rule: its transactions run in order.
             (WaitRule::Below(ours), WaitRule::Below(theirs)) => {
                 WaitRule::Below(ours.max(theirs.min(self.units.start)))
             }
@@ -206,7 +206,7 @@ impl ScheduleClaim {
     fn enforce_limit(&mut self) {
         if self.keys.len() > CLAIM_KEYS_MAX {
             self.keys.dedup();
-            // With less slack, later additions would deduplicate again and again.
+            // With less slack, each later addition would deduplicate again.
             if self.keys.len() > CLAIM_KEYS_MAX / 2 {
                 self.wait = WaitRule::ForAll;
             }

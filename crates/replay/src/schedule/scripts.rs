@@ -1,17 +1,18 @@
 //! Scripts for the schedule: groups offered, groups committed, and groups that start then.
 //!
-//! Each file of `scripts` is a script. A line of `offer` is a group: transactions joined by `+`, each of words:
+//! Each file of `scripts` is a script. A line of `offer` is a group: transactions joined by `+`. A transaction consists
+//! of words:
 //!
 //! | word | meaning |
 //! |---|---|
 //! | `3/5` | `last_committed` is 3, `sequence_number` is 5 |
-//! | `log=2` | it is in log 2 (default 1) |
+//! | `log=2` | in log 2 (default 1) |
 //! | `db=a,b` | the databases that it changes |
 //! | `key=a,b` `share=t` | the keys that it changes, and those that it shares; only `key=`: none |
 //! | `session=7` | its session |
-//! | `alone` | it must run alone |
+//! | `alone` | must run alone |
 //!
-//! A line of `commit` is a number. After each line follow the groups that start then. `REWRITE=1` rewrites the answers.
+//! A line of `commit` is a number. Below each line are the groups that start then. `REWRITE=1` rewrites the answers.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
@@ -32,8 +33,8 @@ struct ScheduleScript {
 #[test]
 fn scripts() {
     let directory = std::path::Path::new("src/schedule/scripts");
-    // The walk says nothing of a directory that does not exist: the test would pass with nothing run.
-    assert!(directory.is_dir(), "the scripts must lie in {}", directory.display());
+    // The search reports no error for a missing directory: the test would pass without running a script.
+    assert!(directory.is_dir(), "the scripts must be in {}", directory.display());
     datadriven::walk("src/schedule/scripts", |file| {
         let mut script = ScheduleScript::new("none", 1);
         file.run(|case| {

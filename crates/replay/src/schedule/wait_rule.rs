@@ -3,8 +3,8 @@
 /// Transactions to wait for, besides those with the same keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitRule {
-    /// All before it; and all after it wait for it.
+    /// All earlier transactions. All later ones wait for this one.
     ForAll,
-    /// All with lower numbers than this.
+    /// All transactions with lower numbers than this.
     Below(u64),
 }

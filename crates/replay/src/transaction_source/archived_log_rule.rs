@@ -1,4 +1,4 @@
-//! Archived logs that need not be read, because their manifests show that no transaction of them is applied.
+//! Archived logs that need not be read: their manifests show that the replay applies none of their transactions.
 
 use binlog::gtid::GtidSet;
 use logs::{ArchivedContents, archived_contents};
@@ -34,12 +34,13 @@ pub(super) struct LogListPosition<'n> {
     pub(super) number: usize,
     /// Names of all logs.
     pub(super) names: &'n [String],
-    /// Set if no log before it was read.
+    /// `true` if no earlier log was read.
     pub(super) is_leading: bool,
 }
 
 impl ArchivedLogRule {
-    /// Creates the rule for a selection and the progress of a target. A selection that counts transactions needs all logs.
+    /// Creates the rule for a selection and the progress of a target. A selection that counts transactions needs all
+    /// logs.
     pub(super) fn new(selection: &TransactionSelection, applied: &AppliedState) -> Self {
         let known = (selection.skip == 0).then(|| ReplayScope {
             start: selection.start.clone(),
@@ -50,7 +51,7 @@ impl ArchivedLogRule {
         Self { known, late_limit: None }
     }
 
-    /// Records that a stop by time was reached: only transactions that were committed before it matter now.
+    /// Records that a stop by time was reached: only transactions committed before that time matter now.
     pub(super) fn set_late_limit(&mut self, limit_us: u64) {
         self.late_limit = Some(limit_us);
     }
@@ -72,7 +73,7 @@ impl ReplayScope {
     fn can_leave_out(&self, contents: &ArchivedContents, place: LogListPosition<'_>) -> bool {
         let name = place.names.get(place.number);
         let Some(gtids) = &contents.gtids else { return false };
-        // A part of a relay log's last transaction is in the next log.
+        // The last transaction of a relay log may continue in the next log.
         if !contents.has_whole_transactions || name.is_some() && name == self.saved_log.as_ref() {
             return false;
         }
@@ -95,7 +96,7 @@ impl ReplayScope {
         let all_have_gtids = gtids.count() == u128::from(contents.transactions);
         match &self.start {
             None => !(all_have_gtids && gtids.is_subset(&self.unwanted)),
-            // The start may have been reached in a log before.
+            // An earlier log may have contained the start.
             Some(_) if !place.is_leading => true,
             Some(SelectionStart::At(SelectionBound::Time(start))) => {
                 contents.may_have_commits(Some(*start), None)

@@ -1,4 +1,4 @@
-//! Search for the first log of a store that has transactions the target lacks.
+//! Search for the first log of a store that contains transactions missing on the target.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use logs::{LogKind, LogReader, ReadOutcome};
 /// The start of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LogBeginning {
-    /// Transactions that the earlier logs have, or had.
+    /// Transactions of the earlier logs, including purged ones.
     pub(super) previous: GtidSet,
     pub(super) kind: LogKind,
 }
 
-/// Bytes of the first read: the event is at the start of the log.
+/// Size of a read in bytes. The event is at the start of the log.
 const READ_SIZE: usize = 4 << 10;
 
-/// Returns the start of a log. `None` if the log does not state the earlier transactions: it is new, purged, MariaDB's,
+/// Returns the start of a log. `None` if the log has no readable `Previous_gtids` event: it is new, purged, MariaDB's,
 /// or unreadable. The later read reports the reason.
 pub(super) fn read_beginning(path: &Path, keyring: Option<Arc<Keyring>>) -> Option<LogBeginning> {
     let mut reader = LogReader::open_stored(path).ok()?;
@@ -43,7 +43,7 @@ pub(super) fn read_beginning(path: &Path, keyring: Option<Arc<Keyring>>) -> Opti
     None
 }
 
-/// Returns the first log that is needed, of `count`: all earlier ones are applied. `place` is the log of the saved
+/// Returns the number of the first log, of `count`, that is not completely applied. `place` is the log of the saved
 /// position, for transactions without GTIDs. `is_applied` checks that the target has all GTIDs of a set. `look` reads
 /// the start of a log.
 pub(super) fn first_needed(
@@ -56,7 +56,7 @@ pub(super) fn first_needed(
     for number in (0..count).rev() {
         let Some(beginning) = look(number) else { continue };
         if beginning.previous.is_empty() {
-            break; // The transactions before it have no GTIDs, or there are none.
+            break; // No earlier transaction has a GTID.
         }
         if is_applied(&beginning.previous) {
             found = Some((number, beginning));
@@ -65,8 +65,8 @@ pub(super) fn first_needed(
     }
     let Some((mut number, beginning)) = found else { return place.unwrap_or(0) };
     if beginning.kind == LogKind::Relay {
-        // A relay log's `Previous_gtids` lacks a transaction that the replica had received in part. That transaction
-        // begins in the last log with a whole one before it, or in the log before that.
+        // A relay log's `Previous_gtids` omits a partly received transaction. That transaction begins in the last
+        // earlier log that contains a whole transaction, or in the log before that one.
         while number > 0 && look(number - 1).is_some_and(|before| before.previous == beginning.previous) {
             number -= 1;
         }

@@ -1,4 +1,4 @@
-//! The log that is read, and the transaction that is open in it.
+//! The current log, and its open transaction.
 
 use std::fmt::{self, Display};
 use std::mem;
@@ -23,7 +23,7 @@ use crate::transaction_source::log_beginning::decode_previous_gtids;
 /// Bytes per read.
 const CHUNK_SIZE: usize = 1 << 20;
 
-/// Cursor over one log: walks over its events, and gathers them into transactions.
+/// Cursor over one log: reads its events, and gathers them into transactions.
 #[derive(Debug)]
 pub(super) struct LogCursor {
     walk: LogWalk,
@@ -44,7 +44,7 @@ pub(super) struct SourceLog {
 #[derive(Debug)]
 enum LogNameSource {
     Known(SourceLog),
-    /// Standard input has no name. Each of its logs gets one from its first transaction.
+    /// Standard input has no name. Each of its logs gets a name from its first transaction.
     FromTransaction(Option<Arc<str>>),
 }
 
@@ -57,7 +57,7 @@ pub(super) enum LogItem {
 /// A whole transaction.
 pub(super) struct GatheredTransaction {
     pub(super) events: GatheredEvents,
-    /// `true` if it began in an earlier log.
+    /// `true` if the transaction began in an earlier log.
     began_before: bool,
 }
 
@@ -81,15 +81,15 @@ enum CarriedTransaction {
     /// None: the open transaction began in this log.
     #[default]
     None,
-    /// It continues in this log.
+    /// The transaction continues in this log.
     Continues(TransactionId),
-    /// It was cut off, and must now come again from its start, before any other.
+    /// The transaction was cut off. It must be repeated from its start, before any other.
     Repeats(TransactionId),
 }
 
 impl LogCursor {
-    /// Starts to read a log. Standard input has no `source_log`. `before` is the transaction within which the log before it
-    /// ends. Transactions of more than `held_max` bytes are not held in memory.
+    /// Starts to read a log. Standard input has no `source_log`. `before` is the transaction that the previous log left
+    /// unfinished. Transactions of more than `held_max` bytes are not held in memory.
     pub(super) fn new(
         reader: LogReader,
         opener: PayloadOpener,
@@ -110,13 +110,13 @@ impl LogCursor {
         self.walk.reader()
     }
 
-    /// Returns the `server_id` of the server that wrote the log, once its first event is read. `None` if it is 0: no
-    /// server wrote the log, as that of `bintide undo`.
+    /// Returns the `server_id` of the server that wrote the log, once its first event is read. `None` if the id is 0:
+    /// no server wrote the log, for example a log of `bintide undo`.
     pub(super) fn writer(&self) -> Option<u32> {
         self.gatherer.writer.filter(|server_id| *server_id != 0)
     }
 
-    /// Takes the GTIDs in earlier logs, once after they are read.
+    /// Takes the GTIDs of the earlier logs. Returns them once, after the log's head is read.
     pub(super) const fn take_previous(&mut self) -> Option<GtidSet> {
         self.gatherer.previous.take()
     }
@@ -156,8 +156,8 @@ impl LogCursor {
         Ok(TransactionOrigin { log, log_name, log_number, start, end, file_range })
     }
 
-    /// Returns whether the log, which became shorter, was truncated at the start of the open transaction. Drops that
-    /// transaction then.
+    /// Returns whether a log that became shorter was truncated at the start of the open transaction. If so, drops that
+    /// transaction.
     pub(super) fn forget_cut_transaction(&mut self, size: u64) -> bool {
         self.gatherer.forget_cut_transaction(size)
     }
@@ -178,7 +178,7 @@ impl LogCursor {
             }
             let whole = self.gatherer.take(step)?;
             if is_outer {
-                // A payload in memory is opened only if its transaction is applied.
+                // Do not open a payload in memory yet: its transaction may be skipped.
                 self.walk.skip_payload();
             }
             if let Some(whole) = whole {
@@ -187,8 +187,8 @@ impl LogCursor {
         }
     }
 
-    /// Ends this log. A transaction that is still open may continue in the next relay log: a replica whose connection
-    /// broke receives the rest later.
+    /// Ends this log. An open transaction may continue in the next relay log: after a lost connection, the replica
+    /// receives the rest later.
     pub(super) fn finish(self, goes_on: bool) -> Result<Option<PartialTransaction>, ReplayError> {
         let may_continue = goes_on && self.reader().kind() == LogKind::Relay;
         self.gatherer.finish(may_continue)
@@ -200,11 +200,11 @@ impl LogCursor {
 struct TransactionGatherer {
     log: Arc<str>,
     held_max: usize,
-    /// Follows the grammar, and holds the events of the open transaction; `None` before the first event.
+    /// Finds the ends of transactions, and holds the events of the open one; `None` before the first event.
     assembler: Option<TransactionAssembler>,
     state: GatherState,
     carried: CarriedTransaction,
-    /// Size to which the log was truncated: the start of the transaction that was open.
+    /// Size to which the log was truncated: the start of the transaction then open.
     cut: Option<u64>,
     /// Creation time of the log, in seconds since 1970.
     begun: u32,
@@ -215,12 +215,12 @@ struct TransactionGatherer {
 /// Place of the open transaction's events.
 #[derive(Debug, Default)]
 enum GatherState {
-    /// The assembler holds them; or no transaction is open.
+    /// In the assembler, or no transaction is open.
     #[default]
     Held,
-    /// They are too large for memory.
+    /// In an apply plan: too large for memory.
     Large(OversizedTransactionBuilder),
-    /// They come out of a payload that is too large for memory, and that ends the transaction.
+    /// In a payload that is too large for memory, and that ends the transaction.
     LargePayload(Box<TransactionOutline>, OversizedTransactionBuilder),
 }
 
@@ -319,7 +319,7 @@ impl TransactionGatherer {
         let mut pushed = PushedEvent { whole: None, is_interrupted: false };
         match (assembler.push(event.offset, &event.raw, event.format), self.carried) {
             (Ok(whole), _) => pushed.whole = whole,
-            // A source that is asked by GTIDs sends the whole transaction again.
+            // With GTID auto-positioning, the source sends the whole transaction again.
             (Err(AssembleError::Fault { fault, whole }), CarriedTransaction::Continues(id))
                 if fault.lost == GrammarLoss::Transaction =>
             {
@@ -339,7 +339,7 @@ impl TransactionGatherer {
         Ok(pushed)
     }
 
-    /// Notes what the log's head says, and verifies the event.
+    /// Records the facts in the log's head, and verifies the event.
     fn check_event(&mut self, event: &WalkEvent<'_>) -> Result<(), ReplayError> {
         let header = event.raw.header();
         let corrupt = |error: &dyn Display| corrupt(&self.log, event.offset, error);
