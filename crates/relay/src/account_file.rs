@@ -69,7 +69,7 @@ pub enum AccountFileError {
         path: PathBuf,
         /// Name of the account.
         name: String,
-        /// Host that both have.
+        /// Host of both accounts.
         host: String,
     },
     /// There is no account with this name.
@@ -83,7 +83,7 @@ pub enum AccountFileError {
 }
 
 impl AccountFile {
-    /// Names the file. It need not exist.
+    /// Creates the handle of a file, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
@@ -108,12 +108,11 @@ impl AccountFile {
         self.parse(&self.read_text()?).map(RelayAccounts::new)
     }
 
-    /// Adds an account at the end of the file. Creates the file if it does not exist, and its directory, which only its
-    /// owner can access.
+    /// Appends an account. Creates a missing file and its directory. Only the owner can access the directory.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or replaced, or the account is invalid, or one with its name and one of its hosts
+    /// If the file cannot be read or replaced, the account is invalid, or an account with its name and one of its hosts
     /// exists.
     pub fn add(&self, account: &RelayAccount) -> Result<(), AccountFileError> {
         if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -156,7 +155,7 @@ impl AccountFile {
         &self,
         edit: impl FnOnce(String) -> Result<String, AccountFileError>,
     ) -> Result<(), AccountFileError> {
-        // A link stays: its target is replaced.
+        // Replace the target of a symbolic link, not the link.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let lock = FileLock::take(&path).map_err(self.io("lock"))?;
         let _lock = lock.ok_or_else(|| AccountFileError::Locked { path: self.path.clone() })?;
@@ -213,7 +212,7 @@ impl AccountFile {
     }
 }
 
-/// Returns the text without some of its accounts, and with everything else.
+/// Returns the text without the removed accounts. Comments and other text stay.
 fn keep_blocks(text: &str, kept: &[bool]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut number = None;
@@ -317,7 +316,7 @@ fn account_text(account: &RelayAccount) -> String {
     let password = account.password.to_text();
     let password = match std::str::from_utf8(&password) {
         Ok(text) if !text.contains(char::is_control) => text.to_owned(),
-        // A salt of MySQL's.
+        // MySQL's hash: its salt may be any bytes.
         _ => format!("0x{}", password.iter().map(|byte| format!("{byte:02X}")).collect::<String>()),
     };
     let mut text = format!(

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::form_chunk::FormChunk;
 
-/// Recently read chunks of one form, shared by all its clients. The chunks that were not used for the longest time are
-/// dropped when the limit is exceeded.
+/// Recently read chunks of one form, shared by all its clients. Beyond the limit, drops the least recently used chunks.
 #[derive(Debug)]
 pub(crate) struct ChunkCache {
     bytes_max: usize,
@@ -57,7 +56,7 @@ impl ChunkCache {
         Some(Arc::clone(&cached.chunk))
     }
 
-    /// Adds a chunk, and removes and returns older ones that exceed the limit. The chunk itself stays, whatever its size.
+    /// Adds a chunk, of any size. Removes and returns older chunks beyond the limit.
     pub(crate) fn insert(&mut self, chunk: Arc<FormChunk>) -> Vec<Arc<FormChunk>> {
         let key = ChunkKey { log: Arc::clone(chunk.log()), offset: chunk.offset() };
         self.uses += 1;

@@ -7,7 +7,7 @@ use wire::ServerError;
 
 use crate::error::RelayError;
 
-/// Error that ends a dump, with the number and the words of a server.
+/// Error that ends a dump, with a server's error number and message.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct DumpError {
@@ -18,11 +18,11 @@ pub struct DumpError {
     cause: Option<Box<RelayError>>,
 }
 
-/// `ER_SOURCE_FATAL_ERROR_READING_BINLOG`: a replica that gets it does not connect again.
+/// `ER_SOURCE_FATAL_ERROR_READING_BINLOG`: after this error, a replica does not reconnect.
 const FATAL_READ_ERROR: u16 = 1236;
 /// `ER_INCORRECT_GTID_STATE` of MariaDB.
 const INCORRECT_GTID_STATE: u16 = 1941;
-/// Longest message of a server, in bytes, with a zero byte at its end.
+/// Maximum size of a server's message in bytes, including the terminating zero byte.
 const MESSAGE_SIZE_MAX: usize = 512;
 
 // The messages are MySQL's own (sql/rpl_binlog_sender.cc, sql/binlog.cc, share/messages_to_clients.txt).
@@ -58,7 +58,7 @@ const MARIADB_DIVERGED: &str = ". Since the master's binlog contains GTIDs with 
 const MARIADB_WRONG_POSITION: &str = "Could not parse GTID list";
 
 impl DumpError {
-    /// Returns the error as a client gets it. Servers cut long messages, too.
+    /// Returns the error in the form for the client. Truncates a long message, as servers do.
     pub fn to_server_error(&self) -> ServerError {
         let longest = self.message.len().min(MESSAGE_SIZE_MAX - 1);
         let end = (0..=longest).rfind(|end| self.message.is_char_boundary(*end)).unwrap_or_default();
@@ -66,7 +66,7 @@ impl DumpError {
         ServerError { code: self.code, state: "HY000".to_owned(), message }
     }
 
-    /// Returns the error of the relay behind it, for the relay's own log.
+    /// Returns the relay's error that caused this one, for the relay's own log.
     pub fn cause(&self) -> Option<&RelayError> {
         self.cause.as_deref()
     }
@@ -91,7 +91,7 @@ impl DumpError {
         EVENT_TOO_LARGE.into()
     }
 
-    /// The first log's earlier transactions are missing.
+    /// The replica needs transactions from before the first log.
     pub(crate) fn purged(sent: &GtidSet, missing: &GtidSet) -> Self {
         let sets = format!(
             "The GTID set sent by the replica is '{sent}', and the missing transactions are '{missing}'"
@@ -106,7 +106,7 @@ impl DumpError {
         NO_FORMAT.into()
     }
 
-    /// An anonymous transaction cannot be sent to a replica that asks by GTID.
+    /// An anonymous transaction cannot be sent to a replica with auto-positioning.
     pub(crate) fn anonymous(log: &str, position: u64) -> Self {
         let message = format!(
             "Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file {log}, position {position}."
@@ -114,7 +114,7 @@ impl DumpError {
         message.into()
     }
 
-    /// The transactions behind the position of a MariaDB replica are purged.
+    /// The transactions after the position of a MariaDB replica are purged.
     pub(crate) fn mariadb_purged() -> Self {
         MARIADB_PURGED.into()
     }
@@ -131,7 +131,7 @@ impl DumpError {
         .into()
     }
 
-    /// The position of a MariaDB replica in strict mode is missing between two transactions.
+    /// The logs have no transaction at the position of a MariaDB replica in strict mode, but earlier and later ones.
     pub(crate) fn mariadb_hole(gtid: MariadbGtid) -> Self {
         format!(
             "The binlog on the master is missing the GTID {gtid} requested by the slave (even though both a prior and a \
@@ -145,7 +145,7 @@ impl DumpError {
         Self { code: INCORRECT_GTID_STATE, ..MARIADB_WRONG_POSITION.into() }
     }
 
-    /// A start that cannot be found.
+    /// The start of the dump cannot be found.
     pub(crate) fn start(cause: RelayError) -> Self {
         let message = match &cause {
             RelayError::PastEnd { .. } => POSITION_PAST_END,
@@ -155,13 +155,13 @@ impl DumpError {
         Self { cause: Some(Box::new(cause)), ..message.into() }
     }
 
-    /// An error while logs are sent.
+    /// Reading a log failed while it was sent.
     pub fn reading(cause: RelayError) -> Self {
         let message = read_error_text(&cause);
         Self { cause: Some(Box::new(cause)), ..message.into() }
     }
 
-    /// Adds the places of the dump, as a server does.
+    /// Adds the positions of the dump, as a server does.
     #[must_use]
     pub(crate) fn with_places(mut self, places: &DumpPlaces<'_>) -> Self {
         let DumpPlaces { first_log, first_position, log, last_position } = places;
@@ -173,7 +173,7 @@ impl DumpError {
     }
 }
 
-/// Places of a dump, for errors.
+/// Positions of a dump, for error messages.
 pub(crate) struct DumpPlaces<'a> {
     pub(crate) first_log: &'a str,
     pub(crate) first_position: u64,

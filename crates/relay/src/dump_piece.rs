@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use crate::form_chunk::FormChunk;
 
-/// Event of a dump, a piece of a large event, or a run of small events. The pieces of an event come one after the other.
+/// Event of a dump, a piece of a large event, or a run of small events. The pieces of an event are consecutive.
 ///
-/// The packet of an event is the first byte 0, the two bytes of semi-synchronous replication if it is on, and the event.
+/// The packet of an event is the first byte 0, the two bytes of semi-synchronous replication if it is on, and the
+/// event.
 #[derive(Clone, Debug)]
 pub struct DumpPiece {
     /// Bytes of the piece.
@@ -17,7 +18,7 @@ pub struct DumpPiece {
     pub skipped: u32,
     /// Size of the whole event, or of the run, in bytes.
     pub event_size: u32,
-    /// Position behind the event in the log that the client sees; 0 for artificial events.
+    /// Position after the event in the log that the client sees; 0 for artificial events.
     pub end: u64,
     /// True for an event that is the last of a transaction. False for a run.
     pub ends_transaction: bool,
@@ -25,28 +26,28 @@ pub struct DumpPiece {
     pub transactions: u32,
 }
 
-/// Bytes of an event, or of a run of events: shared with other clients, or made for this one.
+/// Bytes of an event or of a run of events: shared with other clients, or created for this one.
 #[derive(Clone, Debug)]
 pub enum EventBytes {
     /// Part of a chunk.
     Shared {
         /// Chunk with the bytes.
         chunk: Arc<FormChunk>,
-        /// Their position in the chunk.
+        /// Position of the bytes in the chunk.
         range: Range<usize>,
     },
     /// Consecutive whole events of a chunk: see [`RunPolicy::Joined`](crate::RunPolicy).
     Run {
         /// Chunk with the events.
         chunk: Arc<FormChunk>,
-        /// Their indexes among the slices of the chunk; not empty.
+        /// Indexes of the events among the chunk's slices; not empty.
         slices: Range<usize>,
     },
-    /// Part of a chunk that is also in the log's file, and stays there as long as the file.
+    /// Part of a chunk whose bytes are also in the log's file, and stay there as long as the file exists.
     Stored {
         /// Chunk with the bytes.
         chunk: Arc<FormChunk>,
-        /// Their position in the chunk.
+        /// Position of the bytes in the chunk.
         range: Range<usize>,
     },
     /// Bytes for this client only.
@@ -96,7 +97,7 @@ impl EventBytes {
         }
     }
 
-    /// Returns the place of the bytes in the log's file, if they are there.
+    /// Returns the position of the bytes in the log's file, if the file contains them.
     pub fn stored(&self) -> Option<StoredBytes<'_>> {
         let Self::Stored { chunk, range } = self else { return None };
         Some(StoredBytes { file: chunk.file()?, offset: chunk.offset() + range.start as u64 })

@@ -1,21 +1,20 @@
-//! Progress of one dump: how far the client is, and what its form saves.
+//! Progress of one dump: the client's position, and the bytes saved by its form.
 
 use std::sync::Arc;
 
 use crate::form_chunk::{FormChunk, TransactionMark};
 use crate::sent_transactions::SentTransaction;
 
-/// Progress of one dump. Transactions that are skipped because the client has them count as passed.
+/// Progress of one dump. Transactions skipped because the client has them count as passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DumpProgress {
     /// Number of transactions of the present log that have passed.
     pub transactions: u64,
     /// Bytes by which the sent payloads are smaller than their transactions.
     pub saved_bytes: u64,
-    /// Commit time of the last transaction that has passed, in microseconds since 1970: that of the server that wrote
-    /// the log.
+    /// Commit time of the last passed transaction, in microseconds since 1970, on the server that wrote the log.
     pub committed_us: Option<u64>,
-    /// Commit time of the transaction whose end has not passed.
+    /// Commit time of the open transaction.
     open_us: Option<u64>,
 }
 
@@ -25,7 +24,7 @@ impl DumpProgress {
         self.saved_bytes += sent.uncompressed_bytes.saturating_sub(sent.compressed_bytes);
     }
 
-    /// Takes the end of a chunk: all its events have passed.
+    /// Records that all events of a chunk have passed.
     pub(crate) fn end_chunk(&mut self, chunk: &FormChunk) {
         let (slices, marks) = (chunk.slices(), chunk.transactions());
         self.transactions = chunk.transactions_before(slices.len());
@@ -42,7 +41,7 @@ impl DumpProgress {
         }
     }
 
-    /// Takes the start of another log.
+    /// Records the start of another log.
     pub(crate) const fn begin_log(&mut self) {
         self.transactions = 0;
     }
@@ -53,15 +52,15 @@ fn commit_time_us(mark: &TransactionMark) -> Option<u64> {
     Some(mark.committed_us).filter(|us| *us > 0)
 }
 
-/// Progress of one dump as other threads see it.
+/// Progress of one dump, visible to other threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientProgress {
     /// Log that is being read.
     pub log: Arc<str>,
-    /// Position in the form behind the last event that was taken, with checksums as they are stored.
+    /// Position in the form after the last taken event, with the stored checksums.
     pub position: u64,
-    /// Progress up to there.
+    /// Progress up to this position.
     pub dump: DumpProgress,
-    /// Last time at which everything was sent, in microseconds since 1970.
+    /// Last time at which all available events were sent, in microseconds since 1970.
     pub caught_up_us: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Session of one dump: decides what is sent to a client, without I/O.
+//! Session of one dump: decides which events a client gets, without I/O.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,32 +25,31 @@ use crate::served_checksum::{ChecksumShift, ServedChecksum};
 /// Options of one dump: the requests of the client before it, and the limits of the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpOptions {
-    /// `server_id` in artificial events: the source's.
+    /// `server_id` of the source, for artificial events.
     pub server_id: u32,
-    /// Checksums that the client gets, by `@source_binlog_checksum` or `@master_binlog_checksum`: see
-    /// [`ServedChecksum`].
+    /// Checksums for the client, from `@source_binlog_checksum` or `@master_binlog_checksum`: see [`ServedChecksum`].
     pub checksum: ServedChecksum,
     /// Time without events after which a heartbeat is sent: `@source_heartbeat_period`; `None` for no heartbeats.
     pub heartbeat_period: Option<Duration>,
-    /// Kind of heartbeats: by a flag of the command.
+    /// Kind of heartbeats, from a flag of the command.
     pub heartbeat_version: HeartbeatVersion,
     /// Behaviour at the end of the last log.
     pub end: DumpEndPolicy,
-    /// Annotate_rows events of MariaDB: by a flag of the command.
+    /// Policy for MariaDB's Annotate_rows events, from a flag of the command.
     pub annotations: AnnotationPolicy,
     /// `server_id` of a MariaDB replica that starts by file and position; `None` for other clients. After a lost
-    /// connection, such a replica starts at the last event that it received, even within a statement, and then stops
-    /// with error 1595 if the end of the statement is not the next event (seen with 10.11, also with a server as
-    /// source). So the relay first sends an event that ends a statement. The replica ignores its content, because it
-    /// has the replica's own `server_id`.
+    /// connection, such a replica resumes at the last received event, even within a statement. It stops with error 1595
+    /// unless the next event ends the statement (seen with 10.11, also with a server as source). The relay therefore
+    /// first sends an event that ends a statement. The replica ignores that event, because it has the replica's own
+    /// `server_id`.
     pub statement_end_for: Option<u32>,
-    /// Largest size of an event, in bytes; larger ones end the dump with an error. Servers send up to 1 GiB.
+    /// Maximum size of an event in bytes; a larger event ends the dump with an error. Servers send up to 1 GiB.
     pub event_size_max: u32,
-    /// Small events.
+    /// Policy for small events.
     pub runs: RunPolicy,
 }
 
-/// Small events in the output of a dump.
+/// Policy for small events in the output of a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunPolicy {
     /// Each event is a piece.
@@ -62,10 +61,10 @@ pub enum RunPolicy {
 
 /// Size from which an event is sent as a separate piece, in bytes.
 pub const RUN_EVENT_SIZE: u32 = 1 << 10;
-/// Size of a run from which no more events are added, in bytes. Its bytes then stay in the processor's cache.
+/// Size in bytes at which a run is complete. Its bytes then still fit in the processor's cache.
 const RUN_SIZE: u32 = 64 << 10;
 
-/// Number of the table in rows events that only end a statement.
+/// Table number of rows events that only end a statement.
 const NO_TABLE_ID: u64 = 0x00ff_ffff;
 
 /// Kind of heartbeats.
@@ -77,20 +76,20 @@ pub enum HeartbeatVersion {
     V2,
 }
 
-/// Annotate_rows events of MariaDB, which have the text of a statement.
+/// Policy for MariaDB's Annotate_rows events, which contain the text of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnnotationPolicy {
     /// They are sent.
     #[default]
     Send,
-    /// They are left out: a MariaDB replica has not asked for them.
+    /// They are omitted: the replica has not requested them.
     Omit,
 }
 
 /// Behaviour at the end of the last log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpEndPolicy {
-    /// Waits for more.
+    /// Waits for further events.
     Wait,
     /// Ends the dump.
     Eof,
@@ -99,7 +98,7 @@ pub enum DumpEndPolicy {
 /// Result of [`DumpSession::take_pending`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpWait {
-    /// Wait for more, until this time at most.
+    /// Wait for further events, at most until this time.
     Wait {
         /// Time of the next heartbeat; `None` without heartbeats.
         until: Option<Instant>,
@@ -108,7 +107,7 @@ pub enum DumpWait {
     End,
 }
 
-/// Session of one dump: takes the events of a form, and decides what the client gets.
+/// Session of one dump: takes the events of a form, and decides which bytes the client gets.
 #[derive(Debug)]
 pub struct DumpSession {
     options: DumpOptions,
@@ -120,7 +119,7 @@ pub struct DumpSession {
     log: Arc<str>,
     /// Position of the next event, as the client sees it.
     position: u64,
-    /// Algorithm of the events that are sent.
+    /// Checksum algorithm of the sent events.
     checksum: ChecksumAlgorithm,
     shift: ChecksumShift,
     /// State of a dump by MariaDB GTIDs.
@@ -132,23 +131,23 @@ pub struct DumpSession {
     /// End of the last skipped event, which the client does not know yet.
     skipped_end: Option<u64>,
     last_sent: Instant,
-    /// Checksum so far of a large event to which one is added.
+    /// Checksum so far of a large event that is stored without one.
     hasher: Option<crc32fast::Hasher>,
     progress: DumpProgress,
     /// True if the start of the present transaction was sent.
     is_start_sent: bool,
-    /// Transactions that were sent since they were taken.
+    /// Transactions sent since the last call of `take_sent`.
     sent: Vec<SentTransaction>,
 }
 
-/// Part of the dump.
+/// Phase of the dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DumpPhase {
     /// Nothing has been sent.
     Start,
-    /// The format description of the first log is sent, and its events are next.
+    /// The format description of the first log is sent; the log's other events follow.
     Events,
-    /// The end that the client has asked for is reached.
+    /// The requested end is reached.
     Finished,
 }
 
@@ -178,17 +177,17 @@ impl DumpSession {
         }
     }
 
-    /// Takes the transactions that were sent since the last call.
+    /// Returns and removes the transactions sent since the last call.
     pub fn take_sent(&mut self) -> Vec<SentTransaction> {
         std::mem::take(&mut self.sent)
     }
 
-    /// Returns the name of the log that is being sent.
+    /// Returns the name of the current log.
     pub const fn log(&self) -> &Arc<str> {
         &self.log
     }
 
-    /// Returns whether the end that the client has asked for is reached, though the logs go on.
+    /// Returns whether the client's requested end is reached, although the logs continue.
     pub const fn is_finished(&self) -> bool {
         matches!(self.phase, DumpPhase::Finished)
     }
@@ -203,8 +202,8 @@ impl DumpSession {
         &self.progress
     }
 
-    /// Takes events of a chunk. The first ones of a dump begin with a format description: if the dump starts later in
-    /// the log, they are only this one.
+    /// Takes events of a chunk. The first events of a dump begin with a format description. If the dump starts later in
+    /// the log, the first call has only this event.
     ///
     /// # Errors
     ///
@@ -260,7 +259,7 @@ impl DumpSession {
         Ok(())
     }
 
-    /// Counts the transaction that ends with this slice, if it was sent from its start on.
+    /// Counts the transaction that ends with this slice, if all of it was sent.
     fn count_sent(&mut self, chunk: &FormChunk, index: usize) {
         let slice = chunk.slices()[index];
         self.is_start_sent |= slice.starts_transaction && slice.is_first();
@@ -274,7 +273,7 @@ impl DumpSession {
         }
     }
 
-    /// Tells whether the event is sent in a run of small events.
+    /// Returns whether the event is sent in a run of small events.
     fn joins_runs(&self, slice: EventSlice) -> bool {
         self.options.runs == RunPolicy::Joined
             && self.shift == ChecksumShift::Unchanged
@@ -287,7 +286,7 @@ impl DumpSession {
             && self.options.annotations == AnnotationPolicy::Omit
     }
 
-    /// Takes the end of a log: the next events are those of `next`, from its start on.
+    /// Records the end of a log: `next` is the following log.
     pub fn take_next_log(&mut self, next: Arc<str>, now: Instant, out: &mut Vec<DumpPiece>) {
         (self.log, self.position) = (next, MAGIC.len() as u64);
         (self.is_skipping, self.skipped_end) = (false, None);
@@ -295,13 +294,13 @@ impl DumpSession {
         self.send_rotate(now, out);
     }
 
-    /// Takes the information that the first event of the dump is not available yet. Heartbeats keep the connection.
+    /// Records that the first event of the dump is not available yet. Heartbeats keep the connection open.
     pub fn take_ahead(&mut self, now: Instant, out: &mut Vec<DumpPiece>) -> DumpWait {
         self.begin(now, out);
         self.take_pending(now, out)
     }
 
-    /// Takes the information that no more events are available yet.
+    /// Records that no more events are available yet.
     pub fn take_pending(&mut self, now: Instant, out: &mut Vec<DumpPiece>) -> DumpWait {
         if let Some(end) = self.skipped_end.take() {
             self.send_heartbeat(end, now, out);
@@ -316,22 +315,22 @@ impl DumpSession {
         DumpWait::Wait { until: self.last_sent.checked_add(period) }
     }
 
-    /// Takes an error of reading the form. Returns the one that the client gets.
+    /// Takes an error of reading the form. Returns the error for the client.
     pub fn take_error(&mut self, error: RelayError, now: Instant, out: &mut Vec<DumpPiece>) -> DumpError {
-        // A server opens the log before it sends anything, and reads its format description afterwards.
+        // As a server: it opens the log before it sends anything, and then reads the format description.
         if matches!(error, RelayError::NoFormat { size, .. } if size >= MAGIC.len() as u64) {
             self.begin(now, out);
         }
         self.fail(DumpError::reading(error))
     }
 
-    /// Sends the artificial Rotate event in front of the first log.
+    /// Sends the artificial Rotate event before the first log.
     fn begin(&mut self, now: Instant, out: &mut Vec<DumpPiece>) {
         if self.phase != DumpPhase::Start {
             return;
         }
         self.phase = DumpPhase::Events;
-        // Until the format description, the client expects what it asked for.
+        // Before the format description, the client expects the checksums that it requested.
         self.checksum = match self.options.checksum {
             ServedChecksum::Stored | ServedChecksum::None => ChecksumAlgorithm::Off,
             ServedChecksum::Crc32 => ChecksumAlgorithm::Crc32,
@@ -416,7 +415,7 @@ impl DumpSession {
         Ok(())
     }
 
-    /// Decides whether an event is sent to a MariaDB replica that asks by GTID.
+    /// Decides whether an event is sent to a MariaDB replica with a GTID position.
     fn begin_mariadb_event(&mut self, chunk: &FormChunk, index: usize) -> Result<(), DumpError> {
         let (slice, Some(progress)) = (chunk.slices()[index], &mut self.mariadb) else { return Ok(()) };
         match chunk.transaction_at(index) {
@@ -434,7 +433,7 @@ impl DumpSession {
         Ok(())
     }
 
-    /// Sends the artificial Gtid_list events that a MariaDB replica gets behind a transaction.
+    /// Sends the artificial Gtid_list events that a MariaDB replica gets after a transaction.
     fn end_mariadb_event(&mut self, now: Instant, out: &mut Vec<DumpPiece>) {
         let Some(progress) = &mut self.mariadb else { return };
         self.is_skipping &= self.is_in_transaction;
@@ -448,7 +447,7 @@ impl DumpSession {
         let (entries, is_last) = (progress.list_entries(), progress.is_last());
         for flags in flags {
             let count_and_flags = (entries.len() / GTID_LIST_ENTRY_SIZE) as u32 | flags;
-            // The smallest size of the event has room for two bytes more.
+            // An empty list needs two more bytes: the event has a minimum size.
             let entries: &[u8] = if entries.is_empty() { &[0; 2] } else { &entries };
             let list = Event::MariadbGtidList(MariadbGtidList { count_and_flags, entries });
             self.send_artificial(&list, EventFlags::ARTIFICIAL, self.position as u32, out);
@@ -459,9 +458,9 @@ impl DumpSession {
         }
     }
 
-    /// Skips an event that ends at `end`. The client is told from time to time how far it is.
+    /// Skips an event that ends at `end`. Heartbeats report the position to the client at intervals.
     fn skip_event(&mut self, end: u64, now: Instant, out: &mut Vec<DumpPiece>) {
-        // A MariaDB replica learns it from the positions of later events.
+        // A MariaDB replica learns the position from later events.
         self.skipped_end = self.mariadb.is_none().then_some(end);
         let waited = now.saturating_duration_since(self.last_sent);
         if self.options.heartbeat_period.is_some_and(|period| waited >= period) {
@@ -486,7 +485,7 @@ impl DumpSession {
                 Event::HeartbeatV2(HeartbeatV2 { fields: &fields, file, position })
             }
         };
-        // Servers also keep only the low 32 bits.
+        // Servers also send only the low 32 bits.
         self.send_artificial(&heartbeat, EventFlags(0), position as u32, out);
         self.last_sent = now;
     }
@@ -569,7 +568,7 @@ impl DumpSession {
         let mut bytes = Vec::with_capacity(event.len() + 4);
         let raw = match RawEvent::new(event, stored.checksum.for_events()) {
             Ok(raw) => raw,
-            Err(error) => unreachable!("checked when its chunk was made: {error}"),
+            Err(error) => unreachable!("checked when its chunk was created: {error}"),
         };
         let next = match raw.header().next_position {
             0 => NextPosition::Fixed(0),
@@ -591,7 +590,7 @@ impl DumpSession {
     }
 }
 
-/// Adds an event to the run at the end of `out`, or begins another one.
+/// Adds an event to the run at the end of `out`, or starts a new run.
 fn extend_run(chunk: &Arc<FormChunk>, index: usize, event_end: u64, out: &mut Vec<DumpPiece>) {
     let slice = chunk.slices()[index];
     let ended = u32::from(slice.ends_transaction);
@@ -634,11 +633,11 @@ struct FormatChange {
     next_position: u32,
     /// True if the replica must keep its temporary tables.
     clears_created: bool,
-    /// Algorithm of the events that follow.
+    /// Checksum algorithm of the following events.
     algorithm: ChecksumAlgorithm,
 }
 
-/// Offset of the creation time in a format description: behind header, format version and server version.
+/// Offset of the creation time in a format description: after header, format version and server version.
 const CREATED_OFFSET: usize = 19 + 2 + 50;
 
 impl FormatChange {

@@ -1,4 +1,4 @@
-//! Start of a dump: the log and the event, as a server finds them.
+//! Start of a dump: its log and event, found as on a server.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct DumpRequest {
     pub file: Vec<u8>,
     /// Position of the first event, as the client sees positions.
     pub position: u64,
-    /// Way in which the client asks.
+    /// Way in which the client gives the start.
     pub mode: DumpMode,
     /// See [`DumpFlags`].
     pub flags: DumpFlags,
@@ -31,12 +31,12 @@ pub struct DumpRequest {
     pub server_id: u32,
 }
 
-/// Way in which a client asks for a dump.
+/// Way in which a client gives the start of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DumpMode {
     /// By file and position.
     Position,
-    /// By the transactions that it already has.
+    /// By the GTIDs that the client already has.
     Gtids(GtidSet),
     /// By the GTID position of a MariaDB replica. File and position do not matter.
     MariadbGtids(MariadbRequest),
@@ -47,9 +47,9 @@ pub enum DumpMode {
 pub struct DumpStart {
     /// Name of the log.
     pub log: Arc<str>,
-    /// First event to send, behind the format description; `None` if the store does not have it yet.
+    /// First event to send after the format description; `None` if the store does not have it yet.
     pub event: Option<FormStart>,
-    /// Position of that event, as the client sees it.
+    /// Position of that event in the client's form and checksums.
     pub position: u64,
     /// True if the replica must not drop its temporary tables: it already has the log's first transaction.
     pub has_first_transaction: bool,
@@ -57,12 +57,12 @@ pub struct DumpStart {
     pub mariadb: Option<MariadbProgress>,
 }
 
-/// Handling of a position behind the end of the logs.
+/// Handling of a position after the end of the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AheadPolicy {
     /// The dump fails, as on a server.
     Refuse,
-    /// The client waits until the logs have the position: the relay has not received it yet, or has lost it.
+    /// The client waits until the logs reach the position: the relay has not received it yet, or has lost it.
     Wait,
 }
 
@@ -71,10 +71,10 @@ pub enum AheadPolicy {
 pub struct SourceGtids<'a> {
     /// `server_uuid` of the source; `None` if it is unknown.
     pub server_uuid: Option<Uuid>,
-    /// All transactions in the store and purged from it; `None` if they are unknown. A replica may not have more of the
-    /// source's own transactions.
+    /// All transactions in the store or purged from it; `None` if unknown. A replica must not have further transactions
+    /// of this source.
     pub executed: Option<&'a GtidSet>,
-    /// MariaDB GTIDs of all transactions in the store, for dumps by them.
+    /// MariaDB GTIDs of all transactions in the store, for dumps by MariaDB GTIDs.
     pub mariadb: Option<&'a MariadbState>,
 }
 
@@ -97,20 +97,20 @@ impl DumpRequest {
         Ok(Self { file: log_name(file), position, mode, flags, server_id })
     }
 
-    /// Returns whether the dump ends at the end of the last log. Old clients ask for this by `server_id` 0.
+    /// Returns whether the dump ends at the end of the last log. Old clients request this by `server_id` 0.
     pub const fn is_non_blocking(&self) -> bool {
         self.server_id == 0 || self.flags.contains(DumpFlags::NON_BLOCK)
     }
 }
 
-/// Returns the name up to the first NUL, as servers read it. A replica 5.7 that reconnects by GTID sends as many NULs as
-/// its log's name has bytes.
+/// Returns the name up to the first NUL, as servers read it. A 5.7 replica that reconnects by GTID sends one NUL for
+/// each byte of its log's name.
 fn log_name(file: &[u8]) -> Vec<u8> {
     file.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
 }
 
-/// Returns whether the start of a dump can be found yet: by file and position once the store has a log, by GTIDs once the
-/// log says which transactions are in front of it.
+/// Returns whether the start of a dump can be found yet. A dump by file and position needs a log in the store. A dump
+/// by GTIDs needs a log that states the transactions before it.
 ///
 /// # Errors
 ///
@@ -128,11 +128,11 @@ pub fn can_find_start(store: &RelayStore, mode: &DumpMode) -> Result<bool, Relay
     }
 }
 
-/// Finds the start of a dump, as a server does. `checksum` are the checksums that the client gets.
+/// Finds the start of a dump, as a server does. `checksum` are the client's checksums.
 ///
 /// # Errors
 ///
-/// Error 1236 with the server's words.
+/// Error 1236 with the server's message.
 pub fn find_start(
     source: &FormSource,
     request: &DumpRequest,
@@ -176,7 +176,7 @@ pub fn find_start(
     if request.position < MAGIC.len() as u64 {
         return Err(DumpError::position_below_4());
     }
-    // Errors at the start of the log come from its first read, as on a server.
+    // Do not read at the start of a log: its first read reports errors, as on a server.
     let event = match request.position == MAGIC.len() as u64 {
         true => Some(FormStart::LOG_START),
         false if ahead == AheadPolicy::Wait => find_event(source, log, request.position, checksum)?,
@@ -186,7 +186,7 @@ pub fn find_start(
     Ok(DumpStart { log, event, position, has_first_transaction, mariadb: None })
 }
 
-/// Returns the requested log if it follows those in the store.
+/// Returns the requested log if it follows the stored logs.
 fn log_ahead(names: &[Arc<str>], request: &DumpRequest) -> Option<Arc<str>> {
     let name = std::str::from_utf8(&request.file).ok()?;
     let is_ahead = names.last().is_some_and(|newest| is_later_log(name, newest));
@@ -201,7 +201,7 @@ pub(crate) fn find_event(
     checksum: ServedChecksum,
 ) -> Result<Option<FormStart>, DumpError> {
     let names = source.store().log_names().map_err(DumpError::start)?;
-    // Before the log is read: a log that has a successor then is read to its end.
+    // Checked before the log is read: a log that already has a successor does not grow.
     let is_newest = names.last() == Some(log);
     if names.last().is_some_and(|newest| is_later_log(log, newest)) {
         return Ok(None);
@@ -212,7 +212,7 @@ pub(crate) fn find_event(
     }
 }
 
-/// Returns the newest log in front of which the replica has all transactions.
+/// Returns the newest log such that the replica has all transactions before it.
 fn find_log<'n>(
     source: &FormSource,
     names: &'n [Arc<str>],
@@ -233,7 +233,7 @@ fn find_log<'n>(
     }
 }
 
-/// Checks that a replica has no transaction of the source that the source does not have.
+/// Checks that a replica has no transaction with the source's UUID that the source lacks.
 fn check_has_no_more(set: &GtidSet, gtids: SourceGtids<'_>) -> Result<(), DumpError> {
     let (Some(uuid), Some(executed)) = (gtids.server_uuid, gtids.executed) else { return Ok(()) };
     let surplus = set.difference(executed);

@@ -1,4 +1,4 @@
-//! A dump and its place in a form.
+//! A dump and its position in a form.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,9 +25,9 @@ pub struct DumpStream {
 enum StreamStart {
     /// The store does not have this position of the reader's log yet.
     Ahead(u64),
-    /// The format description is next, and this event behind it.
+    /// The format description is next, followed by this event.
     At(FormStart),
-    /// The reader's place.
+    /// The reader's position.
     Reader,
 }
 
@@ -36,7 +36,7 @@ enum StreamStart {
 pub enum DumpStep {
     /// There may be more to send.
     More,
-    /// Everything available is sent: call again when the store has grown, and at this time.
+    /// All available events are sent. Call again when the store has grown, or at this time.
     Wait {
         /// Time of the next heartbeat; `None` without heartbeats.
         until: Option<Instant>,
@@ -64,26 +64,26 @@ impl DumpStream {
         Self { reader, session, start, options }
     }
 
-    /// Returns the session, which knows what was sent.
+    /// Returns the session, which has the progress of the dump.
     pub const fn session(&self) -> &DumpSession {
         &self.session
     }
 
-    /// Returns the reader, whose place is behind the last events that the session has taken.
+    /// Returns the reader, positioned after the last event that the session has taken.
     pub const fn reader(&self) -> &FormReader {
         &self.reader
     }
 
-    /// Takes the transactions that were sent since the last call.
+    /// Returns and removes the transactions sent since the last call.
     pub fn take_sent(&mut self) -> Vec<SentTransaction> {
         self.session.take_sent()
     }
 
-    /// Appends the next packets to `out`: those of at most one chunk.
+    /// Appends the next packets to `out`, of at most one chunk.
     ///
     /// # Errors
     ///
-    /// Error 1236 with the server's words: it ends the dump.
+    /// Error 1236 with the server's message. It ends the dump.
     pub fn next(&mut self, now: Instant, out: &mut Vec<DumpPiece>) -> Result<DumpStep, DumpError> {
         if let StreamStart::Ahead(position) = self.start {
             let (source, log) = (self.reader.source(), self.reader.log());

@@ -14,7 +14,7 @@ pub enum RelayError {
     /// A log cannot be rendered in its form.
     #[error(transparent)]
     Render(#[from] RewriteError),
-    /// An event of a log cannot be decoded as far as serving it requires.
+    /// A part of an event that the relay must decode is malformed.
     #[error("{name} at {position}: {error}")]
     Event {
         /// Name of the log.
@@ -62,7 +62,7 @@ pub enum RelayError {
         /// Name of the log.
         name: String,
     },
-    /// The log has no whole format description, and never gets one: another log follows it.
+    /// The log has no complete format description, although another log follows it.
     #[error(
         "{name} has no whole format description, although another log follows it: the log is torn after {size} bytes. \
          Receive it again, or remove it from the directory and the index"
@@ -73,7 +73,7 @@ pub enum RelayError {
         /// Size of the file, in bytes.
         size: u64,
     },
-    /// The log is shorter than it was.
+    /// The log became shorter.
     #[error("{name} changed while it was served: it is shorter, or another log has taken its place")]
     Changed {
         /// Name of the log.
@@ -93,7 +93,7 @@ pub enum RelayError {
 }
 
 impl RelayError {
-    /// Returns whether the bytes of a log are wrong: clients get the log up to the fault.
+    /// Returns whether a log is corrupt. Clients get the log up to the fault.
     pub(crate) const fn is_fault_of_log(&self) -> bool {
         matches!(
             self,

@@ -17,26 +17,26 @@ use crate::form_source::{FormRead, FormSource, FormStart};
 /// Event of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedRelayEvent {
-    /// Start of the event; inside a payload, end of the payload's event, as a server says.
+    /// Start of the event. Inside a payload, the end of the payload's event, as on a server.
     pub(crate) position: u64,
     pub(crate) event_type: EventType,
     pub(crate) server_id: u32,
-    /// End of the event as its header states it; inside a payload, that of the payload's event.
+    /// End of the event, from its header. Inside a payload, the end of the payload's event.
     pub(crate) end_position: u32,
     /// Description.
     pub(crate) info: String,
 }
 
-/// Maximum size of an event that is described as a whole, in bytes. Larger ones are described by their start.
+/// Maximum size in bytes of an event that is read as a whole. The description of a larger event uses only its start.
 const WHOLE_EVENT_MAX: u32 = 16 << 20;
-/// Bytes of events from a payload that are read at once.
+/// Bytes read from a payload at once.
 const INNER_SIZE: usize = 256 << 10;
 
 /// Receiver of the events, which can end the list.
 pub(crate) type EventVisitor<'v> = dyn FnMut(ListedRelayEvent) -> ControlFlow<()> + 'v;
 
-/// Lists the events of a log from an event on that [`FormSource::locate`] found. The end of the log, or of what is
-/// available, ends the list.
+/// Lists the events of a log, starting at an event that [`FormSource::locate`] found. Ends at the end of the log, or of
+/// its available part.
 ///
 /// # Errors
 ///
@@ -71,16 +71,16 @@ struct EventListing<'l, 'v> {
     payload: Option<OpenPayload>,
 }
 
-/// Payload whose events are listed while its bytes arrive.
+/// Payload whose events are listed while it is read.
 struct OpenPayload {
     opener: PayloadOpener,
     header: EventHeader,
     /// Start and end of the payload's event.
     start: u64,
     end: u64,
-    /// Number of the event's bytes in front of the payload that have not arrived.
+    /// Number of the event's bytes before the payload that are not read yet.
     skip: usize,
-    /// Number of the payload's bytes that have not arrived.
+    /// Number of the payload's bytes that are not read yet.
     left: u64,
     format: EventFormat,
     /// Description of the payload's event.
@@ -106,7 +106,7 @@ impl EventListing<'_, '_> {
         if slice.is_whole() {
             return self.describe(bytes, start, chunk.format());
         }
-        // The start of an event is enough to describe one that is not a long statement.
+        // The start of an event is enough for its description, except for a long statement.
         let is_complete = slice.event_size <= WHOLE_EVENT_MAX;
         if is_complete || slice.is_first() {
             self.pieces.extend_from_slice(bytes);
@@ -135,7 +135,7 @@ impl EventListing<'_, '_> {
         Ok((self.visit)(listed))
     }
 
-    /// Lists the events of a payload as far as its bytes have arrived.
+    /// Lists the events of the payload's bytes read so far.
     fn take_payload(&mut self, bytes: &[u8], slice: EventSlice) -> Result<ControlFlow<()>, RelayError> {
         let Some(payload) = &mut self.payload else { return Ok(ControlFlow::Continue(())) };
         let place = payload.start;
@@ -151,7 +151,7 @@ impl EventListing<'_, '_> {
     }
 }
 
-/// Place of an event's size in its header.
+/// Range of the event's size in its header.
 const SIZE_FIELD: std::ops::Range<usize> = 9..13;
 
 impl OpenPayload {
@@ -191,13 +191,13 @@ impl OpenPayload {
             position,
             event_type: header.event_type,
             server_id: header.server_id,
-            // The server gives events of a payload the position of the payload's end.
+            // The server gives the payload's end as position of the events inside.
             end_position: self.header.next_position,
             info,
         }
     }
 
-    /// Takes the next bytes of the event, and lists the events that are whole with them.
+    /// Takes the next bytes of the event, and lists the events that they complete.
     fn take(&mut self, bytes: &[u8], visit: &mut EventVisitor<'_>) -> Result<ControlFlow<()>, PayloadError> {
         let skipped = self.skip.min(bytes.len());
         self.skip -= skipped;
@@ -225,7 +225,7 @@ impl OpenPayload {
     }
 }
 
-/// Reads header and fields of a payload's event. Returns the number of their bytes, too.
+/// Reads the header and the fields of a payload's event. Also returns their size.
 fn read_fields(bytes: &[u8]) -> Result<(EventHeader, PayloadFields, usize), DecodeError> {
     let mut cursor = Cursor::new(bytes);
     let header = EventHeader::decode(&mut cursor)?;
@@ -251,7 +251,7 @@ fn describe(bytes: &[u8], start: u64, format: &EventFormat) -> Result<ListedRela
 
 fn info_of(raw: &RawEvent<'_>, format: &EventFormat) -> Result<String, DecodeError> {
     let mut plain = Vec::new();
-    // Compressed events of MariaDB are described as plain ones.
+    // The description of MariaDB's compressed events is that of plain events.
     let event = match raw.event_type().decompressed() {
         None => raw.decode(format)?,
         Some(_) => raw.plain(format, EVENT_SIZE_MAX, &mut plain)?.decode(format)?,

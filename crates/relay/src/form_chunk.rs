@@ -17,7 +17,7 @@ use crate::form_index::FormPosition;
 use crate::log_form::LogForm;
 use crate::sent_transactions::{SentTransaction, TransactionMeter};
 
-/// Largest size of a chunk with whole events, in bytes. Larger events are split into pieces of this size.
+/// Maximum size in bytes of a chunk with whole events. Larger events are split into pieces of this size.
 pub const CHUNK_SIZE_MAX: usize = 256 << 10;
 
 /// Consecutive bytes of one log in a form, shared by all clients that read them.
@@ -29,9 +29,9 @@ pub struct FormChunk {
     slices: Vec<EventSlice>,
     transactions: Vec<TransactionMark>,
     format: Arc<EventFormat>,
-    /// Number of events in front of the chunk, without the format description.
+    /// Number of events before the chunk, without the format description.
     events_before: u64,
-    /// Number of transactions that end in front of the chunk.
+    /// Number of transactions that end before the chunk.
     transactions_before: u64,
     /// Transactions that end in the chunk.
     measured: Vec<MeasuredTransaction>,
@@ -48,21 +48,21 @@ struct MeasuredTransaction {
     sizes: SentTransaction,
 }
 
-/// File that has the bytes of chunks at the same positions.
+/// File that contains the bytes of chunks at the same positions.
 #[derive(Debug)]
 pub(crate) struct ChunkFile {
     /// The open file, which is not encrypted.
     pub(crate) file: File,
-    /// True if the file no longer changes. Otherwise, its last transaction may be cut off while it is incomplete.
+    /// True if the file no longer changes. Otherwise, an incomplete last transaction may be truncated.
     pub(crate) is_final: bool,
 }
 
 /// Bytes of a chunk.
 #[derive(Debug)]
 enum ChunkBytes {
-    /// As they were read from the stored log.
+    /// Unchanged bytes of the stored log.
     Stored(EventChunk),
-    /// Rendered or changed.
+    /// Rendered or changed bytes.
     Rendered(Vec<u8>),
 }
 
@@ -71,7 +71,7 @@ enum ChunkBytes {
 pub struct EventSlice {
     start: u32,
     end: u32,
-    /// Number of the event's bytes in front of the slice, in earlier chunks.
+    /// Number of the event's bytes before the slice, in earlier chunks.
     pub skipped: u32,
     /// Size of the whole event in bytes.
     pub event_size: u32,
@@ -128,7 +128,7 @@ impl FormChunk {
         self.offset
     }
 
-    /// Returns the position behind the last byte.
+    /// Returns the position after the last byte.
     pub fn end(&self) -> u64 {
         self.offset + self.bytes().len() as u64
     }
@@ -141,7 +141,7 @@ impl FormChunk {
         }
     }
 
-    /// Returns the buffer of the bytes, if it is the chunk's own and as large as that of a full chunk.
+    /// Returns the buffer, if the chunk owns it and it is large enough for a full chunk.
     pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
         match self.bytes {
             ChunkBytes::Rendered(bytes) => {
@@ -151,15 +151,15 @@ impl FormChunk {
         }
     }
 
-    /// Returns the file that has the bytes at the same positions, if there is one.
+    /// Returns the file that contains the bytes at the same positions, if there is one.
     pub(crate) fn file(&self) -> Option<&File> {
         self.file.as_ref().map(|known| &known.file)
     }
 
-    /// Returns whether the bytes of a slice are in the file, and stay there: a socket may refer to them for a while after
-    /// they are sent.
+    /// Returns whether the file contains the bytes of a slice permanently: a socket may still refer to them after they
+    /// are sent.
     pub(crate) fn is_stored(&self, slice: EventSlice) -> bool {
-        // A payload is a whole transaction, which is not cut off.
+        // A payload is a whole transaction, which is never truncated.
         let is_whole = slice.event_type == EventType::TransactionPayload;
         self.file.as_ref().is_some_and(|known| known.is_final || is_whole)
     }
@@ -196,18 +196,18 @@ impl FormChunk {
         &self.format
     }
 
-    /// Returns the stamp of the log's format description: another log of the same name has another one.
+    /// Returns the stamp of the log's format description. Logs of the same name have different stamps.
     pub(crate) const fn stamp(&self) -> u32 {
         self.stamp
     }
 
-    /// Returns the number of events in front of this slice in the log, without the format description.
+    /// Returns the number of events before this slice in the log, without the format description.
     pub fn events_before(&self, slice: usize) -> u64 {
         let here = self.slices[..slice].iter().filter(|slice| slice.is_last() && slice.is_counted());
         self.events_before + here.count() as u64
     }
 
-    /// Returns the number of transactions that end in front of this slice in the log.
+    /// Returns the number of transactions that end before this slice in the log.
     pub fn transactions_before(&self, slice: usize) -> u64 {
         let here = self.slices[..slice].iter().filter(|slice| slice.is_last() && slice.ends_transaction);
         self.transactions_before + here.count() as u64
@@ -236,28 +236,28 @@ impl EventSlice {
     }
 }
 
-/// Makes chunks of a log's events in order, and finds its transactions.
+/// Splits a log's events into chunks, in order, and finds its transactions.
 #[derive(Debug)]
 pub(crate) struct ChunkMarker {
     log: Arc<str>,
     stamp: u32,
     tracker: TransactionTracker,
-    /// Position, and number of events in front of it.
+    /// Position, and number of events before this position.
     position: u64,
     events: u64,
     /// Number of transactions that have ended.
     transactions: u64,
-    /// True if positions in the form are those in the stored log.
+    /// True if positions in the form and in the stored log are equal.
     is_as_stored: bool,
-    /// File of the stored log, if chunks have its bytes.
+    /// File of the stored log, if chunks have the same bytes.
     file: Option<Arc<ChunkFile>>,
-    /// Moves of transactions whose new bytes are not marked yet.
+    /// Position changes of transactions whose new bytes are not marked yet.
     pub(crate) moves: VecDeque<TransactionMove>,
-    /// Starts of transactions that were marked since they were taken.
+    /// Starts of transactions marked since the last call of `take_starts`.
     starts: Vec<FormPosition>,
-    /// Rest of a large event.
+    /// Remaining part of a large event.
     large: Option<LargeEvent>,
-    /// Error in the event behind the last chunk.
+    /// Error in the event after the last chunk.
     failure: Option<RelayError>,
     meter: TransactionMeter,
 }
@@ -265,9 +265,9 @@ pub(crate) struct ChunkMarker {
 /// Event that is being split into pieces.
 #[derive(Clone, Copy, Debug)]
 struct LargeEvent {
-    /// The slice before.
+    /// The previous slice.
     last: EventSlice,
-    /// True if the whole event ends a transaction.
+    /// True if the event ends a transaction.
     ends_transaction: bool,
 }
 
@@ -290,9 +290,9 @@ impl ChunkMarker {
         }
     }
 
-    /// Sets the file that has the bytes of all chunks at the same positions.
+    /// Sets the file that contains the bytes of all chunks at the same positions.
     pub(crate) fn set_file(&mut self, file: ChunkFile) {
-        assert!(self.is_as_stored, "ours: only the stored form has the positions of the file");
+        assert!(self.is_as_stored, "ours: only the stored form has the file's positions");
         self.file = Some(Arc::new(file));
     }
 
@@ -301,7 +301,7 @@ impl ChunkMarker {
         self.position
     }
 
-    /// Returns the number of events in front of it, without the format description.
+    /// Returns the number of events before the next chunk, without the format description.
     pub(crate) const fn events(&self) -> u64 {
         self.events
     }
@@ -316,32 +316,32 @@ impl ChunkMarker {
         self.tracker.open().is_some() || self.large.is_some()
     }
 
-    /// Returns whether the event behind the last chunk cannot be served.
+    /// Returns whether the event after the last chunk cannot be served.
     pub(crate) const fn has_failed(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// Takes the error in the event behind the last chunk. Nothing can be marked afterwards.
+    /// Takes the error in the event after the last chunk. Nothing can be marked afterwards.
     pub(crate) fn take_failure(&mut self) -> Option<RelayError> {
         self.failure.take()
     }
 
-    /// Returns the size of the rest of an event whose first pieces were marked.
+    /// Returns the size of the unmarked part of a large event.
     pub(crate) fn large_rest(&self) -> Option<usize> {
         let LargeEvent { last, .. } = self.large?;
         Some((last.event_size - last.skipped - (last.end - last.start)) as usize)
     }
 
-    /// Takes the starts of the transactions marked so far.
+    /// Returns and removes the starts of the transactions marked so far.
     pub(crate) fn take_starts(&mut self) -> Vec<FormPosition> {
         std::mem::take(&mut self.starts)
     }
 
-    /// Makes a chunk of whole stored events, which are not changed.
+    /// Creates a chunk of whole, unchanged events.
     pub(crate) fn mark_stored(&mut self, chunk: EventChunk) -> Result<FormChunk, RelayError> {
         let is_format =
             chunk.get(0).is_some_and(|first| first.raw.event_type() == EventType::FormatDescription);
-        // The buffer of a small chunk has the size of a large one, and would stay in memory.
+        // The buffer is as large as for a full chunk. A small chunk would keep all of it in memory.
         if is_format || chunk.bytes().len() < CHUNK_SIZE_MAX / 2 {
             let format = Arc::clone(chunk.format());
             return self.mark_rendered(chunk.bytes().to_vec(), &format);
@@ -353,7 +353,7 @@ impl ChunkMarker {
         Ok(self.chunk(ChunkBytes::Stored(kept), marks, format))
     }
 
-    /// Makes a chunk of whole events.
+    /// Creates a chunk of whole events.
     pub(crate) fn mark_rendered(
         &mut self,
         mut bytes: Vec<u8>,
@@ -375,12 +375,12 @@ impl ChunkMarker {
         Ok(self.chunk(ChunkBytes::Rendered(bytes), marks, Arc::clone(format)))
     }
 
-    /// Keeps the events in front of the one that has failed, for a chunk, and the error for behind it. In a rendered form,
-    /// only whole transactions are kept.
+    /// Keeps the events before the faulty one for a chunk, and stores the error, which is returned after that chunk. In
+    /// a rendered form, keeps only whole transactions.
     ///
     /// # Errors
     ///
-    /// The error itself, if there is nothing to keep.
+    /// The error itself, if no event is kept.
     fn fail_behind(&mut self, error: RelayError, marks: &mut ChunkMarks) -> Result<(), RelayError> {
         let kept = match self.is_as_stored {
             true => marks.slices.len(),
@@ -394,14 +394,14 @@ impl ChunkMarker {
         Ok(())
     }
 
-    /// Makes a chunk of the first piece of an event of `size` bytes.
+    /// Creates a chunk with the first piece of an event of `size` bytes.
     pub(crate) fn mark_large(
         &mut self,
         piece: Vec<u8>,
         size: u32,
         format: &Arc<EventFormat>,
     ) -> Result<FormChunk, RelayError> {
-        // Its role follows from its first bytes: a statement of this size is no BEGIN or COMMIT.
+        // The first bytes determine the event's role: a statement of this size is no BEGIN or COMMIT.
         let mut head = piece.clone();
         head[9..13].copy_from_slice(&(piece.len() as u32).to_le_bytes());
         let mut marks = self.begin_marks();
@@ -410,14 +410,14 @@ impl ChunkMarker {
         self.mark(&raw, format, &mut marks)?;
         let Some(slice) = marks.slices.last_mut() else { unreachable!("ours: an event was marked") };
         let ends_transaction = std::mem::take(&mut slice.ends_transaction);
-        // It ends with the last piece.
+        // The transaction ends with the last piece.
         self.transactions -= u64::from(ends_transaction);
         slice.event_size = size;
         self.large = Some(LargeEvent { last: *slice, ends_transaction });
         Ok(self.chunk(ChunkBytes::Rendered(piece), marks, Arc::clone(format)))
     }
 
-    /// Makes a chunk of the next piece of a large event.
+    /// Creates a chunk with the next piece of a large event.
     pub(crate) fn mark_piece(&mut self, piece: Vec<u8>, format: &Arc<EventFormat>) -> FormChunk {
         let Some(LargeEvent { last, ends_transaction }) = self.large else {
             unreachable!("ours: a large event is open")
@@ -536,7 +536,7 @@ impl ChunkMarker {
     }
 }
 
-/// Marks of the chunk that is being made.
+/// Marks of the chunk under construction.
 struct ChunkMarks {
     /// Bytes marked so far.
     size: usize,
@@ -567,7 +567,7 @@ pub(crate) fn event_size(bytes: &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes([head[9], head[10], head[11], head[12]]) as usize)
 }
 
-/// Returns the first event of bytes that should be whole events.
+/// Returns the first event of `bytes`, which should be whole events.
 fn split_event(bytes: &[u8], checksum: EventChecksum) -> Result<RawEvent<'_>, binlog::DecodeError> {
     let size = event_size(bytes).unwrap_or(HEADER_SIZE).clamp(HEADER_SIZE, bytes.len().max(HEADER_SIZE));
     RawEvent::new(bytes.get(..size).unwrap_or(bytes), checksum)

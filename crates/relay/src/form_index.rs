@@ -1,4 +1,4 @@
-//! Sparse index of one log in a form: positions in the form, and those in the stored log.
+//! Sparse index of one log in a form: maps positions in the form to positions in the stored log.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -11,30 +11,30 @@ use crate::error::RelayError;
 use crate::log_form::LogForm;
 use crate::relay_store::format_stamp;
 
-/// Bytes of the stored log between two entries. A client that reconnects waits for at most this to be rendered, and the
-/// rest of one transaction.
+/// Bytes of the stored log between two entries. After a reconnect, the relay renders at most this much, and the rest of
+/// one transaction, before the first event.
 pub const INDEX_STRIDE: u64 = 64 << 10;
 
-/// Mark and version of an index file. A change of any form's bytes needs another version.
+/// Magic number and version of an index file. Change the version if the bytes of any form change.
 const FILE_MARK: [u8; 16] = *b"bintide form\0\0\0\x02";
-/// Largest index file in bytes: the index of a log of 4 TiB.
+/// Maximum size of an index file in bytes: enough for a log of 4 TiB.
 const FILE_SIZE_MAX: u64 = 2 << 30;
 /// Number of bytes of one entry in an index file.
 const ENTRY_SIZE: usize = 32;
-/// Number of bytes in front of the entries.
+/// Number of bytes before the entries.
 const HEAD_SIZE: usize = FILE_MARK.len() + 8 + 8 + 4 + 4 + ENTRY_SIZE + 8;
 
-/// Place in a log and in its form.
+/// Position in a log and in its form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormPosition {
     /// Position in the stored log, in bytes.
     pub original: u64,
     /// Position in the form, in bytes.
     pub rendered: u64,
-    /// Number of events of the form in front of it, without the format description. With checksums removed or added,
-    /// each of these events is four bytes smaller or larger.
+    /// Number of the form's events before this position, without the format description. If checksums are removed or
+    /// added, each of these events is four bytes smaller or larger.
     pub events: u64,
-    /// Number of transactions in front of it.
+    /// Number of transactions before this position.
     pub transactions: u64,
 }
 
@@ -58,7 +58,7 @@ impl Default for FormIndex {
 }
 
 impl FormIndex {
-    /// Returns the end of the part that is known, at the start of a transaction or between transactions.
+    /// Returns the end of the known part, which is between two transactions.
     pub const fn end(&self) -> FormPosition {
         self.end
     }
@@ -73,8 +73,8 @@ impl FormIndex {
         self.last_where(|entry| entry.original <= original)
     }
 
-    /// Estimates the position in the stored log for one in the form, between the entries around it. Exact at entries and
-    /// at the end.
+    /// Estimates the position in the stored log for a position in the form, by interpolation between entries. Exact at
+    /// entries and at the end.
     pub fn estimate_original(&self, rendered: u64) -> u64 {
         let before = self.before_rendered(rendered);
         let next = self.starts.partition_point(|entry| entry.rendered <= rendered);
@@ -88,7 +88,7 @@ impl FormIndex {
         before.original + (u128::from(stored) * u128::from(part) / u128::from(width)) as u64
     }
 
-    /// Records the start of a transaction, if it is far enough behind the last entry.
+    /// Records the start of a transaction, if it is at least [`INDEX_STRIDE`] after the last entry.
     pub fn record(&mut self, start: FormPosition) {
         let last = self.starts.last().copied().unwrap_or(FormPosition::START);
         if start.original >= last.original + INDEX_STRIDE && start.rendered > last.rendered {
@@ -96,14 +96,14 @@ impl FormIndex {
         }
     }
 
-    /// Moves the end of the known part, if it is behind the present end.
+    /// Moves the end of the known part forward. Ignores an earlier position.
     pub fn advance(&mut self, end: FormPosition) {
         if end.original > self.end.original {
             self.end = end;
         }
     }
 
-    /// Returns the last entry for which `is_before` is true; the entries are in order.
+    /// Returns the last entry for which `is_before` is true, by binary search.
     pub(crate) fn last_where(&self, is_before: impl Fn(&FormPosition) -> bool) -> FormPosition {
         if is_before(&self.end) {
             return self.end;
@@ -112,8 +112,8 @@ impl FormIndex {
         count.checked_sub(1).map_or(FormPosition::START, |index| self.starts[index])
     }
 
-    /// Reads the index of a log from a file, and checks that it belongs to the log that `open` opens. Returns `None` for
-    /// a file that is missing, damaged, of another version, or of another log: the log is then rendered again.
+    /// Reads the index of a log from a file, and checks that it belongs to the log that `open` opens. Returns `None` if
+    /// the file is missing, damaged, of another version, or of another log. The log is then rendered again.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl FormIndex {
         Ok((found == Some(stamp)).then_some(index))
     }
 
-    /// Writes the index of a log to a file, in one step. An index without entries is not written.
+    /// Writes the index of a log to a file, atomically. Does not write an index without entries.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl FormIndex {
     }
 
     // size  field
-    //   16  mark and version
+    //   16  magic number and version
     //    8  form
     //    8  version of the zstd library, whose frames a compressed form consists of; else 0
     //    4  CRC32 of the log's format description, without its in-use flag
@@ -188,13 +188,13 @@ impl FormIndex {
     }
 }
 
-/// Returns the path of the index of a log in a form, below a directory of indexes.
+/// Returns the path of the index of a log in a form, in a directory of indexes.
 pub(crate) fn index_path(folder: &Path, form: LogForm, log: &str) -> PathBuf {
     form_folder(folder, form).join(format!("{log}{INDEX_SUFFIX}"))
 }
 
-/// Removes the indexes of a form whose log is not kept, also those that an earlier run saved. A file that stays does no
-/// harm: it is checked before it is used.
+/// Removes a form's indexes of logs that are not kept, including indexes of earlier runs. A remaining file does no
+/// harm: each file is checked before use.
 pub(crate) fn remove_indexes(folder: &Path, form: LogForm, is_kept: impl Fn(&str) -> bool) {
     let Ok(entries) = std::fs::read_dir(form_folder(folder, form)) else { return };
     for entry in entries.flatten() {
@@ -232,7 +232,7 @@ impl LogStamp {
         if last.original < reader.position() || !skip_to(&mut reader, last.original)? {
             return Ok(None);
         }
-        // Bytes at a wrong position are no event.
+        // Bytes at a wrong position are not an event.
         let Ok(ReadOutcome::Some(event)) = reader.next_event() else { return Ok(None) };
         let last_start = crc32fast::hash(event.raw.bytes());
         let is_long_enough =
@@ -241,7 +241,7 @@ impl LogStamp {
     }
 }
 
-/// Skips to a position; returns whether the log has it.
+/// Skips to a position. Returns `false` if the log ends before it.
 fn skip_to(reader: &mut LogReader, position: u64) -> Result<bool, RelayError> {
     match reader.skip_to(position) {
         Ok(()) => Ok(true),

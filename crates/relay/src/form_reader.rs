@@ -1,4 +1,4 @@
-//! Place of one client in a form.
+//! Position of one client in a form.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::error::RelayError;
 use crate::form_chunk::FormChunk;
 use crate::form_source::{FormRead, FormSource, FormStart};
 
-/// Place of one client in a form. It has no buffers.
+/// Position of one client in a form. It has no buffers.
 #[derive(Clone, Debug)]
 pub struct FormReader {
     source: Arc<FormSource>,
@@ -26,9 +26,9 @@ pub enum ReaderStep {
         /// Index of the first slice to use.
         first: usize,
     },
-    /// The log has ended. The events that follow are in this one, from its start on.
+    /// The log has ended; this is the next log.
     NextLog(Arc<str>),
-    /// No more is available yet.
+    /// No more events are available yet.
     Pending,
 }
 
@@ -43,7 +43,7 @@ impl FormReader {
         Self { source, log, position: start.position, stamp: None }
     }
 
-    /// Returns the name of the log that is read.
+    /// Returns the name of the current log.
     pub const fn log(&self) -> &Arc<str> {
         &self.log
     }
@@ -53,7 +53,7 @@ impl FormReader {
         self.position
     }
 
-    /// Returns the form that is read.
+    /// Returns the source of the form.
     pub const fn source(&self) -> &Arc<FormSource> {
         &self.source
     }
@@ -62,7 +62,7 @@ impl FormReader {
     ///
     /// # Errors
     ///
-    /// Those of [`FormSource::read`].
+    /// As [`FormSource::read`].
     pub fn read_next(&mut self) -> Result<ReaderStep, RelayError> {
         match self.source.read(&self.log, self.position)? {
             FormRead::Chunk(chunk) => {

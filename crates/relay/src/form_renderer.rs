@@ -1,4 +1,4 @@
-//! Reads one log from a place on, and makes chunks of it in a form.
+//! Reads one log from a position on, and renders it as chunks of a form.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,13 +17,14 @@ use crate::log_form::LogForm;
 use crate::relay_store::{LogFileId, RelayStore, log_name};
 use crate::render_buffer::RenderBuffer;
 
-/// Largest transaction that is rendered in memory. The frames of compressed forms depend on it: it must stay the same.
+/// Maximum size of a transaction that is rendered in memory. Must never change: the frames of compressed forms depend
+/// on it.
 const LARGE_TRANSACTION_SIZE: u64 = 16 << 20;
 
 /// Bytes read at once for rendering.
 const UNIT_SIZE: usize = 256 << 10;
 
-/// Reads one log from a place on, and makes chunks of it in a form.
+/// Reads one log from a position on, and renders it as chunks of a form.
 pub(crate) struct FormRenderer {
     log: Arc<str>,
     file: LogFileId,
@@ -32,13 +33,13 @@ pub(crate) struct FormRenderer {
     input: RendererInput,
     /// Buffer for the next chunk.
     spare: Vec<u8>,
-    /// Log after this one, once this one is read completely.
+    /// The next log, once this one is read completely.
     next_log: Option<PathBuf>,
-    /// Error behind the bytes that are ready.
+    /// Error to return after the bytes that are ready.
     failure: Option<RelayError>,
 }
 
-/// Place in a log's file.
+/// Position in a log's file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilePlace {
     pub(crate) file: LogFileId,
@@ -62,9 +63,9 @@ impl RendererInput {
     }
 }
 
-/// Large event of which pieces are taken.
+/// Large event that is taken in pieces.
 enum StoredEvent {
-    /// It is in memory.
+    /// Event in memory.
     Read { chunk: EventChunk, taken: usize },
     /// A transaction payload that is read in pieces.
     InLog { format: Arc<EventFormat> },
@@ -74,15 +75,15 @@ enum StoredEvent {
 pub(crate) enum RenderOutcome {
     /// The next chunk.
     Chunk(FormChunk),
-    /// No more is available yet.
+    /// No more chunks are available yet.
     Wait,
-    /// The log has ended; this one is next.
+    /// The log has ended; this is the next log.
     NextLog(Arc<str>),
 }
 
 impl FormRenderer {
-    /// Starts at a place of a log; returns `None` if the log's format description is not written yet. Temporary files
-    /// go to `folder`.
+    /// Starts at a position of a log. Returns `None` if the log's format description is not written yet. Temporary
+    /// files go to `folder`.
     pub(crate) fn new(
         store: &RelayStore,
         log: &Arc<str>,
@@ -101,13 +102,13 @@ impl FormRenderer {
         }
         let input = match form.action() {
             None => Self::open_stored(store, log, at)?,
-            // Nothing in such a log is compressed as a transaction: decompressing changes nothing.
+            // Such a log cannot have compressed transactions: decompressing changes nothing.
             Some(_) if !can_compress(&head.format) => {
                 Self::open_rewritten(store, log, RewriteAction::Decompress, at, folder)?
             }
             Some(action) => Self::open_rewritten(store, log, action, at, folder)?,
         };
-        // Replaced meanwhile: the place is one in another file.
+        // The file was replaced meanwhile: the position belongs to another file.
         if store.identity(log)? != file {
             return Err(RelayError::Changed { name: log.to_string() });
         }
@@ -163,7 +164,7 @@ impl FormRenderer {
         &self.log
     }
 
-    /// Returns the identity of the file that is read.
+    /// Returns the identity of the log's file.
     pub(crate) const fn file(&self) -> LogFileId {
         self.file
     }
@@ -173,12 +174,12 @@ impl FormRenderer {
         self.marker.position()
     }
 
-    /// Returns the starts of transactions in the chunks since the last call.
+    /// Returns and removes the starts of transactions in the chunks since the last call.
     pub(crate) fn take_starts(&mut self) -> Vec<FormPosition> {
         self.marker.take_starts()
     }
 
-    /// Takes the time since the last call that compressing and decompressing has taken.
+    /// Returns the time spent on compressing and decompressing since the last call.
     pub(crate) fn take_timings(&mut self) -> RenderTimings {
         match &mut self.input {
             RendererInput::Stored { .. } => RenderTimings::default(),
@@ -186,7 +187,7 @@ impl FormRenderer {
         }
     }
 
-    /// Returns the place behind the last chunk, if it is between transactions.
+    /// Returns the position after the last chunk, if it is between transactions.
     pub(crate) fn boundary(&self) -> Option<FormPosition> {
         let (rendered, events) = (self.marker.position(), self.marker.events());
         let transactions = self.marker.transactions();
@@ -205,12 +206,12 @@ impl FormRenderer {
         }
     }
 
-    /// Takes a buffer for the next chunk.
+    /// Provides a buffer for the next chunk.
     pub(crate) fn lend_buffer(&mut self, buffer: Vec<u8>) {
         self.spare = buffer;
     }
 
-    /// Makes the next chunk. An error comes behind the last chunk in front of the fault. After it, the renderer is
+    /// Renders the next chunk. Returns all chunks before a fault, and then the error. After an error, the renderer is
     /// unusable.
     pub(crate) fn next(&mut self) -> Result<RenderOutcome, RelayError> {
         loop {
@@ -244,7 +245,7 @@ impl FormRenderer {
         }
     }
 
-    /// Makes a chunk of bytes that are already read.
+    /// Creates a chunk from bytes that are already read.
     fn next_ready(&mut self) -> Result<Option<FormChunk>, RelayError> {
         let Self { marker, input, spare, .. } = self;
         match input {
@@ -308,7 +309,7 @@ impl FormRenderer {
         }
     }
 
-    /// Renders what the log leaves unfinished.
+    /// Renders the end of the log.
     fn finish(&mut self) {
         let RendererInput::Rewritten { renderer, buffer, .. } = &mut self.input else { return };
         if let Err(error) = renderer.finish(buffer, &mut collect_moves(&mut self.marker.moves)) {
@@ -321,7 +322,7 @@ impl FormRenderer {
 /// Result of reading more of a log.
 enum RendererAdvance {
     Chunk(FormChunk),
-    /// The buffer may have more bytes, or an error is behind them.
+    /// The buffer may have more bytes, possibly followed by an error.
     Rendered,
     End(EndOfLog),
 }
@@ -374,7 +375,7 @@ fn empty_buffer(spare: &mut Vec<u8>, size: usize) -> Vec<u8> {
     buffer
 }
 
-/// Makes a chunk of the whole events, or of the piece of an event, at the start of the window.
+/// Creates a chunk from the whole events, or the piece of an event, at the start of the window.
 fn cut_window(
     window: &mut Vec<u8>,
     format: &Arc<EventFormat>,

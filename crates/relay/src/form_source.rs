@@ -19,17 +19,17 @@ use crate::served_checksum::ServedChecksum;
 
 /// One form of a store, shared by all clients that read it.
 ///
-/// A chunk is rendered by the first client that asks for it, and kept in memory within a limit. Clients at the same
-/// place share it: they wait while one of them renders. The chunks of a client that is slower than the others may be
-/// dropped; they are rendered again from the nearest index entry. No client waits for a slower one: no lock is held while
-/// a chunk is rendered or sent.
+/// The first client that needs a chunk renders it; a cache of limited size keeps it. Clients at the same position wait
+/// while one of them renders, and then share the chunk. The cache may drop chunks that a slower client still needs;
+/// that client renders them again, from the nearest index entry. No client waits for a slower one: no lock is held
+/// while a chunk is rendered or sent.
 pub struct FormSource {
     form: LogForm,
     store: Arc<RelayStore>,
     folder: PathBuf,
     clock: fn() -> Duration,
     shared: Mutex<FormSourceState>,
-    /// Signalled when a chunk has been rendered.
+    /// Notified when a chunk has been rendered.
     rendered: Condvar,
 }
 
@@ -38,18 +38,18 @@ pub struct FormSource {
 pub enum FormRead {
     /// Chunk that contains the position.
     Chunk(Arc<FormChunk>),
-    /// The log ends at the position, and this log is next.
+    /// The log ends at the position; this is the next log.
     NextLog(Arc<str>),
-    /// No more is available yet: ask again after [`FormSource::note_growth`].
+    /// No more events are available yet: read again after [`FormSource::note_growth`].
     Pending,
 }
 
 /// Start of an event in a log's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormStart {
-    /// Position in the form, in bytes, with checksums as they are stored.
+    /// Position in the form, in bytes, with the stored checksums.
     pub position: u64,
-    /// Number of events in front of it, without the format description.
+    /// Number of events before this position, without the format description.
     pub events_before: u64,
 }
 
@@ -58,10 +58,10 @@ impl FormStart {
     pub const LOG_START: Self = Self { position: FormPosition::START.rendered, events_before: 0 };
 }
 
-/// Memory and temporary files of a [`FormSource`].
+/// Limits and directory of a [`FormSource`].
 #[derive(Clone, Debug)]
 pub struct SourceLimits {
-    /// Directory for the indexes of forms, and for transactions too large for memory. It must be the relay's own.
+    /// Directory for the indexes of forms, and for transactions too large for memory. Only this relay may use it.
     pub folder: PathBuf,
     /// Memory for recent chunks, in bytes.
     pub cache_bytes: usize,
@@ -85,28 +85,28 @@ struct FormSourceState {
     /// Buffers of chunks that were dropped. Fresh memory costs more than reading into it.
     buffers: Vec<Vec<u8>>,
     logs: HashMap<Arc<str>, LogState>,
-    /// Renderers that are not in use, the last used one at the end.
+    /// Idle renderers, the most recently used one at the end.
     idle: Vec<FormRenderer>,
-    /// Places that are being rendered.
+    /// Positions that are being rendered.
     busy: HashSet<(Arc<str>, u64)>,
-    /// Number of times that the store may have grown.
+    /// Number of calls of [`FormSource::note_growth`].
     growth: u64,
-    /// First error of saving an index since it was asked for.
+    /// First error of saving an index since the last [`FormSource::take_index_error`].
     index_error: Option<RelayError>,
     cost: RenderCost,
-    /// Time that rendering has taken since it was reset.
+    /// Time spent on rendering since the last reset.
     timings: RenderTimings,
 }
 
 /// State of one log.
 struct LogState {
-    /// File that the rest refers to.
+    /// File that the other fields describe.
     file: LogFileId,
     index: FormIndex,
     /// End of the index when it was saved last.
     saved: u64,
     end: Option<LogSuccession>,
-    /// Position at which no more was available, and the growth at that time.
+    /// Position at which no more events were available, and `growth` at that time.
     dry: Option<(u64, u64)>,
 }
 
@@ -117,10 +117,10 @@ struct LogSuccession {
     next: Arc<str>,
 }
 
-/// Largest number of idle renderers. Each has buffers and a file.
+/// Maximum number of idle renderers. Each has buffers and an open file.
 const IDLE_MAX: usize = 4;
 
-/// Largest number of unused buffers.
+/// Maximum number of unused buffers.
 const BUFFERS_MAX: usize = 4;
 
 /// Bytes of a stored log after which its index is saved again.
@@ -154,12 +154,12 @@ impl FormSource {
         &self.store
     }
 
-    /// Returns the memory of the chunks that are kept, in bytes.
+    /// Returns the memory of the cached chunks in bytes.
     pub fn cached_bytes(&self) -> usize {
         self.lock().cache.bytes()
     }
 
-    /// Says that the store may have grown. Until then, reading at its end takes no system call.
+    /// Records that the store may have grown. Until then, reading at its end needs no system call.
     pub fn note_growth(&self) {
         self.lock().growth += 1;
     }
@@ -167,7 +167,7 @@ impl FormSource {
     /// Returns the chunk that contains a position of a log. The position must be the end of another chunk, or come from
     /// [`FormSource::locate`].
     ///
-    /// Waits while another thread renders the same place.
+    /// Waits while another thread renders the same position.
     ///
     /// # Errors
     ///
@@ -214,12 +214,12 @@ impl FormSource {
         }
     }
 
-    /// Finds an event of a log by the position of its start, as a client with these checksums sees it. The end of the
-    /// log is such a position, too.
+    /// Finds the event that starts at a position of a log, as a client with these checksums sees positions. The end of
+    /// the log is a valid position, too.
     ///
     /// # Errors
     ///
-    /// [`RelayError::NotAnEvent`] and [`RelayError::PastEnd`]; those of [`FormSource::read`].
+    /// [`RelayError::NotAnEvent`] and [`RelayError::PastEnd`]; otherwise as [`FormSource::read`].
     pub fn locate(
         &self,
         log: &Arc<str>,
@@ -260,12 +260,12 @@ impl FormSource {
         }
     }
 
-    /// Returns the size of a log in the form, up to its last whole transaction or to a fault, in bytes. Renders what is not
-    /// indexed yet: that can take long.
+    /// Returns the size of a log in the form in bytes, up to its last whole transaction or to a fault. Renders the part
+    /// that is not indexed yet, which can take long.
     ///
     /// # Errors
     ///
-    /// Those of [`FormSource::read`], except faults of the log.
+    /// As [`FormSource::read`], except faults of the log.
     pub fn form_size(&self, log: &Arc<str>) -> Result<u64, RelayError> {
         let mut position = self.index_entry(log, |_| true)?.at.rendered;
         loop {
@@ -277,7 +277,7 @@ impl FormSource {
         }
     }
 
-    /// Returns the size of the part of a log's form that is indexed, and whether it is the whole log.
+    /// Returns the size of the indexed part of a log's form, and whether it is the whole log.
     ///
     /// # Errors
     ///
@@ -295,13 +295,14 @@ impl FormSource {
         RenderCost { cached_bytes: shared.cache.bytes() as u64, ..shared.cost }
     }
 
-    /// Estimates the position in the stored log for one in the form, and renders nothing: exact where everything is read,
-    /// else within [`INDEX_STRIDE`](crate::INDEX_STRIDE) or one transaction. `None` if nothing of the log was read.
+    /// Estimates the position in the stored log for a position in the form. Renders nothing. The error is at most
+    /// [`INDEX_STRIDE`](crate::INDEX_STRIDE) or one transaction; at the end of the read part, there is none. `None` if
+    /// no part of the log was read.
     pub fn estimate_original(&self, log: &str, rendered: u64) -> Option<u64> {
         Some(self.lock().logs.get(log)?.index.estimate_original(rendered))
     }
 
-    /// Returns the end of the part of a log that was read, and renders nothing. `None` if nothing of it was read.
+    /// Returns the end of the read part of a log. Renders nothing. `None` if no part of the log was read.
     pub fn known_end(&self, log: &str) -> Option<FormPosition> {
         Some(self.lock().logs.get(log)?.index.end())
     }
@@ -311,7 +312,7 @@ impl FormSource {
     ///
     /// # Errors
     ///
-    /// Those of [`FormSource::read`].
+    /// As [`FormSource::read`].
     pub fn from_original(&self, log: &Arc<str>, original: u64) -> Result<FormPosition, RelayError> {
         self.last_start(log, &|place| place.original <= original)
     }
@@ -321,7 +322,7 @@ impl FormSource {
     ///
     /// # Errors
     ///
-    /// Those of [`FormSource::read`].
+    /// As [`FormSource::read`].
     pub fn to_original(&self, log: &Arc<str>, rendered: u64) -> Result<FormPosition, RelayError> {
         self.last_start(log, &|place| place.rendered <= rendered)
     }
@@ -336,23 +337,23 @@ impl FormSource {
         logs.iter().try_for_each(|log| self.save_index(log))
     }
 
-    /// Returns the first error of saving an index since the last call. Serving goes on without: after a restart, more is
-    /// rendered again.
+    /// Returns the first error of saving an index since the last call. Serving continues without the index, but a
+    /// restarted relay must render more.
     pub fn take_index_error(&self) -> Option<RelayError> {
         self.lock().index_error.take()
     }
 
-    /// Returns the time that compressing and decompressing has taken since it was reset.
+    /// Returns the time spent on compressing and decompressing since the last reset.
     pub fn timings(&self) -> RenderTimings {
         self.lock().timings
     }
 
-    /// Counts the time of compressing and decompressing from zero again.
+    /// Resets the time spent on compressing and decompressing.
     pub fn reset_timings(&self) {
         self.lock().timings = RenderTimings::default();
     }
 
-    /// Drops what belongs to logs that the store no longer has, also their saved indexes.
+    /// Drops the state of purged logs, and their saved indexes.
     ///
     /// # Errors
     ///
@@ -364,10 +365,10 @@ impl FormSource {
         Ok(())
     }
 
-    /// Returns the result for a log whose format description is not whole: it may follow, unless the log has a
+    /// Returns the result for a log with an incomplete format description. The rest may follow, unless the log has a
     /// successor.
     fn wait_for_format(&self, log: &Arc<str>) -> Result<FormRead, RelayError> {
-        // A server writes it before it names the next log, so it is read again after the list.
+        // A server writes the format description before it names the next log, so read it again after the list.
         match self.store.has_successor(log)? && self.store.head(log)?.is_none() {
             true => {
                 let size = std::fs::metadata(self.store.path(log)?).map_or(0, |found| found.len());
@@ -398,7 +399,7 @@ impl FormSource {
         }
     }
 
-    /// Renders one chunk, and makes it available to all.
+    /// Renders one chunk, and makes it available to all clients.
     fn render(&self, renderer: &mut FormRenderer, growth: u64) -> Result<FormRead, RelayError> {
         let began = (self.clock)();
         if let Some(buffer) = self.lock().buffers.pop() {
@@ -416,7 +417,7 @@ impl FormSource {
             shared.cost.bytes += chunk.bytes().len() as u64;
         }
         let FormSourceState { cache, buffers, logs, .. } = &mut *shared;
-        // If the file was replaced meanwhile, the others read the new one.
+        // If the file was replaced meanwhile, other clients read the new file.
         let state = logs.get_mut(&log).filter(|state| state.file == renderer.file());
         let mut is_due = false;
         if let Some(state) = &state {
@@ -433,7 +434,7 @@ impl FormSource {
             match &read {
                 FormRead::Chunk(chunk) => {
                     let removed = cache.insert(Arc::clone(chunk));
-                    // Clients that are sending a chunk keep it.
+                    // A chunk that a client is sending cannot be reused.
                     let unused = removed.into_iter().filter_map(Arc::into_inner);
                     buffers.extend(unused.filter_map(FormChunk::into_buffer));
                     buffers.truncate(BUFFERS_MAX);
@@ -447,7 +448,7 @@ impl FormSource {
         }
         drop(shared);
         if is_due && let Err(error) = self.save_index(&log) {
-            // Serving goes on without it.
+            // Serving continues without the index.
             self.lock().index_error.get_or_insert(error);
         }
         Ok(read)
@@ -477,7 +478,7 @@ impl FormSource {
             FormRenderer::new(&self.store, log, self.form, place, &self.folder)
         };
         match open() {
-            // The file was replaced at that moment: the index of the new one is another.
+            // The file was replaced at that moment, and the new file has its own index.
             Err(RelayError::Changed { .. }) => open(),
             opened => opened,
         }
@@ -520,14 +521,14 @@ impl FormSource {
         if saved.is_err()
             && let Some(state) = self.lock().logs.get_mut(log).filter(|state| state.file == file)
         {
-            // The next call saves it.
+            // The next call tries again.
             state.saved = before;
         }
         saved
     }
 
     fn save_index_of(&self, log: &Arc<str>, index: &FormIndex, file: LogFileId) -> Result<(), RelayError> {
-        // The checksums in the file identify the log: those of another log would make its index look right.
+        // Checksums of another log would make this index valid for that log.
         if self.store.identity(log)? != file {
             return Ok(());
         }
@@ -552,19 +553,19 @@ impl FormSource {
 pub struct IndexedSize {
     /// Size of the part, in bytes.
     pub bytes: u64,
-    /// True if it is the whole log, which no longer grows.
+    /// True if the part is the whole log, which no longer grows.
     pub is_whole: bool,
 }
 
 impl FormSourceState {
-    /// Drops all that is known of some logs.
+    /// Drops all state of some logs.
     fn forget(&mut self, is_gone: impl Fn(&Arc<str>) -> bool) {
         self.cache.retain(|log| !is_gone(log));
         self.idle.retain(|renderer| !is_gone(renderer.log()));
         self.logs.retain(|log, _| !is_gone(log));
     }
 
-    /// Returns what needs no rendering.
+    /// Returns the result if it needs no rendering.
     fn available(&mut self, log: &Arc<str>, position: u64) -> Option<FormRead> {
         if let Some(chunk) = self.cache.get(log, position) {
             return Some(FormRead::Chunk(chunk));
@@ -578,7 +579,7 @@ impl FormSourceState {
     }
 }
 
-/// Place that is being rendered. The drop, also by an error or a panic, wakes the threads that wait for it.
+/// Position that is being rendered. Dropping it, also after an error or a panic, wakes the waiting threads.
 struct RenderClaim<'s> {
     source: &'s FormSource,
     place: (Arc<str>, u64),

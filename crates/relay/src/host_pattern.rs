@@ -9,8 +9,8 @@ use sql::WildcardPattern;
 
 /// Hosts from which an account may log in: addresses only, because a relay looks up no names.
 ///
-/// `%` is any host, `localhost` this machine. `192.0.2.7` and `2001:db8::7` are one address, `10.0.0.0/8` and
-/// `10.0.0.0/255.0.0.0` a network, and `192.0.2._` or `10.1.%` a pattern as in `LIKE`.
+/// `%` is any host, `localhost` is this machine, and `192.0.2.7` or `2001:db8::7` is one address. `10.0.0.0/8` or
+/// `10.0.0.0/255.0.0.0` is a network, and `192.0.2._` or `10.1.%` is a pattern as in `LIKE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPattern {
     text: String,
@@ -32,8 +32,8 @@ enum AddressFamily {
     V6,
 }
 
-/// Order in which MySQL tries the accounts of a name: the smallest first. Addresses come before networks, networks
-/// before patterns, and longer prefixes before shorter ones.
+/// Order in which MySQL tries the accounts of a name, smallest first: addresses before networks, networks before
+/// patterns, and longer prefixes before shorter ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HostOrder {
     Address,
@@ -58,7 +58,8 @@ impl HostPattern {
         Self { text: "%".to_owned(), hosts: MatchingHosts::Any }
     }
 
-    /// Returns true if a client with this address may log in; `None` for a client on this machine without an address.
+    /// Returns true if a client with this address may log in. `None` stands for a client on this machine without an
+    /// address.
     pub fn matches(&self, address: Option<IpAddr>) -> bool {
         let Some(address) = address.map(|address| address.to_canonical()) else {
             return matches!(self.hosts, MatchingHosts::Any | MatchingHosts::Loopback);
@@ -121,8 +122,8 @@ fn parse_hosts(text: &str) -> Option<MatchingHosts> {
     is_pattern.then(|| MatchingHosts::Pattern(WildcardPattern::new(text.into())))
 }
 
-/// Parses the part behind the slash: a number of bits, or a mask of an IPv4 network. The address must have no bits
-/// behind the prefix, as MySQL requires it.
+/// Parses the part after the slash: a number of bits, or a mask of an IPv4 network. The address must have no bits set
+/// after the prefix, as in MySQL.
 fn parse_network(address: IpAddr, mask: &str) -> Option<MatchingHosts> {
     let (first, family) = address_bits(address);
     let prefix = match (mask.parse::<Ipv4Addr>(), family) {

@@ -1,7 +1,7 @@
-//! Serves a directory of binary logs to replicas and clients, to each in the form that it can read.
+//! Serves a directory of binary logs to replicas and other clients, each in a form that the client can read.
 //!
 //! ```text
-//! RelayStore ─▶ FormRenderer: one log, from a place on ─▶ FormChunk ─▶ FormSource: shared chunks, FormIndex
+//! RelayStore ─▶ FormRenderer: one log, from a position ─▶ FormChunk ─▶ FormSource: shared chunks, FormIndex
 //!                                                                          └─▶ FormReader ─▶ DumpSession ─▶ DumpPiece
 //! ```
 //!
@@ -9,16 +9,16 @@
 //! |---|---|
 //! | choose the form for a client | [`FormChoice`], [`ClientAttributes`] |
 //! | open the logs to serve | [`RelayStore`] |
-//! | share one form of them among clients | [`FormSource`] |
+//! | share one form of the logs among clients | [`FormSource`] |
 //! | read a form from a log and position on | [`FormReader`] |
 //! | translate positions between a log and its form | [`FormSource::from_original`], [`FormSource::to_original`] |
 //! | read and change the file of accounts; find the account of a login | [`AccountFile`], [`RelayAccounts`] |
 //! | answer SQL | [`SqlResponder`], from [`RelayFacts`] |
 //! | answer `COM_BINLOG_DUMP` and `COM_BINLOG_DUMP_GTID` | [`DumpStream`]; without a store, [`DumpSession`] |
 //!
-//! A form is a deterministic rendering of each log with positions of its own: the same bytes at every start, on every
-//! relay of the same source, and for a log that still grows. So a client by file and position can reconnect to any of
-//! them. For compressed forms, this holds for relays with the same version of the zstd library.
+//! A form is a deterministic rendering of each log, with its own positions: the same bytes after each restart, on every
+//! relay of the same source, and for a log that still grows. A client that uses file and position can therefore
+//! reconnect to any of these relays. For compressed forms, the relays need the same version of the zstd library.
 //!
 //! - A form other than as-is has whole transactions only. As-is has whole events.
 //! - The in-use flag of a format description is cleared in all forms, as a server does when it sends it.
@@ -28,8 +28,8 @@
 //!
 //! This crate never changes, renames or removes a log. It never opens a socket, reads a clock or starts a thread; time
 //! comes in as a parameter. It never waits for a log to grow, or for a client. Memory is bounded: by the limit of the
-//! cache, by a few renderers a form, and by one chunk a client. The only exception is a single event, which is read whole
-//! before it is rendered or split; a stored transaction payload that is served as it is is read in pieces.
+//! cache, a few renderers per form, and one chunk per client. The only exception is a single event, which is read as a
+//! whole before it is rendered or split. A transaction payload that is served unchanged is read in pieces.
 #![forbid(unsafe_code)]
 
 mod account_file;

@@ -1,4 +1,4 @@
-//! Forms in which logs are served, and the choice of a client's form.
+//! Forms of served logs, and the choice of a client's form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use rewrite::{CompressSettings, CompressedPolicy, MinimumGain, OldFormatPolicy, 
 /// Form in which a log is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogForm {
-    /// As it is stored.
+    /// Unchanged.
     AsIs,
     /// Without compressed transactions, as `bintide decompress` writes it.
     Plain,
@@ -17,17 +17,17 @@ pub enum LogForm {
     Compressed(ZstdLevel),
 }
 
-/// Form that an account or an option asks for.
+/// Form that an account or an option selects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FormChoice {
     /// This form.
     Fixed(LogForm),
-    /// The form that follows from the client's connection attributes.
+    /// The form derived from the client's connection attributes.
     #[default]
     Auto,
 }
 
-/// Connection attributes of a client that say which logs it can read. Each is `None` if the client does not send it.
+/// Connection attributes of a client that show which logs it can read. Each is `None` if the client does not send it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientAttributes<'a> {
     /// `_client_version`: version of the client library; in a replica, version of the server.
@@ -53,7 +53,7 @@ const MARIADB_MAJOR_MIN: u32 = 10;
 const LISTENER_ROLE: &str = "binary_log_listener";
 
 impl LogForm {
-    /// Returns the rewriting that makes the form from a stored log; `None` if there is none.
+    /// Returns the rewrite of a stored log into this form; `None` if there is none.
     pub(crate) fn action(self) -> Option<RewriteAction> {
         match self {
             Self::AsIs => None,
@@ -107,8 +107,8 @@ impl FormChoice {
     /// Returns the form for a client with these attributes.
     ///
     /// With [`FormChoice::Auto`], MySQL's replicas and mysqlbinlog since 8.0.20 get logs as they are. All other clients
-    /// get plain logs, which every client can read: older MySQL, MariaDB, connectors, and clients without attributes. A
-    /// connector's version does not say whether its program reads compressed transactions.
+    /// get plain logs, which every client can read: older MySQL, MariaDB, connectors, and clients without attributes.
+    /// The version of a connector does not show whether its program reads compressed transactions.
     pub fn form_for(self, attributes: &ClientAttributes<'_>) -> LogForm {
         match self {
             Self::Fixed(form) => form,

@@ -1,4 +1,4 @@
-//! Dump by MariaDB GTIDs: skips what a replica has, and stops where it asks to.
+//! Dump by MariaDB GTIDs: skips transactions that the replica has, and stops at the requested end.
 
 use std::sync::Arc;
 
@@ -13,53 +13,53 @@ use crate::mariadb_position::{MariadbPosition, MariadbState};
 pub struct MariadbRequest {
     /// Position of the replica: `@slave_connect_state`.
     pub position: MariadbPosition,
-    /// Position to stop at: `@slave_until_gtid`; `None` to go on for ever.
+    /// Position to stop at: `@slave_until_gtid`; `None` to continue without end.
     pub until: Option<MariadbPosition>,
     /// Handling of a position between two transactions: `@slave_gtid_strict_mode`.
     pub holes: GtidHoles,
-    /// Handling of a position behind the end of the logs: `@slave_gtid_ignore_duplicates`.
+    /// Handling of a position after the end of the logs: `@slave_gtid_ignore_duplicates`.
     pub ahead: GtidsAhead,
 }
 
 /// Handling of a position that is missing between two transactions of its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GtidHoles {
-    /// The replica starts behind it.
+    /// The replica starts after the missing position.
     #[default]
     Allowed,
     /// The dump fails.
     Refused,
 }
 
-/// Handling of a position behind the end of the logs.
+/// Handling of a position after the end of the logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GtidsAhead {
     /// The dump fails.
     #[default]
     Refused,
-    /// The replica waits until the logs have it.
+    /// The replica waits until the logs reach the position.
     Allowed,
 }
 
-/// Flag of a Gtid_list event: the end that the replica asked for is reached.
+/// Flag of a Gtid_list event: the requested end is reached.
 const UNTIL_REACHED: u32 = 1 << 28;
 
 /// State of a dump by MariaDB GTIDs.
 #[derive(Clone, Debug)]
 pub struct MariadbProgress {
-    /// Position in the domains in which transactions are still skipped.
+    /// Position of the replica, in domains with transactions that are still skipped.
     remaining: MariadbPosition,
-    /// Domains of `remaining` of which the logs have had nothing: their first transaction shows whether the position
-    /// exists.
+    /// Domains of `remaining` without a transaction in the logs so far. The first transaction shows whether the
+    /// position exists.
     empty_domains: Vec<u32>,
-    /// Domains in which the end is not reached yet; `None` to go on for ever.
+    /// Domains in which the end is not reached yet; `None` to continue without end.
     until: Option<MariadbPosition>,
     holes: GtidHoles,
     /// GTIDs in artificial Gtid_list events.
     seen: MariadbState,
     /// True if an artificial Gtid_list event is due at the end of the transaction.
     is_list_due: bool,
-    /// True if the dump ends behind the present transaction.
+    /// True if the dump ends after the present transaction.
     is_last: bool,
 }
 
@@ -93,7 +93,7 @@ impl MariadbProgress {
         for name in names.iter().rev() {
             let Some(head) = source.store().head(name).map_err(DumpError::start)? else { continue };
             match &head.gtid_list {
-                // A log without transactions may get its list yet. Servers before 10.0 have none.
+                // A log without transactions may get its list later. Servers before 10.0 write no list.
                 None if !head.is_final => {}
                 None => return Ok((Arc::clone(name), progress)),
                 Some(list) if request.position.is_in_or_after(list) => {
@@ -127,7 +127,7 @@ impl MariadbProgress {
         };
         match until.find(gtid.domain_id) {
             Some(end) if !stored.has_reached(end) => Err(DumpError::mariadb_unknown(gtid, last)),
-            // The end is in front of the start.
+            // The requested end is before the start.
             _ => {
                 until.remove(gtid.domain_id);
                 Ok(())
@@ -135,7 +135,7 @@ impl MariadbProgress {
         }
     }
 
-    /// Passes the transactions in front of a log with this Gtid_list.
+    /// Counts the transactions before a log with this Gtid_list as passed.
     fn pass(&mut self, list: &[MariadbGtid]) {
         for listed in list {
             if self.remaining.find(listed.domain_id) == Some(*listed) {
@@ -151,7 +151,8 @@ impl MariadbProgress {
         }
     }
 
-    /// Returns whether nothing that the replica has is left: it then drops its temporary tables at a new log.
+    /// Returns whether all transactions that the replica has are passed. The replica then drops its temporary tables at
+    /// a new log.
     pub(crate) fn is_reached(&self) -> bool {
         self.remaining.iter().all(|gtid| self.empty_domains.contains(&gtid.domain_id))
     }
@@ -180,7 +181,7 @@ impl MariadbProgress {
         }
         if let Some(until) = &mut self.until {
             match until.find(gtid.domain_id) {
-                // The end of this domain is reached.
+                // The requested end of this domain is reached.
                 None => decision = GroupDecision::Skip,
                 Some(end)
                     if end.server_id == gtid.server_id && gtid.sequence_number >= end.sequence_number =>
@@ -201,7 +202,7 @@ impl MariadbProgress {
         let is_same_server = gtid.server_id == start.server_id;
         let is_beyond = is_same_server && gtid.sequence_number > start.sequence_number;
         if self.empty_domains.contains(&gtid.domain_id) {
-            // A server looks in its whole log, the relay only at this transaction.
+            // A server searches its whole log; the relay checks only this transaction.
             if is_beyond || !is_same_server && gtid.sequence_number >= start.sequence_number {
                 return Err(DumpError::mariadb_unknown(start, gtid));
             }
@@ -217,14 +218,14 @@ impl MariadbProgress {
         Ok(if is_beyond { GroupDecision::Send } else { GroupDecision::Skip })
     }
 
-    /// Takes the end of an event that is not skipped, or that is the last of a skipped transaction. Returns the flags of
-    /// the artificial Gtid_list events that follow.
+    /// Records the end of a sent event, or of a skipped transaction. Returns the flags of the artificial Gtid_list
+    /// events that must follow.
     pub(crate) fn end_event(&mut self, is_in_transaction: bool) -> impl Iterator<Item = u32> + use<> {
         let due = std::mem::take(&mut self.is_list_due).then_some(0);
         due.into_iter().chain((self.is_last && !is_in_transaction).then_some(UNTIL_REACHED))
     }
 
-    /// Returns whether the end that the replica asked for is reached, once the present transaction has ended.
+    /// Returns whether the end of the present transaction is the requested end.
     pub(crate) const fn is_last(&self) -> bool {
         self.is_last
     }

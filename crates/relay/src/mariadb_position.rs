@@ -18,10 +18,10 @@ pub struct MariadbPosition(Vec<MariadbGtid>);
 #[error("expected the last GTID of each domain, such as 0-1-270,1-2-9")]
 pub struct PositionTextError;
 
-/// GTIDs in the logs up to a place: the last one of each server in each domain.
+/// GTIDs in the logs up to a position: the last GTID of each server in each domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MariadbState {
-    /// Of each domain, the last GTID of each server; the last GTID of the domain is at the end.
+    /// For each domain, the last GTID of each server. The last GTID of the domain is at the end.
     domains: Vec<Vec<MariadbGtid>>,
 }
 
@@ -65,7 +65,7 @@ impl MariadbPosition {
         self.0.iter().copied()
     }
 
-    /// Returns true without any GTID.
+    /// Returns true if there are no GTIDs.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -75,7 +75,7 @@ impl MariadbPosition {
         self.0.retain(|gtid| gtid.domain_id != domain_id);
     }
 
-    /// Returns whether the events behind the position are all in a log with this Gtid_list, or in later ones.
+    /// Returns whether all events after the position are in a log with this Gtid_list, or in later logs.
     ///
     /// A position that is the last GTID of its domain in the list is reached at the log's start.
     pub(crate) fn is_in_or_after(&self, list: &[MariadbGtid]) -> bool {
@@ -100,7 +100,7 @@ impl fmt::Display for MariadbState {
 }
 
 impl MariadbState {
-    /// Returns the state in front of a log with this Gtid_list.
+    /// Returns the state before a log with this Gtid_list.
     pub(crate) fn from_list(list: &[MariadbGtid]) -> Self {
         let mut state = Self::default();
         list.iter().for_each(|gtid| state.add(*gtid));
@@ -131,7 +131,7 @@ impl MariadbState {
         last.find(|gtid| gtid.domain_id == domain_id).copied()
     }
 
-    /// Returns whether the logs have the GTID, or a later one of the same server in its domain.
+    /// Returns whether the logs contain the GTID, or a later one of the same server and domain.
     pub(crate) fn has_reached(&self, gtid: MariadbGtid) -> bool {
         self.find(gtid.domain_id, gtid.server_id)
             .is_some_and(|last| last.sequence_number >= gtid.sequence_number)

@@ -12,7 +12,7 @@ use crate::log_form::FormChoice;
 /// Account of a relay's clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayAccount {
-    /// Name, at most [`RelayAccount::NAME_MAX`] characters. Several accounts with different hosts may have it.
+    /// Name, at most [`RelayAccount::NAME_MAX`] characters. Accounts with different hosts may have the same name.
     pub name: String,
     /// Hosts from which its clients may log in.
     pub hosts: Vec<HostPattern>,
@@ -20,30 +20,30 @@ pub struct RelayAccount {
     pub password: StoredPassword,
     /// Role.
     pub role: AccountRole,
-    /// Security of the connection that it requires.
+    /// Required security of the connection.
     pub requirement: TransportRequirement,
-    /// Form in which its clients see the logs.
+    /// Form of the logs for clients of the account.
     pub form: FormChoice,
-    /// Maximum number of connections at the same time; `None` for no limit of its own.
+    /// Maximum number of simultaneous connections; `None` for no limit per account.
     pub connections_max: Option<u32>,
 }
 
 /// Role of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccountRole {
-    /// Reads the logs, and asks what replicas and connectors ask.
+    /// Reads the logs, and runs the queries of replicas and connectors.
     #[default]
     Replica,
     /// Watches the relay by SQL.
     Monitor,
-    /// Does everything.
+    /// Has all rights.
     Admin,
 }
 
-/// Right that a command or a statement needs.
+/// Right required by a command or a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountRight {
-    /// Asks what every client may ask: variables of the session and of the server.
+    /// Reads variables of the session and of the server. All roles have this right.
     AskServer,
     /// Requests a dump and registers as a replica: `REPLICATION SLAVE` of a server.
     ReadLogs,
@@ -53,11 +53,11 @@ pub enum AccountRight {
     ReadTables,
     /// Ends connections of other accounts: `CONNECTION_ADMIN` of a server.
     EndConnections,
-    /// Changes the relay: resets sums, purges logs, steers the receiving.
+    /// Changes the relay: resets sums, purges logs, controls the receiver.
     ChangeRelay,
 }
 
-/// Security of the connection that an account requires.
+/// Security of the connection, required by an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportRequirement {
     /// None.
@@ -74,7 +74,7 @@ pub enum TransportRequirement {
 pub struct AccountMatch<'a> {
     /// The account.
     pub account: &'a RelayAccount,
-    /// Its host that matches the client.
+    /// Host pattern of the account that matches the client.
     pub host: &'a HostPattern,
 }
 
@@ -107,7 +107,7 @@ const ROLE_RIGHTS: &[(AccountRole, &[AccountRight])] = {
 };
 
 impl RelayAccount {
-    /// Maximum length of a name in characters: that of MySQL.
+    /// Maximum length of a name in characters, as in MySQL.
     pub const NAME_MAX: usize = 32;
 }
 
@@ -124,8 +124,8 @@ impl RelayAccounts {
         Self { accounts }
     }
 
-    /// Returns the account for a login: among those of this name, the one with the most specific host that matches the
-    /// client's address. `None` as address is a client on this machine without an address.
+    /// Returns the account for a login: the account of this name whose matching host is the most specific. An `address`
+    /// of `None` stands for a client on this machine without an address.
     pub fn find(&self, user: &[u8], address: Option<IpAddr>) -> Option<AccountMatch<'_>> {
         let named = self.accounts.iter().filter(|account| account.name.as_bytes() == user);
         let hosts =

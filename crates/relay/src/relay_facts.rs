@@ -1,4 +1,4 @@
-//! Facts about a running relay that its SQL answers and its pages show.
+//! Facts about a running relay, for its SQL answers and its web pages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,36 +17,36 @@ use crate::upstream_control::UpstreamControl;
 
 /// Source of facts about a running relay. The listener implements it; tests use fixed facts.
 pub trait RelayFacts: Send + Sync {
-    /// Returns the server that the relay stands for.
+    /// Returns the server that the relay presents to its clients.
     fn server(&self) -> RelayedServer;
 
     /// Returns the logs, oldest first, with their sizes in a form.
     ///
     /// # Errors
     ///
-    /// When a log cannot be read.
+    /// If a log cannot be read.
     fn logs(&self, form: LogForm) -> Result<Vec<ServedLog>, RelayError>;
 
-    /// Returns the GTIDs of all stored transactions. Unlike [`end`](Self::end), makes no form of a log.
+    /// Returns the GTIDs of all stored transactions. Unlike [`end`](Self::end), renders no log.
     ///
     /// # Errors
     ///
-    /// When a log cannot be read.
+    /// If a log cannot be read.
     fn gtids(&self) -> Result<GtidSet, RelayError>;
 
-    /// Returns the end of the newest log in a form. Makes the whole log in that form, which can take minutes.
+    /// Returns the end of the newest log in a form. Renders the whole log, which can take minutes.
     ///
     /// # Errors
     ///
-    /// When a log cannot be read.
+    /// If a log cannot be read.
     fn end(&self, form: LogForm) -> Result<NewestLogEnd, RelayError>;
 
-    /// Returns the logs in a form, to list their events; `None` if there are none to read.
+    /// Returns the source of a form, to list events; `None` if there are no logs to read.
     fn source(&self, _: LogForm) -> Option<Arc<FormSource>> {
         None
     }
 
-    /// Returns the time at which a log was written last, in microseconds since 1970.
+    /// Returns the time of the last write to a log, in microseconds since 1970.
     fn log_time_us(&self, _: &str) -> Option<u64> {
         None
     }
@@ -54,22 +54,22 @@ pub trait RelayFacts: Send + Sync {
     /// Returns the connected clients.
     fn clients(&self) -> Vec<ClientFacts>;
 
-    /// Returns how far clients are behind the end of the store, in their order. `None` for a client that reads no log, or
-    /// whose log cannot be read.
+    /// Returns the lag of each client, in the order of `clients`. `None` for a client that reads no log, or whose log
+    /// cannot be read.
     fn lags(&self, clients: &[ClientFacts]) -> Vec<Option<ClientLag>> {
         vec![None; clients.len()]
     }
 
-    /// Returns the forms that are served, each with its sums since the start.
+    /// Returns the served forms, each with its sums since the start.
     fn forms(&self) -> Vec<FormFacts> {
         Vec::new()
     }
 
-    /// Returns the sizes of the newest logs, at most `limit`, oldest first, in each form in which they are known.
+    /// Returns the sizes of at most `limit` newest logs, oldest first, in each form with a known size.
     ///
     /// # Errors
     ///
-    /// When the list of logs cannot be read.
+    /// If the list of logs cannot be read.
     fn log_sizes(&self, limit: usize) -> Result<Vec<LogSize>, RelayError> {
         let _ = limit;
         Ok(Vec::new())
@@ -88,32 +88,32 @@ pub trait RelayFacts: Send + Sync {
     ///
     /// # Errors
     ///
-    /// When the log cannot be read.
+    /// If the log cannot be read.
     fn purged_gtids(&self) -> Result<GtidSet, RelayError>;
 
     /// Returns the MariaDB GTIDs of all stored transactions, as `gtid_binlog_pos` shows them; empty for other logs.
     ///
     /// # Errors
     ///
-    /// When a log cannot be read.
+    /// If a log cannot be read.
     fn mariadb_gtids(&self) -> Result<String, RelayError> {
         Ok(String::new())
     }
 
-    /// Returns sums over the transactions that the relay has received and sent, in the order of the server's table
-    /// `binary_log_transaction_compression_stats`; only rows with transactions.
+    /// Returns sums over received and sent transactions, in the order of the server's table
+    /// `binary_log_transaction_compression_stats`. Omits rows without transactions.
     fn compression_counters(&self) -> Vec<CompressionCounters> {
         Vec::new()
     }
 
-    /// Asks the source for the definitions of tables, by a statement that reads nothing else. Returns `None` if the relay
-    /// has no source to ask.
+    /// Sends a statement that only reads table definitions to the source. Returns `None` if the relay has no source to
+    /// ask.
     fn ask_source(&self, sql: &str) -> Option<Result<SqlRows, ServerError>> {
         let _ = sql;
         None
     }
 
-    /// Returns sums over the stages of work. A stage of [`StageTotals::NAMES`] that is not among them has not run.
+    /// Returns sums over the stages of work. Omits stages of [`StageTotals::NAMES`] that have not run.
     fn stage_totals(&self) -> Vec<StageTotals> {
         Vec::new()
     }
@@ -123,59 +123,60 @@ pub trait RelayFacts: Send + Sync {
         ServedCompression::of(FormChoice::Auto)
     }
 
-    /// Changes it for clients that connect from now on.
+    /// Changes the compression for clients that connect from now on.
     fn set_compression(&self, _: ServedCompression) {
-        // Fixed facts stay as they are.
+        // Fixed facts do not change.
     }
 
-    /// Returns the wait for acknowledgements of replicas; `None` if nothing waits for them.
+    /// Returns the wait for acknowledgements of replicas; `None` if the relay does not wait.
     fn semi_sync_wait(&self) -> Option<SemiSyncWait> {
         None
     }
 
-    /// Changes it for the waits that begin from now on.
+    /// Changes the wait for acknowledgements, for waits that begin from now on.
     fn set_semi_sync_wait(&self, _: SemiSyncWait) {
-        // Fixed facts stay as they are.
+        // Fixed facts do not change.
     }
 
-    /// Returns the receiver of the logs; `None` if another program writes them.
+    /// Returns the receiver of the logs; `None` if another program writes the logs.
     fn upstream_control(&self) -> Option<&dyn UpstreamControl> {
         None
     }
 
-    /// Counts transactions from zero again.
+    /// Resets the counters of transactions.
     fn reset_compression_counters(&self) {
         // Without sums, there is nothing to reset.
     }
 
-    /// Counts the time of stages from zero again.
+    /// Resets the sums over stages.
     fn reset_stage_totals(&self) {
         // Without sums, there is nothing to reset.
     }
 }
 
-/// Wait for acknowledgements of replicas, before transactions are acknowledged to the source.
+/// Wait for acknowledgements of replicas before the relay acknowledges transactions to the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SemiSyncWait {
     /// Number of replicas: `rpl_semi_sync_source_wait_for_replica_count` of a server.
     pub replicas: usize,
-    /// Maximum time of a wait: `rpl_semi_sync_source_timeout` of a server.
+    /// Maximum duration of a wait: `rpl_semi_sync_source_timeout` of a server.
     pub timeout: Duration,
 }
 
 /// Distance of a client from the end of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientLag {
-    /// Transactions that the client has not got; `None` if older logs without GTIDs were not read.
+    /// Transactions not yet sent to the client; `None` if older logs without GTIDs were not read.
     pub transactions: Option<u64>,
-    /// Bytes of the stored logs that the client has not got. An estimate while it reads older parts of a rendered form.
+    /// Bytes of the stored logs not yet sent to the client. An estimate while the client reads older parts of a
+    /// rendered form.
     pub bytes: u64,
-    /// Time since the commit of the last transaction that it has got, or since it had everything, in microseconds; 0 if
-    /// it has everything. `None` before its first transaction.
+    /// Time in microseconds since the commit of the last transaction sent to the client, or since the client had all
+    /// transactions. 0 if the client has all transactions. `None` before its first transaction.
     pub time_us: Option<u64>,
 }
 
-/// Form that is served, with sums since the start of the relay.
+/// Served form, with sums since the start of the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormFacts {
     /// The form.
@@ -197,7 +198,7 @@ pub struct LogSize {
     pub name: String,
     /// The form.
     pub form: LogForm,
-    /// Size of the part that is known, in bytes.
+    /// Size of the known part, in bytes.
     pub bytes: u64,
     /// Size of the same part in the stored log, in bytes.
     pub stored_bytes: u64,
@@ -208,15 +209,15 @@ pub struct LogSize {
 /// Sums over transactions of one kind, a row of `binary_log_transaction_compression_stats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompressionCounters {
-    /// Log: `BINARY` for what the relay sends, `RELAY` for what it has received.
+    /// Kind of log: `BINARY` for sent transactions, `RELAY` for received ones.
     pub log_type: &'static str,
     /// Compression of the transactions: `ZSTD` or `NONE`.
     pub compression_type: &'static str,
     /// Number of transactions.
     pub transactions: u64,
-    /// Their size in the log, in bytes: without the headers of payloads, as a server counts.
+    /// Size of the transactions in the log, in bytes: without the headers of payloads, as on a server.
     pub compressed_bytes: u64,
-    /// Their size without compression, in bytes.
+    /// Size of the transactions without compression, in bytes.
     pub uncompressed_bytes: u64,
     /// First transaction.
     pub first: CountedTransaction,
@@ -240,9 +241,9 @@ pub struct CountedTransaction {
 /// Sums over one stage of work, a row of `events_stages_summary_global_by_event_name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageTotals {
-    /// Name of the stage, as a server calls it.
+    /// Name of the stage on a server.
     pub name: &'static str,
-    /// Number of times that it ran.
+    /// Number of runs.
     pub count: u64,
     /// Total time, in picoseconds.
     pub sum_ps: u64,
@@ -253,7 +254,7 @@ pub struct StageTotals {
 }
 
 impl StageTotals {
-    /// Stages that a relay has: those of a server that compress and decompress.
+    /// Names of a relay's stages: a server's stages for compressing and decompressing.
     pub const NAMES: [&'static str; 2] =
         ["stage/sql/Compressing transaction changes.", "stage/sql/Decompressing transaction changes."];
 
@@ -279,10 +280,10 @@ fn picoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().saturating_mul(1000)).unwrap_or(u64::MAX)
 }
 
-/// The server that a relay stands for.
+/// The server that a relay presents to its clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RelayedServer {
-    /// Version text, such as `9.7.4`: that of the newest log's writer.
+    /// Version of the server that wrote the newest log, such as `9.7.4`.
     pub version: String,
     /// The relay's own `server_id`.
     pub server_id: u32,
@@ -293,13 +294,13 @@ pub struct RelayedServer {
 /// A log that the relay serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedLog {
-    /// Its name.
+    /// Name of the log.
     pub name: String,
     /// Size in the form, in bytes.
     pub size: u64,
     /// Size of the file, in bytes.
     pub stored_size: u64,
-    /// Tells whether the file is encrypted.
+    /// True if the file is encrypted.
     pub is_encrypted: bool,
 }
 
@@ -308,7 +309,7 @@ pub struct ServedLog {
 pub struct NewestLogEnd {
     /// Name of the log.
     pub log: String,
-    /// Its size in the form, in bytes.
+    /// Size of the log in the form, in bytes.
     pub position: u64,
     /// GTIDs of all stored transactions.
     pub gtids: GtidSet,
@@ -325,19 +326,19 @@ pub struct ClientFacts {
     pub host: String,
     /// Connection attributes, in the order of the login.
     pub attributes: Vec<(String, String)>,
-    /// Form in which it reads the logs; `None` before it asks for a log.
+    /// Form of the client's logs; `None` before the client requests a log.
     pub form: Option<LogForm>,
-    /// Its `server_id`, if it registered or asked for a log.
+    /// `server_id` of the client, if it registered or requested a log.
     pub server_id: Option<u32>,
-    /// Its `server_uuid`, if it sent one.
+    /// `server_uuid` of the client, if it sent one.
     pub server_uuid: Option<String>,
-    /// Its `report_host`, if it registered with one.
+    /// `report_host` of the client, if it registered with one.
     pub report_host: Option<String>,
-    /// Its `report_port`, if it registered.
+    /// `report_port` of the client, if it registered.
     pub report_port: Option<u16>,
-    /// Command that runs, in the words of `SHOW PROCESSLIST`: `Sleep`, `Query`, `Binlog Dump`, `Binlog Dump GTID`.
+    /// Running command, as in `SHOW PROCESSLIST`: `Sleep`, `Query`, `Binlog Dump`, `Binlog Dump GTID`.
     pub command: &'static str,
-    /// State, in the words of `SHOW PROCESSLIST`.
+    /// State, as in `SHOW PROCESSLIST`.
     pub state: &'static str,
     /// Seconds in this state.
     pub state_s: u64,
@@ -349,6 +350,6 @@ pub struct ClientFacts {
     pub transactions_sent: u64,
     /// Commit time of the last transaction sent, in microseconds since 1970.
     pub committed_us: Option<u64>,
-    /// Progress of its dump; `None` before it asks for a log.
+    /// Progress of the dump; `None` before the client requests a log.
     pub progress: Option<ClientProgress>,
 }

@@ -1,4 +1,4 @@
-//! The store that is served: its logs by name, and the transactions in front of each.
+//! The served store: its logs by name, and the transactions before each log.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -15,7 +15,7 @@ use logs::{FileIdentity, LogError, LogKind, LogReader, ReadOutcome, Store, open_
 use crate::error::RelayError;
 use crate::mariadb_position::gtid_list;
 
-/// The store that is served: a directory of logs, which another thread or program may be writing to.
+/// The served store: a directory of logs, which another thread or program may be writing.
 #[derive(Debug)]
 pub struct RelayStore {
     store: Mutex<Store>,
@@ -30,21 +30,22 @@ pub struct HeadEvents {
     pub format: EventFormat,
     /// GTIDs of all earlier logs; `None` without a Previous_gtids event.
     pub previous_gtids: Option<GtidSet>,
-    /// GTID of the log's first transaction; `None` if it has none, or no transaction yet.
+    /// GTID of the log's first transaction; `None` if there is no transaction yet, or it has no GTID.
     pub first_gtid: Option<Gtid>,
     /// Last GTIDs of all earlier logs; `None` without a Gtid_list event of MariaDB.
     pub gtid_list: Option<Vec<MariadbGtid>>,
-    /// CRC32 of the format description, without its in-use flag: another log of the same name has another one.
+    /// CRC32 of the format description, without its in-use flag. Logs of the same name have different checksums.
     pub(crate) stamp: u32,
-    /// True if an event follows the head, so that the head never changes.
+    /// True if an event follows the head: the head never changes then.
     pub(crate) is_final: bool,
 }
 
-/// Identity of a log's file. A log that is rewritten in place gets another one.
+/// Identity of a log's file. Changes when the log is rewritten in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogFileId {
     identity: FileIdentity,
-    /// Time of the file's creation; `None` if the file system has none. A new file can get the inode of a removed one.
+    /// Creation time of the file; `None` if the file system does not record it. Needed because a new file can get the
+    /// inode of a removed one.
     created: Option<SystemTime>,
 }
 
@@ -54,14 +55,14 @@ impl LogFileId {
     }
 }
 
-/// Head of a log, and the file that it was read from.
+/// Head of a log, and the identity of its file.
 #[derive(Debug)]
 struct CachedLogHead {
     file: LogFileId,
     head: Arc<HeadEvents>,
 }
 
-/// Maximum number of events in a head. Servers write two to four; MariaDB writes checkpoints among them.
+/// Maximum number of events in a head. Servers write two to four; MariaDB may add checkpoints.
 const HEAD_EVENTS_MAX: usize = 1024;
 
 impl RelayStore {
@@ -69,9 +70,9 @@ impl RelayStore {
     ///
     /// # Errors
     ///
-    /// Those of [`Store::open`].
+    /// As [`Store::open`].
     pub fn open(path: impl AsRef<Path>, keyring: Option<PathBuf>) -> Result<Self, RelayError> {
-        // The keyring is read again for each log. A wrong path is an error now, and not only at the first client.
+        // The keyring is read again for each log. Read it now, to report a wrong path before the first client connects.
         keyring.as_deref().map(read_keyring).transpose()?;
         let store = Mutex::new(Store::open(path)?);
         Ok(Self { store, keyring, heads: Mutex::default() })
@@ -106,12 +107,12 @@ impl RelayStore {
         Ok(head)
     }
 
-    /// Returns the version of the server that has written a log, from its format description; `None` if that is not
-    /// written yet. The log is read only once.
+    /// Returns the version of the server that wrote a log, from its format description; `None` if the format
+    /// description is not written yet. Reads the log only once.
     ///
     /// # Errors
     ///
-    /// Those of [`RelayStore::head`].
+    /// As [`RelayStore::head`].
     pub fn writer_version(&self, log: &Arc<str>) -> Result<Option<String>, RelayError> {
         let known = self.known_head(log, self.identity(log)?);
         let head = match known {
@@ -132,7 +133,7 @@ impl RelayStore {
         Ok(names.iter().position(|name| &**name == log).is_some_and(|index| index + 1 < names.len()))
     }
 
-    /// Drops what is known of logs that the store no longer has. Returns the names of the logs, oldest first.
+    /// Drops the state of purged logs. Returns the names of the logs, oldest first.
     ///
     /// # Errors
     ///
@@ -168,7 +169,7 @@ impl RelayStore {
         Ok(LogFileId::of(&found))
     }
 
-    /// Opens the file of a log that is not encrypted; `None` for another one, and if it is no longer this file.
+    /// Opens the file of an unencrypted log. `None` if the log is encrypted, or its file was replaced.
     pub(crate) fn plain_file(&self, log: &str, id: LogFileId) -> Result<Option<File>, RelayError> {
         let Ok(file) = open_regular(&self.path(log)?) else { return Ok(None) };
         let mut magic = [0; MAGIC.len()];
@@ -272,7 +273,7 @@ fn read_head(log: &str, mut reader: LogReader) -> Result<Option<HeadEvents>, Rel
     }
 }
 
-/// Returns whether servers write events of this type in front of a log's first transaction.
+/// Returns whether servers write events of this type before a log's first transaction.
 const fn is_head_event(event_type: EventType) -> bool {
     use EventType as E;
     matches!(event_type, E::FormatDescription | E::PreviousGtids | E::MariadbGtidList | E::Unknown(_))

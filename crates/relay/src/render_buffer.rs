@@ -1,4 +1,4 @@
-//! Rendered bytes that are not in a chunk yet: in memory, and beyond a limit in an encrypted temporary file.
+//! Rendered bytes that are not in a chunk yet: in memory, or beyond a limit in an encrypted temporary file.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -6,32 +6,32 @@ use std::path::PathBuf;
 use logs::EncryptedSpool;
 use rewrite::RewriteOutput;
 
-/// Largest number of bytes in memory. Only one transaction can have more.
+/// Maximum number of bytes in memory. Only a single transaction can exceed it.
 const MEMORY_MAX: usize = 4 << 20;
 
 /// Rendered bytes that are not in a chunk yet. They are written and taken in order.
 pub(crate) struct RenderBuffer {
-    /// Position of the first byte in memory in the rendered log.
+    /// Position in the rendered log of the first byte in memory.
     start: u64,
     memory: Vec<u8>,
-    /// Bytes of `memory` that were taken.
+    /// Number of bytes of `memory` already taken.
     taken: usize,
     spool: Option<SpooledRest>,
     folder: PathBuf,
 }
 
-/// Bytes after those in memory.
+/// Bytes that follow the bytes in memory.
 struct SpooledRest {
     bytes: EncryptedSpool,
-    /// Number of bytes, once some at the end were dropped.
+    /// Number of bytes, after the end was dropped.
     size_max: u64,
     taken: u64,
-    /// Bytes that were written over later, with their offsets.
+    /// Overwritten bytes, with their offsets.
     patches: Vec<(u64, Vec<u8>)>,
 }
 
 impl RenderBuffer {
-    /// Creates an empty buffer at a position of the rendered log. Its file goes to `folder`.
+    /// Creates an empty buffer at a position of the rendered log. Creates its temporary file in `folder`.
     pub(crate) fn new(start: u64, folder: PathBuf) -> Self {
         Self { start, memory: Vec::new(), taken: 0, spool: None, folder }
     }
@@ -62,7 +62,8 @@ impl RenderBuffer {
         self.taken == self.memory.len() && is_spool_empty
     }
 
-    /// Drops the bytes behind a position of the rendered log, which are not taken yet. Nothing is written afterwards.
+    /// Drops the bytes after a position of the rendered log. They must not be taken yet, and no more bytes may be
+    /// written.
     pub(crate) fn drop_from(&mut self, end: u64) {
         let kept = end.saturating_sub(self.start);
         match kept.checked_sub(self.memory.len() as u64) {
@@ -76,7 +77,7 @@ impl RenderBuffer {
                 self.spool = None;
             }
         }
-        assert!(self.taken <= self.memory.len(), "ours: only bytes that are not taken are dropped");
+        assert!(self.taken <= self.memory.len(), "ours: taken bytes are not dropped");
     }
 }
 
@@ -132,7 +133,7 @@ impl RewriteOutput for RenderBuffer {
         let offset = start.checked_sub(self.start).ok_or_else(invalid)?;
         match (offset.checked_sub(self.memory.len() as u64), &mut self.spool) {
             (Some(offset), Some(spool)) => spool.patches.push((offset, bytes.to_vec())),
-            // The rewriter writes over one event, which it wrote at once: it is not split.
+            // The rewriter overwrites one event. It wrote this event in one call, so the event is not split.
             (None, _) => {
                 let range =
                     self.memory.get_mut(offset as usize..).and_then(|rest| rest.get_mut(..bytes.len()));

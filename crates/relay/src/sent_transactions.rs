@@ -1,6 +1,6 @@
-//! Sizes of the transactions that are sent, as `performance_schema.binary_log_transaction_compression_stats` counts them.
+//! Sizes of sent transactions, counted as in `performance_schema.binary_log_transaction_compression_stats`.
 //!
-//! The server counts the events behind the GTID event of each transaction, without checksums. A compressed transaction
+//! The server counts the events after the GTID event of each transaction, without checksums. A compressed transaction
 //! counts the size of its payload, and the uncompressed size that the payload states.
 
 use binlog::events::{PayloadCompression, PayloadFields};
@@ -15,7 +15,7 @@ pub(crate) struct TransactionMeter {
     open: Option<SentTransaction>,
 }
 
-/// Transaction that was sent, with its sizes.
+/// Sent transaction, with its sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentTransaction {
     /// Identifier.
@@ -24,15 +24,15 @@ pub struct SentTransaction {
     pub committed_us: u64,
     /// True if it is compressed with zstd.
     pub is_compressed: bool,
-    /// Size in the form in which it was sent, in bytes.
+    /// Size of the transaction as sent, in bytes.
     pub compressed_bytes: u64,
     /// Size without compression, in bytes.
     pub uncompressed_bytes: u64,
 }
 
 impl TransactionMeter {
-    /// Adds an event, or a piece of one. Returns the transaction that it ends. A transaction whose start was not added is
-    /// not measured.
+    /// Adds an event, or a piece of one. Returns the transaction that it ends, unless the start of that transaction was
+    /// not added.
     pub(crate) fn add(&mut self, chunk: &FormChunk, index: usize) -> Option<SentTransaction> {
         let slice = &chunk.slices()[index];
         if slice.starts_transaction && slice.is_first() {
@@ -55,7 +55,7 @@ impl TransactionMeter {
 }
 
 impl SentTransaction {
-    /// Adds an event of this size. `bytes` are the first ones of the event.
+    /// Adds an event of this size. `bytes` are the first bytes of the event.
     fn add_event(&mut self, event_type: EventType, size: usize, bytes: &[u8]) {
         match event_type {
             EventType::Gtid | EventType::GtidTagged | EventType::AnonymousGtid | EventType::MariadbGtid => {}
@@ -83,10 +83,10 @@ impl SentTransaction {
     }
 }
 
-/// Sums over the transactions that a relay has sent, to all clients together.
+/// Sums over the transactions sent to all clients.
 #[derive(Clone, Debug, Default)]
 pub struct SentTransactions {
-    /// Compressed ones, and others.
+    /// Sums over compressed transactions, and over other ones.
     sums: [Option<SentSum>; 2],
 }
 

@@ -1,14 +1,14 @@
-//! Checksums that a client gets, and the positions that follow.
+//! Checksums for a client, and the resulting positions.
 
 use binlog::{CHECKSUM_SIZE, ChecksumAlgorithm};
 
-/// Checksums that a client gets. Without the stored ones, or with added ones, all positions differ.
+/// Checksums for a client. If stored checksums are removed or new ones added, all positions differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServedChecksum {
-    /// As in the stored log, but the artificial event in front of it has none. A server does this for clients that ask
-    /// for `NONE`, such as mysqlbinlog: they learn from the format description what the log has.
+    /// As in the stored log; the artificial event before the log has none. A server does the same for clients that
+    /// request `NONE`, such as mysqlbinlog: these learn the log's checksums from its format description.
     Stored,
-    /// None: for clients that ask for nothing, because they do not know checksums.
+    /// None: for clients that make no request, because they do not know checksums.
     None,
     /// CRC32.
     Crc32,
@@ -27,7 +27,7 @@ pub(crate) enum ChecksumShift {
 
 impl ServedChecksum {
     /// Returns the change for a log with these checksums. A log of a server before 5.6.1 cannot have any: its format
-    /// description has no room to say so.
+    /// description lacks the field.
     pub(crate) const fn shift(self, stored: ChecksumAlgorithm) -> ChecksumShift {
         match (self, stored) {
             (Self::None, ChecksumAlgorithm::Crc32) => ChecksumShift::Removed,
@@ -38,7 +38,7 @@ impl ServedChecksum {
 }
 
 impl ChecksumShift {
-    /// Returns the position that the client sees, of an event behind `events` others.
+    /// Returns the client's position of an event that follows `events` other events.
     pub(crate) const fn served(self, rendered: u64, events: u64) -> u64 {
         let bytes = events.saturating_mul(CHECKSUM_SIZE as u64);
         match self {
@@ -57,7 +57,7 @@ impl ChecksumShift {
         }
     }
 
-    /// Returns the size that the client sees, of an event of this size.
+    /// Returns the client's size of an event of this size.
     pub(crate) const fn size(self, event_size: u32) -> u32 {
         match self {
             Self::Unchanged => event_size,

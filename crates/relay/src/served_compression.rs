@@ -1,20 +1,21 @@
-//! Compression for accounts without a form of their own, as `SET GLOBAL binlog_transaction_compression` changes it.
+//! Compression for accounts without a form, set by `SET GLOBAL binlog_transaction_compression`.
 
 use binlog::ZstdLevel;
 
 use crate::log_form::{ClientAttributes, FormChoice, LogForm};
 
-/// Compression for accounts without a form of their own.
+/// Compression for accounts without a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedCompression {
-    /// `binlog_transaction_compression`: plain transactions are compressed for clients that can read them so.
+    /// `binlog_transaction_compression`: the relay compresses plain transactions for clients that can read compressed
+    /// ones.
     pub is_on: bool,
     /// `binlog_transaction_compression_level_zstd`.
     pub level: ZstdLevel,
 }
 
 impl ServedCompression {
-    /// Returns the compression that a relay starts with.
+    /// Returns the compression at the start of a relay.
     pub const fn of(choice: FormChoice) -> Self {
         match choice {
             FormChoice::Fixed(LogForm::Compressed(level)) => Self { is_on: true, level },
@@ -22,7 +23,7 @@ impl ServedCompression {
         }
     }
 
-    /// Returns the form for a client, if its account and the relay ask for this one.
+    /// Returns the form for a client, given the choice of its account or of the relay.
     pub fn form_for(self, choice: FormChoice, attributes: &ClientAttributes<'_>) -> LogForm {
         match (self.is_on, choice.form_for(attributes)) {
             (true, LogForm::AsIs | LogForm::Compressed(_)) => LogForm::Compressed(self.level),

@@ -1,4 +1,4 @@
-//! Answers to the SQL that replicas, connectors and people send to a source.
+//! Answers to the SQL statements that replicas, connectors and people send to a source.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub enum SqlAnswer {
     Rows(SqlRows),
     /// The result set of `SHOW BINLOG EVENTS`.
     Events(BinlogEvents),
-    /// An error with a server's number, state and words.
+    /// An error with a server's number, SQLSTATE and message.
     Refused(ServerError),
 }
 
@@ -65,7 +65,7 @@ pub enum SqlValue {
     Text(String),
 }
 
-/// State of a client's session that its statements read and change.
+/// State of a client's session, read and changed by its statements.
 #[derive(Clone, Debug)]
 pub struct SqlSession {
     /// Number of the connection.
@@ -78,7 +78,7 @@ pub struct SqlSession {
     pub role: AccountRole,
     /// Default database.
     pub database: Option<String>,
-    /// Form in which the client sees the logs.
+    /// Form of the client's logs.
     pub form: LogForm,
     /// User variables, by name in lower case and without `@`.
     pub user_variables: BTreeMap<String, SqlValue>,
@@ -88,7 +88,7 @@ pub struct SqlSession {
     pub is_in_transaction: bool,
     /// Warnings of the last statement.
     pub warnings: Vec<SqlWarning>,
-    /// Changes that the last statement made to the relay, as statements without passwords, for the relay's log.
+    /// Changes of the relay by the last statement, for the relay's log: as statements without passwords.
     pub changes: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ pub struct SqlSession {
 pub struct SqlWarning {
     /// Level.
     pub level: WarningLevel,
-    /// Number of a server's message.
+    /// Error number of a server.
     pub code: u16,
     /// Text.
     pub message: String,
@@ -106,9 +106,9 @@ pub struct SqlWarning {
 /// Level of a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarningLevel {
-    /// The statement has done all, and this is worth knowing.
+    /// The statement was completely executed; the message is additional information.
     Note,
-    /// The statement has not done all.
+    /// The statement was only partly executed.
     Warning,
     /// The statement was refused.
     Error,
@@ -148,7 +148,7 @@ impl SqlSession {
         self.warnings.push(SqlWarning { level, code, message: message.into() });
     }
 
-    /// Adds a change of the relay.
+    /// Records a change of the relay.
     pub(crate) fn note_change(&mut self, statement: impl Into<String>) {
         self.changes.push(statement.into());
     }
@@ -214,7 +214,8 @@ impl SqlValue {
         })
     }
 
-    /// Returns the number that a server reads from the value: that at the start of a text, or 0. `None` for NULL.
+    /// Returns the value as a number, as a server converts it: for a text, the number at its start, or 0. `None` for
+    /// NULL.
     pub(crate) fn to_number(&self) -> Option<f64> {
         Some(match self {
             Self::Null => return None,

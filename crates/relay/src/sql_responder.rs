@@ -1,4 +1,4 @@
-//! Answers to the SQL that replicas, connectors and people send to a source.
+//! Answers to the SQL statements that replicas, connectors and people send to a source.
 //!
 //! ```text
 //! statement ─▶ STATEMENT_FORMS: pattern, right ─▶ answer from RelayFacts
@@ -46,21 +46,21 @@ use crate::relay_account::AccountRight;
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlAnswer, SqlColumn, SqlRows, SqlSession, SqlValue, WarningLevel};
 
-/// SQL side of a relay: answers statements from facts.
+/// SQL interface of a relay: answers statements from [`RelayFacts`].
 pub struct SqlResponder {
     facts: Arc<dyn RelayFacts>,
     engine: QueryEngine,
 }
 
-/// A statement, and the words behind its pattern.
+/// A statement, and the words after its pattern.
 struct SqlStatement<'a> {
     facts: &'a dyn RelayFacts,
     engine: &'a QueryEngine,
     sql: &'a str,
     sql_mode: u64,
-    /// Words that are not understood yet.
+    /// Words that are not parsed yet.
     words: SqlWords,
-    /// Optional words of the pattern that the statement has, in capitals.
+    /// Optional words of the pattern that are in the statement, in capitals.
     options: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ struct SqlStatement<'a> {
 struct StatementForm {
     /// Keywords. `A|B` is one of both, and `[A|B]` one of both or none.
     pattern: &'static str,
-    /// Right that it needs.
+    /// Right that the statement needs.
     right: AccountRight,
     answer: StatementAnswerer,
 }
@@ -77,7 +77,7 @@ type StatementAnswerer = fn(&mut SqlStatement<'_>, &mut SqlSession) -> Result<Sq
 
 use AccountRight::{AskServer, ChangeRelay, ShowLogs};
 
-/// Forms of statements. The first that matches counts.
+/// Forms of statements. The first matching form is used.
 const STATEMENT_FORMS: &[StatementForm] = &[
     form("SELECT", AskServer, select),
     form("WITH", AskServer, select),
@@ -117,10 +117,10 @@ const STATEMENT_FORMS: &[StatementForm] = &[
     form("COMMIT|ROLLBACK [WORK]", AskServer, end_transaction),
 ];
 
-/// Forms of statements after which the warnings of the statement before are still known.
+/// Forms of statements that keep the warnings of the previous statement.
 const KEEPING_WARNINGS: [&str; 3] = ["SELECT", "SHOW ERRORS", "SHOW WARNINGS"];
 
-/// First words of statements that a server knows, and a relay does not.
+/// First words of statements that a server supports, but a relay does not.
 const UNSUPPORTED_STATEMENTS: &[&str] = &[
     "ALTER",
     "ANALYZE",
@@ -165,7 +165,7 @@ const UNSUPPORTED_STATEMENTS: &[&str] = &[
     "VALUES",
     "XA",
 ];
-/// Beginnings of `SHOW` statements that a server knows, and a relay does not.
+/// First words of `SHOW` statements that a server supports, but a relay does not.
 const UNSUPPORTED_SHOWS: &[&str] = &[
     "SHOW COLUMNS",
     "SHOW CREATE",
@@ -201,14 +201,15 @@ fn done() -> SqlAnswer {
 }
 
 impl SqlResponder {
-    /// Maximum size of a statement in bytes: far more than those of the forms need. Its words take many times its memory.
+    /// Maximum size of a statement in bytes: far more than any supported statement needs. The parsed words take many
+    /// times this memory.
     const STATEMENT_SIZE_MAX: usize = 64 << 10;
 
-    /// Maximum size of a command in bytes, `max_allowed_packet`: room for the GTID set of a dump with 200,000 gaps. Each
-    /// client can take this memory.
+    /// Maximum size of a command in bytes, `max_allowed_packet`: enough for the GTID set of a dump with 200,000 gaps.
+    /// Each client can use this much memory.
     pub const PACKET_SIZE_MAX: usize = 4 << 20;
 
-    /// Creates the SQL side of a relay.
+    /// Creates the SQL interface of a relay.
     pub fn new(facts: Arc<dyn RelayFacts>) -> Self {
         let engine = QueryEngine::new(facts.clone());
         Self { facts, engine }
@@ -223,7 +224,7 @@ impl SqlResponder {
         if sql.len() > Self::STATEMENT_SIZE_MAX { Err(statement_too_large()) } else { Ok(()) }
     }
 
-    /// Executes a statement, in UTF-8. The session then has its warnings and its changes of the relay.
+    /// Executes a statement, in UTF-8. Stores its warnings and its changes of the relay in the session.
     pub fn execute(&self, sql: &str, session: &mut SqlSession) -> SqlAnswer {
         session.changes.clear();
         self.answer(sql, session).unwrap_or_else(|error| {
@@ -274,8 +275,8 @@ impl SqlResponder {
         Err(refuse(sql, words))
     }
 
-    /// Passes a statement about definitions to the source. Returns `None` for another statement, and if the relay has no
-    /// source to ask.
+    /// Passes a statement about table definitions to the source. Returns `None` for other statements, and if the relay
+    /// has no source to ask.
     fn ask_source(&self, sql: &str, session: &SqlSession) -> Option<Result<SqlRows, ServerError>> {
         let may_ask = session.role.may(AskServer) && asks_for_definitions(sql);
         may_ask.then(|| self.facts.ask_source(sql)).flatten()
@@ -299,7 +300,7 @@ pub fn sql_mode(session: &SqlSession) -> u64 {
     bits.fold(0, |all, bit| all | bit)
 }
 
-/// Refuses a second statement: a server allows it only if the client has asked for this.
+/// Refuses a second statement. A server allows it only if the client has enabled multi-statements.
 fn check_end(sql: &str, sql_mode: u64) -> Result<(), ServerError> {
     let mut has_ended = false;
     for token in SqlLexer::new(sql.as_bytes(), sql_mode).filter(|token| !token.is_blank()) {
@@ -311,7 +312,7 @@ fn check_end(sql: &str, sql_mode: u64) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Takes the words of a pattern. Returns the optional ones that are there, or `None` if the pattern does not match.
+/// Takes the words of a pattern. Returns the optional words that are present, or `None` if the pattern does not match.
 fn take_pattern(pattern: &str, words: &mut SqlWords) -> Option<Vec<String>> {
     let mut options = Vec::new();
     for part in pattern.split(' ') {
@@ -424,8 +425,8 @@ fn check_right(table: &FactTable, session: &SqlSession) -> Result<(), ServerErro
     }
 }
 
-/// Evaluates a `SELECT` that consists of literals, variables and functions, without the engine: so the questions of
-/// replicas never wait for a query. Returns `None` for another `SELECT`.
+/// Evaluates a `SELECT` of literals, variables and functions without the engine, so that replicas never wait for the
+/// query of another client. Returns `None` for any other `SELECT`.
 fn select_scalars(
     statement: &SqlStatement<'_>,
     context: &VariableContext<'_>,
@@ -496,7 +497,7 @@ fn end_transaction(
     Ok(done())
 }
 
-/// Ends a connection. `KILL QUERY` ends it too if it reads a log: its query is the dump.
+/// Ends a connection. `KILL QUERY` also ends a connection that reads a log: its query is the dump.
 fn kill(statement: &mut SqlStatement<'_>, session: &mut SqlSession) -> Result<SqlAnswer, ServerError> {
     let mut words = statement.words.clone();
     let number = match take_scalar(&mut words, &statement.context(session))? {

@@ -1,4 +1,4 @@
-//! States that all stored transactions lead to, such as their GTIDs.
+//! State after all stored transactions, such as their GTIDs.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::form_reader::{FormReader, ReaderStep};
 use crate::form_source::FormSource;
 use crate::relay_store::HeadEvents;
 
-/// A state that each stored transaction changes, and that the first events of each log repeat.
+/// A state that each stored transaction changes. The first events of each log repeat it.
 pub trait StoredState: Default {
     /// Returns the state before the transactions of a log.
     fn before_log(head: Option<&HeadEvents>) -> Self;
@@ -17,20 +17,20 @@ pub trait StoredState: Default {
     fn add_chunk(&mut self, chunk: &FormChunk, first: usize);
 }
 
-/// State after all stored transactions, read as far as the store has grown.
+/// State after all stored transactions, up to the present end of the store.
 #[derive(Debug, Default)]
 pub struct StateReader<S> {
     state: S,
-    /// Place behind the last event that was read.
+    /// Reader, positioned after the last read event.
     reader: Option<FormReader>,
 }
 
 impl<S: StoredState> StateReader<S> {
-    /// Reads on to the end of the store. Returns the state there.
+    /// Reads to the end of the store. Returns the state there.
     ///
     /// # Errors
     ///
-    /// When a log cannot be read. The next call then starts again at the newest log.
+    /// If a log cannot be read. The next call then starts again at the newest log.
     pub fn read(&mut self, as_is: &Arc<FormSource>) -> Result<&S, RelayError> {
         if self.advance(as_is).is_err() {
             // The log of the last call may have been purged. The head of the newest log contains the same state.

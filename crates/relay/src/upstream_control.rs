@@ -1,4 +1,4 @@
-//! The receiver of a relay's logs, as SQL shows and steers it.
+//! The receiver of a relay's logs, as shown and controlled by SQL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,28 +7,30 @@ use wire::ServerError;
 
 use crate::relay_facts::{CompressionCounters, RelayFacts};
 
-/// Receiver of a relay's logs, if the relay receives them itself. The command implements it; tests use a fixed one.
+/// Receiver of a relay's logs, if the relay itself receives them. The command implements this trait; tests use a fixed
+/// receiver.
 pub trait UpstreamControl: Send + Sync {
     /// Returns the state of the connection to the source.
     fn status(&self) -> UpstreamStatus;
 
-    /// Returns sums over received transactions: rows with the type `RELAY`, in the order of the server's table.
+    /// Returns sums over received transactions: rows of type `RELAY`, in the order of the server's table.
     fn received(&self) -> Vec<CompressionCounters>;
 
-    /// Counts received transactions from zero again.
+    /// Resets the sums over received transactions.
     fn reset_received(&self);
 
-    /// Disconnects from the source, until [`UpstreamControl::start`]. Returns false if it was stopped already.
+    /// Disconnects from the source, until [`UpstreamControl::start`]. Returns false if the receiver was already
+    /// stopped.
     fn stop(&self) -> bool;
 
-    /// Connects to the source again. Returns false if it was not stopped.
+    /// Connects to the source again. Returns false if the receiver was not stopped.
     fn start(&self) -> bool;
 
-    /// Changes the connection to the source: the next connection uses the change. Other sources are forgotten.
+    /// Changes the connection to the source, from the next connection on. Removes all other sources.
     ///
     /// # Errors
     ///
-    /// If a value is impossible.
+    /// If a value is invalid.
     fn change_source(&self, change: &SourceChange) -> Result<(), ServerError>;
 
     /// Removes the logs before this one, and returns their number.
@@ -38,15 +40,15 @@ pub trait UpstreamControl: Send + Sync {
     /// If a log cannot be removed, or the receiver is busy.
     fn purge_before(&self, log: &str) -> Result<usize, ServerError>;
 
-    /// Makes the source begin a new log.
+    /// Makes the source start a new log.
     ///
     /// # Errors
     ///
-    /// The source's own errors, or that it cannot be reached.
+    /// If the source returns an error or cannot be reached.
     fn flush_logs(&self) -> Result<(), ServerError>;
 }
 
-/// Changes of the connection to the source, as `CHANGE REPLICATION SOURCE TO` names them. What it does not name stays.
+/// Changes of the connection to the source, by `CHANGE REPLICATION SOURCE TO`. A `None` field does not change.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SourceChange {
     /// `SOURCE_HOST`
@@ -123,25 +125,25 @@ pub struct UpstreamStatus {
     pub log: String,
     /// Position of the next event in that log.
     pub position: u64,
-    /// Name of the stored log that is written.
+    /// Name of the stored log being written.
     pub stored_log: String,
     /// End of the last event in that log.
     pub stored_position: u64,
-    /// `server_id` of the source, once it has been connected.
+    /// `server_id` of the source, known after the first connection.
     pub server_id: Option<u32>,
-    /// `server_uuid` of the source, once it has been connected.
+    /// `server_uuid` of the source, known after the first connection.
     pub server_uuid: Option<String>,
-    /// `gtid_mode` of the source (MySQL since 5.6), once it has been connected.
+    /// `gtid_mode` of the source (MySQL since 5.6), known after the first connection.
     pub gtid_mode: Option<String>,
     /// Encryption of the connection.
     pub tls: UpstreamTls,
-    /// Age of the last event by the source's clock, in seconds; 0 if the source has no newer one.
+    /// Age of the last event in seconds, by the source's clock; 0 if the source has no newer event.
     pub lag_s: Option<u64>,
     /// Transactions received since the start.
     pub transactions: u64,
     /// Bytes of events received since the start.
     pub bytes: u64,
-    /// Error of the last attempt to connect, if it has failed.
+    /// Error of the last connection attempt, if it failed.
     pub error: Option<UpstreamError>,
     /// Received heartbeats.
     pub heartbeats: u64,
@@ -156,13 +158,13 @@ pub struct UpstreamTls {
     pub is_allowed: bool,
     /// True if the source's certificate is verified.
     pub is_verified: bool,
-    /// File of authorities.
+    /// File of certificate authorities.
     pub authorities: Option<PathBuf>,
-    /// Directory of authorities.
+    /// Directory of certificate authorities.
     pub authority_folder: Option<PathBuf>,
     /// File of the client certificate.
     pub certificate: Option<PathBuf>,
-    /// File of its key.
+    /// File of the client certificate's key.
     pub key: Option<PathBuf>,
 }
 

@@ -30,7 +30,7 @@ const FIXED_IN_TRANSACTION: [&str; 3] = [COMPRESSION, COMPRESSION_LEVEL, "sql_lo
 /// Variables whose global values can be changed.
 const COMPRESSION: &str = "binlog_transaction_compression";
 const COMPRESSION_LEVEL: &str = "binlog_transaction_compression_level_zstd";
-/// Maximum size of a session's variables in bytes: they stay in memory as long as the client is connected.
+/// Maximum size of a session's variables in bytes. They stay in memory as long as the client is connected.
 const VARIABLES_SIZE_MAX: usize = 256 << 10;
 /// Word for a variable's default value.
 const DEFAULT: &str = "DEFAULT";
@@ -38,7 +38,7 @@ const DEFAULT: &str = "DEFAULT";
 const CHARSET_VARIABLES: [&str; 3] =
     ["character_set_client", "character_set_connection", "character_set_results"];
 
-/// Executes a `SET`. If one of its assignments fails, none counts.
+/// Executes a `SET`. If one assignment fails, none takes effect.
 pub(super) fn set(
     statement: &mut SqlStatement<'_>,
     session: &mut SqlSession,
@@ -89,7 +89,7 @@ enum AssignedValues {
         name: &'static str,
         value: SqlValue,
     },
-    /// The variable has its global value again.
+    /// The variable takes its global value.
     Default {
         name: &'static str,
     },
@@ -108,7 +108,7 @@ impl AssignedValues {
             Self::Default { name } => {
                 session.system_variables.remove(name);
             }
-            // It is not the session's.
+            // A global value is not part of the session.
             Self::Global { .. } => {}
             Self::System(values) => {
                 let values = values.into_iter().map(|(name, value)| (name.to_owned(), value));
@@ -140,7 +140,7 @@ fn assign(
         let value = value(statement, part, &context, BareWord::Column)?;
         return Ok(AssignedValues::User { name, value });
     }
-    // Behind `@@`, the scope is a part of the reference.
+    // With `@@`, the scope is a part of the reference.
     let scope = match is_reference {
         false if part.take_any(&["GLOBAL", "PERSIST", "PERSIST_ONLY"]) => RequestedScope::Global,
         false if part.take_any(&["SESSION", "LOCAL"]) => RequestedScope::Session,
@@ -188,7 +188,7 @@ struct GlobalChanges {
 }
 
 impl GlobalChanges {
-    /// Sets a global variable. As a server, it takes the nearest value, with a warning.
+    /// Sets a global variable. As on a server, an invalid number becomes the nearest valid one, with a warning.
     fn assign(&mut self, name: &str, value: &SqlValue, facts: &dyn RelayFacts, session: &mut SqlSession) {
         let number = value.to_number().unwrap_or_default();
         let mut nearest = |range: (f64, f64)| {
@@ -226,7 +226,7 @@ impl GlobalChanges {
     }
 }
 
-/// Global values are those of the relay's options. Setting the present value changes nothing and succeeds.
+/// Checks an assignment to a global variable that is an option of the relay. Only its present value is accepted.
 fn check_global(
     variable: &'static SystemVariable,
     value: &SqlValue,
@@ -267,7 +267,7 @@ fn check_global(
     }
 }
 
-/// Returns the default of a global value that can be changed: that of the relay's option.
+/// Returns the default of a changeable global variable: the value of the relay's option.
 fn global_default(name: &str) -> Option<SqlValue> {
     let compression = ServedCompression::of(FormChoice::Auto);
     match name {
@@ -279,12 +279,12 @@ fn global_default(name: &str) -> Option<SqlValue> {
     }
 }
 
-/// Meaning of a word without quotes as a value.
+/// Meaning of an unquoted word as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BareWord {
     /// A text: `SET sql_mode = ANSI`.
     Text,
-    /// The name of a column, which there is not.
+    /// A column name, which is an error: there are no columns.
     Column,
 }
 
@@ -368,7 +368,7 @@ fn take_charset(statement: &SqlStatement<'_>, part: &mut SqlWords) -> Result<Opt
     }
 }
 
-/// `SET TRANSACTION`: a relay has no transactions that could differ.
+/// `SET TRANSACTION`: accepted without effect, because a relay has no transactions of its own.
 fn transaction(statement: &SqlStatement<'_>, part: &mut SqlWords) -> Result<AssignedValues, ServerError> {
     part.take_any(&["SESSION", "LOCAL", "GLOBAL"]);
     part.take("TRANSACTION");

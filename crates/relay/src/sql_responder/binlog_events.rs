@@ -29,12 +29,12 @@ const COLUMNS: &[SqlColumnSpec] = &[
 struct EventsRequest {
     log: Option<String>,
     position: u64,
-    /// Number of events to skip, and to show.
+    /// Number of events to skip.
     skipped: u64,
     limit: u64,
 }
 
-/// Rows of `SHOW BINLOG EVENTS`, which are read while they are sent: they would be too many for memory.
+/// Rows of `SHOW BINLOG EVENTS`. They are read while they are sent, because they may be too many for memory.
 #[derive(Clone, Debug)]
 pub struct BinlogEvents {
     /// First event; `None` if there are no rows.
@@ -101,7 +101,7 @@ fn row(log: &Arc<str>, event: ListedRelayEvent) -> Vec<SqlValue> {
     ]
 }
 
-/// Finds the log, without a name the oldest one, and its first event.
+/// Finds the log and its first event. Without a name, uses the oldest log.
 fn find_log(
     source: Arc<FormSource>,
     named: Option<&str>,
@@ -145,7 +145,7 @@ impl EventsRequest {
             }
         }
         if (request.skipped, request.limit) == (0, 0) {
-            // To a server, this is no limit.
+            // A server treats this value as no limit.
             request.limit = u64::MAX;
         }
         statement.expect_end()?;
@@ -163,8 +163,8 @@ fn take_number(statement: &mut SqlStatement<'_>) -> Result<u64, ServerError> {
     Ok(number)
 }
 
-/// Finds the first event; `None` behind the end of the log, where a server shows nothing. A server takes any position
-/// within the head of a log, for the next event.
+/// Finds the first event; `None` after the end of the log, where a server shows no events. Any position within the head
+/// of a log stands for the next event, as on a server.
 fn find_start(source: &FormSource, log: &Arc<str>, position: u64) -> Result<Option<FormStart>, ServerError> {
     if position <= FormStart::LOG_START.position {
         return Ok(Some(FormStart::LOG_START));
@@ -179,7 +179,7 @@ fn find_start(source: &FormSource, log: &Arc<str>, position: u64) -> Result<Opti
     }
 }
 
-/// Returns the ends of a log's first two events: the format description, and the set of GTIDs before the log.
+/// Returns the ends of a log's first two events: Format_description and Previous_gtids.
 fn head_ends(source: &FormSource, log: &Arc<str>) -> Result<Vec<u64>, RelayError> {
     let mut ends = Vec::new();
     let mut position = FormStart::LOG_START.position;

@@ -1,5 +1,5 @@
-//! Statements about the definitions of tables. Logs do not have all definitions, so the source answers, if the relay
-//! may ask it.
+//! Statements about the definitions of tables. The source answers them, if the relay may ask it, because logs do not
+//! contain all definitions.
 
 use sql::{SqlWord, SqlWords};
 
@@ -25,12 +25,13 @@ const DEFINITION_SHOWS: &[&str] = &[
     "SHOW TABLE STATUS",
 ];
 
-/// Keywords after the tables of a `SELECT` that no version of a server takes as an alias or an index hint.
+/// Keywords after the tables of a `SELECT`. No server version takes them as an alias or an index hint.
 const AFTER_TABLES: &[&str] = &["WHERE", "GROUP", "HAVING", "ORDER", "LIMIT"];
-/// Keywords of statements that read in more than one place, or write a file.
+/// Keywords of statements that read from several places, or write a file.
 const OTHER_READS: &[&str] = &["FROM", "INTO", "UNION", "EXCEPT", "INTERSECT", "PROCEDURE"];
 
-/// Tables of `information_schema` with definitions. Others have data, statements of other sessions, or accounts.
+/// Tables of `information_schema` with definitions. Other tables contain data, statements of other sessions, or
+/// accounts.
 const DEFINITION_TABLES: &[&str] = &[
     "CHARACTER_SETS",
     "CHECK_CONSTRAINTS",
@@ -96,11 +97,11 @@ const BEFORE_PARENTHESES: &[&str] = &[
     "WHERE",
 ];
 
-/// Returns true if the statement asks for definitions and for nothing else: a `SHOW` statement of the list, or a
-/// `SELECT` of tables of `information_schema` without another query inside it. The source must read the statement with
-/// an empty `sql_mode`, as this function does.
+/// Returns true if the statement only reads definitions: a `SHOW` statement of the list, or a `SELECT` from tables of
+/// `information_schema` without a subquery. The source must read the statement with an empty `sql_mode`, as this
+/// function does.
 pub(super) fn asks_for_definitions(sql: &str) -> bool {
-    // Whether a server executes such a comment depends on its version, and hints change limits.
+    // The server's version decides whether such a comment is executed, and hints change limits.
     if check_end(sql, 0).is_err() || ["/*!", "/*M!", "/*+"].iter().any(|start| sql.contains(start)) {
         return false;
     }
@@ -120,7 +121,7 @@ pub(super) fn asks_for_definitions(sql: &str) -> bool {
     words.take("FROM") && !words.has_ahead(OTHER_READS) && reads_definitions(&mut words)
 }
 
-/// Returns true if all tables of a `SELECT` have definitions. Parentheses could have tables in them.
+/// Returns true if all tables of a `SELECT` have definitions. Refuses parentheses, which could contain tables.
 fn reads_definitions(words: &mut SqlWords) -> bool {
     let mut is_table_next = true;
     while !words.is_at_end() && !words.is_any_next(AFTER_TABLES) {
@@ -131,7 +132,7 @@ fn reads_definitions(words: &mut SqlWords) -> bool {
                 return false;
             }
         }
-        // Hints for indexes have the keywords that end the list of tables.
+        // Index hints contain the keywords that end the list of tables.
         if words.is_any_next(&["USE", "FORCE", "IGNORE"]) {
             return false;
         }
@@ -143,8 +144,8 @@ fn reads_definitions(words: &mut SqlWords) -> bool {
     !is_table_next
 }
 
-/// Returns true if the words have no other query in them, no variable, and no function but those of the list: a stored
-/// function can read data, and others wait or take locks.
+/// Returns true if the words contain no subquery, no variable, and only functions of the list. Stored functions can
+/// read data, and other functions wait or take locks.
 fn is_harmless(words: &SqlWords) -> bool {
     let mut words = words.clone();
     // The last two words.

@@ -77,7 +77,7 @@ pub(super) fn visible_clients(context: &VariableContext<'_>) -> Vec<ClientFacts>
     clients
 }
 
-/// Returns a time. A server shows a missing one as zeros.
+/// Returns a time. A server shows a missing time as zeros.
 fn time(time_us: u64) -> SqlValue {
     match time_us {
         0 => "0000-00-00 00:00:00.000000".into(),
@@ -214,10 +214,10 @@ fn logs(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
     Ok(SqlRows::new(COLUMNS, logs.into_iter().map(row).collect()))
 }
 
-/// Largest number of logs in `bintide.log_sizes`.
+/// Maximum number of logs in `bintide.log_sizes`.
 const LOG_SIZES_MAX: usize = 100;
 
-/// Unlike `bintide.logs`, it renders nothing.
+/// Returns the rows of `bintide.log_sizes`. Unlike `bintide.logs`, renders no log.
 fn log_sizes(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
     const COLUMNS: &[SqlColumnSpec] =
         &[text("name"), text("form"), integer("size"), integer("stored_size"), text("complete")];
@@ -371,7 +371,8 @@ fn compression_stats(context: &VariableContext<'_>) -> Result<SqlRows, ServerErr
     Ok(SqlRows::new(COLUMNS, context.facts.compression_counters().iter().map(row).collect()))
 }
 
-/// Returns the saved part, rounded as the server rounds it; negative if compression has made transactions larger.
+/// Returns the percentage saved by compression, rounded as on a server. Negative if compression made transactions
+/// larger.
 fn compression_percentage(compressed: u64, uncompressed: u64) -> i64 {
     if uncompressed == 0 {
         return 0;

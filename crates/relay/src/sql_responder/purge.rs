@@ -1,4 +1,4 @@
-//! `PURGE BINARY LOGS`: removes logs, but without force none that a connected client still reads.
+//! `PURGE BINARY LOGS`: removes logs. Without force, keeps logs that a connected client still reads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub(super) fn purge(
     Ok(done())
 }
 
-/// Tells whether the session has set the variable for logs that clients read.
+/// Returns whether the session has set the variable that also purges logs in use.
 fn is_forced(session: &SqlSession) -> bool {
     session.system_variables.get(PURGE_FORCE).is_some_and(|value| value.to_number() == Some(1.0))
 }
@@ -86,9 +86,9 @@ fn note_readers<'r>(
 
 /// Logs to remove.
 enum PurgeLimit {
-    /// Those before this log.
+    /// Logs before this one.
     To(String),
-    /// Those that were written last before this time, in seconds since 1970.
+    /// Logs last written before this time, in seconds since 1970.
     Before(u64),
 }
 
@@ -124,7 +124,7 @@ impl PurgeLimit {
     }
 }
 
-/// Units of `INTERVAL`, with the multiple of a unit of the engine.
+/// Units of `INTERVAL`, each as a multiple of a unit of the engine.
 const UNITS: [(&str, u32, &str); 8] = [
     ("SECOND", 1, "seconds"),
     ("MINUTE", 60, "seconds"),
@@ -157,7 +157,7 @@ fn take_interval(statement: &SqlStatement<'_>) -> Option<(Range<usize>, String)>
     None
 }
 
-/// Evaluates a time in UTC, less an interval, in seconds since 1970.
+/// Evaluates a time in UTC, minus an interval, in seconds since 1970.
 fn read_time(
     statement: &SqlStatement<'_>,
     session: &SqlSession,
@@ -170,7 +170,7 @@ fn read_time(
         return Err(wrong_date_time(&text));
     }
     let quoted = sql::quote::quote_plain_text(&text);
-    // As on a server, the day before the end of a longer month is that of the shorter one.
+    // As on a server, a day beyond the end of a shorter month becomes the last day of that month.
     let query = match interval {
         "" => format!("SELECT unixepoch({quoted})"),
         interval => format!("SELECT unixepoch({quoted}, '{interval}', 'floor')"),
@@ -182,8 +182,8 @@ fn read_time(
     }
 }
 
-/// Returns whether a text is `YYYY-MM-DD`, `YYYY-MM-DD HH:MM` or `YYYY-MM-DD HH:MM:SS`, the last possibly with a fraction.
-/// The engine would also take a number for a Julian day, and a time without its date.
+/// Returns whether a text is `YYYY-MM-DD`, `YYYY-MM-DD HH:MM` or `YYYY-MM-DD HH:MM:SS[.fraction]`. The engine would
+/// also accept a number, as a Julian day, and a time without a date.
 fn is_date_time(text: &str) -> bool {
     let shape: String = text.chars().map(|sign| if sign.is_ascii_digit() { '0' } else { sign }).collect();
     match shape.split_once('.') {

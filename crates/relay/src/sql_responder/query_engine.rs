@@ -1,4 +1,4 @@
-//! Runs a `SELECT` on tables of facts, by SQLite in memory.
+//! Runs a `SELECT` on tables of facts, with SQLite in memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,20 +19,21 @@ use super::sql_function::{FUNCTIONS, FunctionContext};
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlColumn, SqlColumnKind, SqlRows, SqlValue};
 
-/// Time that a query may take, in microseconds.
+/// Maximum duration of a query in microseconds.
 const RUN_TIME_MAX_US: u64 = 1_000_000;
-/// Steps of SQLite's machine that a query may take: a limit also if the clock is set back.
+/// Maximum number of steps of SQLite's virtual machine in a query: limits the query even if the clock is set back.
 const STEPS_MAX: u32 = 20_000_000;
-/// Steps between two checks.
+/// Number of steps between two checks.
 const STEPS_INTERVAL: u16 = 1000;
-/// Size of a value or a row in bytes: far more than any fact has. A step takes time by the size of its values.
+/// Maximum size of a value or a row in bytes: far more than any fact needs. The duration of a step depends on the size
+/// of its values.
 const VALUE_SIZE_MAX: i32 = 1 << 18;
-/// Size of a result in bytes.
+/// Maximum size of a result in bytes.
 const RESULT_SIZE_MAX: usize = 16 << 20;
-/// Memory of SQLite in the whole process, in bytes.
+/// Maximum memory of SQLite in the whole process, in bytes.
 const MEMORY_MAX: usize = 64 << 20;
 
-/// Runs one query after the other, so that memory is bounded whatever clients ask.
+/// Runs one query at a time, which bounds memory for any number of clients.
 pub(super) struct QueryEngine {
     facts: Arc<dyn RelayFacts>,
     running: Mutex<()>,
@@ -40,17 +41,17 @@ pub(super) struct QueryEngine {
 
 /// Table that a query may read.
 pub(super) struct EngineTable {
-    /// Its database; `main` if a query names none.
+    /// Database of the table; `main` if a query names none.
     pub(super) database: &'static str,
     pub(super) name: &'static str,
     pub(super) content: SqlRows,
 }
 
-/// Error of a function in the query. SQLite keeps only its text.
+/// Error of a function in the query. SQLite itself keeps only the text.
 type FunctionFailure = Arc<Mutex<Option<ServerError>>>;
 
 impl QueryEngine {
-    /// Creates an engine. The facts are its clock.
+    /// Creates an engine. Takes the time from `facts`.
     pub(super) fn new(facts: Arc<dyn RelayFacts>) -> Self {
         Self { facts, running: Mutex::new(()) }
     }
@@ -59,14 +60,14 @@ impl QueryEngine {
     ///
     /// # Errors
     ///
-    /// Errors of SQLite, in the words of a server; or if the query needs too much time or memory.
+    /// Errors of SQLite, as errors of a server. Also if the query needs too much time or memory.
     pub(super) fn run(
         &self,
         query: &str,
         tables: &[EngineTable],
         functions: &FunctionContext,
     ) -> Result<SqlRows, ServerError> {
-        // The lock protects nothing that a panic could leave incomplete.
+        // The lock protects no state that a panic could leave inconsistent.
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = FunctionFailure::default();
         let result = open(tables, functions, &failure).and_then(|connection| self.select(&connection, query));
@@ -82,7 +83,7 @@ impl QueryEngine {
             steps > STEPS_MAX || facts.now_us().saturating_sub(start_us) > RUN_TIME_MAX_US
         };
         connection.progress_handler(STEPS_INTERVAL.into(), Some(is_too_long))?;
-        // The authorizer has refused all statements that change something.
+        // The authorizer has refused all statements that change data.
         collect(&mut connection.prepare(query)?)
     }
 }
@@ -94,7 +95,7 @@ fn open(
     failure: &FunctionFailure,
 ) -> Result<Connection, Error> {
     let connection = Connection::open_in_memory()?;
-    // A name in double quotes is never a string.
+    // Do not take an unknown name in double quotes for a string.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_SIZE_MAX)?;
     connection.execute_batch(&format!("PRAGMA hard_heap_limit={MEMORY_MAX}; PRAGMA temp_store=MEMORY"))?;
@@ -145,7 +146,7 @@ fn to_sqlite(value: &SqlValue) -> Value {
     match value {
         SqlValue::Null => Value::Null,
         SqlValue::Int(number) => Value::Integer(*number),
-        // Numbers of bytes, rows and picoseconds are below 2^63.
+        // In practice, all numbers are below 2^63: bytes, rows and picoseconds.
         SqlValue::UInt(number) => Value::Integer(i64::try_from(*number).unwrap_or(i64::MAX)),
         SqlValue::Double(number) => Value::Real(*number),
         SqlValue::Text(text) => Value::Text(text.clone()),
@@ -184,14 +185,14 @@ fn add_functions(
         };
         connection.create_scalar_function(function.name, -1, FunctionFlags::SQLITE_UTF8, call)?;
     }
-    // SQLite calls it for LIKE: as in MySQL, a backslash escapes a wildcard, and case does not matter.
+    // SQLite calls this function for LIKE. As in MySQL, a backslash escapes a wildcard, and case does not matter.
     connection.create_scalar_function("like", 2, FunctionFlags::SQLITE_UTF8, |arguments: &Context<'_>| {
         let [pattern, text] = [0, 1].map(|at| from_sqlite(arguments.get_raw(at)).to_text());
         Ok(pattern.zip(text).map(|(pattern, text)| is_like(&text, &pattern)))
     })
 }
 
-/// Returns whether a text matches a pattern as in `LIKE`, in any case.
+/// Returns whether a text matches a `LIKE` pattern, ignoring case.
 pub(super) fn is_like(text: &str, pattern: &str) -> bool {
     WildcardPattern::new(pattern.to_lowercase().into()).matches(text.to_lowercase().as_bytes())
 }
@@ -248,7 +249,7 @@ fn value_size(value: &SqlValue) -> usize {
     size_of::<SqlValue>() + text
 }
 
-/// Returns SQLite's error in the words of a server.
+/// Returns SQLite's error as an error of a server.
 fn explain(error: &Error, functions: &FunctionContext) -> ServerError {
     let (code, message) = match error {
         Error::SqlInputError { error, msg, .. } => (Some(error.code), msg.clone()),

@@ -1,11 +1,11 @@
-//! Errors with the numbers and words of a server (`share/messages_to_clients.txt`).
+//! Errors with a server's numbers and messages (`share/messages_to_clients.txt`).
 
 use wire::ServerError;
 
 /// Maximum length of the text that a syntax error repeats, in characters.
 const NEAR_MAX: usize = 80;
 
-/// `ER_PARSE_ERROR`. `rest` is the byte offset of the first word that is not understood.
+/// `ER_PARSE_ERROR`. `rest` is the byte offset of the first unexpected word.
 pub(super) fn syntax_error(sql: &str, rest: usize) -> ServerError {
     let start = (0..=rest.min(sql.len())).rev().find(|at| sql.is_char_boundary(*at)).unwrap_or(0);
     let near: String = sql[start..].chars().take(NEAR_MAX).collect();
@@ -27,14 +27,14 @@ pub(super) fn statement_too_large() -> ServerError {
     ServerError::new(1153, "08S01", "Got a packet bigger than 'max_allowed_packet' bytes")
 }
 
-/// `ER_NET_READ_INTERRUPTED`: a replica that gets it for a question about its source connects again.
+/// `ER_NET_READ_INTERRUPTED`: after this error, a replica connects to its source again.
 pub(super) fn unknown_gtid_mode() -> ServerError {
     let message = "gtid_mode is not known yet: the logs have no transactions, and the relay has not connected to its \
                    source since its start";
     ServerError::new(1159, "08S01", message)
 }
 
-/// `ER_NOT_SUPPORTED_YET`, for a statement that a server knows and a relay does not.
+/// `ER_NOT_SUPPORTED_YET`, for a statement that a server supports, but a relay does not.
 pub(super) fn unsupported(statement: &str) -> ServerError {
     let message = format!("bintide relay does not support {statement}: it serves binary logs only");
     ServerError::new(1235, "42000", message)

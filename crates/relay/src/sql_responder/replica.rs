@@ -1,6 +1,6 @@
-//! The receiver of the logs: its state as a server's replica, and statements that steer it.
+//! The receiver of the logs: its state, shown as a replica's state, and the statements that control it.
 //!
-//! The columns are those of the server that wrote the newest log.
+//! The columns depend on the version of the server that wrote the newest log.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ struct StatusColumn {
 
 type StatusReader = fn(&ReplicaState) -> SqlValue;
 
-/// State of the receiver, and the transactions that are stored.
+/// State of the receiver, and the stored transactions.
 struct ReplicaState {
     status: UpstreamStatus,
     gtids: String,
@@ -59,8 +59,7 @@ const fn zero(name: &'static str, old_name: &'static str) -> StatusColumn {
     counted(name, old_name, |_| SqlValue::UInt(0))
 }
 
-/// Columns of MySQL 8.0.22 and later. Storing is all that a relay does with a transaction, so what is stored counts as
-/// applied.
+/// Columns of MySQL 8.0.22 and later. A relay applies no transactions, so stored transactions count as applied.
 const STATUS_COLUMNS: &[StatusColumn] = &[
     shown("Replica_IO_State", "Slave_IO_State", |state| io_state(&state.status).into()),
     shown("Source_Host", "Master_Host", |state| state.status.host.as_str().into()),
@@ -136,7 +135,7 @@ const STATUS_COLUMNS: &[StatusColumn] = &[
     empty("Network_Namespace", "Network_Namespace"),
 ];
 
-/// Columns of MariaDB that are not those of MySQL, and their places: behind these columns of MySQL's `SHOW SLAVE STATUS`.
+/// Columns that only MariaDB has, each list with the column of MySQL's `SHOW SLAVE STATUS` that precedes it.
 const MARIADB_COLUMNS: &[(&str, &[StatusColumn])] = &[
     (
         "Master_SSL_Crlpath",
@@ -158,7 +157,7 @@ const MARIADB_COLUMNS: &[(&str, &[StatusColumn])] = &[
     ),
 ];
 
-/// Columns of MySQL that MariaDB has too, behind `Master_Server_Id`, in its order.
+/// Columns of MySQL that MariaDB also has after `Master_Server_Id`, in MariaDB's order.
 const MARIADB_LAST_COLUMNS: [&str; 6] = [
     "Master_SSL_Crl",
     "Master_SSL_Crlpath",
@@ -167,10 +166,10 @@ const MARIADB_LAST_COLUMNS: [&str; 6] = [
     "Slave_SQL_Running_State",
     "Replicate_Rewrite_DB",
 ];
-/// Version of MariaDB with the last of them.
+/// First version of MariaDB with the last of these columns.
 const REWRITE_COLUMN_SINCE: [u32; 3] = [10, 11, 0];
 
-/// Columns of `SHOW ALL SLAVES STATUS` before and behind those of one connection.
+/// First columns of `SHOW ALL SLAVES STATUS`; the columns of one connection follow, then `ALL_LAST_COLUMNS`.
 const ALL_FIRST_COLUMNS: &[StatusColumn] =
     &[empty("Connection_name", "Connection_name"), empty("Slave_SQL_State", "Slave_SQL_State")];
 const ALL_LAST_COLUMNS: &[StatusColumn] = &[
@@ -190,7 +189,7 @@ const fn same(name: &'static str, value: StatusReader) -> StatusColumn {
 
 /// Longest pause between attempts to connect, in seconds.
 const RETRY_MAX_S: u64 = 30;
-/// Interval of heartbeats that the receiver asks for, in seconds.
+/// Heartbeat interval that the receiver requests, in seconds.
 const HEARTBEAT_PERIOD_S: f64 = 15.0;
 
 pub(super) fn replica_status(
@@ -233,10 +232,11 @@ fn status_rows(
     rows_of(statement, &columns)
 }
 
-/// Column, and the name that it has in the statement.
+/// Column, and its name in the statement.
 type NamedColumn = (&'static StatusColumn, &'static str);
 
-/// Returns the columns of MariaDB: MySQL's up to the source's `server_id`, then fewer of them, and its own.
+/// Returns the columns of MariaDB: all of MySQL's up to the source's `server_id`, then some of MySQL's, and MariaDB's
+/// own.
 fn mariadb_columns(version: ServedVersion) -> Vec<&'static StatusColumn> {
     let end = STATUS_COLUMNS.iter().position(|column| column.old_name == "Master_UUID");
     let (first, last) = STATUS_COLUMNS.split_at(end.unwrap_or(STATUS_COLUMNS.len()));
@@ -344,7 +344,7 @@ pub(super) fn stop(
     Ok(done())
 }
 
-/// Takes the end of a statement that starts or stops the receiver.
+/// Parses the end of a statement that starts or stops the receiver.
 fn take_receiver(statement: &mut SqlStatement<'_>) -> Result<(), ServerError> {
     if statement.words.take("SQL_THREAD") {
         return Err(unsupported("a SQL_THREAD"));

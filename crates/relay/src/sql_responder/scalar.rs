@@ -1,4 +1,4 @@
-//! Expressions that need no tables: literals, variables, and functions of them.
+//! Expressions without tables: literals, variables, and functions.
 
 use sql::{SqlWord, SqlWords};
 use wire::ServerError;
@@ -8,7 +8,7 @@ use super::sql_function::{FunctionContext, SqlFunction};
 use super::system_variable::{RequestedScope, SystemValue, SystemVariable, VariableContext};
 use crate::sql_answer::SqlValue;
 
-/// Maximum depth of functions in functions; deeper ones are left to the engine, which has its own limit.
+/// Maximum depth of nested functions. The engine, which has its own limit, evaluates deeper ones.
 const DEPTH_MAX: u32 = 16;
 
 /// A system variable in a statement: `@@name`, `@@global.name`.
@@ -17,7 +17,8 @@ pub(super) struct VariableReference {
     pub(super) name: String,
 }
 
-/// Takes an expression and evaluates it. Returns `None` if it is of another kind: then the words are at any place.
+/// Takes an expression and evaluates it. Returns `None` for an expression of another kind; the position in `words` is
+/// then undefined.
 ///
 /// # Errors
 ///
@@ -93,7 +94,7 @@ fn take_call(
     function.call(&function_context(context), &values).map(Some)
 }
 
-/// Takes a user variable or a system variable, behind the first `@`.
+/// Takes a user variable or a system variable, after the first `@`.
 fn take_variable(
     words: &mut SqlWords,
     context: &VariableContext<'_>,
@@ -106,7 +107,7 @@ fn take_variable(
     Ok(Some(context.session.user_variables.get(&name).cloned().unwrap_or(SqlValue::Null)))
 }
 
-/// Takes the name of a user variable, behind the `@`. Returns it in lower case.
+/// Takes the name of a user variable, after the `@`. Returns it in lower case.
 pub(super) fn take_user_variable(words: &mut SqlWords) -> Option<String> {
     match words.take_next()? {
         SqlWord::Plain(name) | SqlWord::Quoted(name) | SqlWord::Text(name) => Some(name.to_lowercase()),
@@ -114,7 +115,7 @@ pub(super) fn take_user_variable(words: &mut SqlWords) -> Option<String> {
     }
 }
 
-/// Takes the name of a system variable with its scope, behind `@@`.
+/// Takes the name of a system variable with its scope, after `@@`.
 pub(super) fn take_reference(words: &mut SqlWords) -> Option<VariableReference> {
     let mut name = words.take_name()?;
     let mut scope = RequestedScope::Any;
@@ -139,7 +140,7 @@ pub(super) fn take_reference(words: &mut SqlWords) -> Option<VariableReference> 
 ///
 /// # Errors
 ///
-/// If there is no such variable, or not in this scope.
+/// If there is no such variable in this scope.
 pub(super) fn read_variable(
     reference: &VariableReference,
     context: &VariableContext<'_>,

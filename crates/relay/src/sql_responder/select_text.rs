@@ -1,4 +1,4 @@
-//! Translation of a `SELECT` from MySQL's SQL into that of SQLite.
+//! Translation of a `SELECT` from MySQL's SQL into SQLite's SQL.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,20 +15,20 @@ use crate::sql_answer::SqlValue;
 
 /// Operators of more than one byte, the longest first.
 const OPERATORS: [&str; 12] = ["<=>", "->>", "<=", ">=", "<>", "!=", "<<", ">>", "||", "&&", "->", ":="];
-/// Words that may follow `SELECT` and only tell a server how to execute it.
+/// Words after `SELECT` that only affect how a server executes it.
 const SELECT_HINTS: [&str; 5] =
     ["HIGH_PRIORITY", "SQL_CACHE", "SQL_NO_CACHE", "SQL_BUFFER_RESULT", "SQL_CALC_FOUND_ROWS"];
 /// Words that end a select list.
 const LIST_ENDS: [&str; 9] =
     ["FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION", "INTERSECT", "EXCEPT"];
-/// Words behind which the last word of an expression is no alias.
+/// Words that make the next word part of the expression, not an alias.
 const OPERATOR_WORDS: [&str; 18] = [
     "AND", "OR", "XOR", "NOT", "IS", "IN", "LIKE", "REGEXP", "RLIKE", "BETWEEN", "DIV", "MOD", "COLLATE",
     "THEN", "ELSE", "WHEN", "CASE", "DISTINCT",
 ];
-/// Words that can end an expression, and are no alias there.
+/// Words that can end an expression without being an alias.
 const FINAL_WORDS: [&str; 4] = ["END", "NULL", "TRUE", "FALSE"];
-/// Functions that need no parentheses, and the functions to call for them.
+/// Functions without parentheses, and the functions to call instead.
 const BARE_FUNCTIONS: [(&str, &str); 8] = [
     ("CURRENT_USER", "current_user"),
     ("CURRENT_TIMESTAMP", "now"),
@@ -54,7 +54,7 @@ impl<'s> SelectText<'s> {
     ///
     /// # Errors
     ///
-    /// For quotes and comments without end.
+    /// If a quote or a comment has no end.
     pub(super) fn parse(sql: &'s str, part: Range<usize>, sql_mode: u64) -> Result<Self, ServerError> {
         let (mut tokens, mut depths, mut depth) = (Vec::new(), Vec::new(), 0usize);
         for mut token in SqlLexer::new(&sql.as_bytes()[part.clone()], sql_mode) {
@@ -76,17 +76,17 @@ impl<'s> SelectText<'s> {
         Ok(Self { sql, sql_mode, tokens, depths })
     }
 
-    /// Returns the names in the text, of which some are names of tables.
+    /// Returns the names in the text. Some of them are names of tables.
     pub(super) fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let is_name = |kind| matches!(kind, SqlTokenKind::Word | SqlTokenKind::QuotedName);
         self.tokens.iter().filter(move |token| is_name(token.kind)).map(|token| self.name(token))
     }
 
-    /// Translates a whole `SELECT`. Columns get the names that a server gives them.
+    /// Translates a whole `SELECT`. Columns get the same names as on a server.
     ///
     /// # Errors
     ///
-    /// For what SQLite would misunderstand, and unknown system variables.
+    /// For syntax that SQLite would misunderstand, and for unknown system variables.
     pub(super) fn select(&self, context: &VariableContext<'_>) -> Result<String, ServerError> {
         let mut out = String::new();
         let mut at = 0;
@@ -114,7 +114,7 @@ impl<'s> SelectText<'s> {
         Ok(out)
     }
 
-    /// Returns the names that a server gives the columns of a `SELECT`; `None` for those with an alias, and for `*`.
+    /// Returns a server's names for the columns of a `SELECT`; `None` for a column with an alias, and for `*`.
     pub(super) fn column_names(&self) -> Vec<Option<String>> {
         let list = 1..self.list_end(1);
         self.items(list).into_iter().map(|item| self.column_name(item)).collect()
@@ -124,7 +124,7 @@ impl<'s> SelectText<'s> {
     ///
     /// # Errors
     ///
-    /// For what SQLite would misunderstand, and unknown system variables.
+    /// For syntax that SQLite would misunderstand, and for unknown system variables.
     pub(super) fn expression(&self, context: &VariableContext<'_>) -> Result<String, ServerError> {
         let mut out = String::new();
         self.put_expression(0..self.tokens.len(), &mut out, context)?;
@@ -145,7 +145,7 @@ impl<'s> SelectText<'s> {
         Ok(())
     }
 
-    /// Translates one token, or several that belong together. Returns the number of the next.
+    /// Translates one token, or several that belong together. Returns the index of the next token.
     fn put_token(
         &self,
         at: usize,
@@ -188,9 +188,9 @@ impl<'s> SelectText<'s> {
             ("COLLATE", _) => return at + 2,
             ("DIV", _) => out.push('/'),
             ("MOD", _) if !is_call => out.push('%'),
-            // The character set of a string: all strings are UTF-8.
+            // Omit the character set of a string: all strings are UTF-8.
             (set, _) if set.starts_with('_') && self.is_string(at + 1) && is_charset(&set[1..]) => {}
-            // SQLite takes such a word for a parameter.
+            // Quote the name: SQLite would take it for a parameter.
             (name, _) if name.starts_with('$') => out.push_str(&quoted_name(word)),
             _ => out.push_str(word),
         }
@@ -216,14 +216,14 @@ impl<'s> SelectText<'s> {
         }
         match rest.as_bytes()[0] {
             b'@' => return self.put_variable(at, out, context),
-            // The quotient of integers has a fraction.
+            // In MySQL, the quotient of integers has a fraction.
             b'/' => out.push_str("* 1.0 /"),
             b'!' => out.push_str("NOT"),
             sign @ (b'(' | b')' | b',' | b'.' | b'=' | b'<' | b'>' | b'+' | b'-' | b'*' | b'%' | b'&'
             | b'|' | b'~') => {
                 out.push(char::from(sign));
             }
-            // A parameter, or a quote of SQLite's: nothing that a server understands here.
+            // A parameter, or a quote of SQLite: a server accepts neither here.
             _ => return Err(self.error(at)),
         }
         Ok(at + 1)
@@ -259,7 +259,7 @@ impl<'s> SelectText<'s> {
         Ok(next)
     }
 
-    /// Returns the name that a server gives a column of a select list; `None` if it has an alias, or is `*`.
+    /// Returns a server's name for a column of a select list; `None` for a column with an alias, and for `*`.
     fn column_name(&self, item: Range<usize>) -> Option<String> {
         let last = item.end.checked_sub(1).filter(|last| item.contains(last))?;
         if self.is_sign(last, "*")
@@ -305,7 +305,7 @@ impl<'s> SelectText<'s> {
         self.text(&self.tokens[at]).strip_prefix('_').is_some_and(is_charset)
     }
 
-    /// Returns true for a token of an item outside of parentheses.
+    /// Returns true if a token of an item is outside of parentheses.
     fn is_outside(&self, item: &Range<usize>, at: usize) -> bool {
         self.depths[at] == self.depths[item.start]
     }
@@ -325,7 +325,7 @@ impl<'s> SelectText<'s> {
         starts.zip(ends).map(|(start, end)| start..end).collect()
     }
 
-    /// Returns a string with those directly behind it, and the number of the next token.
+    /// Returns a string, joined with directly following strings, and the index of the next token.
     fn string(&self, at: usize) -> (String, usize) {
         let count = self.tokens[at..].iter().take_while(|token| token.kind == SqlTokenKind::String).count();
         let texts = self.tokens[at..at + count].iter().map(|token| self.name(token));
@@ -376,7 +376,7 @@ pub(super) fn offset(words: &SqlWords) -> usize {
     words.rest_range().start
 }
 
-/// Takes an equals sign, also as `:=`.
+/// Takes `=` or `:=`.
 pub(super) fn take_assignment(words: &mut SqlWords) -> bool {
     let is_colon = matches!(words.peek(), Some(SqlWord::Sign(sign)) if sign == ":");
     if is_colon {
@@ -393,16 +393,16 @@ fn quoted_name(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\"").replace('\0', ""))
 }
 
-/// Appends a literal of SQLite's.
+/// Appends a SQLite literal.
 fn put_literal(out: &mut String, value: &SqlValue) {
     match value {
         SqlValue::Null => out.push_str("NULL"),
         SqlValue::Int(number) => out.push_str(&number.to_string()),
         SqlValue::UInt(number) if i64::try_from(*number).is_ok() => out.push_str(&number.to_string()),
-        // Larger than all integers of SQLite: only the text keeps all digits.
+        // The number is too large for an integer of SQLite: only text keeps all digits.
         SqlValue::UInt(number) => out.push_str(&format!("'{number}'")),
         SqlValue::Double(number) => out.push_str(&format!("{number:?}")),
-        // A text of SQL ends at a NUL.
+        // A NUL would end the SQL text.
         SqlValue::Text(text) if text.contains('\0') => {
             let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
             out.push_str(&format!("CAST(x'{digits}' AS TEXT)"));

@@ -1,8 +1,8 @@
-//! Version of the server that a relay stands for.
+//! Version of the server that a relay presents.
 
 use crate::log_form::version_numbers;
 
-/// Version of the server that a relay stands for: it decides which variables and columns exist.
+/// Version of the server that a relay presents. Decides which variables and columns exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ServedVersion {
     numbers: [u32; 3],
@@ -12,7 +12,7 @@ pub(crate) struct ServedVersion {
 impl ServedVersion {
     pub(crate) fn parse(version: &str) -> Self {
         let is_mariadb = version.to_ascii_lowercase().contains("mariadb");
-        // MariaDB puts a version that old replicas know before its own.
+        // MariaDB prefixes its version with one that old replicas know.
         let numbers = version_numbers(version.strip_prefix("5.5.5-").unwrap_or(version));
         Self { numbers: numbers.unwrap_or_default(), is_mariadb }
     }

@@ -33,7 +33,7 @@ pub(super) fn binary_logs(
     let count = if statement.version().is_mysql_since(ENCRYPTION_SINCE) { 3 } else { 2 };
     let logs = statement.facts.logs(session.form).map_err(|error| internal(&error))?;
     let row = |log: ServedLog| {
-        // What clients get is never encrypted.
+        // Clients always get unencrypted logs.
         let mut row = vec![log.name.into(), log.size.into(), "No".into()];
         row.truncate(count);
         row
@@ -183,7 +183,7 @@ fn warning_rows<'w>(
     warnings: impl Iterator<Item = &'w SqlWarning>,
 ) -> Result<SqlAnswer, ServerError> {
     const COLUMNS: &[SqlColumnSpec] = &[text("Level"), integer("Code"), text("Message")];
-    // A statement has few warnings, so all limits are the same.
+    // A statement has few warnings, so the limit has no effect.
     if statement.words.take("LIMIT") {
         while matches!(statement.words.peek(), Some(SqlWord::Number(_))) || statement.words.is_sign(",") {
             statement.words.skip();
@@ -228,7 +228,7 @@ pub(super) fn tables(
     filtered(statement, session, SqlRows { columns, rows })
 }
 
-/// Returns the column of `SHOW DATABASES` and `SHOW TABLES`, whose name contains the pattern of `LIKE`.
+/// Returns the column of `SHOW DATABASES` or `SHOW TABLES`. Its name contains the `LIKE` pattern.
 fn shown_column(name: &str, statement: &SqlStatement<'_>) -> SqlColumn {
     let mut words = statement.words.clone();
     let name = match (words.take("LIKE"), words.take_next()) {

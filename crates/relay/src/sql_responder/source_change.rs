@@ -11,7 +11,7 @@ use super::{SqlStatement, done};
 use crate::sql_answer::{SqlAnswer, SqlSession, WarningLevel};
 use crate::upstream_control::{SourceChange, SourceOption};
 
-/// Longest password of a server's replication connection, in characters.
+/// Maximum length of a replication password in characters, as on a server.
 const PASSWORD_MAX: usize = 32;
 /// `ER_UNKNOWN_ERROR`, for a note with a text of our own.
 const OWN_NOTE: u16 = 1105;
@@ -32,7 +32,7 @@ enum OptionSetter {
         sql_name: &'static str,
         name: &'static str,
     },
-    /// Known to a server, and not to a relay.
+    /// Supported by a server, but not by a relay.
     Unsupported(&'static str),
 }
 
@@ -88,7 +88,7 @@ const OPTIONS: &[ChangeOption] = &[
     refused("ZSTD_COMPRESSION_LEVEL", "SOURCE_ZSTD_COMPRESSION_LEVEL"),
 ];
 
-/// Options without this prefix that a server knows, and a relay does not.
+/// Options without this prefix that a server supports, but a relay does not.
 const OTHER_OPTIONS: [&str; 9] = [
     "ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS",
     "GTID_ONLY",
@@ -228,7 +228,7 @@ fn set_password(change: &mut SourceChange, password: String) -> Result<(), Serve
     Ok(())
 }
 
-/// A relay continues with the same server by file and position, and with another one by GTIDs.
+/// Checks the value. A relay itself chooses: file and position for the same server, GTIDs for another one.
 fn check_auto_position(_: &mut SourceChange, number: u64) -> Result<(), ServerError> {
     if number == 0 { Err(unsupported_option("SOURCE_AUTO_POSITION = 0")) } else { Ok(()) }
 }

@@ -109,7 +109,7 @@ const fn function(
 }
 
 impl SqlFunction {
-    /// Returns the function with this name, in any case.
+    /// Returns the function with this name, ignoring case.
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
         FUNCTIONS.iter().find(|function| function.name.eq_ignore_ascii_case(name))
     }
@@ -131,7 +131,7 @@ impl SqlFunction {
     }
 }
 
-/// Returns a time as `YYYY-MM-DD HH:MM:SS[.fraction]` in UTC; times after 2106 as the last one that a TIMESTAMP can hold.
+/// Returns a time as `YYYY-MM-DD HH:MM:SS[.fraction]` in UTC. Times after 2106 become the last value of a TIMESTAMP.
 pub(crate) fn date_time_text(time_us: u64, fraction: u8) -> String {
     let seconds = u32::try_from(time_us / 1_000_000).unwrap_or(u32::MAX);
     let micros = (time_us % 1_000_000) as u32;
@@ -195,7 +195,7 @@ const TIME_UNITS: &[QuantityUnit] = &[
 ];
 
 fn format_bytes(bytes: f64) -> String {
-    // Numbers of bytes have four digits, those of picoseconds three.
+    // A server shows byte numbers with four digits, and picoseconds with three.
     format_quantity(bytes, BYTE_UNITS, 4)
 }
 
@@ -207,7 +207,7 @@ fn format_quantity(quantity: f64, units: &[QuantityUnit], digits: usize) -> Stri
     let smallest = &units[units.len() - 1];
     let unit = units.iter().find(|unit| quantity.abs() >= unit.size).unwrap_or(smallest);
     if unit.size == 1.0 {
-        // The conversion cuts off the fraction, as in the server.
+        // The conversion truncates the fraction, as on a server.
         return format!("{:>digits$} {}", quantity as i64, unit.name);
     }
     let value = quantity / unit.size;

@@ -30,13 +30,13 @@ pub(crate) enum VariableScope {
 /// Scope that a statement names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestedScope {
-    /// The session's value if there is one, else the global one.
+    /// The session value if there is one, otherwise the global value.
     Any,
     Session,
     Global,
 }
 
-/// Whether a client may set the variable.
+/// Permission for clients to set the variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VariableWriting {
     ReadOnly,
@@ -86,21 +86,21 @@ use VariableScope::{Both, Global, Session};
 
 const SQL_MODE: &str = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,\
                         ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
-/// Names of the maximum time that a relay waits for acknowledgements of replicas, in milliseconds.
+/// Names of the variable with the maximum wait for acknowledgements of replicas, in milliseconds.
 pub(crate) const SEMI_SYNC_TIMEOUT: [&str; 2] =
     ["rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout"];
-/// Names of the number of replicas that it waits for.
+/// Names of the variable with the number of replicas that must acknowledge.
 pub(crate) const SEMI_SYNC_REPLICAS: [&str; 2] =
     ["rpl_semi_sync_master_wait_for_slave_count", "rpl_semi_sync_source_wait_for_replica_count"];
-/// Variable by which `PURGE BINARY LOGS` also removes logs that clients read.
+/// Variable that makes `PURGE BINARY LOGS` also remove logs in use by clients.
 pub(crate) const PURGE_FORCE: &str = "bintide_purge_force";
 const COLLATION: &str = "utf8mb4_0900_ai_ci";
 const MYSQL_8: VariableAvailability = A::MySqlSince([8, 0, 0]);
 /// First version with checksums and GTIDs.
 const MYSQL_5_6: [u32; 3] = [5, 6, 0];
 
-/// System variables, in the order of their names. Constant values are the defaults of MySQL 9.7, unless the relay
-/// differs: it is read only, keeps time in UTC and never waits for locks.
+/// System variables, in the order of their names. Constant values are the defaults of MySQL 9.7, except where a relay
+/// differs: it is read-only, uses UTC and never waits for locks.
 pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     settable("auto_increment_increment", V::Number(1)),
     settable("auto_increment_offset", V::Number(1)),
@@ -116,7 +116,7 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
         A::MySqlSince([8, 0, 20]),
         V::Fact(compression_level),
     ),
-    // The relay's own: whether PURGE also removes logs that clients read.
+    // The relay's own variable: whether PURGE also removes logs in use by clients.
     SystemVariable {
         writing: VariableWriting::Settable,
         ..fixed(PURGE_FORCE, Session, A::All, V::Flag(false))
@@ -173,7 +173,7 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     fixed("query_cache_size", Global, A::All, V::Number(0)),
     settable("query_cache_type", V::Text("OFF")),
     fixed("read_only", Global, A::All, V::Flag(true)),
-    // A replica asks for one of the names, as its version calls it.
+    // A replica reads one of the two names, depending on its version.
     fixed("rpl_semi_sync_master_enabled", Global, A::All, V::Flag(true)),
     settable_globally(SEMI_SYNC_TIMEOUT[0], V::Fact(semi_sync_timeout)),
     settable_globally(SEMI_SYNC_REPLICAS[0], V::Fact(semi_sync_replicas)),
@@ -241,17 +241,17 @@ const fn settable_globally(name: &'static str, source: ValueSource) -> SystemVar
 }
 
 impl SystemVariable {
-    /// Returns the variable with this name, in any case.
+    /// Returns the variable with this name, ignoring case.
     ///
     /// # Errors
     ///
-    /// If the server that the relay stands for has no such variable.
+    /// If the presented server version has no such variable.
     pub(crate) fn find(name: &str, version: ServedVersion) -> Result<&'static Self, ServerError> {
         let mut named = SYSTEM_VARIABLES.iter().filter(|variable| variable.name.eq_ignore_ascii_case(name));
         named.find(|variable| variable.is_available(version)).ok_or_else(|| unknown_variable(name))
     }
 
-    /// Returns true if the server that the relay stands for has the variable.
+    /// Returns true if the presented server version has the variable.
     pub(crate) fn is_available(&self, version: ServedVersion) -> bool {
         match self.availability {
             A::All => true,
@@ -320,7 +320,7 @@ impl SystemVariable {
 }
 
 impl SystemValue {
-    /// Returns the session's value, in the form of this one.
+    /// Returns the session's value, converted to the type of this one.
     fn with_value(&self, value: &SqlValue) -> Self {
         match (self, value) {
             (Self::Flag(_), value) => Self::Flag(value.to_number() == Some(1.0)),
@@ -376,7 +376,7 @@ fn compression_level(context: &VariableContext<'_>) -> Result<SystemValue, Serve
     Ok(SystemValue::Number(context.facts.compression().level.get().into()))
 }
 
-/// A relay that waits for no replicas says 0.
+/// Returns the number of replicas to wait for; 0 if the relay does not wait.
 fn semi_sync_replicas(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
     let wait = context.facts.semi_sync_wait();
     Ok(SystemValue::Number(wait.map_or(0, |wait| wait.replicas as u64)))
@@ -406,8 +406,8 @@ fn gtid_purged(context: &VariableContext<'_>) -> Result<SystemValue, ServerError
     Ok(SystemValue::Text(gtids.to_string()))
 }
 
-/// A replica with GTIDs refuses a source that says `OFF`, and the reverse. The logs tell whether the source uses GTIDs;
-/// before its first transaction, the source itself does.
+/// Returns `gtid_mode`. A replica with GTIDs refuses a source without them, and the reverse. The logs show whether the
+/// source uses GTIDs. Before the first transaction, the source's own `gtid_mode` shows it.
 fn gtid_mode(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
     let gtids = context.facts.gtids().map_err(|error| internal(&error))?;
     if !gtids.is_empty() {

@@ -1,4 +1,4 @@
-//! `TRUNCATE TABLE` of tables with sums: they count from zero again.
+//! `TRUNCATE TABLE` of tables with sums: resets the sums.
 
 use wire::ServerError;
 
@@ -31,7 +31,7 @@ pub(super) fn truncate(
     match table.name {
         "binary_log_transaction_compression_stats" => statement.facts.reset_compression_counters(),
         "events_stages_summary_global_by_event_name" => statement.facts.reset_stage_totals(),
-        // As a server says of its own tables that cannot be changed.
+        // The same error as for a server's own read-only tables.
         _ => return Err(command_denied("DROP", &session.account, table.name)),
     }
     Ok(done())
