@@ -10,17 +10,18 @@ use relay::SemiSyncWait;
 use crate::lock;
 use crate::relay_server::RelayNotice;
 
-/// Gate between the relay's own sync to disk and its acknowledgement to the source: opens when enough replicas have
+/// Gate between the relay's own sync to disk and its acknowledgement to the source. Opens when enough replicas have
 /// acknowledged, or after a timeout.
 ///
-/// As on a server, the gate is asynchronous after a timeout: it stays open until enough replicas have caught up.
+/// As on a server, replication is asynchronous after a timeout: the gate stays open until enough replicas have caught
+/// up.
 pub struct AckGate {
-    /// Number of replicas and maximum time of a wait. SQL can change them.
+    /// Number of replicas, and maximum duration of a wait. SQL can change both.
     wait: Mutex<SemiSyncWait>,
     notices: Arc<dyn Fn(RelayNotice) + Send + Sync>,
     state: Mutex<AckState>,
     changed: Condvar,
-    /// Makes the stored logs visible to clients; set once the relay serves.
+    /// Action that makes the stored logs visible to clients; set when the relay starts to serve.
     publish: OnceLock<Box<dyn Fn() + Send + Sync>>,
     timeouts: AtomicU64,
 }
@@ -30,7 +31,7 @@ pub struct AckGate {
 struct AckState {
     /// Number of syncs so far.
     synced: u64,
-    /// Last sync that each replica has acknowledged, by the number of its connection.
+    /// Last sync that each replica has acknowledged, by connection id.
     acknowledged: BTreeMap<u32, u64>,
     /// True after a timeout, until enough replicas have caught up.
     is_asynchronous: bool,
@@ -49,7 +50,7 @@ pub enum AckOutcome {
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl AckGate {
-    /// Creates a gate that waits for this number of replicas, up to `timeout`.
+    /// Creates a gate that waits for this number of replicas, at most for `timeout`.
     pub fn new(replicas: usize, timeout: Duration, notices: Arc<dyn Fn(RelayNotice) + Send + Sync>) -> Self {
         Self {
             wait: Mutex::new(SemiSyncWait { replicas, timeout }),
@@ -66,16 +67,16 @@ impl AckGate {
         *lock(&self.wait)
     }
 
-    /// Changes them for the waits that begin from now on.
+    /// Changes the settings for waits that begin from now on.
     pub(crate) fn set_settings(&self, wait: SemiSyncWait) {
         *lock(&self.wait) = wait;
     }
 
-    /// Waits until enough replicas have acknowledged everything that is on disk now.
+    /// Waits until enough replicas have acknowledged all transactions that are on disk now.
     pub fn wait(&self, is_cancelled: impl Fn() -> bool) -> AckOutcome {
         let SemiSyncWait { replicas, timeout } = self.settings();
         let mut state = lock(&self.state);
-        // Under the lock: a client that sees the new number of syncs also sees their events.
+        // Publish under the lock: a client that sees the new number of syncs must also see their events.
         if let Some(publish) = self.publish.get() {
             publish();
         }
@@ -117,7 +118,7 @@ impl AckGate {
         lock(&self.state).is_asynchronous
     }
 
-    /// Returns the number of replicas that have acknowledged everything on disk.
+    /// Returns the number of replicas that have acknowledged all transactions on disk.
     pub fn caught_up_replicas(&self) -> usize {
         let state = lock(&self.state);
         state.count(state.synced)
@@ -125,7 +126,7 @@ impl AckGate {
 
     /// Sets the action that makes the stored logs visible to clients.
     pub(crate) fn set_publish(&self, publish: impl Fn() + Send + Sync + 'static) {
-        // A gate belongs to one relay.
+        // A gate belongs to one relay, so a second call has no effect.
         let _ = self.publish.set(Box::new(publish));
     }
 
@@ -134,7 +135,7 @@ impl AckGate {
         lock(&self.state).synced
     }
 
-    /// Records that a replica has acknowledged everything up to a sync.
+    /// Records that a replica has acknowledged all transactions up to a sync.
     pub(crate) fn acknowledge(&self, connection_id: u32, sync: u64) {
         let replicas = self.settings().replicas;
         let mut state = lock(&self.state);
@@ -155,7 +156,7 @@ impl AckGate {
 }
 
 impl AckState {
-    /// Returns the number of replicas that have acknowledged everything up to a sync.
+    /// Returns the number of replicas that have acknowledged all transactions up to a sync.
     fn count(&self, sync: u64) -> usize {
         self.acknowledged.values().filter(|acknowledged| **acknowledged >= sync).count()
     }

@@ -1,33 +1,34 @@
-//! Acknowledgements of one replica: which of the relay's syncs they cover.
+//! Acknowledgements of one replica, and the relay's syncs that they cover.
 
 use std::collections::VecDeque;
 
-/// Tracks the acknowledgements of one replica. Positions are those that the replica sees, in its form.
+/// Tracks the acknowledgements of one replica. Uses positions in the replica's form.
 #[derive(Debug, Default)]
 pub(crate) struct AckTracker {
     /// End of the last event for which an acknowledgement was requested.
     requested: Option<LogPlace>,
-    /// Last acknowledged place.
+    /// Last acknowledged position.
     acknowledged: Option<LogPlace>,
     /// Syncs that are not acknowledged yet, in order.
     waiting: VecDeque<SyncPlace>,
 }
 
-/// Place in a log.
+/// Position in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LogPlace {
     log: String,
     position: u64,
 }
 
-/// Place that a replica has to acknowledge for a sync.
+/// Position that a replica must acknowledge for a sync.
 #[derive(Debug)]
 struct SyncPlace {
     sync: u64,
     place: LogPlace,
 }
 
-/// Maximum number of syncs that wait. Beyond it, the last ones count as one: a replica may never acknowledge.
+/// Maximum number of waiting syncs. Beyond it, the last ones count as one. A limit is needed because a replica may
+/// never acknowledge.
 const WAITING_MAX: usize = 1024;
 
 impl AckTracker {
@@ -40,7 +41,7 @@ impl AckTracker {
         place.position = position;
     }
 
-    /// Records that everything of a sync has been sent. Returns the sync if it needs no further acknowledgement.
+    /// Records that all events of a sync are sent. Returns the sync if it needs no further acknowledgement.
     pub(crate) fn sent_all(&mut self, sync: u64) -> Option<u64> {
         let Some(place) = self.requested.clone().filter(|place| !self.is_acknowledged(place)) else {
             self.waiting.clear();

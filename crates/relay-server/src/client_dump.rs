@@ -1,4 +1,4 @@
-//! Dump to a client: sends the logs in its form, and waits for more.
+//! Dump to a client: sends the logs in the client's form, and waits for more.
 
 use std::io;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::relay_counters::{FormCounters, add};
 use crate::relay_server::RelayNotice;
 use crate::store_growth::GrowthSignal;
 
-/// Maximum time between two looks whether the client is still connected.
+/// Interval at which a dump checks whether the client is still connected.
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// Maximum size of a packet from the client, in bytes: that of an acknowledgement, at least.
+/// Maximum size of a packet from the client in bytes: enough for an acknowledgement.
 const INPUT_SIZE_MAX: usize = 1024;
-/// Bytes of output from which they are sent.
+/// Size in bytes at which buffered output is sent.
 const OUTPUT_SIZE: usize = 128 << 10;
 /// Maximum size of an event, in bytes: `replica_max_allowed_packet`, as on servers.
 const EVENT_SIZE_MAX: u32 = 1 << 30;
@@ -40,31 +40,31 @@ pub(crate) struct ClientDump<'d, 's> {
     acks: AckTracker,
     /// Signal of growth; `None` without semi-synchronous replication.
     signal: Option<Arc<GrowthSignal>>,
-    /// Event of which a part is sent.
+    /// Partly sent event.
     open: Option<OpenEvent>,
     counters: Arc<FormCounters>,
-    /// Saved bytes that are counted.
+    /// Saved bytes counted so far.
     saved_bytes: u64,
 }
 
-/// Event of which a part is sent.
+/// Partly sent event.
 enum OpenEvent {
-    /// Its parts go through the packets' buffer.
+    /// The event's parts go through the packet buffer.
     Buffered(PartedPacket),
-    /// Its parts go to the socket without a copy.
+    /// The event's parts go to the socket without a copy.
     Unchanged,
 }
 
-/// Amount that a step of a dump has sent.
+/// Amount of data sent in a step of a dump.
 #[derive(Clone, Copy, Debug, Default)]
 struct SentAmount {
     bytes: u64,
     transactions: u64,
 }
 
-/// Size of an event from which a copy of it costs more than a reference to it.
+/// Minimum size of an event that is sent without a copy: below it, a copy costs less than a reference.
 const UNCHANGED_SIZE_MIN: usize = RUN_EVENT_SIZE as usize;
-/// Size up to which an event is one packet.
+/// Maximum size of an event that is one packet.
 const UNCHANGED_SIZE_MAX: usize = PIECE_SIZE_MAX - 16;
 
 /// End of a dump.
@@ -117,7 +117,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         let gate = self.session.shared.options.ack_gate.clone();
         let mut pieces = Vec::new();
         loop {
-            // Growth after this is not missed by the wait below.
+            // Read before the logs, so that the wait below misses no growth.
             let seen = self.session.shared.growth.count();
             let synced = gate.as_ref().map(|gate| gate.synced());
             let step = stream.next(Instant::now(), &mut pieces);
@@ -125,7 +125,7 @@ impl<'d, 's> ClientDump<'d, 's> {
             if let Some(reason) = self.end_reason() {
                 return self.end(reason);
             }
-            // A replica that sends acknowledgements which are not read does not take events any more.
+            // A replica takes no more events while the relay does not read its acknowledgements.
             if self.semi_sync == SemiSync::On && !self.read_input()? {
                 return Ok(DumpOutcome::Closed);
             }
@@ -149,8 +149,8 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
     }
 
-    /// Waits until the relay has received enough of its first log to find the start of the dump. Returns the outcome if the
-    /// dump ends before.
+    /// Waits until the relay has received enough of its first log to find the start of the dump. Returns an outcome if
+    /// the dump ends earlier.
     fn wait_for_start(&mut self) -> io::Result<Option<DumpOutcome>> {
         match self.mariadb_request() {
             Ok(Some(request)) => self.request.mode = DumpMode::MariadbGtids(request),
@@ -159,7 +159,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
         while self.ahead_policy() == AheadPolicy::Wait {
             let seen = self.session.shared.growth.count();
-            // An error comes again when the dump starts.
+            // Ignore an error here: the start of the dump reports it again.
             if can_find_start(self.session.shared.forms.store(), &self.request.mode).unwrap_or(true) {
                 break;
             }
@@ -174,7 +174,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         Ok(None)
     }
 
-    /// Makes the dump visible, and ends earlier ones of the same replica.
+    /// Makes the dump visible, and ends earlier dumps of the same replica.
     fn announce(&mut self) {
         let text = |name: &str| match self.session.sql.user_variables.get(name) {
             Some(SqlValue::Text(text)) if !text.is_empty() => Some(text.clone()),
@@ -188,7 +188,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         });
         self.set_activity(ClientActivity::SENDING);
         self.session.shared.clients.displace(registration);
-        // An earlier dump may be waiting.
+        // Wake an earlier dump that may be waiting.
         self.session.shared.growth.note();
     }
 
@@ -227,7 +227,7 @@ impl<'d, 's> ClientDump<'d, 's> {
             },
         };
         let source = shared.forms.source(self.session.sql.form);
-        // Nothing says that the store has not grown since the last look.
+        // The store may have grown since the last call.
         source.note_growth();
         let mut stored = None;
         if matches!(self.request.mode, DumpMode::MariadbGtids(_)) {
@@ -243,8 +243,8 @@ impl<'d, 's> ClientDump<'d, 's> {
         Ok(DumpStream::new(Arc::clone(&source), &start, mode, options, Instant::now()))
     }
 
-    /// Returns the handling of a position behind the end of the logs. A relay that receives gets it from its source: the
-    /// relay is late, or has lost the end of its logs in a crash of its machine.
+    /// Returns the handling of a position after the end of the logs. A relay with a receiver waits for it: the relay
+    /// lags behind, or has lost the end of its logs in a crash.
     fn ahead_policy(&self) -> AheadPolicy {
         match self.session.shared.options.upstream_control.is_some() && !self.request.is_non_blocking() {
             true => AheadPolicy::Wait,
@@ -252,7 +252,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
     }
 
-    /// Returns the request of a MariaDB replica by GTID, which is in its session's variables.
+    /// Returns the request of a MariaDB replica by GTID, from the variables of its session.
     fn mariadb_request(&self) -> Result<Option<MariadbRequest>, DumpError> {
         let text = |name: &str| self.session.sql.user_variables.get(name).and_then(SqlValue::to_text);
         let position = |name: &str| {
@@ -275,13 +275,13 @@ impl<'d, 's> ClientDump<'d, 's> {
         }))
     }
 
-    /// Tells whether the client is a MariaDB replica that starts by file and position.
+    /// Returns whether the client is a MariaDB replica that starts by file and position.
     fn starts_by_position(&self) -> bool {
         let is_by_gtid = self.session.sql.user_variables.contains_key("slave_connect_state");
         self.is_mariadb() && !is_by_gtid && self.request.mode == DumpMode::Position
     }
 
-    /// Tells whether the client is a MariaDB, whose flags have another meaning.
+    /// Returns whether the client is a MariaDB server. Its flags have another meaning.
     fn is_mariadb(&self) -> bool {
         self.session.sql.user_variables.contains_key("mariadb_slave_capability")
     }
@@ -330,7 +330,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         Ok(())
     }
 
-    /// Makes the place and the progress of the client visible. A purge spares the log from the first event on.
+    /// Makes the position and the progress of the client visible. From the first event on, a purge spares the log.
     fn note_progress(&mut self, stream: &DumpStream, sent: SentAmount) {
         let (reader, session) = (stream.reader(), stream.session());
         let dump = *session.progress();
@@ -355,7 +355,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         });
     }
 
-    /// Makes visible that everything is sent.
+    /// Makes visible that all available events are sent.
     fn note_caught_up(&self) {
         let now_us = self.session.shared.now_us();
         self.session.registration.client.change(|facts| {
@@ -365,7 +365,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         });
     }
 
-    /// Counts the transactions that were sent.
+    /// Counts the sent transactions.
     fn count_sent(&self, stream: &mut DumpStream) {
         let sent = stream.take_sent();
         if !sent.is_empty() {
@@ -379,7 +379,7 @@ impl<'d, 's> ClientDump<'d, 's> {
             let events = chunk.slices()[slices.clone()].iter().map(|slice| &chunk.bytes()[slice.range()]);
             return self.session.respond(|response| response.small_events(events));
         }
-        // As a source asks: for the last events of transactions only.
+        // Request acknowledgements only for the last event of a transaction, as a server does.
         let acknowledge = match piece.ends_transaction && piece.end > 0 {
             true => AckRequest::Wanted,
             false => AckRequest::No,
@@ -397,7 +397,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
     }
 
-    /// Tells whether the event that this piece begins is sent without a copy.
+    /// Returns whether the event that starts with this piece is sent without a copy.
     fn sends_unchanged(&self, piece: &DumpPiece) -> bool {
         (UNCHANGED_SIZE_MIN..UNCHANGED_SIZE_MAX).contains(&(piece.event_size as usize))
             && !self.session.link.is_encrypted()
@@ -407,7 +407,7 @@ impl<'d, 's> ClientDump<'d, 's> {
     fn put_unchanged(&mut self, piece: DumpPiece, acknowledge: AckRequest) {
         let (semi_sync, is_last) = (self.semi_sync, piece.is_last());
         if piece.is_first() {
-            // Only the header of the whole packet, and the first bytes of its payload.
+            // Write only the header of the whole packet, and the first bytes of its payload.
             let event_size = piece.event_size as usize;
             self.session.respond(|response| {
                 response.begin_event(event_size, acknowledge, semi_sync);
@@ -435,8 +435,8 @@ impl<'d, 's> ClientDump<'d, 's> {
         self.open = packet.filter(|_| !piece.is_last()).map(OpenEvent::Buffered);
     }
 
-    /// Waits until the store grows, until the next heartbeat, or for a short time; in semi-synchronous replication also
-    /// until the client sends something.
+    /// Waits until the store grows, a heartbeat is due, or a short time has passed. In semi-synchronous replication,
+    /// also ends when the client sends data.
     fn wait(&mut self, seen: u64, until: Option<Instant>) -> io::Result<()> {
         self.set_activity(ClientActivity::WAITING);
         self.session.link.release_idle();
@@ -449,8 +449,8 @@ impl<'d, 's> ClientDump<'d, 's> {
         Ok(())
     }
 
-    /// Records that everything of the relay's last sync was sent. A MariaDB replica that stops at a GTID does not get all
-    /// transactions, so what it has not got does not count as sent.
+    /// Records that all events of the relay's last sync are sent. A MariaDB replica that stops at a GTID does not get
+    /// all of them: its unsent transactions do not count as sent.
     fn note_sent(&mut self, synced: Option<u64>) {
         if self.semi_sync == SemiSync::On
             && !self.session.sql.user_variables.contains_key("slave_until_gtid")
@@ -461,12 +461,12 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
     }
 
-    /// Reads what the client has sent: acknowledgements. Returns false if it has gone.
+    /// Reads acknowledgements of the client. Returns false if the client has disconnected.
     fn read_input(&mut self) -> io::Result<bool> {
         while self.session.link.has_input()? {
             let link = &mut self.session.link;
             if self.semi_sync == SemiSync::Off {
-                // A client without semi-synchronous replication has nothing to say, except that it quits.
+                // Without semi-synchronous replication, a client sends nothing but `COM_QUIT`.
                 return Ok(link.discard_input());
             }
             match link.receive() {
@@ -497,10 +497,11 @@ impl<'d, 's> ClientDump<'d, 's> {
         self.session.registration.client.end_reason()
     }
 
-    /// Ends the dump for a reason of the relay. A replica must connect again after a stop, so it gets no error 1236.
+    /// Ends the dump for a reason of the relay. Sends no error 1236, because a replica must reconnect after a stop of
+    /// the relay.
     fn end(&mut self, reason: EndReason) -> io::Result<DumpOutcome> {
         if self.open.is_some() {
-            // In the middle of an event, only the end of the connection can be noticed.
+            // Within an event, only the end of the connection tells the client.
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         if reason == EndReason::Displaced {
@@ -519,7 +520,7 @@ impl<'d, 's> ClientDump<'d, 's> {
             self.session.shared.notify(RelayNotice::DumpFailed { user, error: cause.to_string() });
         }
         if self.open.is_some() {
-            // The client would take the error for the rest of the event.
+            // The client would read the error as the rest of the event.
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         let error = error.to_server_error();

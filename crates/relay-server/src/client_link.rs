@@ -17,29 +17,29 @@ use wire::PacketCodec;
 
 use crate::store_growth::GrowthSignal;
 
-/// Time after which a write fails if the client takes nothing: `net_write_timeout` of a server.
+/// Time after which a write fails if the client reads nothing: `net_write_timeout` of a server.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Connection to a client.
 pub(crate) struct ClientLink {
     stream: AcceptedStream,
     pub(crate) packets: PacketCodec,
-    /// Bytes that are sent without a copy, in order.
+    /// Bytes to send without a copy, in order.
     bodies: Vec<QueuedBody>,
-    /// Number of these bytes.
+    /// Total size of `bodies`.
     queued_size: usize,
 }
 
-/// Bytes of an event, between two parts of the packets' output.
+/// Bytes of an event, between two parts of the packet output.
 struct QueuedBody {
-    /// End of the output in front of it.
+    /// End of the output that precedes these bytes.
     after: usize,
     bytes: EventBytes,
 }
 
-/// Size from which bytes of a log are sent by the kernel from the log's file: below, the call costs more than the copy.
+/// Minimum size of bytes that the kernel sends from the log's file. For fewer bytes, the call costs more than a copy.
 const FILE_SIZE_MIN: usize = 32 << 10;
-/// Largest number of memory areas in one call: `IOV_MAX`.
+/// Maximum number of memory areas in one call: `IOV_MAX`.
 const SLICES_MAX: usize = 1024;
 
 enum AcceptedStream {
@@ -49,7 +49,7 @@ enum AcceptedStream {
     Closed,
 }
 
-/// Socket whose reads end at a time.
+/// Socket with a deadline for reads.
 struct DeadlineSocket {
     /// Bytes that were read before TLS was started.
     received: Cursor<Vec<u8>>,
@@ -58,7 +58,7 @@ struct DeadlineSocket {
 }
 
 impl ClientLink {
-    /// Takes a socket. Nothing is read or sent yet.
+    /// Creates the link of a socket. Neither reads nor sends yet.
     pub(crate) fn new(socket: Arc<TcpStream>) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
         socket.set_nodelay(true)?;
@@ -82,7 +82,7 @@ impl ClientLink {
         Ok(())
     }
 
-    /// Starts TLS as its server. `received` are the first bytes of the client.
+    /// Starts TLS as the server. `received` are the first bytes of the client.
     pub(crate) fn start_tls(&mut self, received: Vec<u8>, tls: &Arc<ServerConfig>) -> io::Result<()> {
         let AcceptedStream::Plain(mut socket) = std::mem::replace(&mut self.stream, AcceptedStream::Closed)
         else {
@@ -104,8 +104,8 @@ impl ClientLink {
         matches!(&self.stream, AcceptedStream::Tls(stream) if stream.conn.peer_certificates().is_some())
     }
 
-    /// Queues bytes behind the packets' output, without a copy. They are not encrypted or compressed: call this only for a
-    /// connection without either.
+    /// Queues bytes after the packet output, without a copy. Must be called only on a connection without TLS and
+    /// compression.
     pub(crate) fn queue_body(&mut self, bytes: EventBytes) {
         let after = self.packets.output().len();
         self.queued_size += bytes.as_slice().len();
@@ -125,7 +125,7 @@ impl ClientLink {
         }
     }
 
-    /// Sends what is ready.
+    /// Sends all bytes that are ready.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let output = self.packets.output();
         let size = output.len();
@@ -144,7 +144,7 @@ impl ClientLink {
         Ok(())
     }
 
-    /// Sends what is ready, and receives once.
+    /// Sends all bytes that are ready, and receives once.
     pub(crate) fn receive(&mut self) -> io::Result<()> {
         self.flush()?;
         let room = self.packets.read_buffer();
@@ -159,14 +159,14 @@ impl ClientLink {
         }
     }
 
-    /// Waits for data of the client without buffers of its own: there may be many idle clients.
+    /// Waits for data of the client. Holds no buffers meanwhile, because there may be many idle clients.
     pub(crate) fn wait_for_data(&mut self) -> io::Result<()> {
         self.flush()?;
         self.release_idle();
         self.poll_input(PollTimeout::NONE, None).map(drop)
     }
 
-    /// Waits until the client has sent something, until the store has grown, or until this time.
+    /// Waits until the client has sent data, the store has grown, or this time is reached.
     pub(crate) fn wait_for_data_or_growth(
         &mut self,
         growth: &GrowthSignal,
@@ -179,13 +179,13 @@ impl ClientLink {
         Ok(())
     }
 
-    /// Returns true if the client has sent something, or has closed the connection.
+    /// Returns true if the client has sent data or closed the connection.
     pub(crate) fn has_input(&mut self) -> io::Result<bool> {
         self.poll_input(PollTimeout::ZERO, None)
     }
 
-    /// Reads what the client has sent, and discards it. Returns false if the client has closed the connection. Call this
-    /// only when there is input.
+    /// Reads and discards the client's data. Returns false if the client has closed the connection. Must be called only
+    /// if there is input.
     pub(crate) fn discard_input(&mut self) -> bool {
         match self.stream.discard() {
             Ok(is_open) => is_open,
@@ -193,7 +193,7 @@ impl ClientLink {
         }
     }
 
-    /// Returns true if there is input, or `growth` is signalled, within `timeout`.
+    /// Returns true if there is input or a signal of `growth` within `timeout`.
     fn poll_input(&mut self, timeout: PollTimeout, growth: Option<&GrowthSignal>) -> io::Result<bool> {
         if let AcceptedStream::Tls(stream) = &mut self.stream {
             let state = stream.conn.process_new_packets().map_err(io::Error::other)?;
@@ -229,12 +229,12 @@ impl AcceptedStream {
         }
     }
 
-    /// Reads once, and discards what was read. Returns false at the end.
+    /// Reads once, and discards the data. Returns false at the end of the stream.
     fn discard(&mut self) -> io::Result<bool> {
         let room = &mut [0; 256];
         let Self::Tls(stream) = self else { return self.read(room).map(|count| count > 0) };
         let (connection, socket) = (&mut stream.conn, &mut stream.sock);
-        // A message of TLS itself contains no data: waiting for data would block.
+        // A TLS message may contain no data: waiting for data would then block.
         if connection.wants_read() && connection.read_tls(socket)? == 0 {
             return Ok(false);
         }
@@ -270,7 +270,8 @@ impl Write for DeadlineSocket {
     }
 }
 
-/// Sends the packets' output with the queued bytes in it, those of at least `file_size_min` bytes from the log's file.
+/// Sends the packet output and the queued bytes, in order. Sends queued bytes of at least `file_size_min` from the
+/// log's file.
 fn send_queue(
     socket: &TcpStream,
     output: &[u8],
@@ -280,7 +281,7 @@ fn send_queue(
     let (mut slices, mut sent) = (Vec::with_capacity(SLICES_MAX.min(2 * bodies.len() + 1)), 0);
     for body in bodies {
         assert!(body.after >= sent, "ours: bytes are queued in order");
-        // Bytes follow these, so they need no packet of the network of their own.
+        // More bytes follow, so these need no network packet of their own.
         if slices.len() + 3 > SLICES_MAX {
             send_slices(socket, &mut slices, more())?;
         }
@@ -299,7 +300,7 @@ fn send_queue(
     send_slices(socket, &mut slices, MsgFlags::empty())
 }
 
-/// Returns the flag for bytes that others follow at once.
+/// Returns the flag for bytes that are directly followed by others.
 const fn more() -> MsgFlags {
     MsgFlags::from_bits_retain(MSG_MORE)
 }
@@ -319,14 +320,14 @@ fn send_slices(socket: &TcpStream, slices: &mut Vec<IoSlice<'_>>, flags: MsgFlag
     Ok(())
 }
 
-/// Sends bytes from the file of a log, which the kernel does not copy.
+/// Sends bytes from the file of a log, without copying them.
 fn send_stored(socket: &TcpStream, stored: StoredBytes<'_>, size: usize) -> io::Result<()> {
     let mut offset = i64::try_from(stored.offset).map_err(io::Error::other)?;
     let end = offset + size as i64;
     while offset < end {
         let left = (end - offset) as usize;
         match sendfile64(socket, stored.file, Some(&mut offset), left) {
-            // The file was cut.
+            // The file was truncated.
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
@@ -356,7 +357,7 @@ mod tests {
 
     use super::{ClientLink, QueuedBody, SLICES_MAX, send_queue};
 
-    /// Returns the dump of a closed log as it is queued: each event behind a header of five bytes.
+    /// Returns the queued dump of a closed log: each event follows a header of five bytes.
     fn queue(folder: &Path) -> (Vec<u8>, Vec<QueuedBody>) {
         let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
         for (sample, log) in [("types.binlog", "binlog.000001"), ("rotation/binlog.000005", "binlog.000002")]
@@ -428,7 +429,7 @@ mod tests {
         }
     }
 
-    /// A client that quits sends a packet, and closes the connection behind it.
+    /// A client that quits sends a packet, and then closes the connection.
     #[test]
     fn unread_packets_do_not_hide_the_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -23,11 +23,11 @@ use crate::relay_counters::add;
 use crate::relay_server::RelayNotice;
 use crate::relay_shared::RelayShared;
 
-/// Time for a login, TLS included: `connect_timeout` of a server.
+/// Maximum duration of a login, including TLS: `connect_timeout` of a server.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a packet from a client, in bytes: `max_allowed_packet` of a server.
 pub(crate) const PACKET_SIZE_MAX: usize = SqlResponder::PACKET_SIZE_MAX;
-/// First version of clients that know caching_sha2_password, and of those that may know nothing else.
+/// First version of clients that support caching_sha2_password. Later versions may support no other plugin.
 const CACHING_SHA2_SINCE: [u32; 3] = [8, 0, 0];
 
 /// Client that has logged in.
@@ -39,7 +39,7 @@ pub(crate) struct ClientLogin {
     pub(crate) host: String,
 }
 
-/// Account of a client, as far as the relay needs it after the login.
+/// Fields of a client's account that the relay needs after the login.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientAccount {
     pub(crate) user: String,
@@ -59,7 +59,7 @@ impl ClientAccount {
     }
 }
 
-/// Logs a client in. Returns `None` if it was refused.
+/// Logs a client in. Returns `None` if the relay refused it.
 pub(crate) fn log_in(
     link: &mut ClientLink,
     registration: &ClientRegistration<'_>,
@@ -137,13 +137,13 @@ fn handshake_options(
     })
 }
 
-/// Returns the host of a client as messages show it.
+/// Returns the host of a client for messages.
 fn client_host(address: IpAddr) -> String {
     if address.is_loopback() { "localhost".to_owned() } else { address.to_string() }
 }
 
-/// Finds the account of a client. While the relay has had no accounts since its start, every client of this machine logs
-/// in without a password. After accounts were added and removed, no client logs in.
+/// Finds the account of a client. If there have been no accounts since the relay's start, clients of this machine log
+/// in without a password. After accounts were added and removed, no client can log in.
 fn find_account(
     login: &LoginDetails,
     address: IpAddr,
@@ -179,8 +179,8 @@ fn find_account(
     })
 }
 
-/// Returns the plugin that a client without a password knows: MySQL's programs since 9.0 know only
-/// caching_sha2_password, and old ones and MariaDB's only mysql_native_password.
+/// Returns a plugin that a client without a password supports. MySQL's programs since 9.0 support only
+/// caching_sha2_password; old ones and MariaDB's support only mysql_native_password.
 fn plugin_of(login: &LoginDetails) -> PasswordPlugin {
     let version =
         login.attributes.get("_client_version").and_then(|version| std::str::from_utf8(version).ok());
@@ -215,7 +215,7 @@ fn known_digest(account: &ClientAccount, shared: &RelayShared) -> Option<Passwor
 
 fn remember_digest(account: &ClientAccount, digest: Option<PasswordDigest>, shared: &RelayShared) {
     if let Some(digest) = digest {
-        // Accounts are few: their number bounds it.
+        // The number of accounts bounds the map.
         lock(&shared.digests).insert(digest_key(account), digest);
     }
 }

@@ -1,4 +1,4 @@
-//! Connected clients: what is known of each, and ends of their connections by others.
+//! Connected clients: facts about each, and requests of other threads to end a connection.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Shutdown, TcpStream};
@@ -9,7 +9,7 @@ use relay::ClientFacts;
 
 use crate::lock;
 
-/// Connected clients, by the number of their connection.
+/// Connected clients, by connection id.
 #[derive(Debug, Default)]
 pub(crate) struct ClientRegistry {
     clients: Mutex<ClientList>,
@@ -23,7 +23,7 @@ struct ClientList {
     by_id: BTreeMap<u32, Arc<ConnectedClient>>,
 }
 
-/// Connected client, as other threads see it.
+/// Connected client, visible to other threads.
 #[derive(Debug)]
 pub(crate) struct ConnectedClient {
     socket: Arc<TcpStream>,
@@ -48,7 +48,7 @@ pub(crate) enum EndReason {
     Shutdown,
 }
 
-/// Activity of a client, in the words of `SHOW PROCESSLIST`.
+/// Activity of a client, as in `SHOW PROCESSLIST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientActivity {
     pub(crate) command: &'static str,
@@ -73,12 +73,12 @@ pub(crate) struct ClientRegistration<'r> {
 }
 
 /// Maximum number of connections that have not logged in. Beyond it, the oldest one is closed: a login takes
-/// milliseconds, so the oldest ones are those that never finish.
+/// milliseconds, so the oldest connections probably never finish it.
 const LOGGING_IN_MAX: usize = 256;
 
 impl ClientRegistry {
-    /// Adds a client. `None` if there are `limit` already. At most half of them can be connections that have not logged
-    /// in: the oldest ones give way.
+    /// Adds a client. `None` if there are already `limit` clients. Connections that have not logged in can be at most
+    /// half of them; beyond that, the oldest ones are closed.
     pub(crate) fn register(
         &self,
         socket: Arc<TcpStream>,
@@ -90,7 +90,7 @@ impl ClientRegistry {
             && let Some(oldest) = list.logging_in.pop_front()
             && let Some(oldest) = list.by_id.remove(&oldest)
         {
-            // The client may have closed it.
+            // Fails if the client has closed the connection.
             let _ = oldest.socket.shutdown(Shutdown::Both);
         }
         if list.by_id.len() >= limit {
@@ -155,7 +155,7 @@ impl ClientRegistry {
     /// Closes all sockets.
     pub(crate) fn close_all(&self) {
         for client in self.all() {
-            // The client may have closed it.
+            // Fails if the client has closed the connection.
             let _ = client.socket.shutdown(Shutdown::Both);
         }
     }
@@ -166,18 +166,18 @@ impl ClientRegistry {
 }
 
 impl ConnectedClient {
-    /// Returns what is known of the client.
+    /// Returns the facts about the client.
     pub(crate) fn facts(&self) -> ClientFacts {
         let state = lock(&self.state);
         ClientFacts { state_s: state.since.elapsed().as_secs(), ..state.facts.clone() }
     }
 
-    /// Changes what is known of the client.
+    /// Changes the facts about the client.
     pub(crate) fn change(&self, change: impl FnOnce(&mut ClientFacts)) {
         change(&mut lock(&self.state).facts);
     }
 
-    /// Sets what the client does.
+    /// Sets the activity of the client.
     pub(crate) fn set_activity(&self, activity: ClientActivity) {
         let mut state = lock(&self.state);
         if (state.facts.command, state.facts.state) != (activity.command, activity.state) {
@@ -191,10 +191,10 @@ impl ConnectedClient {
         lock(&self.state).end
     }
 
-    /// Ends the connection: its next read ends, and it can still send an error.
+    /// Ends the connection: its next read fails, but the relay can still send an error.
     fn end(&self, reason: EndReason) {
         lock(&self.state).end.get_or_insert(reason);
-        // The client may have closed it.
+        // Fails if the client has closed the connection.
         let _ = self.socket.shutdown(Shutdown::Read);
     }
 }
@@ -225,7 +225,7 @@ impl ClientState {
 }
 
 impl ClientRegistration<'_> {
-    /// Records the user of the client, unless that user has `limit` clients already. Returns whether it was recorded.
+    /// Records the user of the client, unless that user already has `limit` clients. Returns `false` in this case.
     pub(crate) fn admit_user(&self, user: &str, limit: Option<usize>) -> bool {
         let list = lock(&self.registry.clients);
         let is_of_user = |client: &Arc<ConnectedClient>| lock(&client.state).facts.user == user;
@@ -250,7 +250,7 @@ impl ClientList {
         self.logging_in.retain(|id| *id != connection_id);
     }
 
-    /// Returns whether the client is registered. Another one may have its number.
+    /// Returns whether the client is registered. Another client may have the same connection id.
     fn has(&self, registration: &ClientRegistration<'_>) -> bool {
         let client = self.by_id.get(&registration.connection_id);
         client.is_some_and(|client| Arc::ptr_eq(client, &registration.client))

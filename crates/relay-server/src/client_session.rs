@@ -26,12 +26,12 @@ use crate::relay_shared::{RelayShared, RelayWithSql};
 
 /// Maximum number of prepared statements of a session.
 const STATEMENTS_MAX: usize = 256;
-/// Bytes of output from which rows are sent.
+/// Size in bytes at which buffered rows are sent.
 const OUTPUT_SIZE: usize = 128 << 10;
-/// Maximum size of the values sent ahead for a prepared statement, in bytes.
+/// Maximum size in bytes of the values sent by `COM_STMT_SEND_LONG_DATA` for a prepared statement.
 const SENT_AHEAD_MAX: usize = 1 << 20;
 
-/// Time to take the rest of a packet that is too large.
+/// Maximum time to read the rest of a packet that is too large.
 const REST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Session of a client after its login.
@@ -50,7 +50,7 @@ pub(crate) struct ServedSession<'s> {
 struct PreparedQuery {
     text: PreparedText,
     parameters: ServerStatement,
-    /// Error of a value that was sent ahead.
+    /// Error of a value sent by `COM_STMT_SEND_LONG_DATA`.
     error: Option<ServerError>,
 }
 
@@ -63,7 +63,7 @@ enum CommandOutcome {
     Close,
 }
 
-/// Serves a client until it goes.
+/// Serves a client until it disconnects.
 pub(crate) fn serve_client(
     mut link: ClientLink,
     registration: &ClientRegistration<'_>,
@@ -99,7 +99,7 @@ pub(crate) fn serve_client(
     if outcome.is_ok() && session.registration.client.end_reason() == Some(EndReason::Shutdown) {
         let error = ServerError::new(1053, "08S01", "Server shutdown in progress");
         session.respond(|response| response.error(&error));
-        // The client may have gone.
+        // Fails if the client has disconnected.
         let _ = session.link.flush();
     }
     outcome
@@ -152,7 +152,7 @@ impl ServedSession<'_> {
         }
     }
 
-    /// Returns the capabilities of both sides.
+    /// Returns the capabilities that both sides have.
     pub(crate) fn capabilities(&self) -> Capabilities {
         self.client.session.capabilities
     }
@@ -171,8 +171,8 @@ impl ServedSession<'_> {
         self.respond(|response| response.error(error));
     }
 
-    /// Refuses a packet that is too large. A client reads the error once it has written the packet, and expects a sequence
-    /// number that follows the packet's last piece.
+    /// Refuses a packet that is too large. A client reads the error after it has written the whole packet. It expects
+    /// the sequence number after the packet's last piece.
     fn refuse_packet(&mut self, error: &WireError) -> io::Result<()> {
         self.link.set_deadline(Some(Instant::now() + REST_TIMEOUT))?;
         while !self.link.packets.discard_packet().map_err(io::Error::other)? {
@@ -257,7 +257,7 @@ impl ServedSession<'_> {
     fn use_login_database(&mut self) {
         let database = String::from_utf8_lossy(&self.client.session.login.database).into_owned();
         if !database.is_empty() {
-            // Replicas name none, and programs qualify their tables.
+            // Ignore an unknown database: replicas name none, and programs qualify their tables.
             let _ = self.responder.use_database(&database, &mut self.sql);
         }
     }
@@ -287,7 +287,7 @@ impl ServedSession<'_> {
         Ok(())
     }
 
-    /// Sends the rows while they are read. `KILL` ends them.
+    /// Sends the rows while they are read. `KILL` ends the statement.
     fn put_events(&mut self, events: &BinlogEvents, encoding: RowEncoding) -> io::Result<()> {
         let columns = BinlogEvents::columns();
         let definitions: Vec<ColumnDefinition<'_>> = columns.iter().map(column_definition).collect();
@@ -437,7 +437,7 @@ fn value_text(value: &SqlValue) -> String {
     }
 }
 
-/// Returns the value in a form that fits its column.
+/// Returns the value, converted to the type of its column.
 fn result_value<'v>(value: &'v SqlValue, column: &SqlColumn, text: &'v str) -> ResultValue<'v> {
     match (value, column.kind) {
         (SqlValue::Null, _) => ResultValue::Null,
@@ -447,7 +447,7 @@ fn result_value<'v>(value: &'v SqlValue, column: &SqlColumn, text: &'v str) -> R
         }
         (SqlValue::Double(number), SqlColumnKind::Double) => ResultValue::Double(*number),
         (_, SqlColumnKind::Text) => ResultValue::Bytes(text.as_bytes()),
-        // SQLite computes with its own types: a value that does not fit is a number where it has one.
+        // SQLite has its own types: convert a value of another type to a number, if possible.
         (_, SqlColumnKind::Integer) => ResultValue::Int(text.parse().unwrap_or_default()),
         (_, SqlColumnKind::Double) => ResultValue::Double(text.parse().unwrap_or_default()),
     }

@@ -1,4 +1,4 @@
-//! Server that is asked for the definitions of tables.
+//! Server that answers questions about the definitions of tables.
 
 use std::sync::Mutex;
 
@@ -8,10 +8,11 @@ use wire::ServerError;
 
 use crate::lock;
 
-/// Maximum time of a statement in milliseconds: the clients that ask wait for each other.
+/// Maximum duration of a statement in milliseconds. Needed because clients wait for each other.
 const STATEMENT_TIME_MAX_MS: u32 = 30_000;
 
-/// Server that is asked for the definitions of tables, over one connection, which opens on the first question.
+/// Server that answers questions about the definitions of tables, over one connection. The connection opens at the
+/// first question.
 pub(crate) struct DefinitionSource {
     address: ServerAddress,
     connection: Mutex<Option<SqlConnection>>,
@@ -22,7 +23,7 @@ impl DefinitionSource {
         Self { address, connection: Mutex::new(None) }
     }
 
-    /// Asks a question, a second time if the connection is lost. All values are text.
+    /// Runs a statement, and repeats it once if the connection is lost. All values are text.
     pub(crate) fn ask(&self, sql: &str) -> Result<SqlRows, ServerError> {
         let mut connection = lock(&self.connection);
         let had_connection = connection.is_some();
@@ -59,7 +60,7 @@ impl DefinitionSource {
     fn connect(&self) -> Result<SqlConnection, ConnectionError> {
         let mut connection = SqlConnection::open_for_single_statements(&self.address)?;
         connection.run("SET SESSION TRANSACTION READ ONLY")?;
-        // The relay has checked the statement with this mode.
+        // The relay has parsed the statement with this mode.
         connection.run("SET SESSION sql_mode = ''")?;
         // MySQL since 5.7.8 has the first variable, MariaDB the second, which counts seconds.
         let seconds = STATEMENT_TIME_MAX_MS / 1000;

@@ -16,7 +16,7 @@ pub enum RelayServerError {
     /// The address cannot be used.
     #[error("could not listen on {address}: {cause}")]
     Listen {
-        /// Address as it was given.
+        /// Address, as given.
         address: String,
         /// Error of the operating system.
         cause: io::Error,
@@ -27,7 +27,7 @@ pub enum RelayServerError {
          account, or listen on 127.0.0.1"
     )]
     NoAccounts {
-        /// Address as it was given.
+        /// Address, as given.
         address: String,
     },
     /// The file of accounts was removed.

@@ -1,4 +1,4 @@
-//! Forms that are served, each shared by its clients.
+//! Served forms, each shared by its clients.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use relay::{FormFacts, FormSource, LogForm, RelayError, RelayStore, SourceLimits
 use crate::lock;
 use crate::relay_counters::FormCounters;
 
-/// Forms that are served, each shared by its clients.
+/// Served forms, each shared by its clients.
 #[derive(Debug)]
 pub(crate) struct FormRegistry {
     store: Arc<RelayStore>,
@@ -17,7 +17,7 @@ pub(crate) struct FormRegistry {
     served: Mutex<Vec<RegisteredForm>>,
 }
 
-/// Form that is served, and what was sent in it.
+/// Served form, and its counters.
 #[derive(Clone, Debug)]
 struct RegisteredForm {
     source: Arc<FormSource>,
@@ -25,7 +25,7 @@ struct RegisteredForm {
 }
 
 impl FormRegistry {
-    /// Serves a store, each form within these limits.
+    /// Creates the registry of a store. The limits apply to each form.
     pub(crate) fn new(store: Arc<RelayStore>, limits: SourceLimits) -> Self {
         Self { store, limits, served: Mutex::default() }
     }
@@ -35,7 +35,7 @@ impl FormRegistry {
         &self.store
     }
 
-    /// Returns the form's source. The number of forms is small.
+    /// Returns the form's source.
     pub(crate) fn source(&self, form: LogForm) -> Arc<FormSource> {
         self.served(form).source
     }
@@ -65,12 +65,12 @@ impl FormRegistry {
             .collect()
     }
 
-    /// Says that the store may have grown.
+    /// Records that the store may have grown.
     pub(crate) fn note_growth(&self) {
         self.all().iter().for_each(|source| source.note_growth());
     }
 
-    /// Drops what belongs to purged logs, and returns errors of saving indexes.
+    /// Drops the state of purged logs, and returns errors of saving indexes.
     pub(crate) fn maintain(&self) -> Vec<RelayError> {
         let mut errors = Vec::new();
         for source in self.all() {

@@ -8,15 +8,15 @@
 //! | task | item |
 //! |---|---|
 //! | start and stop a relay | [`RelayServer`], [`RelayServerOptions`] |
-//! | give it a certificate | [`TlsFiles`] |
-//! | count what it does | [`RelayCounters`] |
+//! | give a relay a certificate | [`TlsFiles`] |
+//! | read the counters of a relay | [`RelayCounters`] |
 //! | wait for acknowledgements of replicas | [`AckGate`] |
 //!
-//! Each client has a thread of its own with a small stack, so that a slow client delays no other. An idle client keeps
-//! no buffers.
+//! Each client has its own thread, with a small stack, so that a slow client delays no other. An idle client has no
+//! buffers.
 //!
-//! This crate never writes to the logs or their directory, except into the state directory that its caller names. It
-//! prints nothing: its caller gets notices.
+//! This crate never writes to the logs or their directory, except into the given state directory. It prints nothing:
+//! the caller gets notices.
 #![forbid(unsafe_code)]
 
 mod ack_gate;

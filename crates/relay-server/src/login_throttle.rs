@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::lock;
 
-/// Failed logins by address: each one is answered later than the one before.
+/// Failed logins by address. The answer to each one is delayed more than the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct LoginThrottle {
     failures: Mutex<HashMap<IpAddr, FailedLogins>>,
@@ -20,9 +20,9 @@ struct FailedLogins {
     last: Instant,
 }
 
-/// Number of failed logins without a delay: people mistype.
+/// Number of failed logins without a delay: people mistype passwords.
 const FREE_MAX: u32 = 3;
-/// Delay of the first login after them.
+/// Delay of the next failed login.
 const DELAY_MIN: Duration = Duration::from_millis(100);
 /// Maximum delay.
 const DELAY_MAX: Duration = Duration::from_secs(3);
@@ -32,7 +32,7 @@ const MEMORY: Duration = Duration::from_secs(300);
 const ADDRESSES_MAX: usize = 4096;
 
 impl LoginThrottle {
-    /// Counts a failed login. Returns the time to wait before it is answered.
+    /// Counts a failed login. Returns the time to wait before the answer.
     pub(crate) fn count_failure(&self, address: IpAddr, now: Instant) -> Duration {
         let mut failures = lock(&self.failures);
         if failures.len() >= ADDRESSES_MAX {

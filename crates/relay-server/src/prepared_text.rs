@@ -1,14 +1,14 @@
-//! Prepared statements as texts: their parameters, and the statement with values in place of them.
+//! Prepared statements as texts: finds parameters, and replaces them by values.
 
 use binlog::sql_mode::NO_BACKSLASH_ESCAPES;
 use sql::lexer::{SqlLexer, SqlTokenKind};
 use sql::quote::{quote_plain_text, quote_text};
 use wire::{ParameterValue, TimeValue};
 
-/// Prepared statement, cut at its parameters.
+/// Prepared statement, split at its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PreparedText {
-    /// Text in front of each parameter, and behind the last one.
+    /// Text before each parameter, and after the last one.
     parts: Vec<String>,
 }
 

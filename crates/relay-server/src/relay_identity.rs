@@ -1,4 +1,4 @@
-//! Identity of a relay as a server. It stays the same over all runs.
+//! Identity of a relay as a server. Stays the same over all runs.
 
 use std::path::Path;
 

@@ -28,17 +28,17 @@ use crate::relay_identity::load_or_create_identity;
 use crate::relay_shared::{LoadedFiles, RelayParts, RelayShared, RelayWithSql};
 use crate::tls_files::{TlsFiles, load_password_key, make_state_folder};
 
-/// Stack of a client's thread, in bytes. Only the part that is used takes memory.
+/// Stack size of a client's thread in bytes. Only the used part takes memory.
 const STACK_SIZE: usize = 1 << 20;
-/// Interval at which the accepting thread looks for the end.
+/// Interval at which the accepting thread checks for a stop.
 const ACCEPT_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause after a failed accept, for example when the process has too many open files.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(200);
 /// Interval at which data of purged logs is dropped.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(10);
-/// Time that clients have to take the last packets at a stop.
+/// Time for clients to receive the last packets at a stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time between two looks whether all clients have gone.
+/// Interval at which a stop checks whether all clients have disconnected.
 const STOP_INTERVAL: Duration = Duration::from_millis(10);
 /// Name of the directory of indexes in the state directory.
 const FORMS_FOLDER: &str = "forms";
@@ -48,15 +48,16 @@ const FORMS_FOLDER: &str = "forms";
 pub struct RelayServerOptions {
     /// Address to listen on, as `HOST:PORT`. Port 0 is any free port.
     pub listen: String,
-    /// Form for clients whose account has none of its own.
+    /// Form for clients whose account sets none.
     pub form: FormChoice,
-    /// File of accounts. It need not exist if only clients of this machine can connect.
+    /// File of accounts. May be missing if only clients of this machine can connect.
     pub accounts: AccountFile,
-    /// `server_id` of the relay; `None` for a random one that stays.
+    /// `server_id` of the relay; `None` for a random one, kept in the state directory.
     pub server_id: Option<u32>,
     /// Certificate and key.
     pub tls: TlsFiles,
-    /// Directory for the relay's own files: identity, certificate, keys, indexes. It is created for its owner only.
+    /// Directory for the relay's own files: identity, certificate, keys, indexes. Created with access for the owner
+    /// only.
     pub state: PathBuf,
     /// Server to ask for the definitions of tables; `None` to refuse such statements.
     pub definitions_from: Option<ServerAddress>,
@@ -64,9 +65,9 @@ pub struct RelayServerOptions {
     pub connections_max: usize,
     /// Memory for the recent parts of each form, in bytes.
     pub form_cache_bytes: usize,
-    /// Gate that waits for acknowledgements of replicas; `None` if nothing waits for them.
+    /// Gate that waits for acknowledgements of replicas; `None` if the relay does not wait.
     pub ack_gate: Option<Arc<AckGate>>,
-    /// Receiver of the logs; `None` if another program writes them.
+    /// Receiver of the logs; `None` if another program writes the logs.
     pub upstream_control: Option<Arc<dyn UpstreamControl>>,
     /// Receiver of notices.
     pub notices: Arc<dyn Fn(RelayNotice) + Send + Sync>,
@@ -80,7 +81,7 @@ pub enum RelayNotice {
     LoginFailed {
         /// Address of the client.
         peer: SocketAddr,
-        /// Error that it got.
+        /// Error sent to the client.
         error: String,
     },
     /// A statement has changed the relay.
@@ -103,10 +104,10 @@ pub enum RelayNotice {
         user: String,
         /// Name of the log.
         log: String,
-        /// Position in the log, as the client sees it.
+        /// Position in the log, in the client's form.
         position: u64,
     },
-    /// An index could not be saved: after a restart, more is rendered again.
+    /// An index could not be saved: a restarted relay must render more.
     IndexNotSaved {
         /// Error.
         error: String,
@@ -117,7 +118,7 @@ pub enum RelayNotice {
         replicas: usize,
         /// Number of replicas that have acknowledged.
         acknowledged: usize,
-        /// Time that was waited.
+        /// Duration of the wait.
         timeout: Duration,
     },
     /// Enough replicas have caught up: replication is semi-synchronous again.
@@ -143,7 +144,7 @@ impl RelayServer {
     ///
     /// # Errors
     ///
-    /// If the address or a file cannot be used, or others than clients of this machine could connect without an account.
+    /// If the address or a file cannot be used, or clients of other machines could connect without an account.
     pub fn start(store: RelayStore, options: RelayServerOptions) -> Result<Self, RelayServerError> {
         make_state_folder(&options.state)?;
         let accounts = Arc::new(options.accounts.load()?);
@@ -214,13 +215,13 @@ impl RelayServer {
         let shared = Arc::downgrade(&self.shared);
         move || {
             let shared = shared.upgrade()?;
-            // Without the list, the next purge finds the log.
+            // Without the list, protect no log.
             let names = shared.forms.store().log_names().ok()?;
             oldest_log_in_use(&*shared, &names)
         }
     }
 
-    /// Reads accounts and certificates again. If one cannot be used, all stay as they were.
+    /// Reads accounts and certificates again. If one file cannot be used, changes nothing.
     ///
     /// # Errors
     ///
@@ -240,7 +241,7 @@ impl RelayServer {
         Ok(())
     }
 
-    /// Stops: accepts no more clients, tells the connected ones, and saves the indexes.
+    /// Stops: accepts no more clients, ends the connections, and saves the indexes.
     pub fn stop(self) {
         drop(self);
     }
@@ -251,7 +252,7 @@ impl Drop for RelayServer {
         let shared = &self.shared;
         shared.is_stopping.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // After a panic of it, the message is out.
+            // A panic of the thread has already printed its message.
             let _ = thread.join();
         }
         shared.clients.end_all();
@@ -287,7 +288,7 @@ fn accept(listener: &TcpListener, served: &Arc<RelayWithSql>) {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let mut descriptors = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-                // Interrupted by a signal, it looks again.
+                // A signal may interrupt the call: the loop continues.
                 let _ = poll(&mut descriptors, timeout);
             }
             Err(_) => thread::sleep(ACCEPT_BACKOFF),
@@ -304,7 +305,7 @@ fn admit(socket: Arc<TcpStream>, peer: SocketAddr, served: &Arc<RelayWithSql>) -
         let limit = shared.options.connections_max;
         match shared.clients.register(Arc::clone(&serving), peer.to_string(), limit) {
             Some(registration) => {
-                // A client that goes away is no error of the relay.
+                // A client that disconnects is no error of the relay.
                 let _ = ClientLink::new(Arc::clone(&serving))
                     .and_then(|link| serve_client(link, &registration, peer, &served));
             }
@@ -313,7 +314,7 @@ fn admit(socket: Arc<TcpStream>, peer: SocketAddr, served: &Arc<RelayWithSql>) -
                 turn_away(&serving);
             }
         }
-        // Another thread may hold the socket for a moment.
+        // Close the connection even while another thread holds the socket.
         let _ = serving.shutdown(std::net::Shutdown::Both);
     });
     spawned.map(drop).inspect_err(|_| turn_away(&socket))
@@ -323,11 +324,11 @@ fn admit(socket: Arc<TcpStream>, peer: SocketAddr, served: &Arc<RelayWithSql>) -
 fn turn_away(socket: &TcpStream) {
     let mut packets = PacketCodec::new(0);
     ServerHandshake::turn_away(&ServerError::too_many_connections(), &mut packets);
-    // The client may have gone.
+    // Fails if the client has disconnected.
     let _ = io::Write::write_all(&mut &*socket, packets.output());
 }
 
-/// Interval at which sizes are read although the system reports changes: some file systems report only their own.
+/// Interval at which sizes are read, in addition to change notifications: some file systems report only local changes.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Wakes clients when the store grows.

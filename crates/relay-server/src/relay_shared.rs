@@ -1,4 +1,4 @@
-//! State of a relay that all its threads share.
+//! State shared by all threads of a relay.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -29,10 +29,10 @@ use crate::store_extent::{StoreExtent, is_encrypted, log_sizes};
 use crate::store_growth::StoreGrowth;
 use crate::store_gtid_state::StoreGtidState;
 
-/// Version in the greeting before the first log is there.
+/// Version in the greeting before the first log exists.
 const VERSION_DEFAULT: &str = "8.0.0";
 
-/// State of a relay that all its threads share.
+/// State shared by all threads of a relay.
 pub(crate) struct RelayShared {
     pub(crate) options: RelayServerOptions,
     /// Address of the listening socket.
@@ -45,17 +45,17 @@ pub(crate) struct RelayShared {
     pub(crate) throttle: LoginThrottle,
     pub(crate) password_key: Arc<PasswordKey>,
     pub(crate) files: RwLock<LoadedFiles>,
-    /// Digests of passwords by account, for quick logins.
+    /// Digests of passwords by account, for fast logins.
     pub(crate) digests: Mutex<HashMap<String, PasswordDigest>>,
     pub(crate) started: Instant,
     pub(crate) is_stopping: AtomicBool,
-    /// Transactions that were sent to all clients.
+    /// Sums over the transactions sent to all clients.
     pub(crate) sent: Mutex<SentTransactions>,
-    /// Compression for accounts without a form of their own.
+    /// Compression for accounts without a form.
     compression: Mutex<ServedCompression>,
     gtids: Mutex<StateReader<StoreGtidState>>,
     definitions: Option<DefinitionSource>,
-    /// True while the relay has had no accounts since its start: all clients of this machine may log in.
+    /// True if there have been no accounts since the relay's start: all clients of this machine may log in.
     pub(crate) was_started_without_accounts: AtomicBool,
     mariadb: Mutex<StateReader<MariadbState>>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct LoadedFiles {
     pub(crate) accounts: Arc<RelayAccounts>,
 }
 
-/// Parts of a relay that its start has prepared.
+/// Parts of a relay, prepared by its start.
 pub(crate) struct RelayParts {
     pub(crate) address: SocketAddr,
     pub(crate) identity: ServerIdentity,
@@ -115,7 +115,7 @@ impl RelayShared {
         self.files.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells whether the relay stops.
+    /// Returns whether the relay is stopping.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
@@ -125,7 +125,8 @@ impl RelayShared {
         (self.options.notices)(notice);
     }
 
-    /// Returns the form for a client: that of its account, else that of the relay, else by its attributes.
+    /// Returns the form for a client: from its account, otherwise from the relay's options, otherwise from its
+    /// attributes.
     pub(crate) fn form_for(&self, account: FormChoice, attributes: &ClientAttributes<'_>) -> LogForm {
         match account {
             FormChoice::Auto => self.compression().form_for(self.options.form, attributes),
@@ -136,12 +137,12 @@ impl RelayShared {
     /// Returns the MariaDB GTIDs of all stored transactions.
     pub(crate) fn mariadb_state(&self) -> Result<MariadbState, RelayError> {
         let as_is = self.forms.source(LogForm::AsIs);
-        // Nothing says that the store has not grown since the last look.
+        // The store may have grown since the last call.
         as_is.note_growth();
         Ok(lock(&self.mariadb).read(&as_is)?.clone())
     }
 
-    /// Makes events that were added to the store visible to the clients.
+    /// Makes events added to the store visible to the clients.
     pub(crate) fn note_growth(&self) {
         self.forms.note_growth();
         self.growth.note();
@@ -252,7 +253,7 @@ impl RelayFacts for RelayShared {
 
     fn kill(&self, connection_id: u32) -> bool {
         let is_found = self.clients.kill(connection_id);
-        // A dump that waits notices it now.
+        // Wake waiting dumps, which then notice the end.
         self.growth.note();
         is_found
     }

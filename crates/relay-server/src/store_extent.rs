@@ -1,4 +1,4 @@
-//! Extent of the store: sizes and transactions of its logs, and how far clients are behind its end.
+//! Extent of the store: sizes and transactions of its logs, and the lag of clients.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use relay::{ClientFacts, ClientLag, ClientProgress, FormPosition, LogForm, LogSi
 
 use crate::form_registry::FormRegistry;
 
-/// Extent of the store at a moment.
+/// Extent of the store at one time.
 #[derive(Debug)]
 pub(crate) struct StoreExtent<'f> {
     forms: &'f FormRegistry,
@@ -27,8 +27,8 @@ struct LogExtent {
 }
 
 impl<'f> StoreExtent<'f> {
-    /// Reads the store from the oldest of the logs that clients read. Reads the newest log to its end, and of the others
-    /// only the head.
+    /// Reads the store, starting at the oldest log that a client reads. Reads the newest log to its end, and only the
+    /// head of the others.
     pub(crate) fn read(forms: &'f FormRegistry, clients: &[ClientFacts]) -> Result<Self, RelayError> {
         let store = forms.store();
         let mut names = store.log_names()?;
@@ -52,7 +52,7 @@ impl<'f> StoreExtent<'f> {
         Ok(Self { forms, logs, newest_transactions: known_end.map_or(0, |end| end.transactions) })
     }
 
-    /// Returns how far a client is behind. `None` if the store no longer has its log.
+    /// Returns the lag of a client. `None` if the store no longer has the client's log.
     pub(crate) fn lag(&self, client: &ClientFacts, now_us: u64) -> Option<ClientLag> {
         let (form, progress) = (client.form?, client.progress.as_ref()?);
         let index = self.logs.iter().position(|log| log.name == progress.log)?;
@@ -87,12 +87,12 @@ impl<'f> StoreExtent<'f> {
 fn stored_end(forms: &FormRegistry, name: &Arc<str>) -> Result<u64, RelayError> {
     let path = forms.store().path(name)?;
     let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
-    // Positions do not count the header of an encrypted log.
+    // Positions do not include the header of an encrypted log.
     let header = if is_encrypted(&path) { ENCRYPTED_HEADER_SIZE as u64 } else { 0 };
     Ok(size.saturating_sub(header))
 }
 
-/// Tells whether a log is encrypted, by its first bytes.
+/// Returns whether a log is encrypted, from its first bytes.
 pub(crate) fn is_encrypted(path: &std::path::Path) -> bool {
     let mut magic = [0; 4];
     let head =

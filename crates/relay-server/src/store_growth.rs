@@ -1,4 +1,4 @@
-//! Growth of the store: notices that logs have grown, and wakes the clients that wait for it.
+//! Growth of the store: counts it, and wakes the waiting clients.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -9,12 +9,12 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::lock;
 
-/// Number of times that the store has grown, and the clients that wait for the next time.
+/// Number of times that the store has grown, and the clients that wait for further growth.
 #[derive(Debug, Default)]
 pub(crate) struct StoreGrowth {
     count: Mutex<u64>,
     grown: Condvar,
-    /// Signals of clients that wait for growth and for data at once.
+    /// Signals of clients that wait for both growth and data.
     signals: Mutex<Vec<Weak<GrowthSignal>>>,
 }
 
@@ -41,19 +41,19 @@ impl StoreGrowth {
         *lock(&self.count)
     }
 
-    /// Wakes all clients that wait.
+    /// Wakes all waiting clients.
     pub(crate) fn note(&self) {
         *lock(&self.count) += 1;
         self.grown.notify_all();
         lock(&self.signals).retain(|signal| {
             let Some(signal) = signal.upgrade() else { return false };
-            // An error means that the counter is at its maximum: the descriptor is readable already.
+            // An error means that the counter is at its maximum: the descriptor is already readable.
             let _ = signal.0.write(1);
             true
         });
     }
 
-    /// Returns a signal of growth, for as long as it is kept.
+    /// Returns a signal of growth. Dropping it ends the subscription.
     ///
     /// # Errors
     ///

@@ -8,7 +8,7 @@ use relay::{FormChunk, HeadEvents, StoredState};
 #[derive(Debug, Default)]
 pub(crate) struct StoreGtidState {
     gtids: GtidSet,
-    /// Transaction whose last event was not read yet.
+    /// Transaction whose last event is not read yet.
     open: Option<TransactionId>,
 }
 

@@ -1,4 +1,4 @@
-//! Certificates and keys of a relay: given ones, or its own, made on first start as mysqld makes them.
+//! Certificates and keys of a relay: given ones, or its own, created at the first start as mysqld does.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -22,19 +22,19 @@ use crate::error::RelayServerError;
 /// Files with the certificate of a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Certificate chain (PEM); `None` for a certificate that the relay makes on first start.
+    /// Certificate chain (PEM); `None` for a certificate that the relay creates at its first start.
     pub certificate: Option<PathBuf>,
     /// Private key (PEM); `None` if the certificate's file contains it.
     pub key: Option<PathBuf>,
-    /// Authorities of client certificates (PEM); `None` to ask clients for none.
+    /// Authorities of client certificates (PEM); `None` to request no client certificates.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Name of the relay's own certificate, as mysqld names it.
+/// Name of the relay's own certificate, as in mysqld.
 const CERTIFICATE_NAME: &str = "server-cert.pem";
-/// Name of its key.
+/// Name of the certificate's key.
 const KEY_NAME: &str = "server-key.pem";
-/// Name of the certificate of its authority, for clients.
+/// Name of the authority's certificate, for clients.
 const CA_NAME: &str = "ca.pem";
 /// Name of the RSA key for clients without TLS.
 const PASSWORD_KEY_NAME: &str = "private_key.pem";
@@ -42,7 +42,7 @@ const PASSWORD_KEY_NAME: &str = "private_key.pem";
 const HOST_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 impl TlsFiles {
-    /// Reads the files, or makes a certificate in the state directory.
+    /// Reads the files, or creates a certificate in the state directory.
     pub(crate) fn load(&self, state: &Path) -> Result<Arc<ServerConfig>, RelayServerError> {
         let (certificate, key) = match &self.certificate {
             Some(certificate) => (certificate.clone(), self.key.clone().unwrap_or(certificate.clone())),
@@ -81,7 +81,7 @@ impl TlsFiles {
     }
 }
 
-/// Reads the RSA key of the state directory, or makes one.
+/// Reads the RSA key of the state directory, or creates one.
 pub(crate) fn load_password_key(state: &Path) -> Result<PasswordKey, RelayServerError> {
     let path = state.join(PASSWORD_KEY_NAME);
     let unusable = |cause| RelayServerError::PasswordKey { path: path.clone(), cause };
@@ -98,7 +98,7 @@ pub(crate) fn load_password_key(state: &Path) -> Result<PasswordKey, RelayServer
     Ok(key)
 }
 
-/// Creates the state directory for its owner only, and its missing parents.
+/// Creates the state directory, with access for the owner only, and its missing parents.
 pub(crate) fn make_state_folder(folder: &Path) -> Result<(), RelayServerError> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|cause| {
         let (verb, path) = ("create the directory", folder.to_owned());
@@ -106,7 +106,7 @@ pub(crate) fn make_state_folder(folder: &Path) -> Result<(), RelayServerError> {
     })
 }
 
-/// Makes an authority and a certificate that it has signed. The authority's key is forgotten.
+/// Creates an authority, and a certificate signed by it. Discards the authority's key.
 fn make_certificate(state: &Path) -> Result<(), RelayServerError> {
     let failed = |error: rcgen::Error| RelayServerError::NewCertificate { reason: error.to_string() };
     let named = |params: &mut CertificateParams, name: &str| {
@@ -128,7 +128,7 @@ fn make_certificate(state: &Path) -> Result<(), RelayServerError> {
     write_new(&state.join(CERTIFICATE_NAME), &certificate.pem())
 }
 
-/// Writes a file that only its owner can read. It appears whole or not at all.
+/// Writes a file that only its owner can read, atomically.
 fn write_new(path: &Path, text: &str) -> Result<(), RelayServerError> {
     replace_file(path, text.as_bytes(), FileAccess::OwnerOnly).map_err(|cause| RelayServerError::State {
         verb: "write",
