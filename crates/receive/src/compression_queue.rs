@@ -8,7 +8,7 @@ use std::time::Duration;
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// State of closed logs. Logs that the index no longer lists are removed.
+/// State of closed logs. Drops logs that the index no longer lists.
 #[derive(Debug, Default)]
 pub(crate) struct CompressionQueue {
     done: HashSet<PathBuf>,
@@ -34,7 +34,7 @@ pub(crate) enum QueueStep<'l> {
 }
 
 impl CompressionQueue {
-    /// Returns the oldest log that is due now, or how long to wait.
+    /// Returns the oldest log that is due now, or the time to wait.
     pub(crate) fn next<'l>(&self, closed: &'l [PathBuf], now: Duration) -> QueueStep<'l> {
         let is_due = |log: &&PathBuf| self.failed.get(*log).is_none_or(|failed| failed.due <= now);
         if let Some(log) = closed.iter().filter(|log| !self.done.contains(*log)).find(is_due) {
@@ -44,7 +44,7 @@ impl CompressionQueue {
         due.map_or(QueueStep::Wait, |due| QueueStep::WaitFor(due.saturating_sub(now)))
     }
 
-    /// Returns the oldest log without any attempt.
+    /// Returns the oldest log that was never tried.
     pub(crate) fn untried<'l>(&self, closed: &'l [PathBuf]) -> Option<&'l Path> {
         let is_untried = |log: &&PathBuf| !self.done.contains(*log) && !self.failed.contains_key(*log);
         closed.iter().find(is_untried).map(PathBuf::as_path)

@@ -1,5 +1,5 @@
-//! Compression statistics of received and stored transactions, as
-//! `performance_schema.binary_log_transaction_compression_stats` counts them.
+//! Compression statistics of received and stored transactions, counted as in
+//! `performance_schema.binary_log_transaction_compression_stats`.
 
 use binlog::{EventFormat, RawEvent};
 use inspect::stats::{CompressionCounter, CompressionRow, LogType};
@@ -33,7 +33,7 @@ impl Default for CompressionStatistics {
 }
 
 impl CompressionStatistics {
-    /// Counts a stored event. An event that cannot be decoded is stored, but not counted.
+    /// Counts a stored event. Ignores an event that cannot be decoded.
     pub fn event(&mut self, event: &RawEvent<'_>, format: &EventFormat) {
         let _ = self.received.add_event(event, format);
         if self.keeping == StoredFormCount::OnReceipt {
@@ -41,7 +41,7 @@ impl CompressionStatistics {
         }
     }
 
-    /// Counts from zero again.
+    /// Resets the statistics.
     pub(crate) fn reset(&mut self) {
         self.received.reset();
         self.kept.reset();
@@ -57,7 +57,7 @@ impl CompressionStatistics {
         [self.kept.rows(), self.received.rows()].concat()
     }
 
-    /// Returns the bytes that the source's compression has saved.
+    /// Returns the bytes saved by the source's compression.
     pub fn saved_by_source(&self) -> u64 {
         let saved = |row: &CompressionRow| {
             row.uncompressed_bytes_counter.saturating_sub(row.compressed_bytes_counter)

@@ -17,26 +17,26 @@ use crate::receiver::LogReceiver;
 use crate::reporter::ReceiveNotice;
 use crate::source_candidate::SourceCandidate;
 
-/// Bytes after which a sync starts while more events arrive, so that none is long.
+/// Bytes after which a sync starts even if more events are available: bounds the duration of a sync.
 const UNSYNCED_MAX: u64 = 16 << 20;
 
-/// Handling of the events that a source sends.
+/// Handling of the source's events.
 enum EventRouting {
-    /// Events are stored as they are.
+    /// Store events unchanged.
     Plain,
-    /// Events are merged with the stored transactions, because another server replaced the source.
+    /// Merge events with the stored transactions, because another server replaced the source.
     Merged(MergedRouting),
 }
 
 /// Events of a server that replaced the source.
 struct MergedRouting {
     joined: FailoverMerge,
-    /// UUID of the server, until its first log has begun.
+    /// UUID of the server, until its first log begins.
     next_uuid: Option<String>,
 }
 
 impl LogReceiver {
-    /// Runs one connection until it ends, then syncs received events to disk if there is space.
+    /// Runs one connection until it ends, and then syncs received events to disk if there is space.
     pub(crate) fn run_connection(&mut self, store: &mut StoreWriter) -> Disconnect {
         let ended = self.receive(store);
         match (ended, self.sync(store)) {
@@ -64,7 +64,7 @@ impl LogReceiver {
         self.note_connected(source.facts());
         let (mut acks, mut counted, mut format) = (PendingAcks::default(), 0, None);
         loop {
-            // A source that always has more events never reaches `wait`, which would notice cancellation.
+            // Check here: with a source that always has more events, `wait` is never called.
             if self.options.cancel.is_cancelled() {
                 return Ok(());
             }
@@ -72,7 +72,7 @@ impl LogReceiver {
             self.watch.add_network_bytes(source.network_bytes() - counted);
             counted = source.network_bytes();
             let is_next_there = source.has_more().map_err(|error| self.explain_error(error, store))?;
-            // While more events have arrived, the source does not wait for the earlier ones yet.
+            // If more events have already arrived, the source does not wait for acknowledgements yet.
             if !is_next_there || acks.is_due(self.watch.bytes()) || store.unsynced_bytes() >= UNSYNCED_MAX {
                 self.start_sync(store, &mut acks, &source)?;
             }
@@ -123,7 +123,7 @@ impl LogReceiver {
         Ok(())
     }
 
-    /// Takes the syncs that have ended, and acknowledges what they cover. Returns false if the run was cancelled.
+    /// Acknowledges the transactions that completed syncs cover. Returns false if the run was cancelled.
     fn end_syncs(
         &mut self,
         store: &mut StoreWriter,
@@ -141,7 +141,7 @@ impl LogReceiver {
         Ok(true)
     }
 
-    /// Waits for the condition of acknowledgements. Returns false if the run was cancelled meanwhile.
+    /// Waits until acknowledgements are allowed. Returns false if the run was cancelled meanwhile.
     fn may_acknowledge(&self) -> bool {
         self.ack_condition.as_ref().is_none_or(|condition| condition.wait(&self.options.cancel))
     }
@@ -155,8 +155,8 @@ impl LogReceiver {
         self.watch.set_semi_sync(is_on);
     }
 
-    /// Records that the head of the current log, with its previous GTIDs, is stored. Older logs can now be purged or
-    /// compressed.
+    /// Records that the head of the current log, including its Previous_gtids event, is stored. Older logs can now be
+    /// purged or compressed.
     fn note_head_stored(&mut self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         self.sync(store)?;
         self.purge(store)?;
@@ -175,7 +175,7 @@ impl LogReceiver {
         }
     }
 
-    /// Waits for the next event. Returns false if a sync has ended before.
+    /// Waits for the next event. Returns false if a sync ended first.
     fn wait(&mut self, source: &mut LiveSource, store: &mut StoreWriter) -> Result<bool, Disconnect> {
         self.watch.set_caught_up();
         loop {
@@ -194,7 +194,7 @@ impl LogReceiver {
         }
     }
 
-    /// Serves the requests of other threads. Ends the connection if one of them has paused the run or replaced the source.
+    /// Serves the requests of other threads. Ends the connection if a request paused the run or replaced the source.
     fn check_control(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         self.serve_requests(store);
         if self.control.ends_connection() { Err(Disconnect::Paused) } else { Ok(()) }
@@ -228,7 +228,7 @@ impl LogReceiver {
         Ok(false)
     }
 
-    /// Does the same for a server that replaced the source.
+    /// Stores the received event of a server that replaced the source. Returns true if a new log has begun.
     fn merge_event(
         &mut self,
         store: &mut StoreWriter,
@@ -291,7 +291,7 @@ impl LogReceiver {
         }
     }
 
-    /// Purges expired logs once the head of the current log is stored. Until then the log before it is kept.
+    /// Purges expired logs once the head of the current log is stored. Until then, keeps the previous log.
     pub(crate) fn purge_after_head(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         if store.has_head()? { self.purge(store) } else { Ok(()) }
     }
@@ -304,8 +304,8 @@ impl LogReceiver {
         Ok(())
     }
 
-    /// Returns how to resume with this source: by file and position with the source that the store began with, by
-    /// GTIDs with a server that replaced it.
+    /// Returns the way to resume with this source: by file and position with the store's first source, by GTIDs with a
+    /// server that replaced it.
     fn choose_routing(&mut self, store: &mut StoreWriter) -> Result<EventRouting, Disconnect> {
         if store.store_end().is_some_and(|place| place.series.is_some()) {
             store.remove_headless_log()?;
@@ -332,7 +332,7 @@ impl LogReceiver {
         }
         let contents = store.rewind()?;
         match contents.gtids.is_empty() {
-            // Without GTIDs, the source would send its whole history.
+            // Without GTIDs in the request, the source would send its whole history.
             true => Err(Disconnect::Failed(ReceiveError::NoPreviousGtids)),
             false => {
                 let joined = FailoverMerge::after_contents(contents);
@@ -359,8 +359,8 @@ impl LogReceiver {
         self.identity.check_source(facts, uuid).map_err(Disconnect::Failed)
     }
 
-    /// Returns the start of the stream: the last stored event, to check that the source still has it; from a server
-    /// that replaced the source, the missing transactions.
+    /// Returns the start of the stream. From the first source, this is the last stored event, to check that the source
+    /// still has it. From a server that replaced the source, these are the missing transactions.
     fn start_request(&self, store: &StoreWriter, routing: &EventRouting) -> Result<ReplicaStart, Disconnect> {
         if let EventRouting::Merged(merged) = routing {
             return Ok(merged.joined.start());
@@ -372,8 +372,8 @@ impl LogReceiver {
         Ok(ReplicaStart::Position { file: log.into_bytes(), position: last })
     }
 
-    /// Returns the log that an empty store begins with; empty for the oldest. For GTIDs, the source names the log in
-    /// its first response.
+    /// Returns the first log of an empty store; an empty name stands for the oldest log. For a start by GTIDs, the
+    /// source names the log in its first response.
     fn first_log(&self) -> Result<String, Disconnect> {
         let begin = &self.wanted.begin;
         let Some(start) = begin.probe_request() else { return Ok(begin.log().to_owned()) };

@@ -13,11 +13,11 @@ pub(crate) enum Disconnect {
     Paused,
     /// The source is unreachable, and may come back.
     Lost(ConnectionError),
-    /// The server cannot continue after the stored transactions, for this reason; it may be able to later.
+    /// The server cannot continue after the stored transactions yet, for this reason.
     Unfit(SourceRejection),
     /// The disk is full.
     DiskFull(logs::LogError),
-    /// Another disk error: the contents of the directory are no longer known.
+    /// Another disk error: the contents of the directory are now unknown.
     DiskError(logs::LogError),
     /// The keyring is unreadable or lacks a key: another process may be writing it.
     Keyring(logs::LogError),
@@ -27,13 +27,12 @@ pub(crate) enum Disconnect {
     Failed(ReceiveError),
 }
 
-/// Transient errors of a source: too many connections (1040), shutdown (1053), a connection that was interrupted
-/// (1158 to 1161) or killed (1317, 1927, 3169), a server that is not ready yet or going offline (1077, 3032, 3100,
-/// 3168).
+/// Transient errors of a source: too many connections (1040), shutdown (1053), interrupted connection (1158 to 1161),
+/// killed connection (1317, 1927, 3169), server not ready yet or going offline (1077, 3032, 3100, 3168).
 const TRANSIENT_CODES: [u16; 14] =
     [1040, 1053, 1077, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3032, 3100, 3168, 3169];
 
-/// Tells whether the error is transient, so that another attempt may succeed.
+/// Returns whether the error is transient: another attempt may succeed.
 pub fn is_transient(error: &ConnectionError) -> bool {
     match error {
         // A password command may fail for a while.

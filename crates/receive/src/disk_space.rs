@@ -1,4 +1,4 @@
-//! Disk space of a store: when a full disk is written to again. Time is a parameter.
+//! Disk space of a store: decides when to write to a full disk again. Time is a parameter.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use nix::unistd::geteuid;
 
 use crate::source_rotation::{BACKOFF_MAX, BACKOFF_MIN};
 
-/// Space that must be free beyond the failed write: a share of the disk, with a minimum and a maximum in bytes. With
+/// Free space required beyond the failed write: a percentage of the disk, with a minimum and a maximum in bytes. With
 /// less, the disk would soon be full again.
 const MARGIN_SHARE: u64 = 100;
 const MARGIN_MIN: u64 = 1 << 20;
@@ -22,10 +22,10 @@ pub(crate) struct DiskSpace {
 }
 
 impl DiskSpace {
-    /// Returns the space of a folder's disk; `None` if the system does not report it. It never reports quotas.
+    /// Returns the space of a folder's disk; `None` if the system does not report it. Ignores quotas.
     pub(crate) fn of(folder: &Path) -> Option<Self> {
         let found = statvfs(folder).ok()?;
-        // Reserved blocks are for root only.
+        // Only root may use reserved blocks.
         let free = if geteuid().is_root() { found.blocks_free() } else { found.blocks_available() };
         let size = found.fragment_size();
         Some(Self { free: free.saturating_mul(size), size: found.blocks().saturating_mul(size) })
@@ -55,18 +55,18 @@ impl DiskFullBackoff {
         (self.lacking, self.pause, self.due) = (lacking, Some(pause), now + pause);
     }
 
-    /// Tells whether the next attempt is due and enough space is free. A limit that the system does not report, such
-    /// as a quota, shows only when writing.
+    /// Returns whether the next attempt is due and enough space is free. Ignores limits that the system does not
+    /// report, such as quotas: only the attempt shows them.
     pub(crate) fn is_over(&self, space: Option<DiskSpace>, now: Duration) -> bool {
         self.due <= now && space.is_none_or(|space| space.free >= space.wanted(self.lacking))
     }
 
-    /// Tells whether events were not written. If none, free space alone ends the state.
+    /// Returns whether unwritten events remain. If there are none, free space alone ends the state.
     pub(crate) fn lacks_events(&self) -> bool {
         self.lacking > 0
     }
 
-    /// Returns the space that must be free; `None` if enough is free or the space is not known.
+    /// Returns the required free space; `None` if enough is free, or the free space is unknown.
     pub(crate) fn wanted(&self, space: Option<DiskSpace>) -> Option<u64> {
         let space = space?;
         Some(space.wanted(self.lacking)).filter(|wanted| *wanted > space.free)

@@ -1,4 +1,4 @@
-//! Errors of receiving. What to do about them is up to the caller.
+//! Errors of receiving. The caller decides how to react.
 
 use std::io;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub enum ReceiveError {
     /// The keyring is unreadable or lacks a key.
     #[error(transparent)]
     Keyring(LogError),
-    /// The disk failed, and then the store could not be opened again.
+    /// The disk failed, and the store could not be reopened.
     #[error("{again}")]
     ReopenStore {
         /// First error of the disk.
@@ -111,7 +111,7 @@ pub enum ReceiveError {
          shows whether another server has all stored transactions; give no other --from"
     )]
     MariadbBesideOthers,
-    /// The last log does not name the transactions before it.
+    /// The last log has no Previous_gtids event.
     #[error(
         "cannot resume by GTIDs: the last log has no Previous_gtids event; keep this directory as it is, and receive \
          into another one"
@@ -131,7 +131,7 @@ pub enum ReceiveError {
     /// The source sent an event that cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// An event that takes the place of the source's could not be encoded.
+    /// An event that replaces one of the source could not be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
     /// A GTID event could not be renumbered.
@@ -157,7 +157,7 @@ pub enum ReceiveError {
     /// Another replica with the identity of this store is connected to the source.
     #[error(transparent)]
     SharedIdentity(ConnectionError),
-    /// The source cannot send the log from the end of the store on.
+    /// The source cannot continue its log at the end of the store.
     #[error("the source cannot resume after {log} at {position}{}", reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
     CannotResume {
         /// Name of the last stored log.
@@ -170,7 +170,7 @@ pub enum ReceiveError {
         #[source]
         error: ConnectionError,
     },
-    /// The last stored log was rewritten, so its positions are not the source's.
+    /// The last stored log was rewritten, so its positions differ from the source's.
     #[error(
         "cannot resume after {}: bintide compress or decompress has rewritten this log ({} lists its positions), so it \
          does not end where the source's log continues", log.display(), list.display()
@@ -178,10 +178,10 @@ pub enum ReceiveError {
     RewrittenLog {
         /// Path of the log.
         log: PathBuf,
-        /// Path of the list of its positions before and after.
+        /// Path of the list of the log's positions before and after.
         list: PathBuf,
     },
-    /// The source does not have the log to start at.
+    /// The source does not have the start log.
     #[error("{}", logs.no_log_message(log))]
     NoSuchLog {
         /// Name of the log.

@@ -1,8 +1,8 @@
 //! Merges the logs of a server that replaced the source with the stored logs, each transaction once.
 //!
-//! The source omits stored transactions. So events get other positions than in its own files, logical clocks count
-//! fewer transactions, and Previous_gtids is that of the store. A log without omissions equals the source's log, byte
-//! for byte.
+//! The server omits transactions that the store already has. Therefore events get other positions than in the server's
+//! files, logical clocks count fewer transactions, and Previous_gtids states the transactions of the store. A log
+//! without omissions equals the server's log, byte for byte.
 
 use binlog::events::PreviousGtids;
 use binlog::gtid::GtidSet;
@@ -16,11 +16,11 @@ use wire::ReplicaStart;
 use crate::error::ReceiveError;
 use crate::start_point::start_after;
 
-/// Conversion of such a server's log to the stored one.
+/// Conversion of the server's log to the stored log.
 pub(crate) struct FailoverMerge {
     /// Stored transactions.
     gtids: GtidSet,
-    /// State of the current log's head: on resuming, the source sends it again.
+    /// State of the current log's head. The source sends the head again on resuming.
     head: LogHead,
     /// `sequence_number` of the last stored transaction of this log.
     last: i64,
@@ -52,12 +52,12 @@ impl FailoverMerge {
         (self.head, self.last) = (LogHead::Missing, 0);
     }
 
-    /// Tells whether the next format description is to be stored.
+    /// Returns whether the next format description must be stored.
     pub(crate) fn wants_format(&self) -> bool {
         self.head == LogHead::Missing
     }
 
-    /// Returns the next event as it is to be stored at `place`; `None` if it is stored already.
+    /// Returns the next event in the form to store at `place`; `None` if it is already stored.
     pub(crate) fn take(
         &mut self,
         raw: &RawEvent<'_>,
@@ -70,11 +70,11 @@ impl FailoverMerge {
             EventType::Gtid | EventType::GtidTagged => self.begin_transaction(raw, format, place)?,
             _ => self.move_event(raw, place),
         }
-        assert!(!self.buffer.is_empty(), "ours: an event that is stored has bytes");
+        assert!(!self.buffer.is_empty(), "ours: a stored event has bytes");
         Ok(Some(&self.buffer))
     }
 
-    /// Replaces the previous GTIDs with those of the store, which are a superset.
+    /// Replaces the previous GTIDs with the GTIDs of the store, which are a superset.
     fn merge_previous_gtids(
         &mut self,
         raw: &RawEvent<'_>,
@@ -121,7 +121,8 @@ impl FailoverMerge {
             self.move_event(raw, place);
             return Ok(());
         }
-        // The transaction depends on all before it. So the same bytes result, no matter where this log was resumed.
+        // The transaction depends on all earlier ones. The stored bytes therefore do not depend on where this log was
+        // resumed.
         let shift = ClockShift::behind_gap(number - 1, self.last);
         self.last = self.last.saturating_add(1);
         assert!(self.last > 0, "ours: a logical clock starts at 1");

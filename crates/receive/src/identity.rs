@@ -19,8 +19,8 @@ pub(crate) struct ReplicaIdentity {
 }
 
 impl ReplicaIdentity {
-    /// Loads the identity, or creates a random one for a new store. If nothing is received, the file is removed with
-    /// the store.
+    /// Loads the identity, or creates a random one for a new store. If the run receives nothing, the store's removal
+    /// includes this file.
     pub(crate) fn load_or_create(folder: &Path, store: &mut StoreWriter) -> Result<Self, ReceiveError> {
         let path = folder.join(IDENTITY_FILE_NAME);
         if !path.exists() {
@@ -60,13 +60,13 @@ impl ReplicaIdentity {
             .map_err(|cause| ReceiveError::WriteIdentity { path: self.path.clone(), cause })
     }
 
-    /// Returns the `server_uuid` of the server that the store began with.
+    /// Returns the `server_uuid` of the store's first source.
     pub(crate) fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }
 
-    /// Checks that the server has the expected `server_uuid`: `later`, or else that of the server that the store
-    /// began with. The first server's is saved.
+    /// Checks that the server has the expected `server_uuid`: `later`, or otherwise the one of the store's first
+    /// source. Saves the `server_uuid` of the first source.
     pub(crate) fn check_source(
         &mut self,
         facts: &SourceFacts,

@@ -7,7 +7,7 @@
 //!
 //! | task | item |
 //! |---|---|
-//! | receive logs until the end or for ever, from one of several sources | [`LogReceiver`] |
+//! | receive logs until the end or without end, from one of several sources | [`LogReceiver`] |
 //! | receive notices of lost connections and full disks, and progress | implement [`ReceiveReporter`] |
 //! | read the statistics of a run from any thread | [`SharedReceiveStats`] |
 //! | pause a run, and purge or protect its logs | [`ReceiveControl`] |
@@ -19,7 +19,7 @@
 //!
 //! This crate never changes an event of the store's first source, never stores a transaction twice, never counts or
 //! acknowledges an event before it is on disk, and never deletes the log that is being written. It never prints, never
-//! reads arguments and never looks for signals.
+//! reads arguments and never handles signals.
 #![forbid(unsafe_code)]
 #![expect(clippy::result_large_err, reason = "an error ends a connection or the run: its size costs nothing")]
 

@@ -25,11 +25,11 @@ use crate::reporter::{ReceiveNotice, ReceiveReporter};
 
 /// Maximum memory in bytes; a level may need more.
 const MEMORY_MAX: u64 = 100_000_000;
-/// Interval at which it polls for cancellation.
+/// Interval at which the compressor polls for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes of a log that are read at once.
 const CHUNK_SIZE: usize = 1 << 20;
-/// Maximum event size of a replica, and so of a payload event.
+/// Maximum size of a payload event: the maximum event size of a replica.
 const EVENT_SIZE_MAX: u32 = 1 << 30;
 
 /// Compresses closed logs, one after the other, in its own thread.
@@ -39,23 +39,23 @@ pub(crate) struct LogCompressor {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Logs to compress, and how.
+/// Logs to compress, and options.
 pub(crate) struct CompressorSetup {
     /// Directory of the store.
     pub(crate) folder: PathBuf,
-    /// Keyring file of encrypted logs, which are encrypted again.
+    /// Keyring file for encrypted logs. Compressed logs are encrypted again.
     pub(crate) keyring: Option<PathBuf>,
     pub(crate) level: ZstdLevel,
-    /// Token that ends the work, and leaves waiting logs uncompressed.
+    /// Token that stops compression, and leaves waiting logs uncompressed.
     pub(crate) cancel: CancelToken,
 }
 
-/// Handling of waiting logs at the end.
+/// Handling of waiting logs when the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompressorShutdown {
-    /// Compresses them, with one attempt each.
+    /// Compress waiting logs, with one attempt each.
     Drain,
-    /// Leaves them uncompressed until the next run.
+    /// Leave waiting logs uncompressed until the next run.
     Abandon,
 }
 
@@ -68,7 +68,7 @@ struct CompressorShared {
 
 #[derive(Default)]
 struct CompressionRequests {
-    /// Closed logs, as the index lists them. The number of waiting logs is never larger.
+    /// Closed logs in the index. Bounds the number of waiting logs.
     closed: Vec<PathBuf>,
     end: Option<CompressorShutdown>,
 }
@@ -98,7 +98,7 @@ impl LogCompressor {
     pub(crate) fn update_closed_logs(&mut self) {
         let Ok(store) = Store::open(&self.folder) else { return };
         let Some((_, closed)) = store.logs().split_last() else { return };
-        // Without the `./` of the index.
+        // `components` removes the `./` of the index.
         self.shared.lock_requests().closed = closed.iter().map(|log| log.components().collect()).collect();
         self.shared.changed.notify_all();
     }
@@ -132,7 +132,7 @@ struct CompressionThread {
 impl CompressionThread {
     fn run(&self) {
         let mut waiting = CompressionQueue::default();
-        // Each error is reported once, for whichever log, until a log has been compressed.
+        // Report each error once, for any log, until a log is compressed successfully.
         let mut reported = HashSet::new();
         while let Some(log) = self.wait_for_log(&mut waiting) {
             let Some(error) = self.compress_if_needed(&log) else {
@@ -212,7 +212,7 @@ impl CompressionThread {
             write_mode: WriteMode::Write,
             may_replace: |_| true,
         };
-        // A list of positions without its log is left from an interrupted run.
+        // A list of positions without its log remains from an interrupted run.
         let _ = fs::remove_file(positions_path(log));
         let done = rewrite_file(&job, &mut |_| match self.is_stopping() {
             true => ControlFlow::Break(()),
@@ -228,9 +228,9 @@ impl CompressionThread {
         Ok(())
     }
 
-    /// Deletes a log that was purged while it was compressed: compression has created it again.
+    /// Deletes a log that was purged during its compression: the compression has created it again.
     fn remove_purged(&self, log: &Path) {
-        // If the index cannot be read, the log stays.
+        // Without the index, keep the log.
         let Ok(store) = Store::open(&self.setup.folder) else { return };
         if !store.logs().iter().any(|other| other == log) {
             let _ = fs::remove_file(log);
@@ -251,14 +251,14 @@ fn count_compression(
     }
     while let logs::ReadOutcome::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
         for event in chunk.iter() {
-            // The log was just written: events that cannot be decoded came so from the source.
+            // Ignore events that cannot be decoded: the source sent them.
             let _ = counter.add_event(&event.raw, chunk.format());
         }
     }
     Ok(counter)
 }
 
-/// Tells whether the log was compressed: then a list of positions beside it ends with its size.
+/// Returns whether the log was compressed: the list of positions beside it then ends with the log's size.
 fn is_compressed(log: &Path) -> Result<bool, logs::LogError> {
     // A missing log was purged in the meantime.
     let Ok(found) = fs::metadata(log) else { return Ok(false) };

@@ -40,12 +40,12 @@ pub(crate) struct ReceiveMonitor {
 }
 
 impl SharedReceiveStats {
-    /// Reads the statistics as they are now. Receiving waits until `read` returns.
+    /// Reads the current statistics. Blocks receiving until `read` returns.
     pub fn read<T>(&self, read: impl FnOnce(&ReceiveStats) -> T) -> T {
         read(&self.figures())
     }
 
-    /// Counts the sizes of received and stored transactions from zero again.
+    /// Resets the sizes of received and stored transactions.
     pub fn reset_compression(&self) {
         self.figures().statistics.reset();
     }
@@ -68,7 +68,7 @@ impl SharedReceiveStats {
         self.figures().failed_compressions += 1;
     }
 
-    /// Makes compression statistics count logs when they are compressed, not when they are received.
+    /// Makes the compression statistics count logs on compression instead of on receipt.
     pub(crate) fn count_on_compression(&self) {
         self.figures().statistics.keeping = StoredFormCount::OnCompression;
     }
@@ -98,7 +98,7 @@ impl ReceiveMonitor {
         self.stats.clone()
     }
 
-    /// Reads the GTIDs of the stored transactions. If the last log cannot be read, only new ones are shown.
+    /// Reads the GTIDs of the stored transactions. If the last log cannot be read, the statistics show only new GTIDs.
     pub(crate) fn read_stored_gtids(&self, folder: &Path, keyring: Option<&Path>) {
         if let Ok(reached) = ReceivedGtids::read_store(folder, keyring) {
             self.stats.figures().reached = reached;
@@ -110,7 +110,7 @@ impl ReceiveMonitor {
         self.stats.figures().bytes
     }
 
-    /// Records the address of the source to which a connection follows.
+    /// Records the address of the source for the next connection.
     pub(crate) fn set_source(&self, address: &ServerAddress) {
         self.stats.figures().source.address = Some(address.clone());
     }
@@ -146,7 +146,7 @@ impl ReceiveMonitor {
         self.stats.figures().is_connected = false;
     }
 
-    /// Tells whether the source waits for acknowledgements; `None` before the first connection.
+    /// Returns whether the source waits for acknowledgements; `None` before the first connection.
     pub(crate) fn semi_sync(&self) -> Option<bool> {
         self.stats.figures().semi_sync
     }
@@ -169,7 +169,7 @@ impl ReceiveMonitor {
         figures.source.last_error = None;
     }
 
-    /// Sets the place of the next event.
+    /// Sets the position of the next event.
     pub(crate) fn set_place(&self, place: Option<StoreEnd<'_>>) {
         let Some(place) = place else { return };
         let mut figures = self.stats.figures();
@@ -178,8 +178,9 @@ impl ReceiveMonitor {
         figures.set_stored(&place);
     }
 
-    /// Adds an event that was appended to the store. It starts at `position` in the source's log, whose format is
-    /// `format`, if known. It counts once it is in the file. Returns true if any event was newly written to the file.
+    /// Adds an event that was appended to the store. It starts at `position` in the source's log. `format` is the
+    /// format of that log, if known. The event counts once it is in the file. Returns true if an event was newly
+    /// written to the file.
     pub(crate) fn add_event(
         &mut self,
         event: &RawEvent<'_>,
@@ -189,7 +190,7 @@ impl ReceiveMonitor {
     ) -> bool {
         let end = store.next_position();
         let is_some_written = self.count_written(store.written_position());
-        // An event that fills the store's buffer is written directly.
+        // An event that fills the store's buffer is immediately written.
         let is_written = end <= store.written_position();
         match is_written {
             true => {
@@ -216,7 +217,7 @@ impl ReceiveMonitor {
         written.is_some()
     }
 
-    /// Counts a sync to disk. Returns true if any event was newly written to the file.
+    /// Counts a sync to disk. Returns true if an event was newly written to the file.
     pub(crate) fn count_sync(&mut self, store: &StoreWriter) -> bool {
         self.stats.figures().syncs += 1;
         self.count_written(store.written_position())
@@ -227,12 +228,12 @@ impl ReceiveMonitor {
         self.count_written(store.written_position())
     }
 
-    /// Returns the number of the store's last sync that is counted.
+    /// Returns the number of the last counted sync.
     pub(crate) const fn ended_sync(&self) -> u64 {
         self.ended_sync
     }
 
-    /// Takes the number of the store's last sync that has ended, and counts the sync.
+    /// Records the number of the store's last completed sync, and counts it.
     pub(crate) fn note_ended_sync(&mut self, sync: u64) {
         if sync > self.ended_sync {
             self.stats.figures().syncs += sync - self.ended_sync;

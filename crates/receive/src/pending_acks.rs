@@ -10,13 +10,13 @@ const UNACKNOWLEDGED_MAX: u64 = 1 << 20;
 /// Acknowledgements that wait for syncs to disk.
 #[derive(Debug, Default)]
 pub(crate) struct PendingAcks {
-    /// Number of received bytes at the first requested acknowledgement whose sync is not started.
+    /// Number of received bytes at the first requested acknowledgement without a started sync.
     since: Option<u64>,
-    /// Places to acknowledge after syncs, in order.
+    /// Positions to acknowledge after syncs, in order.
     waiting: VecDeque<SyncedPlace>,
 }
 
-/// Place to acknowledge after a sync.
+/// Position to acknowledge after a sync.
 #[derive(Debug)]
 struct SyncedPlace {
     sync: u64,
@@ -29,12 +29,12 @@ impl PendingAcks {
         self.since.get_or_insert(bytes);
     }
 
-    /// Returns whether a sync has to start although more events have arrived: after `bytes` received bytes.
+    /// Returns whether a sync must start after `bytes` received bytes, although more events have arrived.
     pub(crate) fn is_due(&self, bytes: u64) -> bool {
         self.since.is_some_and(|since| bytes >= since + UNACKNOWLEDGED_MAX)
     }
 
-    /// Takes the start of a sync that covers everything in front of `place`.
+    /// Records the start of a sync that covers all events before `place`.
     pub(crate) fn start_sync(&mut self, sync: u64, place: impl FnOnce() -> SourcePlace) {
         if self.since.take().is_none() {
             return;
@@ -48,7 +48,7 @@ impl PendingAcks {
         self.waiting.push_back(SyncedPlace { sync, place: place() });
     }
 
-    /// Takes the end of a sync. Returns the last place that may be acknowledged.
+    /// Records the end of a sync. Returns the last position that may be acknowledged.
     pub(crate) fn end_sync(&mut self, sync: u64) -> Option<SourcePlace> {
         let covered = self.waiting.iter().take_while(|waiting| waiting.sync <= sync).count();
         self.waiting.drain(..covered).next_back().map(|last| last.place)

@@ -1,4 +1,4 @@
-//! Events that were appended to the store but are not in its file yet. They count once they are written.
+//! Events appended to the store, but not yet written to its file. Statistics count them once they are written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use binlog::{EventChecksum, EventFormat, RawEvent};
 #[derive(Debug, Default)]
 pub(crate) struct PendingEvents {
     events: VecDeque<PendingEvent>,
-    /// Their bytes.
+    /// Bytes of the events.
     bytes: Vec<u8>,
     /// Format of the last event.
     format: Option<Arc<EventFormat>>,
@@ -39,15 +39,15 @@ impl PendingEvents {
         }
         assert!(
             self.events.back().is_none_or(|last| last.end < end),
-            "ours: events end one after the other in the store's log"
+            "ours: events follow each other in the store's log"
         );
         self.bytes.extend_from_slice(event.bytes());
         let (size, format) = (event.bytes().len(), self.format.clone());
         self.events.push_back(PendingEvent { size, checksum: event.checksum(), format, position, end });
     }
 
-    /// Passes the events that end at or before `written` in the store's log to `count`. Returns the end of the last one
-    /// there, if there is any.
+    /// Passes the events that end at or before `written` in the store's log to `count`. Returns the end of the last of
+    /// them, if there is any.
     pub(crate) fn take_until(
         &mut self,
         written: u64,
@@ -59,7 +59,7 @@ impl PendingEvents {
         {
             assert!(counted + first.size <= self.bytes.len(), "ours: each event has all its bytes");
             let bytes = &self.bytes[counted..][..first.size];
-            let event = RawEvent::new(bytes, first.checksum).expect("ours: it was an event when it came");
+            let event = RawEvent::new(bytes, first.checksum).expect("ours: the received bytes were an event");
             count(&event, first.position, first.format.as_deref());
             counted += first.size;
             end = Some(first.end);
@@ -69,7 +69,7 @@ impl PendingEvents {
         end
     }
 
-    /// Tells whether the first event ends at or before `written`.
+    /// Returns whether the first event ends at or before `written`.
     pub(crate) fn ends_at(&self, written: u64) -> bool {
         self.events.front().is_some_and(|first| first.end <= written)
     }

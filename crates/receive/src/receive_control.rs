@@ -1,5 +1,5 @@
-//! Steers a running receiver from other threads: pauses it, replaces its source, purges logs, and protects logs that others
-//! read.
+//! Controls a running receiver from other threads: pauses it, replaces its source, purges logs, and protects logs in
+//! use.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,20 +10,20 @@ use std::time::Duration;
 use logs::LogError;
 use servers::ServerAddress;
 
-/// Time in which the receiver takes a request: longer than an attempt to connect.
+/// Maximum time until the receiver takes a request: longer than a connection attempt.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Steers a running receiver from other threads.
+/// Controls a running receiver from other threads.
 #[derive(Clone, Default)]
 pub struct ReceiveControl(Arc<ControlState>);
 
 #[derive(Default)]
 struct ControlState {
     is_paused: AtomicBool,
-    /// True if there is a new source: read for each event.
+    /// True if there is a new source. Atomic, because it is read for each event.
     has_new_source: AtomicBool,
     new_source: Mutex<Option<ServerAddress>>,
-    /// True if there are requests: read for each event.
+    /// True if there are requests. Atomic, because it is read for each event.
     has_requests: AtomicBool,
     requests: Mutex<Vec<PurgeRequest>>,
     /// Number of the last request.
@@ -31,10 +31,10 @@ struct ControlState {
     first_needed: Mutex<Option<FirstNeededLog>>,
 }
 
-/// Finds the first log that is still needed among the stored ones, the oldest first.
+/// Function that returns the index of the first log still needed, among all stored logs, oldest first.
 type FirstNeededLog = Arc<dyn Fn(&[&str]) -> Option<usize> + Send + Sync>;
 
-/// Request to remove the logs before one.
+/// Request to remove the logs before a given one.
 struct PurgeRequest {
     number: u64,
     log: String,
@@ -53,24 +53,24 @@ pub enum ControlError {
 }
 
 impl ReceiveControl {
-    /// Makes the receiver disconnect, and connect no more until [`ReceiveControl::resume`]. Returns false if it was
-    /// paused already.
+    /// Makes the receiver disconnect, and stay disconnected until [`ReceiveControl::resume`]. Returns false if the
+    /// receiver was already paused.
     pub fn pause(&self) -> bool {
         !self.0.is_paused.swap(true, Ordering::Relaxed)
     }
 
-    /// Makes the receiver connect again. Returns false if it was not paused.
+    /// Makes the receiver connect again. Returns false if the receiver was not paused.
     pub fn resume(&self) -> bool {
         self.0.is_paused.swap(false, Ordering::Relaxed)
     }
 
-    /// Tells whether the receiver is paused.
+    /// Returns whether the receiver is paused.
     pub fn is_paused(&self) -> bool {
         self.0.is_paused.load(Ordering::Relaxed)
     }
 
-    /// Makes this server the only source. The receiver disconnects from the present one, and connects to this one as soon as
-    /// it is not paused. If it is another server, it must have all stored transactions.
+    /// Makes this server the only source. The receiver disconnects from the present source, and connects to the new one
+    /// as soon as it is not paused. Another server must have all stored transactions.
     pub fn replace_source(&self, source: ServerAddress) {
         *lock(&self.0.new_source) = Some(source);
         self.0.has_new_source.store(true, Ordering::Release);
@@ -82,12 +82,12 @@ impl ReceiveControl {
         lock(&self.0.new_source).take()
     }
 
-    /// Tells whether the present connection must end.
+    /// Returns whether the present connection must end.
     pub(crate) fn ends_connection(&self) -> bool {
         self.is_paused() || self.0.has_new_source.load(Ordering::Acquire)
     }
 
-    /// Removes the logs before this one. Waits until the receiver has done so, and returns their number.
+    /// Removes the logs before this one. Waits until the receiver has removed them, and returns their number.
     ///
     /// # Errors
     ///
@@ -105,9 +105,9 @@ impl ReceiveControl {
             return result.map_err(ControlError::Failed);
         }
         match self.withdraw(number) {
-            // Later, a client may read the logs: the caller has only looked now.
+            // Withdraw the request: later, a client may read these logs, and the caller checked only for now.
             true => Err(ControlError::Timeout),
-            // The receiver has taken the request, and serves it now.
+            // The receiver has already taken the request, and serves it now.
             false => answered.recv().map_err(|_| ControlError::Timeout)?.map_err(ControlError::Failed),
         }
     }
@@ -120,19 +120,19 @@ impl ReceiveControl {
         requests.len() < count
     }
 
-    /// Sets a function that finds the first log that is still needed among the names of all stored logs, the oldest first.
-    /// The retention limit spares this log and all later ones.
+    /// Sets a function that returns the index of the first log still needed, among the names of all stored logs, oldest
+    /// first. The retention limit spares this log and all later ones.
     pub fn protect_logs(&self, first_needed: impl Fn(&[&str]) -> Option<usize> + Send + Sync + 'static) {
         *lock(&self.0.first_needed) = Some(Arc::new(first_needed));
     }
 
-    /// Finds the first log that is still needed among these, the oldest first.
+    /// Returns the index of the first log still needed, among these, oldest first.
     pub(crate) fn first_needed(&self, logs: &[&str]) -> Option<usize> {
         let first_needed = lock(&self.0.first_needed).clone();
         first_needed.and_then(|first_needed| first_needed(logs))
     }
 
-    /// Serves the requests that have come.
+    /// Serves the waiting requests.
     pub(crate) fn serve_requests(&self, mut purge_before: impl FnMut(&str) -> Result<usize, LogError>) {
         if !self.0.has_requests.swap(false, Ordering::Acquire) {
             return;

@@ -44,17 +44,17 @@ pub struct ReceiveStats {
     pub is_caught_up: bool,
     /// Set while the disk is full.
     pub is_full: bool,
-    /// Source's log; empty before the first event.
+    /// Current log of the source; empty before the first event.
     pub log: String,
     /// Position of the next event in that log.
     pub position: u64,
     /// File of the directory's last log; empty before the first event.
     pub stored_log: String,
-    /// End of the last event in that file. Not the same as `position` after a change of the source.
+    /// End of the last event in that file. Differs from `position` after a change of the source.
     pub stored_position: u64,
     /// Timestamp of the last event, in seconds since 1970 by the source's clock.
     pub last_s: Option<u32>,
-    /// Difference between the source's clock and ours, in seconds; positive if the source's is ahead.
+    /// Difference between the source's clock and the local clock in seconds; positive if the source's clock is ahead.
     pub ahead_s: i64,
     /// Compression statistics of received and stored transactions.
     pub statistics: CompressionStatistics,
@@ -99,14 +99,14 @@ impl ReceiveStats {
         }
     }
 
-    /// Returns the bytes that compression of closed logs has saved; `None` if no log was compressed.
+    /// Returns the bytes saved by the compression of closed logs; `None` if no log was compressed.
     pub fn bytes_saved(&self) -> Option<u64> {
         (self.compressed_logs > 0).then(|| self.compressed_from.saturating_sub(self.compressed_to))
     }
 }
 
-/// Tells whether the event begins a transaction. Servers since MySQL 5.6.5 and MariaDB 10.0.2 begin each transaction
-/// with such an event, with or without GTIDs.
+/// Returns whether the event begins a transaction. Servers since MySQL 5.6.5 and MariaDB 10.0.2 write such an event for
+/// each transaction, with or without GTIDs.
 fn begins_transaction(event_type: EventType) -> bool {
     matches!(
         event_type,

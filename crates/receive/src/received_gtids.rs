@@ -13,7 +13,7 @@ use logs::{LogError, LogReader, ReadOutcome, Store};
 pub struct ReceivedGtids {
     set: GtidSet,
     domains: BTreeMap<u32, MariadbGtid>,
-    /// Transaction that is being received.
+    /// Transaction whose end is not received yet.
     open: Option<ReceivedGtid>,
     /// Last complete transaction.
     last: Option<ReceivedGtid>,
@@ -26,7 +26,7 @@ enum ReceivedGtid {
 }
 
 impl ReceivedGtids {
-    /// Returns the GTIDs of the last log of a store, and of the logs before it by its Previous_gtids event.
+    /// Returns the GTIDs of a store: of its last log, and of earlier logs by its Previous_gtids event.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl ReceivedGtids {
         Ok(reached)
     }
 
-    /// Adds a stored event. An event that cannot be decoded is ignored.
+    /// Adds a stored event. Ignores an event that cannot be decoded.
     pub fn add_event(&mut self, raw: &RawEvent<'_>, format: &EventFormat) {
         let _ = self.try_add_event(raw, format);
     }

@@ -1,4 +1,4 @@
-//! Receives logs: one connection after the other, each to a source that can continue.
+//! Receives logs over consecutive connections, each to a source that can continue.
 
 use std::collections::HashSet;
 use std::mem;
@@ -26,10 +26,10 @@ use crate::start_point::StartPoint;
 /// Interval at which blocking waits poll for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Maximum time to connect to one of several sources.
+/// Maximum time for connecting to one of several sources.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Time to wait for a valid keyring file when a log begins: another process may be writing it.
+/// Maximum wait for a valid keyring file when a log begins: another process may be writing the file.
 const KEYRING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Options of one `receive` run.
@@ -48,13 +48,13 @@ pub struct ReceiveOptions {
     pub compress: Option<ZstdLevel>,
     /// Acknowledgement of transactions that are on disk.
     pub semi_sync: SemiSync,
-    /// Reaction to a full disk.
+    /// Action on a full disk.
     pub when_full: DiskFullPolicy,
-    /// Control of the run. It can protect logs from `keep` before the store is opened.
+    /// Control of the run. Set its protection from `keep` before the store is opened.
     pub control: ReceiveControl,
 }
 
-/// Reaction to a full disk.
+/// Action on a full disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFullPolicy {
     /// Waits until space is free.
@@ -63,21 +63,21 @@ pub enum DiskFullPolicy {
     Fail,
 }
 
-/// Condition that must hold before transactions on disk are acknowledged to the source.
+/// Condition for acknowledging transactions on disk to the source.
 pub trait AckCondition: Send + Sync {
-    /// Waits until everything that is on disk now may be acknowledged. Nothing is received meanwhile. Returns false if
-    /// the run was cancelled.
+    /// Waits until all transactions that are on disk now may be acknowledged. The receiver receives nothing meanwhile.
+    /// Returns false if the run was cancelled.
     fn wait(&self, cancel: &CancelToken) -> bool;
 }
 
-/// Source that another thread has named while the run lasts.
+/// Source named by another thread during the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NamedSource {
-    /// None: the sources are those of the start.
+    /// None: the sources are unchanged since the start.
     None,
-    /// Another account or other options for the host and port of the only source.
+    /// The same host and port as the only source, with another account or other options.
     SamePlace,
-    /// Another host or port, perhaps another server.
+    /// Another host or port, possibly another server.
     OtherPlace,
 }
 
@@ -86,20 +86,20 @@ pub struct LogReceiver {
     pub(crate) wanted: ReceiveOptions,
     reporter: Arc<dyn ReceiveReporter>,
     addresses: Vec<ServerAddress>,
-    /// Source that another thread has named since the start.
+    /// Source named by another thread since the start.
     named_source: NamedSource,
     pub(crate) options: LinkOptions,
     pub(crate) identity: ReplicaIdentity,
     pub(crate) watch: ReceiveMonitor,
     pub(crate) rotation: SourceRotation,
     pub(crate) compressor: Option<LogCompressor>,
-    /// Condition of acknowledgements; `None` to acknowledge what is on disk.
+    /// Condition for acknowledgements; `None` to acknowledge all transactions on disk.
     pub(crate) ack_condition: Option<Arc<dyn AckCondition>>,
-    /// Set while the disk is full: since a write failed, and until one succeeds.
+    /// Set while the disk is full: from a failed write to the next successful one.
     disk_full: Option<DiskFullBackoff>,
-    /// Notices since the last received event, so that each is reported once.
+    /// Notices since the last received event. Prevents repeated reports.
     reported: HashSet<String>,
-    /// Set while a lost connection has been reported.
+    /// True from the report of a lost connection to the next connection.
     is_lost: bool,
     pub(crate) control: ReceiveControl,
 }
@@ -131,7 +131,7 @@ impl LogReceiver {
         let mut store = store.open(wanted.at_rest.clone()).map_err(ReceiveError::OpenStore)?;
         let identity = ReplicaIdentity::load_or_create(&wanted.folder, &mut store)?;
         let watch = ReceiveMonitor::new(Arc::clone(&reporter));
-        // A log that has just begun may have to be dropped, so the log before it is kept until then.
+        // The last log may have just begun, and may have to be dropped. Keep the previous log until its head is stored.
         if let Some(keep) = wanted.keep
             && store.has_head().map_err(ReceiveError::OpenStore)?
         {
@@ -240,29 +240,29 @@ impl LogReceiver {
         &self.addresses[self.rotation.current()]
     }
 
-    /// Tells whether the current source may be another server than the one before.
+    /// Returns whether the current source may be another server than the previous one.
     pub(crate) fn has_others(&self) -> bool {
         self.addresses.len() > 1 || self.named_source == NamedSource::OtherPlace
     }
 
-    /// Replaces the sources by the one that another thread has named.
+    /// Replaces the sources by the source that another thread has named.
     fn take_new_source(&mut self) {
         let Some(source) = self.control.take_new_source() else { return };
         let is_other = self.has_others() || source.endpoint() != self.address().endpoint();
         self.named_source = if is_other { NamedSource::OtherPlace } else { NamedSource::SamePlace };
         self.addresses = vec![source];
         self.rotation = SourceRotation::of(1);
-        // It is tried again while it is not reachable.
+        // Retry the new source while it is unreachable.
         self.rotation.set_begun();
         self.reported.clear();
     }
 
-    /// Returns the statistics, which go on counting.
+    /// Returns the shared statistics, which the run keeps updating.
     pub fn stats(&self) -> SharedReceiveStats {
         self.watch.stats()
     }
 
-    /// Returns the handle by which other threads steer the run.
+    /// Returns the handle with which other threads control the run.
     pub fn control(&self) -> ReceiveControl {
         self.control.clone()
     }
@@ -305,7 +305,8 @@ impl LogReceiver {
         Ok(())
     }
 
-    /// Pauses the run after a permanent error of a source that another thread has named: this thread can name another one.
+    /// Pauses the run after a permanent error of a source that another thread has named, so that the thread can name
+    /// another source.
     fn pause_after(&mut self, error: &ReceiveError) {
         self.control.pause();
         self.rotation.reset();
@@ -337,8 +338,8 @@ impl LogReceiver {
         }
     }
 
-    /// Reports a notice unless the same was reported since the last received event. Otherwise a lost source would
-    /// repeat it at each attempt.
+    /// Reports a notice, unless the same notice was reported since the last received event. Otherwise each attempt to
+    /// connect to a lost source would repeat it.
     fn say_once(&mut self, notice: &ReceiveNotice<'_>) {
         if self.reported.insert(format!("{notice:?}")) {
             self.say(notice);
@@ -400,7 +401,7 @@ impl LogReceiver {
             self.sleep_unless_cancelled(BACKOFF_MIN);
             self.serve_requests(store);
             self.watch.tick();
-            // Expired logs may take the space: they are purged while the disk is full.
+            // Expired logs may take up the space, so purge them while the disk is full.
             let is_purged = lacking.is_some() && self.purge_for_space(store)?;
             if !backoff.is_over(DiskSpace::of(&self.wanted.folder), self.watch.elapsed()) {
                 continue;
@@ -421,13 +422,13 @@ impl LogReceiver {
         Ok(())
     }
 
-    /// Purges expired logs. Returns false if the disk has no space even to record that.
+    /// Purges expired logs. Returns false if the disk is too full to write the index.
     fn purge_for_space(&self, store: &mut StoreWriter) -> Result<bool, ReceiveFailure> {
         match self.purge_after_head(store) {
             Err(Disconnect::DiskFull(_)) => Ok(false),
             Err(Disconnect::Failed(error)) => Err(ReceiveFailure::Failed(error)),
             Err(Disconnect::DiskError(error)) => Err(ReceiveFailure::Failed(error.into())),
-            // The next connection meets any other error again, and reports it.
+            // The next connection gets any other error again, and reports it.
             _ => Ok(true),
         }
     }
@@ -446,7 +447,7 @@ impl LogReceiver {
     }
 
     /// Returns the failure for a disk error, which no other source can solve. Reopens the store, so that the next run
-    /// does not rely on unsynced data.
+    /// does not depend on unsynced data.
     fn disk_failure(&self, store: &mut StoreWriter, error: logs::LogError) -> ReceiveFailure {
         let error = match store.reopen() {
             Ok(_) => ReceiveError::Log(error),
@@ -459,8 +460,7 @@ impl LogReceiver {
         }
     }
 
-    /// Reopens the store and returns the number of bytes that were not written; `None` if the disk has no space for
-    /// that either.
+    /// Reopens the store, and returns the number of unwritten bytes; `None` if the disk has no space for reopening.
     fn reopen_store(&mut self, store: &mut StoreWriter) -> Result<Option<u64>, ReceiveFailure> {
         match store.reopen() {
             Ok(lacking) => {
@@ -485,7 +485,7 @@ fn refuse_data_directory(folder: &Path) -> Result<(), ReceiveError> {
     }
 }
 
-/// Refuses a directory whose logs another process writes: they belong to a server.
+/// Refuses a directory whose logs another process is writing: they belong to a server.
 fn refuse_open_logs(folder: &StoreFolder) -> Result<(), ReceiveError> {
     match logs::find_running_server(folder.path()) {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! Reports of a run while it lasts: notices and progress. The texts are up to the caller.
+//! Reports during a run: notices and progress. The caller formats the texts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use crate::error::ReceiveError;
 use crate::monitor::SharedReceiveStats;
 use crate::start_point::StartPoint;
 
-/// Receiver of a run's reports. The thread that compresses logs reports too.
+/// Receiver of a run's reports. Called by several threads: the compressor also reports.
 pub trait ReceiveReporter: Send + Sync {
-    /// Reports an occurrence that a person may have to act on.
+    /// Reports an event that may require action by a person.
     fn notice(&self, notice: &ReceiveNotice<'_>);
 
     /// Reports progress: several times a second, by the thread that runs the receiver.
     fn progress(&self, stats: &SharedReceiveStats);
 }
 
-/// Occurrence during a run.
+/// Event during a run.
 #[derive(Debug)]
 pub enum ReceiveNotice<'a> {
-    /// The end of the last log was an incomplete event, which was removed. The source sends it again.
+    /// The last log ended with an incomplete event, which was removed. The source sends this event again.
     IncompleteEventRemoved {
         /// Size of its stored part.
         bytes: u64,
     },
-    /// The requested start point is ignored, because it applies to an empty directory only.
+    /// The requested start point is ignored, because it applies only to an empty directory.
     StartPointIgnored {
         /// Requested start point.
         begin: &'a StartPoint,
@@ -42,12 +42,12 @@ pub enum ReceiveNotice<'a> {
     Retry {
         /// Error of the connection.
         error: &'a ReceiveError,
-        /// Address of the next source, if that is another one.
+        /// Address of the next source, if it is another one.
         next: Option<String>,
         /// Time until the attempt.
         pause: Duration,
     },
-    /// The error of a source that was named while the run lasts is permanent. The run is paused.
+    /// A source named during the run has a permanent error. The run is paused.
     Stopped {
         /// Error of the connection.
         error: &'a ReceiveError,
@@ -82,7 +82,7 @@ pub enum ReceiveNotice<'a> {
         /// Maximum time to wait.
         timeout: Duration,
     },
-    /// A closed log could not be compressed. It stays as it is until a later attempt.
+    /// A closed log could not be compressed. It stays unchanged until the next attempt.
     CompressionFailed {
         /// Error of the attempt.
         error: &'a RewriteError,

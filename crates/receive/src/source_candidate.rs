@@ -1,4 +1,4 @@
-//! Another server in place of the source: checks whether it has the stored transactions.
+//! Check whether a server that replaces the source has the stored transactions.
 
 use binlog::Flavour;
 use binlog::gtid::GtidSet;
@@ -39,7 +39,7 @@ pub enum SourceRejection {
     LacksTransactions {
         /// UUID of the server.
         uuid: String,
-        /// GTIDs of these transactions.
+        /// GTIDs of the missing transactions.
         lacking: GtidSet,
     },
 }

@@ -13,19 +13,18 @@ use crate::start_point::StartPoint;
 
 /// MySQL's error code for a source that cannot send the requested log.
 pub const CANNOT_SEND: u16 = 1236;
-/// Parts of its message, and their meaning.
+/// Parts of the error's message, and their meaning.
 const CANNOT_SEND_REASONS: [(&str, &str); 6] = [
     (NO_SUCH_LOG, "the source no longer has this log (purged, or its logs were reset)"),
     ("position > file size", LOG_IS_SHORTER),
-    // MariaDB's text.
+    // Text of MariaDB.
     ("impossible position", LOG_IS_SHORTER),
     (
         "exceeded max_allowed_packet",
         "the event is larger than the source's max_allowed_packet, or no event starts at this position because its \
          logs were reset or the received log was changed",
     ),
-    // A source that reads from the middle of an event. MySQL's text goes on with a full disk, which is rarely the
-    // cause.
+    // The source reads from the middle of an event. MySQL's text then mentions a full disk, which is rarely the cause.
     ("binlog truncated in the middle of event", NO_EVENT_STARTS),
     ("bogus data in log event", NO_EVENT_STARTS),
 ];
@@ -81,7 +80,7 @@ impl LogReceiver {
         ))
     }
 
-    /// Adds the requested place to an error of the source that refuses it.
+    /// Adds the requested position to an error of the source that refuses it.
     pub(crate) fn explain_error(&self, error: ConnectionError, store: &StoreWriter) -> Disconnect {
         let is_replaced = error.to_string().contains(SAME_REPLICA);
         match (error.code(), store.store_end()) {
@@ -126,7 +125,7 @@ impl LogReceiver {
         }
     }
 
-    /// Adds a remedy to the error of a source that cannot name a log to start at.
+    /// Adds a remedy to the error of a source that cannot name a start log.
     pub(crate) fn explain_start_error(&self, error: ConnectionError) -> Disconnect {
         match (&self.wanted.begin, error.code()) {
             (StartPoint::After(_), Some(CANNOT_SEND)) => {

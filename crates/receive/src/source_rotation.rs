@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Minimum and maximum pause before an attempt, after a lost source or a full disk.
 pub(crate) const BACKOFF_MIN: Duration = Duration::from_millis(500);
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// Attempts with a lost source before the next source is tried: about the time of a restart.
+/// Attempts with a lost source before the next source is tried. They take about as long as a restart.
 const ATTEMPTS_MAX: u32 = 4;
 
 /// Rotation over the sources.
@@ -31,7 +31,7 @@ enum RotationPhase {
     Begun,
 }
 
-/// Kind of a source's failure.
+/// Kind of failure of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SourceTrouble {
     /// The source is unreachable, and may come back.

@@ -1,4 +1,4 @@
-//! State of the connection to the source, as servers show it in `SHOW REPLICA STATUS`.
+//! State of the connection to the source, as in `SHOW REPLICA STATUS`.
 
 use logs::LogError;
 use servers::{ConnectionError, ServerAddress};
@@ -11,13 +11,13 @@ use crate::source_errors::CANNOT_SEND;
 pub struct SourceStatus {
     /// Address of the current source; `None` before the first connection.
     pub address: Option<ServerAddress>,
-    /// `server_id` of the source, once it has been connected.
+    /// `server_id` of the source, known after the first connection.
     pub server_id: Option<u32>,
-    /// `server_uuid` of the source (MySQL), once it has been connected.
+    /// `server_uuid` of the source (MySQL), known after the first connection.
     pub server_uuid: Option<String>,
-    /// `gtid_mode` of the source (MySQL since 5.6), once it has been connected.
+    /// `gtid_mode` of the source (MySQL since 5.6), known after the first connection.
     pub gtid_mode: Option<String>,
-    /// True once the source has been connected, until another attempt fails.
+    /// True from a successful connection until the next failed attempt.
     pub(crate) was_connected: bool,
     /// Received heartbeats.
     pub heartbeats: u64,
@@ -38,7 +38,7 @@ pub struct ConnectionTrouble {
     pub time_us: u64,
 }
 
-/// `ER_CONN_HOST_ERROR` of clients, `CR_CONN_HOST_ERROR`: no connection could be made.
+/// `CR_CONN_HOST_ERROR`: no connection could be made.
 const NOT_CONNECTED: u16 = 2003;
 /// `CR_SERVER_LOST`: the connection has ended.
 const CONNECTION_LOST: u16 = 2013;

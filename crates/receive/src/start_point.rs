@@ -16,7 +16,7 @@ pub enum StartPoint {
     Log(String),
     /// First log that contains a transaction not in this state.
     After(GtidState),
-    /// First transaction that a target of `replay` lacks.
+    /// Log of the first transaction that a target of `replay` lacks.
     ForTarget {
         /// Transactions that the target has.
         gtids: GtidSet,
@@ -25,7 +25,7 @@ pub enum StartPoint {
     },
 }
 
-/// Transactions that exist already, as GTIDs.
+/// Already existing transactions, as GTIDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GtidState {
     /// GTID set of MySQL.
@@ -58,7 +58,7 @@ impl FromStr for GtidState {
 }
 
 impl StartPoint {
-    /// Returns the request to which the source responds with the log to start at; `None` if that is known.
+    /// Returns the request to which the source responds with the start log; `None` if this log is already known.
     pub(crate) fn probe_request(&self) -> Option<ReplicaStart> {
         match self {
             Self::Oldest | Self::Log(_) => None,
@@ -72,7 +72,7 @@ impl StartPoint {
         }
     }
 
-    /// Returns the log to start at if the source did not name one; empty for the oldest.
+    /// Returns the start log if the source did not name one; empty for the oldest log.
     pub(crate) fn log(&self) -> &str {
         match self {
             Self::Oldest | Self::After(_) => "",
@@ -81,7 +81,7 @@ impl StartPoint {
         }
     }
 
-    /// Tells whether an option set this start point.
+    /// Returns whether an option set this start point.
     pub(crate) const fn is_requested(&self) -> bool {
         match self {
             Self::Log(_) | Self::After(_) => true,
@@ -89,7 +89,7 @@ impl StartPoint {
         }
     }
 
-    /// Tells whether the run can start without GTIDs after this error: the source has no GTIDs, or purged the
+    /// Returns whether the run can start without GTIDs after this error: the source has no GTIDs, or has purged the
     /// transactions. If the target then lacks transactions, the replay reports it.
     pub(crate) fn allows_fallback(&self, error: &servers::ConnectionError) -> bool {
         let is_no_answer =
