@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::BitOr;
 
-/// Capability flags of one side of a connection. A connection uses those of both sides. Unknown flags are kept.
+/// Capability flags of one side of a connection. A connection uses the flags that both sides have. Unknown flags are
+/// kept.
 ///
 /// The upper 32 flags are specific to MariaDB.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -70,7 +71,7 @@ capabilities! {
     32, MARIADB_PROGRESS;
     /// MariaDB: columns have extended type information.
     35, MARIADB_EXTENDED_METADATA;
-    /// MariaDB: column definitions that the client knows already are not sent again.
+    /// MariaDB: the server does not send column definitions again that the client already knows.
     36, MARIADB_CACHE_METADATA;
 }
 
@@ -101,7 +102,7 @@ impl BitOr for Capabilities {
     }
 }
 
-/// Shows the names of known flags, and a number for the others.
+/// Shows the names of known flags, and a number for unknown ones.
 impl fmt::Debug for Capabilities {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = NAMES.iter().filter(|(one, _)| self.contains(*one));

@@ -59,7 +59,7 @@ pub enum ClientCommand<'a> {
         /// Whole payload, for [`ServerStatement::decode_execution`](crate::ServerStatement::decode_execution).
         payload: &'a [u8],
     },
-    /// `COM_STMT_RESET`: forget the pieces of values sent for a prepared statement.
+    /// `COM_STMT_RESET`: discard the pieces of values sent for a prepared statement.
     ResetStatement {
         /// Number of the statement.
         statement: u32,
@@ -104,7 +104,7 @@ pub struct RegisterReplica<'a> {
 pub struct DumpFlags(pub u16);
 
 impl DumpFlags {
-    /// Stop at the end of the last log instead of waiting for more.
+    /// Stop at the end of the last log instead of waiting for further events.
     pub const NON_BLOCK: Self = Self(0x01);
     /// MySQL: heartbeats may have positions beyond 4 GiB (8.0.26 and later).
     pub const HEARTBEAT_V2: Self = Self(0x02);
@@ -324,7 +324,7 @@ impl<'a> BinlogDump<'a> {
 }
 
 impl<'a> BinlogDumpGtid<'a> {
-    /// Decodes the GTID set, with or without tags: the format of MySQL 8.0, or that of 8.3 and later.
+    /// Decodes the GTID set, with or without tags: the format of MySQL 8.0, or the format of 8.3 and later.
     ///
     /// # Errors
     ///

@@ -164,7 +164,7 @@ impl CompressedFrames {
 
 impl ZstdContexts {
     fn open(&mut self, body: &[u8], opened_size: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
-        // Limits the allocation to what the body can hold, whatever size the frame claims.
+        // Limit the allocation to the maximum content of a body of this size: the frame may claim any size.
         let blocks = body.len() / ZSTD_BLOCK_SIZE_MIN + 1;
         out.reserve(opened_size.min(blocks.saturating_mul(ZSTD_BLOCK_MAX)));
         self.decompress.decompress(out, body).map_err(zstd_safe::get_error_name)?;

@@ -11,8 +11,8 @@ const SEMI_SYNC: u8 = 0xef;
 /// Maximum size of a file name in an acknowledgement, as on servers.
 const FILE_SIZE_MAX: u64 = 511;
 
-/// State of semi-synchronous replication, agreed on before the log is requested. If on, event packets have two more
-/// bytes.
+/// State of semi-synchronous replication, agreed on before the log is requested. If it is on, event packets have two
+/// more bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SemiSync {
     /// Off.

@@ -11,11 +11,12 @@ const OK: u8 = 0x00;
 const ERR: u8 = 0xff;
 /// First byte of an EOF packet, and of an OK packet in its place.
 const EOF: u8 = 0xfe;
-/// EOF packets are shorter than this. Longer packets with the same first byte are rows whose first value is huge.
+/// Size below which a packet is an EOF packet. Longer packets with the same first byte are rows with a huge first
+/// value.
 const EOF_SIZE_LIMIT: usize = 9;
 /// Byte before the SQL state in an ERR packet.
 const STATE_MARKER: u8 = b'#';
-/// SQL state of errors without one of their own.
+/// SQL state of errors without a specific one.
 const STATE_GENERAL: &[u8; 5] = b"HY000";
 /// With `DEPRECATE_EOF`, OK packets in place of an EOF packet are shorter than this.
 const OK_SIZE_LIMIT: usize = 0xff_ffff;
@@ -216,7 +217,7 @@ impl ServerError {
         ErrPacket { state: Some(state), ..self.packet() }.encode(out);
     }
 
-    /// Encodes the error as an ERR packet without SQL state, as servers do before the client has said what it knows.
+    /// Encodes the error as an ERR packet without SQL state, as servers do before they know the client's capabilities.
     pub fn encode_without_state(&self, out: &mut Vec<u8>) {
         self.packet().encode(out);
     }

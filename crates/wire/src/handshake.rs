@@ -60,7 +60,7 @@ impl<'a> ServerGreeting<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the payload is no greeting, or one of a server older than MySQL 4.1.
+    /// Fails if the payload is no greeting, or a greeting of a server older than MySQL 4.1.
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
         Self::decode_fields(payload).map_err(WireError::packet("greeting"))
     }
@@ -213,7 +213,7 @@ pub struct LoginRequest<'a> {
     pub proof: &'a [u8],
     /// Default database, with [`Capabilities::CONNECT_WITH_DB`].
     pub database: &'a [u8],
-    /// Authentication plugin of the data.
+    /// Plugin that computed the authentication data.
     pub plugin: &'a [u8],
     /// Connection attributes: names and values in turn, each length-encoded.
     pub attributes: &'a [u8],
@@ -264,7 +264,7 @@ impl<'a> LoginRequest<'a> {
         if has(Capabilities::ZSTD_COMPRESSION_ALGORITHM) {
             zstd_level = cursor.u8()?;
         }
-        // Servers ignore what follows, and so do not refuse future clients.
+        // Servers ignore further fields, so they accept future clients.
         Ok(Self { head, user, proof, database, plugin, attributes, zstd_level })
     }
 

@@ -11,7 +11,7 @@
 //! | [`StoredPassword`], [`PasswordDigest`], [`PasswordKey`] | passwords on the server side |
 //! | [`ServerGreeting`], [`SslRequest`], [`LoginRequest`], [`AuthSwitchRequest`], [`AuthMoreData`] | handshake packets |
 //! | [`ClientCommand`] | commands of a client: queries, prepared statements, log dumps |
-//! | [`ReplicaConversation`] | a replica's questions before the log, and the packets of the log |
+//! | [`ReplicaConversation`] | a replica's queries before the log, and the packets of the log |
 //! | [`EventPacket`], [`SemiSyncAck`] | events, and acknowledgements in semi-synchronous replication |
 //! | [`StreamReader`] | positions of events in the source's files; artificial events |
 //! | [`Capabilities`] | capability flags of both sides |

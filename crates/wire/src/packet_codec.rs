@@ -10,7 +10,7 @@ use crate::receive_buffer::ReceiveBuffer;
 
 /// Size of a packet's header: payload size and sequence number.
 const HEADER_SIZE: usize = 4;
-/// Maximum size of a piece of a packet. A piece of exactly this size is followed by another.
+/// Maximum size of a piece of a packet. Another piece follows a piece of exactly this size.
 pub const PIECE_SIZE_MAX: usize = 0xff_ffff;
 /// Lower bound for the packet limit: handshakes must fit.
 pub const PACKET_LIMIT_MIN: usize = 64 << 10;
@@ -42,14 +42,14 @@ pub struct PacketCodec {
     sent: usize,
 }
 
-/// Packet that is sent in parts, because it is too large to be whole in memory. See [`PacketCodec::send_part`].
+/// Packet sent in parts, because it is too large for memory. See [`PacketCodec::send_part`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartedPacket {
-    /// Bytes of the payload that were not passed in yet.
+    /// Number of payload bytes not passed in yet.
     unsent: usize,
-    /// Bytes of them that belong to the piece whose header was sent last.
+    /// Number of these bytes that belong to the present piece.
     in_piece: usize,
-    /// True once the header of the last piece was sent: the first one that is not of the maximum size.
+    /// True once the header of the last piece is written: the first piece below the maximum size.
     has_last_header: bool,
 }
 
@@ -87,7 +87,7 @@ pub(crate) enum SequenceCheck {
     Ignored,
 }
 
-/// Received bytes. In order: the packet handed out, the packet being joined, unread bytes.
+/// Received bytes, in this order: packet handed out, packet being joined, unread bytes.
 #[derive(Default)]
 struct IncomingPackets {
     buffer: ReceiveBuffer,
@@ -104,7 +104,7 @@ struct IncomingPackets {
 /// Piece of a packet that exceeds the limit.
 #[derive(Clone, Copy, Debug)]
 struct DiscardedPiece {
-    /// Bytes that have not arrived yet.
+    /// Number of bytes that have not arrived yet.
     rest: usize,
     /// True for the last piece of the packet.
     is_last: bool,
@@ -135,21 +135,21 @@ impl PacketCodec {
         }
     }
 
-    /// Changes the limit for received packets, in bytes. A server's is lower until the client has logged in.
+    /// Changes the limit for received packets, in bytes. A server has a lower limit until the client has logged in.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.max(PACKET_LIMIT_MIN);
     }
 
-    /// Returns room for received bytes. Call [`PacketCodec::commit_read`] with the number of bytes read.
+    /// Returns a buffer for received bytes. Call [`PacketCodec::commit_read`] with the number of bytes read.
     pub fn read_buffer(&mut self) -> &mut [u8] {
         self.receive_buffer().read_buffer()
     }
 
-    /// Adds the first `count` bytes of the last room to the received bytes.
+    /// Adds the first `count` bytes of the last read buffer to the received bytes.
     ///
     /// # Panics
     ///
-    /// Panics if `count` is larger than the room.
+    /// Panics if `count` is larger than the buffer.
     pub fn commit_read(&mut self, count: usize) {
         self.receive_buffer().commit_read(count);
     }
@@ -209,7 +209,7 @@ impl PacketCodec {
             }
             let found = self.incoming.joined - self.incoming.start + size;
             if found > self.limit {
-                // An error is numbered as a response to this piece.
+                // An error gets the number of a response to this piece.
                 self.sequence = sequence.wrapping_add(1);
                 return Err(WireError::TooLarge { found, limit: self.limit });
             }
@@ -223,8 +223,8 @@ impl PacketCodec {
         Ok(true)
     }
 
-    /// Discards a packet that exceeds the limit, as far as it has arrived. Returns true once the whole packet has: an error is
-    /// then numbered as a response to it. No packet can be read after that.
+    /// Discards the received part of a packet that exceeds the limit. Returns true once the whole packet is discarded:
+    /// an error then gets the number of a response to it. No packet can be read after that.
     ///
     /// # Errors
     ///
@@ -243,7 +243,7 @@ impl PacketCodec {
         }
     }
 
-    /// Returns true if received bytes have not been handed out. Before a switch to TLS there must be none.
+    /// Returns true if received bytes have not been handed out. Must be false before a switch to TLS.
     pub fn has_unread(&self) -> bool {
         let incoming = &self.incoming;
         let in_frames = self.frames.as_ref().is_some_and(CompressedFrames::has_unread);
@@ -257,8 +257,8 @@ impl PacketCodec {
         buffer.as_slice()[unread..].to_vec()
     }
 
-    /// Releases the memory of empty buffers. A server with many idle clients calls this before it waits for one: each
-    /// codec keeps its buffers otherwise, at least 64 KiB.
+    /// Releases the memory of empty buffers. A server with many idle clients should call this before it waits for a
+    /// client: otherwise each codec keeps at least 64 KiB.
     pub fn release_idle(&mut self) {
         self.incoming.release();
         if !self.has_unread() && self.incoming.joined == self.incoming.start {
@@ -290,8 +290,8 @@ impl PacketCodec {
     }
 
     /// Stops checking the sequence numbers of received packets. In semi-synchronous replication, source and replica
-    /// send independently, and their numbers do not match. The numbers of sent packets then do not follow the received
-    /// ones.
+    /// send independently, and their numbers do not match. The numbers of sent packets then do not continue those of
+    /// received packets.
     pub fn ignore_sequence(&mut self) {
         self.sequence_check = SequenceCheck::Ignored;
     }
@@ -316,11 +316,11 @@ impl PacketCodec {
         frames.put(&plain, &mut self.output);
     }
 
-    /// Appends a packet to the output. `encode` writes its payload, in place if possible.
+    /// Appends a packet to the output. `encode` writes the payload, in place if possible.
     ///
     /// # Errors
     ///
-    /// Returns the errors of `encode`. Nothing is then appended.
+    /// Returns the errors of `encode`, and appends nothing.
     pub fn send_encoded<E>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         if self.frames.is_some() {
             let mut payload = Vec::new();
@@ -366,13 +366,13 @@ impl PacketCodec {
         }
     }
 
-    /// Appends the next bytes of a packet that is sent in parts.
+    /// Appends the next bytes of a packet sent in parts.
     ///
     /// # Panics
     ///
     /// Panics if there are more bytes than the packet has.
     pub fn send_part(&mut self, packet: &mut PartedPacket, bytes: &[u8]) {
-        assert!(bytes.len() <= packet.unsent, "ours: a packet has the size that it began with");
+        assert!(bytes.len() <= packet.unsent, "ours: the parts have the packet's size in total");
         let Some(frames) = &mut self.frames else {
             return packet.put(bytes, &mut self.sequence, &mut self.output);
         };
@@ -392,7 +392,7 @@ impl PacketCodec {
     ///
     /// Panics if `count` is larger than the output.
     pub fn mark_sent(&mut self, count: usize) {
-        assert!(count <= self.output().len(), "ours: no more is sent than stood ready");
+        assert!(count <= self.output().len(), "ours: only output bytes are sent");
         self.sent += count;
         if self.sent < self.output.len() {
             return;
@@ -459,8 +459,8 @@ impl IncomingPackets {
         &self.buffer.as_slice()[self.start..self.joined]
     }
 
-    /// Releases the packet that was handed out. Moves the remaining bytes to the front once they are no more than the
-    /// released ones.
+    /// Releases the packet that was handed out. Moves the remaining bytes to the front if they are at most as many as
+    /// the released ones.
     fn release(&mut self) {
         if self.phase != PacketPhase::HandedOut {
             return;

@@ -67,20 +67,20 @@ impl PreparedStatement {
 pub struct PrepareReader {
     capabilities: Capabilities,
     prepared: Option<PreparedStatement>,
-    /// Number of definitions still to come: first parameters, then columns.
+    /// Number of definitions still to read: first parameters, then columns.
     parameters: u16,
     columns: u16,
-    /// True if the last definitions are to be followed by an EOF packet.
+    /// True if an EOF packet must follow the last definitions.
     wants_eof: bool,
 }
 
 impl PrepareReader {
-    /// Creates a reader for a command that was just sent.
+    /// Creates a reader for a command just sent.
     pub const fn new(capabilities: Capabilities) -> Self {
         Self { capabilities, prepared: None, parameters: 0, columns: 0, wants_eof: false }
     }
 
-    /// Reads the next packet. Returns the statement after the last one.
+    /// Reads the next packet. Returns the statement after the last packet.
     ///
     /// # Errors
     ///

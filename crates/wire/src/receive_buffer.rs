@@ -2,15 +2,16 @@
 
 /// Minimum room for one read.
 const ROOM_SIZE: usize = 64 << 10;
-/// Larger buffers are released when they are empty.
+/// Maximum size of a buffer that is kept when empty.
 const KEPT_SIZE_MAX: usize = 4 << 20;
 
-/// Larger buffers grow by less than double, so that one huge packet needs little more memory than its own size.
+/// Maximum size of a buffer that doubles. Larger buffers grow less, so that one huge packet needs little more memory
+/// than its own size.
 const DOUBLED_SIZE_MAX: usize = 16 << 20;
-/// Larger buffers grow by their size divided by this.
+/// Divisor of a larger buffer's size that gives its growth.
 const GROWTH_DIVISOR: usize = 8;
 
-/// Received bytes, followed by room for more. Grows with the received bytes, not with the sizes that headers claim.
+/// Received bytes, followed by room for more. Grows with the received bytes, not with sizes in headers.
 #[derive(Default)]
 pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,
@@ -41,7 +42,7 @@ impl ReceiveBuffer {
                 large => large / GROWTH_DIVISOR,
             };
             let size = self.filled + more.max(ROOM_SIZE);
-            // Avoids the spare capacity that a vector allocates on its own.
+            // Avoids the spare capacity of a vector's default growth.
             self.bytes.reserve_exact(size - self.bytes.len());
             self.bytes.resize(size, 0);
         }
@@ -50,7 +51,7 @@ impl ReceiveBuffer {
 
     /// Adds the first `count` bytes of the room to the received bytes.
     pub(crate) fn commit_read(&mut self, count: usize) {
-        assert!(count <= self.bytes.len() - self.filled, "ours: no more is read than there is room for");
+        assert!(count <= self.bytes.len() - self.filled, "ours: a read fits in the room");
         self.filled += count;
     }
 

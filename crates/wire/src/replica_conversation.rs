@@ -1,4 +1,4 @@
-//! A replica's conversation with its source: a table of questions, then the log.
+//! A replica's conversation with its source: a table of queries, then the log.
 
 use std::mem;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub struct ReplicaOptions {
     pub report_port: u16,
     /// Time without events after which the source sends a heartbeat; zero for no heartbeats.
     pub heartbeat: Duration,
-    /// Support for semi-synchronous replication. It is used if the source has it enabled.
+    /// Support for semi-synchronous replication. Used if the source has enabled it.
     pub semi_sync: SemiSync,
     /// Start of the log.
     pub start: ReplicaStart,
@@ -46,8 +46,8 @@ pub enum ReplicaStart {
     Position {
         /// Name of the file; empty for the first file.
         file: Vec<u8>,
-        /// Position in the file: 4 for its first event. Only the GTID command has room for positions beyond 4 GiB.
-        /// MySQL with `gtid_mode=ON` is sent that command with an empty GTID set; other servers cannot start there.
+        /// Position in the file: 4 for its first event. Only the GTID command supports positions beyond 4 GiB. The
+        /// replica sends it to MySQL with `gtid_mode=ON`, with an empty GTID set. Other servers cannot start there.
         position: u64,
     },
     /// After the transactions of a GTID set.
@@ -55,9 +55,9 @@ pub enum ReplicaStart {
         /// GTID set as in a Previous_gtids event (MySQL).
         set: Vec<u8>,
     },
-    /// After the last transaction of each domain.
+    /// After the last transaction of each domain (MariaDB).
     MariadbGtids {
-        /// These transactions in MariaDB's syntax: `0-1-270,1-2-9`. Empty for the source's first transaction.
+        /// Position in MariaDB's syntax: `0-1-270,1-2-9`. Empty to start at the source's first transaction.
         state: String,
     },
 }
@@ -74,7 +74,7 @@ pub enum ReplicaEnd {
 /// Properties that a source reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFacts {
-    /// Clock in seconds since 1970, when it was queried.
+    /// Time of the source's clock at the query, in seconds since 1970.
     pub clock_s: Option<u64>,
     /// `server_id` of the source.
     pub server_id: Option<u32>,
@@ -110,7 +110,7 @@ pub struct ReplicaConversation {
 }
 
 enum ConversationPhase {
-    /// A question was sent. `value` is the answer as far as received.
+    /// A query was sent. `value` is the part of the answer received so far.
     Asking { number: usize, reader: ResultReader, value: Option<Vec<u8>> },
     /// The registration was sent.
     Registering,
@@ -120,12 +120,12 @@ enum ConversationPhase {
     Over,
 }
 
-/// Function that stores the answer to a question.
+/// Function that stores the answer to a query.
 type AnswerReader = fn(&ReplicaOptions, &mut SourceFacts, Option<&[u8]>) -> Result<(), WireError>;
 
-/// One question to a source.
+/// One query to a source.
 struct SourceQuestion {
-    /// Returns the statement; `None` to skip the question.
+    /// Returns the statement; `None` to skip the query.
     query: fn(&ReplicaOptions, &SourceFacts) -> Option<String>,
     /// Stores the answer: the first value of the first row, if there is one.
     read_answer: AnswerReader,
@@ -143,7 +143,7 @@ enum RefusalPolicy {
     Ignored,
 }
 
-/// Questions of MySQL's replicas, in their order. Semi-synchronous replication has two names.
+/// Queries of MySQL's replicas, in their order. Semi-synchronous replication has two names.
 const MYSQL_QUESTIONS: &[SourceQuestion] = &[
     SourceQuestion {
         query: |_, _| query("SELECT UNIX_TIMESTAMP()"),
@@ -209,7 +209,7 @@ const MYSQL_QUESTIONS: &[SourceQuestion] = &[
     },
 ];
 
-/// Questions of MariaDB's replicas.
+/// Queries of MariaDB's replicas.
 const MARIADB_QUESTIONS: &[SourceQuestion] = &[
     SourceQuestion {
         query: |_, _| query("SELECT UNIX_TIMESTAMP()"),
@@ -390,7 +390,7 @@ impl ReplicaConversation {
         self.ask_from(number + 1).map(ReplicaStep::Send)
     }
 
-    /// Returns the next applicable question, or the registration after the last one.
+    /// Returns the next applicable query, or the registration after the last one.
     fn ask_from(&mut self, first: usize) -> Result<Vec<u8>, WireError> {
         let questions = self.questions().iter().enumerate().skip(first);
         let asked = questions
@@ -467,7 +467,7 @@ impl RefusalPolicy {
     }
 }
 
-// Statements of the questions.
+// Statements of the queries.
 
 fn query(sql: &str) -> Option<String> {
     Some(sql.to_owned())
@@ -491,7 +491,7 @@ fn if_gtids(options: &ReplicaOptions, sql: &str) -> Option<String> {
     matches!(options.start, ReplicaStart::MariadbGtids { .. }).then(|| sql.to_owned())
 }
 
-/// Quotes a string for any `sql_mode`. Drops quotes and backslashes, which no UUID or GTID has.
+/// Quotes a string for any `sql_mode`. Drops quotes and backslashes, which no UUID or GTID contains.
 fn quoted(text: &str) -> String {
     let plain: String = text.chars().filter(|one| !matches!(one, '\'' | '\\')).collect();
     format!("'{plain}'")

@@ -11,7 +11,7 @@ use crate::prepared_statement::PreparedStatement;
 use crate::result_set::{ColumnDefinition, ResultWriter};
 use crate::result_value::RowEncoding;
 
-/// Writer of the packets that respond to commands, in the forms that the client's capabilities demand.
+/// Writer of the packets that respond to commands. Uses the forms required by the client's capabilities.
 ///
 /// ```
 /// use wire::{Capabilities, ColumnDefinition, PacketCodec, ResponseWriter, ResultValue, RowEncoding, ServerStatus};
@@ -67,7 +67,7 @@ impl<'a> ResponseWriter<'a> {
         ResultWriter::begin_with(self.packets, self.capabilities, columns, encoding)
     }
 
-    /// Sends the response to `COM_STMT_PREPARE`, with the statement's number. The number of columns is 0 if running the
+    /// Sends the response to `COM_STMT_PREPARE`, with the statement's number. The number of columns is 0 if the
     /// statement has no result set, or if its columns are not known yet.
     ///
     /// # Panics
@@ -82,14 +82,14 @@ impl<'a> ResponseWriter<'a> {
         let count = u16::try_from(columns.len()).expect("ours: a result has at most 4,096 columns");
         let prepared = PreparedStatement { statement, columns: count, parameters, warnings: 0 };
         send_encoded(self.packets, |out| prepared.encode(out));
-        // Servers do not know the types of parameters, and name them all so.
+        // Servers do not know the types of parameters, and send this definition for each.
         let parameter = ColumnDefinition::text(b"?");
         self.definitions((0..parameters).map(|_| &parameter));
         self.definitions(columns.iter());
         prepared
     }
 
-    /// Sends an event of a log. `semi_sync` is on if the replica asked for it before it requested the log.
+    /// Sends an event of a log. `semi_sync` is on if the replica requested it before the log.
     ///
     /// The event is copied once, into the output of the codec. With semi-synchronous replication, call
     /// [`PacketCodec::ignore_sequence`] before the first event.
@@ -98,7 +98,7 @@ impl<'a> ResponseWriter<'a> {
         self.end_event(event.acknowledge, semi_sync);
     }
 
-    /// Sends small events of a log, without semi-synchronous replication. It costs less than as many calls of
+    /// Sends small events of a log, without semi-synchronous replication. Costs less than separate calls of
     /// [`ResponseWriter::event`].
     ///
     /// # Panics
@@ -108,8 +108,8 @@ impl<'a> ResponseWriter<'a> {
         self.packets.send_small(EVENT, events);
     }
 
-    /// Begins an event of a log that is too large to be whole in memory. Pass its bytes to
-    /// [`ResponseWriter::event_part`]. `event_size` is its size in bytes.
+    /// Begins an event of a log that is too large for memory. Pass the event's bytes to [`ResponseWriter::event_part`].
+    /// `event_size` is the event's size in bytes.
     pub fn begin_event(
         &mut self,
         event_size: usize,
@@ -132,7 +132,7 @@ impl<'a> ResponseWriter<'a> {
         self.packets.send_part(packet, bytes);
     }
 
-    /// Ends an event that was sent in parts, with the same values as it began.
+    /// Ends an event sent in parts. The arguments must equal those of [`ResponseWriter::begin_event`].
     pub fn end_event(&mut self, acknowledge: AckRequest, semi_sync: SemiSync) {
         if semi_sync == SemiSync::On && acknowledge == AckRequest::Wanted {
             self.packets.restart_after_request();
@@ -144,7 +144,7 @@ impl<'a> ResponseWriter<'a> {
         self.eof(EofPacket::default());
     }
 
-    /// Sends definitions, and the EOF packet after them.
+    /// Sends definitions, followed by the EOF packet.
     fn definitions<'c, 'n: 'c>(
         &mut self,
         definitions: impl ExactSizeIterator<Item = &'c ColumnDefinition<'n>>,

@@ -23,7 +23,7 @@ const COLLATION_UTF8MB4: u16 = 45;
 const COLLATION_BINARY: u16 = 63;
 /// `BINARY_FLAG` of `include/mysql_com.h`.
 const FLAG_BINARY: u16 = 0x80;
-/// Size of a column of text: that of VARCHAR(1024) in utf8mb4. Clients take longer values, too.
+/// Size of a column of text, as of VARCHAR(1024) in utf8mb4. Clients accept longer values, too.
 const TEXT_SIZE_MAX: u32 = 4096;
 /// Number of characters of the longest integer.
 const INTEGER_SIZE_MAX: u32 = 21;
@@ -135,7 +135,7 @@ impl ResultReader {
             }
             ResultPhase::Rows { .. } if EofPacket::is(payload, self.capabilities) => self.end(payload),
             ResultPhase::Rows { count } => Ok(ResultPart::Row(TextRow::decode(payload, count)?)),
-            ResultPhase::Done => panic!("ours: nobody reads on behind the end"),
+            ResultPhase::Done => panic!("ours: callers stop at the end of the result"),
         }
     }
 
@@ -352,7 +352,7 @@ pub struct ResultWriter<'a> {
     column_types: Vec<u8>,
 }
 
-/// Result set whose next rows come later.
+/// Result set whose next rows follow later.
 #[derive(Clone, Debug)]
 pub struct PausedResult {
     capabilities: Capabilities,

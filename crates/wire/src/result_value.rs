@@ -16,9 +16,9 @@ pub enum RowEncoding {
 
 /// Value of a result set.
 ///
-/// In binary rows, the column's type decides the form. A value must fit it: an integer a column of integers (or of
-/// floating-point numbers), a date and time a column of dates, bytes a column of strings. All values fit a column of
-/// strings (`VAR_STRING`).
+/// In binary rows, the column's type decides the encoding, and values must fit it. Integers fit columns of integers and
+/// of floating-point numbers. Dates and times fit columns of dates, and bytes fit columns of strings. All values fit a
+/// column of type `VAR_STRING`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ResultValue<'a> {
     /// NULL.
@@ -27,7 +27,7 @@ pub enum ResultValue<'a> {
     Int(i64),
     /// An unsigned integer.
     UInt(u64),
-    /// DOUBLE. Its text is the shortest that has the same value.
+    /// DOUBLE. Shown as the shortest text with the same value.
     Double(f64),
     /// DATE, DATETIME or TIMESTAMP.
     DateTime(DateTimeValue),
@@ -89,7 +89,7 @@ impl ResultValue<'_> {
         }
     }
 
-    /// Appends the lowest bytes of an integer, which must hold all of it.
+    /// Appends the lowest `SIZE` bytes of an integer, which must fit in them.
     fn put_integer<const SIZE: usize>(&self, out: &mut Vec<u8>) {
         let wide = match self {
             Self::Int(number) => i128::from(*number),

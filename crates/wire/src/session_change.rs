@@ -4,7 +4,7 @@ use binlog::put_lenenc;
 
 use crate::generic_packets::put_lenenc_bytes;
 
-/// Change of the session's state, which an OK packet reports with
+/// Change of the session's state, reported in an OK packet with
 /// [`Capabilities::SESSION_TRACK`](crate::Capabilities::SESSION_TRACK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionChange<'a> {

@@ -43,7 +43,7 @@ pub enum ParameterValue<'a> {
     Time(TimeValue),
     /// Text in the session's `character_set_client`, or bytes.
     Bytes(&'a [u8]),
-    /// Bytes that were sent earlier with [`ClientCommand::SendLongData`](crate::ClientCommand::SendLongData).
+    /// Bytes sent earlier with [`ClientCommand::SendLongData`](crate::ClientCommand::SendLongData).
     SentAhead,
 }
 
@@ -56,13 +56,13 @@ pub struct StatementExecution<'a> {
     pub parameters: Vec<ParameterValue<'a>>,
 }
 
-/// Prepared statement as its server keeps it: what earlier commands said of its parameters.
+/// Server's state of a prepared statement: types and values of its parameters from earlier commands.
 #[derive(Clone, Debug)]
 pub struct ServerStatement {
     parameters: u16,
     /// Type and flags of each parameter, once sent. Clients send them only when they change.
     types: Vec<ParameterType>,
-    /// Values sent ahead, by the index of the parameter.
+    /// Values sent by `COM_STMT_SEND_LONG_DATA`, by the index of the parameter.
     sent_ahead: BTreeMap<u16, Vec<u8>>,
     /// Total size of these values in bytes.
     sent_size: usize,
@@ -75,7 +75,7 @@ struct ParameterType {
     flags: u8,
 }
 
-/// Parameters that a client sends: of a statement, then attributes of the query.
+/// Parameters from a client: of a statement, then attributes of the query.
 struct ParameterBlock<'s> {
     /// Number of parameters, attributes included.
     count: usize,
@@ -83,12 +83,12 @@ struct ParameterBlock<'s> {
     has_names: bool,
     /// Types sent earlier.
     types: &'s [ParameterType],
-    /// Indexes of the parameters whose values were sent ahead.
+    /// Indexes of the parameters whose values were sent by `COM_STMT_SEND_LONG_DATA`.
     sent_ahead: &'s BTreeSet<u16>,
 }
 
 impl ServerStatement {
-    /// Creates the state of a statement that was just prepared.
+    /// Creates the state of a newly prepared statement.
     pub const fn new(prepared: &PreparedStatement) -> Self {
         Self { parameters: prepared.parameters, types: Vec::new(), sent_ahead: BTreeMap::new(), sent_size: 0 }
     }
@@ -114,14 +114,15 @@ impl ServerStatement {
         Ok(())
     }
 
-    /// Forgets the values sent ahead, after running the statement and for `COM_STMT_RESET`.
+    /// Discards the values sent by `COM_STMT_SEND_LONG_DATA`. Call it after running the statement and for
+    /// `COM_STMT_RESET`.
     pub fn reset(&mut self) {
         self.sent_ahead.clear();
         self.sent_size = 0;
     }
 
-    /// Decodes the command that runs the statement, and remembers the types of its parameters. Values sent ahead are
-    /// filled in; attributes of the query are left out.
+    /// Decodes the command that runs the statement, and remembers the types of its parameters. Inserts values sent by
+    /// `COM_STMT_SEND_LONG_DATA`; omits attributes of the query.
     ///
     /// # Errors
     ///
@@ -155,8 +156,9 @@ impl ServerStatement {
 }
 
 impl<'a> StatementExecution<'a> {
-    /// Decodes the command for a statement with this number of parameters, whose types are in the command. `sent_ahead`
-    /// has the indexes of the parameters whose values were sent earlier. Servers use [`ServerStatement`].
+    /// Decodes the command for a statement with this number of parameters. The command must contain their types.
+    /// `sent_ahead` has the indexes of the parameters whose values were sent by `COM_STMT_SEND_LONG_DATA`. Servers use
+    /// [`ServerStatement`] instead.
     ///
     /// # Errors
     ///
@@ -244,7 +246,7 @@ fn decode_fields<'a>(
     Ok((StatementExecution { statement, parameters }, types))
 }
 
-/// Skips the attributes of a query in front of its text, with [`Capabilities::QUERY_ATTRIBUTES`].
+/// Skips the attributes of a query before its text, with [`Capabilities::QUERY_ATTRIBUTES`].
 // Source: "COM_QUERY" of the MySQL source documentation.
 // size  field
 //    *  number of attributes (lenenc)

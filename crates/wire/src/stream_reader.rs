@@ -56,9 +56,9 @@ pub enum SourceEvent<'a> {
 /// Origin of a format description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatOrigin {
-    /// Read from its position in the file. The file has the same bytes there once it is closed.
+    /// Read from its position in the file. The closed file has the same bytes there.
     File,
-    /// Modified, and sent before events from the middle of the file.
+    /// Modified by the source, and sent before events from the middle of the file.
     Repeated,
 }
 
@@ -74,7 +74,7 @@ pub struct StreamReader {
 }
 
 impl StreamReader {
-    /// Creates a reader for the start of a stream. `checksum` is that of the first event.
+    /// Creates a reader for the start of a stream. `checksum` is the checksum algorithm of the first event.
     pub fn new(checksum: ChecksumAlgorithm, gaps: PositionGaps) -> Self {
         Self { checksum: checksum.for_events(), format: None, gaps, file: Vec::new(), position: 0 }
     }

@@ -4,7 +4,7 @@ use binlog::{Cursor, DecodeError};
 
 use crate::error::WireError;
 
-/// Attributes by which a client describes itself, such as `program_name` and `_client_version`.
+/// Attributes with which a client describes itself, such as `program_name` and `_client_version`.
 ///
 /// Replicas and mysqlbinlog send `_client_role` with the value `binary_log_listener`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl ConnectionAttributes {
         Ok(Self { attributes })
     }
 
-    /// Returns the value of an attribute. Values are text that the client chose.
+    /// Returns the value of an attribute. The client may send any text.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         let found = self.attributes.iter().find(|(known, _)| known == name.as_bytes());
         found.map(|(_, value)| value.as_slice())

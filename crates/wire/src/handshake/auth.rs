@@ -12,7 +12,7 @@ use crate::error::WireError;
 
 /// caching_sha2_password: the server has cached the hash of the password.
 pub(super) const FAST_AUTH_SUCCESS: &[u8] = &[3];
-/// caching_sha2_password: the hash is not cached; the server wants the password itself.
+/// caching_sha2_password: the hash is not cached; the server requests the password itself.
 pub(super) const FULL_AUTHENTICATION: &[u8] = &[4];
 /// Request for the server's public key, of caching_sha2_password and of sha256_password.
 pub(super) const KEY_REQUEST_CACHING_SHA2: u8 = 2;
@@ -112,7 +112,7 @@ pub(super) fn encrypted(
         .map_err(|error| unusable(error.to_string()))
 }
 
-/// Removes what is around a key in PEM form. Servers write a NUL after it in the files that they create.
+/// Removes bytes around a key in PEM form. Servers write a NUL after the key in the files that they create.
 pub(super) fn trim_pem(pem: &str) -> &str {
     pem.trim_matches(|one: char| one == '\0' || one.is_ascii_whitespace())
 }
@@ -120,7 +120,7 @@ pub(super) fn trim_pem(pem: &str) -> &str {
 /// Number of random bytes for one encryption.
 pub(super) const PADDING_SIZE: usize = 20;
 
-/// Random number generator that returns the given bytes, which are as many as the encryption needs.
+/// Random number generator that returns the given bytes: exactly as many as the encryption needs.
 struct PaddingSource<'a>(&'a [u8; PADDING_SIZE]);
 
 impl RngCore for PaddingSource<'_> {

@@ -97,9 +97,9 @@ pub enum TlsMode {
 /// Transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// A network, where others can read.
+    /// A network, where others can read the packets.
     Network,
-    /// A socket on the same machine, where no other user can read.
+    /// A socket on the same machine, where no other user can read the packets.
     Local,
 }
 
@@ -140,8 +140,8 @@ pub enum CleartextPolicy {
 pub enum HandshakeStep {
     /// Send this payload, then read.
     Send(Vec<u8>),
-    /// Send this payload, start TLS, then call [`ClientHandshake::continue_over_tls`]. No bytes may have been read beyond
-    /// this point.
+    /// Send this payload, start TLS, then call [`ClientHandshake::continue_over_tls`]. No bytes may have been read
+    /// beyond this point.
     StartTls(Vec<u8>),
     /// Read the next packet.
     Wait,
@@ -249,7 +249,7 @@ impl ClientHandshake {
                 exchange.session.is_encrypted = true;
                 self.log_in(exchange)
             }
-            _ => panic!("ours: TLS begins when it was asked for"),
+            _ => panic!("ours: TLS starts only after its request"),
         }
     }
 

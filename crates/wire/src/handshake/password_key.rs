@@ -19,7 +19,7 @@ const KEY_SIZE_MAX: usize = 1024;
 
 /// RSA key pair of a server. Clients without TLS encrypt their passwords with the public key.
 ///
-/// It is `caching_sha2_password_private_key_path` and `…_public_key_path` of MySQL.
+/// Corresponds to MySQL's `caching_sha2_password_private_key_path` and `…_public_key_path`.
 pub struct PasswordKey {
     key: RsaPrivateKey,
     public_pem: String,
@@ -30,7 +30,7 @@ impl PasswordKey {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::PrivateKey`] if this is no RSA key, or one of more than 8192 bits.
+    /// Returns [`WireError::PrivateKey`] if this is no RSA key, or a key of more than 8192 bits.
     pub fn from_pem(pem: &str) -> Result<Self, WireError> {
         let pem = trim_pem(pem);
         let key = RsaPrivateKey::from_pkcs8_pem(pem).or_else(|_| RsaPrivateKey::from_pkcs1_pem(pem));
@@ -75,9 +75,9 @@ impl PasswordKey {
         &self.public_pem
     }
 
-    /// Decrypts a password, which a client has XORed with the nonce. Returns `None` if this is no encrypted password.
+    /// Decrypts a password that a client has XORed with the nonce. Returns `None` for other bytes.
     ///
-    /// The seed hides the time that the decryption takes (blinding).
+    /// The seed hides the duration of the decryption (blinding).
     pub(super) fn decrypt(&self, encrypted: &[u8], nonce: &[u8], seed: [u8; 32]) -> Option<Vec<u8>> {
         if encrypted.len() != self.key.size() {
             return None;

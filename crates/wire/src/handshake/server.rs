@@ -33,20 +33,20 @@ const ZSTD_LEVEL_MAX: u8 = 22;
 /// Identity and offers of a server, for one connection.
 #[derive(Clone, Debug)]
 pub struct HandshakeOptions {
-    /// Version in the greeting. Clients decide by it what to send: `9.7.4`.
+    /// Version in the greeting, such as `9.7.4`. The behaviour of clients depends on it.
     pub server_version: String,
     /// Number of this connection.
     pub connection_id: u32,
     /// Capabilities to offer: [`ServerHandshake::CAPABILITIES`], or fewer. With [`Capabilities::SSL`], the caller must
     /// be able to start TLS.
     pub capabilities: Capabilities,
-    /// Plugin that the greeting names. Accounts with the other one need one more round trip.
+    /// Plugin in the greeting. Accounts with the other plugin need one more round trip.
     pub plugin: PasswordPlugin,
     /// Transport of the connection. A local one is as secure as TLS.
     pub transport: Transport,
     /// Host of the client, for the text of refusals.
     pub client_host: String,
-    /// Key with which clients without TLS can encrypt their passwords; `None` to refuse these.
+    /// Key with which clients without TLS can encrypt their passwords; `None` to refuse such passwords.
     pub password_key: Option<Arc<PasswordKey>>,
     /// Maximum size of a packet after the login, in bytes.
     pub packet_limit: usize,
@@ -61,7 +61,7 @@ pub enum ServerStep {
     Receive,
     /// Start TLS as its server, then call [`ServerHandshake::continue_over_tls`].
     StartTls {
-        /// Bytes that have arrived after the request: the first ones of TLS.
+        /// Bytes received after the request: the start of the TLS stream.
         received: Vec<u8>,
     },
     /// Find the account for this client, then call [`ServerHandshake::authenticate`].
@@ -88,16 +88,16 @@ pub struct LoginDetails {
 /// Login of a client that has proved its password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthenticatedLogin {
-    /// Plugin by which the client has proved its password.
+    /// Plugin with which the client has proved its password.
     pub plugin: PasswordPlugin,
-    /// Digest to remember for the next login with this account, after a login by the password itself.
+    /// Digest to remember for the next login with this account. Set after a login with the password itself.
     pub digest: Option<PasswordDigest>,
 }
 
 /// Failed login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginRefusal {
-    /// Error that the client gets.
+    /// Error sent to the client.
     pub error: ServerError,
     /// Error in the client's packets, if this is the reason.
     pub cause: Option<WireError>,
@@ -112,13 +112,13 @@ pub struct ServerSession {
     pub login: LoginDetails,
     /// Number of the client's collation.
     pub collation: u8,
-    /// Maximum size of a packet to the client, as it says.
+    /// Maximum size of a packet to the client, as the client states it.
     pub packet_max: u32,
     /// Compression of all later packets, already started.
     pub compression: Option<PacketCompression>,
 }
 
-/// Server side of the handshake, as a state machine: reads packets from a [`PacketCodec`], and sends to it.
+/// Server side of the handshake, as a state machine: reads packets from a [`PacketCodec`], and writes to it.
 ///
 /// ```
 /// use wire::{
@@ -175,9 +175,9 @@ enum LoginPhase {
     Encrypted,
     /// The caller looks for the account.
     Finding(PendingLogin),
-    /// The client was asked for another plugin.
+    /// The server has requested another plugin.
     Switching(AccountCheck),
-    /// The client was asked for the password itself, or a request for the key.
+    /// The server has requested the password itself, and waits for it or for a request for the key.
     Asking(AccountCheck),
     /// The key was sent.
     KeySent(AccountCheck),
@@ -232,7 +232,7 @@ impl ServerHandshake {
             | Capabilities::QUERY_ATTRIBUTES.0,
     );
 
-    /// Sends the greeting. Until the login succeeds, `packets` takes no packet of more than 64 KiB.
+    /// Sends the greeting. Until the login succeeds, `packets` accepts no packet of more than 64 KiB.
     pub fn begin(options: HandshakeOptions, packets: &mut PacketCodec) -> Self {
         let mut random = SeededBytes::new(options.seed);
         let nonce = new_nonce(&mut random);
@@ -265,7 +265,7 @@ impl ServerHandshake {
         send_encoded(packets, |out| error.encode_without_state(out));
     }
 
-    /// Handles the next packet of the client, if it has arrived. A packet that is not expected ends the handshake.
+    /// Handles the next packet of the client, if it has arrived. An unexpected packet ends the handshake.
     pub fn advance(&mut self, packets: &mut PacketCodec) -> ServerStep {
         let payload = match packets.next() {
             Ok(Some(payload)) => payload.to_vec(),
@@ -311,7 +311,7 @@ impl ServerHandshake {
 
     /// Checks the client's password. For a name without an account, pass [`StoredPassword::no_account`].
     ///
-    /// `digest` is the one that the last [`AuthenticatedLogin`] for this account had. Without it, and after a change of
+    /// `digest` is the digest in the last [`AuthenticatedLogin`] for this account. Without it, and after a change of
     /// the password, caching_sha2_password needs the password itself.
     ///
     /// # Panics
@@ -324,15 +324,15 @@ impl ServerHandshake {
         packets: &mut PacketCodec,
     ) -> ServerStep {
         let LoginPhase::Finding(login) = mem::replace(&mut self.phase, LoginPhase::Over) else {
-            panic!("ours: an account is found when it is asked for");
+            panic!("ours: an account is passed only when requested");
         };
         let plugin = password.plugin();
         let knows_plugins = login.session.capabilities.contains(Capabilities::PLUGIN_AUTH);
         if !knows_plugins && plugin != PasswordPlugin::Native {
             return self.refuse(ServerError::unsupported_authentication(), packets);
         }
-        // As in servers, the first response counts only if it answers the greeting's plugin: a client that does not know
-        // that plugin names another one, and sends an empty response.
+        // As on servers, the first response counts only if it is for the greeting's plugin. A client that does not
+        // support that plugin names another one, and sends an empty response.
         let is_answer = plugin == self.options.plugin && login.plugin == plugin.name().as_bytes();
         let proof = login.proof.clone();
         let check = AccountCheck { login, password: password.clone(), digest: digest.cloned() };
@@ -346,14 +346,14 @@ impl ServerHandshake {
         ServerStep::Receive
     }
 
-    /// Accepts the client. Starts compression if agreed; then commands follow.
+    /// Accepts the client. Starts compression if agreed. Commands follow.
     ///
     /// # Panics
     ///
     /// Panics unless the last step was [`ServerStep::Authenticated`].
     pub fn accept(mut self, packets: &mut PacketCodec) -> ServerSession {
         let LoginPhase::Authenticated(session) = mem::replace(&mut self.phase, LoginPhase::Over) else {
-            panic!("ours: a client is accepted after its password");
+            panic!("ours: a client is accepted after the password check");
         };
         let ok = OkPacket { status: ServerStatus::AUTOCOMMIT, ..OkPacket::default() };
         send_encoded(packets, |out| ok.encode(session.capabilities, out));
@@ -385,7 +385,7 @@ impl ServerHandshake {
     }
 
     fn end(&mut self, refusal: LoginRefusal, packets: &mut PacketCodec) -> ServerStep {
-        // Servers leave out the SQL state before they know the client's capabilities.
+        // Servers omit the SQL state before they know the client's capabilities.
         let is_known = !matches!(self.phase, LoginPhase::Greeted);
         self.phase = LoginPhase::Over;
         send_encoded(packets, |out| match is_known {
@@ -416,7 +416,7 @@ impl ServerHandshake {
         let request = LoginRequest::decode(payload)?;
         let capabilities = request.head.capabilities.both(self.options.capabilities);
         let is_encrypted = security == LinkSecurity::Tls;
-        // Over TLS, servers do not look at this capability again, and mysql-binlog-connector-java leaves it out there.
+        // Over TLS, servers do not check this capability again, and mysql-binlog-connector-java omits it there.
         if capabilities.contains(Capabilities::SSL) && !is_encrypted {
             return Err(WireError::unexpected(payload, "a login request after the requested TLS"));
         }
@@ -465,7 +465,7 @@ impl ServerHandshake {
         }
     }
 
-    /// Checks the digest of the password, if it is known. Otherwise, asks for the password itself.
+    /// Checks the digest of the password, if it is known. Otherwise, requests the password itself.
     fn check_digest(
         &mut self,
         check: AccountCheck,
@@ -489,7 +489,7 @@ impl ServerHandshake {
         packets: &mut PacketCodec,
     ) -> ServerStep {
         if check.login.session.login.is_encrypted || self.options.transport == Transport::Local {
-            // Servers take everything but the last byte, which is NUL.
+            // Servers use all bytes except the last one, which is NUL.
             let password = payload.split_last().map_or(&[][..], |(_, password)| password);
             return self.check_password(check, password, packets);
         }
@@ -542,7 +542,8 @@ impl ServerHandshake {
     }
 }
 
-/// Draws a nonce as servers do (`generate_user_salt` of `sql/auth/password.c`): bytes below 128, and neither NUL nor `$`.
+/// Draws a nonce as servers do (`generate_user_salt` of `sql/auth/password.c`): bytes below 128, and neither NUL nor
+/// `$`.
 fn new_nonce(random: &mut SeededBytes) -> [u8; NONCE_SIZE] {
     let mut nonce = [0; NONCE_SIZE];
     random.fill_bytes(&mut nonce);

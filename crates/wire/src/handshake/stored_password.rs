@@ -1,4 +1,4 @@
-//! Passwords as servers store them, and the check of what a client sends.
+//! Passwords in the form that servers store, and the check of a client's response.
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ use crate::error::WireError;
 const SALT_SIZE: usize = 20;
 /// Size of the encoded hash of caching_sha2_password: `STORED_SHA256_DIGEST_LENGTH`.
 const ENCODED_HASH_SIZE: usize = 43;
-/// Maximum size of a password: `CACHING_SHA2_PASSWORD_MAX_PASSWORD_LENGTH`. Limits the time that a check takes.
+/// Maximum size of a password: `CACHING_SHA2_PASSWORD_MAX_PASSWORD_LENGTH`. Limits the duration of a check.
 const PASSWORD_SIZE_MAX: usize = 256;
 /// Unit of the number of rounds in a stored hash: `ITERATION_MULTIPLIER`.
 const ROUNDS_UNIT: u32 = 1000;
 /// Number of rounds of new hashes, in units: the default of `caching_sha2_password_digest_rounds`.
 const ROUNDS_DEFAULT: u16 = 5;
-/// Range of the number of rounds, in units: that of `caching_sha2_password_digest_rounds`.
+/// Range of the number of rounds, in units, as of `caching_sha2_password_digest_rounds`.
 const ROUNDS_RANGE: std::ops::RangeInclusive<u16> = 5..=0xfff;
 /// Digits of encoded hashes, and of the salts that this crate creates.
 const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -30,7 +30,7 @@ const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn
 pub enum PasswordPlugin {
     /// `caching_sha2_password`, of MySQL 8 and later.
     CachingSha2,
-    /// `mysql_native_password`, which all clients know.
+    /// `mysql_native_password`, which all old clients support.
     Native,
 }
 
@@ -72,9 +72,9 @@ struct SaltedHash {
     hash: [u8; ENCODED_HASH_SIZE],
 }
 
-/// `SHA256(SHA256(password))`, by which caching_sha2_password checks a client that has logged in before.
+/// `SHA256(SHA256(password))`, with which caching_sha2_password checks a client after its first login.
 ///
-/// Keep it in memory only, by account. It does not count any more when the account has another [`StoredPassword`].
+/// Keep it in memory only, by account. It becomes invalid when the account gets another [`StoredPassword`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordDigest {
     digest: [u8; 32],
@@ -88,8 +88,8 @@ impl StoredPassword {
         Self(StoredHash::Empty(plugin))
     }
 
-    /// Returns a password that no client has, for names without an account. The client cannot tell such a name from
-    /// an account with this plugin.
+    /// Returns a password that no client has, for names without an account. A client cannot distinguish such a name
+    /// from an account with this plugin.
     pub const fn no_account(plugin: PasswordPlugin) -> Self {
         Self(StoredHash::NoAccount(plugin))
     }
@@ -102,7 +102,7 @@ impl StoredPassword {
         }
     }
 
-    /// Hashes a password for caching_sha2_password. The seed, from which the salt is made, must be random.
+    /// Hashes a password for caching_sha2_password. The seed of the salt must be random.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl StoredPassword {
         Ok(Self(StoredHash::CachingSha2(SaltedHash::new(password, ROUNDS_DEFAULT, salt))))
     }
 
-    /// Reads `authentication_string` as MySQL stores it, or as a hexadecimal literal `0x…`, as MySQL shows it with
+    /// Parses `authentication_string`: as stored by MySQL, or as a hexadecimal literal `0x…`, as MySQL shows it with
     /// `print_identified_with_as_hex`. MySQL's own salts contain control characters.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl StoredPassword {
         hash.map(Self).ok_or(WireError::PasswordHash)
     }
 
-    /// Returns `authentication_string`: empty without a password. Printable if this crate has made the salt.
+    /// Returns `authentication_string`: empty without a password. Printable if this crate created the salt.
     pub fn to_text(&self) -> Vec<u8> {
         match &self.0 {
             StoredHash::Empty(_) | StoredHash::NoAccount(_) => Vec::new(),
@@ -151,7 +151,7 @@ impl StoredPassword {
         }
     }
 
-    /// Returns the plugin by which the account logs in.
+    /// Returns the account's authentication plugin.
     pub const fn plugin(&self) -> PasswordPlugin {
         match &self.0 {
             StoredHash::Empty(plugin) | StoredHash::NoAccount(plugin) => *plugin,
@@ -173,7 +173,7 @@ impl StoredPassword {
         is_equal(&Sha1::digest(once), twice)
     }
 
-    /// Checks the password itself, for caching_sha2_password. Takes about a millisecond, also if there is no account.
+    /// Checks the password itself, for caching_sha2_password. Takes about a millisecond, even if there is no account.
     pub(super) fn accepts_password(&self, password: &[u8]) -> bool {
         if password.is_empty() || password.len() > PASSWORD_SIZE_MAX {
             return false;
@@ -183,7 +183,7 @@ impl StoredPassword {
                 let found = SaltedHash::new(password, salted.rounds, salted.salt);
                 is_equal(&found.hash, &salted.hash)
             }
-            // Takes as long as for an account.
+            // Take as long as for an existing account.
             StoredHash::NoAccount(_) => {
                 let _ = SaltedHash::new(password, ROUNDS_DEFAULT, [b'.'; SALT_SIZE]);
                 false
@@ -217,7 +217,7 @@ impl PasswordDigest {
     }
 }
 
-/// Shows nothing of the digest.
+/// Hides the digest.
 impl fmt::Debug for PasswordDigest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("PasswordDigest")
@@ -252,7 +252,7 @@ impl SaltedHash {
 }
 
 /// Computes the SHA-crypt of a password with SHA-256, as `my_crypt_genhash` of `mysys/crypt_genhash_impl.cc` does.
-/// Other implementations cut the salt after 16 bytes.
+/// Other implementations truncate the salt to 16 bytes.
 fn sha_crypt(password: &[u8], salt: &[u8; SALT_SIZE], rounds: u32) -> [u8; 32] {
     let swapped = Sha256::new().chain_update(password).chain_update(salt).chain_update(password).finalize();
     let mut first = Sha256::new().chain_update(password).chain_update(salt);
@@ -293,7 +293,7 @@ fn repeated(bytes: &[u8], size: usize) -> Vec<u8> {
     bytes.iter().copied().cycle().take(size).collect()
 }
 
-/// Encodes a hash of SHA-crypt: three bytes as four digits, in an order of its own.
+/// Encodes a hash of SHA-crypt: three bytes as four digits, in SHA-crypt's byte order.
 fn encode(hash: &[u8; 32]) -> [u8; ENCODED_HASH_SIZE] {
     let mut out = [0; ENCODED_HASH_SIZE];
     for (group, digits) in out.chunks_mut(4).enumerate() {
