@@ -26,7 +26,7 @@ impl ConnectionOptions {
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| fail(NOT_AN_ADDRESS))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        // Text before the last @ may belong to a user or a password, wherever it is: errors do not show it.
+        // All text before the last @ may belong to a user or a password: errors must not show it.
         if database.contains('@') || !authority.contains('@') && query.contains('@') {
             return Err(unescaped());
         }
@@ -74,7 +74,8 @@ impl ConnectionOptions {
         Ok(options)
     }
 
-    /// Sets the host and the port. Without an account, either may be part of one, and is not shown in errors.
+    /// Sets the host and the port. Without an account in the text, either may be a part of one, so errors do not show
+    /// them.
     fn set_place(&mut self, place: &str, has_account: bool) -> Result<(), AddressError> {
         let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, rest)) => (host, rest.strip_prefix(':')),

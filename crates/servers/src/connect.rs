@@ -1,5 +1,5 @@
 //! Connects in a separate thread, because a name lookup and a connection attempt cannot be cancelled. After a timeout
-//! or a cancellation, the thread is left to finish by itself.
+//! or a cancellation, the thread finishes by itself.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -34,7 +34,7 @@ pub(crate) fn connect_tcp(
     connect_result(run_within(timeout, &options.cancel, connect)?)
 }
 
-/// Connects to a Unix socket. For a server that hangs, the system call would wait forever.
+/// Connects to a Unix socket. If the server hangs, the system call alone would wait forever.
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ fn connect_first(host: &str, port: u16, bind: Option<&str>, timeout: Duration) -
     let places: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
     let mut last = io::Error::other(format!("{host} has no address"));
     for (number, place) in places.iter().enumerate() {
-        // An address that does not answer leaves the others their share of the time.
+        // Divide the remaining time, so that an unreachable address leaves time for the others.
         let left = u32::try_from(places.len() - number).unwrap_or(u32::MAX);
         let share = end.saturating_duration_since(Instant::now()) / left;
         match connect_to(place, bind, share.max(Duration::from_millis(1))) {

@@ -12,7 +12,7 @@ use crate::tls_request::{HostVerification, TlsRequest};
 
 /// Connection options of one source: a command line, an address, the settings, or the option files.
 ///
-/// The names are those of MySQL's programs, and a few of our own. If an option is given twice, the last one counts.
+/// Uses the names of MySQL's programs, and a few names of bintide. If an option is given twice, the last one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionOptions {
     /// `user`
@@ -39,14 +39,14 @@ pub struct ConnectionOptions {
     pub zstd_level: Option<u8>,
     /// `enable-cleartext-plugin`
     pub cleartext: Option<CleartextPolicy>,
-    /// `timeout`: longest silence of the server.
+    /// `timeout`: maximum silence of the server.
     pub timeout: Option<Duration>,
 }
 
 /// Password option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordOption {
-    /// `password` without a value: the user is asked.
+    /// `password` without a value: prompt the user.
     Prompt,
     /// Source of the password.
     Source(PasswordSource),
@@ -137,7 +137,7 @@ pub(crate) struct PasswordOptionCheck {
 }
 
 impl PasswordOptionCheck {
-    /// Records an option. Another password option than the one before is an error.
+    /// Records an option. A password option that differs from an earlier one is an error.
     pub(crate) fn take(&mut self, name: &str) -> Result<(), String> {
         let found = match name.replace('_', "-").as_str() {
             PASSWORD | "password1" => PASSWORD,
@@ -273,7 +273,7 @@ impl ConnectionOptions {
     }
 }
 
-/// Returns false for a TLS option that MySQL's programs do not know: only for such an option, `loose-` suppresses the
+/// Returns false for a TLS option that MySQL's programs do not know. Only for such an option does `loose-` suppress the
 /// error.
 pub(crate) fn is_mysql_option(name: &str) -> bool {
     let is_of_tls = name.starts_with("ssl") || name.starts_with("tls");
@@ -285,7 +285,7 @@ pub(crate) fn is_connection_option(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Returns the error for an unknown option, with the name that was perhaps meant.
+/// Returns the error for an unknown option, with a suggestion for a similar name.
 pub(crate) fn not_an_option(name: &str) -> String {
     match closest_name(&name.replace('_', "-").to_ascii_lowercase()) {
         Some(closest) => format!("{name} is not a connection option (did you mean {closest}?)"),
@@ -295,7 +295,7 @@ pub(crate) fn not_an_option(name: &str) -> String {
 
 /// Returns the option whose name differs from this one by a few letters.
 fn closest_name(name: &str) -> Option<&'static str> {
-    // A prefix that many names have does not count.
+    // Ignore a prefix that many names share.
     let own = ["ssl", "tls"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
     nearest_name(name, own.trim_start_matches('-').chars().count(), NAMES)
 }

@@ -116,11 +116,11 @@ pub enum ConnectionError {
     /// A prepared statement has another number of parameters than there are values, or a result set.
     #[error("the statement has {parameters} parameters and {columns} columns; expected {values} and 0")]
     StatementShape {
-        /// Number of its parameters.
+        /// Number of the statement's parameters.
         parameters: u16,
-        /// Number of columns in its result.
+        /// Number of columns in the statement's result.
         columns: u16,
-        /// Number of values for its parameters.
+        /// Number of given values.
         values: usize,
     },
     /// The server is too old for the command.

@@ -17,8 +17,8 @@ pub struct LiveSource {
     conversation: ReplicaConversation,
     reader: StreamReader,
     end: ReplicaEnd,
-    /// Number of heartbeats since the last event. One can come between skipped events; two in a row mean that the
-    /// source has no more events.
+    /// Number of heartbeats since the last event. A single heartbeat can follow skipped events; two in a row mean that
+    /// the source has no more events.
     heartbeats: u32,
 }
 
@@ -26,11 +26,11 @@ pub struct LiveSource {
 pub struct LiveEvent<'a> {
     /// Event and its position.
     pub arrival: SourceEvent<'a>,
-    /// Request for an acknowledgement: call [`LiveSource::acknowledge`] for it once the event is safe.
+    /// Request for an acknowledgement: call [`LiveSource::acknowledge`] once the event is safe.
     pub acknowledge: AckRequest,
 }
 
-/// Place in the log of a source.
+/// Position in the log of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePlace {
     file: Vec<u8>,
@@ -38,7 +38,7 @@ pub struct SourcePlace {
 }
 
 impl SourcePlace {
-    /// Creates a place: `position` is that of the next event in `file`.
+    /// Creates a place: `position` is the position of the next event in `file`.
     pub const fn new(file: Vec<u8>, position: u64) -> Self {
         Self { file, position }
     }
@@ -80,7 +80,7 @@ impl LiveSource {
                 ReplicaStep::Send(command) => link.packet_stream.send(&command)?,
                 ReplicaStep::Wait => {}
                 ReplicaStep::Event(_) | ReplicaStep::End => {
-                    unreachable!("ours: the log does not flow before it is asked for")
+                    unreachable!("ours: the log starts only after its request")
                 }
             }
         }
@@ -111,7 +111,7 @@ impl LiveSource {
         self.link.packet_stream.received()
     }
 
-    /// Returns whether the next event has arrived. If not, the caller can finish its work on the earlier ones.
+    /// Returns whether the next event has arrived. If not, the caller can finish its work on earlier events.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl LiveSource {
     ///
     /// # Errors
     ///
-    /// Those of [`LiveSource::wait_briefly`].
+    /// As [`LiveSource::wait_briefly`].
     pub fn wait_briefly_or(&mut self, signal: BorrowedFd<'_>) -> Result<bool, ConnectionError> {
         self.link.packet_stream.wait_briefly_or(signal)
     }
@@ -142,7 +142,7 @@ impl LiveSource {
     ///
     /// # Errors
     ///
-    /// If the source refuses to continue (1236), is silent for too long, sends an invalid event or not the next one, or
+    /// If the source refuses to continue (1236), is silent for too long, or sends an invalid or unexpected event. Also
     /// if the connection is lost or the wait is cancelled.
     #[allow(clippy::should_implement_trait, reason = "the event borrows from the source")]
     pub fn next(&mut self) -> Result<Option<LiveEvent<'_>>, ConnectionError> {
@@ -166,12 +166,12 @@ impl LiveSource {
         }
     }
 
-    /// Returns the place behind all received events.
+    /// Returns the position after all received events.
     pub fn place(&self) -> SourcePlace {
         SourcePlace { file: self.reader.file().to_vec(), position: self.reader.position() }
     }
 
-    /// Acknowledges all events in front of a place as safe.
+    /// Acknowledges all events before a position as safe.
     ///
     /// # Errors
     ///
@@ -184,8 +184,7 @@ impl LiveSource {
     }
 }
 
-/// Adds the missing privilege to the error: for an account without it, servers report the same error as for a wrong
-/// password.
+/// Adds the missing privilege to the error: servers report a missing privilege with the same error as a wrong password.
 fn explain_missing_privilege(error: WireError) -> ConnectionError {
     match ConnectionError::from(error) {
         ConnectionError::Refused { code: ACCESS_DENIED, message } => {

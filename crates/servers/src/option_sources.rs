@@ -11,7 +11,7 @@ use crate::server_link::CancelToken;
 use crate::tls_request::{TlsRequest, strongest_policy};
 
 /// Sources of connection options, the strongest first. An option of a stronger source overrides that of a weaker one.
-/// For TLS, the strongest request applies.
+/// For TLS, the strictest request applies.
 #[derive(Clone, Debug, Default)]
 pub struct OptionSources(Vec<(OptionOrigin, ConnectionOptions)>);
 
@@ -55,7 +55,7 @@ pub struct AddressResolutionError(String);
 
 /// Default port of a server.
 pub const DEFAULT_PORT: u16 = 3306;
-/// Host name that means the Unix socket, as in MySQL's programs.
+/// Host name that stands for the Unix socket, as in MySQL's programs.
 const LOCALHOST: &str = "localhost";
 /// Default socket files of packaged servers. The first existing one is used.
 const SOCKET_PATHS: [&str; 4] = [
@@ -149,8 +149,8 @@ impl OptionSources {
     }
 
     /// Returns host and port, or the socket. As in MySQL's programs, `localhost` and an absent host mean the socket.
-    /// But a host in an address, and a port outside option files, mean TCP: otherwise the port would be ignored
-    /// silently.
+    /// But a host in an address, or a port outside option files, means TCP: otherwise the port would be silently
+    /// ignored.
     fn socket_or_host(&self) -> Result<SocketOrHost, AddressResolutionError> {
         let port = self.first(|options| options.port).unwrap_or(DEFAULT_PORT);
         let tcp = |host: String| Ok(SocketOrHost { host, port, socket: None });

@@ -23,7 +23,7 @@ pub enum PasswordSource {
     /// The account has no password.
     #[default]
     None,
-    /// The password is this text.
+    /// This text is the password.
     Text(String),
     /// The password is the first line of this file.
     File(PathBuf),
@@ -35,7 +35,7 @@ pub enum PasswordSource {
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval at which the wait for a password command checks for its end and for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Largest password in bytes. Cloud tokens have about two thousand.
+/// Maximum size of a password in bytes. Cloud tokens have about two thousand.
 const PASSWORD_MAX: u64 = 64 << 10;
 
 impl PasswordSource {
@@ -54,7 +54,7 @@ impl PasswordSource {
             Self::None => Ok(String::new()),
             Self::Text(text) => Ok(text.clone()),
             Self::File(path) => {
-                // A pipe would be empty at the next connection, which would then log in without a password.
+                // Refuse a pipe: it would be empty at the next connection, which would then log in without a password.
                 let bytes = open_regular(path).and_then(|file| {
                     let mut bytes = Vec::new();
                     file.take(PASSWORD_MAX + 1).read_to_end(&mut bytes).map(|_| bytes)
@@ -99,7 +99,8 @@ fn first_line(bytes: &[u8]) -> Result<String, String> {
     String::from_utf8(line.to_vec()).map_err(|_| "its first line is not UTF-8".to_owned())
 }
 
-/// Runs a shell command, and returns the first line that it prints. It inherits our standard error.
+/// Runs a shell command, and returns the first line that it prints. The command inherits the standard error of this
+/// process.
 fn run_command(command: &str, cancel: &CancelToken) -> Result<String, String> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -122,10 +123,10 @@ fn run_command(command: &str, cancel: &CancelToken) -> Result<String, String> {
 /// Process group of a password command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CommandGroup {
-    /// A group of its own: killing it also kills the processes that the command has started.
+    /// Its own group: killing the group also kills the processes that the command has started.
     Own,
-    /// The group of this process, in the foreground of a terminal: in another group, the command could not read from
-    /// the terminal. Ctrl-C reaches it there.
+    /// The group of this process, in the foreground of a terminal: a command in another group could not read from the
+    /// terminal. Ctrl-C reaches the command in this group.
     Shared,
 }
 
@@ -135,7 +136,7 @@ impl CommandGroup {
         if is_in_foreground(&stat) { Self::Shared } else { Self::Own }
     }
 
-    /// Kills the command, which may have ended by itself.
+    /// Kills the command, which may have already ended.
     fn kill(self, child: &mut Child) {
         if let (Self::Own, Ok(id)) = (self, i32::try_from(child.id())) {
             let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
@@ -147,8 +148,8 @@ impl CommandGroup {
 
 /// Returns whether a process with this `/proc/PID/stat` is in the foreground group of its terminal.
 fn is_in_foreground(stat: &str) -> bool {
-    // The name of the program, in parentheses, may contain anything. Behind it: state, parent, group, session, terminal,
-    // and the terminal's foreground group, which is -1 without a terminal.
+    // The program's name, in parentheses, may contain any characters. The following fields are state, parent, group,
+    // session, terminal, and the terminal's foreground group, which is -1 without a terminal.
     let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
     let fields: Vec<&str> = behind.split_whitespace().collect();
     match fields.as_slice() {
@@ -163,7 +164,7 @@ fn read_output(child: &mut Child, cancel: &CancelToken) -> Result<Vec<u8>, Strin
         let reading = thread::Builder::new().spawn(move || {
             let mut bytes = Vec::new();
             let read = pipe.take(PASSWORD_MAX + 1).read_to_end(&mut bytes).map(|_| bytes);
-            // After a timeout, the receiver is gone.
+            // Fails after a timeout, because the receiver is dropped.
             let _ = sender.send(read);
         });
         reading.map_err(|error| error.to_string())?;

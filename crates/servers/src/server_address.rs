@@ -35,13 +35,13 @@ pub struct ServerAddress {
     pub compressions: Vec<Option<PacketCompression>>,
     /// Permission for the server to request the cleartext password over TLS.
     pub cleartext: CleartextPolicy,
-    /// Longest silence of a server that is not running a statement. After it, the connection is closed.
+    /// Maximum silence of a server that is not running a statement. After it, the connection is closed.
     pub timeout: Duration,
     /// Cancels the waits of connections: for a login immediately, for the answer to a statement after a second.
     pub cancel: CancelToken,
 }
 
-/// Source of the RSA public key that encrypts a password which must be sent over TCP without TLS.
+/// Source of the RSA public key that encrypts a password sent over TCP without TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PublicKeySource {
     /// No key: the password is not sent.
@@ -64,11 +64,11 @@ impl ServerAddress {
     /// Default of [`ServerAddress::timeout`]: longer than a server takes to restart.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// Parses an address. Its defaults are those of MySQL's programs.
+    /// Parses an address, with the defaults of MySQL's programs.
     ///
     /// # Errors
     ///
-    /// If the text is not an address, has no user, or no host and no socket, or has an unknown option.
+    /// If the text is not an address, lacks a user, lacks both host and socket, or has an unknown option.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let address = ConnectionOptions::of_address(text)?;
         if address.host.is_none() && address.socket.is_none() {
@@ -78,7 +78,7 @@ impl ServerAddress {
         sources.resolve().map(|found| found.address).map_err(|error| AddressError::new(error.to_string()))
     }
 
-    /// Returns the longest silence of the server; `None` for a Unix socket, which is never silent.
+    /// Returns the maximum silence of the server; `None` for a Unix socket, which has no limit.
     pub(crate) fn silence_max(&self) -> Option<Duration> {
         self.socket.is_none().then_some(self.timeout)
     }
@@ -134,7 +134,7 @@ impl fmt::Display for ServerAddress {
     }
 }
 
-/// Does the same as [`Display`](fmt::Display): a password is never shown.
+/// As [`Display`](fmt::Display): never shows a password.
 impl fmt::Debug for ServerAddress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, out)

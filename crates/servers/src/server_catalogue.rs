@@ -1,4 +1,4 @@
-//! Tables of a server, as its `information_schema` describes them.
+//! Tables of a server, as described by its `information_schema`.
 
 use sql::quote;
 
@@ -27,11 +27,11 @@ pub struct ServerTable {
 pub struct ServerColumn {
     /// Name without quotes.
     pub name: String,
-    /// Place among all columns, from 0. MySQL may hide a primary key that it has generated: then 0 is missing.
+    /// Index among all columns, from 0. If MySQL hides a generated primary key, index 0 is missing.
     pub index: usize,
     /// Type without attributes, in lower case: `varchar`, `bigint`.
     pub data_type: String,
-    /// Type with its attributes, as the server writes it: `int(10) unsigned zerofill`.
+    /// Type with its attributes, as written by the server: `int(10) unsigned zerofill`.
     pub column_type: String,
     /// Character set of text.
     pub charset: Option<String>,
@@ -82,7 +82,7 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`].
+    /// As [`SqlConnection::run`].
     pub fn table(&mut self, database: &[u8], table: &[u8]) -> Result<Option<ServerTable>, ConnectionError> {
         let rows = self.connection.named_rows(&format!(
             "SELECT engine, table_type FROM information_schema.tables WHERE {}",
@@ -99,7 +99,7 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`].
+    /// As [`SqlConnection::run`].
     pub fn base_tables(&mut self, database: &[u8]) -> Result<Vec<Vec<u8>>, ConnectionError> {
         let rows = self.connection.rows(&format!(
             "SELECT table_name FROM information_schema.tables WHERE table_schema = {} AND table_type = 'BASE TABLE'",
@@ -112,9 +112,9 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`].
+    /// As [`SqlConnection::run`].
     pub fn columns(&mut self, database: &[u8], table: &[u8]) -> Result<Vec<ServerColumn>, ConnectionError> {
-        // All columns: MySQL 5.5 has no DATETIME_PRECISION.
+        // Select all columns, because MySQL 5.5 has no DATETIME_PRECISION.
         let rows = self.connection.named_rows(&format!(
             "SELECT c.*, (SELECT l.id FROM information_schema.collations l
                WHERE l.collation_name = c.collation_name) AS collation_id
@@ -129,13 +129,13 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`].
+    /// As [`SqlConnection::run`].
     pub fn index_parts(
         &mut self,
         database: &[u8],
         table: &[u8],
     ) -> Result<Vec<ServerIndexPart>, ConnectionError> {
-        // Not CARDINALITY: to read it, the server opens the table, and may store new statistics.
+        // Do not select CARDINALITY: the server would open the table, and might store new statistics.
         let rows = self.connection.named_rows(&format!(
             "SELECT index_name, index_type, non_unique, column_name, sub_part, nullable, collation
              FROM information_schema.statistics WHERE {}
@@ -149,13 +149,13 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`].
+    /// As [`SqlConnection::run`].
     pub fn invisible_indexes(
         &mut self,
         database: &[u8],
         table: &[u8],
     ) -> Result<Vec<String>, ConnectionError> {
-        // Servers have one of these columns, or none.
+        // A server has one of these columns, or none.
         let found = self.connection.value(
             "SELECT column_name FROM information_schema.columns
              WHERE table_schema = 'information_schema' AND table_name = 'STATISTICS'

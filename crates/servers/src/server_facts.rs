@@ -8,7 +8,7 @@ use crate::sql_connection::SqlConnection;
 /// Version and settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServerFacts {
-    /// Version as the server reports it: `9.7.4`.
+    /// Version as reported by the server: `9.7.4`.
     pub version: String,
     /// True for MariaDB.
     pub is_mariadb: bool,
@@ -31,9 +31,9 @@ pub struct ServerFacts {
 pub enum GtidMode {
     /// No transaction has a GTID.
     Off,
-    /// New transactions get no GTID, replicated ones may have one.
+    /// New transactions get no GTID; replicated ones may have a GTID.
     OffPermissive,
-    /// New transactions get a GTID, replicated ones may have none.
+    /// New transactions get a GTID; replicated ones may lack one.
     OnPermissive,
     /// All transactions have a GTID.
     On,

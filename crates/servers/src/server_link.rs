@@ -24,23 +24,25 @@ use crate::tls_policy::SslMode;
 
 /// `ER_SECURE_TRANSPORT_REQUIRED`: the server accepts encrypted connections only.
 const SECURE_TRANSPORT_REQUIRED: u16 = 3159;
-/// Largest size in bytes of the answer to a query, and of all answers to a replica's queries: they have few values.
+/// Maximum size in bytes of the answer to a query, and of all answers to a replica's queries. These answers have few
+/// values.
 pub(crate) const ANSWER_SIZE_MAX: usize = 16 << 20;
 /// Time after which a cancellation ends a request. A short request can still finish and report its result.
 const CANCEL_DELAY: Duration = Duration::from_secs(1);
 
-/// Options of a connection, besides those of its address.
+/// Options of a connection that are not part of its address.
 #[derive(Clone)]
 pub struct LinkOptions {
     /// Time limit of the connection attempt, including the name lookup.
     pub connect_timeout: Duration,
-    /// Largest size of a packet. A source sends each event as one packet, so the limit must exceed the largest event.
+    /// Maximum size of a packet. A source sends each event as one packet, so the limit must exceed the largest event.
     pub packet_limit: usize,
     /// Capabilities to request if the server has them, besides those that replication needs.
     pub capabilities: Capabilities,
     /// Local address to connect from; any if `None`.
     pub bind: Option<String>,
-    /// Accepted compressions of packets (`None`: not compressed), the best first; empty for those of the address.
+    /// Accepted compressions of packets (`None`: not compressed), the best first; empty to use the address's
+    /// compressions.
     pub compressions: Vec<Option<PacketCompression>>,
     /// Cancels every wait.
     pub cancel: CancelToken,
@@ -56,7 +58,7 @@ pub struct ServerLink {
     session: ClientSession,
 }
 
-/// Stream of packets over a socket, with time limits of its waits.
+/// Stream of packets over a socket, with time limits for waits.
 pub(crate) struct PacketStream {
     /// Host and port or socket of the server, for errors.
     place: String,
@@ -73,12 +75,12 @@ pub(crate) struct PacketStream {
 /// Time limit of waits for the server.
 #[derive(Clone, Copy, Debug)]
 enum WaitLimit {
-    /// Ends a wait once this time has passed since the login began.
+    /// Ends a wait when `timeout` has passed since the login began.
     Login { since: Instant, timeout: Duration },
     /// Ends a wait after a silence of this length.
     Silence(Duration),
-    /// Ends no wait, as a statement may take hours: the watch of a SQL connection does that by shutting down the
-    /// socket. A cancellation takes effect once the request has taken [`CANCEL_DELAY`].
+    /// Ends no wait, because a statement may take hours. The monitor of a SQL connection ends it by shutting down the
+    /// socket. A cancellation takes effect [`CANCEL_DELAY`] after the start of the request.
     Request { since: Instant },
 }
 
@@ -120,10 +122,10 @@ impl ServerLink {
 
     fn connect(address: &ServerAddress, options: &LinkOptions) -> Result<Self, ConnectionError> {
         address.tls.check()?;
-        // An unusable file is an error before anything is sent.
+        // Report an unusable file before anything is sent.
         let tls = match address.tls.mode {
             SslMode::Disabled => None,
-            // As in MySQL's programs, a Unix socket is encrypted only if that is required.
+            // As in MySQL's programs, encrypt a Unix socket only if required.
             SslMode::Preferred if address.socket.is_some() => None,
             _ => Some(tls::connect(address)?),
         };
@@ -231,7 +233,7 @@ impl ServerLink {
         self.packet_stream.limit = WaitLimit::Request { since: Instant::now() };
     }
 
-    /// Returns whether its waits have been cancelled.
+    /// Returns whether the waits of this connection have been cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.packet_stream.cancel.is_cancelled()
     }
@@ -315,7 +317,7 @@ impl PacketStream {
                 Err(error) if !is_retryable(&error) => {
                     return Err(tls_error::explain_handshake_error(&error, address, server_version));
                 }
-                // Also while data arrives: otherwise a byte now and then would keep the wait alive.
+                // Check even while data arrives: otherwise an occasional byte would keep the wait alive.
                 Ok(()) | Err(_) => self.check_wait(start)?,
             }
         }
@@ -355,7 +357,7 @@ impl PacketStream {
             return Ok(true);
         }
         self.check_login()?;
-        // Also while data arrives: otherwise a byte now and then would keep the wait alive.
+        // Check even while data arrives: otherwise an occasional byte would keep the wait alive.
         self.check_cancel()?;
         match self.read().map_err(|error| error.with_place(&self.place))? {
             true => Ok(self.packets.is_ready()?),
@@ -373,7 +375,7 @@ impl PacketStream {
         if let Some(socket) = self.stream.descriptor() {
             let mut descriptors =
                 [PollFd::new(socket, PollFlags::POLLIN), PollFd::new(other, PollFlags::POLLIN)];
-            // Interrupted by a signal, it looks again.
+            // A signal may interrupt the call: the check below runs anyway.
             let _ = poll(&mut descriptors, PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO));
         }
         self.read_ready_packet()

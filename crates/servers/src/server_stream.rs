@@ -30,8 +30,8 @@ pub(crate) enum ServerStream {
     Closed,
 }
 
-/// TLS over a socket. Each call reads at most once, so that the caller checks its limits between calls, even while data
-/// arrives.
+/// TLS over a socket. Each call reads at most once, so that the caller can check its limits between calls, even while
+/// data arrives.
 pub(crate) struct TlsStream {
     tls: ClientConnection,
     socket: ServerSocket,
@@ -150,7 +150,7 @@ impl TlsStream {
         if let Some(arrival) = self.take_plaintext(bytes)? {
             return Ok(arrival);
         }
-        // TLS has its own answers, for example to a key update.
+        // TLS itself may have to answer, for example to a key update.
         match self.write_all_records() {
             Err(error) if !is_retryable(&error) => return Err(error),
             _ => {}
@@ -171,7 +171,7 @@ impl TlsStream {
     fn read_records(&mut self) -> io::Result<()> {
         let has_ended = self.tls.read_tls(&mut self.socket)? == 0;
         if let Err(error) = self.tls.process_new_packets() {
-            // The alert tells the server the reason. The server may have closed the connection already.
+            // Send the alert, which tells the server the reason. The server may have already closed the connection.
             let _ = self.tls.write_tls(&mut self.socket);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
@@ -203,7 +203,7 @@ impl Write for TlsStream {
         self.write_all_records()?;
         let count = self.tls.writer().write(bytes)?;
         match self.write_all_records() {
-            // The bytes are accepted: the next call sends the rest of them.
+            // The bytes are accepted: the next call sends the rest.
             Err(error) if !is_retryable(&error) => Err(error),
             _ => Ok(count),
         }

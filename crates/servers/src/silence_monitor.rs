@@ -1,8 +1,8 @@
 //! Detects a server that no longer answers.
 //!
-//! A statement may run for hours, and a network may be down for hours: both look like silence. If an answer does not
-//! come, a new connection asks the server whether the statement still runs. If it does not, or if the server does not
-//! answer, the old connection is shut down, and its waiting thread gets an error.
+//! A statement may run for hours, and a network may be down for hours: both look like silence. After a timeout, a new
+//! connection asks the server whether the statement still runs. If the statement does not run, or the server does not
+//! answer, the monitor shuts down the old connection. The waiting thread then gets an error.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::error::ConnectionError;
 /// Assumed minimum throughput of a network. It extends the timeout of large requests.
 const BYTES_PER_SECOND_MIN: usize = 64 << 10;
 
-/// Monitor of one connection. It must be dropped before its connection.
+/// Monitor of one connection. Must be dropped before the connection.
 pub(crate) struct SilenceMonitor {
     shared: Arc<MonitorShared>,
     silence_max: Duration,
@@ -43,7 +43,7 @@ struct MonitorState {
 #[derive(Clone, Copy, Debug)]
 struct PendingRequest {
     number: u64,
-    /// Time when the request was sent, or when the server last confirmed that it still runs.
+    /// Time when the request was sent, or when the server last confirmed that the request still runs.
     last_heard: Instant,
     silence_max: Duration,
 }
@@ -60,8 +60,8 @@ pub(crate) enum ServerActivity {
 }
 
 impl SilenceMonitor {
-    /// Starts to monitor the connection with this descriptor. `ask` asks the server about it over a new connection, and
-    /// returns within the given time.
+    /// Starts to monitor the connection with this descriptor. `ask` queries the server about this connection over a new
+    /// one, and returns within the given time.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl MonitorShared {
 }
 
 impl MonitorState {
-    /// Records the server's report about a request, received at `now`. Ends the connection after too long a silence.
+    /// Records the server's report about a request, received at `now`. Ends the connection if the silence is too long.
     fn record_activity(&mut self, asked: PendingRequest, found: ServerActivity, now: Instant) {
         let Some(request) = self.request.as_mut().filter(|request| request.number == asked.number) else {
             return;
@@ -167,7 +167,7 @@ impl MonitorState {
     fn end(&mut self, why: String) {
         self.end_reason = Some(why);
         if !self.is_over {
-            // A failure means that the connection is closed already, and its waiting thread has an error.
+            // A failure means that the connection is already closed, and its waiting thread has an error.
             let _ = shutdown(self.fd, Shutdown::Both);
         }
     }

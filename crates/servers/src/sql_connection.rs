@@ -17,13 +17,13 @@ use crate::server_link::{ANSWER_SIZE_MAX, CancelToken, LinkOptions, ServerLink};
 use crate::silence_monitor::{RequestGuard, ServerActivity, SilenceMonitor};
 use crate::statement_cache::StatementCache;
 
-/// SQL connection to a server. A text may have several statements, separated by semicolons: the first one that fails
+/// SQL connection to a server. A text may have several statements, separated by semicolons. The first failed statement
 /// ends the run.
 ///
-/// Over TCP, a server may be silent only while it runs a statement. If it is silent for longer than its address allows
-/// and runs none, the connection is closed, at the latest after twice that time: that is [`ConnectionError::Lost`].
+/// Over TCP, a server may be silent only while it runs a statement. If it is silent for longer than the address allows
+/// and runs no statement, the connection is closed with [`ConnectionError::Lost`], at the latest after twice that time.
 pub struct SqlConnection {
-    /// Declared before the client, whose socket must outlive it.
+    /// Declared before the client, because the client's socket must outlive the monitor.
     monitor: Option<SilenceMonitor>,
     /// Host and port or socket of the server, for errors.
     place: String,
@@ -41,12 +41,12 @@ struct SqlClient {
     packet_max: Option<usize>,
 }
 
-/// Relation of requests and answers.
+/// Correspondence of requests and answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum AnswerSync {
     /// The next answer belongs to the next request.
     InStep,
-    /// The next answer could be the rest of an earlier one, which failed for this reason.
+    /// The next answer could be the rest of an earlier answer, which failed for this reason.
     Lost { reason: String },
 }
 
@@ -111,14 +111,14 @@ impl StatementParameter {
 }
 
 /// Checks that a server with this `max_allowed_packet` accepts a statement with these parameters. They must fit into a
-/// packet, either together or each by itself: see [`SqlConnection::set_packet_max`].
+/// packet, either together or each separately: see [`SqlConnection::set_packet_max`].
 ///
 /// # Errors
 ///
-/// The size that is too large.
+/// The excessive size.
 pub fn check_fit(parameters: &[StatementParameter], packet_max: usize) -> Result<(), usize> {
     let largest = parameters.iter().map(StatementParameter::size).max().unwrap_or(0);
-    // Only bytes are sent ahead; other values stay in the statement.
+    // Only bytes are sent before the statement; other values stay in it.
     let left = |parameter: &StatementParameter| match parameter {
         StatementParameter::Bytes(_) => HEAD_SIZE_MAX,
         other => other.size(),
@@ -130,15 +130,15 @@ pub fn check_fit(parameters: &[StatementParameter], packet_max: usize) -> Result
     }
 }
 
-/// Largest size of a parameter's type and its NULL bit.
+/// Maximum size of a parameter's type and its NULL bit.
 const HEAD_SIZE_MAX: usize = 3;
-/// Largest size of the length in front of bytes.
+/// Maximum size of the length that precedes bytes.
 const LENGTH_SIZE_MAX: usize = 9;
-/// Smallest total size of parameters that are sent in pieces.
+/// Minimum total size of parameters that are sent in pieces.
 const PARAMETERS_WHOLE_MAX: usize = 16 << 20;
 /// Size of a piece of a parameter or file: less than the lowest default of `max_allowed_packet`, 1 MiB.
 const PIECE_SIZE: usize = 512 << 10;
-/// Largest size of the rows held at once. Bounds the memory that a hostile server can take.
+/// Maximum size of the rows held at once. Bounds the memory that a hostile server can use.
 const ROWS_SIZE_MAX: usize = 1 << 30;
 /// Maximum size of a [`ResultTable`] in memory, in bytes.
 const TABLE_SIZE_MAX: usize = 8 << 20;
@@ -148,7 +148,7 @@ const PACKET_TOO_LARGE: u16 = 1153;
 /// Capabilities that SQL needs. With `FOUND_ROWS`, an UPDATE counts the rows that it matches, changed or not.
 const SQL_CAPABILITIES: Capabilities =
     Capabilities(Capabilities::FOUND_ROWS.0 | OWN_CAPABILITIES.0 | Capabilities::MULTI_RESULTS.0);
-/// Those of them that only our own statements may use.
+/// The part of them that only statements of bintide may use.
 const OWN_CAPABILITIES: Capabilities =
     Capabilities(Capabilities::LOCAL_FILES.0 | Capabilities::MULTI_STATEMENTS.0);
 
@@ -162,8 +162,8 @@ impl SqlConnection {
         Self::open_with(address, SQL_CAPABILITIES)
     }
 
-    /// Connects and logs in, for statements that others have written: the server refuses several statements in one, and
-    /// cannot ask for files of this machine.
+    /// Connects and logs in, for statements written by others: the server refuses several statements in one text, and
+    /// cannot request files of this machine.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl SqlConnection {
             ..LinkOptions::default()
         };
         let mut link = ServerLink::open(address, &options)?;
-        // A statement may take hours: the watch decides when to end the wait.
+        // A statement may take hours: the monitor decides when to end the wait.
         link.begin_request();
         let watch = address.silence_max().zip(link.descriptor()).map(|(silence_max, descriptor)| {
             let (address, id) = (address.clone(), link.session().connection_id);
@@ -196,13 +196,13 @@ impl SqlConnection {
         Ok(Self { monitor: watch.transpose()?, place: address.endpoint(), client })
     }
 
-    /// Makes waits ignore a cancellation: for connections whose commits must be known to have succeeded or failed.
+    /// Makes waits ignore a cancellation, for connections that must learn the outcome of each commit.
     pub fn ignore_cancel(&mut self) {
         self.client.link.ignore_cancel();
     }
 
-    /// Sets the server's `max_allowed_packet`. Parameters that together exceed half of it, or 16 MiB, are sent ahead of
-    /// their statement in pieces (`COM_STMT_SEND_LONG_DATA`). A file is then sent in smaller pieces, too.
+    /// Sets the server's `max_allowed_packet`. Parameters that together exceed half of it, or 16 MiB, are sent before
+    /// their statement, in pieces (`COM_STMT_SEND_LONG_DATA`). A file is then sent in smaller pieces, too.
     pub fn set_packet_max(&mut self, packet_max: usize) {
         self.client.packet_max = Some(packet_max);
     }
@@ -212,20 +212,22 @@ impl SqlConnection {
         self.client.link.session().connection_id
     }
 
-    /// Runs statements, and drops their results.
+    /// Runs statements, and discards their results.
     ///
     /// # Errors
     ///
-    /// If the server refuses a statement (it does not run the following ones), or the connection is lost.
+    /// If the server refuses a statement, or the connection is lost. After a refused statement, the server does not run
+    /// the following ones.
     pub fn run(&mut self, sql: &str) -> Result<(), ConnectionError> {
         self.run_then(sql, || ())
     }
 
-    /// Runs statements as [`SqlConnection::run`] does. Calls `first_done` after the first one, while the others still run.
+    /// Runs statements as [`SqlConnection::run`] does. Calls `first_done` after the first statement, while the others
+    /// still run.
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`].
+    /// As [`SqlConnection::run`].
     pub fn run_then(&mut self, sql: &str, first_done: impl FnOnce()) -> Result<(), ConnectionError> {
         let mut first_done = Some(first_done);
         self.query(sql.as_bytes(), &mut |_| {
@@ -240,7 +242,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`].
+    /// As [`SqlConnection::run`].
     pub fn run_bytes(&mut self, sql: &[u8]) -> Result<(), ConnectionError> {
         self.query(sql, &mut |_| Ok(()))
     }
@@ -249,7 +251,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run_bytes`]. If the file cannot be read, the connection is lost.
+    /// As [`SqlConnection::run_bytes`]. If the file cannot be read, the connection is lost.
     pub fn load(
         &mut self,
         sql: &[u8],
@@ -263,12 +265,12 @@ impl SqlConnection {
         result
     }
 
-    /// Runs one prepared statement with a value for each `?`, and keeps it prepared. Returns the number of rows that it
-    /// changed, or for an `UPDATE` matched. A statement with a result set is an error.
+    /// Runs one prepared statement with a value for each `?`, and keeps it prepared. Returns the number of changed
+    /// rows; for an `UPDATE`, of matched rows. A statement with a result set is an error.
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`].
+    /// As [`SqlConnection::run`].
     pub fn execute(
         &mut self,
         sql: &str,
@@ -282,7 +284,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`].
+    /// As [`SqlConnection::run`].
     pub fn rows(&mut self, sql: &str) -> Result<Vec<ResultRow>, ConnectionError> {
         let (mut rows, mut size) = (Vec::new(), 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -298,7 +300,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`].
+    /// As [`SqlConnection::run`].
     pub fn named_rows(&mut self, sql: &str) -> Result<Vec<NamedRow>, ConnectionError> {
         let (mut names, mut rows, mut size) = (Vec::<String>::new(), Vec::new(), 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -323,7 +325,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`]; [`ConnectionError::Refused`] if there are more rows.
+    /// As [`SqlConnection::run`]; [`ConnectionError::Refused`] if there are more rows.
     pub fn result_table(&mut self, sql: &str) -> Result<ResultTable, ConnectionError> {
         let (mut table, mut size) = (ResultTable::default(), 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -331,7 +333,7 @@ impl SqlConnection {
                 ResultPart::Column(column) => {
                     table.names.push(String::from_utf8_lossy(column.name).into_owned());
                 }
-                // The rest is read, so that the connection can be used again.
+                // Read the rest, so that the connection can be used again.
                 ResultPart::Row(row) if size <= TABLE_SIZE_MAX => {
                     let row = owned_row(row);
                     size += row_memory(&row);
@@ -354,7 +356,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`].
+    /// As [`SqlConnection::run`].
     pub fn each_row(
         &mut self,
         sql: &str,
@@ -375,7 +377,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`].
+    /// As [`SqlConnection::run`].
     pub fn value(&mut self, sql: &str) -> Result<Option<String>, ConnectionError> {
         let (mut first, mut size) = (None, 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -395,7 +397,7 @@ impl SqlConnection {
         self.request(sql.len(), |client| client.query(sql, take))
     }
 
-    /// Runs a request while the watch monitors the connection.
+    /// Runs a request while the monitor observes the connection.
     fn request<T>(
         &mut self,
         size: usize,
@@ -417,7 +419,7 @@ impl SqlConnection {
 type PartCallback<'t> = &'t mut dyn FnMut(ResultPart<'_>) -> Result<(), ConnectionError>;
 
 impl SqlClient {
-    /// Runs a request. If its answer is not read completely, the connection is lost and no longer used.
+    /// Runs a request. If the answer is not read completely, the connection counts as lost and is no longer used.
     fn run_checked<T>(
         &mut self,
         request: impl FnOnce(&mut Self) -> Result<T, ConnectionError>,
@@ -477,7 +479,7 @@ impl SqlClient {
         result
     }
 
-    /// Sends the file that the statement loads. Without one, the server gets an empty file, and the caller an error.
+    /// Sends the file that the statement loads. Without a file, sends an empty one to the server, and returns an error.
     fn send_file(&mut self, requested: &[u8]) -> Result<(), ConnectionError> {
         let Some(mut file) = self.file.take() else {
             self.link.send_more(&[])?;
@@ -487,7 +489,7 @@ impl SqlClient {
         };
         let mut piece = vec![0; self.piece_size()];
         loop {
-            // An empty packet would end the file, as if it were whole.
+            // An empty packet would end the file, as if it were complete.
             let count = read_piece(&mut file, &mut piece).map_err(|error| {
                 ConnectionError::lost(format!("could not read the file to load: {error}"))
             })?;
@@ -526,7 +528,7 @@ impl SqlClient {
         self.link.send_encoded(|out| execution.encode(out))?;
         let result = self.affected_rows();
         if is_in_pieces && result.is_err() {
-            // The server may have kept the values that were sent ahead.
+            // The server may still have the values sent before the statement.
             self.forget_statement(sql)?;
         }
         result
@@ -553,7 +555,7 @@ impl SqlClient {
         }
     }
 
-    /// Sends bytes ahead of their statement, in pieces. Empty values have no piece, and stay in the statement.
+    /// Sends bytes before their statement, in pieces. Empty values have no piece, and stay in the statement.
     fn send_ahead(
         &mut self,
         statement: u32,
@@ -603,7 +605,7 @@ fn read_piece(file: &mut dyn Read, piece: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
-/// Returns the row's values, and adds their size to `size`, which may not exceed `size_max`.
+/// Returns the row's values, and adds their size to `size`. Fails if `size` would exceed `size_max`.
 fn bounded_row(row: TextRow<'_>, size: &mut usize, size_max: usize) -> Result<ResultRow, ConnectionError> {
     let row = owned_row(row);
     *size += row_memory(&row);
@@ -623,9 +625,9 @@ fn owned_row(row: TextRow<'_>) -> ResultRow {
     row.map(|value| value.map(<[u8]>::to_vec)).collect()
 }
 
-/// Asks a server over a new connection whether it runs a statement of the connection `id`.
+/// Queries a server over a new connection: whether it runs a statement of the connection `id`.
 fn ask_activity(address: &ServerAddress, id: u32, timeout: Duration) -> ServerActivity {
-    // A cancellation says nothing about the server: a session that ignores it would be taken for lost.
+    // Ignore a cancellation: otherwise, a session that ignores cancellations would count as lost.
     let address = ServerAddress { timeout, cancel: CancelToken::default(), ..address.clone() };
     let options = LinkOptions { connect_timeout: timeout, ..LinkOptions::default() };
     let asked = ServerLink::open(&address, &options).and_then(|mut link| link.query("SHOW PROCESSLIST"));

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use wire::PreparedStatement;
 
-/// Largest number of prepared statements of a connection. Bounds the server's memory: 64 workers with 64 statements
+/// Maximum number of prepared statements of a connection. Bounds the server's memory: 64 workers with 64 statements
 /// each are a quarter of the default of `max_prepared_stmt_count`, 16,382.
 pub(crate) const PREPARED_MAX: usize = 64;
 
-/// Cache of one connection's prepared statements. It keeps the most recently used ones.
+/// Cache of one connection's prepared statements. Keeps the most recently used ones.
 #[derive(Default)]
 pub(crate) struct StatementCache {
     statements: HashMap<Box<str>, CachedStatement>,

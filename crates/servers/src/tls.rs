@@ -46,7 +46,8 @@ const TLS13_SUITES: [(&str, CipherSuite); 3] = [
     ("TLS_CHACHA20_POLY1305_SHA256", CipherSuite::TLS13_CHACHA20_POLY1305_SHA256),
 ];
 
-/// Returns a new TLS connection to the server at this address, which verifies what the address's policy requires.
+/// Returns a new TLS connection to the server at this address, which verifies the server as the address's policy
+/// requires.
 pub(crate) fn connect(address: &ServerAddress) -> Result<ClientConnection, ConnectionError> {
     let policy = &address.tls;
     policy.check()?;
@@ -89,7 +90,7 @@ pub(crate) fn connect(address: &ServerAddress) -> Result<ClientConnection, Conne
             config.with_client_auth_cert(chain, key).map_err(|error| files.unusable_pair(&error))?
         }
     };
-    // As in MySQL's programs, the server's name is sent only if one is given.
+    // As in MySQL's programs, send a server name only if one is given.
     config.enable_sni = policy.server_name.is_some();
     let name = policy.server_name.as_deref().map_or(Ok(host), named)?;
     ClientConnection::new(Arc::new(config), name).map_err(failed)
@@ -164,7 +165,7 @@ fn build_provider(policy: &TlsPolicy) -> Result<CryptoProvider, ConnectionError>
         let Some(names) = names else { continue };
         let is_named = |suite: CipherSuite| {
             let found = known.iter().find(|(_, known)| *known == suite);
-            // Suites of the other TLS version stay.
+            // Keep suites of the other TLS version.
             found.is_none_or(|(name, _)| names.iter().any(|wanted| wanted.eq_ignore_ascii_case(name)))
         };
         provider.cipher_suites.retain(|suite| is_named(suite.suite()));
@@ -199,7 +200,7 @@ fn build_verifier(
         for path in &list_files(named, "r")? {
             revoked.extend(read_pem(TlsPath { path, ..named })?);
         }
-        // With an empty file, no certificate would be revoked.
+        // Refuse an empty file: no certificate would be revoked.
         if revoked.len() == before {
             return Err(unusable_file(named, "it has no revocation list (PEM)"));
         }
@@ -273,7 +274,7 @@ impl ServerCertVerifier for TrustedCaVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, RustlsError> {
         match (self.verifier.verify_server_cert(certificate, chain, &self.host, stapled, now), self.mode) {
-            // The host's name is verified last, so everything else is valid.
+            // The host's name is verified last, so all other checks have passed.
             (
                 Err(RustlsError::InvalidCertificate(
                     CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },

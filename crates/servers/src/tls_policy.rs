@@ -33,7 +33,7 @@ pub struct TlsPolicy {
     pub server_name: Option<String>,
 }
 
-/// MySQL's `ssl-mode`. Each mode requires more than the one before.
+/// MySQL's `ssl-mode`. Each mode requires more than the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SslMode {
     /// The connection is not encrypted.

@@ -1,4 +1,4 @@
-//! TLS options of one option source, and the policy that results from several.
+//! TLS options of one option source, and the policy resulting from several sources.
 
 use std::path::PathBuf;
 
@@ -62,7 +62,8 @@ impl TlsRequest {
         self.mode.is_some_and(|mode| mode <= SslMode::Preferred) && self.implied_mode().is_none()
     }
 
-    /// Removes a mode that is not stronger than the default: for another server than the option was given for.
+    /// Removes a mode that is not stronger than the default. Used for servers other than the one for which the option
+    /// was given.
     pub(crate) fn drop_lowering_mode(&mut self) {
         self.mode = self.mode.filter(|mode| *mode > SslMode::Preferred);
     }
@@ -77,7 +78,7 @@ pub(crate) fn strongest_policy(places: &[&TlsRequest]) -> TlsPolicy {
     let counted = places.iter().position(|place| place.lowers_mode()).map_or(places, |at| &places[..=at]);
     let modes = counted.iter().flat_map(|place| [place.mode, place.implied_mode()]);
     let mode = modes.flatten().max().unwrap_or_default();
-    // The authorities of two sources together would be more than either source trusts.
+    // Use one source only: the authorities of two sources together would be more than either source trusts.
     let trusting =
         counted.iter().find(|place| place.authorities.is_some() || place.authority_folder.is_some());
     TlsPolicy {
