@@ -9,16 +9,16 @@ use sql::WildcardPattern;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AccountGrants(Vec<(PrivilegeScope, Vec<String>)>);
 
-/// Object that privileges apply to.
+/// Scope of privileges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PrivilegeScope {
     All,
-    /// Databases whose names match this.
+    /// Databases whose names match this pattern.
     Databases(WildcardPattern),
     Table(Vec<u8>, Vec<u8>),
 }
 
-/// Name that stands for all privileges that existed before MySQL 8.0.
+/// Name for all privileges that existed before MySQL 8.0.
 const ALL_PRIVILEGES: &str = "ALL PRIVILEGES";
 
 impl AccountGrants {
@@ -29,8 +29,8 @@ impl AccountGrants {
     /// If the server refuses the query.
     pub(crate) fn query(connection: &mut SqlConnection) -> Result<Self, servers::ConnectionError> {
         let mut question = "SHOW GRANTS".to_owned();
-        // MySQL lists the privileges of roles only if the statement names them, quoted in backquotes. MariaDB lists
-        // them without; older servers have no roles.
+        // MySQL lists the privileges of roles only if the statement names the roles, in backquotes. MariaDB always
+        // lists them; older servers have no roles.
         match connection.value("SELECT CURRENT_ROLE()") {
             Ok(Some(roles)) if roles.starts_with('`') => {
                 question.push_str(" FOR CURRENT_USER() USING ");
@@ -89,7 +89,7 @@ impl PrivilegeScope {
         }
     }
 
-    /// Returns whether it covers all of a database.
+    /// Returns whether the scope includes all of a database.
     fn covers_database(&self, database: &[u8]) -> bool {
         match self {
             Self::All => true,
@@ -103,7 +103,7 @@ impl PrivilegeScope {
 fn parse_grant(line: &str) -> Option<(PrivilegeScope, Vec<String>)> {
     let (names, rest) = line.strip_prefix("GRANT ")?.split_once(" ON ")?;
     let (object, _) = rest.split_once(" TO ")?;
-    // Column privileges, as in `SELECT (a, b)`, do not matter here.
+    // Column privileges, as in `SELECT (a, b)`, are ignored.
     let names = names.split(',').map(|name| name.trim().to_ascii_uppercase());
     let names = names.filter(|name| !name.contains(['(', ')', '`'])).collect();
     Some((PrivilegeScope::read(object)?, names))

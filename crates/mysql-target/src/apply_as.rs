@@ -3,7 +3,7 @@
 /// The form in which row changes are sent to a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApplyAs {
-    /// As events where the server and the account allow it, otherwise as statements.
+    /// As events if the server and the account allow it, otherwise as statements.
     #[default]
     Auto,
     /// As their own events, in `BINLOG` statements.
@@ -12,11 +12,11 @@ pub enum ApplyAs {
     Sql,
 }
 
-/// The reason that row changes go as statements.
+/// Reason why row changes are sent as statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SqlApplyReason {
-    /// The caller asked for statements.
+    /// The caller requested statements.
     Requested,
     /// The server is MariaDB.
     MariaDb,

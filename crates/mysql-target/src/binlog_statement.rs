@@ -52,7 +52,7 @@ pub(crate) fn format_description(format: &EventFormat) -> Result<Vec<u8>, Encode
     Ok(out)
 }
 
-/// The reason that events cannot be split.
+/// Reason why events cannot be split.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SplitError {
     #[error(transparent)]
@@ -81,9 +81,9 @@ pub(crate) enum EventPart<'a> {
     Row(&'a [u8]),
 }
 
-/// Splits events into runs of at most `size_max` bytes, each complete in a statement of its own. A run ends where a
-/// source statement ends. A source statement that is too large is split within: each of its runs repeats its table maps
-/// and ends as a statement. A row that is too large by itself becomes a [`EventPart::Row`].
+/// Splits events into runs of at most `size_max` bytes, each for one statement. A run ends where a source statement
+/// ends. A source statement that is too large is split: each of its runs repeats its table maps, and ends as a
+/// statement. A row that is too large by itself becomes an [`EventPart::Row`].
 pub(crate) fn split(
     rows: &RowEvents,
     size_max: usize,
@@ -136,7 +136,7 @@ impl EventSplitter<'_> {
         }
         if rows.flags.contains(RowsFlags::STATEMENT_END) {
             if self.run.len() == self.start + self.maps.len() {
-                // The statement's last row went as a part of its own; only the table maps are left.
+                // The statement's last row was a separate part; only the table maps are left.
                 self.run.truncate(self.start);
             }
             self.maps.clear();
@@ -149,7 +149,7 @@ impl EventSplitter<'_> {
         self.run.extend_from_slice(bytes);
     }
 
-    /// Spreads the rows of an event that does not fit over several runs, each with the table maps first.
+    /// Distributes the rows of an event that does not fit over several runs. Each run starts with the table maps.
     fn take_large(
         &mut self,
         raw: &RawEvent<'_>,

@@ -1,4 +1,4 @@
-//! One transaction of row changes, each of which is made only if the row is as the log says.
+//! One transaction of checked row changes: each is applied only if the row has the values in the log.
 
 use binlog::Table;
 use binlog::events::RowsKind;
@@ -15,9 +15,9 @@ use crate::row_sql::{
 use crate::server_failure::server_failure;
 use crate::session_state::SessionState;
 
-/// One transaction of row changes on a server, each of which is made only if the row is as the log says.
+/// One transaction of checked row changes on a server: each is applied only if the row has the values in the log.
 ///
-/// The changes are statements of an ordinary session: the server writes them to its binary log under a GTID of its own.
+/// The changes are statements of an ordinary session: the server writes them to its binary log under its own GTID.
 /// Without [`CheckedTransaction::commit`], the server rolls them back.
 #[derive(Debug)]
 pub struct CheckedTransaction {
@@ -66,12 +66,13 @@ impl CheckedTransaction {
         Ok(Self { session, writer })
     }
 
-    /// Begins a statement. `actions` tells whether the log contains the changes that its foreign keys cause.
+    /// Begins a statement. `actions` tells whether the log contains the cascaded changes of foreign keys.
     pub fn begin_statement(&mut self, actions: LoggedActions) {
         self.writer.set_foreign_keys(actions.checks());
     }
 
-    /// Makes these row changes, in order. Returns those that were not made, because the row differs from the log's.
+    /// Applies these row changes, in order. Returns a conflict for each row that differs from the log and was not
+    /// changed.
     ///
     /// # Errors
     ///
@@ -87,7 +88,7 @@ impl CheckedTransaction {
     ///
     /// # Errors
     ///
-    /// If the server refuses, or the connection is lost: then they may have been committed.
+    /// If the server refuses, or the connection is lost. After a lost connection, the changes may be committed.
     pub fn commit(mut self) -> Result<(), TargetFailure> {
         self.session.connection.ignore_cancel();
         self.session.connection.run("COMMIT").map_err(server_failure)

@@ -1,4 +1,4 @@
-//! Session contexts of the log, translated for one server. MySQL and MariaDB number collations and SQL modes
+//! Translation of session contexts of the log for one server. MySQL and MariaDB number collations and SQL modes
 //! differently, and each has variables that the other lacks.
 
 use std::collections::BTreeSet;
@@ -16,15 +16,15 @@ use sql::{SqlWords, first_word};
 #[derive(Clone, Debug)]
 pub(crate) struct ContextAdapter {
     target: Flavour,
-    /// Collation numbers of a MySQL server; `None` for MariaDB, whose collations are matched by name.
+    /// Collation numbers of a MySQL server. `None` for MariaDB, whose collations are matched by name.
     collations: Option<Arc<BTreeSet<u16>>>,
-    /// Variables that not every server has and not every account may set, in the order of [`RESTRICTED`].
+    /// Variables that only some servers have and only some accounts may set, in the order of [`RESTRICTED`].
     restricted: [RestrictedVariable; RESTRICTED.len()],
     explicit_timestamp: VariablePresence,
     utf8mb4_collation: VariablePresence,
     /// `TIME_TRUNCATE_FRACTIONAL` in MySQL's `sql_mode`.
     truncation: VariablePresence,
-    /// Databases that were created with another collation than on the source.
+    /// Databases created with another collation than on the source.
     substituted: Arc<Mutex<BTreeSet<String>>>,
     /// Set once a statement may have rounded times that the source truncates.
     may_round_times: Arc<AtomicBool>,
@@ -37,18 +37,18 @@ enum VariablePresence {
     Absent,
 }
 
-/// A variable that not every account may set, not even to its own value.
+/// A variable that some accounts may not set, not even to its present value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RestrictedVariable {
-    /// The server lacks it.
+    /// The server lacks the variable.
     Absent,
-    /// The account may set it.
+    /// The account may set the variable.
     Settable,
-    /// The account may not set it. The session has had this value from its start.
+    /// The account may not set the variable. The session has this value from its start.
     Fixed(u8),
 }
 
-/// A session variable in logs that servers before some version lack.
+/// A session variable in logs that old servers lack.
 struct VersionedVariable {
     name: &'static str,
     mysql_since: [u32; 3],
@@ -96,7 +96,7 @@ const TIME_TRUNCATE_FRACTIONAL: u64 = 1 << 32;
 /// MariaDB mode: excess digits of fractional seconds are rounded. MySQL's default.
 const TIME_ROUND_FRACTIONAL: u64 = 1 << 34;
 
-/// Collation state that all sessions on a target share.
+/// Collation state shared by all sessions on a target.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TargetCollations {
     collations: Option<Arc<BTreeSet<u16>>>,
@@ -173,12 +173,12 @@ impl ContextAdapter {
         self.target
     }
 
-    /// Translates a context for the server. Variables that the server lacks are left out, as in mysqlbinlog's version
+    /// Translates a context for the server. Omits variables that the server lacks, as mysqlbinlog does with version
     /// comments.
     pub(crate) fn fit(&self, context: &SessionVariables) -> SessionVariables {
         let source = context.flavour();
         let mut fitted = context.clone();
-        // A source that lacks the variable does not log it and behaves as if it were off.
+        // A source without the variable does not log it, and behaves as if it were off.
         let cascade_triggers = Some(context.cascade_triggers.unwrap_or(0));
         let wanted = [context.require_primary_key, context.table_encryption, cascade_triggers];
         let mut restricted = wanted.into_iter().zip(&self.restricted).map(|(value, has)| has.fit(value));
@@ -232,8 +232,8 @@ impl ContextAdapter {
         }
     }
 
-    /// Translates the collations of a context. A collation that the server lacks is replaced by another of the same
-    /// character set: text is decoded the same way.
+    /// Translates the collations of a context. Replaces a collation that the server lacks by another one of the same
+    /// character set, so that text is decoded in the same way.
     fn adapt_charset(&self, charset: [u16; 3], source: Flavour) -> [u16; 3] {
         let [client, connection, server] = charset.map(|id| {
             self.target_collation_id(id, source).unwrap_or_else(|| self.fallback_collation(id, source))
@@ -245,7 +245,7 @@ impl ContextAdapter {
         }
     }
 
-    /// Returns a collation of the same character set that the server has.
+    /// Returns a collation of the server for the same character set.
     fn fallback_collation(&self, id: u16, source: Flavour) -> u16 {
         Collation::new(id, source).map_or(id, |collation| fallback_collation_id(collation.charset()))
     }
@@ -317,7 +317,7 @@ impl ContextAdapter {
 }
 
 impl RestrictedVariable {
-    /// Reads whether the account may set the variable, by setting it to its own value.
+    /// Finds out whether the account may set the variable, by setting it to its present value.
     fn ask(connection: &mut SqlConnection, name: &str) -> Result<Self, servers::ConnectionError> {
         match connection.run(&format!("SET @@session.{name}=@@session.{name}")) {
             Ok(()) => return Ok(Self::Settable),
@@ -328,7 +328,7 @@ impl RestrictedVariable {
         Ok(value.and_then(|value| value.parse().ok()).map_or(Self::Settable, Self::Fixed))
     }
 
-    /// Returns the value to set, if any. A wanted value that differs from a fixed one is set all the same: the server
+    /// Returns the value to set, if any. Includes a wanted value that differs from a fixed one, so that the server
     /// refuses it.
     fn fit(self, wanted: Option<u8>) -> Option<u8> {
         wanted.filter(|wanted| match self {
@@ -347,11 +347,11 @@ fn fallback_collation_id(charset: Charset) -> u16 {
     }
 }
 
-/// Returns true if a statement may store values that it computes, judging by its words. A `SELECT` is logged only for
-/// the functions that it calls.
+/// Returns true if a statement may store computed values, judging by its words. Servers log a `SELECT` only because of
+/// functions that it calls.
 fn stores_values(sql: &[u8], sql_mode: u64) -> bool {
     const VERBS: [&str; 6] = ["INSERT", "REPLACE", "UPDATE", "LOAD", "SELECT", "DO"];
-    // Read word by word: a statement can be large, and its first words usually decide.
+    // Lex word by word: a statement can be large, and its first words usually decide.
     let lexer = SqlLexer::new(sql, sql_mode);
     let mut tokens = lexer.clone().filter(|token| !token.is_blank());
     let is_any = |token: &SqlToken, words: &[&str]| {
@@ -378,7 +378,8 @@ fn stores_values(sql: &[u8], sql_mode: u64) -> bool {
 
 /// Returns true if a statement creates a database with the server's default collation.
 fn takes_server_collation(sql: &[u8], sql_mode: u64) -> bool {
-    // Other statements can be large. The first word is empty in front of a comment that servers execute.
+    // Skip other statements, which can be large. The first word is empty if the statement starts with an executable
+    // comment.
     if !matches!(first_word(sql).as_str(), "CREATE" | "") {
         return false;
     }
@@ -398,7 +399,7 @@ mod tests {
         ContextAdapter, RestrictedVariable, VariablePresence, stores_values, takes_server_collation,
     };
 
-    /// A target that has all variables and MySQL's collations up to this number.
+    /// A target with all variables, and with MySQL's collations up to this number.
     fn fit(target: Flavour, collation_max: u16) -> ContextAdapter {
         ContextAdapter {
             target,

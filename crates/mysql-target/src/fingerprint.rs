@@ -1,4 +1,4 @@
-//! A hash of the definitions on a server, to tell whether a statement that changes them has run.
+//! A hash of the definitions on a server. Shows whether a statement that changes definitions has run.
 
 use replay::TargetFailure;
 use servers::SqlConnection;
@@ -7,7 +7,7 @@ use sql::quote::{self, put_hex};
 
 use crate::server_failure::server_failure;
 
-/// Replaces the fingerprint where the server records the statement's GTID atomically with the statement.
+/// Placeholder for the fingerprint, used if the server records the statement's GTID atomically with the statement.
 pub(crate) const BY_GTID: &str = "gtid";
 
 /// Queries about databases. Each ends in a condition on the database name.
@@ -29,8 +29,7 @@ const DATABASE_QUERIES: [&str; 11] = [
     "SELECT * FROM information_schema.events WHERE event_schema",
 ];
 
-/// Queries about the whole server: ids that change with each table rebuild, and accounts. A query that the server
-/// refuses is left out.
+/// Queries about the whole server: ids that change with each table rebuild, and accounts. Refused queries are ignored.
 const SERVER_QUERIES: [&str; 8] = [
     "SELECT name, table_id, space FROM information_schema.innodb_tables ORDER BY name",
     "SELECT * FROM information_schema.user_privileges ORDER BY 1, 2, 3, 4",
@@ -73,7 +72,7 @@ fn condition(databases: &[Vec<u8>]) -> String {
     format!("IN ({})", names.join(", "))
 }
 
-/// Adds rows in sorted order: a server returns them in any order.
+/// Adds rows in sorted order, because a server returns them in any order.
 fn add_rows(hash: &mut Sha256, mut rows: Vec<servers::ResultRow>) {
     rows.sort();
     hash.update((rows.len() as u64).to_le_bytes());

@@ -5,15 +5,15 @@
 //! | apply transactions to a server | [`MysqlTarget`] |
 //! | find obstacles before a replay, and show its progress | [`TargetInspector`] |
 //! | compare the tables of a server | [`ServerReader`] |
-//! | change rows that are still as a log says | [`CheckedTransaction`] |
+//! | change rows that still have the values in a log | [`CheckedTransaction`] |
 //! | write row changes as an SQL script | [`RowScript`] |
 //!
 //! Row changes go to MySQL as `BINLOG` statements: the server applies events of its own format itself, with exact
-//! types. Where the server or the account does not allow that, they go as statements with parameters. Progress is saved
-//! in the table `bintide.progress`, in the same transaction as the changes that it covers.
+//! types. If the server or the account does not allow this, row changes go as statements with parameters. Progress is
+//! saved in the table `bintide.progress`, in the same transaction as the changes that it covers.
 //!
-//! This crate never decides what is applied, or in which order. It never writes to the target's binary log if the
-//! account may turn it off, unless asked to, and never changes a global variable other than `gtid_purged`.
+//! This crate never decides which transactions are applied, or in which order. Unless requested, it never writes to the
+//! target's binary log if the account may turn it off. The only global variable that it changes is `gtid_purged`.
 #![forbid(unsafe_code)]
 
 mod account_grants;

@@ -1,5 +1,5 @@
-//! Signs of life of a replay, for other replays that want the same target. When the network falls silent, a server may
-//! keep the locks of a client that has long ended.
+//! Signs of life of a replay, for other replays to the same target. After a network failure, a server may keep the
+//! locks of a client that has ended long ago.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,13 @@ use servers::SqlConnection;
 
 use crate::server_failure::server_failure;
 
-/// Interval at which the session that holds the target's lock is used, if only to keep it from being idle.
+/// Interval at which the session with the target's lock runs a statement, so that it is never idle for long.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Idle seconds after which a session may belong to a replay that is gone.
+/// Idle seconds after which a session may belong to a replay that has ended.
 const SUSPECT_IDLE_S: u64 = 8;
 
-/// Idle seconds after which a session certainly belongs to a replay that is gone.
+/// Idle seconds after which a session certainly belongs to a replay that has ended.
 const DEAD_IDLE_S: u64 = 20;
 
 /// Seconds to wait for a lock before looking up the connection that holds it.
@@ -36,7 +36,7 @@ impl LockHeartbeat {
         let control = Arc::clone(control);
         let beating = thread::spawn(move || {
             while stopped.recv_timeout(HEARTBEAT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                // The next user of the connection gets the error if it is lost.
+                // If the connection is lost, its next user gets the error.
                 let Ok(mut control) = control.lock() else { return };
                 let _ = control.run("DO 1");
             }
@@ -49,14 +49,14 @@ impl Drop for LockHeartbeat {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(beating) = self.thread.take() {
-            // If the thread panicked, the lock around the session is poisoned and the session's next use fails.
+            // After a panic of the thread, the session's mutex is poisoned, and the session's next use fails.
             let _ = beating.join();
         }
     }
 }
 
-/// Takes a lock on the server, and waits up to `timeout` for a replay that holds it and is about to end. Kills the
-/// session of a replay that ended without the server noticing.
+/// Takes a lock on the server. Waits up to `timeout` for a replay that holds the lock and is about to end. Kills the
+/// session of a replay that has ended unnoticed by the server.
 pub(crate) fn acquire_lock(
     connection: &mut SqlConnection,
     name: &str,
@@ -70,7 +70,7 @@ pub(crate) fn acquire_lock(
             return Ok(());
         }
         let owner = connection.value(&format!("SELECT IS_USED_LOCK('{name}')")).map_err(server_failure)?;
-        // The holder may have released it in the meantime.
+        // The owner may have released the lock in the meantime.
         let Some(owner) = owner.and_then(|owner| owner.parse().ok()) else { continue };
         let idle_s = idle_s(connection, owner)?;
         if idle_s >= DEAD_IDLE_S {

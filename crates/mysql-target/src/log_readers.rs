@@ -1,4 +1,4 @@
-//! Replicas and other programs that read the target's binary log, as far as the server shows them.
+//! Replicas and other programs that read the target's binary log, if the server shows them.
 
 use servers::{ConnectionError, ResultRow, ServerFacts, SqlConnection, row_text};
 
@@ -7,7 +7,7 @@ use crate::account_grants::AccountGrants;
 /// First MySQL version with `SHOW REPLICAS`.
 const SHOW_REPLICAS_SINCE: [u32; 3] = [8, 0, 22];
 
-/// First MySQL version that counts statements by their kind.
+/// First MySQL version that counts statements by kind.
 const STATEMENT_COUNTS_SINCE: [u32; 3] = [5, 6, 3];
 
 /// Columns of `SHOW PROCESSLIST`.
@@ -19,7 +19,7 @@ const COMMAND_COLUMN: usize = 4;
 pub(crate) struct LogReaders {
     /// Connected replicas and other readers: their hosts, or `server_id N`.
     connected: Vec<String>,
-    /// True if a connection read the log since the server was started, and has ended.
+    /// True if a connection that has ended read the log since the server's start.
     has_ended_reader: bool,
     /// Reasons why there may be further readers.
     unknown: Vec<&'static str>,
@@ -63,7 +63,7 @@ impl LogReaders {
         }
     }
 
-    /// Returns the reasons why there may be readers although none were found; `None` if all queries were answered.
+    /// Returns the reasons why there may be undetected readers; `None` if all queries were answered.
     pub(crate) fn unknown(&self) -> Option<String> {
         (!self.unknown.is_empty()).then(|| self.unknown.join("; "))
     }
@@ -93,8 +93,7 @@ fn connected_readers(
     Ok(grants.has_globally("PROCESS").then(Vec::new))
 }
 
-/// Returns how often a connection has begun to read the log since the server was started, or the reason why this is
-/// unknown.
+/// Returns the number of log dumps since the server's start, or the reason why it is unknown.
 fn count_dumps(
     connection: &mut SqlConnection,
     facts: &ServerFacts,

@@ -2,12 +2,12 @@
 
 use crate::row_sql::ForeignKeyChecks;
 
-/// Presence in the log of the changes that foreign keys of a statement cause, such as `ON DELETE CASCADE`.
+/// Presence in the log of changes by foreign key actions, such as `ON DELETE CASCADE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoggedActions {
-    /// The log lacks them: the server checks foreign keys, and makes their changes.
+    /// The log lacks them: the server checks foreign keys, and executes their actions.
     Absent,
-    /// The log contains them: the server must not make them again.
+    /// The log contains them: the server must not execute the actions again.
     Present,
 }
 

@@ -32,18 +32,18 @@ pub(crate) struct MysqlSession {
     pub(crate) packet_max: usize,
     /// True if statements that commit implicitly run under their own GTIDs.
     names_gtids: bool,
-    /// True if all row changes go as statements.
+    /// True if all row changes are sent as statements.
     pub(crate) as_sql: bool,
     /// The server's support for `CREATE TABLE … SELECT`.
     pub(crate) creations: TableCreation,
     /// Converts row changes to statements; created on first use.
     pub(crate) writer: Option<StatementWriter>,
     pub(crate) adapter: ContextAdapter,
-    /// Session settings after the last row change that went as a statement; `None` after anything else.
+    /// Session settings after a row change sent as a statement; `None` after any other request.
     pub(crate) settings: Option<RowSessionSettings>,
-    /// True if the announced statement creates a table whose rows follow as statements.
+    /// True if the announced statement creates a table, and its rows follow as statements.
     pub(crate) rows_follow: bool,
-    /// Number of times that definitions may have changed, in all sessions, and its value when the writer last checked.
+    /// Number of possible changes of definitions in all sessions, and its value at the writer's last check.
     definitions: Arc<AtomicU64>,
     pub(crate) writer_definition_version: u64,
     /// The known values of session variables.
@@ -57,7 +57,7 @@ pub(crate) struct MysqlSession {
     /// This session's row of the progress table.
     progress_row: usize,
     pub(crate) logging: TargetLogging,
-    /// GTIDs of the transaction. It is logged under the last one; empty if it is not logged.
+    /// GTIDs of the transaction. The server logs it under the last one; empty if it is not logged.
     gtids: Vec<Gtid>,
     announcement: StatementAnnouncement,
 }
@@ -85,20 +85,20 @@ pub(crate) enum TableCreation {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionState {
-    /// Nothing is open.
+    /// No transaction is open.
     Idle,
     /// The next change begins a transaction.
     BeginPending,
     /// A transaction is open.
     Open,
-    /// A statement that commits implicitly was announced; its GTID, if it runs under it.
+    /// A statement that commits implicitly was announced. Its GTID, if it runs under one.
     ImplicitCommit(Option<String>),
 }
 
-/// Announcement on the target of a statement that commits implicitly.
+/// State of the announcement of a statement that commits implicitly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StatementAnnouncement {
-    /// None, or the statement was run, or its outcome is unknown.
+    /// There is none, or the statement was run, or its outcome is unknown.
     Settled,
     /// The statement is announced and not yet run.
     Open,
@@ -153,7 +153,7 @@ impl MysqlSession {
         self.set_odd_texts(statement)?;
         let mut set = Vec::new();
         put_database(&mut set, &statement.database, &mut self.variables);
-        // User variables come first: their values do not depend on the other variables.
+        // Set user variables first: their values do not depend on the other variables.
         let mut variables = Vec::new();
         let source = statement.context.flavour();
         let collations = |id| self.adapter.target_collation(id, source);
@@ -195,8 +195,8 @@ impl MysqlSession {
         result
     }
 
-    /// Notes the outcome of an announced statement. A server that answers with an error has not run it. Without an
-    /// answer the announcement stays, and the next replay finds out.
+    /// Records the outcome of an announced statement. After an error from the server, the statement was not run.
+    /// Without an answer, the announcement stays, and the next replay determines the outcome.
     fn note_outcome(&mut self, result: &Result<(), TargetFailure>) {
         use TargetFailureKind::{Environment, Locked, Refused};
         if self.announcement == StatementAnnouncement::Open {
@@ -225,7 +225,7 @@ impl MysqlSession {
         })
     }
 
-    /// Sends the row events. They must end a packet: after them, the server does not announce further results.
+    /// Sends the row events, at the end of a packet: after them, the server does not announce further results.
     fn send_rows(&mut self) -> Result<(), TargetFailure> {
         if self.rows.is_empty() { Ok(()) } else { self.send() }
     }
@@ -238,7 +238,7 @@ impl MysqlSession {
         }
     }
 
-    /// Begins a separate transaction for the rows of a new table, if the server cannot commit both as one.
+    /// Begins a separate transaction for the rows of a new table, if the server cannot commit table and rows as one.
     pub(crate) fn begin_after_creation(&mut self) {
         if matches!(self.state, TransactionState::ImplicitCommit(_))
             && self.creations == TableCreation::InParts
@@ -247,7 +247,7 @@ impl MysqlSession {
         }
     }
 
-    /// Sets the GTID that the next transaction is logged under.
+    /// Sets the GTID of the next logged transaction.
     fn put_gtid_next(&mut self) {
         if let Some(gtid) = self.gtids.last() {
             let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
@@ -263,9 +263,9 @@ impl MysqlSession {
             self.send()?;
         }
         self.state = TransactionState::Idle;
-        // One request: the server completes it even if this process ends.
+        // Send one request: the server completes it even if this process ends.
         let mut sql = String::from("COMMIT;");
-        // GTIDs of an XA transaction's preparation. All its changes have just been logged.
+        // Earlier GTIDs are of `XA PREPARE` transactions. The transaction just committed contains all their changes.
         for gtid in self.gtids.iter().rev().skip(1) {
             let _ = write!(sql, "SET @@SESSION.GTID_NEXT='{gtid}';BEGIN;COMMIT;");
         }
@@ -316,7 +316,7 @@ impl MysqlSession {
         Ok(())
     }
 
-    /// Sends the format of the events that follow.
+    /// Sends the format of the following events.
     fn adopt_format(&mut self, format: &Arc<EventFormat>) -> Result<(), TargetFailure> {
         if self.format.as_ref().is_some_and(|known| Arc::ptr_eq(known, format) || known == format) {
             self.format = Some(Arc::clone(format));
@@ -334,7 +334,7 @@ impl MysqlSession {
         Ok(())
     }
 
-    /// Sends row events that are together too large for one statement. A row that is too large by itself goes as a
+    /// Sends row events that are together too large for one statement. Sends a row that is too large by itself as a
     /// statement with parameters, which can be sent in pieces.
     fn apply_in_parts(
         &mut self,
@@ -367,7 +367,7 @@ impl MysqlSession {
                 self.rows.extend_from_slice(run);
                 self.send()
             }
-            // Only row events may follow the statement that created their table.
+            // After the statement that created their table, the server accepts only row events.
             EventPart::Row(row) if matches!(self.state, TransactionState::ImplicitCommit(_)) => {
                 Err(TargetFailure::refused(row_too_large_message(row.len(), size_max)))
             }
@@ -378,18 +378,20 @@ impl MysqlSession {
         }
     }
 
-    /// Returns true if row changes of this format go as statements. MariaDB's always do: no MySQL since 8.4 accepts its
-    /// events, and its JSON columns are text. So do formats with temporal types from before MySQL 5.6.4.
+    /// Returns true if row changes of this format are sent as statements. This includes all of MariaDB's: no MySQL
+    /// since 8.4 accepts its events, and its JSON columns are text. It also includes formats with temporal types from
+    /// before MySQL 5.6.4.
     fn makes_statements(&self, format: &EventFormat) -> bool {
         self.as_sql || format.flavour == Flavour::MariaDb || format.has_old_temporals()
     }
 
-    /// Returns the number of times that definitions may have changed.
+    /// Returns the number of possible changes of definitions.
     pub(crate) fn definition_version(&self) -> u64 {
         self.definitions.load(Ordering::SeqCst)
     }
 
-    /// Sets user variables whose text may be invalid in its character set, as the source's client did.
+    /// Sets user variables whose text may be invalid in its character set. Sends them as parameters, as the source's
+    /// client did.
     fn set_odd_texts(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
         let source = statement.context.flavour();
         let adapter = self.adapter.clone();
@@ -401,7 +403,7 @@ impl MysqlSession {
             self.connection
                 .run(&format!("SET NAMES {charset} COLLATE {collation}"))
                 .map_err(server_failure)?;
-            // A prepared statement keeps the collation of its preparation. The comment makes the text differ for each
+            // A prepared statement keeps the collation of its preparation. The comment makes the text unique for each
             // collation.
             let assignment = format!("SET @bintide_value := ? /* {collation} */");
             self.connection
@@ -487,7 +489,7 @@ impl TargetSession for MysqlSession {
         assert_eq!(
             self.state,
             TransactionState::Idle,
-            "ours: a transaction begins after the one before has ended"
+            "ours: a transaction begins after the previous one has ended"
         );
         self.state = TransactionState::BeginPending;
         Ok(())
@@ -514,11 +516,11 @@ impl TargetSession for MysqlSession {
         if let Some(format) = format
             && !self.makes_statements(format)
         {
-            // Only the rows may follow the statement.
+            // Only row events may follow the statement.
             self.adopt_format(format)?;
         }
         self.send()?;
-        // Rows that go as statements commit after their table. The table alone is not the whole transaction.
+        // Rows sent as statements commit after their table. The table alone is not the whole transaction.
         let is_in_parts = format
             .is_some_and(|format| self.makes_statements(format) || self.creations == TableCreation::InParts);
         if let Some(gtid) = self.gtids.last() {
@@ -532,7 +534,7 @@ impl TargetSession for MysqlSession {
             self.state = TransactionState::ImplicitCommit(Some(gtid.to_string()));
             return Ok(());
         }
-        // Only the name of a unit with a GTID parses as one: log names have a dot before the number, not a colon.
+        // A name that parses as a GTID is one: log names have a dot before the number, not a colon.
         let gtid = intent.unit.parse::<Gtid>().is_ok().then(|| intent.unit.clone());
         let gtid = gtid.filter(|_| self.names_gtids && !is_in_parts);
         self.rows_follow = is_in_parts;
@@ -543,7 +545,7 @@ impl TargetSession for MysqlSession {
         self.connection
             .run(&progress_sql::save_intent_sql(&StatementIntent { before, ..intent }))
             .map_err(server_failure)?;
-        // With a GTID, the server's `gtid_executed` says whether the statement was run.
+        // With a GTID, the server's `gtid_executed` shows whether the statement was run.
         if gtid.is_none() {
             self.announcement = StatementAnnouncement::Open;
         }
@@ -608,7 +610,7 @@ impl TargetSession for MysqlSession {
         (self.format, self.state) = (None, TransactionState::Idle);
         self.settings = None;
         self.connection.run("ROLLBACK").map_err(server_failure)?;
-        // Otherwise the next replay would take any change of the definitions for the effect of the statement.
+        // Otherwise the next replay would attribute any change of the definitions to the statement.
         if self.announcement == StatementAnnouncement::Refused {
             self.connection.run(&progress_sql::withdraw_intent_sql()).map_err(server_failure)?;
         }
@@ -620,10 +622,10 @@ impl TargetSession for MysqlSession {
     }
 }
 
-/// ER_UNKNOWN_ERROR: the server's answer to row events that it cannot apply to its table, and to little else.
+/// ER_UNKNOWN_ERROR: mostly the server's answer to row events that it cannot apply to its table.
 const UNKNOWN_ERROR: u16 = 1105;
 
-/// Explains that error: the server puts its own explanation into its error log at most.
+/// Explains the error: the server itself writes an explanation, if any, only to its error log.
 fn conversion_failure(error: &servers::ConnectionError) -> TargetFailure {
     let message = format!(
         "{error}: probably a column in the log differs from the target's in type, length or character set. Make the \
@@ -648,7 +650,7 @@ fn put_database(out: &mut Vec<u8>, database: &[u8], variables: &mut SessionState
     out.push(b';');
 }
 
-/// Returns the `LOAD DATA` statement with a local file instead of the source's.
+/// Returns the `LOAD DATA` statement with a local file instead of the source's file.
 fn load_sql(sql: &[u8], load: &LoadDataFile) -> Result<Vec<u8>, TargetFailure> {
     let odd = || TargetFailure::refused("LOAD DATA: the event states a wrong position of the file name");
     let (start, end) = load.name;

@@ -25,14 +25,14 @@ use crate::table_definition;
 use crate::target_logging::TargetLogging;
 use crate::versions::{APPLIER_STATUS_SINCE, is_before_8};
 
-/// Time that the sessions of a stopped replay may take to end: the server first finishes what they were running.
+/// Maximum wait for the sessions of a stopped replay to end: the server first completes their statements.
 const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A MySQL or MariaDB server that transactions are applied to. Holds a lock that keeps other replays away.
+/// A MySQL or MariaDB server as the target of transactions. Holds a lock that excludes other replays.
 #[derive(Debug)]
 pub struct MysqlTarget {
     address: ServerAddress,
-    /// Declared before the connection that it uses, so that it is dropped first.
+    /// Declared before the connection that it uses, so that it drops first.
     _heartbeat: LockHeartbeat,
     control: Arc<Mutex<SqlConnection>>,
     facts: ServerFacts,
@@ -43,7 +43,7 @@ pub struct MysqlTarget {
     privileges: SessionPrivileges,
     /// True until the server refuses an addition to `gtid_purged`.
     may_set_gtid_purged: AtomicBool,
-    /// Number of times that definitions may have changed.
+    /// Number of possible changes of definitions.
     definition_version: Arc<AtomicU64>,
     logging: TargetLogging,
     collations: TargetCollations,
@@ -60,10 +60,10 @@ struct SessionPrivileges {
 
 /// Lock of the replay that uses the target.
 const TARGET_LOCK: &str = "bintide.replay";
-/// Timeout for taking the lock: a server needs a moment to notice that a client is gone.
+/// Timeout for taking the lock: a server needs a moment to notice that a client has disconnected.
 const TARGET_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Session settings. READ COMMITTED shows what other sessions commit.
+/// Session settings. READ COMMITTED shows changes that other sessions commit.
 const SESSION_SETUP: &str = "SET @@session.autocommit = 1, @@session.wait_timeout = 31536000, \
     @@session.innodb_lock_wait_timeout = 5, @@session.net_read_timeout = 3600, @@session.net_write_timeout = 3600; \
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
@@ -76,7 +76,7 @@ impl MysqlTarget {
     ///
     /// # Errors
     ///
-    /// Same as [`MysqlTarget::open_as`].
+    /// As [`MysqlTarget::open_as`].
     pub fn open(address: ServerAddress) -> Result<Self, ReplayError> {
         Self::open_as(address, ApplyAs::Auto)
     }
@@ -110,7 +110,7 @@ impl MysqlTarget {
         let as_sql = find_sql_apply_reason(apply_as, &facts, &mut control)?;
         let collations = TargetCollations::ask(&mut control, &facts)
             .map_err(|error| server_failure(error).into_error("read the server's collations"))?;
-        // Statements under way, of this replay or an earlier one, are waited for and reported even after Ctrl-C.
+        // Even after Ctrl-C, wait for and report statements in progress, of this replay or an earlier one.
         control.ignore_cancel();
         let control = Arc::new(Mutex::new(control));
         let target = Self {
@@ -131,8 +131,8 @@ impl MysqlTarget {
         Ok(target)
     }
 
-    /// Logs applied transactions in the target's binary log, each under its source GTID. Commits must then come in the
-    /// source's order, one transaction at a time.
+    /// Makes the target log applied transactions, each under its source GTID. Commits must then come in the source's
+    /// order, one transaction at a time.
     ///
     /// # Errors
     ///
@@ -152,12 +152,16 @@ impl MysqlTarget {
                 "cannot log under the source's GTIDs: the account needs {needed}"
             )));
         }
-        assert_eq!(self.session_count.load(Ordering::SeqCst), 0, "ours: all sessions log in the same way");
+        assert_eq!(
+            self.session_count.load(Ordering::SeqCst),
+            0,
+            "ours: all sessions use the same kind of logging"
+        );
         self.logging = TargetLogging::BySourceGtids;
         Ok(self)
     }
 
-    /// Returns the reason that row changes go as statements; `None` if they go as events.
+    /// Returns the reason why row changes are sent as statements; `None` if they are sent as events.
     pub const fn sql_apply_reason(&self) -> Option<SqlApplyReason> {
         self.sql_apply_reason
     }
@@ -191,7 +195,7 @@ impl MysqlTarget {
         lines.map(str::to_owned).chain(self.collations.remarks()).collect()
     }
 
-    /// Saves the `server_id` of the server whose logs the progress refers to from now on.
+    /// Saves the `server_id` of the server that wrote the logs: from now on, the progress refers to them.
     ///
     /// # Errors
     ///
@@ -233,7 +237,7 @@ impl MysqlTarget {
             control.run(statement).map_err(server_failure)?;
         }
         control.run(&progress_sql::insert_stream_sql(1)).map_err(server_failure)?;
-        // Statements of an earlier replay's sessions must have ended before its progress is read.
+        // Wait until the statements of an earlier replay's sessions have ended, before its progress is read.
         let earlier = control
             .value(&format!("SELECT sessions FROM {PROGRESS_TABLE} WHERE stream = 1"))
             .map_err(server_failure)?;
@@ -241,7 +245,7 @@ impl MysqlTarget {
             let name = session_lock(number);
             acquire_lock(&mut control, &name, SESSION_LOCK_TIMEOUT)?;
             control.run(&format!("DO RELEASE_LOCK('{name}')")).map_err(server_failure)?;
-            // Before MySQL 5.7.5, a session has one lock: the next one releases it.
+            // Before MySQL 5.7.5, a session has only one lock: taking the next one releases it.
             acquire_lock(&mut control, TARGET_LOCK, TARGET_LOCK_TIMEOUT)?;
         }
         control
@@ -280,8 +284,8 @@ impl MysqlTarget {
         !self.facts.is_mariadb && self.facts.gtid_mode == GtidMode::On
     }
 
-    /// Returns true if we may add to the target's `gtid_purged`. MySQL before 8.0 allows no addition. After a crash its
-    /// `gtid_executed` may also lack what it ran, because its definitions are not atomic.
+    /// Returns true if replay may add to the target's `gtid_purged`. MySQL before 8.0 allows no addition. Also, its DDL
+    /// is not atomic, so after a crash its `gtid_executed` may lack executed statements.
     fn can_add_gtids(&self) -> bool {
         self.has_gtids()
             && !is_before_8(&self.facts.version)
@@ -346,7 +350,7 @@ impl ReplayTarget for MysqlTarget {
             return settle_created_table(&mut control, created, &now);
         }
         Ok(match intent.before.as_str() {
-            // A statement that ran would have put its GTID into `gtid_executed`.
+            // If the statement had run, `gtid_executed` would contain its GTID.
             fingerprint::BY_GTID => IntentOutcome::NotDone,
             before if before == now => IntentOutcome::NotDone,
             _ => IntentOutcome::Done,
@@ -377,7 +381,7 @@ impl ReplayTarget for MysqlTarget {
     }
 }
 
-/// Settles a table that was created for rows which were not committed with it: drops it if it exists.
+/// Settles the announcement of a table whose rows were not committed with it: drops the table if it exists.
 fn settle_created_table(
     control: &mut SqlConnection,
     created: &str,
@@ -395,7 +399,7 @@ fn settle_created_table(
     Ok(IntentOutcome::NotDone)
 }
 
-/// Returns the reason that row changes must go as statements, if they must.
+/// Returns the reason why row changes must be sent as statements, if there is one.
 fn find_sql_apply_reason(
     apply_as: ApplyAs,
     facts: &ServerFacts,
@@ -411,7 +415,7 @@ fn find_sql_apply_reason(
         }
         ApplyAs::Auto | ApplyAs::Binlog => {}
     }
-    // An empty event applies nothing. The server answers with an error in any case; only its code matters.
+    // An empty event changes nothing. The server always answers with an error; only the error's code matters.
     let may = is_allowed(control, "BINLOG ''")
         .map_err(|error| server_failure(error).into_error("check the account's privileges"))?;
     match (may, apply_as) {
@@ -447,8 +451,8 @@ fn is_allowed(control: &mut SqlConnection, sql: &str) -> Result<bool, servers::C
     }
 }
 
-/// Stops the session from generating invisible primary keys: where the source generated them, its log names them. Only
-/// servers since 8.0.30 have the variable, and not every account may set it.
+/// Stops the session from generating invisible primary keys: the log names those of the source. Only servers since
+/// 8.0.30 have the variable, and some accounts may not set it.
 fn disable_generated_keys(connection: &mut SqlConnection) -> Result<(), servers::ConnectionError> {
     match connection.value("SELECT @@session.sql_generate_invisible_primary_key") {
         Ok(Some(on)) if on != "0" => connection.run("SET @@session.sql_generate_invisible_primary_key = 0"),
@@ -482,7 +486,7 @@ fn is_replicating(
     }
 }
 
-/// Returns the name of the lock that a session holds as long as the server knows the session.
+/// Returns the name of a session's lock, held until the server ends the session.
 fn session_lock(number: u32) -> String {
     format!("{TARGET_LOCK}.{number}")
 }

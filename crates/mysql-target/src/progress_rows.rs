@@ -20,7 +20,7 @@ pub(crate) fn read_progress(connection: &mut SqlConnection) -> Result<Option<App
     match connection.rows(&question) {
         Ok(rows) => unite_progress_rows(rows).map(Some),
         Err(error) if matches!(error.code(), Some(NO_SUCH_TABLE | UNKNOWN_DATABASE)) => Ok(None),
-        // The account may not see the table, so it may not exist.
+        // The account may not see the table, so treat it as missing.
         Err(error) if matches!(error.code(), Some(TABLE_DENIED | DATABASE_DENIED)) => Ok(None),
         Err(error) => Err(server_failure(error)),
     }

@@ -6,7 +6,7 @@ use binlog::{Charset, Collation, Decimal};
 use replay::{ReplayProgress, StatementInput, StatementIntent, TargetFailure, UserVariableValue};
 use sql::quote::{parse_hex, put_hex, put_name};
 
-/// The table that progress is saved in.
+/// The table for saved progress.
 pub(crate) const PROGRESS_TABLE: &str = "`bintide`.`progress`";
 
 /// Statements that create the progress table if it is missing.
@@ -43,8 +43,8 @@ pub(crate) fn unite_streams_sql(progress: &ReplayProgress) -> String {
 /// ER_DATA_OUT_OF_RANGE: the error of the statement that saves progress if the previous transaction was not saved.
 pub(crate) const PROGRESS_OUT_OF_ORDER: u16 = 1690;
 
-/// Appends the statement that saves progress in a row of the table. It waits for a session that has locked the row. If
-/// that session rolls back, this transaction must not commit as its successor: its number is then not the next one. The
+/// Appends the statement that saves progress in a row of the table. The statement waits for a session that has locked
+/// the row. If that session rolls back, the number of this transaction is not the next one, and it must not commit. The
 /// statement then adds to the largest BIGINT, which is an error in every SQL mode.
 pub(crate) fn put_progress(out: &mut String, progress: &ReplayProgress, stream: usize) {
     assert!(stream > 0, "ours: the rows of the progress table are numbered from 1");
@@ -93,7 +93,7 @@ pub(crate) fn read_intent(text: &str) -> Option<StatementIntent> {
     Some(StatementIntent { unit, databases, before })
 }
 
-/// Finds the target's collation for a collation number in the log.
+/// Function that finds the target's collation for a collation number in the log.
 pub(crate) type CollationLookup<'f> = &'f dyn Fn(u16) -> Option<Collation>;
 
 /// Appends assignments for a `SET` statement, each followed by a comma.
@@ -172,7 +172,7 @@ fn put_value(
             out.extend_from_slice(text.as_bytes());
         }
         (Kind::REAL, Some(bytes)) => {
-            // Without an exponent, it would be a DECIMAL.
+            // A literal without an exponent would be a DECIMAL.
             out.extend_from_slice(format!("{:e}", f64::from_le_bytes(*bytes)).as_bytes());
         }
         (Kind::INT, Some(bytes)) if value.is_unsigned => {

@@ -15,8 +15,8 @@ use crate::row_sql::{
 use crate::server_failure::server_failure;
 use crate::session_state::SessionState;
 
-/// Writes row changes as an SQL script, a statement for each row. A statement finds its row by all values in the log,
-/// and changes nothing if the row has other values.
+/// Writes row changes as an SQL script, with one statement for each row. A statement finds its row by all values in the
+/// log, and changes nothing if the row has other values.
 #[derive(Debug)]
 pub struct RowScript {
     writer: StatementWriter,
@@ -25,11 +25,11 @@ pub struct RowScript {
 
 /// Session of the client that runs the script.
 struct ScriptSession {
-    /// Server with the definitions of the tables; without it, the log has them.
+    /// Server that has the definitions of the tables; without it, the log must have them.
     server: Option<SqlConnection>,
     variables: SessionState,
     settings: Option<RowSessionSettings>,
-    /// Statements that were not taken yet.
+    /// Statements not taken yet.
     text: String,
 }
 
@@ -53,7 +53,7 @@ impl RowScript {
         Ok(Self { writer: StatementWriter::new(Flavour::MySql, RowMatch::WholeImage), session })
     }
 
-    /// Begins a statement. `actions` tells whether the log contains the changes that its foreign keys cause.
+    /// Begins a statement. `actions` tells whether the log contains the cascaded changes of foreign keys.
     pub fn begin_statement(&mut self, actions: LoggedActions) {
         self.writer.set_foreign_keys(actions.checks());
     }

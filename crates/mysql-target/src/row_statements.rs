@@ -13,14 +13,14 @@ use crate::row_sql::{RowMatch, RowStatement, StatementRunner, StatementWriter, T
 use crate::server_failure::server_failure;
 use crate::target_logging::TargetLogging;
 
-/// Prefix of the fingerprint in an intent. It marks a table that was created for rows which follow. Without the rows,
-/// the table is dropped.
+/// Prefix of the fingerprint in an intent for a table whose rows follow. If the rows do not follow, the next replay
+/// drops the table.
 pub(crate) const CREATED_PREFIX: &str = "created ";
 
 impl MysqlSession {
     pub(crate) fn write_rows_as_sql(&mut self, rows: &RowEvents) -> Result<(), TargetFailure> {
         if matches!(self.state, TransactionState::ImplicitCommit(_)) {
-            // These rows follow the table that was created for them, and commit together with their progress.
+            // These rows follow their new table, and commit together with the progress.
             self.state = TransactionState::BeginPending;
         }
         self.begin_if_due();
@@ -36,8 +36,8 @@ impl MysqlSession {
         result
     }
 
-    /// Returns the statement that creates only the table, if `statement` is a `CREATE TABLE … SELECT` whose rows go as
-    /// statements. The server allows no statements after the original text. Adds the table to the intent.
+    /// Returns the statement that creates only the table, if `statement` is a `CREATE TABLE … SELECT` and its rows are
+    /// sent as statements: the server allows no statements after the original text. Adds the table to the intent.
     pub(crate) fn table_creation_sql(
         &mut self,
         statement: &SourceStatement,
@@ -50,8 +50,8 @@ impl MysqlSession {
         let creation = creation.unwrap_or_else(|| statement.sql.clone());
         let odd = || TargetFailure::refused("CREATE TABLE … SELECT: cannot find the name of the table");
         let (database, table) = parse_created_table(&creation).ok_or_else(odd)?;
-        // The intent's second word is the state before, in hexadecimal. This inserts the prefix with the table's names,
-        // each in hexadecimal again. The present fingerprint follows them.
+        // The intent's second word, in hexadecimal, is the state before the statement. It becomes the prefix, the
+        // table's names in hexadecimal, and the present fingerprint.
         let mut before = CREATED_PREFIX.to_owned();
         for name in [database.unwrap_or_else(|| statement.database.clone()), table] {
             put_hex(&mut before, &name);
@@ -67,8 +67,8 @@ impl MysqlSession {
     }
 }
 
-/// Returns the database, if named, and the table that a statement creates, as servers write it: ``CREATE TABLE `d`.`t`
-/// (``.
+/// Returns the database, if named, and the table that a statement creates, in the form that servers write: ``CREATE
+/// TABLE `d`.`t` (``.
 fn parse_created_table(sql: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
     let rest =
         sql.strip_prefix(b"CREATE TABLE ").or_else(|| sql.strip_prefix(b"CREATE OR REPLACE TABLE "))?;

@@ -4,7 +4,7 @@ use replay::commit_gate::is_temporary;
 use replay::{TargetFailure, TargetFailureKind};
 use servers::ConnectionError;
 
-/// First operation of a connection to the target. The error of a server out of reach says that there is no connection.
+/// Name of a connection's first operation. The error of an unreachable server states that there is no connection.
 pub(crate) const LOG_IN: &str = "log in to the target";
 
 /// Returns the failure of a target that is a server.
@@ -19,8 +19,7 @@ pub(crate) fn server_failure(error: ConnectionError) -> TargetFailure {
     TargetFailure { message: error.to_string(), kind, code: error.code() }
 }
 
-/// Returns true for errors that the transaction does not cause: of the disk, of memory, of limits, of a read-only server,
-/// of privileges.
+/// Returns true for errors not caused by the transaction: disk, memory, limits, a read-only server, privileges.
 fn is_environmental(code: u16) -> bool {
     /// `EE_WRITE`, `EE_OUTOFMEMORY` and `EE_DISK_FULL`.
     const FILE_ERRORS: [u16; 3] = [3, 5, 20];

@@ -16,7 +16,7 @@ use crate::server_failure::server_failure;
 const SNAPSHOT_SESSION: &str = "SET NAMES utf8mb4; SET time_zone = '+00:00', sql_mode = ''; \
     SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
-/// A server whose rows are compared.
+/// A server whose rows are read for a comparison.
 #[derive(Debug)]
 pub struct ServerReader {
     connection: SqlConnection,
@@ -45,8 +45,8 @@ impl ServerReader {
         &self.facts.gtid_executed
     }
 
-    /// Returns true for MySQL before 8.0: its `CHECKSUM TABLE` gives different results for the same JSON documents (seen
-    /// with 5.7.22), and its text of a document differs from later ones.
+    /// Returns true for MySQL before 8.0: its `CHECKSUM TABLE` gives different results for the same JSON documents
+    /// (seen with 5.7.22), and its text of a document differs from later ones.
     fn has_old_documents(&self) -> bool {
         let major = self.facts.version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         !self.facts.is_mariadb && major.is_some_and(|major| major < 8)
@@ -110,7 +110,7 @@ impl ComparisonReader for ServerReader {
 }
 
 fn compared_column(column: ServerColumn, has_old_documents: bool) -> ComparedColumn {
-    // Servers write floating-point numbers with zeros in front as others.
+    // A floating-point number with ZEROFILL is compared like any other.
     let is_zerofill =
         column.column_type.contains("zerofill") && !["float", "double"].contains(&column.data_type.as_str());
     let data_type = match column.data_type.as_str() {
@@ -121,7 +121,7 @@ fn compared_column(column: ServerColumn, has_old_documents: bool) -> ComparedCol
     ComparedColumn { name: column.name, data_type }
 }
 
-/// Returns the expression that selects a column's values in the form in which they are compared.
+/// Returns the expression that selects a column's values in their compared form.
 fn value(reading: &ColumnReading<'_>) -> String {
     let name = quote::quote_name(&reading.column.name);
     match reading.form {

@@ -1,4 +1,4 @@
-//! The known values of session variables, so that only changes are set.
+//! The known values of session variables. Only changed variables must be set.
 //!
 //! Everything that changes a variable by other means must be reported here:
 //!
@@ -19,7 +19,7 @@
 
 use replay::SessionVariables;
 
-/// The known values of a session's variables. Unknown ones are set anew.
+/// The known values of a session's variables. Unknown ones must be set again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionState {
     known: Option<SessionVariables>,
@@ -36,7 +36,7 @@ impl SessionState {
         wanted.append_assignments(self.known.as_ref(), &mut assignments);
         assignments.pop();
         self.known = Some(wanted.merged_over(self.known.as_ref()));
-        debug_assert!(self.has(wanted), "ours: what was assigned is known");
+        debug_assert!(self.has(wanted), "ours: an assigned variable is known");
         assignments
     }
 
@@ -47,7 +47,7 @@ impl SessionState {
         assignments.is_empty()
     }
 
-    /// Records a change of the default database: `collation_database` becomes that of the new one.
+    /// Records a change of the default database: `collation_database` becomes the collation of the new one.
     pub(crate) fn use_database(&mut self) {
         if let Some(known) = &mut self.known {
             known.database_collation = None;

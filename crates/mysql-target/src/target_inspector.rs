@@ -19,7 +19,7 @@ use crate::target_logging::TargetLogChoice;
 use crate::versions::{APPLIER_STATUS_SINCE, is_before_8};
 use crate::{row_sql, table_definition};
 
-/// A server that is inspected before a replay.
+/// A server to inspect before a replay.
 #[derive(Debug)]
 pub struct TargetInspector {
     connection: SqlConnection,
@@ -27,7 +27,7 @@ pub struct TargetInspector {
     applied: Option<AppliedState>,
     /// `server_id` of the server whose logs were applied last.
     source: Option<u32>,
-    /// Reasons why the target's binary log may have readers that were not found.
+    /// Reasons why the target's binary log may have undetected readers.
     unknown_readers: Option<String>,
 }
 
@@ -54,7 +54,7 @@ const GTID_PURGED: PrivilegeRequirement =
 const GTID_TAGS: PrivilegeRequirement =
     PrivilegeRequirement { any: &["TRANSACTION_GTID_TAG"], why: "to add GTIDs with tags" };
 
-/// Privileges needed on each table if REPLICATION_APPLIER is the account's only privilege to apply row events: the
+/// Privileges required on each table if REPLICATION_APPLIER is the account's only privilege to apply row events: the
 /// server then checks each change.
 const ROW_PRIVILEGES: [&str; 3] = ["INSERT", "UPDATE", "DELETE"];
 
@@ -86,7 +86,7 @@ impl TargetInspector {
         Ok(Self { connection, facts, applied, source, unknown_readers: None })
     }
 
-    /// Returns what was applied; without a progress table, only `gtid_executed`.
+    /// Returns the applied transactions; without a progress table, only `gtid_executed`.
     pub fn applied(&self) -> AppliedState {
         let executed = self.facts.gtid_executed.clone();
         self.applied.clone().unwrap_or(AppliedState { executed, ..AppliedState::default() })
@@ -102,18 +102,19 @@ impl TargetInspector {
         self.source
     }
 
-    /// Returns true if the target's binary log is on and `choice` keeps applied transactions out of it, so that the
-    /// target cannot have replicas of them.
+    /// Returns true if the target's binary log is on, but `choice` keeps applied transactions out of it: replicas of
+    /// the target would not get them.
     pub const fn cannot_have_replicas(&self, choice: TargetLogChoice) -> bool {
         self.facts.log_bin && matches!(choice, TargetLogChoice::Unset)
     }
 
-    /// Returns the reasons why the target's binary log may have readers that [`TargetInspector::findings`] has not found.
+    /// Returns the reasons why the target's binary log may have readers that [`TargetInspector::findings`] did not
+    /// detect.
     pub fn unknown_readers(&self) -> Option<&str> {
         self.unknown_readers.as_deref()
     }
 
-    /// Returns everything that would stop the surveyed logs from being applied.
+    /// Returns all obstacles to applying the surveyed logs.
     ///
     /// # Errors
     ///
@@ -167,7 +168,7 @@ impl TargetInspector {
         let may_send_events = ROW_EVENTS.any.iter().any(|name| grants.has_globally(name));
         let sends_events = match apply_as {
             ApplyAs::Binlog => true,
-            // Without row events, an account needs only privileges on its tables.
+            // Without row events, the account needs only privileges on the tables.
             ApplyAs::Auto => may_send_events,
             ApplyAs::Sql => false,
         };
@@ -248,7 +249,7 @@ impl TargetInspector {
         Ok(())
     }
 
-    /// Finds channels whose applier is running. An account that sends no events need not be able to see them.
+    /// Finds channels with a running applier. An account that sends no events need not be allowed to see them.
     fn check_appliers(
         &mut self,
         must_know: bool,
@@ -345,8 +346,8 @@ impl TargetInspector {
         Ok(())
     }
 
-    /// Finds tables whose engine has no transactions. Several statements make one logged transaction: where each
-    /// statement is permanent at once, the first would take the GTID and the others would get none.
+    /// Finds tables whose engine has no transactions. Several statements form one logged transaction. If each statement
+    /// commits at once, the first one takes the GTID, and the others get none.
     fn check_engines(
         &mut self,
         survey: &LogSurvey,
@@ -455,12 +456,12 @@ fn check_row_privileges(
 /// ER_TABLEACCESS_DENIED_ERROR: SELECT denied on a table.
 const TABLE_ACCESS_DENIED: u16 = 1142;
 
-/// Returns true if the target has transactions of any server that these logs mention, or cannot tell.
+/// Returns true if the target has, or may have, transactions of a server in these logs.
 fn knows_source(survey: &LogSurvey, has: &GtidSet, applied: &AppliedState) -> bool {
     let all = survey.previous.union(&survey.gtids).union(&survey.passed_over);
     let ours = || all.iter().map(|(tsid, _)| tsid.uuid);
     let is_of_one = has.iter().any(|(tsid, _)| ours().any(|uuid| uuid == tsid.uuid));
-    // Without GTIDs, a position in a log says nothing about the logs of another server.
+    // Without GTIDs, a saved position does not show whether transactions of another server are applied.
     is_of_one || applied.progress.place.is_none() && has.is_empty()
 }
 
@@ -517,15 +518,15 @@ impl InspectedColumn {
     }
 }
 
-/// Describes the first difference between a table and the columns in the logs. `hidden` is the number of columns that
-/// only the logs have, after all others.
+/// Describes the first difference between a table and the columns in the logs. `hidden` is the number of trailing
+/// columns that only the logs have.
 fn difference(shown: &LogTable, there: &[InspectedColumn], hidden: usize) -> Option<String> {
     if there.is_empty() {
         return Some("does not exist on the target, or this account cannot see it".into());
     }
     let (logged, count) = (shown.columns.len(), there.len());
     if logged == count + hidden + 1 && shown.has_invisible_key {
-        // The source generated an invisible primary key; on the target, this generation is off.
+        // The source generated an invisible primary key; on the target, generation is off.
         return None;
     }
     if logged != count && logged != count + hidden {
@@ -598,7 +599,7 @@ mod tests {
             there.difference((ColumnType::Int, logged))
         };
         assert_eq!(signed(true, Some(true)), None);
-        assert_eq!(signed(true, None), None, "logs before 8.0.1 do not say");
+        assert_eq!(signed(true, None), None, "logs before 8.0.1 do not state it");
         assert_eq!(signed(true, Some(false)), Some(("int unsigned".into(), "int signed".into())));
         assert_eq!(signed(false, Some(true)), Some(("int signed".into(), "int unsigned".into())));
         let year = InspectedColumn { data_type: "year".into(), ..InspectedColumn::default() };

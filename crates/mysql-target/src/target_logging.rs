@@ -8,13 +8,13 @@ pub(crate) enum TargetLogging {
     BySourceGtids,
 }
 
-/// Choice of the user: whether the target's own binary log is to contain the applied transactions.
+/// The user's choice about writing applied transactions to the target's own binary log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetLogChoice {
-    /// None was made: transactions are not written to the log, and a target whose log is read is refused.
+    /// No choice: transactions are not written to the log, and a target whose log has readers is refused.
     Unset,
-    /// They are not written to the log.
+    /// Transactions are not written to the log.
     Omit,
-    /// They are written to the log under the source's GTIDs.
+    /// Transactions are written to the log under the source's GTIDs.
     Write,
 }

@@ -1,4 +1,4 @@
-//! Row changes that are made only if the target's row is as the log says.
+//! Checked row changes: applied only if the target's row has the values in the log.
 
 use std::borrow::Cow;
 
@@ -15,29 +15,29 @@ use crate::row_sql::statement_plan::ColumnMapping;
 use crate::row_sql::{StatementBatch, StatementRunner, value_of};
 use crate::server_failure::server_failure;
 
-/// A row change that was not made, because the target's row differs from the log's.
+/// A row change that was not applied, because the target's row differs from the log's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowConflict {
     /// Database and table, quoted.
     pub table: String,
     /// Kind of the change.
     pub kind: RowsKind,
-    /// Reason that the change was not made.
+    /// Reason why the change was not applied.
     pub reason: ConflictReason,
-    /// Columns of the unique key that finds the row; empty without one.
+    /// Columns of the unique key that identifies the row; empty without one.
     pub key: Vec<(String, String)>,
     /// Columns whose values differ; empty if the target has no row with this key.
     pub differences: Vec<ColumnDifference>,
 }
 
-/// Reason that a row change was not made.
+/// Reason why a row change was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConflictReason {
     /// The target has no such row.
     RowMissing,
     /// The row has other values.
     RowDiffers,
-    /// The row to be inserted exists already.
+    /// The row to insert already exists.
     RowExists,
     /// The server refused the statement, for example because of a foreign key.
     Refused(String),
@@ -48,7 +48,7 @@ pub enum ConflictReason {
 pub struct ColumnDifference {
     /// Name of the column.
     pub column: String,
-    /// Value that the log gives.
+    /// Value in the log.
     pub expected: String,
     /// Value on the target.
     pub found: String,
@@ -61,7 +61,7 @@ const DUPLICATE_KEY: u16 = 1062;
 /// ER_CHECK_CONSTRAINT_VIOLATED, and MariaDB's ER_CONSTRAINT_FAILED.
 const ROW_ERRORS: [u16; 5] = [DUPLICATE_KEY, 1451, 1452, 3819, 4025];
 
-/// A row change that was not made, with what finds the target's row.
+/// A row change that was not applied, with the conditions that find the target's row.
 #[derive(Debug)]
 pub(crate) struct DetectedConflict {
     table: String,
@@ -71,7 +71,7 @@ pub(crate) struct DetectedConflict {
     key: Vec<(String, String)>,
     /// Each column, its value as a literal, and the condition that it has this value.
     columns: Vec<ComparedValue>,
-    /// Condition that finds the row by its key; empty without a key.
+    /// Condition that finds the row by key; empty without a key.
     condition: String,
 }
 
@@ -87,7 +87,7 @@ struct ComparedValue {
 }
 
 impl StatementBatch<'_> {
-    /// Runs the statement of the row that was put last. Returns a conflict if it changes no row.
+    /// Runs the statement of the last added row. Returns a conflict if it changes no row.
     pub(super) fn run_checked(
         &mut self,
         row: &RowChange<'_, '_>,

@@ -26,8 +26,8 @@ pub(super) fn exact_expression(document: JsonDocument<'_>) -> Result<Option<SqlE
     expression(document, special).map(Some)
 }
 
-/// A condition that each JSON change finds what it found on the source. Otherwise MySQL's JSON functions would leave a
-/// document unchanged, where a replica stops with error 3648.
+/// A condition that each JSON change finds the same structure as on the source. Without it, MySQL's JSON functions
+/// would silently leave a document unchanged, where a replica stops with error 3648.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ChangeCondition {
     /// Empty without changes.
@@ -36,8 +36,8 @@ pub(super) struct ChangeCondition {
     size: usize,
 }
 
-/// Returns an expression for the column's document after these changes, where the log lacks the document itself.
-/// Appends the condition that the changes can be made.
+/// Returns an expression for the column's document after these changes, for logs without the document itself. Appends
+/// the condition that the changes can be applied.
 pub(super) fn patch_expression(
     column: &str,
     changes: JsonChanges<'_>,
@@ -82,7 +82,7 @@ pub(super) fn patch_expression(
 /// Maximum number of parameters in a condition: the protocol counts a statement's parameters in two bytes.
 const CONDITION_PARAMETERS_MAX: usize = 16_384;
 
-/// Maximum number of changes to a document: each is an expression around the earlier ones.
+/// Maximum number of changes to a document: each change is an expression around the earlier ones.
 const CHANGES_MAX: usize = CONDITION_PARAMETERS_MAX;
 
 /// Maximum size of a condition's parameters, in bytes. Each change that depends on others repeats all their parameters.
@@ -93,7 +93,7 @@ const CONDITION_SIZE_MAX: usize = 64 << 20;
 struct ConditionTooLarge;
 
 impl ChangeCondition {
-    /// Appends the condition that this change can be made to a document.
+    /// Appends the condition that this change can be applied to a document.
     fn put_change(
         &mut self,
         document: &SqlExpression,
@@ -172,8 +172,8 @@ fn arrays_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     steps(path).into_iter().filter(|start| path[*start] == b'[').map(|start| &path[..start])
 }
 
-/// Returns the path of everything that a change may create or move. Inserting or removing an element moves the elements
-/// after it.
+/// Returns the path of all values that a change may create or move. Inserting or removing an element moves the later
+/// elements.
 fn scope<'a>(change: &JsonChange<'a>) -> &'a [u8] {
     match change.kind {
         JsonChangeKind::Insert | JsonChangeKind::Remove if is_element(change.path) => parent(change.path),

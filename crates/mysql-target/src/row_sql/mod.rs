@@ -1,9 +1,9 @@
 //! Row changes as SQL statements with parameters: for servers that do not accept row events, and for accounts that may
-//! not send them.
+//! not send row events.
 //!
-//! Values go in their own type or as bytes: with `character_set_client` = `binary`, text reaches its column with the
-//! bytes of the source. A row is found by a unique key that is never NULL, otherwise by all its columns in the log. A
-//! change that matches another number of rows than in the log is an error, as on a replica.
+//! Values are sent in their own type or as bytes: with `character_set_client` = `binary`, text columns get the bytes of
+//! the source. A statement finds a row by a unique key that is never NULL, otherwise by all columns in the log. As on a
+//! replica, it is an error if the number of matched rows differs from the log.
 
 mod checked_change;
 mod json_expression;
@@ -33,7 +33,7 @@ use crate::session_state::SessionState;
 /// Decision whether the server checks foreign keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForeignKeyChecks {
-    /// Off where the flags of the event tell that the log contains the changes which foreign keys cause.
+    /// Off if the event's flags show that the log contains the cascaded changes.
     ByFlags,
     /// On, unless the source's session turned them off.
     On,
@@ -64,8 +64,8 @@ impl RowSessionSettings {
         Self { options, is_lax }
     }
 
-    /// Returns the session variables for these settings. `known` are those of the session: `collation_server` stays as
-    /// it is, because no row change depends on it.
+    /// Returns the session variables for these settings. `known` are the session's present ones: `collation_server`
+    /// does not change, because no row change depends on it.
     pub(crate) fn context_of(self, known: &SessionState) -> SessionVariables {
         let server = known.server_collation().unwrap_or(LATIN1_SWEDISH_CI);
         const NO_AUTO_VALUE_ON_ZERO: u64 = 1 << 19;
@@ -97,7 +97,7 @@ pub(crate) struct StatementWriter {
     reader: RowReader,
     tables: HashMap<RawTableName, Arc<TargetTable>>,
     plans: HashMap<StatementPlanKey, Arc<StatementPlan>>,
-    /// Rows that were not changed, because the target's differ from the log's; only with [`RowMatch::WholeImage`].
+    /// Rows not changed because they differ from the log; only with [`RowMatch::WholeImage`].
     conflicts: Vec<DetectedConflict>,
     foreign_keys: ForeignKeyChecks,
 }
@@ -105,7 +105,7 @@ pub(crate) struct StatementWriter {
 /// Names of a database and of a table in it.
 type RawTableName = (Box<[u8]>, Box<[u8]>);
 
-/// The table, the kind of change and the columns that a plan is for.
+/// Key of a plan: table, kind of change and columns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct StatementPlanKey {
     database: Box<[u8]>,
@@ -132,7 +132,7 @@ impl StatementWriter {
         Self { target, row_match, reader: RowReader::new(), tables, plans, conflicts, foreign_keys }
     }
 
-    /// Sets the decision about foreign keys for the row changes that follow.
+    /// Sets the decision about foreign keys for the following row changes.
     pub(crate) fn set_foreign_keys(&mut self, foreign_keys: ForeignKeyChecks) {
         self.foreign_keys = foreign_keys;
     }
@@ -236,7 +236,7 @@ pub(crate) trait StatementRunner {
     /// Returns the definition on the target of a table in the log.
     fn load_table(&mut self, log: &Table) -> Result<TargetTable, TargetFailure>;
 
-    /// Refuses a table that these changes cannot be made in as statements.
+    /// Refuses a table if statements cannot apply these changes.
     fn check_table(&self, table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure>;
 
     /// Runs a statement and returns the number of matched rows.
@@ -330,7 +330,7 @@ impl<'p> StatementBatch<'p> {
         Ok(())
     }
 
-    /// Returns the values that are written for a row.
+    /// Returns the values to write for a row.
     fn row_values(&self, row: &RowChange<'_, '_>) -> Result<RowValues, TargetFailure> {
         let mut written = RowValues::default();
         let Some(after) = &row.after else { return Ok(written) };
@@ -371,7 +371,7 @@ impl<'p> StatementBatch<'p> {
         Ok(written)
     }
 
-    /// Returns what finds a row: its own condition, if the plan's does not fit, and the parameters.
+    /// Returns the condition that finds a row, if the plan's condition does not fit, and its parameters.
     fn row_condition(
         &self,
         row: &RowChange<'_, '_>,
@@ -515,7 +515,7 @@ impl<'p> StatementBatch<'p> {
     }
 }
 
-/// Values that are written for a row.
+/// Values to write for a row.
 #[derive(Default)]
 struct RowValues {
     /// SQL expression of each value.
@@ -528,8 +528,7 @@ struct RowValues {
     is_lax: bool,
 }
 
-/// Returns the number of rows that go into one statement: the largest power of two, so that there are few different
-/// statements.
+/// Returns the number of rows for one statement: the largest power of two, so that there are few different statements.
 const fn batch_size(rows: usize) -> usize {
     match rows.checked_ilog2() {
         Some(power) => 1 << power,

@@ -43,7 +43,7 @@ pub(super) fn parameter(
     })
 }
 
-/// Maximum size of a compressed column's value, in bytes: that of a LONGBLOB.
+/// Maximum size of a compressed column's value in bytes, as of a LONGBLOB.
 const COMPRESSED_MAX: usize = u32::MAX as usize;
 
 fn text(write: impl FnOnce(&mut Vec<u8>)) -> StatementParameter {
@@ -52,8 +52,7 @@ fn text(write: impl FnOnce(&mut Vec<u8>)) -> StatementParameter {
     StatementParameter::Bytes(out)
 }
 
-/// Returns an integer parameter. Where the log does not say whether the column is unsigned, the target's column
-/// decides.
+/// Returns an integer parameter. If the log does not state whether the column is unsigned, the target's column decides.
 fn integer(number: i64, log: &Column, target: &TargetColumn) -> Result<StatementParameter, TargetFailure> {
     if number >= 0 || !target.is_unsigned {
         return Ok(StatementParameter::Int(number));

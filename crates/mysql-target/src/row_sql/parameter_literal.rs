@@ -25,7 +25,7 @@ pub(crate) fn inline_parameters(sql: &str, parameters: &[StatementParameter]) ->
     out
 }
 
-/// Returns a parameter as a literal. Bytes that are not ASCII are a binary string, as they are in a parameter.
+/// Returns a parameter as a literal. Non-ASCII bytes become a binary string, as in a parameter.
 pub(super) fn literal(parameter: &StatementParameter) -> String {
     match parameter {
         StatementParameter::Null => "NULL".to_owned(),
@@ -54,7 +54,7 @@ fn is_printable(character: char) -> bool {
     matches!(character, '\n' | '\r' | '\t') || !character.is_control()
 }
 
-/// Returns the shortest literal of a DOUBLE with this value: with an exponent, or it would be a DECIMAL.
+/// Returns the shortest DOUBLE literal with this value. It has an exponent, because a literal without one is a DECIMAL.
 fn double(number: f64) -> String {
     let mut out = String::new();
     let _ = write!(out, "{number:e}");

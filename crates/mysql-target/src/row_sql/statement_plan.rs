@@ -1,4 +1,4 @@
-//! Plans that convert the rows of one kind of event to statements: the target's columns, and an SQL expression for each
+//! Plans that convert rows of one kind of event to statements: the target's columns, and an SQL expression for each
 //! value.
 
 use std::sync::Arc;
@@ -21,9 +21,9 @@ pub(super) struct ReplayFlavours {
 /// Values that find the row of an update or delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowMatch {
-    /// Those of a unique key that is never NULL; without one, all values in the log.
+    /// Values of a unique key that is never NULL; without such a key, all values in the log.
     Key,
-    /// All values in the log: a row that was changed since is not found.
+    /// All values in the log: a row changed since then is not found.
     WholeImage,
 }
 
@@ -31,15 +31,15 @@ pub(crate) enum RowMatch {
 #[derive(Clone, Debug)]
 pub(super) struct StatementPlan {
     pub(super) table: Arc<TargetTable>,
-    /// The log's columns that this plan is for.
+    /// The log's columns that this plan converts.
     pub(super) log: Box<[Column]>,
     /// Columns that an insert or update writes.
     pub(super) written_columns: Vec<ColumnMapping>,
-    /// Columns that find the row of an update or delete; with [`RowMatch::WholeImage`] also that of an insert.
+    /// Columns that find the row of an update or delete; with [`RowMatch::WholeImage`], also of an insert.
     pub(super) condition_columns: Vec<ColumnMapping>,
-    /// Number of leading `condition_columns` that are those of a unique key.
+    /// Number of leading `condition_columns` that belong to a unique key.
     pub(super) key_size: usize,
-    /// True if the condition may match several rows, of which only one is to change.
+    /// True if the condition may match several rows, but the statement must change only one.
     pub(super) may_match_many: bool,
     /// True if an omitted column may have no default.
     pub(super) omits_columns: bool,
@@ -54,7 +54,7 @@ pub(super) struct ColumnMapping {
     pub(super) log: usize,
     /// Index on the target.
     pub(super) target: usize,
-    /// SQL expression for its value, or condition that the column has the value.
+    /// SQL expression for the column's value, or condition that the column has the value.
     pub(super) sql: String,
 }
 
@@ -169,7 +169,7 @@ fn keys(table: &TargetTable, matched: &[usize]) -> Vec<Vec<usize>> {
     table.keys.iter().filter_map(|key| key.iter().map(log).collect()).collect()
 }
 
-/// Types of texts and bytes besides TEXT and BLOB, and types that logs show as such.
+/// Text and byte types besides TEXT and BLOB, and types that logs show as text or bytes.
 const OTHER_STRING_TYPES: [&str; 8] =
     ["char", "varchar", "binary", "varbinary", "json", "uuid", "inet6", "inet4"];
 
@@ -224,7 +224,7 @@ fn check_type(log: &Column, target: &TargetColumn, source: Flavour) -> Result<()
 /// The collation `binary` of columns without text.
 const BINARY: u16 = 63;
 
-/// Returns the character set of the column's values, if the log has it and the target's differs.
+/// Returns the character set of the column's values in the log, if it is known and differs from the target's.
 fn other_charset(log: &Column, target: &TargetColumn, ways: ReplayFlavours) -> Option<&'static str> {
     let own = target.charset.as_deref()?;
     let name = charset(log.collation?, ways.source)?;
@@ -247,8 +247,8 @@ fn stored_sql(log: &Column, target: &TargetColumn, ways: ReplayFlavours) -> Stri
     }
 }
 
-/// Returns the placeholder of a value in this character set. A literal of ASCII bytes takes the character set of the
-/// session, which is wrong for character sets whose characters have two bytes or more.
+/// Returns the placeholder of a value in this character set. A literal of ASCII bytes has the session's character set,
+/// which is wrong for character sets with at least two bytes per character.
 fn placeholder(charset: Option<&str>) -> &'static str {
     match charset {
         Some("ucs2" | "utf16" | "utf16le" | "utf32") => "CAST(? AS BINARY)",
@@ -256,7 +256,7 @@ fn placeholder(charset: Option<&str>) -> &'static str {
     }
 }
 
-/// Returns the condition that a key column equals a value by its own collation.
+/// Returns the condition that a key column equals a value by the column's collation.
 fn equality_sql(log: &Column, target: &TargetColumn, ways: ReplayFlavours) -> String {
     let name = &target.name;
     if let (Some(charset), Some(collation)) = (&target.charset, &target.collation) {

@@ -1,4 +1,4 @@
-//! Tables of the target, for statements that name their columns.
+//! Tables of the target, with the facts that statements need.
 
 use binlog::events::RowsKind;
 use binlog::{Collation, Column, ColumnType, Flavour, Table};
@@ -17,7 +17,7 @@ pub(crate) struct TargetTable {
     pub(super) columns: Vec<TargetColumn>,
     /// Unique keys whose columns are never NULL, the primary key first.
     pub(super) keys: Vec<Vec<usize>>,
-    /// The engine, if it does not support transactions.
+    /// Storage engine, if it does not support transactions.
     pub(crate) nontransactional_engine: Option<String>,
     /// Triggers: the event and the name of each.
     pub(super) triggers: Vec<(String, String)>,
@@ -63,7 +63,7 @@ impl TargetTable {
         })
     }
 
-    /// Returns the name of a trigger that statements for these changes fire.
+    /// Returns the name of a trigger that statements for these changes would fire.
     pub(crate) fn trigger_of(&self, kind: RowsKind) -> Option<&str> {
         let event = match kind {
             RowsKind::Write => "INSERT",
