@@ -34,7 +34,7 @@ pub(crate) enum SourceEngine {
 }
 
 impl SourceEngine {
-    /// Returns the kind of the engine with this name; without a name, InnoDB's.
+    /// Returns the kind of the engine with this name; the kind of InnoDB without a name.
     pub(crate) fn of(name: Option<&str>) -> Self {
         let Some(name) = name else { return Self::Transactional };
         match name.to_ascii_uppercase().as_str() {
@@ -51,12 +51,12 @@ pub(crate) struct CatalogueColumn {
     pub(crate) kind: MysqlType,
     pub(crate) nullable: bool,
     pub(crate) default: DefaultValue,
-    /// True for a generated column. The log has its value all the same.
+    /// True for a generated column. The log has a value for it, too.
     pub(crate) generated: bool,
 }
 
 impl CatalogueColumn {
-    /// Gives a text column that names no character set that of its table.
+    /// Sets the table's character set for a text column without one.
     pub(crate) fn inherit_charset(&mut self, table: Option<&str>) {
         if let MysqlType::Text { charset: charset @ None } = &mut self.kind {
             *charset = table.map(str::to_owned);
@@ -94,10 +94,10 @@ pub(crate) struct ForeignKey {
     pub(crate) on_update: ReferentialAction,
 }
 
-/// The action of a foreign key on rows that refer to a changed row.
+/// Action of a foreign key on rows that refer to a changed row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ReferentialAction {
-    /// The change is refused while such rows exist.
+    /// Refuse the change while such rows exist.
     #[default]
     Restrict,
     Cascade,
@@ -109,7 +109,7 @@ impl CatalogueTable {
         self.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name))
     }
 
-    /// Returns the columns of SQLite's primary key; `None` if there is none, or the source's has a column prefix.
+    /// Returns the columns of SQLite's primary key; `None` if there is none, or the source's key has a column prefix.
     pub(crate) fn sqlite_key(&self) -> Option<Vec<usize>> {
         let parts = self.primary_key.as_ref()?;
         parts.iter().map(|part| if part.is_prefix { None } else { self.column(&part.column) }).collect()

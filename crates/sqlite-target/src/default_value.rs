@@ -18,7 +18,7 @@ pub(crate) enum DefaultValue {
     Real(f64),
     Text(String),
     Bytes(Vec<u8>),
-    /// Timestamp of the statement.
+    /// The timestamp of the statement.
     Now,
     /// An expression, or a value in an unsupported form.
     Unknown,
@@ -95,7 +95,7 @@ impl DefaultValue {
             MysqlType::Time { fraction } => Self::Text(rescale_fraction(&text, "dd:dd:dd", *fraction)?),
             MysqlType::DateTime { fraction } | MysqlType::Timestamp { fraction } => {
                 let text = if text.len() == 10 { text + " 00:00:00" } else { text };
-                // A TIMESTAMP's default is in the session's time zone. Only the zero value is the same in all time
+                // The default of a TIMESTAMP is in the session's time zone. Only the zero value is equal in all time
                 // zones.
                 if matches!(kind, MysqlType::Timestamp { .. }) && !text.starts_with("0000-00-00") {
                     return None;

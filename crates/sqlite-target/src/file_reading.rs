@@ -1,4 +1,4 @@
-//! Reading of a database file without traces.
+//! Reading of a database file without creating other files.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -10,8 +10,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite_failure::sqlite_failure;
 
-/// Reads a database that exists. Creates no file beside it: SQLite would create those of the write-ahead log, and a
-/// reader cannot remove them.
+/// Reads an existing database. Creates no other file: SQLite would create the files of the write-ahead log, which a
+/// reader cannot remove.
 pub(crate) fn read_file<T>(
     path: &Path,
     read: &dyn Fn(&Connection) -> Result<T, TargetFailure>,
@@ -20,7 +20,7 @@ pub(crate) fn read_file<T>(
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
         let file = Connection::open_with_flags(immutable_uri(path), flags).map_err(sqlite_failure)?;
         let result = read(&file);
-        // Otherwise another program has begun to write, and the file was not immutable.
+        // With a log, another program has begun to write: the file was not immutable.
         if !has_write_ahead_log(path) {
             return result;
         }
@@ -29,7 +29,8 @@ pub(crate) fn read_file<T>(
     read(&file)
 }
 
-/// Returns whether the database has a write-ahead log or a rollback journal: it is open, or a crash left it.
+/// Returns whether the database has a write-ahead log or a rollback journal: another program has it open, or a crash
+/// left the file.
 fn has_write_ahead_log(path: &Path) -> bool {
     ["-wal", "-journal"].into_iter().any(|suffix| {
         let mut name = OsString::from(path);

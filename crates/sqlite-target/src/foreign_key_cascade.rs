@@ -1,4 +1,4 @@
-//! Foreign key actions, for logs of servers whose engine executes them without logging the changed rows.
+//! Foreign key actions, for logs of servers that execute them in the engine, without logging the changed rows.
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ struct ReferringTable<'c> {
 pub(crate) struct ForeignKeyCascade<'c> {
     pub(crate) connection: &'c Connection,
     pub(crate) catalogue: &'c TableCatalogue,
-    /// Number of actions that led to this one.
+    /// Number of earlier actions in this chain.
     pub(crate) depth: u32,
 }
 
-/// Maximum number of actions that follow from each other. InnoDB allows at most 255. Bounds the stack.
+/// Maximum length of a chain of actions. InnoDB allows at most 255. Bounds the stack.
 const DEPTH_MAX: u32 = 255;
 
 impl ForeignKeyCascade<'_> {
-    /// Executes the actions for a row that changed from `old` to `new`, or was deleted, recursively.
+    /// Recursively executes the actions for a row that changed from `old` to `new`, or was deleted.
     pub(crate) fn follow(
         &self,
         name: &QualifiedName,
@@ -150,7 +150,7 @@ impl ForeignKeyCascade<'_> {
         Ok(rows)
     }
 
-    /// Refuses rows that only the source's collation would find: SQLite compares texts byte by byte here.
+    /// Refuses rows that only the source's collation would find: the queries here compare texts byte by byte.
     fn check_collation(
         &self,
         name: &QualifiedName,
@@ -213,7 +213,8 @@ mod tests {
     use crate::sqlite_remarks::SqliteRemarks;
     use crate::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};
 
-    /// Deletes the row 1 of `d.t` after these statements, and the rows that refer to it. Returns the number of other rows.
+    /// Deletes the row 1 of `d.t` after these statements, and the rows that refer to it. Returns the number of other
+    /// rows.
     fn delete_first(definitions: &[&str], rows: &str) -> Result<i64, TargetFailure> {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(CREATE_CATALOGUE_TABLE).unwrap();

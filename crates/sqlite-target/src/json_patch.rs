@@ -1,4 +1,4 @@
-//! Partial updates of a JSON document, applied to the target's text: a log with PARTIAL_JSON and MINIMAL images lacks
+//! Partial updates of a JSON document, applied to the target's text. A log with PARTIAL_JSON and MINIMAL images lacks
 //! the original document.
 
 use binlog::{JsonChangeKind, JsonChanges, JsonDocument, JsonPathLeg, JsonQuotes};
@@ -7,7 +7,7 @@ use replay::TargetFailure;
 /// Maximum depth of nested containers: a server accepts no deeper documents. Bounds recursion.
 const DEPTH_MAX: usize = 110;
 
-/// A node of a parsed document. Texts stay as they are in the document.
+/// A node of a parsed document. Keeps the texts of the document unchanged.
 enum JsonNode {
     /// Text of a number, a string or a word.
     Scalar(String),
@@ -16,7 +16,7 @@ enum JsonNode {
     Object(Vec<(String, Vec<u8>, JsonNode)>),
 }
 
-/// Appends the text of the document after these changes, formatted as the server shows it.
+/// Appends the text of the document after these changes, formatted as on the server.
 pub(crate) fn apply_changes(
     text: &str,
     changes: &JsonChanges<'_>,

@@ -3,15 +3,15 @@
 //! | to | use |
 //! |---|---|
 //! | apply transactions to a database | [`SqliteTarget`] |
-//! | follow definitions without a database | [`SchemaDraft`] |
+//! | apply definitions without a database | [`SchemaDraft`] |
 //! | compare the tables of a database | [`SqliteReader`] |
 //!
 //! Tables are created from the definitions in the logs, and rows are changed by row events. Progress is saved in the
 //! same transaction, for definitions, too. Wherever a replay stops, the file contains whole transactions of the source,
-//! and states which.
+//! and their list.
 //!
-//! This crate never connects to a server, never decides what is applied, never writes to a database of another
-//! application, and never skips a definition that it does not understand: it refuses the statement.
+//! This crate never connects to a server, never decides which transactions are applied, and never writes to a database
+//! of another application. It refuses a definition that it does not understand, and never skips one.
 #![forbid(unsafe_code)]
 
 mod catalogue_table;

@@ -9,7 +9,7 @@ use sql::ddl::{ColumnTypeDefinition, TypeArgument};
 /// The collation `binary`: its columns hold bytes, not text.
 const BINARY: u16 = 63;
 
-/// A column's MySQL type, as far as its values depend on it.
+/// A column's MySQL type, with the attributes that affect its values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum MysqlType {
     /// TINYINT to BIGINT, BOOL.
@@ -40,7 +40,7 @@ pub(crate) enum MysqlType {
     Text {
         charset: Option<String>,
     },
-    /// BINARY with the size that values are padded to; VARBINARY and the BLOB types without a size.
+    /// BINARY with its padded size; VARBINARY and the BLOB types without a size.
     Bytes {
         size: Option<u16>,
     },
@@ -93,7 +93,8 @@ impl MysqlType {
         }
     }
 
-    /// Returns the type in a definition; `None` if it is unknown. `binary` as character set makes text types byte types.
+    /// Returns the type in a definition; `None` if it is unknown. `binary` as character set makes text types byte
+    /// types.
     pub(crate) fn of_definition(definition: &ColumnTypeDefinition, charset: Option<&str>) -> Option<Self> {
         let integer = |bits| Self::Integer { bits, unsigned: definition.is_unsigned };
         let number = |at: usize| match definition.arguments.get(at) {
@@ -141,7 +142,7 @@ impl MysqlType {
         })
     }
 
-    /// Returns the type of a column that is known from a table map only; `None` if its values cannot be distinguished.
+    /// Returns the type of a column known only from a table map; `None` if the type of its values is ambiguous.
     pub(crate) fn of(column: &Column, flavour: Flavour) -> Option<Self> {
         let texts = || {
             let charset = column_charset(column, flavour);
@@ -199,7 +200,7 @@ impl MysqlType {
         }
     }
 
-    /// Returns the character set of a text column, for logs that do not have it.
+    /// Returns the character set of a text column, for logs without character sets.
     pub(crate) fn charset(&self) -> Charset {
         match self {
             Self::Text { charset: Some(name) } => Charset::from_name(name).unwrap_or(Charset::Utf8mb4),

@@ -1,4 +1,4 @@
-//! Statements that define no table: some affect nothing here, others change rows that the log does not contain.
+//! Statements that define no table. Some have no effect in SQLite; others change rows that the log does not contain.
 
 use sql::SqlWords;
 
@@ -13,7 +13,7 @@ pub(crate) enum OtherStatement {
     Rows(String),
 }
 
-/// Verbs of statements whose row changes only a server can repeat.
+/// Verbs of statements whose row changes only a server can reproduce.
 const ROW_VERBS: [&str; 9] =
     ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "IMPORT", "HANDLER"];
 
@@ -38,7 +38,7 @@ const IGNORED_VERBS: [&str; 17] = [
     "CLONE",
 ];
 
-/// Objects after CREATE, ALTER and DROP that hold no rows.
+/// Objects without rows, after CREATE, ALTER and DROP.
 const IGNORED_OBJECTS: [&str; 14] = [
     "VIEW",
     "TRIGGER",

@@ -19,8 +19,7 @@ use crate::schema_editor::SchemaEditor;
 use crate::sqlite_failure::sqlite_failure;
 use crate::sqlite_value::{ValueContext, to_sqlite_value};
 
-/// Maximum number of cached plans. Bounds memory: MINIMAL images need a plan for each set of columns that a statement
-/// changes.
+/// Maximum number of cached plans. Bounds memory: with MINIMAL images, each set of changed columns needs a plan.
 const ROW_PLANS_MAX: usize = 4096;
 
 /// Applies row events with cached plans.
@@ -50,7 +49,7 @@ struct RowPlan {
     has_children: bool,
     /// True if the log has partial JSON updates without the original documents.
     lacks_documents: bool,
-    /// Query for a row before its change, where one may be needed.
+    /// Query for a row before its change, if one may be needed.
     lookup: Option<LookupStatement>,
 }
 
@@ -84,7 +83,8 @@ impl RowWriter {
             return Ok(());
         }
         self.touched_nontransactional |= plan.table.engine == SourceEngine::Other;
-        // Since MySQL 9.6 the log contains the changes of foreign keys. Before, the engine of each replica makes them.
+        // Since MySQL 9.6, the log contains the changes by foreign keys. Before, the engine of each replica executes
+        // them.
         let by_engine = !rows.flags.contains(RowsFlags::USE_SQL_FOREIGN_KEY)
             && !rows.flags.contains(RowsFlags::NO_FOREIGN_KEY_CHECKS);
         let follows = by_engine && plan.has_children;
@@ -180,7 +180,7 @@ impl RowWriter {
             .map_err(sqlite_failure)
     }
 
-    /// Returns the row after its change, from its values before; `None` if it is deleted.
+    /// Returns the row after its change, computed from the values before; `None` if it is deleted.
     fn new_row(&mut self, logged: LoggedRow<'_, '_, '_>) -> Result<Option<Vec<Value>>, TargetFailure> {
         let Some(image) = &logged.row.after else { return Ok(None) };
         assert!(logged.old.is_some(), "ours: the row was read before its new values are computed");
@@ -220,7 +220,7 @@ impl RowWriter {
     }
 }
 
-/// Row of an event, and what its values depend on.
+/// Row of an event, with the context of its values.
 #[derive(Clone, Copy)]
 struct LoggedRow<'w, 'r, 'a> {
     plan: &'w RowPlan,
@@ -318,7 +318,7 @@ fn find_or_create_table(
         editor.remarks.from_maps.push(format!("{}.{}", name.0, name.1));
         editor.create_empty(name.clone(), made)?;
     }
-    let (found, table) = editor.catalogue.find(&name).expect("ours: created if it was missing");
+    let (found, table) = editor.catalogue.find(&name).expect("ours: a missing table was created");
     check_table(&name, table, rows, flavour)?;
     Ok((found.clone(), Arc::clone(table)))
 }
@@ -449,7 +449,7 @@ impl RowPlan {
     }
 }
 
-/// Checks that each column which the log omits has a known default.
+/// Checks that each column omitted in the log has a known default.
 fn check_defaults(
     name: &QualifiedName,
     table: &CatalogueTable,
@@ -488,7 +488,7 @@ fn lookup_condition(
     match finder {
         RowLookup::Key(columns) => condition(columns, "="),
         RowLookup::All(columns) if columns.is_empty() => "FALSE".to_owned(),
-        // A table without rowid has a key, so a row that matches all columns is the only one.
+        // A table without rowid has a key, so at most one row matches all columns.
         RowLookup::All(columns) if table.is_without_rowid() => condition(columns, "IS"),
         RowLookup::All(columns) => {
             let condition = condition(columns, "IS");

@@ -42,8 +42,8 @@ impl SchemaDraft {
         Ok(Self { connection, catalogue: TableCatalogue::default(), remarks: SqliteRemarks::default() })
     }
 
-    /// Creates a draft with the tables of a SQLite database, which is only read, and returns what was applied to it.
-    /// Both are empty if there is no file.
+    /// Creates a draft with the tables of a SQLite database, and returns the transactions applied to it. Only reads the
+    /// database. Both results are empty if there is no file.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl TableDefinitions for SchemaDraft {
     }
 }
 
-/// Returns the parts of a key; `None` if one is a column prefix, whose size the catalogue does not record.
+/// Returns the parts of a key; `None` if one is a column prefix: the catalogue does not record its size.
 fn key_parts(table: &CatalogueTable, parts: &[KeyColumn]) -> Option<Vec<KeyPart>> {
     let part = |part: &KeyColumn| match part.is_prefix {
         true => None,
@@ -161,7 +161,7 @@ pub(crate) mod tests {
         assert_eq!(format!("{}; {}", columns.join(", "), keys.join(" ")), wanted, "{statements:?}");
     }
 
-    /// Runs a statement of SQLite's that returns one text.
+    /// Runs a SQLite query that returns one text.
     fn text(draft: &SchemaDraft, sql: &str) -> String {
         draft.connection.query_row(sql, [], |row| row.get(0)).unwrap()
     }

@@ -15,7 +15,7 @@ use crate::sqlite_failure::sqlite_failure;
 use crate::sqlite_remarks::SqliteRemarks;
 use crate::table_catalogue::TableCatalogue;
 
-/// A database and its catalogue, which definitions are executed on.
+/// A database and its catalogue, on which definitions are executed.
 pub(crate) struct SchemaEditor<'s> {
     pub(crate) connection: &'s Connection,
     pub(crate) catalogue: &'s mut TableCatalogue,
@@ -23,7 +23,8 @@ pub(crate) struct SchemaEditor<'s> {
 }
 
 impl SchemaEditor<'_> {
-    /// Resolves a conflict with an existing table. Returns true if that table stays; drops it if it is to be replaced.
+    /// Resolves a conflict with an existing table. Returns true if that table stays; drops a table that must be
+    /// replaced.
     pub(crate) fn resolve_existing(
         &mut self,
         name: &QualifiedName,
@@ -65,7 +66,7 @@ impl SchemaEditor<'_> {
     ) -> Result<(), TargetFailure> {
         table.name = self.free_name(&format!("{}.{}", name.0, name.1))?;
         self.connection.execute_batch(&create_sql(&table, &table.name)).map_err(sqlite_failure)?;
-        // The definition may be that of another table, with the names of that table's indexes.
+        // The definition may come from another table, and contain the names of that table's indexes.
         for key in &mut table.keys {
             key.index.clear();
         }
@@ -175,8 +176,7 @@ impl SchemaEditor<'_> {
         Ok(())
     }
 
-    /// Returns a similar name that no table or index has. SQLite's tables and indexes share one case-insensitive name
-    /// space.
+    /// Returns a similar unused name. SQLite's tables and indexes share one case-insensitive namespace.
     pub(crate) fn free_name(&self, name: &str) -> Result<String, TargetFailure> {
         let is_reserved = name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_"));
         let name = if is_reserved { format!("~{name}") } else { name.to_owned() };

@@ -14,7 +14,7 @@ use sql::quote::quote_ansi_name;
 use crate::sqlite_failure::sqlite_failure;
 use crate::sqlite_target::{StoredTable, read_stored_tables};
 
-/// A database whose rows are compared. It is only read.
+/// A database whose rows are read for a comparison.
 #[derive(Debug)]
 pub struct SqliteReader {
     connection: Connection,

@@ -1,11 +1,11 @@
-//! Counts of what a SQLite target did differently than a server.
+//! Counts of differences between a SQLite target and a server.
 
 use std::collections::BTreeMap;
 
 /// Statements that were not executed, and tables that were created without a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SqliteRemarks {
-    /// Number of statements without meaning for SQLite, by kind: users, routines, triggers, views.
+    /// Number of statements without effect in SQLite, by kind: users, routines, triggers, views.
     pub passed_over: BTreeMap<String, u64>,
     /// Tables that were created from a table map, because the logs have their rows but not their definition.
     pub from_maps: Vec<String>,

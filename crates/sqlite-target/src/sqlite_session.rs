@@ -16,7 +16,7 @@ use crate::sqlite_failure::sqlite_failure;
 use crate::sqlite_remarks::SqliteRemarks;
 use crate::table_catalogue::TableCatalogue;
 
-/// ER_BAD_TABLE_ERROR: a DROP TABLE of several tables dropped those that existed.
+/// ER_BAD_TABLE_ERROR: a DROP TABLE of several tables dropped the existing ones.
 const UNKNOWN_TABLE: u16 = 1051;
 
 pub(crate) struct SqliteSession {
@@ -26,7 +26,7 @@ pub(crate) struct SqliteSession {
     /// Remarks of the open transaction.
     remarks: SqliteRemarks,
     all_remarks: Arc<Mutex<SqliteRemarks>>,
-    /// Number of this replay on the database.
+    /// Number of this replay of the database.
     run_number: i64,
     is_flushed: bool,
 }

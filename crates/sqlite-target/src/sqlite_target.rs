@@ -27,7 +27,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 const PREPARED_STATEMENTS_MAX: usize = 512;
 
 /// Connection settings. Readers see whole transactions while another is written, and a commit is on disk when it
-/// returns. Foreign keys are executed by our own code, where the log requires it.
+/// returns. This crate itself executes foreign keys, if the log requires it.
 const CONNECTION_PRAGMAS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF; \
      PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000; PRAGMA recursive_triggers = OFF";
 
@@ -38,12 +38,12 @@ const CREATE_PROGRESS: &str = "CREATE TABLE IF NOT EXISTS \"bintide.progress\" (
 /// SQLITE_READONLY: the database cannot be written.
 const SQLITE_READONLY: u16 = 8;
 
-/// A SQLite database that transactions are applied to.
+/// A SQLite database as the target of transactions.
 #[derive(Debug)]
 pub struct SqliteTarget {
     path: PathBuf,
     control: Mutex<Connection>,
-    /// Number of this replay on the database. A later replay takes over; this one then cannot commit any more.
+    /// Number of this replay of the database. After a later replay takes over, this one can no longer commit.
     run_number: i64,
     remarks: Arc<Mutex<SqliteRemarks>>,
 }
@@ -65,7 +65,8 @@ impl SqliteTarget {
         })
     }
 
-    /// Reads what was applied to a database, without changing it; `None` if there is no file, or no progress in it.
+    /// Reads the transactions applied to a database, without changing it; `None` if there is no file, or no progress in
+    /// it.
     ///
     /// # Errors
     ///
@@ -97,7 +98,7 @@ impl SqliteTarget {
         looked.map_err(|failure| with_path(failure, path).into_error("read the SQLite database"))
     }
 
-    /// Returns what was done differently than on a server, so far.
+    /// Returns the differences from a server so far.
     pub fn remarks(&self) -> SqliteRemarks {
         self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -118,7 +119,7 @@ pub(crate) struct StoredTable {
     pub(crate) source: (String, String),
     /// Name in SQLite.
     pub(crate) name: String,
-    /// Columns: the name, and whether it is an ENUM or SET of which only numbers are known.
+    /// Columns: the name, and whether it is an ENUM or SET with unknown texts.
     pub(crate) columns: Vec<(String, bool)>,
 }
 
@@ -151,8 +152,8 @@ fn connect(path: &Path) -> Result<Connection, TargetFailure> {
     Ok(connection)
 }
 
-/// Creates the file with mode 0640, because it contains table data. SQLite would make it readable for everyone.
-/// SQLite's other files get the mode of this one.
+/// Creates the file with mode 0640, because it contains table data. SQLite would make it readable for all users.
+/// SQLite's other files inherit this mode.
 fn make_private(path: &Path) {
     let is_name = !path.to_string_lossy().starts_with("file:") && path != Path::new(":memory:");
     if is_name && !path.exists() {
@@ -163,7 +164,7 @@ fn make_private(path: &Path) {
 
 fn prepare(path: &Path) -> Result<(Connection, i64), TargetFailure> {
     make_private(path);
-    // A database of another application stays unchanged, including its journal mode.
+    // Check this first: a database of another application must stay unchanged, including its journal mode.
     check_ownership(&Connection::open(path).map_err(sqlite_failure)?)?;
     let connection = connect(path)?;
     connection.execute_batch("BEGIN IMMEDIATE").map_err(sqlite_failure)?;
@@ -219,7 +220,7 @@ impl ReplayTarget for SqliteTarget {
         Ok(Box::new(PathReportingSession { session, path }))
     }
 
-    // Row changes are not merged: each costs little here.
+    // No definition, so row changes are not merged: each costs little here.
     fn definition(&self, _: &[u8], _: &[u8]) -> Result<Option<TargetTableDefinition>, TargetFailure> {
         Ok(None)
     }

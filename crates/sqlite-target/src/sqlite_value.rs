@@ -12,7 +12,7 @@ use crate::mysql_type::MysqlType;
 /// Maximum size of MariaDB's compressed values after decompression, in bytes.
 const DECOMPRESSED_MAX: usize = 1 << 30;
 
-/// The column that a value is converted for.
+/// The column for which a value is converted.
 pub(crate) struct ValueContext<'c> {
     pub(crate) column: &'c CatalogueColumn,
     pub(crate) flavour: Flavour,
@@ -48,7 +48,7 @@ pub(crate) fn to_sqlite_value<'s, 'a: 's>(
             return Ok(put_text(charset, text.bytes, space));
         }
         Value::Bytes(bytes) => match reading.column.kind {
-            // The log does not have character sets.
+            // The log has no character set for this column.
             MysqlType::Text { .. } => return Ok(put_text(reading.column.kind.charset(), bytes.bytes, space)),
             _ if bytes.padding == 0 => return Ok(ValueRef::Blob(bytes.bytes)),
             _ => {

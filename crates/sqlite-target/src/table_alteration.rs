@@ -190,7 +190,7 @@ impl TableAlteration {
         }
     }
 
-    /// Gives the table and its text columns another character set.
+    /// Changes the character set of the table and its text columns.
     fn convert_charset(&mut self, name: &str) {
         // The default character set of the database is unknown here.
         if name == "default" {
@@ -227,7 +227,7 @@ impl TableAlteration {
             ColumnPosition::First => 0,
             ColumnPosition::After(name) => self.find(name)? + 1,
         };
-        assert!(at <= self.table.columns.len(), "ours: a column is put between others, or at an end");
+        assert!(at <= self.table.columns.len(), "ours: a column is inserted between others, or at an end");
         self.table.columns.insert(at, column);
         self.sources.insert(at, source);
         Ok(body)
@@ -257,7 +257,7 @@ impl TableAlteration {
         for key in &mut self.table.keys {
             key.parts.retain(|part| !is_dropped(&part.column));
         }
-        // Keeps keys of expressions: they have no parts, and no index here.
+        // Keep keys of expressions, which have no parts and no index here.
         self.table.keys.retain(|key| !key.parts.is_empty() || key.index.is_empty());
         if let Some(parts) = &mut self.table.primary_key {
             parts.retain(|part| !is_dropped(&part.column));
@@ -327,7 +327,7 @@ fn is_same_kind(old: &MysqlType, new: &MysqlType) -> bool {
     }
 }
 
-/// Returns true if the only change is new columns at the end.
+/// Returns true if the alteration only appends columns.
 fn only_appends(old: &CatalogueTable, new: &CatalogueTable, sources: &[Option<usize>]) -> bool {
     let (kept, added) = sources.split_at(old.columns.len().min(sources.len()));
     let head = CatalogueTable { columns: new.columns[..kept.len()].to_vec(), ..new.clone() };

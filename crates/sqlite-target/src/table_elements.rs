@@ -1,4 +1,4 @@
-//! Columns and keys of a definition, as the catalogue has them.
+//! Columns and keys of a definition, in the form of the catalogue.
 
 use sql::ddl::{
     ColumnKey, DdlColumn, ForeignKeyAction, ForeignKeyDefinition, KeyDefinition, KeyKind, KeyPartDefinition,

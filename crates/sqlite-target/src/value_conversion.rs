@@ -5,7 +5,7 @@ use rusqlite::types::Value;
 use crate::default_value::{rescale_datetime, rescale_decimal, zero_filled};
 use crate::mysql_type::MysqlType;
 
-/// Returns the value as the server converts it; `None` if the result depends on more than the value.
+/// Returns the converted value, as on the server; `None` if the result depends on more than the value.
 pub(crate) fn convert(value: Value, from: &MysqlType, to: &MysqlType) -> Option<Value> {
     if value == Value::Null {
         return Some(value);
