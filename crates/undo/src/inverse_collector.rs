@@ -1,4 +1,4 @@
-//! Collects the inverse of transactions, in the order of the log.
+//! Collector of the inverse of transactions, in the order of the log.
 
 use std::io;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub trait RowChoice {
     /// Returns whether rows of this table may be chosen.
     fn selects_table(&mut self, map: &TableMap<'_>) -> bool;
 
-    /// Begins an event, whose rows follow: all of one table.
+    /// Begins an event. Its rows follow, all of one table.
     fn begin_event(&mut self);
 
     /// Returns whether a row change is chosen.
@@ -64,7 +64,7 @@ pub struct InverseCounts {
     pub inserted: u64,
 }
 
-/// Collects the inverse of transactions, in the order of the log.
+/// Collector of the inverse of transactions, in the order of the log.
 #[derive(Debug)]
 pub struct InverseCollector {
     inverter: RowInverter,
@@ -73,9 +73,9 @@ pub struct InverseCollector {
     maps: Vec<StatementMap>,
     /// True if the open statement has a chosen row change.
     has_chosen: bool,
-    /// True if the server changes rows of the open statement by foreign keys, so that it needs all table maps.
+    /// True if the server executes foreign key actions of the open statement: it then needs all table maps.
     needs_all_maps: bool,
-    /// Server of the last event: that on which the transaction originated.
+    /// `server_id` of the last event: the server on which the transaction originated.
     server_id: u32,
     /// Bytes of the open transaction's inverse, with checksums.
     size: u64,
@@ -107,7 +107,7 @@ pub(crate) const STATEMENT_RECORD: u8 = 2;
 /// A statement whose foreign key actions are in the log.
 pub(crate) const CASCADE_STATEMENT_RECORD: u8 = 3;
 
-/// Returns the error for rows whose statement has no map of their table.
+/// Returns the error for rows without a table map in their statement.
 fn unmapped_table(table_id: u64) -> DecodeError {
     let (field, wanted) = ("table id", "one from a table map of the statement");
     DecodeError::new(HEADER_SIZE, DecodeReason::Unexpected { field, found: table_id, wanted })
@@ -124,7 +124,7 @@ impl InverseCounts {
 }
 
 impl InverseCollector {
-    /// Creates a collector. Beyond `memory_max` bytes, the inverse goes to an encrypted temporary file in `folder`.
+    /// Creates a collector. Beyond `memory_max` bytes, writes the inverse to an encrypted temporary file in `folder`.
     ///
     /// # Errors
     ///
@@ -219,7 +219,7 @@ impl InverseCollector {
         map.is_needed = true;
         self.needs_all_maps |= inverted.flags.contains(RowsFlags::USE_SQL_FOREIGN_KEY);
         self.counts.add(&inverted);
-        // The first event of the statement is the last one of its inverse.
+        // The first event of a statement is the last event of its inverse.
         if !std::mem::replace(&mut self.has_chosen, true) {
             inverted.flags.0 |= RowsFlags::STATEMENT_END.0;
         }
@@ -230,7 +230,7 @@ impl InverseCollector {
         self.put_events(&record, 1)
     }
 
-    /// Puts the table maps of the open statement after its rows: the order of the inverse is the opposite.
+    /// Appends the table maps of the open statement after its rows: records are read back in reverse order.
     fn end_statement(&mut self) -> Result<(), CollectError> {
         let maps = std::mem::take(&mut self.maps);
         let needs_all = std::mem::take(&mut self.needs_all_maps);

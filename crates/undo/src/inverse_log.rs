@@ -15,7 +15,7 @@ use binlog::{
 use crate::inverse_collector::{CASCADE_STATEMENT_RECORD, STATEMENT_RECORD, TRANSACTION_RECORD};
 use crate::reverse_spool::ReverseRecords;
 
-/// The inverse of transactions, the last one first.
+/// The inverse of transactions, the last transaction first.
 #[derive(Debug)]
 pub struct InverseLog {
     records: ReverseRecords,
@@ -26,25 +26,25 @@ pub struct InverseLog {
 /// A part of the inverse of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InversePart<'a> {
-    /// Begins the inverse of a transaction: its events follow.
+    /// Start of the inverse of a transaction. Its events follow.
     Transaction(InverseTransaction<'a>),
-    /// Begins a statement: table maps without checksums, one after the other.
+    /// Start of a statement: consecutive table maps, without checksums.
     Statement {
         /// The table maps.
         maps: &'a [u8],
-        /// Who carries out foreign key actions.
+        /// Place of foreign key actions.
         foreign_keys: ForeignKeyActions,
     },
     /// A rows event without its checksum.
     Rows(&'a [u8]),
 }
 
-/// Place of the changes that foreign keys of a statement cause, such as `ON DELETE CASCADE`.
+/// Place of a statement's foreign key actions, such as `ON DELETE CASCADE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignKeyActions {
-    /// None are in the log.
+    /// The log does not contain them: the server executes them.
     ByServer,
-    /// They are in the log, as rows of further tables. Servers since 9.6 write them.
+    /// The log contains them, as rows of further tables. Servers since 9.6 write them.
     InLog,
 }
 
@@ -73,10 +73,10 @@ pub enum InverseLogError {
     Encode(#[from] EncodeError),
 }
 
-/// Identity of a new log: no other log has the same.
+/// Identity of a new log, different for each log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InverseLogIdentity {
-    /// UUID of its GTIDs, a random one.
+    /// Random UUID for the log's GTIDs.
     pub uuid: Uuid,
     /// Time of the log, in microseconds since 1970.
     pub time_us: u64,
@@ -90,7 +90,7 @@ impl InverseLog {
         Self { records, record: Vec::new() }
     }
 
-    /// Returns the bytes of the parts that follow.
+    /// Returns the size of the remaining parts in bytes.
     pub const fn remaining(&self) -> u64 {
         self.records.remaining()
     }
@@ -117,8 +117,9 @@ impl InverseLog {
         }))
     }
 
-    /// Writes the inverse as a binary log with CRC32 checksums: a transaction for each undone one. `format` is
-    /// that of the undone log. In formats with GTIDs, the transactions get new ones. Calls `go_on` with the bytes so far; stops early if it returns false.
+    /// Writes the inverse as a binary log with CRC32 checksums: one transaction for each undone one. `format` is the
+    /// format of the undone log. In formats with GTIDs, transactions get new GTIDs. Calls `go_on` with the number of
+    /// bytes so far; stops early if it returns false.
     ///
     /// # Errors
     ///
@@ -170,7 +171,7 @@ impl<'a> InverseTransaction<'a> {
 struct LogEvents<'f> {
     format: &'f EventFormat,
     identity: InverseLogIdentity,
-    /// Position in the log of the end of `bytes`.
+    /// Position in the log at the end of `bytes`.
     position: u64,
     /// Events that are not written yet.
     bytes: Vec<u8>,
@@ -199,7 +200,7 @@ impl LogEvents<'_> {
         Ok(())
     }
 
-    /// Puts the format description and, in formats with GTIDs, an empty set of earlier GTIDs.
+    /// Appends the format description and, in formats with GTIDs, an empty Previous_gtids event.
     fn put_beginning(&mut self) -> Result<(), EncodeError> {
         self.bytes.extend_from_slice(&MAGIC);
         self.position = MAGIC.len() as u64;
@@ -267,8 +268,8 @@ impl LogEvents<'_> {
         Ok(bytes.len() as u64)
     }
 
-    /// Returns the GTID event of a transaction whose other events have this size. Each transaction depends on the one
-    /// before.
+    /// Returns the GTID event of a transaction whose other events have this size. Each transaction depends on the
+    /// previous one.
     fn gtid(&self, size: u64) -> Result<GtidEvent<'static>, EncodeError> {
         let number = i64::from(self.transactions);
         let (major, minor, patch) = self.format.version_numbers();
@@ -296,7 +297,7 @@ impl LogEvents<'_> {
         Ok(gtid)
     }
 
-    /// Puts encoded events without checksums.
+    /// Appends encoded events, which have no checksums.
     fn put_events(&mut self, events: &[u8]) -> Result<(), EncodeError> {
         let mut rest = events;
         while let Some((raw, after)) = RawEvent::split_first(rest, EventChecksum::Absent) {

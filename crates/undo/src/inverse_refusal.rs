@@ -8,7 +8,7 @@ pub enum InverseError {
     /// The event is corrupt, or its table is unknown.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The log does not have what the inverse needs.
+    /// The log lacks values that the inverse needs.
     #[error("{table}: {refusal}")]
     Refused {
         /// Database and table.
@@ -18,7 +18,7 @@ pub enum InverseError {
     },
 }
 
-/// Reason why the log is not enough for the inverse of an event.
+/// Reason why the log is insufficient for the inverse of an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InverseRefusal {
     /// A delete whose image lacks columns.
@@ -29,7 +29,7 @@ pub enum InverseRefusal {
         /// Missing columns.
         columns: String,
     },
-    /// An update whose image before lacks columns that it changes.
+    /// An update whose before image lacks changed columns.
     #[error(
         "the log lacks the values before the update ({columns}): the server had binlog_row_image=MINIMAL or NOBLOB"
     )]
@@ -37,7 +37,7 @@ pub enum InverseRefusal {
         /// Missing columns.
         columns: String,
     },
-    /// An insert whose image lacks columns, in a table whose primary key the image does not have for certain.
+    /// An insert whose image lacks columns and possibly a part of the primary key.
     #[error(
         "the inserted rows cannot be found again: the log lacks columns ({columns}), and does not show that it has the \
          primary key, which needs binlog_row_metadata=FULL"
@@ -57,7 +57,7 @@ pub enum InverseRefusal {
     },
 }
 
-/// Returns the names of columns for messages: names if the log has them, else `@1`, `@2`….
+/// Returns the names of columns for messages; `@1`, `@2`… if the log has no names.
 pub(crate) fn column_names(table: &Table, columns: impl Iterator<Item = usize>) -> String {
     columns.map(|index| column_name(table, index)).collect::<Vec<_>>().join(", ")
 }

@@ -10,7 +10,7 @@ pub struct InvertedRows {
     pub kind: RowsKind,
     /// Number of the table in its table map, as in the original.
     pub table_id: u64,
-    /// Flags, as in the original. [`RowsFlags::STATEMENT_END`] is not set, because the order of events is reversed too.
+    /// Flags, as in the original, without [`RowsFlags::STATEMENT_END`]: the order of events is also reversed.
     pub flags: RowsFlags,
     /// Number of rows.
     pub row_count: u64,

@@ -7,17 +7,18 @@
 //! | update | update with the images swapped |
 //! | update with changes of JSON documents | update with whole documents |
 //!
-//! The rows of an event are inverted in reverse order. Images that lack columns are used if the others suffice, and
-//! refused otherwise: [`InverseRefusal`].
+//! The rows of an event are inverted in reverse order. Incomplete images are used if the other columns suffice;
+//! otherwise they are refused with an [`InverseRefusal`].
 //!
 //! | to | use |
 //! |---|---|
 //! | invert the rows of an event | [`RowInverter`] |
 //! | collect the inverse of chosen changes | [`InverseCollector`] |
-//! | write it as a binary log, or take its parts | [`InverseLog`] |
+//! | write the inverse as a binary log, or read its parts | [`InverseLog`] |
 //!
-//! Transactions, statements, events and rows of an inverse are in the opposite order. Until it is written, it is in
-//! memory or in an encrypted temporary file. This crate does no other I/O. It never guesses the value of a column that the log omits.
+//! Transactions, statements, events and rows of an inverse are in the opposite order. An inverse is stored in memory or
+//! in an encrypted temporary file. This crate does no other I/O. It never guesses the value of a column that the log
+//! omits.
 #![forbid(unsafe_code)]
 
 mod inverse_collector;

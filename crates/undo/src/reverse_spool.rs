@@ -7,7 +7,7 @@ use logs::EncryptedSpool;
 
 /// Byte records that are read back in reverse order: in memory, and beyond a limit in an encrypted temporary file.
 ///
-/// The size of each record follows it in four bytes, so that it can be found from its end.
+/// The size of each record follows the record, in four bytes, so that a reader can find its start from the end.
 #[derive(Debug)]
 pub(crate) struct ReverseSpool {
     spool: EncryptedSpool,
@@ -19,7 +19,7 @@ pub(crate) struct ReverseSpool {
 #[derive(Debug)]
 pub(crate) struct ReverseRecords {
     spool: EncryptedSpool,
-    /// Bytes of the spool that end where the next record ends.
+    /// Bytes of the spool that end at the end of the next record.
     block: Vec<u8>,
     /// Offset of the block in the spool.
     start: u64,
@@ -57,7 +57,7 @@ impl ReverseSpool {
 }
 
 impl ReverseRecords {
-    /// Returns the bytes of the records that follow, with their sizes.
+    /// Returns the size of the remaining records in bytes, including the size fields.
     pub(crate) const fn remaining(&self) -> u64 {
         self.start + self.block.len() as u64
     }
@@ -81,7 +81,7 @@ impl ReverseRecords {
         Ok(true)
     }
 
-    /// Reads further bytes in front of the block until it has at least this size.
+    /// Reads further bytes before the block until the block has at least this size.
     fn fill(&mut self, size: usize) -> io::Result<()> {
         if self.block.len() >= size {
             return Ok(());

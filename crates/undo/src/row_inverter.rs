@@ -8,8 +8,8 @@ use crate::inverted_rows::InvertedRows;
 
 /// Inverts the rows events of a log.
 ///
-/// An update's inverse has the columns of the image before in both images. Columns that only the image before has were
-/// not changed, so that the row still has these values.
+/// The inverse of an update has the columns of the before image in both images. Columns that only the before image has
+/// did not change, so the row still has their values.
 #[derive(Debug, Default)]
 pub struct RowInverter {
     tables: TableRegistry,
@@ -21,7 +21,7 @@ impl RowInverter {
         Self::default()
     }
 
-    /// Registers a table map for the rows events that follow.
+    /// Registers a table map for later rows events.
     ///
     /// # Errors
     ///
@@ -30,7 +30,8 @@ impl RowInverter {
         self.tables.register(map).map(drop)
     }
 
-    /// Returns the inverse of those rows of an event that `is_chosen` takes, in reverse order; `None` if it takes none.
+    /// Returns the inverse of the rows of an event for which `is_chosen` is true, in reverse order; `None` if there are
+    /// none.
     ///
     /// # Errors
     ///
@@ -116,7 +117,7 @@ fn put_inverse(
     Ok(())
 }
 
-/// Appends the image of the row after an update, with the columns of the image before.
+/// Appends the image of the row after an update, with the columns of the before image.
 fn put_known_after(
     row: &RowChange<'_, '_>,
     before: &RowImage<'_, '_>,
@@ -148,7 +149,7 @@ fn put_known_after(
     Ok(())
 }
 
-/// Checks that the images have what the inverse needs.
+/// Checks that the images have all columns that the inverse needs.
 fn check_columns(event: &Rows<'_>, decoder: &RowDecoder) -> Result<(), InverseError> {
     let table = table_of(decoder);
     let missing = |has: &dyn Fn(usize) -> bool| {
