@@ -15,22 +15,22 @@ use crate::store_diff::{ContentDifferences, DifferentTransaction, StoreDiff};
 use crate::store_reader::{DiffStore, ScanMonitor};
 use crate::transaction_index::TransactionIndex;
 
-/// What to compare.
+/// Settings of a comparison.
 #[derive(Clone, Debug)]
 pub struct DiffSettings {
     /// The stores A and B.
     pub stores: [DiffStore; 2],
-    /// Transactions to compare; others count as if they were in no store.
+    /// Transactions to compare; all others are ignored.
     pub gtids: GtidSelection,
-    /// Maximum number of transactions with other content that are listed.
+    /// Maximum number of listed transactions with different content.
     pub listed_max: usize,
 }
 
-/// Interval at which the caller is asked whether to continue.
+/// Interval at which `watch` is called.
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Compares two stores. Both are read at the same time. `watch` is called with the bytes done so far, in the caller's
-/// thread; if it breaks, the run ends with [`DiffError::Stopped`].
+/// Compares two stores. Reads both at the same time. Calls `watch` in the caller's thread, with the number of bytes
+/// read so far. If `watch` breaks, returns [`DiffError::Stopped`].
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub fn compare_stores(
     let compared = thread::scope(|scope| {
         let (sender, receiver) = sync_channel(1);
         let monitor = &monitor;
-        // The result is not received only if `watch` panics.
+        // Sending fails only if `watch` panics.
         scope.spawn(move || drop(sender.send(compare(settings, monitor))));
         loop {
             match receiver.recv_timeout(WATCH_INTERVAL) {
@@ -76,7 +76,7 @@ fn compare(settings: &DiffSettings, monitor: &ScanMonitor) -> Result<StoreDiff, 
     });
     let indexes = match (index_a, index_b) {
         (Ok(index_a), Ok(index_b)) => [index_a, index_b],
-        // The thread that failed has stopped the other one.
+        // The failed thread has stopped the other one.
         (Err(DiffError::Stopped), Err(error)) | (Err(error), _) | (_, Err(error)) => return Err(error),
     };
     let absent = absent_gtids(&settings.gtids, &indexes);
@@ -96,7 +96,7 @@ fn compare(settings: &DiffSettings, monitor: &ScanMonitor) -> Result<StoreDiff, 
     Ok(diff)
 }
 
-/// Returns the selected GTIDs that neither store has.
+/// Returns the selected GTIDs that neither store contains.
 fn absent_gtids(gtids: &GtidSelection, indexes: &[TransactionIndex; 2]) -> GtidSet {
     let mut absent = gtids.included.clone().unwrap_or_default();
     for known in gtids.excluded.iter().chain(indexes.iter().map(|index| &index.selected)) {

@@ -4,7 +4,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 /// Hash of a transaction's content, or of a part of it: XXH3 of 128 bits.
 ///
-/// It finds differences. It does not protect against contents that were constructed to have equal hashes.
+/// Finds differences, but does not protect against contents constructed to have equal hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ContentHash(u128);
 
@@ -15,7 +15,7 @@ impl ContentHash {
         Self(xxh3_128(bytes))
     }
 
-    /// Returns the hash that was computed in pieces.
+    /// Returns the hash for a digest computed in pieces.
     pub(crate) const fn of_digest(digest: u128) -> Self {
         Self(digest)
     }

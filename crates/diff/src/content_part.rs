@@ -10,7 +10,7 @@ use crate::content_hash::{ContentHash, HashedBytes};
 /// Part of a transaction's content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ContentPart<'a> {
-    /// Number of its statement in the transaction, from 1.
+    /// Number of the part's statement in the transaction, from 1.
     pub(crate) statement: u64,
     pub(crate) body: PartBody<'a>,
     /// Hash of the body.

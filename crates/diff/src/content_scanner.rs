@@ -1,4 +1,4 @@
-//! Follows the events of a store, and finds the contents of its transactions.
+//! Scanner of a store's events that finds the contents of transactions.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ use crate::content_hash::{ContentHash, HashedBytes};
 use crate::content_part::{ContentPart, PartBody, PartTag, TransactionOutcome};
 use crate::statement_rows::StatementRows;
 
-/// Follows the events of a store, and finds the contents of its transactions.
+/// Scanner of a store's events that finds the contents of transactions.
 ///
-/// The events inside a payload take the place of the payload.
+/// The events inside a payload replace the payload.
 #[derive(Debug, Default)]
 pub(crate) struct ContentScanner {
     grammar: TransactionGrammar,
@@ -28,7 +28,7 @@ pub(crate) struct ContentScanner {
     /// File of the open statement.
     file: Option<LoadedFile>,
     buffer: HashedBytes,
-    /// Buffer for an event that was compressed individually.
+    /// Buffer for the decompressed form of a MariaDB event.
     plain: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct ScannedStart {
 pub(crate) struct EventLocation {
     /// Index of the log.
     pub(crate) log: u32,
-    /// Start of the event in its log; inside a payload, of the payload's event.
+    /// Start of the event in its log; inside a payload, start of the payload's event.
     pub(crate) offset: u64,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum ScanNotice<'a> {
     Part(ContentPart<'a>),
     /// The open transaction has ended.
     End(ScannedStart),
-    /// The open transaction has no end, and its parts do not count.
+    /// The open transaction has no end: ignore its parts.
     Discard,
 }
 
@@ -126,7 +126,7 @@ impl ContentScanner {
         let role = EventRole::of(raw, format)?;
         match role {
             EventRole::Payload => {
-                // The events inside follow. Without a GTID event, the transaction starts with the first of them.
+                // The events inside follow. Without a GTID event, the transaction starts with the first event inside.
                 return Ok(());
             }
             EventRole::Aside => return self.scan_aside(raw, format, sink),
@@ -242,7 +242,7 @@ impl ContentScanner {
     ) -> Result<(), ScanError> {
         let event = raw.decode(format)?;
         let Some(rows) = event.rows() else {
-            // Rows of servers before 5.1.22, which this crate does not decode.
+            // This crate does not decode rows events of servers before 5.1.22.
             self.buffer.start(PartTag::Other);
             self.put_event(raw);
             self.give(PartBody::Other(raw.event_type()), sink);
@@ -289,7 +289,7 @@ impl ContentScanner {
         Ok(())
     }
 
-    /// Scans the end of `LOAD DATA`. Servers give files numbers and names of their own.
+    /// Scans the end of `LOAD DATA`. Ignores the file's number and name, which differ between servers.
     fn scan_load(
         &mut self,
         raw: &RawEvent<'_>,
@@ -322,13 +322,13 @@ impl ContentScanner {
         self.give(PartBody::Outcome(outcome), sink);
     }
 
-    /// Puts the type and the body of an event whose body has nothing that differs between servers.
+    /// Appends the type and the body of an event. The body must be the same on all servers.
     fn put_event(&mut self, raw: &RawEvent<'_>) {
         self.buffer.put(&[raw.event_type().code()]);
         self.buffer.put(raw.body());
     }
 
-    /// Gives a part, whose hashed form is in the buffer.
+    /// Passes a part to the sink. Its hashed form is in the buffer.
     fn give(&self, body: PartBody<'_>, sink: NoticeSink<'_>) {
         let hash: ContentHash = self.buffer.hash();
         sink(ScanNotice::Part(ContentPart { statement: self.statement, body, hash }));

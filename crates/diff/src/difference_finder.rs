@@ -19,13 +19,13 @@ pub(crate) struct TransactionDifference {
     pub(crate) first: Option<FirstDifference>,
 }
 
-/// Parts of a transaction that are compared one by one. Bounds memory.
+/// Maximum number of parts of a transaction that are compared one by one. Bounds memory.
 const PARTS_MAX: usize = 10_000;
 
-/// Tables of a transaction that are listed.
+/// Maximum number of listed tables of a transaction.
 const TABLES_MAX: usize = 20;
 
-/// Bytes of a statement's text that are shown.
+/// Maximum number of shown bytes of a statement's text.
 const TEXT_SIZE_MAX: usize = 200;
 
 /// Reads a transaction in both stores, and finds its first difference.
@@ -48,7 +48,7 @@ struct TransactionParts {
     tables: BTreeSet<String>,
 }
 
-/// A part of a transaction, without what was borrowed.
+/// A part of a transaction, without borrowed data.
 #[derive(Clone, Debug)]
 struct PartRecord {
     statement: u64,
@@ -77,7 +77,7 @@ struct ColumnHashes {
 }
 
 impl TransactionParts {
-    /// Reads the transaction that starts at this place.
+    /// Reads the transaction that starts at this position.
     fn read(store: &DiffStore, place: EventLocation, monitor: &ScanMonitor) -> Result<Self, DiffError> {
         let (mut parts, mut reader) = (Self::default(), StoreReader::new(store, monitor));
         let (mut log, mut from) = (place.log, Some(place.offset));
@@ -145,7 +145,7 @@ fn first_difference(a: &[PartRecord], b: &[PartRecord]) -> Option<FirstDifferenc
     let statement = pair.iter().flatten().map(|part| part.statement).min()?;
     let kind = match pair {
         [Some(a), Some(b)] => difference_kind(a, b),
-        // Only the first parts are known.
+        // Only the first `PARTS_MAX` parts are known.
         _ if same == PARTS_MAX => return None,
         _ => DifferenceKind::End,
     };

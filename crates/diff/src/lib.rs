@@ -1,7 +1,7 @@
-//! Compares the transactions of two stores of binary logs: do they have the same ones, with the same content?
+//! Compares two stores of binary logs: whether they have the same transactions, with the same content.
 //!
-//! The content of a transaction is what it changes. Properties that differ between servers without a difference in the
-//! data do not belong to it:
+//! The content of a transaction is the changes that it makes. Properties that may differ between servers with the same
+//! data are not part of the content:
 //!
 //! | content | no content |
 //! |---|---|
@@ -17,7 +17,7 @@
 //! | compare two stores | [`compare_stores`] |
 //! | read the result | [`StoreDiff`] |
 //!
-//! Each transaction has 40 bytes in memory for each store, and at most 28 bytes while the stores are compared. This
+//! For each transaction, memory holds 40 bytes per store, and at most 28 bytes while the stores are compared. This
 //! crate never prints, and never changes a log.
 #![forbid(unsafe_code)]
 

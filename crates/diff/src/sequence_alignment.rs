@@ -6,8 +6,8 @@ use std::ops::Range;
 
 /// Aligns two sequences. Returns the pairs of indexes of equal elements, in the order of both.
 ///
-/// Elements that occur once in both sequences are aligned first, as many as are in the same order. Around them, equal
-/// elements are aligned until the first difference, from both sides. Time is `n log n`, memory is linear.
+/// First aligns as many elements as possible that occur once in both sequences and are in the same order. Then, in both
+/// directions from these, aligns equal elements until the first difference. Time is `n log n`, memory is linear.
 pub(crate) fn align<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<[u32; 2]> {
     let mut pairs = Vec::new();
     let (mut from_a, mut from_b) = (0, 0);
@@ -23,7 +23,7 @@ pub(crate) fn align<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<[u32; 2]> {
     pairs
 }
 
-/// Returns the pairs of elements that occur once in both sequences, as many as are in the same order.
+/// Returns pairs of elements that occur once in both sequences: as many as possible in the same order.
 fn anchors<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<[u32; 2]> {
     let mut places: HashMap<T, [Occurrence; 2]> = HashMap::with_capacity(a.len());
     for (side, sequence) in [a, b].into_iter().enumerate() {
@@ -116,7 +116,7 @@ pub(crate) fn out_of_order(numbers: &[u32]) -> u64 {
 mod tests {
     use super::{align, longest_increasing, out_of_order};
 
-    /// Checks the aligned elements of two words; capital letters are their places in the first.
+    /// Checks the aligned elements of two words; capital letters mark them in the first word.
     fn check(a: &str, b: &str, wanted: &str) {
         let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
         let pairs = align(&a, &b);

@@ -21,7 +21,7 @@ pub(crate) struct StatementRows {
 /// Row changes of one kind and one table by the open statement.
 #[derive(Debug)]
 struct OpenRowsPart {
-    /// Hash of all that is equal for the rows: kind, names, columns.
+    /// Hash of the common properties of the rows: kind, names, columns.
     shape: ContentHash,
     types: ContentHash,
     column_sets: ContentHash,
@@ -31,11 +31,11 @@ struct OpenRowsPart {
     sum: ContentHash,
 }
 
-/// Parts of a statement that are kept at once. Bounds memory; a statement with more of them ends here.
+/// Maximum number of parts of a statement. Bounds memory: a statement with more parts is split here.
 const PARTS_MAX: usize = 256;
 
 impl StatementRows {
-    /// Adds the rows of an event. `take` gets the parts of a statement that has too many.
+    /// Adds the rows of an event. If the statement has too many parts, passes them to `take`.
     pub(crate) fn add(
         &mut self,
         rows: &Rows<'_>,
@@ -65,7 +65,7 @@ impl StatementRows {
         Ok(())
     }
 
-    /// Ends the statement. `take` gets its parts.
+    /// Ends the statement, and passes its parts to `take`.
     pub(crate) fn end(&mut self, take: &mut dyn FnMut(PartBody<'_>, ContentHash)) {
         for part in self.parts.drain(..).filter(|part| part.rows > 0) {
             self.buffer.start(PartTag::Rows);
@@ -129,7 +129,7 @@ const fn kind_code(kind: RowsKind) -> u8 {
     }
 }
 
-/// Puts the bits of the table's columns. Servers set the others arbitrarily.
+/// Appends the bits of the table's columns. Servers set the other bits arbitrarily.
 fn put_column_set(set: ColumnSet<'_>, columns: usize, buffer: &mut HashedBytes) {
     buffer.put(set.bits);
     if let ([last], used @ 1..) = (buffer.last_mut(set.bits.len().min(1)), columns % 8) {
@@ -158,7 +158,7 @@ fn hash_row(row: &RowChange<'_, '_>, decoder: &RowDecoder, buffer: &mut HashedBy
     buffer.hash()
 }
 
-/// Puts an image without the arbitrary bits behind its NULL bits.
+/// Appends an image without the arbitrary bits after its NULL bits.
 #[inline]
 fn put_image(image: &[u8], decoder: &ImageDecoder, buffer: &mut HashedBytes) {
     let columns = decoder.column_count();

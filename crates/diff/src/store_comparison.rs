@@ -19,17 +19,17 @@ pub(crate) struct StoreComparison<'c> {
     indexes: [TransactionIndex; 2],
     /// Indexes of the transactions that are in both stores, in the order of A.
     pairs: Vec<[u32; 2]>,
-    /// Pairs with other content.
+    /// Pairs with different content.
     different: Vec<[u32; 2]>,
     /// Transactions that are in one store only.
     one_sided: [Vec<u32>; 2],
-    /// Number of transactions that a store has again.
+    /// Number of repeated transactions in each store.
     repeated: [u64; 2],
-    /// Transactions that one store does not need to have.
+    /// Transactions of one store that the other one need not contain.
     purged: [Vec<u32>; 2],
 }
 
-/// Transaction with other content.
+/// Transaction with different content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DifferentPair {
     pub(crate) id: TransactionId,
@@ -55,7 +55,7 @@ impl<'c> StoreComparison<'c> {
         comparison
     }
 
-    /// Returns the transactions with other content, in the order of A.
+    /// Returns the transactions with different content, in the order of A.
     pub(crate) fn different(&self) -> impl ExactSizeIterator<Item = DifferentPair> {
         self.different.iter().map(|pair| {
             let [a, b] = self.entries(*pair);
@@ -63,7 +63,7 @@ impl<'c> StoreComparison<'c> {
         })
     }
 
-    /// Returns all differences except those of contents.
+    /// Returns all differences except in contents.
     pub(crate) fn diff(&self) -> StoreDiff {
         let purged = [0, 1].map(|side| {
             let mut ranges = TransactionRanges::default();
@@ -108,7 +108,7 @@ impl<'c> StoreComparison<'c> {
         missing
     }
 
-    /// Joins the transactions with GTIDs. A transaction that a store has more than once counts once.
+    /// Joins the transactions with GTIDs. A repeated transaction counts once.
     fn join_named(&mut self) {
         let [a, b] = [0, 1].map(|side| self.sorted(side));
         let key = |side: usize, index: u32| self.indexes[side].entries.get(index as usize).map(entry_key);
@@ -150,7 +150,7 @@ impl<'c> StoreComparison<'c> {
         }
     }
 
-    /// Returns the transactions with GTIDs, in the order of their identifiers, then of the log.
+    /// Returns the transactions with GTIDs, ordered by identifier, then by position.
     fn sorted(&self, side: usize) -> Vec<u32> {
         let index = &self.indexes[side];
         let is_named = |(_, entry): &(usize, &IndexEntry)| index.source(entry) != GtidOrigin::Nameless;
@@ -175,7 +175,7 @@ impl<'c> StoreComparison<'c> {
             let gap_a = a.get(from[0] as usize..to[0] as usize).unwrap_or_default();
             let gap_b = b.get(from[1] as usize..to[1] as usize).unwrap_or_default();
             if std::mem::take(&mut is_first) && (gap_a.is_empty() || gap_b.is_empty()) {
-                // The other store may have purged what comes before the first equal transaction.
+                // The other store may have purged the transactions before the first equal one.
                 self.purged[0].extend(gap_a);
                 self.purged[1].extend(gap_b);
             } else {
@@ -206,7 +206,7 @@ impl<'c> StoreComparison<'c> {
         nameless.map(|(number, _)| number as u32).collect()
     }
 
-    /// Compares the order of the transactions that are in both stores, by domain.
+    /// Compares the order of the common transactions, by domain.
     fn order(&self) -> OrderDifferences {
         let domain = |pair: &[u32; 2]| {
             let [a, _] = self.entries(*pair);

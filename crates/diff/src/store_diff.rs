@@ -11,13 +11,13 @@ use crate::transaction_ranges::TransactionRanges;
 pub struct StoreDiff {
     /// The stores.
     pub stores: [StoreSummary; 2],
-    /// Number of transactions that are in both stores, with equal or with other content.
+    /// Number of transactions in both stores, with equal or different content.
     pub common: u64,
-    /// Transactions that are in one store only, and missing in the other.
+    /// Transactions in one store only, and missing in the other.
     pub missing: [OneSidedTransactions; 2],
-    /// Transactions of one store that are from before the first log of the other store.
+    /// Transactions of one store from before the first log of the other store.
     pub purged: [TransactionRanges; 2],
-    /// Transactions with equal identifiers and other content.
+    /// Transactions with equal identifiers and different content.
     pub content: ContentDifferences,
     /// Transactions whose order differs.
     pub order: OrderDifferences,
@@ -25,7 +25,7 @@ pub struct StoreDiff {
     pub absent: GtidSet,
 }
 
-/// A store, as far as it was read.
+/// Summary of a store's read part.
 #[derive(Clone, Debug, Default)]
 pub struct StoreSummary {
     /// Name of the store, as given by the user.
@@ -34,7 +34,7 @@ pub struct StoreSummary {
     pub logs: u64,
     /// Number of whole transactions.
     pub transactions: u64,
-    /// Number of transactions that come again with the same GTID. Only the first of each is compared.
+    /// Number of repeated transactions with the same GTID. Only the first one is compared.
     pub repeated: u64,
     /// Number of transactions without an end, which are not compared.
     pub incomplete: u64,
@@ -47,21 +47,21 @@ pub struct StoreSummary {
 pub struct OneSidedTransactions {
     /// The transactions.
     pub transactions: TransactionRanges,
-    /// Number of them before the first transaction that is in both stores: the other server may have got them with
-    /// a copy of the data, which its logs do not show.
+    /// Number of these transactions before the first common one. The other server may have got them with a copy of the
+    /// data, which its logs do not show.
     pub before_first_common: u64,
-    /// Number of them after the last transaction that is in both stores: the other store may get them later.
+    /// Number of these transactions after the last common one. The other store may get them later.
     pub after_last_common: u64,
-    /// Place of the first of them.
+    /// Position of the first of these transactions.
     pub first: Option<LogPosition>,
 }
 
-/// Transactions with equal identifiers and other content.
+/// Transactions with equal identifiers and different content.
 #[derive(Clone, Debug, Default)]
 pub struct ContentDifferences {
-    /// Number of all of them.
+    /// Number of all such transactions.
     pub count: u64,
-    /// The first of them.
+    /// The first such transactions.
     pub listed: Vec<DifferentTransaction>,
 }
 
@@ -84,13 +84,13 @@ impl LogPosition {
 /// Transaction whose content differs.
 #[derive(Clone, Debug)]
 pub struct DifferentTransaction {
-    /// The identifier in both stores. Transactions without GTIDs are at the same place between equal ones.
+    /// The identifier in both stores. Transactions without GTIDs are paired by their place between equal ones.
     pub id: TransactionId,
-    /// Its positions.
+    /// Positions of the transaction in both stores.
     pub positions: [LogPosition; 2],
-    /// Tables that it changes in either store, without those beyond a limit.
+    /// Tables that the transaction changes in either store, up to a limit.
     pub tables: Vec<String>,
-    /// The first difference; `None` if it is too far behind the start of the transaction to be looked for.
+    /// The first difference; `None` if it is too far from the start of the transaction.
     pub first: Option<FirstDifference>,
 }
 
@@ -101,7 +101,7 @@ pub struct FirstDifference {
     pub statement: u64,
     /// Property that differs.
     pub kind: DifferenceKind,
-    /// What each transaction has there; `None` if it has ended before.
+    /// Part of each transaction at the difference; `None` if the transaction has already ended.
     pub parts: [Option<PartSummary>; 2],
 }
 
@@ -110,7 +110,7 @@ pub struct FirstDifference {
 pub enum DifferenceKind {
     /// One transaction has more statements or tables.
     End,
-    /// Statements of another kind, or on another table.
+    /// Kind of statement, or its table.
     Statement,
     /// Form of updates of JSON documents: the changes, or whole documents.
     JsonForm,
@@ -180,13 +180,13 @@ pub enum PartSummary {
 /// Transactions whose order differs.
 #[derive(Clone, Debug, Default)]
 pub struct OrderDifferences {
-    /// Smallest number of transactions that must move for the orders to be equal.
+    /// Minimum number of transactions that must move for the orders to be equal.
     pub moved: u64,
     /// The first example.
     pub example: Option<OrderExample>,
 }
 
-/// Two transactions in another order: `earlier` comes before `later` in store A, and after it in store B.
+/// Two transactions in different order: `earlier` is before `later` in store A, and after it in store B.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderExample {
     /// First transaction in store A.
@@ -200,16 +200,16 @@ pub struct OrderExample {
 pub struct OrderedTransaction {
     /// The identifier.
     pub id: TransactionId,
-    /// Its positions.
+    /// Positions of the transaction in both stores.
     pub positions: [LogPosition; 2],
 }
 
-/// Meaning of another order of transactions.
+/// Meaning of a different order of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderPolicy {
-    /// It is no difference of the stores.
+    /// Report the order, but do not count it as a difference of the stores.
     Report,
-    /// It is a difference.
+    /// Count the order as a difference.
     Require,
 }
 

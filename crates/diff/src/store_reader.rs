@@ -1,4 +1,4 @@
-//! Reads the logs of a store, one after the other.
+//! Reader of the logs of a store, one after the other.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,16 +50,16 @@ impl ScanMonitor {
     }
 }
 
-/// Decision to read on.
+/// Decision to continue reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadDemand {
-    /// More is wanted.
+    /// Continue.
     More,
-    /// Nothing more is wanted.
+    /// Stop.
     Enough,
 }
 
-/// Reads the logs of a store, one after the other.
+/// Reader of the logs of a store, one after the other.
 #[derive(Debug)]
 pub(crate) struct StoreReader<'s> {
     store: &'s DiffStore,
@@ -67,7 +67,7 @@ pub(crate) struct StoreReader<'s> {
     pub(crate) scanner: ContentScanner,
 }
 
-/// Sizes of the pieces that are read.
+/// Sizes of the pieces to read.
 const PIECE_SIZES: PieceSizes = PieceSizes { chunk_size: 1 << 20, large_size: 16 << 20 };
 
 impl<'s> StoreReader<'s> {
@@ -75,8 +75,8 @@ impl<'s> StoreReader<'s> {
         Self { store, monitor, scanner: ContentScanner::default() }
     }
 
-    /// Reads one log from its start, or from another event on. After each event, `demand` decides whether to read on.
-    /// Returns the message about a torn end, if the log is the last one: it may still be written to.
+    /// Reads one log from its start, or from another event on. After each event, `demand` decides whether to continue.
+    /// For the last log, which may still be written, returns a message if its end is torn.
     pub(crate) fn read_log(
         &mut self,
         number: u32,

@@ -1,4 +1,4 @@
-//! The transactions of a store: for each, its identifier, its place and the hash of its content.
+//! The transactions of a store: the identifier, position and content hash of each.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) struct TransactionIndex {
     pub(crate) selected: GtidSet,
 }
 
-/// Origin of transactions: the part of their identifiers that is not the number.
+/// Origin of transactions: their identifier without the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum GtidOrigin {
     MySql(Tsid),
@@ -40,7 +40,7 @@ pub(crate) enum GtidOrigin {
     Nameless,
 }
 
-/// A transaction of a store. Stores have many: it is small.
+/// A transaction of a store. Small, because stores have many.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexEntry {
     /// Halves of the content's hash.
@@ -54,7 +54,7 @@ pub(crate) struct IndexEntry {
 
 const _: () = assert!(size_of::<IndexEntry>() == 40, "documented");
 
-/// Largest number of transactions in a store.
+/// Maximum number of transactions in a store.
 const ENTRIES_MAX: usize = u32::MAX as usize;
 
 impl IndexEntry {
@@ -144,11 +144,11 @@ struct IndexBuilder<'g> {
     log: LogSuccession,
 }
 
-/// Relation of the log that is read to the log before it.
+/// Relation of the current log to the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogSuccession {
     First,
-    /// Directly after the log before, by their names.
+    /// Directly after the previous log, by their names.
     Follows,
     /// After a gap.
     AfterGap,
@@ -210,7 +210,7 @@ impl<'g> IndexBuilder<'g> {
         self.index.entries.push(IndexEntry { hash, number, offset, log, source });
     }
 
-    /// Takes the GTIDs before a log. `SET GLOBAL gtid_purged` on a running server adds some between two logs.
+    /// Takes the GTIDs before a log. `SET GLOBAL gtid_purged` on a running server can add GTIDs between two logs.
     fn take_previous(&mut self, previous: &GtidSet) {
         if self.log != LogSuccession::AfterGap {
             self.index.purged.gtids.add_all(&previous.difference(&self.known));

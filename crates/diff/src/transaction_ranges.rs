@@ -45,7 +45,7 @@ impl TransactionRanges {
         self.count == 0
     }
 
-    /// Adds a transaction. Those of one server must come in the order of their numbers.
+    /// Adds a transaction. Transactions of one server must come in the order of their numbers.
     pub(crate) fn add(&mut self, id: TransactionId) {
         self.count += 1;
         match id {
@@ -85,7 +85,7 @@ impl fmt::Display for TransactionRanges {
     }
 }
 
-/// Transactions of a server that are before its first log.
+/// Transactions of a server from before its first log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PurgedTransactions {
     pub(crate) gtids: GtidSet,
@@ -94,7 +94,7 @@ pub(crate) struct PurgedTransactions {
 }
 
 impl PurgedTransactions {
-    /// Returns whether a transaction is one of them.
+    /// Returns whether a transaction is in the set.
     pub(crate) fn contains(&self, id: TransactionId) -> bool {
         match id {
             TransactionId::Gtid(gtid) => self.gtids.contains(gtid),
