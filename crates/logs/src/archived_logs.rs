@@ -1,4 +1,4 @@
-//! Logs in archives. Another crate opens them; this one reads them like files.
+//! Logs in archives. Another crate opens them; this crate reads them like files.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,17 @@ use binlog::gtid::GtidSet;
 use crate::error::LogError;
 use crate::gtid_selection::GtidSelection;
 
-/// Archives that a program can read: each has logs with names.
+/// Archives that a program can read. Each archive has named logs.
 pub trait ArchivedLogs: Send + Sync {
     /// Returns the paths of the logs that `path` names: all logs of an archive, oldest first, or one of them. `None` if
     /// the path names no archive.
     fn find(&self, path: &Path) -> Option<Result<Vec<PathBuf>, LogError>>;
 
-    /// Opens a log of an archive, decrypted. `None` if the path names none.
+    /// Opens a log of an archive, decrypted. `None` if the path names no archived log.
     fn open(&self, log: &Path) -> Option<Result<Box<dyn Read + Send>, LogError>>;
 
-    /// Returns what is known of a log of an archive without reading it. `None` if the path names none.
+    /// Returns the contents of an archived log from its manifest, without reading the log. `None` if the path names no
+    /// archived log.
     fn contents(&self, log: &Path) -> Option<ArchivedContents>;
 }
 
@@ -29,20 +30,20 @@ pub struct ArchivedContents {
     pub size: u64,
     /// Number of transactions, with and without GTIDs.
     pub transactions: u64,
-    /// Transactions of MySQL; `None` if not known.
+    /// GTIDs of MySQL transactions; `None` if unknown.
     pub gtids: Option<GtidSet>,
     /// Earliest and latest time of events and commits, in seconds since 1970; `None` if not known.
     pub times: Option<(u32, u32)>,
     /// Databases and tables whose rows the log changes; `None` if not known, or if statements may change more.
     pub tables: Option<Vec<[String; 2]>>,
-    /// Set if the log is known to have no damage, and to end at the end of an event.
+    /// True if the log is known to be undamaged, and to end at the end of an event.
     pub is_whole: bool,
-    /// Set if all of the log's transactions are known to begin and end in it: not in relay logs.
+    /// True if all transactions are known to begin and end in the log. False for relay logs.
     pub has_whole_transactions: bool,
 }
 
 impl ArchivedContents {
-    /// Returns whether the log may have transactions that are committed in this period, in microseconds since 1970.
+    /// Returns whether the log may have transactions committed in this period, in microseconds since 1970.
     pub fn may_have_commits(&self, start_us: Option<u64>, stop_us: Option<u64>) -> bool {
         const SECOND_US: u64 = 1_000_000;
         self.times.is_none_or(|(first, last)| {
@@ -60,7 +61,7 @@ impl ArchivedContents {
     /// Returns whether the log may have selected transactions.
     pub fn may_have_gtids(&self, selection: &GtidSelection) -> bool {
         let Some(found) = &self.gtids else { return true };
-        // A transaction without a GTID is in no set, so it is never excluded.
+        // A transaction without a GTID is in no GTID set, so it is never excluded.
         let all_have_gtids = found.count() == u128::from(self.transactions);
         let is_excluded = |excluded| all_have_gtids && found.is_subset(excluded);
         selection.included.as_ref().is_none_or(|wanted| found.intersects(wanted))
@@ -73,7 +74,7 @@ static ARCHIVED_LOGS: OnceLock<Box<dyn ArchivedLogs>> = OnceLock::new();
 /// Makes logs of archives readable in this process, wherever a log is opened by its path. Only the first call has an
 /// effect.
 pub fn set_archived_logs(archives: Box<dyn ArchivedLogs>) {
-    // A second set of archives would contradict paths that were found by the first one.
+    // A second set of archives could contradict paths found by the first one.
     let _ = ARCHIVED_LOGS.set(archives);
 }
 
@@ -86,12 +87,13 @@ pub fn find_archived_logs(path: &Path) -> Option<Result<Vec<PathBuf>, LogError>>
     ARCHIVED_LOGS.get()?.find(path)
 }
 
-/// Returns what is known of an archived log without reading it; `None` if the path names none.
+/// Returns the contents of an archived log from its manifest, without reading the log; `None` if the path names no
+/// archived log.
 pub fn archived_contents(log: &Path) -> Option<ArchivedContents> {
     ARCHIVED_LOGS.get()?.contents(log)
 }
 
-/// Opens an archived log, decrypted; `None` if the path names none.
+/// Opens an archived log, decrypted; `None` if the path names no archived log.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Origin of changes: when and by whom they were made, as far as the events before them say.
+//! Origin of changes: time and author, derived from the preceding events.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use binlog::{Event, EventFormat, EventHeader, EventType, RawEvent};
 
 /// Origin of a change, from its transaction's GTID event and from the latest events with a statement.
 ///
-/// Logs have the account only of statements whose effect depends on it, such as `CREATE VIEW`. They have the connection
-/// of all others: events of type `Query`, also `BEGIN`, have its number.
+/// Logs contain the account only for statements whose effect depends on it, such as `CREATE VIEW`. For all others, they
+/// contain the connection id: in `Query` events, including `BEGIN`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangeOrigin {
     /// Time of the commit on the server that wrote the log, in microseconds since 1970; `None` before MySQL 8.0.1, and
@@ -35,14 +35,15 @@ impl ChangeOrigin {
         Self { begun_s: header.timestamp, server_id: header.server_id, ..Self::default() }
     }
 
-    /// Advances over an event. GTID events begin a transaction; other first events need [`ChangeOrigin::begin`].
+    /// Advances over an event. GTID events begin a transaction. For any other first event, call
+    /// [`ChangeOrigin::begin`].
     pub fn pass(&mut self, raw: &RawEvent<'_>, format: &EventFormat) {
         match raw.event_type() {
             EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged | EventType::MariadbGtid => {
                 *self = Self::of_gtid(raw, format)
             }
             EventType::Query => self.pass_query(raw, format),
-            // The user of the event reports its errors.
+            // Ignore errors of the event: its user reports them.
             EventType::RowsQuery | EventType::MariadbAnnotateRows => {
                 self.statement = match raw.decode(format) {
                     Ok(Event::RowsQuery(event)) => Some(event.sql.into()),
@@ -59,7 +60,7 @@ impl ChangeOrigin {
         self.statement = None;
     }
 
-    /// Returns the time of the commit or, if the log does not have it, of the first event, in microseconds since 1970.
+    /// Returns the commit time in microseconds since 1970; if the log lacks it, the time of the first event.
     pub fn time_us(&self) -> u64 {
         self.commit_us.unwrap_or_else(|| u64::from(self.begun_s) * 1_000_000)
     }

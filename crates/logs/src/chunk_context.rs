@@ -1,4 +1,4 @@
-//! Context of a piece of a log: what the events before it say about it, found without reading all of them.
+//! Context of a piece of a log, from the preceding events. Found without reading all of them.
 
 use binlog::events::RowsFlags;
 use binlog::{
@@ -12,7 +12,7 @@ use crate::large_payload::LargePayloadHead;
 use crate::piece_reader::WalkPiece;
 use crate::statement_table_maps::StatementTableMaps;
 
-/// Context at the start of a piece, which the piece itself does not contain.
+/// Context at the start of a piece: state that the piece itself does not contain.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkContext {
     /// State of the transaction grammar.
@@ -73,7 +73,7 @@ impl ChunkContext {
                     self.origin = ChangeOrigin::begin(raw.header());
                 }
             }
-            // The check of the event itself reports the error. The state of its transaction is lost.
+            // The check of the event reports the error. Here, the state of its transaction is lost.
             Err(_) => self.grammar = TransactionGrammar::new(),
         }
         self.origin.pass(raw, format);
@@ -104,21 +104,21 @@ impl ChunkContext {
     }
 }
 
-/// Follows the pieces of a log, and knows the context of each.
+/// Tracks the context along the pieces of a log.
 #[derive(Clone, Debug, Default)]
 pub struct ContextTracker {
     context: ChunkContext,
-    /// Context of the payload event whose parts are read.
+    /// Context of the open payload event.
     outer: Option<ChunkContext>,
 }
 
 impl ContextTracker {
-    /// Returns the context of the next piece; inside a large payload, of the events inside.
+    /// Returns the context of the next piece. Inside a large payload, returns the context of the events inside.
     pub const fn context(&self) -> &ChunkContext {
         &self.context
     }
 
-    /// Returns the context of the event of the large payload that is read.
+    /// Returns the context of the open large payload's event.
     pub const fn outer(&self) -> Option<&ChunkContext> {
         self.outer.as_ref()
     }
@@ -131,7 +131,7 @@ impl ContextTracker {
     ///
     /// # Panics
     ///
-    /// If the piece is a part of a payload whose start was not passed.
+    /// If the piece is a part of a payload, and the payload's start was not passed.
     pub fn pass(&mut self, piece: &WalkPiece) -> Result<(), ContextError> {
         match piece {
             WalkPiece::Chunk(chunk) => {
@@ -153,7 +153,7 @@ impl ContextTracker {
         Ok(())
     }
 
-    /// Advances over the end of the large payload that is read.
+    /// Advances over the end of the open large payload.
     pub fn end_payload(&mut self, head: &LargePayloadHead) {
         if let Some(outer) = self.outer.take() {
             self.context = outer.behind_payload(&head.header);
@@ -161,7 +161,7 @@ impl ContextTracker {
     }
 }
 
-/// Returns true if an event of this type starts a transaction, whatever precedes it.
+/// Returns true if an event of this type always starts a transaction.
 pub(crate) const fn starts_transaction(event_type: EventType) -> bool {
     matches!(
         event_type,
@@ -176,7 +176,7 @@ pub fn transaction_at(
     before: Option<TransactionId>,
 ) -> Option<TransactionId> {
     match raw.event_type() {
-        // An invalid GTID event starts no known transaction. The user of the event reports the error.
+        // An invalid GTID event starts an unknown transaction. The event's user reports the error.
         EventType::Gtid | EventType::GtidTagged => {
             Some(TransactionId::Gtid(raw.decode(format).ok()?.gtid()?))
         }

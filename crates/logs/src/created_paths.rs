@@ -1,4 +1,4 @@
-//! Paths that are created for a store, and removed again if the store remains empty.
+//! Paths created for a store, and removed if the store remains empty.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::LogError;
 use crate::own_files::make_folders;
 
-/// Paths that did not exist before, in the order of their creation. Dropping the value removes them, unless it is kept.
+/// New paths, in the order of their creation. Dropping the value removes them, unless they are kept.
 #[derive(Debug, Default)]
 pub(crate) struct CreatedPaths(Vec<PathBuf>);
 

@@ -33,8 +33,8 @@ struct SpoolState {
 }
 
 impl EncryptedSpool {
-    /// Creates an empty spool. Beyond `memory_max` bytes, the bytes go to an unnamed file in `folder`, which is deleted
-    /// when the process ends.
+    /// Creates an empty spool. Beyond `memory_max` bytes, the bytes go to an unnamed file in `folder`. The file
+    /// disappears when the process ends.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl EncryptedSpool {
         self.lock_state().size
     }
 
-    /// Appends bytes, and returns the offset of the first of them.
+    /// Appends bytes, and returns the offset of the first byte.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl EncryptedSpool {
         Ok(())
     }
 
-    /// Locks the state. A panic in another thread leaves it consistent, because the size grows last.
+    /// Locks the state. A panic in another thread leaves the state consistent, because the size grows last.
     fn lock_state(&self) -> MutexGuard<'_, SpoolState> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -203,7 +203,7 @@ pub enum LogError {
         #[source]
         error: PayloadError,
     },
-    /// A second log starts behind the end of the first one in the same file.
+    /// A second log starts after the end of the first log in the same file.
     #[error(
         "{name} at {offset}: a second log starts here, but a file must contain one log: split the file at this position"
     )]
@@ -300,7 +300,7 @@ pub enum LogError {
         /// Path of the file.
         name: String,
     },
-    /// The log was truncated below what was already read.
+    /// The log was truncated to less than the part already read.
     #[error("{name} was truncated while it was read: {offset} bytes were read, and it has {size} bytes now")]
     Truncated {
         /// Path of the file.

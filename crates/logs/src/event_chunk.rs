@@ -1,4 +1,4 @@
-//! Chunks: whole events in one shared buffer, which other threads can take over.
+//! Chunks: whole events in one shared buffer, which can be passed to other threads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct EventChunk {
 /// Log of an input, and an offset in that log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InputPosition {
-    /// Number of logs before it in the same input.
+    /// Number of logs before this log in the same input.
     pub(crate) number: u64,
     /// Offset in bytes from the start of the log.
     pub(crate) offset: u64,
@@ -70,7 +70,7 @@ impl EventChunk {
         let offset = self.log.offset + start as u64;
         match RawEvent::new(&self.bytes[start..end], checksum) {
             Ok(raw) => Some(LogEvent { offset, raw }),
-            Err(error) => unreachable!("framed when it was read: {error}"),
+            Err(error) => unreachable!("checked when it was read: {error}"),
         }
     }
 
@@ -87,14 +87,14 @@ impl EventChunk {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// Returns a range of the events; it shares the bytes.
+    /// Returns a range of the events. Shares the bytes.
     ///
     /// # Panics
     ///
     /// If the range is not within the chunk.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
-        assert!(range.start <= range.end && range.end <= self.len(), "ours: a part lies in its chunk");
+        assert!(range.start <= range.end && range.end <= self.len(), "ours: a part is within its chunk");
         let first = self.range.start;
         Self { range: first + range.start..first + range.end, ..self.clone() }
     }

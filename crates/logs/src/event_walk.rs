@@ -42,11 +42,11 @@ impl InnerPosition {
 /// Step of a walk.
 #[derive(Debug)]
 pub enum WalkStep<'a> {
-    /// An event. If it has a payload, the events inside follow, and then the payload's end; before them,
-    /// the payload can be skipped.
+    /// An event. If the event has a payload, the events inside and the payload's end follow, unless
+    /// [`WalkSteps::skip_payload`] is called first.
     Event(WalkEvent<'a>),
-    /// Event of a payload too large for memory. The events inside follow, and then the payload's end. Only
-    /// [`LogWalk`](crate::LogWalk) has such steps.
+    /// Event of a payload too large for memory. The events inside follow, and then the payload's end. Only a
+    /// [`LogWalk`](crate::LogWalk) has this step.
     LargePayload(&'a Arc<LargePayloadHead>),
     /// End of a payload.
     PayloadEnd(PayloadEndStep),
@@ -84,7 +84,7 @@ pub enum WalkSource<'c> {
 }
 
 impl<'c> WalkSource<'c> {
-    /// Returns the bytes of an event, without a look at its header.
+    /// Returns the bytes of an event, without decoding its header.
     #[inline]
     fn bytes(&self, index: usize) -> Option<&'c [u8]> {
         match self {
@@ -119,8 +119,8 @@ impl<'c> WalkSource<'c> {
     }
 }
 
-/// Walks over events and into their payloads, one source after the other. A walk never fails: what cannot be
-/// decompressed is reported by [`WalkStep::PayloadEnd`], and the walk continues behind it. Each thread needs its own.
+/// Walks over events and into their payloads, one source after the other. A walk never fails: [`WalkStep::PayloadEnd`]
+/// reports a payload that cannot be decompressed, and the walk continues after it. Each thread needs its own walk.
 #[derive(Debug, Default)]
 pub struct EventWalk {
     opener: PayloadOpener,
@@ -164,7 +164,7 @@ struct InnerPlace {
     extent: Range<u64>,
     /// Range of the payload in the event.
     payload: Range<usize>,
-    /// Number of bytes behind the payload.
+    /// Number of bytes after the payload.
     trailing: usize,
     next: InnerPosition,
 }
@@ -190,7 +190,7 @@ pub struct WalkSteps<'w, 'c> {
 impl WalkSteps<'_, '_> {
     /// Returns the next step; `None` at the end of the source. Not an `Iterator`: the step is borrowed until the next
     /// call.
-    // Inlined into the loops of the workers: a step has more than a hundred bytes.
+    // Inlined into the loops of the workers, because a step has more than a hundred bytes.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "the step is borrowed")]
     pub fn next(&mut self) -> Option<WalkStep<'_>> {
@@ -271,7 +271,7 @@ impl EventWalk {
             |failure| PayloadEndStep { offset: event.offset, end: event.end(), result: Err(failure) };
         let payload = match event.raw.decode(source.format()) {
             Ok(Event::TransactionPayload(payload)) => payload,
-            Ok(event) => unreachable!("its type is that of a payload: {:?}", event.event_type()),
+            Ok(event) => unreachable!("its type says that it has a payload: {:?}", event.event_type()),
             Err(error) => return Some(Err(failed(PayloadFailure::Event(error)))),
         };
         if let Err(error) = self.opener.open(&payload) {
@@ -304,7 +304,7 @@ impl EventWalk {
         Some(NextStep::PayloadEnd(ended))
     }
 
-    /// Returns the step that [`EventWalk::advance`] has found.
+    /// Returns the step found by [`EventWalk::advance`].
     #[inline]
     pub(crate) fn step<'a>(&'a mut self, source: &WalkSource<'a>, next: NextStep) -> WalkStep<'a> {
         match next {

@@ -1,11 +1,11 @@
-//! Identity of a file, whatever its path.
+//! Identity of a file, independent of its path.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Identity of an existing file: two paths with the same identity are one file, also through links or mounts.
+/// Identity of an existing file: two paths with the same identity name one file, also through links or mounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
     device: u64,

@@ -13,11 +13,11 @@ use crate::store::{IgnoredIndexPath, Store};
 pub struct FoundLogs {
     /// Logs, oldest first.
     pub logs: Vec<PathBuf>,
-    /// Index that lists them, if there is one.
+    /// Index that lists the logs, if there is one.
     pub index: Option<PathBuf>,
-    /// Newer logs in the directory of the index that the index does not list.
+    /// Newer logs in the index's directory that the index does not list.
     pub unlisted: Vec<PathBuf>,
-    /// Path in the index that is not used, because the logs are elsewhere now.
+    /// Ignored path in the index: the logs are now in another directory.
     pub ignored_path: Option<IgnoredIndexPath>,
 }
 

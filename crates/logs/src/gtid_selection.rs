@@ -6,14 +6,14 @@ use binlog::gtid::GtidSet;
 /// Selection of transactions by GTID. The default selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GtidSelection {
-    /// Only these transactions; `None` for all.
+    /// Transactions to select; `None` for all.
     pub included: Option<GtidSet>,
-    /// Without these transactions.
+    /// Transactions to exclude.
     pub excluded: Option<GtidSet>,
 }
 
 impl GtidSelection {
-    /// Returns whether the transaction is selected. One without a GTID of MySQL is in no set.
+    /// Returns whether the transaction is selected. A transaction without a GTID of MySQL is in no set.
     pub fn selects(&self, id: Option<TransactionId>) -> bool {
         let gtid = match id {
             Some(TransactionId::Gtid(gtid)) => Some(gtid),

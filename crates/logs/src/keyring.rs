@@ -9,7 +9,7 @@ use crate::error::LogError;
 use crate::log_reader::LogReader;
 use crate::regular_file::open_regular;
 
-/// Largest keyring file in bytes: a thousand keys take less than a mebibyte.
+/// Maximum size of a keyring file in bytes: a thousand keys take less than a mebibyte.
 const KEYRING_SIZE_MAX: u64 = 64 << 20;
 
 /// Reads a keyring file: the data file of `component_keyring_file` or of the old plugin `keyring_file`.
@@ -21,7 +21,7 @@ pub fn read_keyring(path: impl AsRef<Path>) -> Result<Keyring, LogError> {
     let path = path.as_ref();
     let name = path.display().to_string();
     let mut bytes = Vec::new();
-    // A pipe could wait forever, and would be empty when the keyring is read again for the next log.
+    // Refuse a pipe: it could block forever, and would be empty when the keyring is read again for the next log.
     let read = open_regular(path).and_then(|file| file.take(KEYRING_SIZE_MAX).read_to_end(&mut bytes));
     read.map_err(|cause| LogError::io(LogError::READ_KEYRING, &name, cause))?;
     Keyring::parse(&bytes).map_err(|error| LogError::InvalidKeyring { name, error })

@@ -1,4 +1,4 @@
-//! Transaction payloads that are too large for memory: one compressed transaction can have a gibibyte.
+//! Transaction payloads that are too large for memory: a single compressed transaction can have a gibibyte.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use binlog::{
 use crate::error::LogError;
 use crate::log_reader::{LogReader, TornEvent};
 
-/// Transaction payload that is read in pieces. The part that is not read is skipped.
+/// Transaction payload that is read in pieces. The reader skips an unread part.
 #[derive(Debug)]
 pub struct LargePayload<'r> {
     reader: &'r mut LogReader,
@@ -25,7 +25,7 @@ pub struct LargePayloadHead {
     pub offset: u64,
     /// Header of the event.
     pub header: EventHeader,
-    /// Fields in front of the payload.
+    /// Fields before the payload.
     pub fields: PayloadFields,
     /// Format of this event; for the events inside, see [`EventFormat::inside_payload`].
     pub format: Arc<EventFormat>,
@@ -37,8 +37,8 @@ impl LargePayloadHead {
         self.offset + u64::from(self.header.size)
     }
 
-    /// Returns an event with the same header and an empty payload, for a [`binlog::TransactionTracker`]: it has the
-    /// same place in its transaction. Its size and the transaction's end are not the real ones.
+    /// Returns an event with the same header and an empty payload, for a [`binlog::TransactionTracker`]. It has the
+    /// same role in its transaction, but its size and the transaction's end are wrong.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl LargePayloadHead {
         empty.write(self.header.origin(), NextPosition::Fixed(0), &self.format, &mut bytes)?;
         match RawEvent::new(&bytes, self.format.checksum.for_events()) {
             Ok(raw) => Ok(raw.to_buf()),
-            Err(error) => unreachable!("written just now: {error}"),
+            Err(error) => unreachable!("encoded just now: {error}"),
         }
     }
 }
@@ -74,7 +74,7 @@ impl<'r> LargePayload<'r> {
     ///
     /// # Errors
     ///
-    /// Those of [`PayloadOpener::open_stream`].
+    /// The errors of [`PayloadOpener::open_stream`].
     pub fn open<'o>(self, opener: &'o mut PayloadOpener) -> Result<LargePayloadEvents<'r, 'o>, LogError> {
         let Self { reader, progress } = self;
         progress.open(reader, opener)?;
@@ -99,20 +99,20 @@ pub struct LargePayloadEvents<'r, 'o> {
 pub struct PayloadEnd {
     /// Summary of the payload.
     pub summary: PayloadSummary,
-    /// Number of bytes behind the payload; servers write none.
+    /// Number of bytes after the payload; servers write none.
     pub trailing: u64,
-    /// Result of the checksum verification of a large payload; `Ok` for an event without a checksum. The checksum of an
-    /// event in memory is left to its user: also `Ok`.
+    /// Result of the checksum verification of a large payload; `Ok` for an event without a checksum. Also `Ok` for an
+    /// event in memory: its user verifies the checksum.
     pub checksum: Result<(), DecodeError>,
 }
 
 impl LargePayloadEvents<'_, '_> {
-    /// Appends the available whole events to `out`: at least one, and otherwise only as many as fit in `size` bytes.
-    /// Returns their number; 0 after the last event.
+    /// Appends whole events to `out`: at least one, and at most as many as fit in `size` bytes. Returns their number; 0
+    /// after the last event.
     ///
     /// # Errors
     ///
-    /// If the log cannot be read or ends within the event, and those of [`binlog::PayloadStream::next_chunk`].
+    /// If the log cannot be read or ends within the event, and the errors of [`binlog::PayloadStream::next_chunk`].
     pub fn next_chunk(&mut self, size: usize, out: &mut Vec<u8>) -> Result<usize, LogError> {
         self.progress.next_chunk(self.reader, self.opener, size, out)
     }
@@ -127,7 +127,7 @@ impl LargePayloadEvents<'_, '_> {
     }
 }
 
-/// Progress in reading a large payload, piece by piece. Its reader and its opener are passed to each call.
+/// Progress in reading a large payload, piece by piece. Each call gets the reader and the opener.
 #[derive(Debug)]
 pub(crate) struct PayloadProgress {
     pub(crate) head: Arc<LargePayloadHead>,
@@ -138,17 +138,17 @@ pub(crate) struct PayloadProgress {
     /// Number of bytes of the event that were read, up to the end of `bytes`.
     read: u64,
     bytes: Vec<u8>,
-    /// Number of bytes used of `bytes`.
+    /// Number of used bytes in `bytes`.
     used: usize,
     hasher: crc32fast::Hasher,
-    /// Bytes behind the covered part: the stored checksum.
+    /// Bytes after the covered part: the stored checksum.
     stored: Vec<u8>,
 }
 
 /// Number of bytes to read at once.
 const PIECE_SIZE: usize = 256 << 10;
 
-/// Size of the first read: it holds header and fields, unless a field of an unknown type is huge.
+/// Size of the first read: enough for header and fields, unless a field of an unknown type is huge.
 const HEAD_SIZE: usize = 64 << 10;
 
 impl PayloadProgress {
@@ -209,7 +209,7 @@ impl PayloadProgress {
         size: usize,
         out: &mut Vec<u8>,
     ) -> Result<usize, LogError> {
-        assert!(self.used <= self.bytes.len(), "ours: no more is used than was read");
+        assert!(self.used <= self.bytes.len(), "ours: only read bytes are used");
         let mut stream = opener.resume_stream();
         loop {
             let ready = &self.bytes[self.used..];
@@ -247,7 +247,7 @@ impl PayloadProgress {
         Ok(PayloadEnd { summary, trailing, checksum: self.verify() })
     }
 
-    /// Replaces `bytes`, which are all used, by the next ones.
+    /// Replaces `bytes`, which must all be used, by the next bytes.
     fn read_more(&mut self, reader: &mut LogReader, count: usize) -> Result<(), LogError> {
         reader.read_large(count, &mut self.bytes)?;
         self.used = 0;
@@ -265,7 +265,7 @@ impl PayloadProgress {
         Ok(())
     }
 
-    /// Returns the number of unused bytes in front of the checksum.
+    /// Returns the number of unused bytes before the checksum.
     fn unused_covered_size(&self) -> u64 {
         let used = self.read - (self.bytes.len() - self.used) as u64;
         self.covered_size.saturating_sub(used)

@@ -3,12 +3,12 @@
 //! | task | item |
 //! |---|---|
 //! | read one log, event by event or in chunks for other threads | [`LogReader`] |
-//! | walk over a log event by event, into payloads of any size | [`LogWalk`] |
-//! | the same for parallel work: read pieces, find their context, walk over their events | [`PieceReader`], [`ContextTracker`], [`EventWalk`] |
+//! | walk over a log event by event, including the events in payloads of any size | [`LogWalk`] |
+//! | walk in parallel: read pieces, find their context, walk over their events | [`PieceReader`], [`ContextTracker`], [`EventWalk`] |
 //! | find the logs of a directory or an index | [`Store`] |
 //! | read logs of archives by their paths | [`ArchivedLogs`] |
 //! | follow a store that is being written to | [`StoreFollower`]; with the caller's own reader, [`StoreCursor`] |
-//! | write a source's logs, byte for byte | [`StoreWriter`]; to inspect the directory first, [`StoreFolder`] |
+//! | write a source's logs, byte for byte | [`StoreWriter`]; to check the directory first, [`StoreFolder`] |
 //! | create and lock files and directories that no other user can redirect | [`private_options`], [`make_folders`], [`FolderLock`], [`FileLock`] |
 //! | find another process that has a log open for writing | [`find_writer`]; in a directory, [`find_running_server`] |
 //! | check a file name from a server, an index or a log | [`is_file_name`] |
@@ -26,12 +26,11 @@
 //!
 //! A transaction payload too large for memory is read in pieces: [`LargePayload`].
 //!
-//! Logs are read with plain reads into memory that grows only as bytes arrive. A file that is truncated while it is
-//! read is an error, never a crash. Positions are 64 bits wide and counted. They never come from an event's header,
-//! where they wrap at 4 GiB.
+//! Logs are read into memory that grows only as bytes arrive. A file that is truncated while it is read causes an
+//! error, never a crash. Positions have 64 bits and are counted: those in event headers wrap at 4 GiB.
 //!
-//! This crate never talks to a server and never waits for a log to grow: it reports that no more is available, and its
-//! caller decides. It decodes only the events that delimit logs and transactions.
+//! This crate never connects to a server, and never waits for a log to grow: it reports that no more events are
+//! available, and the caller decides. It decodes only events that delimit logs and transactions.
 #![forbid(unsafe_code)]
 
 mod archived_logs;

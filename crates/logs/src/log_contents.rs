@@ -16,9 +16,9 @@ use crate::log_reader::ReadOutcome;
 /// Transactions of a log and of the logs before it, and the end of its last whole transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogContents {
-    /// MySQL GTIDs: those of the log's Previous_gtids event, and those of its own whole transactions.
+    /// MySQL GTIDs in the log's Previous_gtids event, and of the log's own whole transactions.
     pub gtids: GtidSet,
-    /// End of the last whole transaction, or of the events that follow it outside any transaction.
+    /// End of the last whole transaction, and of the following events outside any transaction.
     pub whole_end: u64,
     /// `sequence_number` of the last whole transaction; 0 if the log has none.
     pub sequence_number: i64,

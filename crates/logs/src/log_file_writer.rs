@@ -20,12 +20,12 @@ const BUFFER_SIZE: usize = 256 << 10;
 /// Number of bytes encrypted at once.
 const PIECE_SIZE: usize = 64 << 10;
 
-/// File of a log that is being written. All positions are those of the log: the header of an encrypted log does not
-/// count.
+/// File of a log being written. All positions are positions in the log: they do not include the header of an encrypted
+/// log.
 #[derive(Debug)]
 pub(crate) struct LogFileWriter {
     file: BufWriter<File>,
-    /// The same open file, for a thread that syncs it.
+    /// The same open file, for the thread that syncs it.
     shared: Option<Arc<File>>,
     cipher: Option<LogCipher>,
     /// Position of the next byte.
@@ -34,9 +34,9 @@ pub(crate) struct LogFileWriter {
 }
 
 impl LogFileWriter {
-    /// Creates the file of a new log, readable by owner and group as a server's own logs. With a key, the log is
-    /// encrypted. An existing file with events is an error. A crash before the log's line in the index was written can
-    /// leave a file with at most the first bytes of a log: that file is overwritten.
+    /// Creates the file of a new log, readable by owner and group, as on a server. With a key, encrypts the log.
+    /// Refuses an existing file with events. Overwrites a file with at most the first bytes of a log: a crash before
+    /// the log's line in the index was written can leave such a file.
     pub(crate) fn create(path: &Path, key: Option<&KeyringKey>) -> io::Result<Self> {
         if !has_at_most_log_start(path)? {
             let reason = "it exists, but the index does not name it: restore the index, or specify another \
@@ -61,8 +61,8 @@ impl LogFileWriter {
         Ok(log)
     }
 
-    /// Opens an existing log to continue it at a [position](LogFileWriter::seek); `None` if its header or magic number is
-    /// incomplete. An encrypted log needs the keyring file.
+    /// Opens an existing log to continue it at a [position](LogFileWriter::seek); `None` if its header or magic number
+    /// is incomplete. An encrypted log needs the keyring file.
     pub(crate) fn open(path: &Path, keyring: Option<&Path>) -> Result<Option<Self>, LogError> {
         let name = path.display().to_string();
         let file = private_options().create(false).read(true).write(true).open(path);
@@ -93,14 +93,14 @@ impl LogFileWriter {
         if self.cipher.is_some() { ENCRYPTED_HEADER_SIZE as u64 } else { 0 }
     }
 
-    /// Moves to this position: the next bytes are written there.
+    /// Moves to this position, where the next bytes are written.
     pub(crate) fn seek(&mut self, position: u64) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(self.header_size() + position))?;
         self.position = position;
         Ok(())
     }
 
-    /// Returns the present position: the next bytes are written there.
+    /// Returns the present position, where the next bytes are written.
     pub(crate) const fn position(&self) -> u64 {
         self.position
     }
@@ -137,8 +137,8 @@ impl LogFileWriter {
         self.file.get_ref().sync_data()
     }
 
-    /// Returns the open file, for a thread that syncs it. An error of a sync is reported once for both: only one of them
-    /// may sync at a time.
+    /// Returns the open file, for a thread that syncs it. The system reports an error of a sync only once, so only one
+    /// of the two may sync at a time.
     pub(crate) fn share(&mut self) -> io::Result<Arc<File>> {
         let shared = match self.shared.take() {
             Some(shared) => shared,
@@ -178,7 +178,7 @@ impl LogFileWriter {
     }
 }
 
-/// Size of the part of an encrypted log in front of its first event.
+/// Size of the part of an encrypted log before its first event.
 const ENCRYPTED_START_SIZE: usize = ENCRYPTED_HEADER_SIZE + MAGIC.len();
 
 /// Creates the header of a new encrypted log: a random password, encrypted with `key`.
@@ -195,7 +195,7 @@ pub fn new_encrypted_header(key: &KeyringKey) -> io::Result<(EncryptedHeader, Fi
     Ok((header, password))
 }
 
-/// Adds the reason to errors of opening a log's file whose own text says little.
+/// Adds a reason to unclear errors of opening a log's file.
 fn explain_open_error(cause: io::Error) -> io::Error {
     match Errno::from_raw(cause.raw_os_error().unwrap_or_default()) {
         Errno::ELOOP => {
@@ -207,7 +207,7 @@ fn explain_open_error(cause: io::Error) -> io::Error {
     }
 }
 
-/// Returns whether the file does not exist, or has at most the bytes in front of a log's first event.
+/// Returns whether the file does not exist, or has at most the bytes before a log's first event.
 pub(crate) fn has_at_most_log_start(path: &Path) -> io::Result<bool> {
     let file = match open_regular(path) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(true),
@@ -225,8 +225,8 @@ fn is_log_start_only(head: &[u8], size: u64) -> bool {
         || size <= if is_encrypted { ENCRYPTED_START_SIZE as u64 } else { MAGIC.len() as u64 }
 }
 
-/// Returns whether the file is no larger than a beginning, and has only zeros. After a power failure, a file may have
-/// its size but none of its content.
+/// Returns whether the file is no larger than the start of a log, and has only zeros. After a power failure, a file may
+/// have its size but no content.
 fn is_zeros(head: &[u8], size: u64) -> bool {
     size <= ENCRYPTED_START_SIZE as u64 && head.iter().all(|byte| *byte == 0)
 }

@@ -1,4 +1,4 @@
-//! Inputs that logs are read from: files, standard input, memory.
+//! Inputs of logs: files, standard input, memory.
 
 use std::fmt;
 use std::fs::File;
@@ -11,10 +11,10 @@ use binlog::encryption::LogCipher;
 use crate::archived_logs::open_archived_log;
 use crate::error::LogError;
 
-/// Largest read from standard input in [`ReadMode::Available`].
+/// Maximum size of a read from standard input in [`ReadMode::Available`].
 const READ_SIZE: usize = 64 << 10;
 
-/// File or stream that is read from front to back.
+/// File or stream that is read sequentially.
 #[derive(Debug)]
 pub(crate) struct LogInput {
     source: ByteSource,
@@ -39,7 +39,7 @@ enum ByteSource {
     Archived(ArchivedSource),
 }
 
-/// Log of an archive, which is rebuilt while it is read.
+/// Log of an archive, restored while it is read.
 struct ArchivedSource(Box<dyn Read + Send>);
 
 impl fmt::Debug for ArchivedSource {
@@ -48,7 +48,7 @@ impl fmt::Debug for ArchivedSource {
     }
 }
 
-/// Time at which a read returns.
+/// Condition for a read to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadMode {
     /// Once all requested bytes are read, or at the end.
@@ -83,8 +83,7 @@ impl LogInput {
         Self { source: ByteSource::Bytes(io::Cursor::new(bytes)), position: 0, cipher: None }
     }
 
-    /// Appends up to `count` bytes, and returns their number. There are fewer only at the end, or if `mode` allows
-    /// it.
+    /// Appends up to `count` bytes, and returns their number. Appends fewer only at the end, or if `mode` allows it.
     pub(crate) fn read(&mut self, count: usize, mode: ReadMode, out: &mut Vec<u8>) -> io::Result<usize> {
         let old = out.len();
         let result = match (&mut self.source, mode) {
@@ -98,7 +97,7 @@ impl LogInput {
             cipher.apply(self.position - *start, &mut out[old..]);
         }
         let read = out.len() - old;
-        debug_assert!(read <= count, "ours: no more is read than was asked for");
+        debug_assert!(read <= count, "ours: at most the requested bytes are read");
         self.position += read as u64;
         result.map(|_| read)
     }
@@ -125,12 +124,12 @@ impl LogInput {
             ByteSource::Bytes(bytes) => copy(&mut bytes.take(count), &mut sink())?,
             ByteSource::Archived(log) => copy(&mut log.0.by_ref().take(count), &mut sink())?,
         };
-        assert!(skipped <= count, "ours: no more is skipped than was asked for");
+        assert!(skipped <= count, "ours: at most the requested bytes are skipped");
         self.position += skipped;
         Ok(skipped)
     }
 
-    /// Returns the size of the file if it has become smaller than the part already read.
+    /// Returns the size of the file if it is now smaller than the part already read.
     pub(crate) fn shrunk_to(&self) -> io::Result<Option<u64>> {
         let ByteSource::File(file) = &self.source else { return Ok(None) };
         let metadata = file.metadata()?;
@@ -150,13 +149,13 @@ impl LogInput {
         match &mut self.source {
             ByteSource::File(file) => self.position = file.seek(to)?,
             ByteSource::Bytes(bytes) => self.position = bytes.seek(to)?,
-            // Bytes of these are read once.
+            // These can be read only once.
             ByteSource::Stdin(_) | ByteSource::Archived(_) => {}
         }
         Ok(())
     }
 
-    /// Seeks back to the byte `offset` of a log. The header of an encrypted log does not count.
+    /// Seeks back to the byte `offset` of a log. The offset does not include the header of an encrypted log.
     pub(crate) fn seek_to(&mut self, offset: u64) -> io::Result<()> {
         let start = self.cipher.as_ref().map_or(0, |cipher| cipher.start);
         self.seek_back(self.position - (start + offset))

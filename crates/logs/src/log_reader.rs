@@ -1,4 +1,4 @@
-//! Reads one log from front to back.
+//! Sequential reader of one log.
 
 mod resume;
 
@@ -20,11 +20,11 @@ use crate::large_payload::LargePayload;
 use crate::log_input::{LogInput, ReadMode};
 use crate::regular_file::open_regular;
 
-/// Reads one log from front to back. A stream may contain several concatenated logs, as mysqlbinlog accepts them on
-/// standard input. In a file, a second log is an error: servers and mysqlbinlog read the file only up to there.
+/// Sequential reader of one log. A stream may contain several concatenated logs, as for mysqlbinlog on standard input.
+/// In a file, a second log is an error: servers and mysqlbinlog ignore it.
 ///
-/// At the end, it reports how the log ends. Each further call checks for new events, so that callers follow a growing
-/// log by asking from time to time.
+/// At the end, reports the state of the log's end. Each further call checks for new events, so that callers can follow
+/// a growing log by calling at intervals.
 #[derive(Debug)]
 pub struct LogReader {
     name: String,
@@ -47,7 +47,7 @@ pub struct LogReader {
     closed: bool,
     /// True if the rest of the log is encrypted by MariaDB.
     mariadb_encrypted: bool,
-    /// Chunk that [`LogReader::next_event`] takes events from.
+    /// Chunk from which [`LogReader::next_event`] takes events.
     current: Option<EventChunk>,
     current_index: usize,
     /// End of the large payload that is being read.
@@ -71,7 +71,7 @@ pub enum ReadOutcome<T> {
 pub enum LogPiece<'r> {
     /// Whole events.
     Chunk(EventChunk),
-    /// Transaction payload that is too large to be read into memory.
+    /// Transaction payload that is too large for memory.
     LargePayload(LargePayload<'r>),
 }
 
@@ -80,22 +80,22 @@ pub enum LogPiece<'r> {
 pub enum RawPiece {
     /// Whole events.
     Chunk(EventChunk),
-    /// Header of a transaction payload event that is too large to be read into memory. [`LogReader::read_raw_bytes`]
-    /// reads its bytes, from the header on.
+    /// Header of a transaction payload event that is too large for memory. [`LogReader::read_raw_bytes`] reads the
+    /// event's bytes, including the header.
     LargePayload(EventHeader),
 }
 
 /// End of a log. Only the caller knows whether more events can follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndOfLog {
-    /// The log ends with a Rotate or Stop event: its server has closed it.
+    /// The log ends with a Rotate or Stop event: the server has closed it.
     Closed,
-    /// The log ends with another whole event: its server still writes to it, or crashed, or the log was truncated.
+    /// The log ends with another whole event: the server still writes the log, or crashed, or the log was truncated.
     Open {
         /// True if the format description has the in-use flag. Relay logs never have it.
         in_use: bool,
     },
-    /// The log ends within an event, or before its first one: the event is incomplete or torn.
+    /// The log ends within an event, or before its first event: the event is incomplete or torn.
     Torn(TornEvent),
 }
 
@@ -106,7 +106,7 @@ pub struct TornEvent {
     pub offset: u64,
     /// Number of bytes of the event in the log.
     pub found: usize,
-    /// Expected size of the event, as far as it is known.
+    /// Expected size of the event, or of its header if the size is still unknown.
     pub wanted: usize,
     /// True if the log's format description has the in-use flag.
     pub in_use: bool,
@@ -142,13 +142,14 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened. Only the first read shows whether it is a log.
+    /// If the file cannot be opened. The first read checks whether the file is a log.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LogError> {
         let path = path.as_ref();
         Ok(Self::new(path.display().to_string(), LogInput::open(path)?))
     }
 
-    /// Opens a log that a directory or an index names. It must be a regular file: reading a pipe could wait forever.
+    /// Opens a log listed by a directory or an index. Must be a regular file, because reading a pipe could block
+    /// forever.
     ///
     /// # Errors
     ///
@@ -221,7 +222,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is not a log, or has no valid event at this position. All events in front of the
+    /// If the file cannot be read, is not a log, or has no valid event at this position. All events before the
     /// fault have been returned before.
     pub fn next_event(&mut self) -> Result<ReadOutcome<LogEvent<'_>>, LogError> {
         if self.current.as_ref().is_none_or(|chunk| self.current_index == chunk.len()) {
@@ -236,7 +237,7 @@ impl LogReader {
         self.current_index += 1;
         match self.current.as_ref().and_then(|chunk| chunk.get(index)) {
             Some(event) => Ok(ReadOutcome::Some(event)),
-            None => unreachable!("a chunk with events left was seen to"),
+            None => unreachable!("the chunk has further events"),
         }
     }
 
@@ -244,7 +245,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// Those of [`LogReader::next_event`].
+    /// The errors of [`LogReader::next_event`].
     pub fn next_chunk(&mut self, size: usize) -> Result<ReadOutcome<EventChunk>, LogError> {
         if let Some(chunk) = self.take_current() {
             return Ok(ReadOutcome::Some(chunk));
@@ -256,12 +257,12 @@ impl LogReader {
         }
     }
 
-    /// Does the same as [`LogReader::next_chunk`], except for a transaction payload whose event has more than `large`
-    /// bytes: it is returned as a reader of its pieces.
+    /// As [`LogReader::next_chunk`], except for a transaction payload whose event has more than `large` bytes: returns
+    /// a reader of its pieces.
     ///
     /// # Errors
     ///
-    /// Those of [`LogReader::next_chunk`].
+    /// The errors of [`LogReader::next_chunk`].
     pub fn next_piece(&mut self, size: usize, large: usize) -> Result<ReadOutcome<LogPiece<'_>>, LogError> {
         if let Some(chunk) = self.take_current() {
             return Ok(ReadOutcome::Some(LogPiece::Chunk(chunk)));
@@ -275,12 +276,12 @@ impl LogReader {
         }
     }
 
-    /// Does the same as [`LogReader::next_piece`], for callers that pass events on: a large transaction payload is not
-    /// decompressed. Bytes of it that are not read are skipped by the next call.
+    /// As [`LogReader::next_piece`], for callers that forward events: does not decompress a large transaction payload.
+    /// The next call skips unread bytes of the payload.
     ///
     /// # Errors
     ///
-    /// Those of [`LogReader::next_chunk`].
+    /// The errors of [`LogReader::next_chunk`].
     pub fn next_raw_piece(&mut self, size: usize, large: usize) -> Result<ReadOutcome<RawPiece>, LogError> {
         if let Some(chunk) = self.take_current() {
             return Ok(ReadOutcome::Some(RawPiece::Chunk(chunk)));
@@ -296,7 +297,7 @@ impl LogReader {
         })
     }
 
-    /// Appends the next bytes of the event that [`LogReader::next_raw_piece`] has found last, until `out` has `size`
+    /// Appends the next bytes of the event that the last [`LogReader::next_raw_piece`] returned, until `out` has `size`
     /// bytes or the event ends.
     ///
     /// # Errors
@@ -323,7 +324,7 @@ impl LogReader {
     }
 
     fn begin_large(&mut self, header: EventHeader) -> Result<LargePayload<'_>, LogError> {
-        let Some(format) = self.format.clone() else { unreachable!("the framer wants a format first") };
+        let Some(format) = self.format.clone() else { unreachable!("the framer requires a format first") };
         let offset = self.place.offset;
         self.large_end = Some(offset + u64::from(header.size));
         LargePayload::new(self, header, offset, format)
@@ -351,7 +352,8 @@ impl LogReader {
         Ok(out.len() - before)
     }
 
-    /// Skips to `offset` of the same log, where an event must start. It must not be before the present position.
+    /// Skips to `offset` of the same log, where an event must start. The offset must not be before the present
+    /// position.
     ///
     /// The log's format must be known: read its first event before.
     ///
@@ -363,9 +365,9 @@ impl LogReader {
     ///
     /// If `offset` is less than [`LogReader::position`].
     pub fn skip_to(&mut self, offset: u64) -> Result<(), LogError> {
-        assert!(offset >= self.position(), "ours: {offset} lies behind {}", self.position());
+        assert!(offset >= self.position(), "ours: {offset} is before {}", self.position());
         if let Some(chunk) = self.current.take() {
-            // Events that were read but not returned go back into the tail.
+            // Move events that were read but not returned back into the tail.
             let rest = chunk.part(self.current_index..chunk.len());
             self.place.offset = rest.offset();
             self.tail.splice(..0, rest.bytes().iter().copied());
@@ -384,17 +386,17 @@ impl LogReader {
             }
         }
         self.place.offset = offset;
-        assert_eq!(self.position(), offset, "ours: the next event starts where the caller wants it");
+        assert_eq!(self.position(), offset, "ours: the next event starts at the requested offset");
         Ok(())
     }
 
-    /// Puts back the last part of the chunk that was returned last: it is returned next.
+    /// Puts back the end of the last returned chunk. The next call returns it.
     ///
     /// # Panics
     ///
     /// If the part does not end at the present position.
     pub fn put_back(&mut self, rest: EventChunk) {
-        assert_eq!(rest.end(), self.position(), "ours: it is the end of what was given last");
+        assert_eq!(rest.end(), self.position(), "ours: the part is the end of the last chunk");
         (self.current, self.current_index) = (Some(rest), 0);
     }
 
@@ -419,7 +421,7 @@ impl LogReader {
         }
     }
 
-    /// Returns the file's name as it was given, or `standard input`.
+    /// Returns the file's name, as given, or `standard input`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -439,7 +441,8 @@ impl LogReader {
         self.kind
     }
 
-    /// Returns whether the log's format description has the in-use flag: the log is still open, or a crash left it so.
+    /// Returns whether the log's format description has the in-use flag: the log is still open, or a crash left the
+    /// flag set.
     pub const fn in_use(&self) -> bool {
         self.in_use
     }
@@ -449,12 +452,12 @@ impl LogReader {
         self.position() <= self.format_end.max(MAGIC.len() as u64)
     }
 
-    /// Returns whether the file has been removed, so that it never grows again.
+    /// Returns whether the file was removed: it never grows again.
     pub(crate) fn is_removed(&self) -> Result<bool, LogError> {
         self.input.is_removed().map_err(|cause| LogError::io("read the metadata of", &self.name, cause))
     }
 
-    /// Returns the error for a torn log, for callers that know that it never grows again.
+    /// Returns the error for a torn log. For callers that know that the log no longer grows.
     pub fn torn_error(&self, torn: TornEvent) -> LogError {
         LogError::Torn { name: self.name.clone(), torn }
     }
@@ -487,7 +490,7 @@ impl LogReader {
         }
     }
 
-    /// Reads the magic number, and the header of an encrypted log in front of it. Returns whether they are complete.
+    /// Reads the magic number, and the header of an encrypted log before it. Returns whether they are complete.
     fn read_magic(&mut self) -> Result<bool, LogError> {
         if !self.read_head(MAGIC.len())? {
             return Ok(false);
@@ -558,7 +561,7 @@ impl LogReader {
         }
     }
 
-    /// Checks that the large payload is complete: a torn or unfinished payload must not be started.
+    /// Checks that the large payload is complete, because a torn or incomplete one must not be returned.
     fn check_large(&mut self, header: EventHeader, run: &mut ChunkBuilder) -> Result<FillStop, LogError> {
         assert!(run.bounds.is_empty(), "ours: the events in front of a large payload are returned first");
         let rest = self
@@ -571,7 +574,7 @@ impl LogReader {
         match found {
             Some(0..) if found < Some(wanted) => {
                 self.check_truncation(run)?;
-                // Less, if the file has been truncated.
+                // The size can be smaller if the file was truncated.
                 let found = found.filter(|_| !run.bytes.is_empty()).unwrap_or(0);
                 Ok(FillStop::Torn { found, wanted })
             }
@@ -600,7 +603,7 @@ impl LogReader {
             }
         }
         let is_format = rest.get(4) == Some(&EventType::FormatDescription.code());
-        // The framer has state: it must not see an event that is left for the next chunk.
+        // The framer has state, so it must not get an event that is left for the next chunk.
         if is_format && !run.bounds.is_empty() || !run.has_room_for(rest) {
             return Ok(FillStep::Full);
         }
@@ -617,7 +620,7 @@ impl LogReader {
                 run.push(size);
                 Ok(FillStep::Event)
             }
-            // Events in front of the fault are returned first.
+            // Events before the fault are returned first.
             Err(_) if !run.bounds.is_empty() => Ok(FillStep::Full),
             Err(error) => {
                 let (name, offset) = (self.name.clone(), self.place.offset);
@@ -651,7 +654,7 @@ impl LogReader {
 
     fn set_format(&mut self, raw: &RawEvent<'_>) {
         self.format = self.framer.format().cloned().map(Arc::new);
-        // A relay log also has its source's format description, after its own.
+        // A relay log also contains the source's format description, after its own.
         if self.place.offset == MAGIC.len() as u64 {
             let flags = raw.header().flags;
             self.in_use = flags.contains(EventFlags::IN_USE);
@@ -679,7 +682,7 @@ impl LogReader {
         mode: ReadMode,
     ) -> Result<usize, LogError> {
         let (have, wanted) = (run.bytes.len(), run.end + wanted);
-        // The size of a large event is only a claim: memory grows only as bytes arrive.
+        // Do not trust the size in a large event's header: memory grows only as bytes arrive.
         let target = if wanted <= run.size { run.size } else { wanted.min(run.size.max(2 * have)) };
         run.bytes.reserve_exact(target - have);
         let read = self.input.read(target - have, mode, &mut run.bytes);
@@ -690,8 +693,8 @@ impl LogReader {
         Ok(read)
     }
 
-    /// Checks that the file still has the bytes that were read. When its connection breaks, a replica truncates its
-    /// relay log after the last whole event: then the bytes read of an incomplete event are dropped.
+    /// Checks that the file still has the bytes that were read. After a lost connection, a replica truncates its relay
+    /// log after the last whole event. The read bytes of the incomplete event are then dropped.
     fn check_truncation(&mut self, run: &mut ChunkBuilder) -> Result<(), LogError> {
         let io = |cause| LogError::io("read the metadata of", &self.name, cause);
         let partial = (run.bytes.len() - run.end) as u64;
@@ -715,19 +718,19 @@ impl LogReader {
         }
     }
 
-    /// Creates a chunk from the run. The rest of the bytes stays in the tail for the next chunk.
+    /// Creates a chunk from the run. Keeps the remaining bytes in the tail for the next chunk.
     fn build_chunk(&mut self, mut run: ChunkBuilder) -> EventChunk {
         self.tail.clear();
         self.tail.extend_from_slice(&run.bytes[run.end..]);
         run.bytes.truncate(run.end);
         self.closed = run.last().is_some_and(|last| match last.event_type {
             EventType::Stop => true,
-            // A relay log also has its source's Rotate events, both artificial and real ones.
+            // A relay log also contains the source's Rotate events, artificial and real ones.
             EventType::Rotate if self.kind == LogKind::Relay => last.flags.contains(EventFlags::RELAY_LOG),
             EventType::Rotate => !last.flags.contains(EventFlags::ARTIFICIAL),
             _ => false,
         });
-        let Some(format) = self.format.clone() else { unreachable!("the framer wants a format first") };
+        let Some(format) = self.format.clone() else { unreachable!("the framer requires a format first") };
         assert!(run.bounds.len() > 1, "ours: a chunk has an event");
         assert_eq!(run.bytes.len(), run.end, "ours: a chunk ends with its last event");
         let log = self.place;
@@ -742,7 +745,7 @@ impl LogReader {
 /// Number of bytes that [`LogReader::next_event`] reads at once.
 const EVENTS_READ_SIZE: usize = 256 << 10;
 
-/// Largest size of a chunk: offsets in it are 32 bits wide.
+/// Maximum size of a chunk: its offsets have 32 bits.
 const CHUNK_SIZE_MAX: usize = 1 << 30;
 
 /// Number of bytes that identify the start of another log: the magic number, and the header of a format description.
@@ -760,7 +763,7 @@ fn starts_log(bytes: &[u8]) -> Option<bool> {
     Some(is_format && (header.next_position == header.size + 4 || header.next_position == 0))
 }
 
-/// Returns the header if the bytes start with a transaction payload event of more than `large` bytes.
+/// Returns the header if `bytes` start with a transaction payload event of more than `large` bytes.
 fn large_payload_header(bytes: &[u8], large: usize) -> Option<EventHeader> {
     let header = EventHeader::decode(&mut Cursor::new(bytes.first_chunk::<HEADER_SIZE>()?)).ok()?;
     let is_large = header.event_type == EventType::TransactionPayload && header.size as usize > large;
@@ -790,7 +793,7 @@ impl ChunkBuilder {
         EventHeader::decode(&mut Cursor::new(&self.bytes[start..])).ok()
     }
 
-    /// Returns whether the event at the start of `rest` fits, as far as its size is known.
+    /// Returns whether the event at the start of `rest` fits. An event of unknown size is taken to fit.
     fn has_room_for(&self, rest: &[u8]) -> bool {
         let size = rest.first_chunk().and_then(|head: &[u8; HEADER_SIZE]| head[9..13].first_chunk());
         let fits = |size: &[u8; 4]| self.end + u32::from_le_bytes(*size) as usize <= self.size;
@@ -815,13 +818,13 @@ enum NextChunk {
     End(EndOfLog),
 }
 
-/// Reason for which no more events are added to a run.
+/// Reason why no more events are added to a run.
 enum FillStop {
     Full,
     Large(EventHeader),
     /// The first incomplete event has this size.
     NeedMore(usize),
-    /// A large payload is incomplete. `found` counts its bytes in the log, including those not read.
+    /// A large payload is incomplete. `found` counts its bytes in the log, including unread ones.
     Torn {
         found: usize,
         wanted: usize,
@@ -842,7 +845,7 @@ struct BufferPool {
     shared: Vec<Arc<Vec<u8>>>,
 }
 
-/// Largest number of buffers in the pool.
+/// Maximum number of buffers in the pool.
 const POOL_BUFFERS_MAX: usize = 64;
 
 impl BufferPool {
@@ -853,7 +856,7 @@ impl BufferPool {
         }
         let free = self.shared.iter().position(|shared| Arc::strong_count(shared) == 1);
         let mut buffer = match free.map(|index| Arc::try_unwrap(self.shared.swap_remove(index))) {
-            // The memory of one huge event must not be kept forever.
+            // Do not keep the memory of one huge event forever.
             Some(Ok(buffer)) if buffer.capacity() <= 2 * size => buffer,
             _ => Vec::with_capacity(size),
         };

@@ -1,9 +1,9 @@
-//! Log names of a store: those of the source, until another server becomes the source.
+//! Log names of a store: the source's names, until another server becomes the source.
 
 use std::cmp::Ordering;
 use std::path::Path;
 
-/// Smallest number of digits of a log's number.
+/// Minimum number of digits of a log's number.
 const NUMBER_SIZE_MIN: usize = 6;
 /// Length of a server's UUID in characters.
 const UUID_SIZE: usize = 36;
@@ -11,7 +11,7 @@ const UUID_SIZE: usize = 36;
 /// Later series of a store: the logs of one server, after logs of another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSeries<'n> {
-    /// Number of the series, from 2 on; series 1 is the store's first, and does not appear in names.
+    /// Number of the series, from 2 on. Series 1 is the store's first, and does not appear in names.
     pub number: u32,
     /// `server_uuid` of the server that wrote the logs.
     pub uuid: &'n str,
@@ -30,7 +30,7 @@ impl<'n> LogSeries<'n> {
 pub(crate) struct LogName<'n> {
     /// Base name of the source's logs, without the number.
     pub(crate) base: &'n str,
-    /// Series of the log; `None` for the store's first.
+    /// Series of the log; `None` for the store's first series.
     pub(crate) series: Option<LogSeries<'n>>,
     pub(crate) number: u64,
     digits: &'n str,
@@ -53,7 +53,7 @@ impl<'n> LogName<'n> {
         format!("{}.{}", self.base, self.digits)
     }
 
-    /// Returns the name of this source's log in that series of a store.
+    /// Returns the name of this log of a source in a series of a store.
     pub(crate) fn name_in_series(&self, series: LogSeries<'_>) -> String {
         format!("{}.{}.{}.{}", self.base, series.number, series.uuid, self.digits)
     }
@@ -83,19 +83,19 @@ impl<'n> LogName<'n> {
     }
 }
 
-/// Returns whether a name is that of a later log of the same series.
+/// Returns whether `name` is a later log than `than`, of the same series.
 pub fn is_later_log(name: &str, than: &str) -> bool {
     let names = LogName::of(Path::new(than)).zip(LogName::of(Path::new(name)));
     names.is_some_and(|(earlier, later)| earlier.is_earlier_of_series(&later))
 }
 
-/// Returns whether a log is later than another log of the same store: of the same series, or of a later one.
+/// Returns whether a log is later than another log of the same store: in the same series, or in a later one.
 pub fn is_later_in_store(name: &str, than: &str) -> bool {
     let names = LogName::of(Path::new(than)).zip(LogName::of(Path::new(name)));
     names.is_some_and(|(earlier, later)| earlier.is_before(&later))
 }
 
-/// Series, base name and number of a log, by which the logs of one server are ordered. A name without a number has
+/// Returns series, base name and number of a log: the sort key of the logs of one server. A name without a number has
 /// number 0.
 pub fn log_order(name: &str) -> (u32, &str, u64) {
     match LogName::of(Path::new(name)) {
@@ -104,7 +104,7 @@ pub fn log_order(name: &str) -> (u32, &str, u64) {
     }
 }
 
-/// Parses the base name and the series from the part in front of a log's number.
+/// Parses the base name and the series from the part before a log's number.
 fn parse_series(front: &str) -> Option<(&str, LogSeries<'_>)> {
     let (front, uuid) = front.rsplit_once('.')?;
     let (base, number) = front.rsplit_once('.')?;

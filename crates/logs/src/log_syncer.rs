@@ -1,4 +1,4 @@
-//! Thread that syncs a log to disk, while more events are written to the log.
+//! Thread that syncs a log to disk, while more events are written.
 
 use std::fs::File;
 use std::io;
@@ -8,10 +8,10 @@ use std::thread::{self, JoinHandle};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Thread that syncs a log to disk. One sync covers everything that was written before it began: requests that come
-/// while a sync runs become one sync.
+/// Thread that syncs a log to disk. One sync covers all bytes written before it began. Requests made while a sync runs
+/// are merged into one.
 ///
-/// After a failed sync, no further one begins until the error is taken: the system reports an error only once, and the
+/// After a failed sync, no further sync begins until the error is taken: the system reports an error only once, and the
 /// next sync would succeed although bytes are lost.
 #[derive(Debug)]
 pub(crate) struct LogSyncer {
@@ -34,7 +34,7 @@ struct SyncerState {
     /// Request whose sync has not begun.
     next: Option<SyncRequest>,
     is_busy: bool,
-    /// Last sync that has ended, until it is taken.
+    /// Last completed sync, until it is taken.
     end: Option<SyncEnd>,
     is_stopping: bool,
 }
@@ -86,10 +86,10 @@ impl LogSyncer {
         number
     }
 
-    /// Takes the last sync that has ended, without waiting.
+    /// Takes the last completed sync, without waiting.
     pub(crate) fn take_end(&self) -> Option<SyncEnd> {
         let end = self.shared.lock().end.take()?;
-        // An error means that nothing was signalled since.
+        // An error means that there was no further signal.
         let _ = self.shared.ended.read();
         Some(end)
     }
@@ -115,7 +115,7 @@ impl Drop for LogSyncer {
         self.shared.lock().is_stopping = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // After a panic of it, the message is out.
+            // A panic of the thread has already printed its message.
             let _ = thread.join();
         }
     }
@@ -130,7 +130,7 @@ impl SyncerShared {
                 continue;
             };
             let is_sound = state.end.as_ref().is_none_or(|end| end.result.is_ok());
-            assert!(is_sound, "ours: no sync begins before the error of another is taken");
+            assert!(is_sound, "ours: no sync begins before an earlier error is taken");
             state.is_busy = true;
             drop(state);
             let result = file.sync_data();

@@ -1,11 +1,11 @@
-//! Walks over a log event by event, whatever the events lie in.
+//! Walk over a log event by event, including events in payloads.
 
 use crate::error::LogError;
 use crate::event_walk::{EventWalk, NextStep, PayloadEndStep, WalkSource, WalkStep};
 use crate::log_reader::{LogReader, ReadOutcome};
 use crate::piece_reader::{PieceReader, WalkPiece};
 
-/// Walks over a log event by event, and into payloads of any size. At the end, it reports how the log ends. Each
+/// Walk over a log event by event, and into payloads of any size. At the end, reports the state of the log's end. Each
 /// further call checks for new events.
 ///
 /// To process a log in parallel, read it with a [`PieceReader`], and give each thread an [`EventWalk`].
@@ -24,13 +24,13 @@ enum NextLogStep {
 }
 
 impl LogWalk {
-    /// Starts at the present position of a reader. Large payloads are decompressed by the pieces' opener, others by
-    /// that of the walk.
+    /// Starts at the present position of a reader. The opener of `pieces` decompresses large payloads; the opener of
+    /// `walk` decompresses others.
     pub const fn new(pieces: PieceReader, walk: EventWalk) -> Self {
         Self { pieces, walk, piece: None }
     }
 
-    /// Returns the reader of the log. It is ahead of the walk by up to a chunk.
+    /// Returns the reader of the log, which is ahead of the walk by up to a chunk.
     pub const fn reader(&self) -> &LogReader {
         self.pieces.reader()
     }
@@ -40,7 +40,7 @@ impl LogWalk {
     /// # Errors
     ///
     /// If the log cannot be read, or has no valid event at this position, or if a large payload cannot be read to its
-    /// end. All events in front of the fault have been returned before.
+    /// end. All events before the fault have been returned before.
     #[expect(clippy::should_implement_trait, reason = "the step is borrowed")]
     pub fn next(&mut self) -> Result<ReadOutcome<WalkStep<'_>>, LogError> {
         let next = loop {

@@ -1,4 +1,4 @@
-//! Finds processes that have logs open for writing, as far as this user may see them.
+//! Search for processes that have logs open for writing, among the processes visible to this user.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,18 +31,18 @@ impl fmt::Display for RunningServer {
 /// Presence of another process that has a file open for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriterPresence {
-    /// A process has it open.
+    /// A process has the file open.
     Open,
-    /// No process has it open.
+    /// No process has the file open.
     Closed,
-    /// Unknown: not all processes that could have it open are visible.
+    /// Unknown: a process that could have the file open is not visible.
     Unknown,
 }
 
-/// Files by which the data directory of a server is known: of MySQL, of InnoDB, of MySQL 8 and of MariaDB.
+/// Files that identify the data directory of a server: of MySQL, InnoDB, MySQL 8 and MariaDB.
 const SERVER_FILES: [&str; 4] = ["auto.cnf", "ibdata1", "mysql.ibd", "aria_log_control"];
 
-/// Returns the name of a file that only the data directory of a server has, if this directory has one.
+/// Returns the name of a file that exists only in a server's data directory, if this directory has one.
 pub fn find_server_file(directory: &Path) -> Option<&'static str> {
     SERVER_FILES.into_iter().find(|name| directory.join(name).exists())
 }
@@ -61,7 +61,7 @@ pub fn find_running_server(directory: &Path) -> Option<RunningServer> {
     found.map(|(process, file)| RunningServer { process, file })
 }
 
-/// Tells whether another process has the file open for writing.
+/// Returns whether another process has the file open for writing.
 pub fn find_writer(path: &Path) -> WriterPresence {
     let Ok(metadata) = fs::metadata(path) else { return WriterPresence::Unknown };
     let (wanted, owner) = (FileIdentity::of(&metadata), metadata.uid());
@@ -84,12 +84,12 @@ const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 fn sees_all_processes() -> bool {
     let namespace = fs::read_link("/proc/self/ns/pid");
-    // If process 1 is hidden, processes of all other users are.
+    // If process 1 is hidden, all processes of other users are hidden.
     namespace.is_ok_and(|namespace| namespace == Path::new(INITIAL_PID_NAMESPACE))
         && Path::new("/proc/1/status").exists()
 }
 
-/// Tells whether other machines may write to the file too.
+/// Returns whether other machines may write to the file, too.
 fn is_shared(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo");
     let (Ok(mounts), Ok(path)) = (mounts, path.canonicalize()) else { return true };
@@ -123,7 +123,7 @@ fn is_on_shared_mount(mounts: &str, path: &Path) -> bool {
     })
 }
 
-/// Tells whether only a server writes to the file: an index of logs, or a file of InnoDB.
+/// Returns whether only a server writes to the file: an index of logs, or a file of InnoDB.
 fn is_server_file(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     name.ends_with(".index") || name.starts_with("ibdata") || name.ends_with(".ibd")
@@ -140,7 +140,7 @@ fn is_log(file: &Path) -> bool {
 struct ProcessScan {
     /// Files open for writing.
     open: Vec<WrittenFile>,
-    /// Users of each process whose files are not visible; empty if the users are not visible either.
+    /// Users of each process with invisible files; an empty list if the users are invisible, too.
     hidden: Vec<Vec<u32>>,
 }
 
@@ -174,7 +174,7 @@ fn scan_processes() -> ProcessScan {
     seen
 }
 
-/// Returns the users that a process runs under, from `/proc/PID/status`.
+/// Returns the users of a process, from `/proc/PID/status`.
 fn process_owners(status: &str) -> Vec<u32> {
     let owners = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     owners.unwrap_or_default().split_whitespace().filter_map(|owner| owner.parse().ok()).collect()
@@ -184,8 +184,8 @@ fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
     fs::read_dir(folder).into_iter().flatten().flatten()
 }
 
-/// Tells whether a file is open for writing, from `/proc/PID/fdinfo/N`: `flags:`, then the flags of `open` in octal.
-/// Their lowest two bits are the mode.
+/// Returns whether a file is open for writing, from `/proc/PID/fdinfo/N`: `flags:`, then the flags of `open` in octal.
+/// The lowest two bits are the mode.
 fn is_for_writing(how: &str) -> bool {
     let flags = how.lines().find_map(|line| line.strip_prefix("flags:"));
     flags.is_some_and(|flags| u32::from_str_radix(flags.trim(), 8).is_ok_and(|flags| flags & 0o3 != 0))

@@ -12,11 +12,11 @@ use crate::store_folder::{
     only_index, whole_lines,
 };
 
-/// Newest logs of directories that `bintide receive` writes. Its size is the position where `bintide receive` resumes,
-/// so such a log must stay as it is.
+/// Newest logs of directories that `bintide receive` writes. Such a log must not change: its size is the position where
+/// `bintide receive` resumes.
 ///
-/// A directory is recognised by each file that only `bintide receive` writes, because a user or a backup may have
-/// removed the others, or the index.
+/// Any file that only `bintide receive` writes identifies a directory, because a user or a backup may have removed the
+/// other files or the index.
 #[derive(Clone, Debug, Default)]
 pub struct NewestReceivedLogs {
     /// Canonical paths.

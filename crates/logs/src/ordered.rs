@@ -12,8 +12,8 @@ use std::thread;
 pub struct PipelineLimits {
     /// Number of worker threads, besides the feeder's thread and the caller's.
     pub workers: NonZeroUsize,
-    /// Size of all items and parts together, in bytes, as their creators count them. One item, and one part for each
-    /// worker, may exceed the limit.
+    /// Total size of all items and parts in bytes, as stated by their creators. One item, and one part for each worker,
+    /// may exceed the limit.
     pub bytes: usize,
 }
 
@@ -27,17 +27,17 @@ impl PipelineLimits {
 /// Reads items in order, processes them in parallel, and delivers the results in order.
 ///
 /// `feed` runs in its own thread and pushes items. Workers turn each item into any number of parts. `take` gets the
-/// parts in the caller's thread, in the order of their items. Each worker thread creates one `worker` and keeps it:
-/// contexts and buffers that are reused.
+/// parts in the caller's thread, in the order of their items. Each worker thread creates one `worker`, and reuses its
+/// context and buffers.
 ///
-/// The feeder waits while items fill their half of [`PipelineLimits::bytes`]. A worker waits while parts fill the other half,
-/// unless its item is the next to be delivered. So one item can have any number of parts.
+/// The feeder waits while items fill their half of [`PipelineLimits::bytes`]. A worker waits while parts fill the other
+/// half, unless its item is the next to be delivered. Therefore, one item can have any number of parts.
 ///
 /// The run ends early, without an error, when `take` returns `Break`.
 ///
 /// # Errors
 ///
-/// The first error in the order of the items, after all parts in front of it have been delivered. An error of `feed`
+/// The first error in the order of the items, after all parts before it have been delivered. An error of `feed`
 /// comes after all items that were pushed, an error of `take` immediately.
 ///
 /// # Panics
@@ -57,7 +57,7 @@ where
 {
     let line = PipelineShared::new(bounds);
     let outcome = thread::scope(|scope| {
-        // Each end of this scope, also a panic, must end the threads. Otherwise the scope waits for them forever.
+        // Stop the threads at any end of this scope, also a panic. Otherwise the scope would wait for them forever.
         let _stop = StopOnDrop(&line);
         scope.spawn(|| {
             let _stop = StopOnPanic(&line);
@@ -87,7 +87,7 @@ where
     });
     match outcome {
         Some(result) => result,
-        None => unreachable!("the scope panics when one of its threads did"),
+        None => unreachable!("the scope panics if one of its threads panicked"),
     }
 }
 
@@ -125,7 +125,7 @@ pub struct PartSender<'l, Part> {
 }
 
 impl<Part> PartSender<'_, Part> {
-    /// Sends one part of this size in bytes, once there is room or all items in front of this one are delivered.
+    /// Sends one part of this size in bytes, once there is room or all items before this one are delivered.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl<Item: Send, Part: Send, E: Send> SendItem<Item> for PipelineShared<Item, Pa
         if state.stopped {
             return Err(PipelineShutdown);
         }
-        assert!(state.fed.is_none(), "ours: items come before the end of the feed");
+        assert!(state.fed.is_none(), "ours: no item follows the end of the feed");
         let number = state.first + state.open.len() as u64;
         state.open.push_back(OpenItem { parts: VecDeque::new(), result: None });
         state.items.push_back(QueuedItem { number, item, bytes });
@@ -172,7 +172,7 @@ impl<Item: Send, Part: Send, E: Send> SendPart<Part> for PipelineShared<Item, Pa
         while !state.stopped {
             let index = state.open_index(number);
             let fits = state.part_bytes + bytes <= self.half;
-            // The next item to be delivered may always have one part waiting. Otherwise all threads could wait forever.
+            // The next item in order may always have one waiting part. Otherwise all threads could wait forever.
             if fits || (index == 0 && state.open[0].parts.is_empty()) {
                 state.open[index].parts.push_back(QueuedPart { part, bytes });
                 state.part_bytes += bytes;
@@ -187,10 +187,10 @@ impl<Item: Send, Part: Send, E: Send> SendPart<Part> for PipelineShared<Item, Pa
     }
 }
 
-/// Memory of an item or a part besides its own bytes. It bounds the number of small ones, too.
+/// Memory of an item or a part besides its own bytes. Also bounds the number of small ones.
 const OVERHEAD_SIZE: usize = 128;
 
-/// State and condition variables that the threads share.
+/// State and condition variables, shared by the threads.
 struct PipelineShared<Item, Part, E> {
     half: usize,
     state: Mutex<PipelineState<Item, Part, E>>,
@@ -230,7 +230,7 @@ struct QueuedPart<Part> {
 
 struct OpenItem<Part, E> {
     parts: VecDeque<QueuedPart<Part>>,
-    /// Result of the item's worker, once it is done.
+    /// Result of the item's worker, once the worker has finished it.
     result: Option<Result<(), E>>,
 }
 
@@ -273,7 +273,7 @@ impl<Item, Part, E> PipelineShared<Item, Part, E> {
     }
 
     fn lock(&self) -> MutexGuard<'_, PipelineState<Item, Part, E>> {
-        // No closure of a caller runs under the lock, so a panic elsewhere leaves the state consistent.
+        // No closure of a caller runs under the lock, so a panic leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -304,7 +304,7 @@ impl<Item, Part, E> PipelineShared<Item, Part, E> {
     fn finish_item(&self, number: u64, bytes: usize, result: Result<(), E>) {
         let mut state = self.lock();
         let index = state.open_index(number);
-        assert!(bytes <= state.item_bytes, "ours: an item gives back the bytes that it took");
+        assert!(bytes <= state.item_bytes, "ours: an item releases the bytes that it reserved");
         assert!(state.open[index].result.is_none(), "ours: an item is finished once");
         state.item_bytes -= bytes;
         state.open[index].result = Some(result);
@@ -323,7 +323,10 @@ impl<Item, Part, E> PipelineShared<Item, Part, E> {
             match state.open.front_mut() {
                 Some(open) => {
                     if let Some(QueuedPart { part, bytes }) = open.parts.pop_front() {
-                        assert!(bytes <= state.part_bytes, "ours: a part gives back the bytes that it took");
+                        assert!(
+                            bytes <= state.part_bytes,
+                            "ours: a part releases the bytes that it reserved"
+                        );
                         state.part_bytes -= bytes;
                         self.part_room.notify_all();
                         return NextOutput::Part(part);

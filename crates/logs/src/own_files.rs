@@ -1,4 +1,4 @@
-//! Files and directories that bintide creates. They are opened safely, locked, and synced to disk.
+//! Files and directories that bintide creates: opened safely, locked, and synced to disk.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -12,8 +12,8 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 use crate::error::LogError;
 use crate::file_identity::FileIdentity;
 
-/// Returns options that open or create files for their owner and group, as a server does: logs hold data of tables.
-/// They do not follow a symbolic link, which could point to any file, and do not wait for a pipe.
+/// Returns options that open or create files for owner and group only, as a server does: logs contain data of tables.
+/// Such an open follows no symbolic link, which could point to any file, and never waits for a pipe.
 pub fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).mode(0o640).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
@@ -23,16 +23,16 @@ pub fn private_options() -> OpenOptions {
 /// Permissions and durability of a file that [`replace_file`] writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
-    /// Permissions of the file that is replaced; a new file is for its owner and group. Synced to disk.
+    /// Permissions of the replaced file; a new file is accessible to owner and group. Synced to disk.
     Private,
-    /// For its owner only. Synced to disk.
+    /// Accessible to the owner only. Synced to disk.
     OwnerOnly,
-    /// Readable for all. Not synced, for files that are replaced all the time.
+    /// Readable by all users. Not synced, for files that are often replaced.
     Shared,
 }
 
-/// Replaces a file atomically: after a crash it has either the old or the new content. The new content is first written
-/// to a file whose name has `.new` appended.
+/// Replaces a file atomically: after a crash, it has either the old or the new content. First writes the new content to
+/// a file with `.new` appended to the name.
 ///
 /// # Errors
 ///
@@ -84,7 +84,7 @@ pub fn make_folders(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
     for path in missing {
         match fs::create_dir(path) {
             Ok(()) => made.push(path.to_owned()),
-            // Another process has created it first.
+            // Another process has created the directory first.
             Err(_) if path.is_dir() => {}
             Err(cause) => return Err(LogError::io("create", &path.display().to_string(), cause)),
         }
@@ -103,17 +103,17 @@ pub fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(parent_of(path))?.sync_all()
 }
 
-/// Returns the directory that a file is in: `.` for a name without a directory.
+/// Returns the directory of a file: `.` for a name without a directory.
 pub fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Lock on a directory, held until it is dropped. It is advisory: only processes that take it respect it.
+/// Lock on a directory, held until dropped. Advisory: only processes that use the lock respect it.
 #[derive(Debug)]
 pub struct FolderLock {
     _mark: Option<Flock<File>>,
-    /// Lock on the directory itself, which remains if another process removes the mark; `None` on a file system that
-    /// cannot lock directories.
+    /// Lock on the directory itself, which still holds if another process removes the mark; `None` on a file system
+    /// that cannot lock directories.
     _folder: Option<Flock<File>>,
 }
 
@@ -142,8 +142,8 @@ impl FolderLock {
     }
 }
 
-/// Lock for a file that is replaced while it is locked. The lock is on a second file, whose name has `.lock` appended.
-/// Dropping the lock removes that file.
+/// Lock for a file that may be replaced while it is locked. The lock is on a second file, with `.lock` appended to the
+/// name. Dropping the lock removes that file.
 #[derive(Debug)]
 pub struct FileLock {
     path: PathBuf,
@@ -165,7 +165,7 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // A lock file that remains does no harm.
+        // A remaining lock file does no harm.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -184,7 +184,7 @@ fn lock_file(path: &Path) -> io::Result<Option<Flock<File>>> {
     }
 }
 
-/// Returns whether an open file is still the one at this path.
+/// Returns whether an open file is still the file at this path.
 fn is_at(file: &File, path: &Path) -> bool {
     let (opened, there) = (file.metadata(), fs::symlink_metadata(path));
     opened.is_ok_and(|opened| there.is_ok_and(|there| FileIdentity::of(&opened) == FileIdentity::of(&there)))

@@ -1,4 +1,4 @@
-//! Reads a log as pieces that can be given to other threads, whatever the events lie in.
+//! Reader of a log as pieces for other threads, including events in payloads.
 
 use std::sync::Arc;
 
@@ -26,19 +26,19 @@ pub enum WalkPiece {
     Chunk(EventChunk),
     /// Event of a large payload. Its parts follow, and then its end.
     PayloadStart(Arc<LargePayloadHead>),
-    /// Some events of that payload.
+    /// Some events of the open payload.
     PayloadPart(PayloadPart),
-    /// End of that payload.
+    /// End of the open payload.
     PayloadEnd {
         /// Event of the payload.
         head: Arc<LargePayloadHead>,
-        /// Findings at its end, or the error that prevented reading it.
+        /// Findings at the payload's end, or the error that prevented reading it.
         end: Result<PayloadEnd, LogError>,
     },
 }
 
 impl WalkPiece {
-    /// Returns the approximate number of bytes that it holds in memory.
+    /// Returns the approximate size of the piece in memory, in bytes.
     pub fn memory_size(&self) -> usize {
         match self {
             Self::Chunk(chunk) => chunk.bytes().len(),
@@ -53,7 +53,7 @@ impl WalkPiece {
 pub struct PayloadPart {
     /// Event of the payload.
     pub head: Arc<LargePayloadHead>,
-    /// Place of the first event.
+    /// Position of the first event.
     pub first: InnerPosition,
     /// Bytes of the events. They have no checksums.
     pub bytes: Vec<u8>,
@@ -62,7 +62,7 @@ pub struct PayloadPart {
 }
 
 impl PayloadPart {
-    /// Returns the events and their places, in order.
+    /// Returns the events and their positions, in order.
     pub fn events(&self) -> impl Iterator<Item = (InnerPosition, RawEvent<'_>)> {
         let mut place = self.first;
         inner_events(&self.bytes).map(move |raw| {
@@ -72,9 +72,9 @@ impl PayloadPart {
         })
     }
 
-    /// Returns the event at a place.
+    /// Returns the event at a position.
     pub(crate) fn event_at(&self, place: InnerPosition) -> Option<RawEvent<'_>> {
-        assert!(place.offset >= self.first.offset, "ours: {place:?} lies in front of the part");
+        assert!(place.offset >= self.first.offset, "ours: {place:?} is before the part");
         let rest = self.bytes.get(usize::try_from(place.offset - self.first.offset).ok()?..)?;
         Some(RawEvent::split_first(rest, EventChecksum::Absent)?.0)
     }
@@ -101,7 +101,7 @@ pub struct PieceReader {
     spare: Vec<u8>,
 }
 
-/// Largest memory that is allocated for a part before its events come.
+/// Maximum memory reserved for a part before its events are read.
 const PART_RESERVED_MAX: usize = 1 << 20;
 
 /// State of a [`PieceReader`].
@@ -120,7 +120,7 @@ impl PieceReader {
     ///
     /// # Panics
     ///
-    /// If chunks are to have 0 bytes.
+    /// If `chunk_size` is 0.
     pub const fn new(reader: LogReader, sizes: PieceSizes, opener: PayloadOpener) -> Self {
         assert!(sizes.chunk_size > 0, "ours: a chunk has an event");
         Self { reader, sizes, opener, phase: PiecePhase::Log, spare: Vec::new() }
@@ -137,11 +137,11 @@ impl PieceReader {
     }
 
     /// Returns the next piece. After an error inside a large payload, which is in [`WalkPiece::PayloadEnd`], the log
-    /// continues behind the payload.
+    /// continues after the payload.
     ///
     /// # Errors
     ///
-    /// Those of [`LogReader::next_event`].
+    /// The errors of [`LogReader::next_event`].
     pub fn next_piece(&mut self) -> Result<ReadOutcome<WalkPiece>, LogError> {
         let piece = match std::mem::replace(&mut self.phase, PiecePhase::Log) {
             PiecePhase::Log => match self.reader.next_piece(self.sizes.chunk_size, self.sizes.large_size)? {
@@ -194,7 +194,7 @@ impl PieceReader {
         }
     }
 
-    /// Skips the rest of the large payload that is read: the log continues behind it.
+    /// Skips the rest of the open large payload. The log continues after it.
     pub fn skip_payload(&mut self) {
         self.phase = PiecePhase::Log;
     }

@@ -1,10 +1,10 @@
-//! Opens files that an index or a directory names, if they are regular.
+//! Access to files named by an index or a directory: only regular files.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Opens a regular file for reading. A pipe or a device is an error at once, because its open or its reads could wait
+/// Opens a regular file for reading. Immediately refuses a pipe or a device, because opening or reading it could block
 /// forever.
 ///
 /// # Errors
@@ -22,7 +22,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// Those of [`open_regular`], and if the file is not UTF-8.
+/// The errors of [`open_regular`]. Also if the file is not UTF-8.
 pub(crate) fn read_regular_text(path: &Path) -> io::Result<String> {
     io::read_to_string(open_regular(path)?)
 }

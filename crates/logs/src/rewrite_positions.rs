@@ -1,4 +1,4 @@
-//! Maps positions of a rewritten log to those of the original log.
+//! Mapping of positions between a rewritten log and the original log.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,11 +9,11 @@ use crate::error::LogError;
 use crate::regular_file::open_regular;
 
 /// Positions of a log's transactions before it was rewritten in place, by `bintide compress`, `bintide decompress` or
-/// `bintide receive --compress`. A log that was rewritten several times has a list of each time beside it. The lists
-/// are read from front to back.
+/// `bintide receive --compress`. A log that was rewritten several times has one list beside it for each time. The lists
+/// are read sequentially.
 #[derive(Debug)]
 pub struct RewritePositions {
-    /// The lists, the oldest first: each leads to the log of the next.
+    /// The lists, oldest first: each maps to the log from which the next one starts.
     lists: Vec<PositionList>,
 }
 
@@ -26,15 +26,15 @@ pub struct PositionPair {
     pub rewritten: u64,
 }
 
-/// Returns the path of a log's first list of positions: beside the log, with `positions.` in front of its name. So a
-/// pattern for the logs' common prefix does not match the list.
+/// Returns the path of a log's first list of positions: beside the log, with the prefix `positions.`. A pattern for the
+/// logs' common prefix thus does not match the list.
 pub fn positions_path(log: &Path) -> PathBuf {
     let mut name = OsString::from("positions.");
     name.push(log.file_name().unwrap_or_default());
     log.with_file_name(name)
 }
 
-/// Returns the path of the file number `number`, from 1, of those that must not overwrite each other: `path`, `path.2`,
+/// Returns the path of file number `number`, from 1, among files that must not overwrite each other: `path`, `path.2`,
 /// `path.3`…
 pub fn numbered_path(path: &Path, number: u64) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -45,7 +45,7 @@ pub fn numbered_path(path: &Path, number: u64) -> PathBuf {
 }
 
 impl RewritePositions {
-    /// Opens the lists beside `log`, whose file has `file_size` bytes. Returns `None` if no list leads to this file: the
+    /// Opens the lists beside `log`, whose file has `file_size` bytes. Returns `None` if no list is for this file: the
     /// log was not rewritten, or was replaced since.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl RewritePositions {
             let Some(list) = PositionList::open(&numbered_path(&positions_path(log), number))? else { break };
             found.push(list);
         }
-        // The last list leads to the log, and each one before it to the log that the next one started from.
+        // The last list is for this file. Each earlier list is for the file from which the next one starts.
         let (mut lists, mut size) = (Vec::new(), file_size);
         for list in found.into_iter().rev() {
             if let Some(sizes) = list.sizes.filter(|sizes| sizes.rewritten == size) {
@@ -70,18 +70,15 @@ impl RewritePositions {
             let [one, next] = pair else { return false };
             one.sizes.zip(next.sizes).is_some_and(|(one, next)| one.rewritten == next.original)
         };
-        assert!(
-            lists.windows(2).all(leads_on),
-            "ours: each list was chosen by the size of the log behind it"
-        );
+        assert!(lists.windows(2).all(leads_on), "ours: each list is chosen by the size of its rewritten log");
         for list in &mut lists {
             list.read()?;
         }
         Ok((!lists.is_empty()).then_some(Self { lists }))
     }
 
-    /// Advances to the last transaction that starts at or before the position `after` of the rewritten log. It never
-    /// goes back.
+    /// Advances to the last transaction that starts at or before the position `after` of the rewritten log. Never goes
+    /// back.
     ///
     /// # Errors
     ///
@@ -99,8 +96,7 @@ impl RewritePositions {
         Ok(rewritten.map(|rewritten| PositionPair { original: start, rewritten }))
     }
 
-    /// Advances to the last transaction that starts before the position `before` of the original log. It never goes
-    /// back.
+    /// Advances to the last transaction that starts before the position `before` of the original log. Never goes back.
     ///
     /// # Errors
     ///
@@ -114,15 +110,15 @@ impl RewritePositions {
             }
             rewritten = this.rewritten;
             original.get_or_insert(this.original);
-            // The same transaction in the next list.
+            // Find the same transaction in the next list.
             limit = rewritten.saturating_add(1);
         }
         Ok(original.map(|original| PositionPair { original, rewritten }))
     }
 
     /// Returns the position in the original log of `after`, a position in the rewritten log between the present
-    /// transaction and the next one. The bytes between transactions are the same in both logs. A position beyond the
-    /// log's end stays beyond it.
+    /// transaction and the next one. The bytes between transactions are equal in both logs. A position beyond the log's
+    /// end stays beyond it.
     pub fn to_original(&self, after: u64) -> u64 {
         self.lists.iter().rev().fold(after, |after, list| list.to_original(after))
     }
@@ -134,7 +130,8 @@ impl RewritePositions {
     }
 
     /// Advances to the transaction at the position `start` of the rewritten log, and returns the position of the same
-    /// event in the original log. It is exact for the first event of a transaction, and for events between two.
+    /// event in the original log. The result is exact for the first event of a transaction, and for events between
+    /// transactions.
     ///
     /// # Errors
     ///
@@ -142,21 +139,21 @@ impl RewritePositions {
     pub fn original_start(&mut self, start: u64) -> Result<u64, LogError> {
         Ok(match self.seek_rewritten(start)? {
             Some(this) if this.rewritten == start => this.original,
-            // Where the transaction's size has changed, later events are only known not to start before it.
+            // If the transaction's size has changed, later events start at or after the transaction's start.
             Some(this) => self.to_original(start).max(this.original),
             None => self.to_original(start),
         })
     }
 }
 
-/// List of one time that a log was rewritten. It has a line for each transaction, in the order of the log, and a last
-/// line with the sizes of both files.
+/// List of one rewrite of a log. Has a line for each transaction, in the order of the log, and a last line with the
+/// sizes of both files.
 #[derive(Debug)]
 struct PositionList {
     name: String,
     lines: BufReader<File>,
     line: String,
-    /// Sizes of both files. A truncated list lacks them: its log was not completed.
+    /// Sizes of both files. A truncated list lacks them, because its log was not completed.
     sizes: Option<PositionPair>,
     /// Present transaction; `None` at the log's head.
     current: Option<PositionPair>,
@@ -187,7 +184,10 @@ impl PositionList {
         while !self.is_last && self.next.rewritten <= after {
             self.advance()?;
         }
-        assert!(self.is_last || after < self.next.rewritten, "ours: the next transaction starts behind it");
+        assert!(
+            self.is_last || after < self.next.rewritten,
+            "ours: the next transaction starts after the position"
+        );
         Ok(self.current)
     }
 
@@ -195,7 +195,10 @@ impl PositionList {
         while !self.is_last && self.next.original < before {
             self.advance()?;
         }
-        assert!(self.is_last || before <= self.next.original, "ours: the next transaction starts behind it");
+        assert!(
+            self.is_last || before <= self.next.original,
+            "ours: the next transaction starts after the position"
+        );
         Ok(self.current)
     }
 
@@ -239,7 +242,7 @@ impl PositionList {
         Ok(())
     }
 
-    /// Returns the error for a transaction that only the list beside this one has.
+    /// Returns the error for a transaction in the adjacent list that this list lacks.
     fn unlisted_start(&self, start: u64) -> LogError {
         self.invalid_list(format!("it lacks the transaction at {start}, which another list of this log has"))
     }

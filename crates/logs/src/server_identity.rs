@@ -1,10 +1,10 @@
-//! Identity of a program in replication, as a server has one.
+//! Identity of a program in replication, like that of a server.
 
 use std::fmt;
 
 use binlog::gtid::Uuid;
 
-/// Identity of a program in replication: a random one that is saved, so that it stays the same over all runs.
+/// Identity of a program in replication. Created at random, and saved, so that it stays the same over all runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerIdentity {
     /// `server_id`, more than 0.

@@ -1,16 +1,15 @@
-//! Table maps of a statement that is split into pieces: later pieces need the maps of the earlier ones.
+//! Table maps of a statement that is split into pieces: later pieces need the maps of earlier pieces.
 
 use std::sync::Arc;
 
 use binlog::{DecodeError, DecodeReason, EventType, HEADER_SIZE, RawEvent, RawEventBuf};
 
-/// Largest number of table maps of one statement: the number that [`binlog::TableRegistry`] remembers at least. A server joins
-/// 61 tables, and triggers and foreign keys add some. The limit bounds the memory that a statement without an end
-/// takes.
+/// Maximum number of table maps of one statement: the minimum that [`binlog::TableRegistry`] remembers. A server joins
+/// at most 61 tables; triggers and foreign keys add some. Bounds the memory of a statement without an end.
 const MAPS_MAX: u64 = 4096;
 
-/// Largest size of the table maps of one statement, in bytes: a map with all column names and the texts of all ENUMs
-/// has a megabyte or two.
+/// Maximum total size of the table maps of one statement in bytes. A map with all column names and the texts of all
+/// ENUMs has one or two megabytes.
 const MAPS_SIZE_MAX: u64 = 64 << 20;
 
 /// Table maps of the present statement, in order. Clones share them.

@@ -1,4 +1,4 @@
-//! Lists the logs of a store, in order.
+//! List of the logs of a store, in order.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -12,8 +12,8 @@ use crate::file_identity::FileIdentity;
 use crate::log_series::LogName;
 use crate::regular_file::open_regular;
 
-/// Logs of one server or of one replication channel, in order: those that an index lists or, without an index, those
-/// with one base name in one directory.
+/// Logs of one server or of one replication channel, in order: the logs listed in an index or, without an index, the
+/// logs with one base name in one directory.
 ///
 /// A log in the index's directory takes precedence over the path in the index: the index of a copied directory may
 /// still name the original files. Logs in other directories are read only if the index itself is given, as for a server
@@ -29,7 +29,7 @@ pub struct Store {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum StoreLocation {
-    /// Index that was given directly.
+    /// Index given directly.
     Index(PathBuf),
     /// Index of a given directory.
     IndexOfFolder(PathBuf),
@@ -39,8 +39,8 @@ enum StoreLocation {
     Archive(PathBuf),
 }
 
-/// Line of an index that names an existing file in another directory, although the index's directory has a log of that
-/// name.
+/// Line of an index that names an existing file in another directory, although the index's directory has a log of the
+/// same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IgnoredIndexPath {
     /// Path of the index.
@@ -110,7 +110,7 @@ impl Store {
         self.ignored_path.as_ref()
     }
 
-    /// Returns later logs with the same base name in the directory of the last listed log: a stale index lacks them.
+    /// Returns later logs with the same base name in the directory of the last listed log, which a stale index lacks.
     /// Without an index, returns none.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Those of [`Store::open`].
+    /// The errors of [`Store::open`].
     pub fn refresh(&mut self) -> Result<(), LogError> {
         if let StoreLocation::Index(path) | StoreLocation::IndexOfFolder(path) = &self.location
             && read_text(path)? == self.text
@@ -208,8 +208,8 @@ fn read_text(index: &Path) -> Result<Vec<u8>, LogError> {
     Ok(text)
 }
 
-/// Parses an index: one path a line, absolute or relative to the data directory. That directory may differ from the
-/// index's, and from the one that the logs are in now.
+/// Parses an index: one path per line, absolute or relative to the data directory. The data directory may differ from
+/// the index's directory, and from the present directory of the logs.
 fn parse_index(
     text: &[u8],
     index: &Path,
@@ -273,7 +273,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
     Ok(paths)
 }
 
-/// Returns the files with names of logs, which must have one base name.
+/// Returns the files with names of logs. They must have one base name.
 fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
     let entries = entries(folder)?;
     let logs: Vec<(LogName<'_>, &PathBuf)> =

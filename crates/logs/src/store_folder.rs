@@ -15,23 +15,23 @@ use crate::log_series::LogName;
 use crate::own_files::FolderLock;
 use crate::regular_file::{open_regular, read_regular_text};
 
-/// Name of the file that marks a directory as a store of `bintide receive`. The file is locked, too.
+/// Name of the file that marks a directory as a store of `bintide receive`, and that is locked.
 pub(crate) const MARK_FILE_NAME: &str = "bintide.lock";
 
-/// Returns whether `bintide receive` has written this directory.
+/// Returns whether `bintide receive` wrote this directory.
 pub fn is_received_store(folder: &Path) -> bool {
     folder.join(MARK_FILE_NAME).exists()
 }
-/// Name of the file with the identity that `bintide receive` has as a replica.
+/// Name of the file with the replica identity of `bintide receive`.
 pub const IDENTITY_FILE_NAME: &str = "replica.cnf";
-/// Name of the file that lists the logs being purged, one a line, until they are removed.
+/// Name of the file that lists the logs being purged, one per line, until they are removed.
 pub(crate) const PURGE_LIST: &str = "bintide.purged";
-/// Prefix of log names in an index, as servers write it.
+/// Prefix of log names in an index, as on servers.
 pub(crate) const INDEX_PREFIX: &str = "./";
 
 /// Directory of a store, locked for one writer before anything in it is read or changed.
 ///
-/// A directory with logs is a store only if it has the mark: the directory of a server, or a copy of it, is an error.
+/// A directory with logs is a store only if it has the mark. The directory of a server, or a copy of it, is refused.
 #[derive(Debug)]
 pub struct StoreFolder {
     pub(crate) path: PathBuf,
@@ -45,8 +45,8 @@ impl StoreFolder {
     ///
     /// # Errors
     ///
-    /// If the directory cannot be created or read, if another process writes to the store, or if the directory has logs
-    /// and is not a store.
+    /// If the directory cannot be created or read, another process writes to the store, or the directory has logs but
+    /// is not a store.
     pub fn lock(path: &Path) -> Result<Self, LogError> {
         let mut made = CreatedPaths::create_folder(path)?;
         let Some(lock) = FolderLock::take(path).map_err(io_error("lock", path))? else {
@@ -85,12 +85,12 @@ impl StoreFolder {
     }
 }
 
-/// Returns the text of an index without an incomplete last line, which an interrupted write has left.
+/// Returns the text of an index without an incomplete last line: an interrupted write can leave one.
 pub(crate) fn whole_lines(text: &str) -> &str {
     text.rfind('\n').map_or("", |end| &text[..=end])
 }
 
-/// Returns the names of the logs that an index's text lists.
+/// Returns the names of the logs in an index's text.
 ///
 /// # Errors
 ///
@@ -124,7 +124,7 @@ fn refuse_foreign(folder: &Path) -> Result<(), LogError> {
     }
 }
 
-/// Returns whether the file is a log with more than the first bytes that a crash can leave of a new log.
+/// Returns whether the file is a log with more bytes than a crash can leave of a new log.
 pub(crate) fn is_log(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     let mut read = || open_regular(path)?.read_exact(&mut magic);

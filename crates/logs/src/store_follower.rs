@@ -1,4 +1,4 @@
-//! Follows a store that is being written to, from one log to the next.
+//! Reading of a store while it is written, from one log to the next.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +8,8 @@ use crate::keyring::open_log;
 use crate::log_reader::{EndOfLog, LogReader, ReadOutcome};
 use crate::store::Store;
 
-/// Reads a store that is being written to, from one log to the next. It never waits: if no more events are available,
-/// it returns, and its caller asks again later.
+/// Reader of a store that is being written, from one log to the next. Never waits: if no more events are available, it
+/// returns, and the caller calls again later.
 #[derive(Debug)]
 pub struct StoreFollower {
     cursor: StoreCursor,
@@ -17,7 +17,7 @@ pub struct StoreFollower {
     reader: LogReader,
 }
 
-/// Cursor over the logs of a store that is being written to, for callers that read the logs themselves.
+/// Cursor over the logs of a store that is being written, for callers that read the logs themselves.
 #[derive(Debug)]
 pub struct StoreCursor {
     store: Store,
@@ -30,7 +30,7 @@ pub struct StoreCursor {
 pub enum LogEndAction {
     /// Wait: no more events are available yet.
     Wait,
-    /// Read the same log again: it may have grown.
+    /// Read the same log again, because it may have grown.
     ReadAgain,
     /// Continue with this log: the present log is read completely.
     NextLog(PathBuf),
@@ -39,9 +39,9 @@ pub enum LogEndAction {
 /// State of the present log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FollowPhase {
-    /// It may still grow.
+    /// The log may still grow.
     Reading,
-    /// It has a successor, so it no longer grows. The events written since the last read are still to be read.
+    /// The log has a successor, so it no longer grows. Events written since the last read must still be read.
     FinalRead,
 }
 
@@ -61,8 +61,8 @@ impl StoreFollower {
     ///
     /// # Errors
     ///
-    /// Those of [`LogReader::next_chunk`]. Also if a log with a successor is torn, or if logs were purged before they
-    /// were read.
+    /// The errors of [`LogReader::next_chunk`]. Also if a log with a successor is torn, or if logs were purged before
+    /// they were read.
     pub fn next_chunk(&mut self, size: usize) -> Result<Option<EventChunk>, LogError> {
         loop {
             let end = match self.reader.next_chunk(size)? {
@@ -82,7 +82,7 @@ impl StoreFollower {
         &self.cursor.log
     }
 
-    /// Returns the reader of that log, which has its format, its kind, and the start of the next event.
+    /// Returns the reader of the present log, which has the format, the kind, and the start of the next event.
     pub const fn reader(&self) -> &LogReader {
         &self.reader
     }
@@ -109,18 +109,18 @@ impl StoreCursor {
     ///
     /// # Errors
     ///
-    /// Those of [`StoreFollower::next_chunk`].
+    /// The errors of [`StoreFollower::next_chunk`].
     pub fn reach_end(&mut self, end: EndOfLog, reader: &LogReader) -> Result<LogEndAction, LogError> {
         self.refresh()?;
         let Some(next) = self.next_log()? else {
             return self.check_not_removed(reader).map(|()| LogEndAction::Wait);
         };
-        // A log that was received only up to its head is received again: its further events are in another file.
+        // A log received only up to its head is received again: its further events are in another file.
         if reader.is_at_head() && self.log.exists() {
             self.check_not_removed(reader)?;
         }
         match (end, self.phase) {
-            // The log may have grown between that end and the reading of the index.
+            // The log may have grown after its end was reached, and before the index was read.
             (EndOfLog::Open { .. } | EndOfLog::Torn(_), FollowPhase::Reading) => {
                 self.phase = FollowPhase::FinalRead;
                 Ok(LogEndAction::ReadAgain)
@@ -133,8 +133,8 @@ impl StoreCursor {
         }
     }
 
-    /// Returns the log after the present one. If the log is missing, it reads the index again: a purged log is no
-    /// longer in it.
+    /// Returns the log after the present one. If that log is missing, reads the index again: a purged log is no longer
+    /// listed.
     fn next_log(&mut self) -> Result<Option<PathBuf>, LogError> {
         let next = self.store.log_after(&self.log)?.map(Path::to_owned);
         if next.as_ref().is_none_or(|next| next.exists()) {

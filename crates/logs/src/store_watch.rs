@@ -1,4 +1,4 @@
-//! Notices that the logs of a store have grown.
+//! Detection of growth of a store's logs.
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Watch on the newest log of a store, and on its directory.
 #[derive(Debug)]
 pub struct StoreWatch {
-    /// Reports of the system; `None` if it has none.
+    /// Change notifications of the system; `None` if there are none.
     changes: Option<Inotify>,
     /// Directories that are watched.
     folders: Vec<PathBuf>,
@@ -22,14 +22,14 @@ pub struct StoreWatch {
 }
 
 impl StoreWatch {
-    /// Starts to watch nothing yet.
+    /// Creates a watch that watches nothing yet.
     pub fn new() -> Self {
         let changes = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok();
         Self { changes, folders: Vec::new(), newest: None }
     }
 
-    /// Waits for a change, at most for this time, and not as long if the system reports no changes. Returns false if
-    /// there was none for certain.
+    /// Waits for a change, at most for this time. Waits only briefly if the system reports no changes. Returns false if
+    /// there certainly was no change.
     pub fn wait(&self, longest: Duration) -> bool {
         let Some(changes) = &self.changes else {
             std::thread::sleep(POLL_INTERVAL.min(longest));
@@ -40,17 +40,17 @@ impl StoreWatch {
         if !matches!(poll(&mut descriptors, timeout), Ok(1..)) {
             return false;
         }
-        // An error means that reports were lost: something has changed.
+        // An error means that notifications were lost: there may be a change.
         let Ok(events) = changes.read_events() else { return true };
         let stem = self.newest.as_ref().and_then(|(path, _)| path.file_stem());
-        // Other files of the directory, such as those of a running server, change all the time.
+        // Ignore other files of the directory: those of a running server change all the time.
         events.iter().any(|event| {
             let name = event.name.as_ref().map(Path::new);
             name.is_none_or(|name| stem.is_none_or(|stem| name.file_stem() == Some(stem)))
         })
     }
 
-    /// Takes the path of the newest log. Returns true if it is another one, or its size is another.
+    /// Takes the path of the newest log. Returns true if the path or the log's size has changed.
     pub fn check(&mut self, newest: Option<PathBuf>) -> bool {
         let newest = newest.map(|path| {
             let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());

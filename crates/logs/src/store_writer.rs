@@ -33,12 +33,12 @@ use crate::store_folder::{
 pub struct StoreWriter {
     encryption: LogEncryption,
     log: Option<OpenLog>,
-    /// Number of bytes that were cut off when the store was opened.
+    /// Number of bytes removed when the store was opened.
     cut: u64,
-    /// Size of the present write; more than 0 after a failed write.
+    /// Size of the present write. Greater than 0 after a failed write.
     pending_bytes: u64,
-    /// Log whose sync failed, and its size at the last successful sync. The bytes behind may be missing on the disk
-    /// although they can be read, and a second sync does not report that.
+    /// Log whose sync failed, and its size at the last successful sync. Later bytes may be missing on the disk although
+    /// they can be read. A second sync does not report this.
     unsynced_log: Option<(String, u64)>,
     /// Thread that syncs the last log; `None` until the first [`StoreWriter::start_sync`].
     syncer: Option<LogSyncer>,
@@ -66,7 +66,7 @@ struct OpenLog {
     requested: u64,
 }
 
-/// Encryption of a store's new logs on disk. An existing log is continued as it is.
+/// Encryption of a store's new logs on disk. Does not apply to an existing log that is continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEncryption {
     /// New logs are not encrypted.
@@ -75,7 +75,7 @@ pub enum LogEncryption {
         keyring: Option<PathBuf>,
     },
     /// New logs are encrypted as by a server with `binlog_encryption`: each with its own password and the newest key of
-    /// a keyring file, which is read again for each log.
+    /// a keyring file. The file is read again for each log.
     Encrypted {
         /// Path of the keyring file.
         keyring: PathBuf,
@@ -115,7 +115,7 @@ impl LogEncryption {
 pub enum AppendOutcome {
     /// The event was appended.
     New,
-    /// The event is the same as the last event of the log.
+    /// The event equals the last event of the log.
     Repeated,
 }
 
@@ -134,7 +134,7 @@ pub struct StoreEnd<'s> {
     pub next: u64,
 }
 
-/// Retention limit of a store. The oldest logs beyond it are deleted, but never the log that is being written.
+/// Retention limit of a store. The oldest logs beyond it are deleted, but never the log being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetentionLimit {
     /// Logs that were last written within this time are retained.
@@ -171,20 +171,20 @@ impl StoreWriter {
         Ok(store)
     }
 
-    /// Opens the last log again after a failed write or sync, with the recovery that follows a crash. The source must
-    /// send the missing events again, including those that may not have reached the disk. Returns the number of missing
+    /// Reopens the last log after a failed write or sync, with the same recovery as after a crash. The source must send
+    /// the missing events again, including those that may not have reached the disk. Returns the number of missing
     /// bytes that had been appended or were being appended.
     ///
     /// # Errors
     ///
-    /// Those of [`StoreWriter::open`]. The call can be repeated; no other call is possible until it succeeds.
+    /// The errors of [`StoreWriter::open`]. The call can be repeated. No other call is possible until it succeeds.
     pub fn reopen(&mut self) -> Result<u64, LogError> {
-        // An error of a sync is noted: what may be lost is cut off below.
+        // An error of a sync is recorded. Bytes that may be lost are removed below.
         let _ = self.finish_syncs();
         // Dropping the log writes its buffer; bytes that it cannot write are lost.
         let before = self.log.take().map(|log| (log.name, log.position));
         self.truncate_unsynced()?;
-        assert!(self.unsynced_log.is_none(), "ours: bytes that may be lost are cut off before recovery");
+        assert!(self.unsynced_log.is_none(), "ours: bytes that may be lost are removed before recovery");
         self.recover_last()?;
         let missing = match (before, &self.log) {
             (Some((name, end)), Some(log)) if name == log.name => end.saturating_sub(log.position),
@@ -203,8 +203,8 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Adds a file beside the logs that the caller is about to create. If no log begins before the writer is dropped,
-    /// the file is removed with all that was created for the store, unless it existed before.
+    /// Registers a file beside the logs that the caller is about to create. If no log begins before the writer is
+    /// dropped, removes the file with all other new files of the store. Keeps a file that existed before.
     pub fn add_created_path(&mut self, path: &Path) {
         if self.log.is_none() {
             self.folder.created.add_if_missing(path);
@@ -219,7 +219,7 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Returns the end of the store; `None` if it is empty. A source that sends the last event again proves that it
+    /// Returns the end of the store; `None` if it is empty. By sending the last event again, a source shows that it
     /// still has the same log.
     pub fn store_end(&self) -> Option<StoreEnd<'_>> {
         self.log.as_ref().map(|log| StoreEnd {
@@ -236,13 +236,13 @@ impl StoreWriter {
         self.log.as_ref().map_or(0, |log| log.position)
     }
 
-    /// Returns the size of the last log that is written to its file. The bytes behind are still in memory.
+    /// Returns the size of the last log's part that is written to its file. Later bytes are still in memory.
     pub fn written_position(&self) -> u64 {
         self.log.as_ref().map_or(0, |log| log.position.saturating_sub(log.file.buffered_size()))
     }
 
-    /// Returns the number of bytes cut off the last log when the store was opened: an incomplete or damaged event, and
-    /// all bytes behind it.
+    /// Returns the number of bytes removed from the last log when the store was opened: an incomplete or damaged event,
+    /// and all later bytes.
     pub fn cut_bytes(&self) -> u64 {
         self.cut
     }
@@ -269,14 +269,13 @@ impl StoreWriter {
         self.begin_after(name, |last, next| last.is_directly_before(next))
     }
 
-    /// Continues the last log, or begins this one; returns whether it began. Within a series, any higher number is
-    /// valid: a stream requested by GTIDs is complete, and a source skips logs whose transactions are all present. With
-    /// the `server_uuid` of another server than the last log's, it begins a new series, whose logs have their own
-    /// names.
+    /// Continues the last log, or begins this one. Returns whether it began a log. Within a series, any higher number
+    /// is valid: a stream requested by GTIDs is complete, and a source skips logs whose transactions are all present.
+    /// With another `server_uuid` than the last log's, begins a new series, whose logs have their own names.
     ///
     /// # Errors
     ///
-    /// Those of [`StoreWriter::begin_log`].
+    /// The errors of [`StoreWriter::begin_log`].
     pub fn continue_in(&mut self, name: &str, other: Option<&str>) -> Result<bool, LogError> {
         match (&self.log, other) {
             (Some(log), None) if log.name_at_source == name => Ok(false),
@@ -285,8 +284,8 @@ impl StoreWriter {
         }
     }
 
-    /// Goes back to the end of the last log's last whole transaction, and returns the transactions up to there. The
-    /// bytes behind stay for readers until the same events are written again, or another log begins.
+    /// Goes back to the end of the last log's last whole transaction, and returns the transactions up to there. Readers
+    /// keep the later bytes until the same events are written again, or another log begins.
     ///
     /// # Errors
     ///
@@ -303,11 +302,11 @@ impl StoreWriter {
         Ok(contents)
     }
 
-    /// Returns the transactions on disk: those of the last log, and those before it by its Previous_gtids event.
+    /// Returns the transactions on disk: of the last log, and of earlier logs by its Previous_gtids event.
     ///
     /// # Errors
     ///
-    /// Those of [`StoreWriter::rewind`].
+    /// The errors of [`StoreWriter::rewind`].
     pub fn contents(&self) -> Result<LogContents, LogError> {
         match &self.log {
             Some(log) => LogContents::read(&self.folder.path.join(&log.name), self.encryption.keyring()),
@@ -319,8 +318,8 @@ impl StoreWriter {
         LogError::NoLogs { name: self.folder.path.display().to_string(), reason: NoLogsReason::NoLogName }
     }
 
-    /// Returns whether the last log has its head: the events in front of its transactions. A log with only a format
-    /// description does not list the transactions before it. For an empty store, it returns true.
+    /// Returns whether the last log has its head: the events before its transactions. A log with only a format
+    /// description does not state the earlier transactions. Returns true for an empty store.
     ///
     /// # Errors
     ///
@@ -337,12 +336,12 @@ impl StoreWriter {
         Ok(true)
     }
 
-    /// Removes the last log if it lacks [its head](StoreWriter::has_head) and is not the only log. The log before it
+    /// Removes the last log if it lacks [its head](StoreWriter::has_head) and is not the only log. The previous log
     /// becomes the last one.
     ///
     /// # Errors
     ///
-    /// Those of [`StoreWriter::has_head`].
+    /// The errors of [`StoreWriter::has_head`].
     pub fn remove_headless_log(&mut self) -> Result<(), LogError> {
         if self.has_head()? {
             return Ok(());
@@ -402,7 +401,7 @@ impl StoreWriter {
         self.create(&local, name, found.base)
     }
 
-    /// Appends an event, which starts at `position` in the log. The last event may be repeated, if it is the same.
+    /// Appends an event, which starts at `position` in the log. The last event may be repeated, if it is equal.
     ///
     /// # Errors
     ///
@@ -441,11 +440,11 @@ impl StoreWriter {
         self.append(position, event).map(drop)
     }
 
-    /// Removes the oldest logs beyond the retention limit, and returns their number. `first_needed` returns which of the
-    /// logs, the oldest first, is the first one to keep; `None` if none of them has to stay.
+    /// Removes the oldest logs beyond the retention limit, and returns their number. `first_needed` gets the logs,
+    /// oldest first, and returns the index of the first one to keep; `None` if none must stay.
     ///
-    /// The index loses them first: a log that is not in the index does not belong to the store, whenever the purge is
-    /// interrupted.
+    /// Removes them from the index first: a log that is not in the index does not belong to the store. An interrupted
+    /// purge therefore leaves a consistent store.
     ///
     /// # Errors
     ///
@@ -471,7 +470,7 @@ impl StoreWriter {
         self.purge_counted(|_, names| Ok(names.iter().position(|name| *name == log).unwrap_or(0)))
     }
 
-    /// Removes as many of the oldest logs as `count` returns. The last log is never one of them.
+    /// Removes as many of the oldest logs as `count` returns. Never removes the last log.
     fn purge_counted(
         &mut self,
         count: impl FnOnce(&Self, &[&str]) -> Result<usize, LogError>,
@@ -523,7 +522,7 @@ impl StoreWriter {
         now: SystemTime,
     ) -> Result<usize, LogError> {
         let mut kept_size = 0;
-        // The last log is being written, so it is never counted.
+        // Never count the last log, because it is being written.
         for (number, name) in names.iter().enumerate().rev() {
             let path = self.folder.path.join(name);
             let found = fs::metadata(&path).map_err(io_error("read the metadata of", &path))?;
@@ -571,8 +570,8 @@ impl StoreWriter {
         self.end_sync(SyncEnd { number: self.started_sync, size, result })
     }
 
-    /// Writes all appended events to the file, and starts to sync them to disk in a thread of the store, while more events
-    /// can be appended. Returns the number of the sync, which [`StoreWriter::ended_sync`] reaches.
+    /// Writes all appended events to the file, and starts to sync them to disk in a thread of the store. More events
+    /// can be appended meanwhile. Returns the number of the sync, for comparison with [`StoreWriter::ended_sync`].
     ///
     /// # Errors
     ///
@@ -581,7 +580,7 @@ impl StoreWriter {
         self.flush()?;
         self.ended_sync()?;
         let Some(log) = &mut self.log else { return Ok(self.started_sync) };
-        assert!(log.synced <= log.requested, "ours: what is synced was requested");
+        assert!(log.synced <= log.requested, "ours: each synced byte was requested");
         if log.requested == log.position {
             return Ok(self.started_sync);
         }
@@ -596,7 +595,7 @@ impl StoreWriter {
         Ok(self.started_sync)
     }
 
-    /// Returns the number of the last started sync that has ended: everything appended before it was started is safe.
+    /// Returns the number of the last completed sync. All events appended before its start are safe.
     ///
     /// # Errors
     ///
@@ -608,7 +607,8 @@ impl StoreWriter {
         Ok(self.ended_sync)
     }
 
-    /// Returns a descriptor that is readable once a started sync has ended, until [`StoreWriter::ended_sync`] is called.
+    /// Returns a descriptor that is readable once a started sync has ended, until [`StoreWriter::ended_sync`] is
+    /// called.
     pub fn sync_signal(&self) -> Option<BorrowedFd<'_>> {
         self.syncer.as_ref().map(LogSyncer::signal)
     }
@@ -662,7 +662,7 @@ impl StoreWriter {
     /// Creates the log first, then its line in the index: a log that is not in the index has not begun.
     fn create(&mut self, name: &str, name_at_source: &str, base: &str) -> Result<(), LogError> {
         let before = self.log.as_ref();
-        assert!(before.is_none_or(|log| log.name != name), "ours: a new log has a name of its own");
+        assert!(before.is_none_or(|log| log.name != name), "ours: a new log has a new name");
         let is_on_disk = before.is_none_or(|log| log.synced == log.position);
         assert!(is_on_disk, "ours: a log is on disk before the next one begins");
         let path = self.folder.path.join(name);
@@ -693,7 +693,7 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Returns the last log in the index. It cuts off an incomplete last line of the index, and finishes an interrupted
+    /// Returns the last log in the index. Removes an incomplete last line of the index, and completes an interrupted
     /// purge.
     fn last_indexed(&self) -> Result<Option<String>, LogError> {
         let Some(index) = self.folder.index()? else { return Ok(None) };
@@ -747,7 +747,7 @@ impl StoreFolder {
     ///
     /// # Errors
     ///
-    /// Those of [`StoreWriter::open`].
+    /// The errors of [`StoreWriter::open`].
     pub fn open(self, at_rest: LogEncryption) -> Result<StoreWriter, LogError> {
         at_rest.check()?;
         StoreWriter::in_folder(self, at_rest)
@@ -755,12 +755,12 @@ impl StoreFolder {
 }
 
 impl OpenLog {
-    /// Makes everything up to this position, which is on disk, the content of the log.
+    /// Sets the end of the log to this position. All bytes before it must be on disk.
     const fn set_end(&mut self, end: u64) {
         (self.last, self.position, self.synced, self.requested) = (end, end, end, end);
     }
 
-    /// Checks that a repeated event is the same as the last event of the log.
+    /// Checks that a repeated event equals the last event of the log.
     fn compare_last(&mut self, folder: &Path, event: &[u8]) -> Result<(), LogError> {
         let path = folder.join(&self.name);
         let size = (self.position - self.last) as usize;
@@ -778,8 +778,7 @@ fn parse_source_name(name: &str) -> Result<LogName<'_>, LogError> {
     found.ok_or_else(|| LogError::InvalidLogName { name: name.to_owned() })
 }
 
-/// Returns the start and end of the last whole event with a right checksum, if those of all events before it are right,
-/// too.
+/// Returns the start and end of the last whole event before the first wrong checksum.
 fn find_whole_end(path: &Path, keyring: Option<&Path>) -> Result<(u64, u64), LogError> {
     let mut reader = open_log(path, keyring)?;
     let start = MAGIC.len() as u64;

@@ -17,13 +17,13 @@ static TEMPORARY_USED: AtomicU64 = AtomicU64::new(0);
 
 const UNLIMITED: u64 = u64::MAX;
 
-/// Limits the total size of this process's temporary files. By default, they may take half of the space that would be
+/// Limits the total size of this process's temporary files. By default, they may use half of the space that would be
 /// free without them.
 pub fn limit_temporary_files(bytes_max: u64) {
     TEMPORARY_MAX.store(bytes_max, Ordering::Relaxed);
 }
 
-/// Part of the limit that one file uses.
+/// Part of the limit used by one file.
 #[derive(Debug)]
 pub(crate) struct TemporarySpace {
     folder: PathBuf,
@@ -45,7 +45,7 @@ impl TemporarySpace {
         let more = bytes.saturating_sub(self.bytes);
         let used = TEMPORARY_USED.fetch_add(more, Ordering::Relaxed);
         self.bytes += more;
-        assert!(bytes <= self.bytes, "ours: the whole file is reserved");
+        assert!(bytes <= self.bytes, "ours: the size of the file is reserved");
         let max = match TEMPORARY_MAX.load(Ordering::Relaxed) {
             UNLIMITED => half_of_free(&self.folder, used),
             max => max,
@@ -58,7 +58,7 @@ impl TemporarySpace {
     }
 
     fn shrink(&mut self, less: u64) {
-        assert!(less <= self.bytes, "ours: a file gives back what it has reserved");
+        assert!(less <= self.bytes, "ours: a file releases only reserved bytes");
         self.bytes -= less;
         TEMPORARY_USED.fetch_sub(less, Ordering::Relaxed);
     }
@@ -70,8 +70,7 @@ impl Drop for TemporarySpace {
     }
 }
 
-/// Returns half of the space that would be free in a directory's file system without our files; no limit if it is
-/// unknown.
+/// Returns half of the space that would be free in a directory's file system without these files; no limit if unknown.
 fn half_of_free(folder: &Path, used: u64) -> u64 {
     statvfs(folder).map_or(u64::MAX, |found| {
         let free = found.blocks_available().saturating_mul(found.fragment_size());

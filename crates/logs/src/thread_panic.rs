@@ -1,4 +1,4 @@
-//! Converts panics of threads into errors.
+//! Conversion of panics of threads into errors.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +16,7 @@ pub struct ThreadPanic {
 impl ThreadPanic {
     /// Runs `work`, and returns its panic as an error.
     ///
-    /// Values that `work` shares with other threads must tolerate a half-finished change: they stay in use.
+    /// Values that `work` shares with other threads must tolerate an incomplete change, because they stay in use.
     ///
     /// # Errors
     ///
@@ -26,7 +26,7 @@ impl ThreadPanic {
             .map_err(|panic| Self { task, message: panic_message(&*panic).to_owned() })
     }
 
-    /// Does the same as [`ThreadPanic::catch`] for work that has its own errors.
+    /// As [`ThreadPanic::catch`], for work with its own errors.
     ///
     /// # Errors
     ///

@@ -14,11 +14,11 @@ use crate::log_reader::{LogReader, ReadOutcome};
 
 /// Splits a log's chunks into whole transactions and the events between them.
 ///
-/// A violation of the grammar is no error here: a transaction that was cut short becomes a [`LogSegment`] between
+/// A violation of the grammar is no error here: an unfinished transaction becomes a [`LogSegment`] between
 /// transactions. No event is lost.
 #[derive(Debug)]
 pub struct TransactionCutter {
-    /// Largest size in bytes of a transaction that is kept.
+    /// Maximum size in bytes of a transaction that is kept.
     large: u64,
     tracker: TransactionTracker,
     candidate: CompressionCheck,
@@ -30,7 +30,7 @@ pub struct TransactionCutter {
 /// Consecutive events: a transaction, or events between transactions.
 #[derive(Clone, Debug)]
 pub struct LogSegment {
-    /// Chunks with the events, in order; for a large transaction only the first part.
+    /// Chunks with the events, in order; only the first part of a large transaction.
     pub parts: Vec<EventChunk>,
     /// Kind of the segment.
     pub content: SegmentContent,
@@ -39,9 +39,9 @@ pub struct LogSegment {
 /// Kind of a [`LogSegment`].
 #[derive(Clone, Debug)]
 pub enum SegmentContent {
-    /// Events between transactions, or those of a transaction that was cut short.
+    /// Events between transactions, or of an unfinished transaction.
     Between,
-    /// Events of a cut-short transaction that was too large to be kept, with its start and end.
+    /// Events of an unfinished transaction too large to keep, with its start and end.
     LargeBetween(Box<TransactionOutline>),
     /// Whole transaction.
     Transaction(Box<WholeTransaction>),
@@ -52,15 +52,15 @@ pub enum SegmentContent {
 pub struct WholeTransaction {
     /// Outline of the transaction: its position, size, identifier and kind.
     pub outline: TransactionOutline,
-    /// Reason for which a server would not compress the transaction; `None` if it would.
+    /// Reason why a server would not compress the transaction; `None` if it would.
     pub refusal: Option<CompressionRefusal>,
-    /// Size that its events would have inside a payload, if the transaction is not compressed.
+    /// Size of the transaction's events inside a payload, if the transaction is not compressed.
     pub inner_size: u64,
-    /// True if the transaction was too large to be kept, so that it must be read again.
+    /// True if the transaction was too large to keep, and must be read again.
     pub is_large: bool,
 }
 
-/// Error: an event cannot be decoded as far as the split into transactions requires.
+/// Error: a field that the split into transactions needs cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutError {
     /// Start of the event, in bytes from the start of its log.
@@ -83,15 +83,15 @@ struct OpenTransaction {
     parts: Vec<EventChunk>,
     size: u64,
     is_large: bool,
-    /// True if parts were dropped, so that the transaction must be read again.
+    /// True if parts were dropped: the transaction must be read again.
     is_cut: bool,
 }
 
 /// Transactions that an event ends.
 struct TransactionEnds {
-    /// Transaction of which the event is the last.
+    /// Transaction whose last event it is.
     ended: Option<TransactionOutline>,
-    /// Transaction that the event cuts short.
+    /// Unfinished transaction that the event interrupts.
     cut: Option<TransactionOutline>,
 }
 
@@ -126,7 +126,7 @@ impl TransactionCutter {
     ///
     /// # Errors
     ///
-    /// If an event cannot be decoded, and those of `give`.
+    /// If an event cannot be decoded, and the errors of `give`.
     pub fn cut_chunk<E: From<CutError>>(
         &mut self,
         chunk: &EventChunk,
@@ -163,11 +163,11 @@ impl TransactionCutter {
         }
     }
 
-    /// Gives an unfinished transaction as a segment between transactions, at the end of the log.
+    /// Passes an unfinished transaction to `give` as a segment between transactions, at the end of the log.
     ///
     /// # Errors
     ///
-    /// Those of `give`.
+    /// The errors of `give`.
     pub fn finish<E>(&mut self, give: TakeSegment<'_, E>) -> Result<(), E> {
         match self.tracker.open().cloned() {
             Some(outline) => self.give_cut_short(&outline, give),
@@ -193,7 +193,7 @@ impl TransactionCutter {
         Ok(TransactionEnds { ended: tracked.ended, cut })
     }
 
-    /// Gives the open transaction, which was cut short, as a segment between transactions.
+    /// Passes the unfinished open transaction to `give` as a segment between transactions.
     fn give_cut_short<E>(&mut self, cut: &TransactionOutline, give: TakeSegment<'_, E>) -> Result<(), E> {
         let open = std::mem::take(&mut self.open);
         if open.is_large {
@@ -216,8 +216,8 @@ impl TransactionCutter {
         let refusal = faulty.or_else(|| self.candidate.refusal(&outline));
         let is_payload = outline.kind == TransactionKind::Payload;
         if is_payload {
-            // Usually only its GTID event came before, and the payload is one event that is already in memory. But
-            // events outside the grammar may stand between, possibly too many to be kept.
+            // Usually only the GTID event precedes the payload, which is one event already in memory. But events
+            // outside the grammar may be between them, possibly too many to keep.
             self.open.is_large = self.open.is_cut;
         }
         self.open.extend(last, if is_payload { u64::MAX } else { self.large });
@@ -235,7 +235,7 @@ fn give_between<E>(part: EventChunk, give: TakeSegment<'_, E>) -> Result<(), E> 
 }
 
 impl LogSegment {
-    /// Returns the events, in order; for a large transaction only the first ones.
+    /// Returns the events, in order; only the first events of a large transaction.
     pub fn events(&self) -> impl Iterator<Item = LogEvent<'_>> {
         self.parts.iter().flat_map(EventChunk::iter)
     }
@@ -252,7 +252,7 @@ impl OpenTransaction {
         self.is_large |= self.size > large;
         self.parts.push(part);
         if self.is_large {
-            // The first part identifies the log, and is small.
+            // Keep the first part, which identifies the log and is small.
             self.is_cut |= self.parts.len() > 1;
             self.parts.truncate(1);
         }
@@ -260,11 +260,11 @@ impl OpenTransaction {
 }
 
 /// Calls `take` with each event that starts within a range of a log, and its format. The reader must not be past the
-/// range. Chunks of `size` bytes are read at once. Returns whether the end of the range was reached.
+/// range. Reads chunks of `size` bytes. Returns whether the end of the range was reached.
 ///
 /// # Errors
 ///
-/// If the log cannot be read, and those of `take`.
+/// If the log cannot be read, and the errors of `take`.
 pub fn read_events_within<E: From<LogError>>(
     reader: &mut LogReader,
     range: Range<u64>,

@@ -1,4 +1,4 @@
-//! Finds an event to resume at: after a damaged part of a log, or near a given position.
+//! Search for an event at which to resume: after a damaged part of a log, or near a given position.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use crate::chunk_context::starts_transaction;
 use crate::error::LogError;
 use crate::log_input::ReadMode;
 
-/// Number of bytes to read at once, and to search before the searched bytes are dropped.
+/// Number of bytes to read at once, and number of searched bytes after which they are dropped.
 const PIECE_SIZE: usize = 256 << 10;
 
-/// Distance in front of a position at which the search for a transaction starts: the first distance, its growth factor,
-/// and the largest distance. Beyond that, reading the log from its start is faster.
+/// Distance before a position at which the search for a transaction starts: first distance, growth factor, and maximum
+/// distance. Beyond the maximum, reading the log from its start is faster.
 const SEEK_DISTANCE_MIN: u64 = 64 << 10;
 const SEEK_DISTANCE_GROWTH: u64 = 8;
 const SEEK_DISTANCE_MAX: u64 = 32 << 20;
 
-/// Largest size of an event to resume at, in bytes. Events that start a transaction or end a log are small. The limit
-/// bounds the checks in a log that has large sizes everywhere.
+/// Maximum size in bytes of an event at which to resume. Events that start a transaction or end a log are small. The
+/// limit bounds the checks in a log with many large numbers.
 const RESUME_EVENT_SIZE_MAX: u32 = 4 << 10;
 
 impl LogReader {
-    /// Searches for the next event of a `wanted` type and of at most 4 KiB, behind the position where reading has
-    /// stopped. Its size, `end_log_pos` and checksum must agree with its position. Reading continues there. Returns the
-    /// event's position; `None` if there is no such event up to the end of the log.
+    /// Searches for the next event of a `wanted` type and of at most 4 KiB, after the position where reading has
+    /// stopped. The event's size, `end_log_pos` and checksum must agree with its position. Reading continues at this
+    /// event. Returns its position; `None` if there is no such event up to the end of the log.
     ///
-    /// In relay logs it finds nothing: the `end_log_pos` of their events refers to another log.
+    /// Finds nothing in relay logs, because the `end_log_pos` of their events refers to another log.
     ///
     /// # Errors
     ///
@@ -41,11 +41,11 @@ impl LogReader {
         }
     }
 
-    /// Continues at the first GTID event of MySQL that starts at `offset` or later, and before `until`. Only the log's
-    /// format must be known. Returns the event's position; `None` if there is no such event.
+    /// Continues at the first MySQL GTID event that starts at `offset` or later, and before `until`. The log's format
+    /// must be known. Returns the event's position; `None` if there is no such event.
     ///
     /// An event is accepted if its size, its checksum and, in binary logs, its `end_log_pos` agree with its position.
-    /// Relay logs without checksums have too little to check: see [`LogReader::can_seek`].
+    /// Relay logs without checksums have too few fields to check: see [`LogReader::can_seek`].
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl LogReader {
     ///
     /// If `offset` is not greater than [`LogReader::position`].
     pub fn seek_transaction(&mut self, offset: u64, until: u64) -> Result<Option<u64>, LogError> {
-        assert!(offset > self.position(), "ours: {offset} is not behind {}", self.position());
+        assert!(offset > self.position(), "ours: {offset} is not after {}", self.position());
         match self.skip_to(offset - 1) {
             Err(LogError::PastEnd { .. }) => return Ok(None),
             other => other?,
@@ -65,9 +65,9 @@ impl LogReader {
         })
     }
 
-    /// Continues at a GTID event at most 32 MiB in front of `position`, so that few bytes must be read to reach it.
-    /// Returns the event's position. If there is no such event, or the log is a stream or a relay log, it returns
-    /// `None` and stays at the present position.
+    /// Continues at a GTID event at most 32 MiB before `position`, so that few bytes must be read to reach `position`.
+    /// Returns the event's position. Returns `None` and stays at the present position if there is no such event, or the
+    /// log is a stream or a relay log.
     ///
     /// The log's format must be known: read its first event before. An event is accepted as in
     /// [`LogReader::seek_transaction`].
@@ -108,7 +108,7 @@ impl LogReader {
     ///
     /// If `offset` is greater than [`LogReader::position`].
     pub fn go_back_to(&mut self, offset: u64) -> Result<(), LogError> {
-        assert!(offset <= self.position(), "ours: {offset} lies ahead of {}", self.position());
+        assert!(offset <= self.position(), "ours: {offset} is after {}", self.position());
         self.current = None;
         self.large_end = None;
         self.closed = false;
@@ -138,7 +138,7 @@ impl LogReader {
         self.closed = false;
         let mut at = 1;
         loop {
-            // Rarely if the tail is large, because each removal moves the rest.
+            // Remove rarely if the tail is large, because each removal moves the rest.
             if at > PIECE_SIZE.max(self.tail.len() / 2) {
                 self.drop_front(at);
                 at = 0;
@@ -167,13 +167,13 @@ impl LogReader {
         let header = EventHeader::decode(&mut Cursor::new(self.tail.get(at..)?)).ok()?;
         let end = (self.place.offset + at as u64).wrapping_add(u64::from(header.size));
         let is_size = (HEADER_SIZE as u32..=size_max).contains(&header.size);
-        // The `end_log_pos` in a relay log refers to another log: only the checksum can be checked.
+        // In a relay log, `end_log_pos` refers to another log: only the checksum can be checked.
         let is_here = self.kind == LogKind::Relay || header.next_position == end as u32;
         (is_size && is_here && wanted(header.event_type)).then_some(header.size as usize)
     }
 
-    /// Returns whether the event's checksum is right. Without a checksum, the header of the following event must be
-    /// plausible, too.
+    /// Returns whether the event's checksum is right. Without a checksum, returns whether the header of the following
+    /// event is plausible.
     fn is_verified(&mut self, at: usize, size: usize, checksum: EventChecksum) -> Result<bool, LogError> {
         if checksum == EventChecksum::Absent {
             let next = at + size;
@@ -197,7 +197,7 @@ impl LogReader {
     }
 
     fn drop_front(&mut self, count: usize) {
-        debug_assert!(count <= self.tail.len(), "ours: only bytes that were searched are dropped");
+        debug_assert!(count <= self.tail.len(), "ours: only searched bytes are dropped");
         self.tail.drain(..count);
         self.place.offset += count as u64;
     }
