@@ -143,11 +143,11 @@ impl CliCommand {
     }
 }
 
-/// Commands that have commands of their own.
+/// Commands with subcommands.
 const COMMAND_GROUPS: [&str; 3] = ["relay", "user", "archive"];
 
-/// Replaces `bintide help COMMAND` by `bintide COMMAND --help`, which all commands have, also dump. The word `help` may
-/// also stand after a command that has commands of its own: `bintide relay help status`.
+/// Replaces `bintide help COMMAND` by `bintide COMMAND --help`, which all commands support, including dump. `help` may
+/// also follow a command with subcommands: `bintide relay help status`.
 pub(crate) fn expand_help(mut args: Vec<OsString>) -> Vec<OsString> {
     let is_own_name = args.first().is_none_or(|program| !dump::is_mysqlbinlog(program));
     let is_group = |word: &&OsString| COMMAND_GROUPS.iter().any(|name| *word == name);

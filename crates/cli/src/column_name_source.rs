@@ -1,4 +1,4 @@
-//! Sources of column names that a log does not have: a server, or the log's own definitions.
+//! Sources of column names that a log lacks: a server, or the log's own DDL statements.
 
 use servers::{
     ConnectionError, ServerAddress, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection,

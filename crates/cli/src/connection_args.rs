@@ -1,6 +1,6 @@
 //! Connection options of the command line: the same for all commands that connect.
 //!
-//! One table defines them. A command's main server has them without a prefix, another server with a prefix.
+//! One table defines them. Options of a command's main server have no prefix; options of another server have one.
 //! [`ConnectionOptions::set`] defines their meaning, also for addresses and option files.
 
 use std::env;
@@ -131,10 +131,10 @@ const OPTION_FILE_OPTIONS: [OptionSpec; 5] = [
 /// Heading of the options in help texts.
 const HEADING: &str = "Connection options";
 const PASSWORD: &str = "password";
-/// Options of which only one may be given.
+/// Mutually exclusive options.
 const PASSWORD_OPTIONS: [&str; 3] = [PASSWORD, "password-file", "password-command"];
 const LOGIN_PATH: &str = "login-path";
-/// Options of which one is enough to name a server.
+/// Options that each suffice to name a server.
 pub(crate) const SERVER_OPTIONS: [&str; 6] = ["from", "host", "port", "socket", "protocol", LOGIN_PATH];
 /// Commands with connection options.
 const COMMANDS: [&str; 8] = ["receive", "relay", "replay", "stream", "warm", "advise", "stats", "undo"];
@@ -198,14 +198,15 @@ pub(crate) struct ConnectionArgs<R: ServerRole = MainServer> {
     command_line: ConnectionOptions,
     settings: ConnectionOptions,
     files: FileChoice,
-    /// Lines of the option files, once they are read.
+    /// Lines of the option files; set after they are read.
     lines: OnceLock<Vec<FileOption>>,
     /// Password that the user typed.
     typed: OnceLock<String>,
     role: PhantomData<R>,
 }
 
-/// Options of the main server that also apply to another server of the command, with lower priority than its own.
+/// Options of the main server that also apply to another server of the command, with lower priority than that server's
+/// options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CredentialSharing {
     /// Options that strengthen TLS, and the transport options.
@@ -309,7 +310,7 @@ fn argument<R: ServerRole>(spec: &OptionSpec) -> Arg {
     let mut arg = Arg::new(id.clone()).long(id.clone()).help_heading(HEADING);
     arg = match R::PREFIX {
         "" => arg.help(spec.help),
-        // Hidden: otherwise help texts would be twice as long. They point to the page on connections.
+        // Hide these options, which would double the length of help texts. Help texts refer to the page on connections.
         _ => {
             let help = StyledStr::from(format!("As --{}, for the server of --{}", spec.name, R::OPTION));
             arg.help(help).hide_short_help(true).hide_long_help(true).requires(R::OPTION)
@@ -332,7 +333,7 @@ fn argument<R: ServerRole>(spec: &OptionSpec) -> Arg {
     }
 }
 
-/// Returns what an option expects: the message of the command line has the option and the value before it.
+/// Returns the expected value of an option: the command line's message already has the option and the given value.
 fn without_value(why: String) -> String {
     match why.split_once("; ") {
         Some((_, expected)) => expected.to_owned(),
@@ -344,7 +345,7 @@ fn without_value(why: String) -> String {
 pub(crate) fn with_long_passwords(args: Vec<OsString>) -> Vec<OsString> {
     let command = args.iter().skip(1).position(|word| COMMANDS.iter().any(|name| word == name));
     let Some(command) = command.map(|at| at + 1) else { return args };
-    // Replication Booster's options take the next argument as value.
+    // Options of Replication Booster use the next argument as value.
     let takes_next = args.get(command).is_some_and(|word| word == "warm");
     let mut rest = args.into_iter();
     let mut words: Vec<OsString> = rest.by_ref().take(command + 1).collect();
@@ -389,14 +390,14 @@ impl ConnectionArgs<MainServer> {
         }
     }
 
-    /// Tells whether the command line names the server.
+    /// Returns whether the command line names the server.
     pub(crate) fn names_server(&self) -> bool {
         OptionSources::default().with(OptionOrigin::CommandLine, self.command_line.clone()).names_server()
             || self.files.login_path.is_some()
     }
 
-    /// Returns the main server of a command, from the address and the options. `option` is the option with the
-    /// address. Connects to nothing.
+    /// Returns the main server of a command, from the address and the options. `option` is the option with the address.
+    /// Does not connect.
     pub(crate) fn address(
         &self,
         text: Option<&str>,
@@ -406,7 +407,8 @@ impl ConnectionArgs<MainServer> {
         self.address_with(text, option, &ConnectionOptions::default(), global)
     }
 
-    /// Returns the same, with defaults of the command. They override only MySQL's environment variables.
+    /// Returns the main server of a command, with the command's defaults. These override only MySQL's environment
+    /// variables.
     pub(crate) fn address_with(
         &self,
         text: Option<&str>,
@@ -495,7 +497,7 @@ impl<R: ServerRole> ConnectionArgs<R> {
         self.resolve_address(&sources, &option)
     }
 
-    /// Returns the options of this server's own login path.
+    /// Returns the options of this server's login path.
     fn login_path(&self) -> Result<ConnectionOptions, CommandFailure> {
         let Some(path) = &self.files.login_path else { return Ok(ConnectionOptions::default()) };
         let choice = FileChoice { none: true, login_path: Some(path.clone()), ..FileChoice::default() };
@@ -515,7 +517,7 @@ impl<R: ServerRole> ConnectionArgs<R> {
                 PasswordSource::Text(self.prompt_password().map_err(CommandFailure::NotStarted)?);
         }
         if let PasswordSource::File(_) = address.password {
-            // A missing file gives an error before the work begins.
+            // Read the password now, to report a missing file before the work begins.
             let read = address.password.read(&address.cancel);
             read.map_err(|error| CommandFailure::NotStarted(error.into()))?;
         }
@@ -604,7 +606,7 @@ fn is_text(password: &PasswordOption) -> bool {
     matches!(password, PasswordOption::Source(PasswordSource::Text(_)))
 }
 
-/// Warns of a password on the command line, once.
+/// Warns once about a password on the command line.
 pub(crate) fn remark_on_open_password(global: &GlobalArgs) {
     static REMARK: Once = Once::new();
     if global.quiet {
@@ -639,7 +641,7 @@ mod tests {
         check("bintide receive -p d", "bintide receive --password d");
         check("bintide receive --password d", "bintide receive --password d");
         check("bintide stream -- -plog", "bintide stream -- -plog");
-        // Replication Booster's options take the next argument as value.
+        // Options of Replication Booster use the next argument as value.
         check("bintide warm -p secret -t 1", "bintide warm --password=secret -t 1");
         check("bintide warm --password secret", "bintide warm --password=secret");
         check("bintide warm -p -t 1", "bintide warm --password -t 1");

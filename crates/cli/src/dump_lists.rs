@@ -1,4 +1,4 @@
-//! Lists of `bintide dump`: their formats, and the conversion of its settings to those of a list.
+//! Lists of `bintide dump`: their formats, and the conversion of dump settings to list settings.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -112,8 +112,8 @@ impl RequestedList {
     }
 }
 
-/// Leaves out archived logs of which the list shows nothing, by their manifests. One log stays, so that the list has its
-/// header.
+/// Leaves out archived logs of which the list would show nothing, by their manifests. Keeps one log, so that the list
+/// has a header.
 fn leave_out_archived(settings: &mut ListSettings) {
     let EventRange { start_position, stop_position, skip_count, .. } = settings.range;
     let counts = start_position > EventRange::default().start_position
@@ -136,8 +136,8 @@ fn leave_out_archived(settings: &mut ListSettings) {
     settings.sources.retain(|_| needed.next().unwrap_or(true));
 }
 
-/// Returns whether a list may show anything of a log. `has_started` is set once an event of the start time or later may
-/// have been read: after it, older events are shown, too.
+/// Returns whether a list may show a part of a log. Sets `has_started` once an event of the start time or later may
+/// have been read: after that event, older events are also shown.
 fn may_be_shown(source: &ListSource, settings: &ListSettings, has_started: &mut bool) -> bool {
     let EventRange { start_time, stop_time, .. } = settings.range;
     let contents = match source {

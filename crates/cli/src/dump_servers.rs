@@ -168,7 +168,7 @@ fn tls(connection: &RemoteServerOptions) -> Result<TlsPolicy, String> {
     let policy = TlsPolicy {
         mode: match connection.ssl_mode {
             Some(RemoteSslMode::Disabled) => SslMode::Disabled,
-            // As in MySQL's programs: a CA without a mode means VERIFY_CA.
+            // As in MySQL's programs, a CA without a mode means VERIFY_CA.
             None if ca.is_some() || capath.is_some() => SslMode::VerifyCa,
             None | Some(RemoteSslMode::Preferred) => SslMode::Preferred,
             Some(RemoteSslMode::Required) => SslMode::Required,

@@ -34,7 +34,7 @@ pub(crate) enum CommandVerdict {
     Unreadable,
 }
 
-/// Failure: one line, and perhaps a remedy.
+/// Failure: one line, and possibly a remedy.
 #[derive(Debug)]
 pub(crate) enum CommandFailure {
     /// Wrong usage, help or version: clap prints these itself. Exit code 2, or 0 for help and version.
@@ -67,7 +67,7 @@ impl From<anyhow::Error> for CommandFailure {
     }
 }
 
-/// Errors without context are those of standard output: commands add file names to errors of files.
+/// Errors without context come from standard output: commands add file names to all other errors.
 impl From<io::Error> for CommandFailure {
     fn from(error: io::Error) -> Self {
         Self::Failed(anyhow::Error::new(error).context("could not write to standard output"))
@@ -82,7 +82,7 @@ pub(crate) fn report(outcome: CommandResult) -> ExitCode {
     };
     let code = if code == EXIT_INTERRUPTED && interrupt::is_orderly_stop() { 0 } else { code };
     if panics::has_panicked() {
-        // The panic's line has named the defect. Errors that follow from it would only hide it.
+        // The panic has printed its line. Resulting errors would only hide it.
         return ExitCode::from(EXIT_FAILED);
     }
     if let Some(line) = line {
@@ -138,7 +138,7 @@ pub(crate) fn failure_message(failure: &CommandFailure) -> String {
     }
 }
 
-/// Returns the error and its causes on one line, outermost first; advice comes last wherever it was attached.
+/// Returns the error and its causes on one line, outermost first. Advice is last, wherever it was attached.
 fn error_message(error: &anyhow::Error) -> String {
     let advice = error.downcast_ref::<ErrorAdvice>().map(ToString::to_string);
     let mut parts: Vec<String> = Vec::new();
@@ -155,13 +155,13 @@ fn error_message(error: &anyhow::Error) -> String {
     }
 }
 
-/// Tells whether the reader of our output closed the pipe: that is success.
+/// Returns whether the reader of the output closed the pipe, which counts as success.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Tells whether the work stopped because of an interruption.
+/// Returns whether the work stopped because of an interruption.
 fn is_interruption(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(inspect::InspectError::Stopped))
@@ -176,7 +176,7 @@ fn is_interruption(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Tells whether a log cannot be read, as opposed to one that is damaged.
+/// Returns whether a log cannot be read, in contrast to a damaged log.
 fn is_unreadable(error: &anyhow::Error) -> bool {
     let cause = match (error.downcast_ref(), error.downcast_ref(), error.downcast_ref()) {
         (Some(inspect::InspectError::Log(cause)), ..) | (_, Some(rewrite::RewriteError::Read(cause)), _) => {

@@ -39,12 +39,12 @@ pub(crate) struct GlobalArgs {
 }
 
 impl GlobalArgs {
-    /// Starts to write messages as the options say.
+    /// Starts to write messages as the options specify.
     pub(crate) fn install_messages(&self) {
         messages::install(self.log_format, if self.quiet { MessageSeverity::Error } else { self.log_level });
     }
 
-    /// Tells whether to show progress bars: on a terminal, unless a format of messages is given.
+    /// Returns whether to show progress bars: on a terminal, unless a format of messages is given.
     pub(crate) fn shows_bars(&self) -> bool {
         !self.quiet && self.log_format.is_none() && io::stderr().is_terminal()
     }

@@ -1,4 +1,4 @@
-//! HTTP site of a long-running command: metrics, health, and perhaps a live page.
+//! HTTP site of a long-running command: metrics, health, and for the relay a live page.
 //!
 //! | path | content |
 //! |---|---|
@@ -26,7 +26,8 @@ use crate::units::duration;
 /// Timeout of a whole request and its answer. Monitors need milliseconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum number of concurrent requests. One more closes the oldest, so that silent clients cannot block others.
+/// Maximum number of concurrent requests. Another request closes the oldest, so that silent clients cannot block
+/// others.
 const REQUESTS_MAX: usize = 16;
 
 /// Pause after a failed accept, for example when the process has too many open files.
@@ -47,7 +48,7 @@ const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 /// Media type of OpenMetrics in the header `Accept` of Prometheus.
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
-/// Headers of all answers. The page may only use what it contains, and its own site.
+/// Headers of all answers. The page may only use its own content and its own site.
 const COMMON_HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
     Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
     img-src data:; connect-src 'self'; frame-ancestors 'none'\r\nConnection: close\r\n";
@@ -71,7 +72,7 @@ impl HttpSite {
         self.lag_max = lag_max;
     }
 
-    /// Tells whether the command can do its work within the limit of the lag, or why not.
+    /// Checks that the command can do its work within the limit of the lag. Otherwise returns the reason.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         self.state.readiness()?;
         match (self.lag_max, self.state.lag()) {
@@ -82,12 +83,12 @@ impl HttpSite {
         }
     }
 
-    /// Tells whether the start is complete.
+    /// Returns whether the start is complete.
     pub(crate) fn is_started(&self) -> bool {
         self.state.is_started()
     }
 
-    /// Returns one line about the work, or why it does not go on.
+    /// Returns one line about the work, or the reason why it is blocked.
     pub(crate) fn status_line(&self) -> String {
         match self.readiness() {
             Ok(()) => self.state.summary(),
@@ -95,7 +96,7 @@ impl HttpSite {
         }
     }
 
-    /// Sets the live page at `/`. Without one, `/` has the metrics.
+    /// Sets the live page at `/`. Without a page, `/` has the metrics.
     pub(crate) fn with_page(mut self, page: Arc<LivePage>) -> Self {
         self.page = Some(page);
         self
@@ -118,7 +119,7 @@ impl HttpSite {
             let requests = Arc::new(OpenRequests::default());
             for stream in listener.incoming() {
                 match stream {
-                    // A client without an answer asks again.
+                    // A client without an answer repeats its request.
                     Ok(stream) => drop(requests.answer(stream, Arc::clone(&site))),
                     Err(_) => thread::sleep(ACCEPT_BACKOFF),
                 }
@@ -187,7 +188,7 @@ impl OpenRequests {
             requests.close(&answered);
             // A stream of events has its own limits.
             if let Some(slot) = events {
-                // The client has gone, or was too slow.
+                // Fails if the client has disconnected or is too slow.
                 let _ = send_events(&answered, &slot);
             }
         });
@@ -237,7 +238,7 @@ impl io::Write for TimedStream<'_> {
     }
 }
 
-/// Answers a request. Returns the place of a stream of events, if it asks for one.
+/// Answers a request. Returns a slot if the request is for a stream of events.
 fn answer(mut stream: TimedStream<'_>, site: &HttpSite) -> io::Result<Option<EventStreamSlot>> {
     let mut request = Vec::new();
     let mut part = [0; 1024];
@@ -265,7 +266,7 @@ fn answer(mut stream: TimedStream<'_>, site: &HttpSite) -> io::Result<Option<Eve
     }
 }
 
-/// Sends the history once, and then the document at each interval, until the client goes or is too slow.
+/// Sends the history once, and then the document at each interval, until the client disconnects or is too slow.
 fn send_events(stream: &TcpStream, slot: &EventStreamSlot) -> io::Result<()> {
     let mut event = format!("retry: 2000\nevent: history\ndata: {}\n\n", slot.page().history());
     loop {
@@ -308,7 +309,8 @@ fn parse_request(request: &[u8]) -> HttpRequest {
     }
 }
 
-/// Returns the format for a request with these headers. A client that does not ask for OpenMetrics may not read it.
+/// Returns the format for a request with these headers. A client that does not request OpenMetrics may be unable to
+/// read it.
 fn accepted_format<'h>(headers: impl Iterator<Item = &'h str>) -> MetricsFormat {
     let mut accepts = headers
         .filter_map(|header| header.split_once(':'))

@@ -1,4 +1,4 @@
-//! Signals: the first one requests an orderly stop, the second one stops the process at once.
+//! Signals: the first one requests an orderly stop, the second one stops the process immediately.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -31,7 +31,7 @@ pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 /// Effect of SIGHUP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HangupEffect {
-    /// It stops the work, as SIGTERM does.
+    /// The signal stops the work, as SIGTERM does.
     Stop,
     /// The command reads its files again: see [`take_reload_request`].
     Reload,
@@ -52,7 +52,7 @@ pub(crate) fn install(hangup: HangupEffect) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Returns true if SIGHUP has come since the last call, in a command that reads its files again.
+/// Returns true if SIGHUP arrived since the last call, in a command that can reload its files.
 pub(crate) fn take_reload_request() -> bool {
     RELOAD_REQUESTED.swap(false, Ordering::Relaxed)
 }
@@ -67,7 +67,7 @@ fn register_handler(signal: Signal) -> std::io::Result<()> {
     flag::register(number, Arc::clone(&STOP_REQUESTED)).map(drop)
 }
 
-/// Tells whether this process ignores the signal; false if that is not known.
+/// Returns whether this process ignores the signal; false if that is not known.
 fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     ignored_signals(&status).is_some_and(|mask| mask >> (signal as u32 - 1) & 1 == 1)
@@ -84,8 +84,8 @@ pub(crate) fn set_runs_until_stopped() {
     RUNS_UNTIL_STOPPED.store(true, Ordering::Relaxed);
 }
 
-/// Tells whether SIGTERM stopped a command that runs until it is stopped: that is success, not an interruption.
-/// Service managers and container runtimes stop their programs by this signal.
+/// Returns whether SIGTERM stopped a command without an end of its own. This is success, not an interruption: service
+/// managers and container runtimes stop programs by this signal.
 pub(crate) fn is_orderly_stop() -> bool {
     TERMINATED.load(Ordering::Relaxed) && RUNS_UNTIL_STOPPED.load(Ordering::Relaxed)
 }
@@ -97,7 +97,7 @@ pub(crate) fn request_stop() {
     STOP_REQUESTED.store(true, Ordering::Release);
 }
 
-/// Tells whether the work is to stop.
+/// Returns whether the work must stop.
 pub(crate) fn is_stop_requested() -> bool {
     STOP_REQUESTED.load(Ordering::Acquire)
 }
@@ -107,7 +107,7 @@ pub(crate) fn stop_flow() -> ControlFlow<()> {
     if is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Tells whether the work is to stop because a part of the command has failed.
+/// Returns whether the work must stop because a part of the command has failed.
 pub(crate) fn has_part_failed() -> bool {
     PART_FAILED.load(Ordering::Relaxed)
 }

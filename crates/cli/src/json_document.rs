@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// Version of the documents. It rises if a field is removed or renamed, or changes its meaning. A new field does not
-/// raise it.
+/// Version of the documents. Increases if a field is removed or renamed, or changes its meaning, but not for a new
+/// field.
 const DOCUMENT_VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -15,7 +15,7 @@ struct VersionedDocument<'d, D: ?Sized> {
     content: &'d D,
 }
 
-/// Writes a result as one JSON document, with its version as first field. `content` is an object.
+/// Writes a result as one JSON document, with the version as first field. `content` is an object.
 ///
 /// The schemas are in docs/schemas.
 pub(crate) fn write_document<D: Serialize + ?Sized>(out: &mut impl Write, content: &D) -> io::Result<()> {

@@ -27,13 +27,13 @@ pub(crate) struct LivePage {
     streams: AtomicUsize,
 }
 
-/// Document, and the time at which it was made.
+/// Document, and the time of its creation.
 struct MadeDocument {
     text: Arc<str>,
     made: Instant,
 }
 
-/// Place of one stream of events, until it is dropped.
+/// Slot of one stream of events. Dropping it releases the slot.
 pub(crate) struct EventStreamSlot(Arc<LivePage>);
 
 impl LivePage {
@@ -48,10 +48,10 @@ impl LivePage {
         }
     }
 
-    /// Returns the page with its first data, so that it shows something before the first event.
+    /// Returns the page with initial data, so that it has content before the first event.
     pub(crate) fn html(&self) -> String {
         let first = format!("{{\"history\":{},\"status\":{}}}", self.history(), self.document());
-        // In JSON, `<` is only in texts; in a script, it could end the script.
+        // In JSON, `<` occurs only in texts. In a script, it could end the script.
         self.html.replacen(FIRST_DATA_MARK, &first.replace('<', "\\u003c"), 1)
     }
 
@@ -82,7 +82,7 @@ impl LivePage {
         format!("[{}]", samples.make_contiguous().join(","))
     }
 
-    /// Takes a place for a stream of events; `None` if all are taken.
+    /// Takes a slot for a stream of events; `None` if no slot is free.
     pub(crate) fn open_stream(self: &Arc<Self>) -> Option<EventStreamSlot> {
         let taken = self.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |streams| {
             (streams < EVENT_STREAMS_MAX).then_some(streams + 1)

@@ -39,7 +39,7 @@ pub(crate) struct LogArgs {
 pub(crate) struct InputLogs {
     /// Logs in the order of the arguments; logs of a directory in the order of its index.
     pub(crate) places: Vec<InputPlace>,
-    /// Sum of their sizes, if all sizes are known.
+    /// Sum of the logs' sizes, if all are known.
     pub(crate) bytes_total: Option<u64>,
     /// Keys of encrypted logs.
     pub(crate) keyring: Option<Arc<Keyring>>,
@@ -53,7 +53,7 @@ pub(crate) struct InputLogs {
     indexed: Vec<(PathBuf, PathBuf)>,
 }
 
-/// Logs that are missing between two logs, by their names.
+/// Gap between two logs: logs that are missing, judging by the numbers in the names.
 #[derive(Clone, Debug)]
 pub(crate) struct NumberGap {
     missing: MissingLogs,
@@ -67,13 +67,13 @@ pub(crate) struct NumberGap {
 /// Origin of the order of two logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogListing {
-    /// A directory or an index lists one directly after the other.
+    /// A directory or an index lists the two logs directly after each other.
     Index,
-    /// They are arguments.
+    /// Both logs are arguments.
     Arguments,
 }
 
-/// Place of one log.
+/// Location of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InputPlace {
     /// File.
@@ -83,7 +83,7 @@ pub(crate) enum InputPlace {
 }
 
 impl LogArgs {
-    /// Finds all logs, so that a missing one is reported before the work starts. A log that is given more than once is
+    /// Finds all logs, so that a missing log is reported before the work starts. A log that is given several times is
     /// read once.
     pub(crate) fn find_logs(&self) -> Result<InputLogs, CommandFailure> {
         let (mut places, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
@@ -128,13 +128,13 @@ impl LogArgs {
         Self { logs: vec![path], keyring }
     }
 
-    /// Returns the logs, directories and indexes as they were given.
+    /// Returns the logs, directories and indexes, as given.
     #[cfg(feature = "archive")]
     pub(crate) fn given(&self) -> &[PathBuf] {
         &self.logs
     }
 
-    /// Tells whether any logs are given.
+    /// Returns whether any logs are given.
     pub(crate) const fn has_logs(&self) -> bool {
         !self.logs.is_empty()
     }
@@ -144,7 +144,8 @@ impl LogArgs {
         self.logs = vec![folder];
     }
 
-    /// Returns the store to follow: one directory, or its index. `option` is the option or argument that needs it.
+    /// Returns the store to follow: one directory, or its index. `option` is the option or argument that requires a
+    /// store.
     pub(crate) fn store(&self, option: &str) -> Result<Store, CommandFailure> {
         if self.logs.iter().any(|path| path.as_os_str() == "-") {
             return Err(CommandFailure::NotStarted(anyhow!(
@@ -173,13 +174,13 @@ impl LogArgs {
 }
 
 impl InputLogs {
-    /// Tells whether a directory or an index lists the log at this position directly after the log before.
+    /// Returns whether a directory or an index lists the log at this position directly after the previous log.
     pub(crate) fn is_listed_after(&self, position: usize) -> bool {
         self.listed_after.contains(&position)
     }
 
-    /// Returns the gaps in the numbers of the logs; none if archived logs were left out, which have no transaction of the
-    /// selection.
+    /// Returns the gaps in the numbers of the logs; none if archived logs were left out, which have no transaction of
+    /// the selection.
     pub(crate) fn gaps(&self) -> Vec<NumberGap> {
         if self.is_reduced {
             return Vec::new();
@@ -197,7 +198,7 @@ impl InputLogs {
         self.places.windows(2).enumerate().filter_map(gap).collect()
     }
 
-    /// Leaves out archived logs that have no transaction of the selection, by their manifests.
+    /// Leaves out archived logs without a selected transaction, by their manifests.
     pub(crate) fn leave_out_archived(&mut self, selection: &StatsSelection) {
         let is_needed = |place: &InputPlace| match place {
             InputPlace::File(path) => {
@@ -215,7 +216,7 @@ impl InputLogs {
         }
     }
 
-    /// Warns of logs that the index does not list; they are not read.
+    /// Warns about logs that the index does not list, and that are not read.
     fn warn_unlisted(&self) {
         for log in &self.unlisted {
             warn!("{}", Store::unlisted_log_warning(log));
@@ -231,7 +232,7 @@ impl InputLogs {
         self.places.iter().map(log).collect()
     }
 
-    /// Refuses indexes that list missing files, and warns of logs that they do not list.
+    /// Refuses indexes that list missing files, and warns about logs that an index does not list.
     pub(crate) fn check_indexes(&self) -> Result<(), CommandFailure> {
         match self.indexed.iter().find_map(|(log, _)| self.missing_log_error(log)) {
             Some(error) => Err(CommandFailure::NotStarted(error.into())),
@@ -285,7 +286,7 @@ impl fmt::Display for InputPlace {
     }
 }
 
-/// Tells whether a compressed event was refused because it does not fit in `--memory`.
+/// Returns whether a compressed event was refused because it does not fit in `--memory`.
 pub(crate) fn needs_memory(error: &DecodeError) -> bool {
     match error.reason {
         DecodeReason::OutOfRange { field: "event size" | "size of a decompressed part", max, .. } => {
@@ -304,7 +305,7 @@ const TORN_ADVICE: ErrorAdvice = ErrorAdvice(
     "give the complete log, or a copy of its whole transactions: bintide verify LOG --repair-tail COPY",
 );
 
-/// Tells whether a log is torn behind its format description, so that a copy of its whole transactions is a log.
+/// Returns whether a log is torn after its format description: a copy of its whole transactions is then a valid log.
 pub(crate) const fn is_torn_behind_format(error: &logs::LogError) -> bool {
     matches!(error, logs::LogError::Torn { torn, .. } if torn.offset > MAGIC.len() as u64)
 }

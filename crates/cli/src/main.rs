@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     }))
 }
 
-/// Tells whether the arguments ask for help, the version or completions, which wrong settings do not prevent.
+/// Returns whether the arguments request help, the version or completions. Wrong settings do not prevent these.
 fn needs_no_settings(args: &[OsString]) -> bool {
     match args::command().try_get_matches_from(args) {
         Ok(matches) => matches.subcommand_name() == Some("completions"),

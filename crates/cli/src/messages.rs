@@ -43,7 +43,7 @@ pub(crate) enum MessageSeverity {
     Debug,
 }
 
-/// Starts to write messages. Only the first call has an effect; before it, messages are lost.
+/// Starts to write messages. Only the first call has an effect. Earlier messages are lost.
 ///
 /// Without a format, a message is one line with the program's name, or has the form of journald if standard error goes
 /// there.
@@ -57,14 +57,13 @@ pub(crate) fn install(format: Option<MessageFormat>, level: MessageSeverity) {
     let _ = tracing_subscriber::registry().with(LevelFilter::from(level)).with(written).try_init();
 }
 
-/// Starts to write messages in the default form, unless they have another one: for errors before the options are
-/// known.
+/// Starts to write messages in the default form, unless a form is already set. For errors before the options are known.
 pub(crate) fn install_default() {
     install(None, MessageSeverity::Info);
 }
 
-/// Tells whether standard error is a stream to journald: systemd names the stream that it opened for a service, but a
-/// child may have another standard error (systemd.exec(5), JOURNAL_STREAM).
+/// Returns whether standard error is a stream to journald. systemd names the stream that it opened for a service, but a
+/// child process may have another standard error (systemd.exec(5), JOURNAL_STREAM).
 fn is_stderr_journal() -> bool {
     let named = env::var("JOURNAL_STREAM").ok();
     named.zip(fstat(io::stderr()).ok()).is_some_and(|(named, status)| {
@@ -157,7 +156,7 @@ fn line(format: Option<MessageFormat>, level: Level, time: Timestamp, text: &str
             let object = JsonMessage { timestamp, level: name, message: &message };
             serde_json::to_string(&object).expect("ours: texts are valid JSON")
         }
-        // journald knows the time and the program. The priorities are those of sd-daemon(3).
+        // journald itself records the time and the program. The priorities are defined in sd-daemon(3).
         Some(MessageFormat::Journald) => format!("<{priority}>{message}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Tables of metrics: each figure of a command has one row, from which Prometheus, JSON and text come.
+//! Tables of metrics: each figure of a command has one row, used for Prometheus, JSON and text.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) struct MetricRow<S> {
 /// Description of a metric for Prometheus.
 #[derive(Debug)]
 pub(crate) struct MetricDescription<S> {
-    /// Whole name. By Prometheus' conventions, it ends in the unit, and that of a counter in `_total`.
+    /// Whole name. By Prometheus' conventions, a name ends in its unit, and the name of a counter in `_total`.
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
     pub(crate) kind: MetricType,
@@ -65,13 +65,12 @@ pub(crate) struct LabelledValue {
 pub(crate) struct HistogramValue {
     /// Sum of all observations.
     pub(crate) sum: f64,
-    /// Upper bounds, in ascending order up to infinity, each with the number of observations between the bound before
-    /// it and this one.
+    /// Upper bounds, in ascending order up to infinity, each with the number of observations since the previous bound.
     pub(crate) buckets: Vec<(f64, u64)>,
 }
 
 impl<S> MetricRow<S> {
-    /// Returns the row of a counter: a value that only grows until the command ends.
+    /// Returns the row of a counter: a value that never decreases until the command ends.
     pub(crate) const fn counter(
         name: &'static str,
         help: &'static str,
@@ -94,7 +93,7 @@ impl<S> MetricRow<S> {
         Self::published(name, help, MetricType::Histogram, value)
     }
 
-    /// Returns the row of a figure that only JSON has.
+    /// Returns the row of a figure that is only in JSON.
     pub(crate) const fn json_only(key: &'static str, value: fn(&S) -> MetricValue) -> Self {
         Self { series: None, json_key: Some(key), text: None, value }
     }

@@ -36,7 +36,7 @@ pub(crate) struct MetricsArgs {
 const FILE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Running publication of metrics, and of the state for systemd. Dropping it writes the file for the last time, and
-/// tells systemd that the command stops.
+/// notifies systemd of the stop.
 #[derive(Debug)]
 pub(crate) struct MetricsService {
     file: Option<(Sender<()>, JoinHandle<()>)>,

@@ -142,7 +142,7 @@ fn encode_row<S>(
     }
 }
 
-/// Splits a whole name into the parts that the encoder takes: it adds the unit, and `_total` to a counter.
+/// Splits a whole name into the parts for the encoder, which adds the unit, and `_total` to a counter.
 fn split_name(name: &'static str) -> (&'static str, Option<Unit>) {
     let name = name.strip_suffix("_total").unwrap_or(name);
     // A rate has no base unit.

@@ -9,14 +9,14 @@ use tracing::error;
 
 /// Prints warnings about option files, and collects errors for the command's last line.
 ///
-/// Warnings are shown also with `--quiet`: an ignored file may have asked for a verified connection.
+/// Shows warnings even with `--quiet`: an ignored file may have required a verified connection.
 #[derive(Default)]
 pub(crate) struct OptionFileMessages {
     errors: Vec<String>,
 }
 
 impl OptionFileMessages {
-    /// Tells whether a file could not be used as intended.
+    /// Returns whether a file could not be used as intended.
     pub(crate) fn has_errors(&self) -> bool {
         !self.errors.is_empty()
     }

@@ -1,6 +1,6 @@
 //! Panics: one line that names the defect, an orderly end, and exit code 1.
 //!
-//! A panic of any thread, also of a detached one, requests all work to stop, as Ctrl-C does.
+//! A panic of any thread, even a detached one, requests the end of all work, as Ctrl-C does.
 
 use std::env;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
@@ -31,7 +31,7 @@ pub(crate) fn install() {
     }));
 }
 
-/// Tells whether a thread has panicked.
+/// Returns whether a thread has panicked.
 pub(crate) fn has_panicked() -> bool {
     HAS_PANICKED.load(Ordering::Relaxed)
 }

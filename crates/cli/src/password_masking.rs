@@ -1,8 +1,8 @@
 //! Command line arguments, without passwords in the process list.
 //!
-//! `ps` shows all users the arguments of a process. MySQL's programs overwrite theirs, which safe code cannot do.
-//! bintide re-executes itself if its arguments have a password: with the passwords masked, and with the original
-//! arguments in a memory file that only this process has.
+//! `ps` shows all users the arguments of a process. MySQL's programs overwrite their arguments, which safe code cannot
+//! do. If its arguments contain a password, bintide re-executes itself with masked passwords. The original arguments
+//! are in a memory file of this process.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -16,18 +16,19 @@ use std::process::{self, Command};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// Variable with the place of the arguments: the process id, and the file descriptor.
+/// Variable with the location of the arguments: the process id, and the file descriptor.
 const ARGUMENTS_VARIABLE: &str = "_BINTIDE_ARGUMENTS";
 const ARGUMENTS_FILE_NAME: &str = "bintide-arguments";
 /// Text in place of a password. As in MySQL's programs, it does not show the password's length.
 const MASK: &[u8] = b"x";
 
-/// Returns the arguments. If the passwords cannot be hidden, they stay visible, as MySQL's programs show theirs until
-/// they have started.
+/// Returns the arguments. If the passwords cannot be hidden, they stay visible, as with MySQL's programs during their
+/// start.
 pub(crate) fn read_arguments() -> Vec<OsString> {
     if is_restarted() {
         return read_kept_arguments().unwrap_or_else(|| {
-            // Its own arguments have masks in place of the passwords, so neither they nor another start can help.
+            // The arguments of this process have masks instead of passwords, so neither they nor another restart can
+            // help.
             eprintln!(
                 "bintide: could not read the password of the command line: /proc/self/fd is not readable; use \
                  --password-file"
@@ -42,7 +43,7 @@ pub(crate) fn read_arguments() -> Vec<OsString> {
     arguments
 }
 
-/// Tells whether this process has re-executed itself. A child inherits the variable, but has another process id.
+/// Returns whether this process has re-executed itself. A child inherits the variable, but has another process id.
 fn is_restarted() -> bool {
     env::var(ARGUMENTS_VARIABLE).is_ok_and(|text| {
         text.split_once(' ').is_some_and(|(process, _)| process.parse() == Ok(process::id()))
@@ -112,8 +113,7 @@ fn mask_passwords(arguments: &[OsString]) -> Option<Vec<OsString>> {
     has_password.then_some(masked)
 }
 
-/// Masks `--password=X`, also abbreviated or with another word before it, and `-pX`, also after letters of options
-/// without values.
+/// Masks `--password=X`, also abbreviated or with a prefix, and `-pX`, also after letters of options without values.
 fn mask_option(argument: &[u8], other_letter: Option<u8>) -> Option<Vec<u8>> {
     const LETTERS_WITHOUT_VALUES: &[u8] = b"?CDFfHRcijqstvV";
     let option = argument.strip_prefix(b"-")?;

@@ -116,7 +116,7 @@ impl Drop for ByteProgress {
     }
 }
 
-/// Returns a bar whose message is on its own line below.
+/// Returns a bar with its message on a separate line below.
 pub(crate) fn bar_above_line(bytes_total: Option<u64>, bytes_done: u64) -> ProgressBar {
     let template = match bytes_total {
         Some(_) => "{wide_bar} {decimal_bytes}/{decimal_total_bytes}\n{msg}",

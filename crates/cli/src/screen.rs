@@ -21,7 +21,7 @@ pub(crate) enum ColorWhen {
 }
 
 impl ColorWhen {
-    /// Tells whether to use colour on standard output.
+    /// Returns whether to use colour on standard output.
     pub(crate) fn on_stdout(self) -> bool {
         use_color(self, env::var_os("NO_COLOR"), io::stdout().is_terminal())
     }
@@ -132,12 +132,12 @@ pub(crate) fn table_lines(table: &Table) -> String {
 
 /// Writes a text to standard error, as one line of printable characters.
 pub(crate) fn write_line(text: impl Display) {
-    // One write, so that lines of several threads do not mix. A closed standard error is ignored.
+    // Use one write, so that lines of several threads do not mix. Ignore a closed standard error.
     let _ = io::stderr().write_all(format!("{}\n", visible(&text.to_string())).as_bytes());
 }
 
-/// Writes a report. Its line ends and colours are ours; other control characters come from names and messages, and
-/// are escaped.
+/// Writes a report. Keeps its line ends and colours. Escapes all other control characters, which come from names and
+/// messages.
 pub(crate) fn print(report: &str, out: &mut impl Write) -> io::Result<()> {
     out.write_all(visible_lines(report).as_bytes())
 }

@@ -27,8 +27,8 @@ pub(crate) struct SelectionArgs {
     /// Stop before the first transaction at or after this position of the source's log.
     #[arg(long, value_name = "LOG:POSITION", group = "stop", value_parser = parse_position)]
     stop_position: Option<SelectionBound>,
-    /// Stop before the first transaction in the logs that was committed at or after this time. Later transactions in the
-    /// logs are not included, even if they have an earlier time.
+    /// Stop before the first transaction in the logs that was committed at or after this time. Later transactions in
+    /// the logs are not included, even if they have an earlier time.
     #[arg(long, value_name = "TIME", group = "stop", value_parser = parse_bound)]
     stop_datetime: Option<SelectionBound>,
     /// As --stop-datetime, but transactions that were committed at exactly this time are included.

@@ -6,7 +6,7 @@
 //! | `STATUS=` | when the line about the work changes, at most once per interval |
 //! | `WATCHDOG=1` | twice per `WATCHDOG_USEC`, after the state of the command was read |
 //! | `RELOADING=1` | when the command reads its files again |
-//! | `STOPPING=1` | when the command is asked to stop, or ends by itself |
+//! | `STOPPING=1` | when a stop is requested, or the command ends by itself |
 
 use std::env;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Drop for ServiceNotifier {
     }
 }
 
-/// Tells systemd that the command reads its files again, and does so.
+/// Reloads the command's files, and notifies systemd.
 pub(crate) fn notify_reload<T>(reload: impl FnOnce() -> T) -> T {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => send(&[NotifyState::Reloading, now]),
@@ -62,7 +62,7 @@ pub(crate) fn notify_reload<T>(reload: impl FnOnce() -> T) -> T {
     reloaded
 }
 
-/// Sends messages, if a service manager waits for them. If it does not take them, the work goes on.
+/// Sends messages, if a service manager waits for them. Ignores failures.
 fn send(messages: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(messages);
 }
@@ -91,7 +91,7 @@ fn notify_until_end(site: &HttpSite, is_alive: &Receiver<()>) {
     }
 }
 
-/// Messages sent before, and times of the next ones.
+/// Messages already sent, and times of the next ones.
 #[derive(Debug)]
 struct NotificationSchedule {
     ping_interval: Option<Duration>,
@@ -129,7 +129,7 @@ impl NotificationSchedule {
         messages
     }
 
-    /// Tells whether the status is to be read again.
+    /// Returns whether the status must be read again.
     fn is_status_due(&mut self, now: Instant) -> bool {
         let is_due = is_due(self.status_read, STATUS_INTERVAL, now);
         if is_due {

@@ -1,6 +1,6 @@
 //! Settings from the environment and from a file, with lower priority than the command line.
 //!
-//! This module knows no option by name. `BINTIDE_STATS_TOP`, or `top` in the table `[stats]` of the file, sets the
+//! This module contains no names of options. `BINTIDE_STATS_TOP`, or `top` in the table `[stats]` of the file, sets the
 //! option `--top` of the command `stats`. Without a command, a setting applies to all commands that have the option:
 //! `BINTIDE_KEYRING`, or `keyring` above all tables.
 
@@ -36,8 +36,8 @@ const DUMP_COMMAND: &str = "dump";
 /// Prefix of all variables.
 const VARIABLE_PREFIX: &str = "BINTIDE";
 
-/// Reads the file that `named` or `BINTIDE_CONFIG` names, otherwise the user's own file if it exists. An empty
-/// variable means no file.
+/// Reads the file given by `named` or `BINTIDE_CONFIG`, otherwise the user's file if it exists. An empty variable means
+/// no file.
 pub(crate) fn load(named: Option<PathBuf>) -> Result<SettingsFile, CommandFailure> {
     let named = named.or_else(|| env::var_os("BINTIDE_CONFIG").map(PathBuf::from));
     let read = match (named, default_path()) {
@@ -49,7 +49,7 @@ pub(crate) fn load(named: Option<PathBuf>) -> Result<SettingsFile, CommandFailur
     read.map_err(CommandFailure::NotStarted)
 }
 
-/// Returns the file that `--config` names. clap parses the command line only after the settings are known.
+/// Returns the file given by `--config`. clap parses the command line only after the settings are read.
 pub(crate) fn config_path(words: &[OsString]) -> Option<PathBuf> {
     let mut words = words.iter().take_while(|word| *word != "--");
     while let Some(word) = words.next() {
@@ -188,7 +188,8 @@ fn read(path: &Path) -> anyhow::Result<SettingsFile> {
     Ok(SettingsFile { path: path.to_owned(), table })
 }
 
-/// Returns the fault that the parser found in a line. Its own texts for a number beyond 64 bits name its types.
+/// Returns the fault that the parser found in a line. Replaces the parser's texts for a number beyond 64 bits, which
+/// contain names of Rust types.
 fn parse_fault(text: &str, line: usize, message: &str) -> String {
     let of_number = ["invalid type: integer", "integer number overflowed", "u64 value was too large"];
     if !of_number.iter().any(|start| message.starts_with(start)) {
@@ -250,8 +251,8 @@ fn find_setting(
     Ok(values.map(|values| SettingValue::in_file(settings, command, long, values)))
 }
 
-/// Leaves out a setting if a stronger place sets another option of the same group, such as another password option. Two
-/// options of a group in one place are an error, as on the command line.
+/// Leaves out a setting if a place of higher priority sets another option of the same group, such as another password
+/// option. Two options of a group in one place are an error, as on the command line.
 fn without_overridden(command: &Command, given: Vec<GivenSetting>) -> anyhow::Result<Vec<GivenSetting>> {
     let groups = command.get_groups().filter(|group| !(*group).clone().is_multiple());
     let mut overridden = BTreeSet::new();
@@ -270,14 +271,14 @@ fn without_overridden(command: &Command, given: Vec<GivenSetting>) -> anyhow::Re
     Ok(given.into_iter().filter(|setting| !overridden.contains(&setting.id)).collect())
 }
 
-/// Returns the options that can be set: their ids in clap, and their long names.
+/// Returns the options that settings can set: their ids in clap, and their long names.
 fn options(command: &Command) -> Vec<(Id, String)> {
     let all =
         command.get_arguments().filter_map(|arg| Some((arg.get_id().clone(), arg.get_long()?.to_owned())));
     all.filter(|(_, long)| !["help", "version", "config"].contains(&long.as_str())).collect()
 }
 
-/// Returns the long names of the options of one command that can be set.
+/// Returns the long names of a command's options that settings can set.
 fn keys(command: &Command) -> Vec<String> {
     match command.get_name() {
         DUMP_COMMAND => presettable_options().map(|long| long.replace('_', "-")).collect(),
@@ -409,7 +410,7 @@ fn check_values(arg: &Arg, long: &str, values: &[OsString]) -> anyhow::Result<()
     let tried = Command::new("setting").no_binary_name(true).arg(alone).try_get_matches_from(words);
     tried.map(drop).map_err(|error| {
         let text = error.render().to_string();
-        // The possible values of an option are on a line of their own.
+        // clap prints the possible values of an option on a separate line.
         let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
         anyhow!("{}", lines.join(" ").trim_start_matches("error: ").to_owned())
     })

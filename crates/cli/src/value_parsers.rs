@@ -81,7 +81,7 @@ pub(crate) fn parse_time(text: &str) -> Result<u64, String> {
         local.map(|zoned| zoned.timestamp())
     });
     let time = time.map_err(|_| match text.parse::<DateTime>() {
-        // The last day is left out, so that the time is valid in every time zone.
+        // Exclude the last day, so that the time is valid in every time zone.
         Ok(_) => "expected a time from 1970-01-01 to 9999-12-30".to_owned(),
         Err(_) => "expected a time such as 2026-11-22 01:00:00, 2026-11-22 01:00:00Z or \
                    2026-11-22 01:00:00.5+02:00"
@@ -91,7 +91,7 @@ pub(crate) fn parse_time(text: &str) -> Result<u64, String> {
         .map_err(|_| "expected a time from 1970-01-01 to 9999-12-30".to_owned())
 }
 
-/// Parses a GTID set that selects transactions. An empty one would select none.
+/// Parses a GTID set that selects transactions. Refuses an empty set, which would select none.
 pub(crate) fn parse_gtids(text: &str) -> Result<GtidSet, String> {
     match parse_any_gtids(text)? {
         set if set.is_empty() => Err("the GTID set is empty: no transaction is selected".to_owned()),
@@ -116,7 +116,7 @@ fn is_mariadb_gtid(text: &str) -> bool {
     first.split('-').count() == 3 && first.trim().split('-').all(is_number)
 }
 
-/// Parses the name of a database. Only `--table` takes patterns.
+/// Parses the name of a database. Only `--table` accepts patterns.
 pub(crate) fn parse_database(text: &str) -> Result<String, String> {
     match text {
         "" => Err("expected the name of a database".to_owned()),

@@ -1,4 +1,4 @@
-//! `bintide dump`: prints logs as text. It parses its options as mysqlbinlog does, so clap never sees them. Under the
+//! `bintide dump`: prints logs as text. This module parses the options as mysqlbinlog does, without clap. Under the
 //! name `mysqlbinlog`, dump is the only command.
 
 use std::ffi::OsString;
@@ -47,7 +47,7 @@ pub(crate) struct DumpArgs {
     words: Vec<OsString>,
 }
 
-/// Returns the arguments of a dump, or `None` for another command. A dump's arguments must not reach clap.
+/// Returns the arguments of a dump, or `None` for another command. clap must not parse a dump's arguments.
 pub(crate) fn detect(args: &[OsString]) -> Option<DumpArgs> {
     let (program, rest) = args.split_first()?;
     if is_mysqlbinlog(program) {

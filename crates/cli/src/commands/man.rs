@@ -74,7 +74,7 @@ fn name_subcommand(whole: &Command, inner: &Command) -> Command {
     inner.clone().name(format!("{}-{}", whole.get_name(), inner.get_name()))
 }
 
-/// Keeps the lines of the section with the examples as they are: commands must not be filled and justified.
+/// Preserves the lines of the section with examples: commands must not be filled and justified.
 fn preserve_lines(page: &str) -> String {
     let Some((front, rest)) = page.split_once("\n.SH EXTRA\n") else { return page.to_owned() };
     let (notes, behind) = match rest.find("\n.SH ") {
@@ -84,7 +84,7 @@ fn preserve_lines(page: &str) -> String {
     format!("{front}\n.SH NOTES\n.nf\n{notes}.fi\n{behind}")
 }
 
-/// Returns the source of a page, in ASCII: groff reads other bytes as Latin-1 if nothing converts them.
+/// Returns the source of a page, in ASCII: without a converter, groff reads other bytes as Latin-1.
 fn page(command: Command) -> anyhow::Result<String> {
     let mut text = Vec::new();
     Page::new(command).render(&mut text).context("could not render the page")?;

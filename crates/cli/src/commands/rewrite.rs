@@ -140,7 +140,8 @@ enum RewriteEnd {
     Rewritten(Box<FileReport>),
     /// A server still writes to the log.
     InUse,
-    /// A server may still write to the log: its format description says so, and not all processes are visible.
+    /// A server may still write to the log: the format description has the in-use flag, and not all processes are
+    /// visible.
     PerhapsInUse,
     /// `bintide receive` resumes at the end of the log.
     NewestReceived,
@@ -221,7 +222,7 @@ fn create_output(common: &RewriteArgs) -> Result<(), CommandFailure> {
     create_directory(output).map_err(CommandFailure::NotStarted)
 }
 
-/// Refuses a log that is its own target with `--output`, which does not overwrite files.
+/// Refuses a log that would be its own target: `--output` does not overwrite files.
 fn refuse_same_file(
     files: &[(&InputPlace, &PathBuf)],
     targets: &[PathBuf],
@@ -364,8 +365,8 @@ fn files(found: &InputLogs) -> Result<Vec<(&InputPlace, &PathBuf)>, CommandFailu
 const NO_MARKS: &str =
     "MySQL before 5.7 does not mark transactions that have only row changes, and servers compress only these";
 
-/// Returns whether a server of this version marks no transactions as having only row changes. 5.5 writes no GTID
-/// events, 5.6 writes them with the same flag for all transactions, and only if gtid_mode is ON.
+/// Returns whether a server of this version does not mark transactions with only row changes. 5.5 writes no GTID
+/// events. 5.6 writes them only with gtid_mode=ON, and with the same flag for all transactions.
 fn is_before_marks(version: &str) -> bool {
     servers::version_numbers(version).is_some_and(|numbers| numbers < [5, 7, 0])
 }
@@ -501,9 +502,9 @@ impl RewriteRun<'_> {
         Ok(reader.format().cloned())
     }
 
-    /// Tells whether a server may still write to the log. If a process has it open for writing, later writes would be
-    /// lost. If only its format description says so, a crash may have left it that way: then `--live` permits the
-    /// change, but only if certainly no process has it open.
+    /// Returns whether a server may still write to the log. If a process has the log open for writing, later writes
+    /// would be lost. If only the in-use flag is set, a crash may have left it set: `--live` then permits the change,
+    /// but only if certainly no process has the log open.
     fn in_use(&self, place: &InputPlace, path: &Path) -> Result<Option<RewriteEnd>, CommandFailure> {
         let sight = logs::find_writer(path);
         if sight == logs::WriterPresence::Open {

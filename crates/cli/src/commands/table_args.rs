@@ -34,7 +34,7 @@ pub(crate) struct TableArgs {
     wild_ignore_table: Vec<String>,
 }
 
-/// Warns of rules that matched nothing, in one line. `place` says where they were looked for.
+/// Warns in one line about rules that matched nothing. `place` describes the searched logs.
 pub(crate) fn warn_unmatched(rules: &[FilterRule], place: &str) {
     if !rules.is_empty() {
         let options: Vec<String> = rules.iter().map(ToString::to_string).collect();
@@ -43,8 +43,8 @@ pub(crate) fn warn_unmatched(rules: &[FilterRule], place: &str) {
 }
 
 impl TableArgs {
-    /// Returns the filter of these rules, without the table in which replay saves its progress. The options can select
-    /// it by its own name or its database's.
+    /// Returns the filter of these rules. The filter excludes the table in which replay saves its progress, unless the
+    /// options name this table or its database.
     pub(crate) fn filter_without_progress(&self) -> Result<ReplicationFilter, CommandFailure> {
         let (database, table) = (PROGRESS_DATABASE, format!("{PROGRESS_DATABASE}.progress"));
         let is_selected =

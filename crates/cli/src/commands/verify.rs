@@ -82,7 +82,7 @@ fn verify_logs(found: &InputLogs, global: &GlobalArgs) -> Result<VerifyReport, C
     verify::verify(inputs, &mut watch).map_err(|error| CommandFailure::Failed(error.into()))
 }
 
-/// Refuses a repair that cannot be made, before hours of reading.
+/// Refuses an impossible repair, before hours of reading.
 fn check_repair(found: &InputLogs, copy: &Path) -> Result<(), CommandFailure> {
     let refuse = |why: String| Err(CommandFailure::NotStarted(anyhow!(why)));
     match found.places.as_slice() {

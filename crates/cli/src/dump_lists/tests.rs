@@ -134,7 +134,7 @@ fn directories_and_indexes_give_the_same_logs() {
             assert_eq!(found, wanted, "{args} {store}");
         }
     }
-    // mysqlbinlog accepts files only.
+    // mysqlbinlog accepts only files.
     let (_, error, code) = dump_logs(DumpDialect::Mysqlbinlog, "", &[samples.join("rotation")]);
     assert!(code == 1 && error.contains("Is a directory"), "{error}");
 }
@@ -200,7 +200,7 @@ fn filters_without_a_match_warn() {
         assert!(filters.iter().all(|filter| error.contains(filter)), "{args}: {error}");
         assert_eq!(dump(&format!("--quiet {args}"), sample).1, "", "{args}");
     }
-    // A filter that matched gives no warning, nor does a filter of mysqlbinlog.
+    // Neither a filter that matched nor a filter of mysqlbinlog causes a warning.
     for (args, sample) in [
         ("--table=types.integers", NAMED),
         ("--gtid=5ea5ca5e-0001-4000-8000-000000000001:1", "gtids/binlog.000001"),

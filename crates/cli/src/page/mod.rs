@@ -1,5 +1,5 @@
-//! HTML pages without external parts: no font or picture, and only the live page of a relay has a script. They follow
-//! the reader's light or dark setting, and print well.
+//! HTML pages without external parts: no font or picture, and a script only in the live page of a relay. The pages
+//! follow the reader's light or dark setting, and print well.
 
 pub(crate) mod chart;
 
@@ -14,8 +14,8 @@ use logs::open_regular;
 
 use crate::exit::CommandFailure;
 
-/// Refuses a page that could not be written, before the work begins. Also refuses to overwrite a log: `--html` before
-/// the logs would take the first of them as the page's name.
+/// Refuses a page that could not be written, before the work begins. Also refuses to overwrite a log: without a file
+/// name, `--html` before the logs would take the first log as the page's name.
 pub(crate) fn check(path: &Path) -> Result<(), CommandFailure> {
     if path.as_os_str() == "-" {
         return Ok(());

@@ -16,13 +16,13 @@ use crate::page::chart::{self, BarPart, ChartBar, ChartRange, ColumnChart, Range
 use crate::page::{common_folder, escaped, log_below, render_page, render_pairs, render_table};
 use crate::units::{bytes, bytes_of_two, count, counted, duration};
 
-/// Maximum number of tables in the chart: the largest ones.
+/// Maximum number of tables in the chart, which shows the largest.
 const TABLES_DRAWN: usize = 20;
 
 /// Legend of the bars.
 const LEGEND: [(&str, &str); 2] = [("bar", "compressed"), ("rest", "saved")];
 
-/// Returns the whole page. Charts of one level show the advised level, or else the first level measured.
+/// Returns the whole page. Charts of one level show the advised level, or otherwise the first measured level.
 pub(super) fn render(report: &AdviseReport, server: Option<&ServerReadings>, zone: &TimeZone) -> String {
     let names: Vec<&str> = report.logs.iter().map(|log| log.name.as_str()).collect();
     let title = match names.as_slice() {
@@ -266,7 +266,7 @@ fn classes(sizes: &[SizeReport], drawn: usize) -> String {
     chart::draw_bars(&LEGEND, &bars)
 }
 
-/// Returns a bar with the compressed bytes and the saved bytes; if transactions grow, only with the former.
+/// Returns a bar with the compressed bytes and the saved bytes; only with the compressed bytes if transactions grow.
 fn against_plain(name: String, plain: u64, compressed: u64, saved_share: f64) -> ChartBar {
     let part = |class, size: u64, what: &str| {
         let title = format!("{name}: {} {what}", bytes(size));

@@ -146,7 +146,7 @@ pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
     Ok(verdict(&report))
 }
 
-/// Queries a server, and refuses one of MariaDB.
+/// Queries a server, and refuses MariaDB.
 fn ask_server(
     connection: &mut SqlConnection,
     address: &ServerAddress,
@@ -175,7 +175,7 @@ fn verdict(report: &AdviseReport) -> CommandVerdict {
 enum LogNaming {
     /// Paths, as given.
     AsGiven,
-    /// File names, as on the server: their temporary directory is of no interest.
+    /// File names, as on the server, without the temporary directory.
     OfFiles,
 }
 

@@ -65,7 +65,7 @@ enum PayloadSupport {
     Unknown,
 }
 
-/// Relevant settings. Each server knows only some of them.
+/// Relevant settings. Each server has only some of them.
 const SETTINGS: [&str; 9] = [
     "binlog_transaction_compression",
     "binlog_transaction_compression_level_zstd",
@@ -213,7 +213,7 @@ fn reader(row: &ResultRow) -> ReplicationClient {
     ReplicationClient { host: row_text(row, 0), program, version, reads_compressed }
 }
 
-/// Tells whether a client reads compressed transactions: MySQL's programs from 8.0.20 on, and bintide.
+/// Returns whether a client can read compressed transactions: MySQL's programs since 8.0.20, and bintide.
 fn reads_compressed(program: &str, version: &str) -> PayloadSupport {
     match (program, version_numbers(version)) {
         ("bintide", _) => PayloadSupport::Yes,

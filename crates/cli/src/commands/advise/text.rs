@@ -11,7 +11,7 @@ use crate::commands::advise::server_readings::ServerReadings;
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, bytes_of_two, count, duration};
 
-/// Maximum number of tables shown; the others become one line.
+/// Maximum number of shown tables; all others become one line.
 const TABLES_SHOWN: usize = 15;
 
 /// Ratio between the time span and the time that the logs cover, from which gaps are mentioned.
@@ -79,7 +79,7 @@ fn measured(report: &AdviseReport, style: ReportStyle) -> String {
     table_lines(&table)
 }
 
-/// Formats a time span, and the time that the logs cover of it if they have gaps.
+/// Formats a time span. If the logs have gaps, also formats the time that they cover.
 pub(crate) fn took_and_covered(took: Duration, covered_s: f64) -> String {
     let covered = Duration::from_secs_f64(covered_s.clamp(0.0, 1e12));
     // Consecutive logs leave short gaps.

@@ -104,7 +104,7 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     archiver.observer.finish()
 }
 
-/// Waits for the next look at the store. Returns false once the run is to stop.
+/// Waits for the next check of the store. Returns false once the run must stop.
 fn wait() -> bool {
     let mut left = POLL_INTERVAL;
     while !left.is_zero() && !interrupt::is_stop_requested() {

@@ -48,7 +48,7 @@ impl ChoiceArgs {
         Ok((archive, chosen))
     }
 
-    /// Reads only the manifests of the named logs: another one may be damaged.
+    /// Reads only the manifests of the named logs, because another manifest may be damaged.
     fn named(&self, archive: &Archive) -> Result<Vec<Manifest>, CommandFailure> {
         let mut manifests: Vec<Manifest> = Vec::new();
         for log in self.logs.iter().collect::<BTreeSet<_>>() {

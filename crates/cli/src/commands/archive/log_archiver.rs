@@ -1,4 +1,4 @@
-//! Archives the closed logs of a directory, each once: for `archive`, `archive --follow`, and `receive --archive`.
+//! Archives each closed log of a directory once: for `archive`, `archive --follow`, and `receive --archive`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -22,7 +22,7 @@ use super::{digest_of, failed};
 use crate::exit::CommandFailure;
 use crate::log_args::add_advice;
 
-/// Size of the first piece of a log, which shows whether it is one.
+/// Size of the first piece of a file, which shows whether it is a log.
 const FIRST_PIECE_SIZE: usize = 4096;
 /// Size of the pieces in which the end of a log is looked for.
 const PIECE_SIZE: usize = 4 << 20;
@@ -32,9 +32,9 @@ const HEAD_EVENTS: usize = 2;
 /// Settings of a [`LogArchiver`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArchiverSettings {
-    /// Keyring file of encrypted logs; without one, they are archived encrypted.
+    /// Keyring file of encrypted logs; without a keyring, the logs are archived encrypted.
     pub(super) keyring: Option<PathBuf>,
-    /// Logs that were given by their own names: they do not grow, unless a process writes them.
+    /// Logs given by name: they do not grow, unless a process writes them.
     pub(super) named: Vec<PathBuf>,
     pub(super) local_logs: LocalLogPolicy,
     pub(super) last_log: LastLogPolicy,
@@ -43,22 +43,22 @@ pub(super) struct ArchiverSettings {
 /// Handling of a log that no later log follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum LastLogPolicy {
-    /// It is read to find out whether its server has closed it.
+    /// Read the log, to find out whether its server has closed it.
     #[default]
     Read,
-    /// The same, once it has not grown between two looks at it: a log that grows is not closed.
+    /// As `Read`, but only if the log has not grown between two checks: a growing log is not closed.
     ReadAtRest,
-    /// It counts as open.
+    /// Treat the log as open.
     Leave,
 }
 
 /// Handling of a log's file after the log was archived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum LocalLogPolicy {
-    /// It stays.
+    /// Keep the log.
     #[default]
     Keep,
-    /// It is removed after the archived log was read back, unless it is the newest one.
+    /// Remove the log after the archived log was read back, unless it is the newest one.
     Remove,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct LogArchiver<O> {
     pub(super) observer: O,
     /// Logs that are in the archive.
     finished: HashSet<PathBuf>,
-    /// Logs that were still open, as they were last seen.
+    /// Logs that were still open, with their last observed state.
     open: HashMap<PathBuf, LogObservation>,
     #[cfg(feature = "columns")]
     tables: Option<ChangeTableWriter>,
@@ -125,7 +125,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
 
     /// Archives all closed logs among these.
     pub(super) fn archive_all(&mut self, logs: &[PathBuf]) -> Result<(), CommandFailure> {
-        // Logs that have disappeared are forgotten: their number is not limited.
+        // Forget logs that have disappeared, because their number is unlimited.
         let listed: HashSet<&PathBuf> = logs.iter().collect();
         self.finished.retain(|log| listed.contains(log));
         self.open.retain(|log, _| listed.contains(log));
@@ -153,8 +153,8 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         Ok(())
     }
 
-    /// Returns whether a later log shows that this one is closed. The first log of another server counts only with its
-    /// head: without it, `receive` may remove it again, and append to the log before it.
+    /// Returns whether a later log shows that this log is closed. The first log of another server counts only with its
+    /// head: `receive` may remove a log without a head, and append to the previous log.
     fn has_later(&self, log: &Path, following: &[PathBuf]) -> bool {
         let Some(later) = following.first().filter(|later| is_later(later, log)) else { return false };
         let series =
@@ -204,7 +204,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         let added = self.archive.add(log, options, &mut watch);
         #[cfg(feature = "columns")]
         if let Some(tables) = &self.tables {
-            // Files that cannot be deleted now are deleted with their directory.
+            // Files that cannot be deleted now will be deleted with their directory.
             let _ = tables.clear();
         }
         match added {
@@ -221,7 +221,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         Ok(true)
     }
 
-    /// Checks that an archived log can be restored, and is this one, before it is removed.
+    /// Checks that the archived log can be restored and equals this log, before this log is removed.
     fn check_present(&self, log: &Path, manifest: &Manifest) -> Result<(), CommandFailure> {
         let name = log.display().to_string();
         if digest_of(log).with_context(|| format!("could not read {name}"))? != manifest.sha256 {
@@ -230,8 +230,8 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         self.archive.verify(manifest).map_err(|error| failed(error, &name))
     }
 
-    /// Tells whether the server has closed the log: it ends with a Rotate or Stop event. A log that has not changed since
-    /// it was read is not read again.
+    /// Returns whether the server has closed the log, so that it ends with a Rotate or Stop event. Does not read an
+    /// unchanged log again.
     fn is_closed(&mut self, log: &Path) -> Result<bool, CommandFailure> {
         if self.settings.last_log == LastLogPolicy::Leave {
             return Ok(false);
@@ -260,8 +260,8 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         Ok(is_closed)
     }
 
-    /// Reads a log, and returns its end. A damaged log ends where its damage begins, and an encrypted one without its
-    /// keyring at its start.
+    /// Reads a log, and returns its end. A damaged log ends at its first damage, and an encrypted log without a keyring
+    /// at its start.
     fn read_to_end(&self, log: &Path) -> Result<EndOfLog, CommandFailure> {
         let unreadable = |error: LogError| CommandFailure::NotStarted(add_advice(error));
         let mut reader = self.open_log(log).map_err(unreadable)?;
@@ -277,8 +277,8 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         }
     }
 
-    /// Removes an archived log. From a store, it removes all archived logs in front of the first one that is not: a store
-    /// has no gaps.
+    /// Removes an archived log. From a store, removes all archived logs before the first one that is not archived: a
+    /// store has no gaps.
     fn remove(&self, log: &Path) -> Result<(), CommandFailure> {
         let folder = parent_of(log);
         if !is_received_store(folder) {

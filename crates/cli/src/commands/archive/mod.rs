@@ -92,7 +92,7 @@ struct ArchiveListArgs {
     json: bool,
 }
 
-/// Archives logs, or runs one of the other commands.
+/// Archives logs, or runs a subcommand.
 pub(crate) fn run(command: &ArchiveArgs, global: &GlobalArgs) -> CommandResult {
     match &command.action {
         Some(ArchiveAction::Ls(command)) => text::list(&command.choice, command.json, global),

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn limits_choose_the_oldest_logs() {
-        // Logs of a server whose clock once went back.
+        // Such logs come from a server whose clock was set back.
         let logs =
             [("a.000001", Some(100)), ("a.000002", Some(900)), ("a.000003", Some(200)), ("b.000001", None)];
         let manifests: Vec<_> = logs.iter().map(|(log, last)| manifest(log, *last)).collect();

@@ -1,4 +1,4 @@
-//! Archives the logs that `receive` closes, in a thread of its own.
+//! Archives the logs that `receive` closes, in a separate thread.
 
 use std::collections::HashSet;
 use std::fs;
@@ -20,15 +20,15 @@ use crate::exit::{CommandFailure, failure_message};
 use crate::interrupt;
 use crate::units::{counted, duration};
 
-/// Interval at which the directory is looked at for another closed log.
+/// Interval at which the thread checks the directory for another closed log.
 const STORE_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which waits poll for the end of the run.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Minimum and maximum pause after a failed attempt.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(10 * 60);
-/// Time that the thread has to leave a log unfinished when the run ends. An object store that does not answer may need
-/// longer: the process then ends without waiting, because a segment without a manifest counts for nothing.
+/// Maximum wait for the thread to abandon an unfinished log when the run ends. If an object store does not answer in
+/// time, the process ends anyway: a segment without a manifest is ignored.
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Archiver of a directory into which logs are received.
@@ -49,7 +49,7 @@ pub(crate) struct RunningArchiver {
 /// Handling of logs that are not archived when the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArchiverShutdown {
-    /// Archives them, with one attempt.
+    /// Archive waiting logs, with one attempt.
     Drain,
     /// Leaves them to the next run.
     Abandon,
@@ -123,7 +123,7 @@ impl ReceivedLogArchiver {
         let archiver = archiver.with_tables(tables);
         let mut archiver = archiver;
         let mut backoff = None;
-        // Each error is reported once, until an attempt succeeds.
+        // Report each error once, until an attempt succeeds.
         let mut reported = HashSet::new();
         loop {
             let is_last = shared.end().is_some();

@@ -95,7 +95,7 @@ struct RestoreSource {
     keyring: Option<Keyring>,
 }
 
-/// Restores one log. The file has its name only once it is complete.
+/// Restores one log. The file gets its name only when it is complete.
 fn restore_one(
     source: &RestoreSource,
     manifest: &Manifest,
@@ -106,7 +106,7 @@ fn restore_one(
     let part = path.with_file_name(format!(".{}.part", manifest.log));
     let name = part.display().to_string();
     let write_error = |cause| ArchiveError::Write { name: name.clone(), cause };
-    // A part of an earlier run that was killed is of no use.
+    // Remove the unfinished file of an earlier run that was killed.
     let _ = fs::remove_file(&part);
     let file = private_options().write(true).create_new(true).open(&part);
     let mut file = file.with_context(|| format!("could not create {name}"))?;
@@ -123,7 +123,7 @@ fn restore_one(
     Ok(())
 }
 
-/// Gives a complete file its name, unless another file has this name.
+/// Renames a complete file to its final name, unless this name is in use.
 fn publish(file: &fs::File, part: &Path, path: &Path) -> io::Result<()> {
     file.sync_all()?;
     // Unlike a rename, a link does not replace a file.

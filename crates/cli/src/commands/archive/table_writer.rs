@@ -20,7 +20,8 @@ use tempfile::TempDir;
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct ChangeTableArgs {
     /// Also write the row changes of each log into the archive, as change tables (Parquet) that DuckDB, Spark and Trino
-    /// read there: tables/database=DB/table=TABLE/day=DAY/. Columns whose names the log lacks are named @1, @2 and so on.
+    /// read there: tables/database=DB/table=TABLE/day=DAY/. Columns whose names the log lacks are named @1, @2 and so
+    /// on.
     #[arg(long)]
     pub(crate) change_tables: bool,
     /// With --change-tables, skip changes that are logged as statements. By default, a log with such changes gets no
@@ -34,9 +35,9 @@ pub(super) struct ChangeTableWriter {
     archive: Archive,
     keyring: Option<PathBuf>,
     settings: DecodeSettings,
-    /// Directory of the files until they are uploaded; with the lists of columns, which stay.
+    /// Directory of the files until they are uploaded. Also has the lists of columns, which stay.
     staging: TempDir,
-    /// Lists of columns as the archive has them, by name; `None` until they were read.
+    /// Lists of columns in the archive, by name; `None` until they are read.
     column_lists: Option<HashMap<String, Vec<u8>>>,
 }
 
@@ -109,7 +110,7 @@ impl ChangeTableWriter {
         export_logs(std::iter::once(Ok(log)), &mut decoder, export, watch).map(drop)
     }
 
-    /// Brings the lists of columns from the archive, once.
+    /// Reads the lists of columns from the archive, once.
     fn read_column_lists(&mut self) -> Result<(), ArchiveError> {
         if self.column_lists.is_some() {
             return Ok(());
@@ -125,7 +126,7 @@ impl ChangeTableWriter {
         Ok(())
     }
 
-    /// Saves new lists of columns in the archive, in front of the files that rely on them.
+    /// Saves new lists of columns in the archive, before the files that depend on them.
     fn save_column_lists(&mut self) -> Result<(), ArchiveError> {
         let found = exported_column_lists(self.staging.path()).map_err(|cause| self.failed(cause))?;
         for (name, list) in found {

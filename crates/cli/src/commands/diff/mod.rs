@@ -81,7 +81,7 @@ enum DiffVerdict {
 
 impl DiffVerdict {
     fn of(diff: &StoreDiff, order: OrderPolicy, gtids: &GtidSelection) -> Self {
-        // Two stores without any transaction are equal. A selection of none compares nothing.
+        // Two stores without any transaction are equal. A selection without transactions compares nothing.
         let is_empty = diff.stores.iter().all(|store| store.transactions == 0);
         let has_compared = diff.common > 0 || is_empty && *gtids == GtidSelection::default();
         match diff.is_equal(order) {

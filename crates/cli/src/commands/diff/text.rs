@@ -13,7 +13,7 @@ use super::DiffVerdict;
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{count, counted};
 
-/// Returns the report: the stores, the transactions by their differences, and the verdict.
+/// Returns the report: the stores, the transactions by kind of difference, and the verdict.
 pub(super) fn render(diff: &StoreDiff, verdict: DiffVerdict, style: ReportStyle) -> String {
     let content: String = diff.content.listed.iter().map(different).collect();
     let unlisted = diff.content.count - diff.content.listed.len() as u64;

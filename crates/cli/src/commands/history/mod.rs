@@ -128,7 +128,7 @@ fn find(command: &HistoryArgs, found: &InputLogs, global: &GlobalArgs) -> Result
     row_history(&settings, &mut watch).map_err(failure)
 }
 
-/// Returns the logs. They are read backward, so they must be files.
+/// Returns the logs, which must be files because they are read backward.
 fn sources(found: &InputLogs) -> Result<Vec<ListSource>, CommandFailure> {
     let source = |place: &InputPlace| match place {
         InputPlace::File(path) => Ok(ListSource::File(path.clone())),

@@ -1,4 +1,4 @@
-//! Errors of receiving as failures of a command: exit code, and what to do.
+//! Errors of receiving as failures of a command: exit code and remedy.
 
 use std::io::{self, ErrorKind};
 
@@ -74,7 +74,7 @@ fn with_advice(error: ReceiveError) -> anyhow::Error {
         | ReceiveError::Keyring(error) => error.into(),
         ReceiveError::ReopenStore { error, again } => anyhow::Error::from(error).context(again),
         ReceiveError::Connection(error) | ReceiveError::SharedIdentity(error) => error.into(),
-        // The others have their cause as their source, or none.
+        // All other errors have their cause as source, or none.
         error => error.into(),
     };
     match advice {
@@ -83,7 +83,7 @@ fn with_advice(error: ReceiveError) -> anyhow::Error {
     }
 }
 
-/// Tells whether the directory is not writable for this user, or read-only.
+/// Returns whether the directory is not writable for this user, or read-only.
 fn is_folder_error(error: &LogError) -> bool {
     let is_so = |cause: &io::Error| {
         matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)

@@ -76,8 +76,8 @@ pub(crate) struct ReceiveArgs {
     /// Stop at the end of the last log instead of waiting for more events.
     #[arg(long)]
     stop_at_end: bool,
-    /// Archive each log once the source has closed it: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, or
-    /// a directory. Use a separate prefix for each source. --keep deletes only archived logs. Not with --compress.
+    /// Archive each log once the source has closed it: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// or a directory. Use a separate prefix for each source. --keep deletes only archived logs. Not with --compress.
     #[cfg(feature = "archive")]
     #[arg(long, value_name = "ARCHIVE")]
     archive: Option<String>,
@@ -217,7 +217,7 @@ impl ReceiveArgs {
     }
 }
 
-/// Returns the sources of `--from`; without it, one source that the connection options name.
+/// Returns the sources of `--from`; without this option, the one source in the connection options.
 pub(crate) fn sources(from: &[String]) -> impl Iterator<Item = Option<&str>> {
     let named_by_options = from.is_empty().then_some(None);
     from.iter().map(|from| Some(from.as_str())).chain(named_by_options)

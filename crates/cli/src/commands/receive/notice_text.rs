@@ -13,7 +13,7 @@ const NO_SEMI_SYNC_WARNING: &str = "the source does not use semi-synchronous rep
     load its plugin semisync_source.so (semisync_master.so before MySQL 8.0.26), set rpl_semi_sync_source_enabled = \
     ON, and run the command again";
 
-/// Returns the level of a notice: a warning if something was lost, waits, or is not done as asked.
+/// Returns the level of a notice: a warning if data was lost, the run waits, or a request was not met.
 pub(super) const fn notice_level(notice: &ReceiveNotice<'_>) -> MessageSeverity {
     match notice {
         ReceiveNotice::Reconnected { .. }

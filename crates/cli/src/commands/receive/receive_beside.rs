@@ -15,8 +15,8 @@ use crate::interrupt;
 /// Interval at which the wait for the first log polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Receives into `folder`, and runs `work` as soon as a log there has an event. If the receiver fails, `work` is asked
-/// to stop, as by Ctrl-C; when `work` ends, the receiver is stopped. Without any event, `work` does not run.
+/// Receives into `folder`, and runs `work` as soon as a log there has an event. If the receiver fails, requests `work`
+/// to stop, as Ctrl-C does. When `work` ends, stops the receiver. Without any event, does not run `work`.
 ///
 /// `cancel` is the token of the receiver's options.
 pub(crate) fn receive_beside(

@@ -28,7 +28,7 @@ pub(crate) struct ReceiveDisplay {
     /// Style of the printed result.
     style: ReportStyle,
     progress: Mutex<ShownProgress>,
-    /// Error of the last connection, until another one succeeds.
+    /// Error of the last connection, until a connection succeeds.
     connection_error: Mutex<Option<String>>,
 }
 
@@ -67,12 +67,12 @@ impl ReceiveDisplay {
         self.began
     }
 
-    /// Returns the error of the last connection; `None` if another one has succeeded.
+    /// Returns the error of the last connection; `None` after a later success.
     pub(crate) fn connection_error(&self) -> Option<String> {
         self.connection_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells whether a source is connected and the disk has room, or why not.
+    /// Checks that a source is connected and the disk has space. Otherwise returns the reason.
     pub(crate) fn readiness(&self, stats: &SharedReceiveStats) -> Result<(), String> {
         let (is_connected, is_full) = stats.read(|stats| (stats.is_connected, stats.is_full));
         if is_full {
@@ -94,7 +94,7 @@ impl ReceiveDisplay {
         })
     }
 
-    /// Tells whether the display shows the GTIDs of stored transactions.
+    /// Returns whether the display shows the GTIDs of stored transactions.
     pub(super) fn shows_gtids(&self) -> bool {
         matches!(self.lock_progress().screen, ProgressDisplay::Terminal(..))
     }

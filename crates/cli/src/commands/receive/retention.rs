@@ -9,7 +9,8 @@ use crate::value_parsers::parse_size;
 /// Units of time by their letter, in seconds.
 const UNITS: [(char, u64); 4] = [('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)];
 
-/// Parses a time such as 12h or 7d, or a size such as 500M or 100G. A lower-case m is minutes, an upper-case M megabytes.
+/// Parses a time such as 12h or 7d, or a size such as 500M or 100G. A lower-case m is minutes, an upper-case M
+/// megabytes.
 pub(crate) fn parse_retention(text: &str) -> Result<RetentionLimit, String> {
     let wanted = || "expected a time such as 30m, 12h, 7d or 2w, or a size such as 500M or 100G".to_owned();
     let unit = UNITS.iter().find_map(|(letter, seconds)| Some((text.strip_suffix(*letter)?, *seconds)));

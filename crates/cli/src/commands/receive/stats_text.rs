@@ -11,9 +11,9 @@ use crate::metric_table;
 use crate::recent_rates::RecentRates;
 use crate::units::{bytes, count, counted, duration};
 
-/// Maximum number of lines shown; each line has the transactions of one server.
+/// Maximum number of shown lines. Each line has the transactions of one server.
 const LINES_MAX: usize = 3;
-/// Maximum length of a line. Of a longer one, the start and the end are shown.
+/// Maximum length of a line. A longer line is shortened in the middle.
 const LINE_MAX: usize = 100;
 const LINE_START: usize = 60;
 const LINE_END: usize = 36;
@@ -51,7 +51,7 @@ fn received_texts(stats: &ReceiveStats, rates: &RecentRates) -> Vec<String> {
     came.into_iter().chain(rates.texts()).collect()
 }
 
-/// Returns the bytes transferred, and those that compression saved on the network and the disk.
+/// Returns the transferred bytes, and the bytes that compression saved on the network and the disk.
 fn network_texts(stats: &ReceiveStats) -> Vec<String> {
     // Compression by the source saves on the disk too; compression of the connection does not.
     let by_source = stats.statistics.saved_by_source();
@@ -100,7 +100,7 @@ pub(super) fn document(figures: &ReceiveFigures) -> Value {
     document.into()
 }
 
-/// Returns a few lines with GTIDs for people, one per server; none without GTIDs.
+/// Returns a few readable lines with GTIDs, one per server; none without GTIDs.
 fn gtid_lines(reached: &ReceivedGtids) -> Vec<String> {
     let domains: Vec<String> = reached.domains().map(ToString::to_string).collect();
     shortened_lines(reached.set(), &domains.join(","))

@@ -172,7 +172,7 @@ impl AddArgs {
         })
     }
 
-    /// Returns the password; an empty one only if this was asked for.
+    /// Returns the password; an empty one only if requested.
     fn password(&self) -> Result<String, CommandFailure> {
         if self.no_password {
             return Ok(String::new());

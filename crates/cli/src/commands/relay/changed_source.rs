@@ -71,8 +71,8 @@ fn set_public_key(address: &mut ServerAddress, change: &SourceChange) {
     }
 }
 
-/// Returns the encryption. As a server, it verifies an authority's signature if one is named. A change of other options
-/// keeps the mode.
+/// Returns the encryption mode. As on a server, a named authority implies verification. A change of other options keeps
+/// the mode.
 fn ssl_mode(address: &ServerAddress, change: &SourceChange) -> SslMode {
     let (tls, before) = (&address.tls, address.tls.mode);
     let names_tls = change.options.iter().any(|option| option.name.starts_with("ssl-"));

@@ -217,7 +217,7 @@ fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) ->
     })
 }
 
-/// Acknowledgements of the relay's replicas, as a condition of its own acknowledgements.
+/// Condition of the relay's acknowledgements: those of its own replicas.
 struct ReplicaCondition(Arc<AckGate>);
 
 impl AckCondition for ReplicaCondition {
@@ -327,7 +327,7 @@ impl RelayArgs {
 }
 
 impl RelayArgs {
-    /// Returns the address of the server to ask for definitions.
+    /// Returns the address of the server that answers questions about definitions.
     fn definition_server(&self, global: &GlobalArgs) -> Result<Option<ServerAddress>, CommandFailure> {
         let Some(text) = &self.definitions_from else { return Ok(None) };
         let main = &self.source.connection;

@@ -17,7 +17,7 @@ use crate::commands::relay::changed_source::changed_source;
 
 /// Maximum time that `STOP REPLICA` waits for the end of the connection.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval at which it looks for this end.
+/// Interval at which the stop polls for the receiver's end.
 const STOP_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Receiver of `relay --from`.
@@ -115,13 +115,13 @@ impl ReceivedLogs {
     fn source(&self) -> ServerAddress {
         let present = self.stats.read(|stats| stats.source.address.clone());
         let sources = self.sources();
-        // A single one may have been changed while the receiver is stopped.
+        // A single source may have been changed while the receiver is stopped.
         let several = if sources.len() > 1 { present } else { None };
         several.unwrap_or_else(|| sources[0].clone())
     }
 }
 
-/// `ER_UNKNOWN_ERROR`, with a text of our own.
+/// `ER_UNKNOWN_ERROR`, with a text of bintide.
 fn other_error(error: &impl ToString) -> ServerError {
     ServerError::new(1105, "HY000", error.to_string())
 }

@@ -20,7 +20,7 @@ pub(super) struct RelayFigures {
     pub(super) is_ready: bool,
 }
 
-/// Client, and how far it is behind.
+/// Client, and its lag.
 #[derive(Clone, Debug)]
 pub(super) struct ClientFigures {
     pub(super) facts: ClientFacts,
@@ -142,7 +142,7 @@ fn saved_bytes(client: &ClientFacts) -> u64 {
     client.progress.as_ref().map_or(0, |progress| progress.dump.saved_bytes)
 }
 
-/// Returns a value of each client that has asked for a log.
+/// Returns a value of each client that has requested a log.
 fn by_client(figures: &RelayFigures, value: fn(&ClientFigures) -> MetricValue) -> MetricValue {
     let reading = figures.clients.iter().filter_map(|client| Some((client.facts.form?, client)));
     let values = reading.map(|(form, client)| LabelledValue {

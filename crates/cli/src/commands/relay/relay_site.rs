@@ -62,12 +62,12 @@ impl RelaySite {
         Arc::new(Self { receiving, serving: OnceLock::new() })
     }
 
-    /// Takes the server once it serves.
+    /// Sets the server, once it serves.
     pub(super) fn set_serving(&self, server: &RelayServer) {
         let facts = server.facts();
         let face = SqlResponder::new(Arc::clone(&facts));
         let address = server.address().to_string();
-        // It serves once.
+        // The server is set only once.
         let _ = self.serving.set(ServingState {
             counters: server.counters(),
             gate: server.ack_gate(),
@@ -169,7 +169,7 @@ impl ServiceState for RelaySite {
 }
 
 impl LagSampler {
-    /// Adds a sample to the history if it is time for one.
+    /// Adds a sample to the history if one is due.
     pub(super) fn sample(&mut self) {
         if Instant::now() < self.due {
             return;

@@ -31,9 +31,9 @@ pub(super) struct StatusArgs {
 
 /// Address of a relay with default options.
 const DEFAULT_ADDRESS: &str = "mysql://127.0.0.1:3307/";
-/// Account at this address, unless an option names another one.
+/// Account at the default address, unless an option names another one.
 const DEFAULT_USER: &str = "monitor";
-/// Largest number of logs in the text: the newest ones.
+/// Maximum number of logs in the text, which shows the newest.
 const LOGS_SHOWN_MAX: usize = 10;
 /// Longest silence of a relay.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -175,7 +175,7 @@ fn number(row: &Value, name: &str) -> u64 {
     row[name].as_u64().unwrap_or_default()
 }
 
-/// Returns a number as text; nothing if it is not known.
+/// Returns a number as text; an empty text if unknown.
 fn shown(row: &Value, name: &str, show: fn(u64) -> String) -> String {
     row[name].as_u64().map_or(String::new(), show)
 }
@@ -262,7 +262,7 @@ fn form_table(rows: &[Value], style: ReportStyle) -> String {
     table_lines(&table)
 }
 
-/// Returns the newest logs with their size in each form, and the saving compared with the largest form.
+/// Returns the newest logs with their size in each form, and the savings compared with the largest form.
 fn log_table(rows: &[Value], style: ReportStyle) -> String {
     let mut forms: Vec<&str> = Vec::new();
     let mut logs: BTreeMap<&str, BTreeMap<&str, &Value>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Options of how transactions are applied: their order and parallelism.
+//! Options of applying transactions: order and parallelism.
 
 use std::num::NonZeroUsize;
 
@@ -47,12 +47,12 @@ pub(super) struct ApplyArgs {
 }
 
 impl ApplyArgs {
-    /// Returns the maximum bytes of one transaction that are kept in memory.
+    /// Returns the maximum bytes of one transaction in memory.
     pub(super) fn held_max(&self) -> usize {
         (self.memory() / 64).max(64 << 10)
     }
 
-    /// Returns the choice on the target's own binary log.
+    /// Returns the choice about the target's own binary log.
     pub(super) const fn log_choice(&self) -> TargetLogChoice {
         match (self.log, self.no_log) {
             (true, _) => TargetLogChoice::Write,
@@ -140,7 +140,7 @@ impl OrderOption {
             Self::Grouped => 2,
             Self::Strict | Self::Any => 8,
         };
-        NonZeroUsize::new(count).expect("ours: not zero")
+        NonZeroUsize::new(count).expect("ours: the number is not zero")
     }
 }
 

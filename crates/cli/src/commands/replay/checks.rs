@@ -1,4 +1,4 @@
-//! Checks before a replay: whether the target fits the logs. They change nothing.
+//! Checks before a replay: whether the logs can be applied to the target. The checks change nothing.
 
 use anyhow::anyhow;
 use clap::Args;
@@ -126,14 +126,14 @@ fn obstacles_error(refused: &[PreflightFinding]) -> anyhow::Error {
 /// Time for which logs exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogLifetime {
-    /// They stay.
+    /// The logs stay.
     Fixed,
-    /// Their server may purge them.
+    /// The server may purge the logs.
     Followed,
 }
 
-/// Checks that indexes list all logs, and that all logs can be read: that they exist, and that the user may read them
-/// and has their keys. Damaged logs are applied up to the damage.
+/// Checks that indexes list all logs, and that all logs can be read: they exist, the user may read them, and their keys
+/// are available. Damaged logs are applied up to the damage.
 pub(super) fn check_logs(found: &InputLogs, lifetime: LogLifetime) -> Result<(), CommandFailure> {
     if lifetime == LogLifetime::Fixed {
         found.check_indexes()?;
@@ -156,7 +156,8 @@ pub(super) fn check_logs(found: &InputLogs, lifetime: LogLifetime) -> Result<(),
     Ok(())
 }
 
-/// Checks that the logs have what the selection names, with a progress bar: this can read all logs.
+/// Checks that the logs contain the positions and GTIDs of the selection. Shows a progress bar, because this can read
+/// all logs.
 pub(super) fn check_bounds(
     selection: &TransactionSelection,
     logs: &[ReplayLog],
@@ -173,7 +174,7 @@ pub(super) fn check_bounds(
         .map_err(|error| CommandFailure::NotStarted(error.into()))
 }
 
-/// Returns the logs if they can be read twice: if all are files.
+/// Returns the logs if they can be read twice, that is, if all are files.
 pub(super) fn logs_to_survey(logs: &[ReplayLog]) -> Option<Vec<ReplayLog>> {
     let all_are_files = logs.iter().all(|log| matches!(log, ReplayLog::File(_)));
     all_are_files.then(|| logs.to_vec())

@@ -131,7 +131,7 @@ fn new_draft() -> Result<Option<Box<dyn TableDefinitions>>, ReplayError> {
     Ok(Some(Box::new(SchemaDraft::new()?)))
 }
 
-/// Returns nothing: this bintide cannot follow definitions.
+/// Returns `None`: this build of bintide cannot apply definitions.
 #[cfg(not(feature = "sqlite"))]
 fn new_draft() -> Result<Option<Box<dyn TableDefinitions>>, ReplayError> {
     Ok(None)

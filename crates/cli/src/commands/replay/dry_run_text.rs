@@ -9,7 +9,7 @@ use crate::commands::replay::replay_outcome;
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, count, counted, duration, share};
 
-/// Maximum number of tables shown; the others become one line.
+/// Maximum number of shown tables; all others become one line.
 const TABLES_SHOWN: usize = 20;
 
 /// Returns the whole report.

@@ -20,7 +20,7 @@ pub(super) struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// Tells whether any database is renamed on the target.
+    /// Returns whether any database is renamed on the target.
     pub(super) const fn renames(&self) -> bool {
         !self.rewrite_db.is_empty()
     }

@@ -123,7 +123,7 @@ pub(crate) struct ReplayArgs {
     allow: AllowArgs,
 }
 
-/// Makes the LOG arguments optional where nothing is applied.
+/// Makes the LOG arguments optional for invocations that apply nothing.
 pub(crate) fn make_logs_optional(command: clap::Command) -> clap::Command {
     let relax =
         |logs: clap::Arg| logs.required(false).required_unless_present_any(["status", "forget", "from"]);
@@ -163,7 +163,7 @@ fn fit_to_target(options: ReplayOptions, target: &TargetAddress) -> ReplayOption
     }
 }
 
-/// Applies logs; `receiving` is the receiver that writes them, if this command runs one.
+/// Applies logs. `receiving` is the receiver that writes the logs, if this command runs one.
 fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingState>) -> CommandResult {
     let followed = command.follow.then(|| command.inputs.store("--follow")).transpose()?;
     let found = command.inputs.find_logs()?;
@@ -231,7 +231,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
     finish(done, against, &options, command.json, global)
 }
 
-/// Compares the target with a server, if requested, and prints the result. It prints what was applied even if the
+/// Compares the target with a server, if requested, and prints the result. Prints the result of the replay even if the
 /// comparison fails.
 fn finish(
     mut done: ReplayOutcome,
@@ -241,7 +241,7 @@ fn finish(
     global: &GlobalArgs,
 ) -> CommandResult {
     if interrupt::has_part_failed() && done.report.transactions == 0 {
-        // The error of that part says everything; a result of nothing would hide it.
+        // The failed part has reported its error, which an empty result would hide.
         return Ok(CommandVerdict::Success);
     }
     let against = against.filter(|_| !done.report.is_interrupted);

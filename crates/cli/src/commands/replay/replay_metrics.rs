@@ -160,7 +160,7 @@ impl ServiceState for ReplayState {
 }
 
 impl SharedReplayFigures {
-    /// Returns empty figures, with those of warming.
+    /// Returns empty figures, including the figures of warming.
     pub(super) fn new(ahead: Option<SharedWarmStatus>) -> Self {
         Self { figures: Arc::default(), ahead }
     }
@@ -174,7 +174,7 @@ impl SharedReplayFigures {
         HttpSite::new(registry, Arc::new(ReplayState { figures: self.clone(), receiving }))
     }
 
-    /// Returns the metrics, with those of warming.
+    /// Returns the metrics, including the metrics of warming.
     fn registry(&self) -> MetricsRegistry {
         let shared = self.clone();
         let registry = MetricsRegistry::new().with(REPLAY_METRICS, move || shared.present());

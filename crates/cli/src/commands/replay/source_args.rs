@@ -71,7 +71,7 @@ impl ReplaySourceArgs {
     }
 }
 
-/// Receives and applies logs until Ctrl-C, or until one of the two fails.
+/// Receives and applies logs until Ctrl-C, or until receiving or applying fails.
 pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResult {
     let from = command.live.from.clone();
     command.follow = true;
@@ -134,7 +134,7 @@ fn refuse_itself(
     }
 }
 
-/// Refuses to follow the target's own directory: applied changes would come back in its logs.
+/// Refuses to follow the target's own directory: its logs would contain the applied changes again.
 pub(super) fn refuse_own_directory(followed: &Store, target: &TargetAddress) -> Result<(), CommandFailure> {
     let (TargetAddress::Mysql(target, _), Some(folder)) =
         (target, followed.logs().first().and_then(|log| log.parent()))

@@ -61,7 +61,7 @@ pub(super) fn applied(path: &Path) -> Result<Option<AppliedState>, CommandFailur
     sqlite_target::SqliteTarget::read_applied(path).map_err(|error| CommandFailure::NotStarted(error.into()))
 }
 
-/// Returns nothing: opening the database reports that this bintide has no SQLite support.
+/// Returns `None`: opening the database reports that this build of bintide has no SQLite support.
 #[cfg(not(feature = "sqlite"))]
 pub(super) fn applied(_: &Path) -> Result<Option<AppliedState>, CommandFailure> {
     Ok(None)

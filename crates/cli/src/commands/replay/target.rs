@@ -50,7 +50,7 @@ impl From<ApplyMethod> for ApplyAs {
     }
 }
 
-/// Options of which one is enough to name a target.
+/// Options that each suffice to name a target.
 const TARGET_OPTIONS: [&str; 5] = ["host", "port", "socket", "protocol", "login-path"];
 /// Prefix of a server's address.
 const MYSQL_SCHEME: &str = "mysql://";
@@ -101,7 +101,7 @@ impl TargetArgs {
         }
     }
 
-    /// Returns the server of `--verify`. Its password is the target's, if it has none of its own.
+    /// Returns the server of `--verify`. Uses the target's password if the server has none.
     pub(super) fn verify_server(
         &self,
         text: &str,
@@ -140,8 +140,7 @@ pub(super) fn open(named: TargetAddress) -> Result<OpenTarget, CommandFailure> {
 }
 
 impl TargetAddress {
-    /// Returns the server's address. A SQLite database gives an error: `asked` names the option that requires a
-    /// server.
+    /// Returns the server's address. Fails for a SQLite database: `asked` names the option that requires a server.
     pub(super) fn server(&self, asked: &str) -> Result<&ServerAddress, CommandFailure> {
         match self {
             Self::Mysql(address, _) => Ok(address),

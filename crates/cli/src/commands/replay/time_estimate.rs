@@ -6,9 +6,9 @@ use replay::{ReplayOptions, ReplayPlan};
 
 use crate::units;
 
-/// Assumed costs in microseconds. Rows and commits of a server are close to the measurements in
-/// docs/measured/throughput.md: MySQL 9.7 on two cores that bintide shares, one flush per commit. The others are
-/// guesses.
+/// Assumed costs in microseconds. The costs of rows and commits of a server are close to the measurements in
+/// docs/measured/throughput.md: MySQL 9.7, on two cores shared with bintide, with one flush per commit. The other costs
+/// are guesses.
 #[derive(Clone, Copy, Debug)]
 struct TimeCosts {
     row: f64,

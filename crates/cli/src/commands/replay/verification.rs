@@ -52,7 +52,8 @@ pub(super) struct VerificationInputs {
 }
 
 impl VerifyTargetArgs {
-    /// Returns the server to compare with, if the option is given. It must be reachable before anything is applied.
+    /// Returns the server to compare with, if the option is given. Checks that it is reachable before any log is
+    /// applied.
     pub(super) fn server(
         &self,
         to: &TargetArgs,
@@ -95,7 +96,7 @@ impl TargetVerification {
         let executed = reader.executed().clone();
         let mut comparison = TargetComparison::new(Box::new(reader), target_reader(&target)?);
         let pairs = comparison.tables(found, filter).map_err(failed)?;
-        // Their number is known at the end: the logs may drop some of them.
+        // The number of tables is known only at the end: the logs may drop some of them.
         info!("comparing the tables with {server}");
         let mut tables = Vec::new();
         for pair in pairs {
@@ -108,7 +109,7 @@ impl TargetVerification {
         Ok(Self { server: server.to_string(), means: comparison.method(), besides, tables })
     }
 
-    /// Tells whether all tables are equal.
+    /// Returns whether all tables are equal.
     pub(super) fn is_equal(&self) -> bool {
         self.tables.iter().all(|(_, verdict)| *verdict == TableVerdict::Equal)
     }

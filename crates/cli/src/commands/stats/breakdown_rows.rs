@@ -15,7 +15,7 @@ pub(super) struct BreakdownTable {
 }
 
 impl BreakdownTable {
-    /// Creates the table. It has at most `count_max` rows, except with times; the others become one row.
+    /// Creates the table. Except for times, it has at most `count_max` rows; all others become one row.
     pub(super) fn new(breakdown: &Breakdown, zone: &TimeZone, count_max: usize) -> Self {
         let (heading, name) = names(breakdown.by);
         let counter = if breakdown.by == BreakdownKind::Statement { ">statements" } else { ">transactions" };
@@ -23,7 +23,7 @@ impl BreakdownTable {
         let is_time = matches!(breakdown.by, BreakdownKind::Minute | BreakdownKind::Hour);
         let all = breakdown.groups.iter().map(|group| &group.counts);
         let total = sum(all.chain(&breakdown.others).chain(&breakdown.without_text));
-        // One row more than the maximum needs no more space than the row with the others.
+        // One row more than the maximum needs no more space than a row for all others.
         let shown = match is_time || breakdown.groups.len() <= count_max + 1 {
             true => breakdown.groups.len(),
             false => count_max,

@@ -11,7 +11,7 @@ use crate::page::chart::{self, BarPart, ChartBar, ColumnChart};
 use crate::page::{common_folder, escaped, log_below, render_page, render_pairs, render_table};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share};
 
-/// Maximum number of tables in the chart: the largest ones.
+/// Maximum number of tables in the chart, which shows the largest.
 const TABLES_DRAWN: usize = 20;
 
 /// Returns the whole page.

@@ -12,10 +12,10 @@ use super::breakdown_rows::BreakdownTable;
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share, sparkline};
 
-/// Maximum number of tables shown; the others become one line.
+/// Maximum number of shown tables; all others become one line.
 const TABLES_SHOWN: usize = 20;
 
-/// Maximum number of logs shown; of more logs, only open and torn ones are listed.
+/// Maximum number of shown logs. If there are more, only open and torn logs are listed.
 const LOGS_SHOWN: usize = 20;
 
 /// Returns the whole report.

@@ -29,8 +29,8 @@ pub(super) struct DebeziumArgs {
     /// Form of BINARY, VARBINARY and BLOB [default: bytes]
     #[arg(long, value_enum, value_name = "MODE")]
     binary_handling_mode: Option<BinaryForm>,
-    /// Write only these columns: regular expressions for DATABASE.TABLE.COLUMN, separated by commas. Keys have all their
-    /// columns.
+    /// Write only these columns: regular expressions for DATABASE.TABLE.COLUMN, separated by commas. Keys have all
+    /// their columns.
     #[arg(long, value_name = "COLUMNS", conflicts_with = "column_exclude_list")]
     column_include_list: Option<ColumnPatterns>,
     /// Do not write these columns.
@@ -43,8 +43,8 @@ pub(super) struct DebeziumArgs {
     /// Replace texts of these columns by LENGTH asterisks; repeatable.
     #[arg(long, value_name = "LENGTH:COLUMNS", value_parser = MaskRule::parse_replacement)]
     column_mask: Vec<MaskRule>,
-    /// Replace texts of these columns by their hash (MD5, SHA-1, SHA-256 or SHA-512) with a salt; repeatable. Other users
-    /// of this machine can see a salt on the command line: put it into the settings file.
+    /// Replace texts of these columns by their hash (MD5, SHA-1, SHA-256 or SHA-512) with a salt; repeatable. Other
+    /// users of this machine can see a salt on the command line: put it into the settings file.
     #[arg(long, value_name = "ALGORITHM:SALT:COLUMNS", value_parser = MaskHashParser)]
     column_mask_hash: Vec<MaskRule>,
     /// Columns of keys, instead of the primary key: DATABASE.TABLE:COLUMN,COLUMN;… with regular expressions for tables.

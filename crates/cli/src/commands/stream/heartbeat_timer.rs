@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Timer of heartbeats. The first one is due at once.
+/// Timer of heartbeats. The first one is due immediately.
 #[derive(Clone, Debug)]
 pub(super) struct HeartbeatTimer {
     interval: Duration,

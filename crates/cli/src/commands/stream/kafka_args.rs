@@ -37,8 +37,8 @@ pub(super) struct KafkaArgs {
     /// Fail if a topic does not exist, instead of creating it.
     #[arg(long, requires = "to", conflicts_with_all = ["partitions", "replication"])]
     require_topics: bool,
-    /// Write a record that is too large for its topic to this topic, in parts, instead of failing. Headers name its topic,
-    /// its GTID and the error.
+    /// Write a record that is too large for its topic to this topic, in parts, instead of failing. Headers name its
+    /// topic, its GTID and the error.
     #[arg(long, value_name = "TOPIC", requires = "to", value_parser = parse_topic)]
     dead_letter: Option<String>,
     /// Write a heartbeat to the topic __debezium-heartbeat.NAME at this interval, also while no chosen table changes.

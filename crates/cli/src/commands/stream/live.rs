@@ -74,7 +74,7 @@ pub(super) struct ResumedOutput {
 
 /// Reason for the end of a connection.
 enum StreamDisconnect {
-    /// The source is unreachable, and may come back.
+    /// The source is unreachable, possibly only for a while.
     Lost(ConnectionError),
     /// The run is to end.
     Cancelled,
@@ -127,7 +127,8 @@ pub(super) fn follow(live: &mut LiveStream, resumed: ResumedOutput) -> CommandRe
             Err(StreamDisconnect::Failed(failure)) => return finished(Err(failure), output),
             Err(StreamDisconnect::Cancelled) => return finished(Ok(()), output),
             Ok(()) => {
-                // A snapshot has warned already. Rules may have matched in an earlier run, or match in the rest.
+                // A snapshot has already warned. Otherwise, rules may have matched in an earlier run, or may match
+                // later.
                 if !live.snapshot && !is_resumed && !is_over(live) {
                     warn_unmatched(&std::mem::take(&mut live.unmatched).into_rules(), "the logs");
                 }
@@ -147,7 +148,7 @@ fn sleep_unless_over(live: &LiveStream, pause: Duration) {
     }
 }
 
-/// Tells whether the run is to end: after Ctrl-C, or when the reader of the pipe is gone.
+/// Returns whether the run must end: after Ctrl-C, or when the reader has closed the pipe.
 fn is_over(live: &LiveStream) -> bool {
     interrupt::is_stop_requested() || live.is_piped && stdout_reader::is_gone()
 }
@@ -256,7 +257,7 @@ fn save_while_idle(
         if !output.poll() && !output.has_unread_marks() && live.heartbeats.is_none() {
             break;
         }
-        // The reader takes the records later, and brokers and heartbeats need no event.
+        // Continue without an event: the reader may take records, and brokers and heartbeats may be due.
         match source.wait_briefly() {
             Err(ConnectionError::Cancelled) => return Ok(ControlFlow::Break(())),
             has_come => drop(has_come?),
@@ -292,8 +293,8 @@ fn process_event(
     })
 }
 
-/// Returns the server's identity, and the start in its log: the position where a run ended, or if that was in another
-/// server's log, the first transaction that was not written yet.
+/// Returns the server's identity, and the start in its log: the position where the last run ended. If that position is
+/// in another server's log, returns the first transaction not yet written.
 fn start(live: &LiveStream, resume: &ResumePoint) -> Result<(String, ReplicaStart), StreamDisconnect> {
     let mut connection = SqlConnection::open(&live.address)?;
     let facts = ServerFacts::query(&mut connection)?;

@@ -22,7 +22,7 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, add_advice};
 
-/// Interval at which progress is saved. It limits the records that are repeated after a crash.
+/// Interval at which progress is saved. Limits the repeated records after a crash.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Logs whose records are written.
@@ -57,7 +57,7 @@ pub(super) fn write_records(
     let streamer = schema.attach_to(Streamer::new(settings));
     let mut work = LogStreamWork { found, streamer, saver: ProgressSaver::new(figures) };
     let told = work.each(places, resume.as_ref(), &mut output);
-    // Rules may have matched in the part that an earlier run has read, or in the rest.
+    // Otherwise, rules may have matched in the part read by an earlier run, or may match later.
     if told.is_ok() && resume.is_none() && !interrupt::is_stop_requested() && !global.quiet {
         warn_unmatched(&work.streamer.unmatched_rules().clone().into_rules(), "the logs");
     }
@@ -183,7 +183,7 @@ impl LogStreamWork<'_> {
     }
 }
 
-/// Opens a log. If it was rewritten in place, also opens the lists of its transactions' old positions.
+/// Opens a log. If the log was rewritten in place, also opens the lists of old positions.
 fn open(
     found: &InputLogs,
     place: &InputPlace,

@@ -225,15 +225,14 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
     live::follow(&mut live, resumed)
 }
 
-/// Checks that the server of `--schema` accepts a login. It is queried only when a table occurs in the log, perhaps
-/// after days, and a lost connection is tried again then.
+/// Checks that the server of `--schema` accepts a login. The stream queries it only when a table occurs in the log,
+/// which may be days later, and then retries a lost connection.
 fn check_reachable(address: &ServerAddress) -> Result<(), CommandFailure> {
     let opened = SqlConnection::open(address).context("--schema");
     opened.map(drop).map_err(CommandFailure::NotStarted)
 }
 
-/// Loads the saved definitions if `--schema ddl` is given. Otherwise forgets them, because they are no longer
-/// updated.
+/// Loads the saved definitions if `--schema ddl` is given. Otherwise discards them, because they are no longer updated.
 fn load_definitions(
     schema: ColumnNameSource,
     output: &mut RecordSink,

@@ -1,5 +1,5 @@
-//! Reader of standard output: notices a closed pipe even while nothing is written, and which records were taken from
-//! it.
+//! Reader of standard output. Detects a closed pipe even while nothing is written, and tracks which records were read
+//! from the pipe.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -20,8 +20,8 @@ use crate::interrupt;
 
 /// Interval at which it is checked whether the reader still exists.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Maximum time at the end for the reader to take the remaining records. Records that it has not taken are repeated
-/// by the next run.
+/// Maximum wait at the end for the reader to take the remaining records. The next run repeats records that were not
+/// taken.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which it is checked whether the reader has taken them.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -35,7 +35,7 @@ pub(super) struct ProgressFile {
 }
 
 /// Returns standard output as a pipe for records. `progress` saves which records were taken. Outputs other than pipes
-/// take bytes at once.
+/// take bytes immediately.
 ///
 /// # Errors
 ///
@@ -90,7 +90,7 @@ pub(super) fn drain(output: &mut RecordSink) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells whether the reader of standard output has closed the pipe. Always false for files and terminals.
+/// Returns whether the reader of standard output has closed the pipe. Always false for files and terminals.
 pub(super) fn is_gone() -> bool {
     let stdout = io::stdout();
     let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
@@ -99,7 +99,7 @@ pub(super) fn is_gone() -> bool {
     found.is_ok() && polled[0].revents().is_some_and(|events| events.intersects(gone))
 }
 
-/// Returns a `CancelToken` that ends waits on connections after Ctrl-C, or when the reader is gone.
+/// Returns a `CancelToken` that ends waits on connections after Ctrl-C, or when the reader has closed the pipe.
 pub(super) fn cancel_when_gone() -> CancelToken {
     let cancel = interrupt::cancel_on_interrupt();
     let watched = cancel.clone();

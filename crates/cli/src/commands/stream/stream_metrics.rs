@@ -29,7 +29,7 @@ struct StreamFigures {
     has_server: bool,
     connections: u64,
     is_connected: bool,
-    /// Error of the last connection, until another one succeeds.
+    /// Error of the last connection, until a connection succeeds.
     error: Option<String>,
     /// Time of the last event by the source's clock, in seconds since 1970.
     event_s: Option<u32>,
@@ -203,7 +203,7 @@ impl SharedStreamFigures {
     pub(super) fn count_transaction(&self, end: &ResumePosition) {
         let mut figures = self.figures();
         figures.transactions += 1;
-        // Each transaction comes here: the name keeps its memory.
+        // This runs for each transaction: reuse the memory of the name.
         figures.log.clone_from(&end.log);
         figures.position = end.position;
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Returns the addresses in `--metrics` of all bintide processes of this machine that this user may inspect, by their
+/// Returns the `--metrics` addresses of all bintide processes on this machine that this user may inspect, from their
 /// command lines and environments.
 pub(super) fn metrics_addresses() -> Vec<String> {
     let mut addresses = Vec::new();

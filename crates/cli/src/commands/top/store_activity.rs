@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use binlog::TransactionId;
 use serde::Serialize;
 
-/// Maximum number of tables that are counted for each second. Further ones are counted together.
+/// Maximum number of tables counted separately for each second. All others are counted together.
 const TABLES_MAX: usize = 256;
 
 /// Maximum number of tables that are named for a large transaction.
@@ -15,7 +15,7 @@ const NAMED_TABLES_MAX: usize = 8;
 /// Maximum number of largest transactions.
 const LARGEST_MAX: usize = 10;
 
-/// Name under which further tables are counted.
+/// Name for all other tables.
 const OTHER_TABLES: &str = "(other tables)";
 
 /// A transaction of the store.
@@ -66,7 +66,7 @@ struct ActivitySecond {
     largest: Vec<LargeTransaction>,
 }
 
-/// A transaction that is one of the largest.
+/// One of the largest transactions.
 #[derive(Clone, Debug)]
 struct LargeTransaction {
     id: TransactionId,
@@ -190,7 +190,7 @@ impl StoreActivity {
     }
 }
 
-/// Adds the row changes of a table; beyond the limit, to those of other tables.
+/// Adds the row changes of a table; beyond the limit, adds them to the other tables.
 pub(super) fn add_rows(tables: &mut BTreeMap<String, RowActivity>, table: &str, rows: RowActivity) {
     let named = tables.len() - usize::from(tables.contains_key(OTHER_TABLES));
     let name = match tables.contains_key(table) || named < TABLES_MAX {

@@ -153,7 +153,7 @@ impl StoreObserver {
 fn open(log: &Path, keyring: Option<&Path>) -> Result<LogWalk, LogError> {
     let reader = LogReader::open_stored(log)?;
     let reader = match keyring {
-        // It is read again for each log, because keys are rotated.
+        // Read the keyring again for each log, because keys are rotated.
         Some(path) => reader.with_keyring(Arc::new(read_keyring(path)?)),
         None => reader,
     };

@@ -15,7 +15,7 @@ use super::top_view::{TopSection, TopView};
 use crate::exit::CommandFailure;
 use crate::screen::visible;
 
-/// The terminal, as long as it shows the view. It has its former content again when this is dropped.
+/// The terminal, while it shows the view. Dropping this value restores the terminal's content.
 pub(super) struct TerminalView {
     terminal: DefaultTerminal,
 }
@@ -64,7 +64,7 @@ impl Drop for TerminalView {
 /// Lines of a section besides its rows: heading, names of the columns, and an empty line.
 const FRAME_LINES: u16 = 3;
 
-/// Draws the view. Each section gets the lines that it needs, from the top; the last one gets the rest.
+/// Draws the view. From the top, each section gets the lines that it needs; the last section gets all remaining lines.
 fn render(view: &TopView, frame: &mut Frame<'_>) {
     let [body, footer] = Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
     let sections = view.sections();
@@ -108,7 +108,7 @@ fn render_section(section: &TopSection, area: Rect, frame: &mut Frame<'_>) {
     frame.render_widget(Table::new(rows, widths).header(header).column_spacing(2), table);
 }
 
-/// Returns the width of a column: that of its widest text. The last one gets the rest.
+/// Returns the width of a column: the width of its widest text. The last column gets the remaining width.
 fn column_width(section: &TopSection, index: usize) -> Constraint {
     let width = |text: &str| u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
     let name = section.columns[index].trim_start_matches('>');

@@ -8,7 +8,7 @@ use super::store_watch::StoreView;
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units;
 
-/// State of everything that is watched.
+/// State of all watched processes and stores.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct TopView {
     pub(super) store: Option<StoreView>,

@@ -70,7 +70,7 @@ impl TransactionCounter {
         })
     }
 
-    /// Counts the event of a payload too large for memory: its size and its place in the grammar.
+    /// Counts the event of a payload too large for memory: its size and its role in the transaction.
     pub(super) fn add_large_payload(&mut self, size: u64) {
         let _ = self.grammar.step(EventRole::Payload);
         self.open.get_or_insert_default().bytes += size;

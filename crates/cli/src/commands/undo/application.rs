@@ -20,7 +20,7 @@ use crate::units::counted;
 /// Maximum number of conflicts that are listed. The others are counted: bounds memory and output.
 const CONFLICTS_LISTED_MAX: usize = 1_000;
 
-/// Rows that differ from what the undone changes left.
+/// Rows that differ from the result of the undone changes.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
     pub(super) count: u64,

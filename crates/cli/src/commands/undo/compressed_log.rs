@@ -23,7 +23,8 @@ const EVENT_SIZE_MAX: u32 = 1 << 30;
 /// `bintide compress`.
 pub(super) fn write(inverse: Inverse, level: ZstdLevel, path: &Path) -> Result<(), CommandFailure> {
     let failed = |error: RewriteError| CommandFailure::Failed(error.into());
-    // A large transaction is read twice, so the plain log must be a file. It needs the disk space beside the result.
+    // The plain log must be a file, because a large transaction is read twice. The file needs disk space in addition to
+    // the result.
     let mut plain = StagedFile::begin(path).map_err(failed)?;
     write_staged(&mut plain, path, |out| write_log(inverse, out))?;
     if interrupt::is_stop_requested() {

@@ -1,4 +1,4 @@
-//! Rows that differ from what the undone changes left, for the terminal and as JSON.
+//! Rows that differ from the result of the undone changes, for the terminal and as JSON.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use undo::InverseCounts;
 use super::application::Conflicts;
 use crate::units::counted;
 
-/// Returns the conflicts, a line for each row and one for each column that differs.
+/// Returns the conflicts: a line for each row, and a line for each different column.
 pub(super) fn render(conflicts: &Conflicts) -> String {
     let mut out = String::new();
     for conflict in &conflicts.listed {
@@ -41,7 +41,7 @@ fn put_conflict(conflict: &RowConflict, out: &mut String) {
     }
 }
 
-/// Returns the verb of the undone change. `kind` is that of its inverse.
+/// Returns the verb of the undone change. `kind` is the kind of its inverse.
 const fn undone_verb(kind: RowsKind) -> &'static str {
     match kind {
         RowsKind::Write => "DELETE",

@@ -17,7 +17,7 @@ pub(super) struct GapCheck {
     gaps: Peekable<vec::IntoIter<NumberGap>>,
     /// GTIDs before the first log and of all transactions so far; `None` before the first transaction.
     seen: Option<GtidSet>,
-    /// True if a missing log may have chosen transactions: the start is no place in a log, or it was reached.
+    /// True if a missing log may have chosen transactions: the start is not a position in a log, or it was reached.
     has_begun: bool,
 }
 
@@ -27,8 +27,8 @@ impl GapCheck {
         Self { gaps: gaps.into_iter().peekable(), seen: None, has_begun }
     }
 
-    /// Checks the logs before a transaction. `previous` has the GTIDs before its log. Must be called once for each
-    /// transaction. A gap is no obstacle if the first transaction after it is not chosen.
+    /// Checks the logs before a transaction. `previous` has the GTIDs before the transaction's log. Must be called once
+    /// for each transaction. A gap is allowed if the first transaction after it is not chosen.
     pub(super) fn check(
         &mut self,
         head: &TransactionHead,

@@ -128,8 +128,8 @@ struct UndoOutputArgs {
     /// binlog_row_metadata=MINIMAL have no column names.
     #[arg(long, value_name = "TARGET")]
     to: Option<String>,
-    /// Skip rows that were changed again later, and undo the other changes. Without this option, nothing is changed if a row
-    /// has other values.
+    /// Skip rows that were changed again later, and undo the other changes. Without this option, nothing is changed if
+    /// a row has other values.
     #[arg(long, conflicts_with = "sql")]
     skip_changed: bool,
     /// Print the result of --to as JSON.
@@ -243,7 +243,7 @@ fn write_log(inverse: Inverse, out: &mut dyn Write) -> Result<(), WriteFailure> 
     })
 }
 
-/// Returns the identity of a new log. A replay knows its transactions by their GTIDs, whatever the file's name is.
+/// Returns the identity of a new log. A replay identifies its transactions by GTID, whatever the file's name.
 fn new_identity() -> anyhow::Result<InverseLogIdentity> {
     let uuid = ServerIdentity::random()?.server_uuid.parse()?;
     let time_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
@@ -603,7 +603,7 @@ impl RowChoice for UndoChoice<'_> {
     }
 }
 
-/// Writes a new file. It has its name once it is complete.
+/// Writes a new file. The file gets its name when it is complete.
 fn write_file(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), WriteFailure>,
@@ -643,7 +643,7 @@ fn place(staged: StagedFile) -> Result<(), CommandFailure> {
 enum WriteFailure {
     /// The result cannot be written.
     Write(io::Error),
-    /// The inverse cannot be read or made.
+    /// The inverse cannot be read or created.
     Inverse(anyhow::Error),
 }
 

@@ -14,11 +14,11 @@ use crate::units::counted;
 
 /// Bytes of a script that stay in memory. More goes to an encrypted temporary file.
 const SCRIPT_MEMORY: usize = 16 << 20;
-/// Bytes of a script that are copied at once.
+/// Number of bytes of a script to copy at once.
 const COPY_SIZE: usize = 1 << 20;
 
-/// Writes the inverse as SQL, once all of it is known: a client executes what it reads at once, so a part of a script
-/// would be executed.
+/// Writes the inverse as SQL, after the whole inverse is known: a client executes statements as it reads them, so it
+/// would execute an incomplete script.
 pub(super) fn write_checked(
     inverse: Inverse,
     script: RowScript,
@@ -53,7 +53,7 @@ impl Write for SpoolWriter<'_> {
     }
 }
 
-/// Writes the inverse as SQL, a transaction for each undone one.
+/// Writes the inverse as SQL, with one transaction for each undone one.
 pub(super) fn write(
     mut inverse: Inverse,
     mut script: RowScript,

@@ -51,7 +51,7 @@ pub(super) fn line(status: &WarmStatus) -> String {
     parts.join(", ")
 }
 
-/// Returns a message if no table can be searched: an account without SELECT on a table gets the error that it does
+/// Returns a message if no table can be searched: for an account without SELECT, the server reports that the table does
 /// not exist.
 fn missing_rights(status: &WarmStatus) -> Option<&'static str> {
     let counts = &status.counts;
@@ -73,7 +73,7 @@ pub(super) fn line_of_replay(status: &WarmStatus) -> String {
     text
 }
 
-/// Returns a text for states that need one.
+/// Returns a text for states that require one.
 const fn state_text(state: WarmState) -> Option<&'static str> {
     match state {
         WarmState::Unmeasured | WarmState::Fixed | WarmState::Ahead => None,
@@ -159,7 +159,7 @@ fn channel_label(channel: &ChannelStatus, what: &str) -> String {
     }
 }
 
-/// Formats seconds as the server reports them: whole seconds only.
+/// Formats seconds as reported by the server, which are whole seconds.
 fn whole_seconds(value: Option<u64>) -> String {
     match value {
         Some(0) => "less than 1 s".to_owned(),

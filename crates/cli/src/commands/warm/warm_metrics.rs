@@ -183,7 +183,7 @@ pub(super) fn most_behind(status: &WarmStatus) -> Option<&ChannelStatus> {
     status.channels.iter().max_by_key(|channel| channel.lag_s)
 }
 
-/// Returns the longest lag in seconds, if the replica reports one.
+/// Returns the maximum lag in seconds, if the replica reports one.
 pub(super) fn lag_s(status: &WarmStatus) -> Option<u64> {
     most_behind(status).and_then(|channel| channel.lag_s)
 }

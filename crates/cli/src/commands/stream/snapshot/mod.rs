@@ -30,7 +30,7 @@ struct SnapshotSourceTable {
     facts: TableSchema,
 }
 
-/// Identity of a table: RENAME TABLE may give its name to another one.
+/// Identity of a table: after RENAME TABLE, another table may have its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TableIdentity {
     names: [String; 2],
@@ -117,7 +117,7 @@ fn define(
     for table in tables {
         let shown = match connection.rows(&format!("SHOW CREATE TABLE {}", table.quoted_name())) {
             Ok(rows) => rows.first().map(|row| cell_text(row.get(1))),
-            // The table may have been dropped: the log says so.
+            // The table may have been dropped, which the log shows.
             Err(error) if error.code().is_some() => None,
             Err(error) => return Err(error),
         };
@@ -262,7 +262,7 @@ fn write_tables(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Locks the table's definition and name. Gives an error if they have changed.
+/// Locks the table's definition and name. Fails if they have changed.
 fn lock_definition(
     reader: &mut SnapshotReader<'_>,
     table: &SnapshotSourceTable,
@@ -286,7 +286,8 @@ fn lock_definition(
     }
 }
 
-/// Tells whether the table is still the listed one. The transaction itself sees an old state of MySQL's catalogue.
+/// Returns whether the table is still the listed one. Uses a new connection, because the transaction sees an old state
+/// of MySQL's catalogue.
 fn is_same(address: &ServerAddress, table: &SnapshotSourceTable) -> Result<bool, servers::ConnectionError> {
     let mut connection = SqlConnection::open(address)?;
     let [database, name] = table.names().map(str::as_bytes);

@@ -32,7 +32,7 @@ pub(super) enum SnapshotLock {
     ReadLock,
 }
 
-/// Presence of prepared XA transactions. Their rows are before the position, but not visible.
+/// Presence of prepared XA transactions. Their rows are in the log before the position, but not visible in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PreparedTransactions {
     No,
@@ -100,12 +100,12 @@ fn code(error: &anyhow::Error) -> Option<u16> {
     error.downcast_ref::<ConnectionError>().and_then(ConnectionError::code)
 }
 
-/// Begins a snapshot without a lock. Two readings of the log's position show that nothing was written between them;
-/// no owned GTID shows that nothing was still on its way into the tables.
+/// Begins a snapshot without a lock. Two equal readings of the log's position show that nothing was written between
+/// them. The absence of owned GTIDs shows that no logged transaction was still invisible.
 ///
-/// A transaction owns its GTID from before it is in the log until it is visible in the tables. If no GTID is owned
+/// A transaction owns its GTID from before its write to the log until it is visible in the tables. If no GTID is owned
 /// after the first reading, all transactions before that position are visible. If the position is the same after the
-/// snapshot was made, no later transaction is visible.
+/// start of the snapshot, no later transaction is visible.
 fn begin_unlocked(
     connection: &mut SqlConnection,
     timeout: Duration,
@@ -184,8 +184,8 @@ fn begin_mariadb(connection: &mut SqlConnection) -> Result<SnapshotPoint, anyhow
 }
 
 /// Makes one attempt. Returns `None` if a transaction may have been prepared after the first XA RECOVER and committed
-/// before the second. Its rows are in the log. If it was committed after our transaction began, they are not in the
-/// tables that it sees.
+/// before the second. The log then has its rows, but the snapshot lacks them if the commit followed the snapshot's
+/// start.
 fn try_begin_mariadb(connection: &mut SqlConnection) -> Result<Option<SnapshotPoint>, anyhow::Error> {
     let committed = commits_of_prepared(connection)?;
     let before = query_prepared(connection)?;
