@@ -55,7 +55,7 @@ impl StatementTables {
         table
     }
 
-    /// Returns the decoder for an event's rows, and their table. An event without columns needs no table.
+    /// Returns the decoder for an event's rows, and the table. An event without columns needs no table.
     pub(crate) fn decoder(
         &mut self,
         rows: &Rows<'_>,

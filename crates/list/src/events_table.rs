@@ -75,7 +75,7 @@ impl EventsTable<'_> {
 }
 
 fn put_row(out: &mut Vec<u8>, located: &LocatedEvent<'_>, info: &[u8]) {
-    // The server gives events of a payload the position of the payload's end.
+    // The server gives the payload's end as position of the events inside.
     let position = match located.inner {
         None => located.position,
         Some(_) => located.end,

@@ -31,7 +31,7 @@ pub struct ListSettings {
     pub damage: ListDamagePolicy,
     /// Keys of encrypted logs.
     pub keyring: Option<Arc<Keyring>>,
-    /// Ends the list as a closed output does, once it is true.
+    /// Flag that ends the list when true, in the same way as a closed output.
     pub stop: Option<Arc<AtomicBool>>,
     /// Size of events above which a payload is decompressed while it is read, and cut into chunks for all workers. A
     /// smaller payload is decompressed by the worker that has its chunk.

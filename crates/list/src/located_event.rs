@@ -1,4 +1,4 @@
-//! Events as outputs get them, and the reasons to refuse one.
+//! Events passed to outputs, and the reasons to refuse one.
 
 use binlog::{DecodeError, Event, EventFormat, EventHeader, RawEvent};
 use logs::{InnerPosition, LargePayloadHead, WalkEvent};
@@ -27,7 +27,8 @@ pub(crate) struct LocatedEvent<'a> {
 }
 
 impl<'a> LocatedEvent<'a> {
-    /// `outer_end_log_pos` is that of the event itself, or of the payload's event.
+    /// `outer_end_log_pos` is the `end_log_pos` of the event itself or, for an event in a payload, of the payload's
+    /// event.
     pub(crate) fn new(log_name: &'a str, event: &WalkEvent<'a>, outer_end_log_pos: u32) -> Self {
         LocatedEvent {
             log_name,

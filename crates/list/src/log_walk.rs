@@ -48,8 +48,8 @@ pub(crate) struct ListWalk {
 }
 
 impl ListWalk {
-    /// Reads the logs one after the other. `take` gets the parts in order, and may stop the reading. Returns the torn
-    /// tails of logs in use, which are not errors.
+    /// Reads the logs one after the other. Passes the parts to `take`, in order; `take` may stop the reading. Returns
+    /// the torn tails of logs in use, which are not errors.
     pub(crate) fn run<O: ListOutput>(
         &self,
         sources: &[ListSource],
@@ -510,7 +510,7 @@ impl<'w, O: ListOutput> Worker<'w, O> {
             raw.verify()?;
         }
         match raw.decode(format)? {
-            // An event of an unknown type may be skipped only if its header says so.
+            // An event of an unknown type may be skipped only if its header has the ignorable flag.
             Event::Unknown(event) if !raw.header().flags.contains(EventFlags::IGNORABLE) => {
                 let (field, found) = ("event type", u64::from(event.code));
                 let wanted = "a known type, because the event is not flagged ignorable";

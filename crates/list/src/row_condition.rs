@@ -24,9 +24,9 @@ pub struct RowCondition {
 enum ColumnName {
     /// Column number, from 0.
     Number(usize),
-    /// Column name; `pk` also means the primary key, if that has one column.
+    /// Column name; `pk` also stands for the primary key, if the key has one column.
     Name(String),
-    /// Column of the primary key by its index in the key, and its name where the condition was made.
+    /// Column of the primary key: its index in the key, and its name at the creation of the condition.
     KeyPart(usize, String),
 }
 
@@ -116,7 +116,7 @@ impl RowCondition {
         Ok(value.map(|value| Self { column, value }))
     }
 
-    /// Creates the condition that a column of the primary key has the value of this field. It also holds for the column
+    /// Creates the condition that a column of the primary key has the value of this field. Also applies to the column
     /// under another name. `part` is the column's index in the key.
     pub(crate) fn of_key_part(
         part: usize,
@@ -143,7 +143,7 @@ impl RowCondition {
             }
     }
 
-    /// Returns whether the condition is on the column of this name, and not on its number or its place in the key.
+    /// Returns whether the condition refers to the column by this name, and not by number or by its index in the key.
     pub(crate) fn has_column_name(&self, name: &str) -> bool {
         matches!(&self.column, ColumnName::Name(found) if found.eq_ignore_ascii_case(name))
     }
@@ -247,8 +247,8 @@ impl RowConditions {
         self.sightings.missing_column_error(&self.conditions)
     }
 
-    /// Returns the error for the first condition that could not be tested on some row, because neither image of the row
-    /// that meets the other conditions contains the column.
+    /// Returns the error for the first condition that could not be tested on a row: neither image that meets the other
+    /// conditions contains the column.
     pub fn untested_rows_error(&self) -> Option<String> {
         self.sightings.untested_rows_error(&self.conditions)
     }
@@ -258,7 +258,7 @@ impl RowConditions {
 #[derive(Debug)]
 pub struct RowTest<'c> {
     sightings: ConditionCoverage,
-    /// Columns by index, and their required values. `None` if the table lacks a column, so that no row passes.
+    /// Columns by index, and their required values. `None` if the table lacks a column: no row passes then.
     wanted: Option<Vec<WantedColumn<'c>>>,
     /// One bit for each condition whose column the table lacks.
     missing: u64,
@@ -284,8 +284,7 @@ struct StoredInteger {
 }
 
 impl StoredInteger {
-    /// Returns the only bytes of the column that have this value; `None` if the column has no integers or lacks the
-    /// value.
+    /// Returns the stored bytes of this value; `None` if the column is not of integers, or cannot have the value.
     fn new(column: &Column, number: i128) -> Option<Self> {
         let bytes = number.to_le_bytes();
         let has_value = |size: &usize| match column.value(&bytes[..*size]) {
@@ -370,8 +369,8 @@ impl<'c> RowTest<'c> {
         Ok(false)
     }
 
-    /// Returns whether all conditions hold before the change, and after it. A column that an update does not contain
-    /// after the change has its value from before.
+    /// Returns the results of all conditions before and after the change. A column missing in an update's after image
+    /// has its value from before.
     pub(crate) fn states(
         &self,
         row: &RowChange<'_, '_>,
@@ -421,7 +420,7 @@ impl<'c> RowTest<'c> {
 enum ConditionResult {
     Met,
     NotMet,
-    /// The image lacks columns of conditions (one bit for each), and meets all others.
+    /// The image lacks columns of some conditions (one bit each), and meets all other conditions.
     Untested(u64),
 }
 

@@ -1,7 +1,7 @@
 //! `--transactions`: one line per transaction, as a table or as JSON.
 //!
-//! Workers determine each event's role and number of changed rows. The output thread builds the transactions from that,
-//! in order.
+//! Workers determine each event's role and number of changed rows. From these, the output thread builds the
+//! transactions, in order.
 
 mod summary_builder;
 mod summary_piece;

@@ -26,7 +26,7 @@ pub enum HistoryGap {
         log_name: Arc<str>,
         /// Start of its event; in a compressed transaction, start of the payload's event.
         position: u64,
-        /// Its text, in one line and possibly cut off.
+        /// Text of the statement, on one line and possibly truncated.
         text: String,
     },
 }
@@ -49,13 +49,13 @@ impl fmt::Display for HistoryGap {
     }
 }
 
-/// Gaps of a history, each once.
+/// Distinct gaps of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HistoryGaps {
     /// The gaps.
     pub listed: Vec<HistoryGap>,
-    /// Number of statements that are not listed, because they are too many.
+    /// Number of further statements, beyond the maximum of listed ones.
     pub more_statements: u64,
 }
 

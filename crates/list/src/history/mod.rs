@@ -1,8 +1,8 @@
 //! History of a row: all changes of one row, from its creation on, also if its key changed.
 //!
-//! The newest log is read first. As soon as it is known which row is meant, earlier changes are those that led to its
-//! state: a change of the key is followed to the key before. Reading ends at the INSERT of the row. If the row got
-//! another key after the changes that were found, later logs are read again for this key.
+//! The search reads the newest log first. Once it has identified the row, it follows the changes that led to the row's
+//! state: at a change of the key, it continues with the previous key. The search ends at the INSERT of the row. If the
+//! row later got another key, it reads the later logs again for that key.
 //!
 //! Where changes may be missed, a [`HistoryGap`] says so.
 

@@ -83,7 +83,7 @@ pub struct HistoryEntry {
     pub origin: ChangeOrigin,
     /// The change.
     pub change: HistoryChange,
-    /// Values: of an INSERT and a DELETE all that the log has; of an UPDATE those that changed.
+    /// Values: of an INSERT or a DELETE, all values in the log; of an UPDATE, the changed values.
     pub values: Vec<HistoryValue>,
 }
 

@@ -37,8 +37,8 @@ pub(super) struct FoundChange {
     pub(super) place: ChangePlace,
     pub(super) entry: HistoryEntry,
     pub(super) states: RowStates,
-    /// Identity of the row before and after the change, by its primary key if the log says which that is, otherwise by
-    /// the columns of the identity that was found.
+    /// Identity of the row before the change. Uses the primary key if the log names it, otherwise the columns of the
+    /// identity that was found.
     pub(super) before: Option<RowIdentity>,
     pub(super) after: Option<RowIdentity>,
 }
@@ -47,7 +47,7 @@ pub(super) struct FoundChange {
 pub(super) enum SearchFinding {
     /// A change of a row with the identity.
     Change(Box<FoundChange>),
-    /// Reasons why changes near this place may be missing.
+    /// Reasons why changes near this position may be missing.
     Gaps(ChangePlace, HistoryGaps),
 }
 
@@ -78,7 +78,7 @@ struct SearchTable<'s> {
 /// Columns that identify a row.
 struct KeyColumns {
     columns: Vec<usize>,
-    /// True if they are the primary key.
+    /// True if the columns are the primary key.
     is_primary: bool,
 }
 
@@ -315,7 +315,7 @@ impl KeyColumns {
     }
 }
 
-/// Returns the start of a statement's text, in one line.
+/// Returns the start of a statement's text, on one line.
 fn statement_line(sql: &[u8]) -> String {
     /// Number of characters that are kept.
     const LENGTH_MAX: usize = 120;
@@ -335,7 +335,7 @@ const fn change_of(row: &RowChange<'_, '_>) -> HistoryChange {
     }
 }
 
-/// Returns the values of a change; of an update, only those that changed.
+/// Returns the values of a change; of an update, only the changed values.
 fn values(
     row: &RowChange<'_, '_>,
     table: &Table,
@@ -350,7 +350,7 @@ fn values(
         };
         let (before, after) = (json(&row.before)?, json(&row.after)?);
         let is_update = row.before.is_some() && row.after.is_some();
-        // An image without the column says that the column did not change.
+        // A missing column in the image means that the column did not change.
         let is_unchanged = is_update && (after.is_none() || before == after);
         if is_unchanged || (before.is_none() && after.is_none()) {
             continue;

@@ -57,7 +57,7 @@ struct RowTracer<'s> {
     torn: Vec<String>,
     /// Changes in the order found: the newest first, until all earlier logs are read.
     entries: Vec<HistoryEntry>,
-    /// Identity of the row at the present place of the trace; `None` before its first change is found.
+    /// Identity of the row at the present position of the trace; `None` before its first change is found.
     current: Option<RowIdentity>,
     /// The newest change that was found, if the row continues after it.
     newest: Option<NewestChange>,
@@ -70,7 +70,7 @@ struct NewestChange {
     /// Number of its log.
     log: usize,
     place: ChangePlace,
-    /// Identity of the row after it.
+    /// Identity of the row after the change.
     identity: RowIdentity,
 }
 
@@ -78,7 +78,7 @@ struct NewestChange {
 enum TraceStep {
     /// Continue in the next log.
     Continue,
-    /// The row has another identity from this place on: the log must be searched for it.
+    /// From this position on, the row has another identity: the log must be searched for it.
     SearchAgain(ChangePlace),
     /// The row's life begins or ends here.
     End(HistoryBeginning),
@@ -128,7 +128,7 @@ impl RowTracer<'_> {
             }
             // Without its key columns, the row keeps its identity.
             let identity = before.unwrap_or_else(|| self.identity());
-            // Where a search by other columns has gaps, a search by the key may have none.
+            // A search by other columns may have gaps where a search by the key has none.
             let has_gaps = found.iter().any(|found| matches!(found, SearchFinding::Gaps(..)));
             let before = self.current.replace(identity.clone());
             let before = before.unwrap_or_else(|| self.settings.conditions.clone());
@@ -140,8 +140,8 @@ impl RowTracer<'_> {
         TraceStep::Continue
     }
 
-    /// Adds later changes of a row whose identity after the newest change is another than the one searched for, or
-    /// could not be tested on all rows.
+    /// Adds later changes of a row. Needed if the row's identity after the newest change differs from the searched one,
+    /// or could not be tested on all rows.
     fn trace_forward(&mut self) -> Result<(), ListError> {
         let Some(NewestChange { log: first, place, identity }) = self.newest.take() else { return Ok(()) };
         // A search by the key finds later changes that the conditions could not find.
@@ -207,8 +207,8 @@ impl RowTracer<'_> {
         self.current.clone().unwrap_or_else(|| self.settings.conditions.clone())
     }
 
-    /// Returns the changes of rows with this identity in one log, in order; backward, without those that the trace does
-    /// not reach.
+    /// Returns the changes of rows with this identity in one log, in order. A backward search omits changes that the
+    /// trace does not reach.
     fn search(
         &mut self,
         log: usize,
@@ -268,7 +268,7 @@ fn may_change_table(log: &Path, database: &[u8], table: &[u8]) -> bool {
 /// Direction of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TraceDirection {
-    /// From this place on, or from the end of the log.
+    /// From this position, or from the end of the log.
     Backward {
         limit: Option<ChangePlace>,
     },
@@ -293,8 +293,8 @@ fn push_finding(found: &mut Vec<SearchFinding>, finding: SearchFinding) {
 }
 
 impl SearchFinding {
-    /// Returns whether a trace backward that gets here needs no earlier finding of the same search: the row is created
-    /// here, or had another identity before.
+    /// Returns whether a backward trace needs no findings of this search before this one: the row is created here, or
+    /// had another identity before.
     fn ends_search(&self, identity: &RowIdentity) -> bool {
         match self {
             Self::Change(found) => {
@@ -341,7 +341,7 @@ mod tests {
         }))
     }
 
-    /// Every row with a status is found, but only the newest change is followed, by the key of its row.
+    /// The search finds each row with a status, but the trace follows only the newest change, by the key of its row.
     #[test]
     fn changes_before_another_identity_are_dropped() {
         let check = |finding: &SearchFinding, searched: &str, wanted: bool| {

@@ -1,5 +1,5 @@
-//! Statements after which a search for a row can miss changes: they change the table's rows without row events, or its
-//! name or columns.
+//! Statements after which a search for a row can miss changes: they change the table's rows without row events, or the
+//! table's name or columns.
 
 use binlog::TransactionVerb;
 use binlog::events::Query;
@@ -98,7 +98,7 @@ impl SearchedTable<'_> {
     /// Returns whether the statement changes rows of the table.
     fn is_row_statement(&self, query: &Query<'_>) -> bool {
         match first_word(query.sql).as_str() {
-            // Tables behind a common table expression are not found.
+            // Tables after a common table expression are not found.
             "WITH" => true,
             "INSERT" | "REPLACE" | "UPDATE" | "DELETE" | "LOAD" => match classify_statement(query.sql) {
                 StatementKind::Tables(tables) => tables.iter().any(|named| {

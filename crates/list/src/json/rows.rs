@@ -18,7 +18,7 @@ use crate::event_context::StatementTables;
 use crate::event_selection::EventSelection;
 use crate::located_event::OutputRefusal;
 
-/// Result of writing an event: anything to list or not.
+/// Result of writing an event: whether there is something to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineMatch {
     Nothing,

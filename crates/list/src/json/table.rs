@@ -78,7 +78,7 @@ fn put_column(mut object: JsonObject<'_>, format: &EventFormat, column: &Column)
     object.close();
 }
 
-/// Returns the type as in a CREATE TABLE statement, as far as the log tells.
+/// Returns the type as in a CREATE TABLE statement, with the attributes in the log.
 fn type_name(column: &Column, format: &EventFormat) -> String {
     let charset = charset_of(column, format);
     let is_binary = charset == Some(binlog::Charset::Binary);

@@ -59,7 +59,7 @@ type SummaryTableName = (Box<[u8]>, Box<[u8]>);
 #[derive(Default)]
 struct RowCountsByTable {
     counts: BTreeMap<SummaryTableName, SummaryRowCounts>,
-    /// The last table, because most events change the same table as the one before.
+    /// The last table, kept because most events change the same table as the previous event.
     last: Option<(Arc<Table>, SummaryRowCounts)>,
 }
 
@@ -327,7 +327,7 @@ impl RowCountsByTable {
         }
     }
 
-    /// Adds the counts of the last table to the others.
+    /// Adds the counts of the last table to the counts of all tables.
     fn flush_last(&mut self) {
         if let Some((table, counts)) = self.last.take() {
             let all = self.counts.entry((table.database.clone(), table.name.clone())).or_default();
