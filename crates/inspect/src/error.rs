@@ -27,7 +27,7 @@ pub enum InspectError {
         name: String,
         /// Start of the payload event, in bytes from the start of the log.
         offset: u64,
-        /// The error, and its place in the payload.
+        /// The error, and its position in the payload.
         #[source]
         error: PayloadError,
     },

@@ -1,6 +1,6 @@
-//! Inspects binary logs: readers that only report.
+//! Inspection of binary logs, without changing them.
 //!
-//! [`stats`] counts, and [`verify`](mod@verify) checks. They return values; printing them is up to the caller.
+//! [`stats`] counts, and [`verify`](mod@verify) checks. Both return values, which the caller prints.
 //!
 //! This crate never changes a log, never prints, and does not depend on a terminal.
 #![forbid(unsafe_code)]

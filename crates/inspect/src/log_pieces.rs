@@ -26,8 +26,8 @@ pub(crate) enum OnDamage {
 }
 
 impl OnDamage {
-    /// Returns a decompressor for payloads. If reading resumes after damage, all events of a payload are wanted,
-    /// whatever its stated size.
+    /// Returns a decompressor for payloads. If reading resumes after damage, returns all events of a payload, whatever
+    /// its stated size.
     pub(crate) fn opener(self) -> PayloadOpener {
         let claim = match self {
             Self::Stop => SizeClaimPolicy::Binding,
@@ -37,7 +37,7 @@ impl OnDamage {
     }
 }
 
-/// The log that a piece belongs to.
+/// The log of a piece.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceOrigin {
     /// Number of the log, from 0, in the order read.
@@ -52,7 +52,7 @@ pub(crate) enum PieceContent {
     LogStart { name: Arc<str> },
     /// Events, or the end of a large payload.
     Events(PieceEvents),
-    /// A log cannot be read any further, or only from another place on.
+    /// The log cannot be read from here, or only from a later position on.
     Unreadable { offset: u64, error: logs::LogError, resumed: Option<u64> },
     /// End of a log.
     LogEnd { origin: PieceOrigin, end: EndOfLog, position: u64 },
@@ -83,7 +83,7 @@ impl PieceEvents {
 /// Receives pieces and their sizes in memory.
 pub(crate) type PieceSink<'t> = &'t mut dyn FnMut(PieceContent, usize) -> Result<(), InspectError>;
 
-/// Reads one log, or several concatenated ones, numbered from `log` on. Returns the next number.
+/// Reads one log, or several concatenated logs, numbered from `log` on. Returns the next number.
 ///
 /// # Errors
 ///
@@ -141,8 +141,8 @@ pub(crate) fn read_pieces(
     }
 }
 
-/// Gives a piece to `take`, and advances the context. The inner result is for statements with too many table maps in the
-/// log itself. In a large payload, they end the payload.
+/// Passes a piece to `take`, and advances the context. The inner result is an error if a statement in the log itself
+/// has too many table maps. Such a statement in a large payload ends the payload.
 fn give(
     piece: WalkPiece,
     origin: PieceOrigin,
@@ -172,7 +172,7 @@ fn give(
     }
 }
 
-/// Returns the place where the reader continues after damage.
+/// Returns the position where the reader continues after damage.
 fn resume(reader: &mut LogReader, error: &logs::LogError, on_damage: OnDamage) -> Option<u64> {
     match (error, on_damage) {
         // Errors of the operating system would occur again.
@@ -203,7 +203,7 @@ fn resume_within(
 /// Offset of the size in an event's header.
 const SIZE_OFFSET: usize = 9;
 
-/// Returns true if an event of this type makes sense without the events before it.
+/// Returns true if an event of this type can be interpreted without earlier events.
 const fn is_restart_point(event_type: EventType) -> bool {
     matches!(
         event_type,

@@ -64,10 +64,10 @@ pub struct Breakdown {
 /// One group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BreakdownGroup {
-    /// Its key.
+    /// Key of the group.
     #[serde(flatten)]
     pub key: GroupKey,
-    /// Its counts.
+    /// Counts of the group.
     #[serde(flatten)]
     pub counts: GroupCounts,
 }
@@ -120,7 +120,7 @@ pub(crate) struct BreakdownTally {
     table_transactions: HashMap<usize, u64>,
 }
 
-/// Groups up to a maximum number, and the sum of the others.
+/// Groups up to a maximum number, and the sum of all others.
 #[derive(Clone, Debug)]
 struct GroupMap<K> {
     groups: HashMap<K, GroupCounts>,
@@ -205,7 +205,7 @@ impl<K: Eq + Hash + Ord + Clone> GroupMap<K> {
 }
 
 impl BreakdownTally {
-    /// Counts a transaction by everything that is requested except statements.
+    /// Counts a transaction by all requested properties except statements.
     pub(crate) fn add_transaction(&mut self, wanted: &[BreakdownKind], open: &TransactionTally) {
         if wanted.is_empty() {
             return;
@@ -254,7 +254,7 @@ impl BreakdownTally {
         }
     }
 
-    /// Adds the counts of the chunk that follows. Its tables are at the indexes `places` now.
+    /// Adds the counts of the following chunk. `places` has the new indexes of that chunk's tables.
     pub(crate) fn merge(&mut self, later: Self, places: &[usize]) {
         for (minute, counts) in &later.minutes {
             self.minutes.entry(*minute).or_default().add(counts);

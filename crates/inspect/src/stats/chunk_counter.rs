@@ -23,7 +23,7 @@ use super::tables::{RowChangeCounts, RowOperation};
 use super::transaction_tally::{TransactionStamp, TransactionTally};
 use crate::log_pieces::PieceEvents;
 
-/// Error that stopped a count, and its place.
+/// Error that stopped a count, and its position.
 #[derive(Debug)]
 pub(crate) struct CountError {
     pub(crate) offset: u64,
@@ -79,7 +79,7 @@ pub(crate) fn count_events(
     }
 }
 
-/// Counts the payload event itself of a large payload. Its transaction ends with it.
+/// Counts the event of a large payload, which ends its transaction.
 fn count_payload_end(events: &PieceEvents, head: &LargePayloadHead, settings: &StatsSettings) -> ChunkTally {
     let (origin, selection) = (events.origin, &settings.selection);
     let mut part = ChunkTally::new(settings);
@@ -108,7 +108,7 @@ struct ChunkCounter<'s> {
     is_inner: bool,
     /// Origin of the changes, if the selection or a breakdown needs it.
     origin: Option<ChangeOrigin>,
-    /// Digest of the statement that row changes belong to, if statements are counted and the log has its text.
+    /// Digest of the statement of the row changes, if statements are counted and the log has the text.
     digest: Option<Arc<str>>,
     /// True if that statement has changed a selected table.
     is_statement_counted: bool,
@@ -130,7 +130,7 @@ struct ChunkCounter<'s> {
 
 /// A table known from its table map.
 struct MappedTable {
-    /// Body of its table map: equal bytes mean the same table.
+    /// Body of the table map: equal bytes mean the same table.
     body: Box<[u8]>,
     /// The table's index, if the table is selected.
     place: Option<usize>,
@@ -181,7 +181,7 @@ impl<'s> ChunkCounter<'s> {
         self.settings.breakdowns.contains(&kind)
     }
 
-    /// Finds the digest of the statement that row changes belong to.
+    /// Finds the digest of the statement of the row changes.
     fn find_digest(&mut self) {
         if !self.counts(BreakdownKind::Statement) {
             return;
@@ -241,7 +241,7 @@ impl<'s> ChunkCounter<'s> {
     fn count_event(&mut self, event: &WalkEvent<'_>) -> Result<(), DecodeError> {
         let WalkEvent { raw, format, .. } = event;
         self.is_inner = event.inner.is_some();
-        // Events of a payload have no checksums: that of the payload's event covers them.
+        // Events of a payload have no checksums: the checksum of the payload's event covers them.
         if !self.is_inner && self.settings.checksums == ChecksumVerification::Verify {
             raw.verify()?;
         }
@@ -330,7 +330,7 @@ impl<'s> ChunkCounter<'s> {
         }
     }
 
-    /// Counts an event of a selected table, if only some are selected.
+    /// Counts an event of a selected table, if only some tables are selected.
     fn add_selected_event(&mut self, raw: &RawEvent<'_>) {
         if self.settings.selection.tables.selects_all() {
             return;
@@ -344,7 +344,7 @@ impl<'s> ChunkCounter<'s> {
         }
     }
 
-    /// Notes who wrote the open transaction, as far as it is known.
+    /// Records the server and the connection that wrote the open transaction, if known.
     fn note_writer(&mut self) {
         if let (Some(open), Some(origin)) = (&mut self.open, &self.origin)
             && origin.connection.is_some()
@@ -538,7 +538,7 @@ impl MappedTable {
         let index = match known {
             Some(index) => index,
             None => {
-                // Minimal row images differ from statement to statement: keep the latest ones.
+                // Minimal row images differ between statements: keep the latest decoders.
                 if self.decoders.len() == DECODERS_MAX {
                     self.decoders.remove(0);
                 }

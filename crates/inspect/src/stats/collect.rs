@@ -1,4 +1,4 @@
-//! Counts logs: one thread reads them in order, the others count, and the results are merged in order.
+//! Counts logs: one thread reads in order, worker threads count, and the results are merged in order.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub enum ChecksumVerification {
 }
 
 impl StatsSettings {
-    /// Returns settings that count everything, skip checksums, and report this number of largest and of longest
+    /// Returns settings that count all logs, skip checksums, and report this number of largest and longest
     /// transactions.
     pub fn new(top: usize) -> Self {
         let (selection, breakdowns) = (StatsSelection::default(), Arc::default());
@@ -55,7 +55,7 @@ impl StatsSettings {
     }
 }
 
-/// Counts logs, in the order given. `watch` is called with the bytes counted so far; if it breaks, counting stops with
+/// Counts logs, in the order given. Calls `watch` with the bytes counted so far. If `watch` breaks, returns
 /// [`InspectError::Stopped`].
 ///
 /// # Errors
@@ -233,8 +233,8 @@ fn previous_gtids(chunk: &EventChunk) -> Option<GtidSet> {
     found.and_then(|previous| GtidSet::decode(previous.set).ok())
 }
 
-/// Number of events to search. In front of the previous GTIDs, there is only a format description, and in relay logs a
-/// few artificial events.
+/// Number of events to search. Only a format description precedes the previous GTIDs and, in relay logs, a few
+/// artificial events.
 const PREVIOUS_GTIDS_EVENTS_MAX: usize = 8;
 
 fn end_of(end: EndOfLog) -> LogEnd {

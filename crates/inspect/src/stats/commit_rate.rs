@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Bucket widths in milliseconds. Each is a multiple of the one before it, so buckets can be merged exactly.
+/// Bucket widths in milliseconds. Each is a multiple of the previous one, so buckets can be merged exactly.
 const WIDTHS_MS: [u64; 16] = [
     1,
     10,
@@ -21,7 +21,7 @@ const WIDTHS_MS: [u64; 16] = [
     43_200_000,
     86_400_000,
     604_800_000,
-    // The last one, about 200 years, is for absurd times.
+    // The last width, about 200 years, is for absurd times.
     604_800_000 * 10_000,
 ];
 

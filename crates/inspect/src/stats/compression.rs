@@ -1,12 +1,12 @@
 //! Computes the contents of `performance_schema.binary_log_transaction_compression_stats` from logs.
 //!
-//! The server counts the events behind the GTID event of each transaction. A plain transaction in a binary log counts
-//! without checksums, as in the session's cache. In a relay log it counts as received: with checksums, including that
-//! of the GTID event. A compressed transaction counts the size of its payload, and the uncompressed size that the
-//! payload states. Tests compare all this with a real server.
+//! The server counts the events after the GTID event of each transaction. In a binary log, it counts a plain
+//! transaction without checksums, as in the session's cache. In a relay log, it counts a plain transaction as received:
+//! with checksums, including the GTID event's checksum. A compressed transaction counts the size of its payload, and
+//! the uncompressed size that the payload states. Tests compare all this with a real server.
 //!
-//! The timestamps for relay logs differ: the server's are the times when the replica had received the transaction, ours
-//! are the times of the commit on the source. The former are in no log.
+//! The timestamps for relay logs differ: the server shows the times when the replica received the transactions, which
+//! are in no log. This module shows the commit times on the source.
 
 use binlog::{EventRole, RawEvent, TransactionId};
 use serde::Serialize;
@@ -42,7 +42,7 @@ pub struct CompressionRow {
     pub compression_type: CompressionType,
     /// Number of transactions.
     pub transaction_counter: u64,
-    /// Their stored size.
+    /// Stored size of the transactions.
     pub compressed_bytes_counter: u64,
     /// Their size before compression.
     pub uncompressed_bytes_counter: u64,
@@ -50,7 +50,7 @@ pub struct CompressionRow {
     pub compression_percentage: i16,
     /// GTID of the first transaction; `ANONYMOUS` without a GTID.
     pub first_transaction_id: String,
-    /// Its stored size.
+    /// Stored size of the transaction.
     pub first_transaction_compressed_bytes: u64,
     /// Its size before compression.
     pub first_transaction_uncompressed_bytes: u64,
@@ -58,7 +58,7 @@ pub struct CompressionRow {
     pub first_transaction_timestamp: Option<LogTime>,
     /// GTID of the last transaction; `ANONYMOUS` without a GTID.
     pub last_transaction_id: String,
-    /// Its stored size.
+    /// Stored size of the transaction.
     pub last_transaction_compressed_bytes: u64,
     /// Its size before compression.
     pub last_transaction_uncompressed_bytes: u64,

@@ -17,7 +17,7 @@ pub struct CompressionCounter {
     tracker: TransactionTracker,
     /// Size of the open transaction, if it is not compressed.
     cached: u64,
-    /// Its payload, if it is compressed.
+    /// Payload of the transaction, if compressed.
     payload: Option<StatedPayload>,
     sums: CompressionTotals,
 }
@@ -34,12 +34,12 @@ impl CompressionCounter {
         }
     }
 
-    /// Counts the next event. Skips events that violate the grammar, the rest of a transaction whose start is missing,
-    /// and incomplete transactions.
+    /// Counts the next event. Skips events that violate the grammar, transactions without a start, and incomplete
+    /// transactions.
     ///
     /// # Errors
     ///
-    /// The event cannot be decoded. It is not counted then.
+    /// If the event cannot be decoded. It is then not counted.
     pub fn add_event(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
         // Positions do not matter here.
         let TrackedEvent { role, step, ended } = match self.tracker.track(0, raw, format) {
@@ -65,7 +65,7 @@ impl CompressionCounter {
         Ok(())
     }
 
-    /// Counts from zero again. A transaction that has begun is counted when it ends.
+    /// Resets the counts. A transaction that has begun is counted when it ends.
     pub fn reset(&mut self) {
         self.sums = CompressionTotals::default();
     }

@@ -100,7 +100,7 @@ pub enum LogEnd {
 pub struct StatsTotals {
     /// Bytes of the logs.
     pub bytes: u64,
-    /// Bytes of their transactions before compression.
+    /// Bytes of the transactions before compression.
     pub bytes_uncompressed: u64,
     /// Number of events, without those inside payloads.
     pub events: u64,
@@ -110,10 +110,9 @@ pub struct StatsTotals {
     pub transactions: u64,
     /// Number of transactions stored in a payload.
     pub transactions_compressed: u64,
-    /// Number of transactions without an end, interrupted by a crash or not completely written. They are not counted
-    /// elsewhere.
+    /// Number of transactions without an end: interrupted by a crash, or not completely written. Not counted elsewhere.
     pub transactions_incomplete: u64,
-    /// Number of statements logged as SQL, not as rows; without BEGIN, COMMIT and similar ones.
+    /// Number of statements logged as SQL, not as rows; without BEGIN, COMMIT and similar statements.
     pub statements: u64,
     /// Row changes.
     #[serde(flatten)]
@@ -145,28 +144,28 @@ pub struct GtidReport {
 /// Events of one type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TypeReport {
-    /// Its name in `SHOW BINLOG EVENTS`.
+    /// Name of the type in `SHOW BINLOG EVENTS`.
     pub event_type: &'static str,
-    /// Its code.
+    /// Code of the type.
     pub code: u8,
     /// Number of events.
     pub events: u64,
-    /// Their bytes.
+    /// Bytes of the events.
     pub bytes: u64,
 }
 
 /// A notable transaction: one of the largest or longest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TransactionReport {
-    /// Its GTID, or `ANONYMOUS`.
+    /// GTID of the transaction, or `ANONYMOUS`.
     pub id: String,
     /// Log that it starts in.
     pub log: String,
     /// Start of the transaction in the log.
     pub position: u64,
-    /// Its bytes in the log.
+    /// Bytes of the transaction in the log.
     pub bytes: u64,
-    /// Its bytes before compression.
+    /// Bytes of the transaction before compression.
     pub bytes_uncompressed: u64,
     /// True if it is stored in a payload.
     pub is_compressed: bool,
@@ -196,8 +195,8 @@ pub struct TransactionTable {
     pub deleted: u64,
 }
 
-/// Minimum duration of the longest transactions. Statements have timestamps in whole seconds, so shorter ones cannot be
-/// measured.
+/// Minimum duration of the longest transactions. Statements have timestamps in whole seconds, so shorter durations
+/// cannot be measured.
 const LONG_MIN_US: u64 = 1_000_000;
 
 /// Maximum number of tables listed for a notable transaction.

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-/// Number of classes. Class 0 ends at 256 bytes, each next one at four times that, and the last has no limit.
+/// Number of classes. Class 0 ends at 256 bytes, each next class at four times the previous limit. The last class has
+/// no limit.
 const CLASSES: usize = 13;
 
 /// Number of transactions and bytes by size class.
@@ -24,7 +25,7 @@ pub struct SizeClass {
     pub bytes_max: Option<u64>,
     /// Number of transactions.
     pub transactions: u64,
-    /// Their bytes before compression.
+    /// Bytes of the transactions before compression.
     pub bytes: u64,
 }
 
@@ -42,7 +43,7 @@ impl SizeHistogram {
         }
     }
 
-    /// Returns the classes from the first to the last one with transactions.
+    /// Returns the classes from the first to the last class with transactions.
     pub(crate) fn classes(&self) -> Vec<SizeClass> {
         let some = |counts: &SizeCounts| counts.transactions > 0;
         let (Some(first), Some(last)) =

@@ -6,9 +6,9 @@ use sql::TableSelection;
 
 /// Selection of the transactions and tables to count. The default selects all.
 ///
-/// Transactions are selected as a whole, by GTID and by the time of their commit. Of the selected transactions, only
-/// the row changes of the selected tables count, and of a database also statements with it as the default database. A
-/// transaction without any of these does not count.
+/// Whole transactions are selected, by GTID and commit time. In selected transactions, only row changes of selected
+/// tables count. For a selected database, statements with this default database also count. A transaction without any
+/// of these does not count.
 #[derive(Clone, Debug, Default)]
 pub struct StatsSelection {
     /// Only transactions committed at this time or later, in microseconds since 1970.
@@ -22,7 +22,7 @@ pub struct StatsSelection {
 }
 
 impl StatsSelection {
-    /// Returns whether it selects everything.
+    /// Returns whether the selection includes all transactions and tables.
     pub fn selects_all(&self) -> bool {
         self.start_us.is_none()
             && self.stop_us.is_none()
@@ -30,7 +30,8 @@ impl StatsSelection {
             && self.tables.selects_all()
     }
 
-    /// Returns whether it selects a transaction. `origin` is that of its first event or a later one.
+    /// Returns whether the selection includes a transaction. `origin` is the origin of its first event or of a later
+    /// one.
     pub fn selects(&self, id: Option<TransactionId>, origin: &ChangeOrigin) -> bool {
         let time_us = origin.time_us();
         self.start_us.is_none_or(|start_us| time_us >= start_us)

@@ -25,7 +25,7 @@ pub(crate) struct StatsTally {
     pub(crate) logs: BTreeMap<u32, LogCount>,
     pub(crate) transactions: u64,
     pub(crate) transactions_compressed: u64,
-    /// Transactions without an end. They are not counted elsewhere.
+    /// Transactions without an end. Not counted elsewhere.
     pub(crate) incomplete: u64,
     pub(crate) anonymous: u64,
     pub(crate) statements: u64,
@@ -190,7 +190,8 @@ impl StatsTally {
         }
     }
 
-    /// Adds the counters of the chunk that follows, without its tables. Those are at the indexes `places` now.
+    /// Adds the counters of the following chunk, without its tables. `places` has the new indexes of that chunk's
+    /// tables.
     fn merge(&mut self, later: Self, places: &[usize]) {
         for (mine, count) in self.types.iter_mut().zip(later.types.iter()) {
             mine.events += count.events;
@@ -233,7 +234,7 @@ impl ChunkTally {
         Self { tally: StatsTally::new(settings), head: None, tail: None }
     }
 
-    /// Adds the part of the next chunk. The transaction that ends in it comes before those that start in it.
+    /// Adds the part of the next chunk: first the transaction that ends in it, then the transactions that start in it.
     pub(crate) fn join(&mut self, mut later: Self) {
         let places = self.tally.tables.merge(std::mem::take(&mut later.tally.tables));
         let moved = |mut open: TransactionTally| {
@@ -259,8 +260,8 @@ impl ChunkTally {
         }
     }
 
-    /// Adds a part to the open transaction. If its start is missing, it counts as a transaction nevertheless: a log can
-    /// start in the middle of one.
+    /// Adds a part to the open transaction. A transaction without a start also counts, because a log can start within a
+    /// transaction.
     fn continue_transaction(&mut self, open: TransactionTally) {
         match &mut self.tail {
             Some(tail) => tail.join(open),

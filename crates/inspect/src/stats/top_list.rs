@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use super::event_address::EventAddress;
 
-/// The `count_max` items with the largest keys; of items with equal keys, the earlier ones.
+/// The `count_max` items with the largest keys; among equal keys, the earlier items.
 #[derive(Clone, Debug)]
 pub(crate) struct TopList<T> {
     count_max: usize,
@@ -15,7 +15,7 @@ pub(crate) struct TopList<T> {
 
 #[derive(Clone, Debug)]
 struct TopEntry<T> {
-    /// The key, then the place of the item.
+    /// The key, then the position of the item.
     rank: (u64, Reverse<EventAddress>),
     item: T,
 }

@@ -10,7 +10,7 @@ use super::compression::{CompressionType, LogType, StatedPayload, StoredTransact
 use super::event_address::EventAddress;
 use super::tables::RowOperation;
 
-/// Counters of one transaction, or of the part of it that is in one chunk.
+/// Counters of one transaction, or of its part in one chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct TransactionTally {
     pub(crate) log_type: LogType,
@@ -25,13 +25,13 @@ pub(crate) struct TransactionTally {
     pub(crate) bytes_plain: u64,
     /// Bytes that the server's compression statistics count, if it is not compressed.
     pub(crate) bytes_cached: u64,
-    /// Its payload, if it is compressed.
+    /// Payload of the transaction, if compressed.
     pub(crate) payload: Option<StatedPayload>,
     /// Number of events, including those inside a payload.
     pub(crate) events: u64,
     /// Rows changed in each table.
     pub(crate) tables: RowsByTable,
-    /// True if the transaction counts: it is selected and, if only some tables are, has changed one of these.
+    /// True if the transaction counts: it is selected and, if only some tables are selected, has changed one of these.
     pub(crate) is_counted: bool,
     /// Bytes before compression of the events that count, if only some tables are selected.
     pub(crate) bytes_of_tables: Option<u64>,
@@ -139,8 +139,8 @@ impl TransactionTally {
         stamped.unwrap_or_else(|| u64::from(self.last_s) * 1_000_000)
     }
 
-    /// Returns the time from the start of the first statement to the commit, on the server where it originated.
-    /// Statements have timestamps in whole seconds, so the result may be up to one second too long.
+    /// Returns the time from the start of the first statement to the commit, on the server where the transaction
+    /// originated. Statements have timestamps in whole seconds, so the result may be up to one second too long.
     pub(crate) fn duration_us(&self) -> u64 {
         let commit_us = match self.start.and_then(|start| start.original_commit_us).filter(|us| *us > 0) {
             Some(commit_us) => commit_us,

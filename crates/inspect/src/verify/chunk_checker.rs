@@ -1,4 +1,4 @@
-//! Checks the events of one piece of a log, each on its own and in its transaction.
+//! Checks the events of one piece of a log: each event separately, and in its transaction.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -406,7 +406,7 @@ impl ChunkChecker {
         rows::decode_rows(&decoder, event)
     }
 
-    /// Checks rows that MariaDB compressed in its own way.
+    /// Checks rows in MariaDB's compression.
     fn check_compressed_rows(&mut self, raw: &RawEvent<'_>) -> Result<(), RowsFault> {
         let mut plain = std::mem::take(&mut self.plain);
         let format = Arc::clone(&self.format);
@@ -483,8 +483,7 @@ impl ChunkChecker {
 }
 
 /// Returns the expected `end_log_pos`. In a binary log, it is the end of the event. In a relay log, it is the event's
-/// end in the source's log, which follows from the event before in the same transaction. It has 32 bits and wraps at 4
-/// GiB.
+/// end in the source's log, derived from the previous event of the transaction. It has 32 bits and wraps at 4 GiB.
 fn wanted_position(
     kind: LogKind,
     flags: EventFlags,

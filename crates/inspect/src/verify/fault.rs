@@ -24,7 +24,7 @@ pub struct LogFault {
 pub enum FaultKind {
     /// The log does not start with the magic.
     Start,
-    /// No event can be read at a place where one should start.
+    /// No event can be read at a position where one should start.
     Framing,
     /// An event's checksum does not match its bytes.
     Checksum,
@@ -40,7 +40,7 @@ pub enum FaultKind {
     Size,
     /// A GTID is a duplicate or invalid.
     Gtid,
-    /// A log's previous GTIDs differ from those of the log before it, including its transactions.
+    /// A log's previous GTIDs differ from the previous log's GTIDs and transactions.
     Continuity,
     /// `sequence_number` or `last_committed` has an impossible value.
     Clock,

@@ -26,8 +26,8 @@ pub(crate) fn check(raw: &RawEvent<'_>, event: &Event<'_>, format: &EventFormat)
     }
 }
 
-/// Returns true if current servers do not write this event type: it is from older servers, or only part of the
-/// protocol.
+/// Returns true if current servers do not write this event type to logs: only older servers write it, or it is only
+/// part of the protocol.
 fn is_extinct(event_type: EventType, format: &EventFormat) -> bool {
     /// Number of event types in MySQL 5.6.
     const TYPES_MIN: usize = 35;
@@ -142,7 +142,7 @@ fn user_var(variable: &UserVar<'_>, format: &EventFormat) -> Result<(), DecodeEr
     Err(unexpected(start + 5, "size of the variable's value", size, wanted))
 }
 
-/// Checks the flags behind a value: at most one byte.
+/// Checks the flags after a value: at most one byte.
 fn flags(value: &UserVarValue<'_>, start: usize) -> Result<(), DecodeError> {
     match value.flags.len() {
         0 | 1 => Ok(()),

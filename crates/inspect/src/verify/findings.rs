@@ -1,4 +1,4 @@
-//! Findings about a piece of a log, to be judged together with the pieces before and after it.
+//! Findings about a piece of a log. They are judged together with the neighbouring pieces.
 
 use binlog::TransactionId;
 use binlog::events::LogicalClock;
@@ -24,7 +24,7 @@ pub(crate) struct PieceFindings {
     pub(crate) end: u64,
 }
 
-/// A fault and its place.
+/// A fault and its position.
 #[derive(Debug)]
 pub(crate) struct PieceFault {
     pub(crate) offset: u64,
@@ -57,11 +57,10 @@ pub(crate) enum LogFact {
     Rotate { offset: u64, name: String },
 }
 
-/// Rule for a Previous_gtids event in front of the first transaction.
+/// Rule for a Previous_gtids event before the first transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PreviousGtidsRule {
-    /// Required. MySQL since 5.7 writes the event into every log, 5.6 only with GTIDs, and MariaDB has an event of its
-    /// own.
+    /// Required. MySQL since 5.7 writes the event into every log, and 5.6 only with GTIDs. MariaDB has another event.
     Always,
     Optional,
 }

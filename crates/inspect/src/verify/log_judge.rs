@@ -21,7 +21,7 @@ const FAULTS_LISTED_MAX: usize = 1000;
 pub(crate) struct LogJudge {
     verdicts: VerifyReport,
     log: JudgedLog,
-    /// The previous log, if this one follows it.
+    /// The previous log, if this log follows it.
     before: Option<JudgedLog>,
     /// Relation of this log to the log before it.
     order: LogOrder,
@@ -43,7 +43,7 @@ struct LogGap {
 struct JudgedLog {
     name: String,
     kind: Option<LogKind>,
-    /// GTIDs of all earlier logs, and of this one as far as read; `None` if the log has no previous GTIDs.
+    /// GTIDs of all earlier logs, and of the read part of this log; `None` if the log has no previous GTIDs.
     gtids: Option<GtidSet>,
     /// True if a Previous_gtids event is required before the first transaction.
     wants_previous: bool,
@@ -104,13 +104,13 @@ impl LogJudge {
         let Some(end) = before.end else { return };
         let is_next = follows(&before, name);
         let missing = last_name.and_then(|last| MissingLogs::between(&last, name));
-        // In a wrong order, the logs between two logs may have come before.
+        // In a wrong order, logs between the two may have been given earlier.
         let missing =
             missing.filter(|missing| !self.verdicts.logs.iter().any(|log| missing.contains(&log.name)));
         let is_given = is_next || missing.is_some() && order == LogOrder::Listed;
         self.judge_end(&before, end, if is_given { NextLog::Given } else { NextLog::Absent });
         match (missing, order) {
-            // The log before names this one as the next: that is a fault of its own.
+            // The previous log names this one as the next: that is a separate fault.
             _ if is_next || before.names_as_next(name) => self.before = is_next.then_some(before),
             (Some(missing), LogOrder::Listed) => self.gap = Some(LogGap { missing, before }),
             (Some(missing), LogOrder::Unknown) => {
@@ -122,8 +122,8 @@ impl LogJudge {
         }
     }
 
-    /// Judges the logs that are missing before this one. They have no transactions if this log continues after the
-    /// `previous` transactions of the log before them.
+    /// Judges the logs that are missing before this one. They have no transactions if this log continues after
+    /// `previous`, the transactions of the last log before the gap.
     fn judge_gap(&mut self, previous: Option<PreviousTransactions<'_>>) {
         let Some(LogGap { missing, before }) = self.gap.take() else { return };
         let verb = missing.verb();
@@ -454,7 +454,7 @@ enum PreviousTransactions<'s> {
 }
 
 impl PreviousTransactions<'_> {
-    /// Returns true if these are the transactions up to the end of the log. Without any GTID, nothing shows that.
+    /// Returns true if these are the transactions up to the end of the log. Without GTIDs, this is unknown.
     fn are_all_of(&self, log: &JudgedLog) -> bool {
         match self {
             Self::Gtids(set) => !set.is_empty() && log.gtids.as_ref() == Some(*set),

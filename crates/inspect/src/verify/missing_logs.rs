@@ -25,7 +25,7 @@ impl MissingLogs {
         (is_same_series && first <= last).then(|| Self { stem: stem.to_owned(), digits, first, last })
     }
 
-    /// Returns whether a log is one of them, by its name.
+    /// Returns whether a log is one of the missing ones, by its name.
     pub(crate) fn contains(&self, name: &str) -> bool {
         let Self { stem, first, last, .. } = self;
         numbered(name).is_some_and(|(other, number)| other == stem && (*first..=*last).contains(&number))

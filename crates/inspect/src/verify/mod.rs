@@ -43,7 +43,7 @@ pub enum LogOrder {
     /// The user gave the logs one by one: logs between them may exist.
     #[default]
     Unknown,
-    /// A directory or an index lists both, one directly after the other: logs between them are missing.
+    /// A directory or an index lists the two logs directly after each other: logs between them are missing.
     Listed,
 }
 
@@ -51,8 +51,8 @@ pub enum LogOrder {
 const WAITING_SIZE_MAX: usize = 16 << 20;
 
 /// Verifies logs, in the order given. Logs that follow each other by their names are also compared with each other.
-/// Logs that are missing in a directory or an index are faults, unless GTIDs show that they had no transactions.
-/// `watch` is called with the bytes done so far; if it breaks, the run ends with [`InspectError::Stopped`].
+/// Logs that are missing in a directory or an index are faults, unless GTIDs show that they had no transactions. Calls
+/// `watch` with the bytes checked so far. If `watch` breaks, returns [`InspectError::Stopped`].
 ///
 /// # Errors
 ///
@@ -151,7 +151,7 @@ fn check_task(step: VerifyTask, walk: &mut EventWalk) -> CheckResult {
     }
 }
 
-/// Judges one result. Returns the bytes of logs that it covers.
+/// Judges one result. Returns the number of log bytes that the result covers.
 fn judge_one(judge: &mut LogJudge, checked: CheckResult) -> u64 {
     match checked {
         CheckResult::Order(order) => judge.set_order(order),

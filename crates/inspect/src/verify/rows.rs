@@ -28,7 +28,7 @@ fn decode_image(image: &RowImage<'_, '_>) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// Returns the error for rows of a table that their statement has not mapped.
+/// Returns the error for rows without a table map in their statement.
 pub(crate) fn unnamed_table(table_id: u64) -> DecodeError {
     let (field, wanted) = ("table id", "one from a table map of the statement");
     DecodeError::new(HEADER_SIZE, DecodeReason::Unexpected { field, found: table_id, wanted })

@@ -39,7 +39,7 @@ pub enum RepairError {
         name: String,
         /// Start of the faulty event.
         offset: u64,
-        /// Start of a whole transaction after it.
+        /// Start of a whole transaction after the fault.
         whole: u64,
     },
     /// The log does not even have a whole format description.
@@ -62,11 +62,11 @@ pub enum RepairError {
 }
 
 /// Copies a log up to the end of its last whole transaction, as a server recovers its own log after a crash. Leaves out
-/// a torn or incomplete end, and clears the flag for in use. Changes neither the log nor an existing file at `copy`.
+/// a torn or incomplete end, and clears the in-use flag. Changes neither the log nor an existing file at `copy`.
 ///
 /// # Errors
 ///
-/// The log cannot be read; the copy cannot be written; whole transactions follow a fault.
+/// If the log cannot be read, the copy cannot be written, or whole transactions follow a fault.
 pub fn repair_tail(log: &Path, reader: LogReader, copy: &Path) -> Result<TailRepair, RepairError> {
     let name = reader.name().to_owned();
     let mut search = TailSearch::default();
@@ -154,7 +154,7 @@ impl TailSearch {
         if self.fault.is_none() && !self.grammar.is_open() {
             self.whole_end = end;
         }
-        // A transaction without a GTID event may be the rest of a damaged one.
+        // A transaction without a GTID event may be the end of a damaged one.
         if self.fault.is_some() && step.transaction.is_last() && self.is_announced {
             self.next_whole_transaction = self.next_whole_transaction.or(Some(self.start));
         }
@@ -180,7 +180,7 @@ fn write_copy(log: &Path, copy: &Path, end: u64, in_use: bool) -> Result<TailRep
     let mut magic = [0; MAGIC.len()];
     source.read_exact(&mut magic).map_err(at("read", log))?;
     source.rewind().map_err(at("read", log))?;
-    // An encrypted log has an additional header in front. Nothing else moves.
+    // An encrypted log has an additional header, which shifts all positions in the file.
     let ahead = if magic == MAGIC_ENCRYPTED { ENCRYPTED_HEADER_SIZE as u64 } else { 0 };
     let directory = copy.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut target = NamedTempFile::new_in(directory).map_err(at("create a file beside", copy))?;
