@@ -43,7 +43,7 @@ pub(crate) struct AdviseTally {
     pub(crate) transactions_cut: u64,
     /// Transactions that overlap several cells: their logs and starts.
     wide: HashSet<(usize, u64)>,
-    /// Bytes of transactions with only their front measured, by level.
+    /// Bytes of transactions whose front alone was measured, by level.
     pub(crate) cut_after: Vec<u64>,
     /// First and last measured commit of each log, in microseconds since 1970.
     pub(crate) spans: BTreeMap<usize, (u64, u64)>,

@@ -73,7 +73,7 @@ pub(crate) fn whole_files(
         }
         let mut bytes = 0;
         while reader.position() < cell.end {
-            // The bytes read of a stretch represent the rest of it.
+            // The read part of a stretch represents the whole stretch.
             if bytes >= STRETCH_SIZE_MIN && bounds.is_met(started, measured + bytes) {
                 break;
             }
@@ -155,9 +155,9 @@ const DICTIONARY_SIZE: usize = 110 << 10;
 /// Minimum number of payloads to train a dictionary.
 const TRAINED_MIN: usize = 64;
 
-/// Trains a dictionary on the first half of the payloads, and measures it on the rest. A real dictionary is also
-/// trained on the past and used for the future. In a random sample, half of the places are measured with a dictionary
-/// of the others.
+/// Trains a dictionary on the first half of the payloads, and measures it on the second half. A real dictionary is also
+/// trained on the past and used for the future. In a random sample, the dictionary comes from half of the places and is
+/// measured on the other half.
 pub(crate) fn dictionary(samples: &[Vec<u8>]) -> Result<Option<DictionaryReport>, InspectError> {
     let (trained, measured) = samples.split_at(samples.len() / 2);
     if trained.len() < TRAINED_MIN {

@@ -1,11 +1,10 @@
-//! Selects places for a sample.
+//! Selection of places for a sample.
 //!
-//! Logs are cut into cells of equal width. A transaction belongs to the cell that it starts in. A transaction that is
-//! wider than a cell belongs proportionally to every cell that it overlaps. So no single transaction dominates a
-//! sample.
+//! Logs are divided into cells of equal width. A transaction belongs to the cell in which it starts. A transaction
+//! wider than a cell belongs proportionally to each cell that it overlaps, so no single transaction dominates a sample.
 //!
-//! Cells are visited in steps of the golden ratio from a random start. Any number of visited cells is spread evenly
-//! over all logs and over time, and no cell is visited twice.
+//! The sample visits cells in steps of the golden ratio from a random start. Any number of visited cells is evenly
+//! spread over all logs and over time. No cell is visited twice.
 
 use std::ops::Range;
 
@@ -55,7 +54,7 @@ impl CellGrid {
         self.count
     }
 
-    /// Returns each cell once. Any first few are evenly spread.
+    /// Returns each cell once. Any number of first cells is evenly spread.
     pub(crate) fn spread(&self, seed: u64) -> impl Iterator<Item = SampleCell> + '_ {
         let step = step(self.count);
         let start = if self.count == 0 { 0 } else { scramble(seed) % self.count };

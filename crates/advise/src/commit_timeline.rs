@@ -51,7 +51,7 @@ impl CommitTimeline {
         };
         let times = (last - first + 1).div_ceil(SHOWN_MAX);
         if times > 1 {
-            // Depending on the start of the first bucket, there may be one more than `SHOWN_MAX`.
+            // Depending on the start of the first bucket, there may be one bucket more than `SHOWN_MAX`.
             self.widen(times);
         }
         let (Some((&first, _)), Some((&last, _))) =

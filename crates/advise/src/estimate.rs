@@ -5,7 +5,7 @@ use super::report::IntervalEstimate;
 /// Confidence level of the intervals.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
-/// Sums over the measured stretches: of their bytes in the log (`x`) and of the figure to estimate (`y`).
+/// Sums over the measured stretches: of bytes in the log (`x`) and of the figure to estimate (`y`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RatioSums {
     count: u64,

@@ -5,7 +5,7 @@ use super::report::CommitLatency;
 /// Classes per doubling.
 const STEPS: usize = 32;
 
-/// Number of doublings. The last class contains everything from two hours on.
+/// Number of doublings. The last class contains all durations from two hours on.
 const DOUBLINGS: usize = 43;
 
 /// Histogram of durations in nanoseconds, each with a weight.
@@ -19,7 +19,7 @@ pub(crate) struct LatencyHistogram {
 }
 
 impl LatencyHistogram {
-    /// Adds a duration. `count` is 0 if its transaction was counted before: a transaction may come in parts.
+    /// Adds a duration. `count` is 0 for a further part of a transaction that was already counted.
     pub(crate) fn add(&mut self, ns: u64, weight: f64, count: u64) {
         if self.weights.is_empty() {
             self.weights = vec![0.0; STEPS * DOUBLINGS];

@@ -8,8 +8,8 @@ use super::cpu_time::CpuTime;
 /// One thread's zstd contexts, one for each level.
 pub(crate) struct LevelBench<'s> {
     levels: &'s [ZstdLevel],
-    /// Larger payloads are measured with temporary contexts: at high levels each takes 100 MB. The caller makes sure
-    /// that only one thread does so at a time.
+    /// Size above which payloads are measured with temporary contexts, which take 100 MB each at high levels. The
+    /// caller ensures that only one thread does so at a time.
     large: usize,
     writers: Vec<PayloadWriter>,
     buffers: BenchBuffers,
@@ -53,7 +53,7 @@ struct ColdCacheFactor {
 impl ColdCacheFactor {
     /// Larger payloads warm the caches themselves.
     const SIZE_MAX: usize = 64 << 10;
-    /// One payload in this many is measured in both ways: flushing the caches takes longer than compressing most
+    /// One in this many payloads is measured in both ways: flushing the caches takes longer than compressing most
     /// payloads.
     const STRIDE: usize = 32;
     /// Index of the first payload measured in both ways. The payloads before it have warmed the caches.
@@ -123,8 +123,8 @@ impl<'s> LevelBench<'s> {
         Ok(Self { levels, large, writers, buffers: BenchBuffers { opener, opened, frames, elsewhere } })
     }
 
-    /// Measures payloads, all of them at one level before the next level. Returns the results by payload and level, and
-    /// adds to the sums in `taken`.
+    /// Measures payloads: all payloads at one level before the next level. Returns the results by payload and level,
+    /// and adds to the sums in `taken`.
     pub(crate) fn measure(
         &mut self,
         payloads: &[&[u8]],

@@ -1,7 +1,7 @@
-//! Finds the level of the payloads in a log: the level that reproduces the same bytes.
+//! Search for the compression level of a log's payloads: the level that reproduces the same bytes.
 //!
 //! Servers before 8.3 stated the content size only for the first transaction of a session, or never. Servers before
-//! 8.0.32 also flushed a frame before its end. All these variants are tried.
+//! 8.0.32 also flushed a frame before its end. The probe tries all these variants.
 
 use binlog::ZstdLevel;
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
@@ -73,7 +73,7 @@ fn compress_frame(inner: &[u8], level: u8, way: FrameStyle) -> Option<Vec<u8>> {
     context.set_pledged_src_size(size).ok()?;
     let mut frame = Vec::with_capacity(compress_bound(inner.len()) + FRAME_OVERHEAD);
     let mut output = OutBuffer::around(&mut frame);
-    // In two steps, because zstd states the content size of input that it gets in one.
+    // Pass the input in two steps: zstd states the content size of input passed in one step.
     let (front, back) = inner.split_at(inner.len() / 2);
     for part in [front, back] {
         let mut input = InBuffer::around(part);

@@ -1,14 +1,14 @@
-//! Measures what compressing transactions would do to logs: sizes, time and latency, by level, table and size.
+//! Measurement of the effects of compressing transactions: sizes, time and latency, by level, table and size.
 //!
 //! ```text
 //! all of it: LogReader ─▶ cut: whole transactions ─▶ measure at every level ─▶ tally ─▶ Report
 //! a sample:  cells at random places ─▶ the same in each ───────────────────┘     └▶ rules: the advice in words
 //! ```
 //!
-//! A transaction is compressed as a server does it, with reused contexts, at all levels in turn. Sizes are those of
-//! whole log files as `bintide compress --like-server` writes them.
+//! Transactions are compressed as on a server, with reused contexts, at each level in turn. Sizes are sizes of whole
+//! log files, as written by `bintide compress --like-server`.
 //!
-//! This crate returns values; printing them is up to the caller. It never changes a log, and never asks a server.
+//! This crate returns values, which the caller prints. It never changes a log, and never connects to a server.
 #![forbid(unsafe_code)]
 
 mod advise_tally;
@@ -85,7 +85,7 @@ pub struct AdviseSettings {
 pub enum MeasureExtent {
     /// Everything.
     All,
-    /// Stretches at random places, until a limit is reached; everything without limits.
+    /// Stretches at random places, until a limit is reached; without limits, all logs.
     Sample {
         /// Approximate total time.
         time: Option<Duration>,

@@ -34,7 +34,7 @@ pub(crate) struct MeasureShared<'s> {
     pub(crate) sizes: MemoryLimits,
     /// The level that represents compressed transactions in network traffic.
     pub(crate) base: ZstdLevel,
-    /// Its index in `levels`.
+    /// Index of the base level in `levels`.
     pub(crate) base_place: usize,
     /// Part of a large transaction that is measured.
     pub(crate) coverage: LargeCoverage,
@@ -53,7 +53,7 @@ pub(crate) struct MeasureShared<'s> {
 pub(crate) enum LargeCoverage {
     /// All of it.
     Whole,
-    /// The first bytes of its events. The rest is assumed to be like them.
+    /// The first bytes of its events. All other bytes are assumed to be similar.
     Front(u64),
 }
 
@@ -80,16 +80,16 @@ const RECORDS_MAX: usize = 8192;
 /// Bytes per read, for transactions that are not in memory.
 const PIECE_SIZE: usize = 1 << 20;
 
-/// If everything is measured, network traffic is measured for one batch in this many.
+/// If all logs are measured, network traffic is measured for one in this many batches.
 const NETWORK_STRIDE: u64 = 4;
 
 /// Bytes of a large transaction for which network traffic is simulated.
 const NETWORK_FRONT: usize = 1 << 20;
 
-/// Maximum size of a payload for the dictionary. Larger ones gain nothing from it.
+/// Maximum size of a payload for the dictionary. Larger payloads gain nothing from a dictionary.
 const SAMPLE_SIZE_MAX: usize = 64 << 10;
 
-/// Sizes of payloads whose level is looked for. Small payloads are equal at many levels, large ones take long.
+/// Sizes of payloads for the search of the level. Small payloads are equal at many levels; large ones take long.
 const PROBE_SIZES: std::ops::RangeInclusive<usize> = 200..=128 << 10;
 
 /// State of one worker thread.
@@ -101,7 +101,7 @@ pub(crate) struct MeasureWorker<'s> {
     opener: PayloadOpener,
     names: TransactionTables,
     scratch: Vec<u8>,
-    /// Bytes of the payloads to be measured, one after the other.
+    /// Bytes of the payloads to measure, one after the other.
     arena: Vec<u8>,
     pending: Vec<PendingMeasurement>,
     part: MeasuredPart,
@@ -115,17 +115,17 @@ pub(crate) struct MeasureWorker<'s> {
 struct PendingMeasurement {
     /// Index of its record.
     record: usize,
-    /// Its start, if it overlaps other cells.
+    /// Start of the transaction, if it overlaps other cells.
     start: Option<u64>,
-    /// Its bytes in the log.
+    /// Bytes of the transaction in the log.
     now: u64,
     gtid: RawEventBuf,
     format: Arc<EventFormat>,
-    /// Its range in the arena.
+    /// Range of the transaction in the arena.
     inner: Range<usize>,
     /// Bytes of its whole payload, which may be more than in the arena.
     inner_size: u64,
-    /// Its place in the log, if it is read again for every level.
+    /// Position in the log, if the transaction is read again for each level.
     in_pieces: Option<RereadSource>,
 }
 
@@ -287,7 +287,7 @@ impl<'s> MeasureWorker<'s> {
         self.take_unmeasured(segment, RecordKind::Refused(refusal), commit_us(&whole.outline), share);
     }
 
-    /// Adds events that stay as they are.
+    /// Adds events that stay unchanged.
     fn take_unmeasured(&mut self, segment: &LogSegment, kind: RecordKind, commit_us: u64, share: CellShare) {
         let now = share.of;
         self.names.begin();
@@ -400,7 +400,7 @@ impl<'s> MeasureWorker<'s> {
             one_large = self.lock_if_large(source, u64::MAX)?;
             inside = self.open_payload(&body, &format, checksum_size, true).map_err(wrong)?;
         }
-        let Some(inside) = inside else { unreachable!("ours: what is large is allowed now") };
+        let Some(inside) = inside else { unreachable!("ours: large transactions are now allowed") };
         let start = inside.start;
         self.keep_probe(start, body.payload);
         let is_cut = inside.size > (self.arena.len() - start) as u64;
@@ -419,7 +419,7 @@ impl<'s> MeasureWorker<'s> {
         measured
     }
 
-    /// Adds a transaction whose payload is at the end of the arena, and measures it at once if it is large.
+    /// Adds a transaction whose payload is at the end of the arena. Immediately measures a large one.
     fn queue_and_measure(
         &mut self,
         source: usize,
@@ -512,7 +512,7 @@ impl<'s> MeasureWorker<'s> {
         self.measure_if_large(source, u64::MAX)
     }
 
-    /// Makes room for a large transaction: measures the waiting ones, and locks out the other workers.
+    /// Makes room for a large transaction: measures the waiting transactions, and blocks the other workers.
     fn lock_if_large(
         &mut self,
         source: usize,
@@ -609,7 +609,7 @@ impl<'s> MeasureWorker<'s> {
         self.part.records.push(TransactionRecord { tables: start..self.part.tables.len(), ..record });
     }
 
-    /// Keeps a payload of the log, if it is a better probe than the one kept so far.
+    /// Keeps a payload of the log, if it is a better probe than the present one.
     fn keep_probe(&mut self, start: usize, frame: &[u8]) {
         let inner = &self.arena[start..];
         let is_larger = self.part.probe.as_ref().is_none_or(|probe| probe.inner.len() < inner.len());
@@ -742,8 +742,8 @@ impl MeasureWorker<'_> {
         }
     }
 
-    /// Returns true if network traffic is measured now. A sample measures it for all transactions, so that both figures
-    /// are for the same ones.
+    /// Returns true if network traffic is measured now. A sample measures network traffic for all transactions, so that
+    /// both figures are for the same transactions.
     fn measures_network(&self) -> bool {
         matches!(self.shared.coverage, LargeCoverage::Front(_)) || self.batches.is_multiple_of(NETWORK_STRIDE)
     }

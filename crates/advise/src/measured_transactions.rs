@@ -1,4 +1,4 @@
-//! Large transactions that one cell has measured and that overlap others.
+//! Large transactions measured in one cell that overlap other cells.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

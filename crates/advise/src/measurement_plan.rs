@@ -9,7 +9,7 @@ use binlog::{EVENT_SIZE_MAX, ZstdLevel};
 pub struct MemoryLimits {
     /// Larger transactions and payloads are not held in memory, but read again for every level.
     pub kept: u64,
-    /// Larger payloads are measured by one thread at a time, with temporary contexts.
+    /// Size above which only one thread at a time measures payloads, with temporary contexts.
     pub large: usize,
     /// Bytes measured of a large transaction in a sample, from its front.
     pub front: u64,
@@ -37,7 +37,7 @@ pub struct MeasurementPlan {
 
 const MIB: u64 = 1 << 20;
 
-/// Possible limits on held transactions, best first: that of `bintide compress`, then less.
+/// Possible limits on held transactions, best first: the limit of `bintide compress`, then smaller ones.
 const KEPT_SIZES: [u64; 3] = [32 * MIB, 16 * MIB, 8 * MIB];
 
 /// Possible limits on payloads that several threads measure at once, best first.
@@ -61,10 +61,11 @@ const EVENT_SIZE_MIN: u32 = 16 << 20;
 const SIZE_MAX: u64 = 1 << 32;
 
 impl MeasurementPlan {
-    /// Plans as many of `workers` as fit in `memory` bytes, for transactions of at most `size_max` bytes: the size of a
-    /// log is enough.
+    /// Plans as many of `workers` as fit in `memory` bytes, for transactions of at most `size_max` bytes. The size of a
+    /// log is a sufficient maximum.
     ///
-    /// If not even one worker fits, the plan has one worker, and [`MeasurementPlan::memory_needed`] is larger than `memory`.
+    /// If not even one worker fits, the plan has one worker, and [`MeasurementPlan::memory_needed`] is larger than
+    /// `memory`.
     pub fn new(levels: &[ZstdLevel], workers: NonZeroUsize, memory: u64, size_max: u64) -> Self {
         let size_max = size_max.min(SIZE_MAX);
         let third = u32::try_from(memory / 3).unwrap_or(u32::MAX);

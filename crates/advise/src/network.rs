@@ -2,7 +2,7 @@
 //!
 //! The dump thread writes each event as one packet into a buffer. It sends the buffer when it is full or when there are
 //! no more events (`Binlog_sender::get_binlog_end_pos`, `net_write_buff` in `sql-common/net_serv.cc`). A replica that
-//! keeps up receives about one transaction at a time, which is what this module models. A replica that is catching up
+//! keeps up receives about one transaction at a time. This module models such a replica. A replica that is catching up
 //! receives full buffers, which compress better.
 
 use binlog::CompressError;
@@ -11,10 +11,10 @@ use zstd_safe::CCtx;
 
 use super::cpu_time::CpuTime;
 
-/// Bytes in front of an event: packet length, sequence number, status byte.
+/// Bytes before an event: packet length, sequence number, status byte.
 const PACKET_HEAD: usize = 4 + 1;
 
-/// Bytes in front of a compressed packet: compressed length, sequence number, uncompressed length.
+/// Bytes before a compressed packet: compressed length, sequence number, uncompressed length.
 const COMPRESSED_HEAD: u64 = 7;
 
 /// Smaller packets are sent uncompressed (`MIN_COMPRESS_LENGTH`).
@@ -94,7 +94,7 @@ impl SimulatedConnection {
         if self.waiting.len() < BUFFER_SIZE {
             return;
         }
-        // A full buffer is sent first, then the rest of a large event in one piece.
+        // The server first sends a full buffer, and then the rest of a large event in one piece.
         let waiting = std::mem::take(&mut self.waiting);
         let (full, rest) = waiting.split_at(if before > 0 { BUFFER_SIZE } else { 0 });
         self.send(full);

@@ -34,14 +34,14 @@ pub(crate) enum PieceContent {
 /// A compressed transaction whose payload is not held in memory.
 #[derive(Debug)]
 pub(crate) struct CompressedLargePayload {
-    /// Its start in the log.
+    /// Start of the transaction in the log.
     pub(crate) start: u64,
-    /// Its GTID event, if it has one.
+    /// GTID event of the transaction, if it has one.
     pub(crate) gtid: Option<RawEventBuf>,
     /// Time of its commit, in microseconds since 1970; 0 if unknown.
     pub(crate) commit_us: u64,
     pub(crate) format: Arc<EventFormat>,
-    /// Its bytes in the log.
+    /// Bytes of the transaction in the log.
     pub(crate) now: u64,
     /// Start of its payload event.
     pub(crate) offset: u64,
@@ -50,7 +50,7 @@ pub(crate) struct CompressedLargePayload {
 /// Item returned by the reader.
 pub(crate) enum ReadItem {
     Piece(WeightedPiece),
-    /// The pieces so far take enough memory: process them now.
+    /// The pieces so far use enough memory: process them now.
     Pause,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct LogPreview {
 /// Bytes per read.
 const CHUNK_SIZE: usize = 256 << 10;
 
-/// Maximum number of events in front of the first transaction.
+/// Maximum number of events before the first transaction.
 pub(crate) const HEAD_EVENTS: usize = 16;
 
 /// Opens a log and reads its first events.
@@ -192,7 +192,7 @@ fn open_for_cell(source: &LogSource<'_>, cell: SampleCell, width: u64) -> Result
         }
         match reader.seek_transaction(target, cell.start.saturating_add(1))? {
             Some(_) => return Ok(reader),
-            // The transaction that overlaps the cell starts further ahead of it.
+            // The transaction that overlaps the cell starts even earlier.
             None => back = back.saturating_mul(4),
         }
     }
@@ -226,7 +226,7 @@ pub(crate) fn read_head(reader: &mut LogReader) -> Result<(), InspectError> {
 /// Receives the content of a part of the log, and its range.
 type ContentSink<'t> = &'t mut dyn FnMut(Range<u64>, PieceContent) -> Result<(), InspectError>;
 
-/// Reads transactions up to the end of the log, or until a transaction has ended at or behind `until`.
+/// Reads transactions up to the end of the log, or until a transaction has ended at or after `until`.
 fn read(
     reader: &mut LogReader,
     until: u64,
@@ -302,7 +302,7 @@ fn take_segment(segment: LogSegment, take: ContentSink<'_>) -> Result<(), Inspec
     take(extent, PieceContent::Segment(segment))
 }
 
-/// Describes a payload that is not held in memory, with the events in front of it.
+/// Describes a payload that is not held in memory, with the events before it.
 fn large_compressed(
     payload: &LargePayload<'_>,
     cutter: &TransactionCutter,
@@ -324,7 +324,7 @@ fn large_compressed(
 }
 
 /// Returns the time of a transaction's commit, in microseconds since 1970; 0 if unknown. A session can set an event's
-/// own timestamp, so it is used only if the server wrote no commit time.
+/// timestamp, so the timestamp is used only if the server wrote no commit time.
 pub(crate) fn commit_us(outline: &TransactionOutline) -> u64 {
     let stamped = outline.stamps.map(|stamps| stamps.immediate_commit_us).filter(|us| *us > 0);
     stamped.unwrap_or_else(|| u64::from(outline.timestamp) * 1_000_000)
@@ -377,8 +377,8 @@ pub(crate) struct PayloadClaim {
 const EXPANSION_MAX: u64 = 1 << 16;
 
 impl PayloadClaim {
-    /// Returns the bytes of all events, of which `seen` bytes were read. The stated size is limited to what zstd can
-    /// produce.
+    /// Returns the bytes of all events, of which `seen` bytes were read. Limits the stated size to the maximum that
+    /// zstd can produce.
     pub(crate) fn size(&self, seen: u64) -> u64 {
         let most = self.payload_size.saturating_mul(EXPANSION_MAX);
         self.claimed.unwrap_or(seen).min(most).max(seen)

@@ -41,21 +41,21 @@ pub(crate) struct MeasuredPart {
 #[derive(Clone, Debug)]
 pub(crate) struct TransactionRecord {
     pub(crate) kind: RecordKind,
-    /// Its start in the log; 0 if not needed.
+    /// Start of the transaction in the log; 0 if not needed.
     pub(crate) start: u64,
     /// Its bytes in the log.
     pub(crate) now: u64,
-    /// Its bytes uncompressed.
+    /// Uncompressed bytes of the transaction.
     pub(crate) plain: u64,
     /// Bytes of its events inside a payload.
     pub(crate) inner: u64,
     /// Time of its commit, in microseconds since 1970.
     pub(crate) commit_us: u64,
-    /// Its share in the current cell.
+    /// Share of the transaction in the current cell.
     pub(crate) share: CellShare,
-    /// Its range in [`MeasuredPart::tables`].
+    /// Range of the transaction in [`MeasuredPart::tables`].
     pub(crate) tables: Range<usize>,
-    /// True if only its front was measured.
+    /// True if only the front of the transaction was measured.
     pub(crate) is_cut: bool,
 }
 
@@ -68,14 +68,14 @@ pub(crate) enum RecordKind {
     Refused(CompressionRefusal),
     /// A transaction that was measured.
     Measured {
-        /// Its number among the measured records of its part.
+        /// Number of the record among the measured records of its part.
         number: usize,
         /// True if it is compressed in the log.
         was_compressed: bool,
     },
 }
 
-/// A range of a transaction's bytes in the log, and their number.
+/// Share of a transaction in a cell: a range of its bytes, and their total number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellShare {
     pub(crate) from: u64,
@@ -86,7 +86,7 @@ pub(crate) struct CellShare {
 /// Network traffic of some of the transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NetworkTraffic {
-    /// Their bytes in the log.
+    /// Bytes of the transactions in the log.
     pub(crate) now: u64,
     /// Traffic with plain transactions.
     pub(crate) plain: SentBytes,

@@ -1,4 +1,4 @@
-//! Report of what compressing transactions would do to logs.
+//! Report of the effects of compressing transactions.
 //!
 //! All figures are for all given logs, even if only a sample was measured. Sizes are in bytes. Times are in seconds or,
 //! for single commits, in microseconds. A gigabyte has 10⁹ bytes, a day 86,400 seconds. Shares are fractions of one:
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use inspect::stats::CommitSpan;
 
-/// Report of what compressing transactions would do to logs.
+/// Report of the effects of compressing transactions.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct AdviseReport {
@@ -142,7 +142,7 @@ pub enum LevelSetting {
 /// Part of the logs that was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SampleReport {
-    /// True if everything was measured, false if stretches at random places were.
+    /// True if all logs were measured, false if only stretches at random places.
     pub is_complete: bool,
     /// Bytes of all logs.
     pub bytes_total: u64,
@@ -150,7 +150,7 @@ pub struct SampleReport {
     pub bytes_measured: u64,
     /// Transactions measured.
     pub transactions_measured: u64,
-    /// Large transactions of which only the front was measured. The rest is assumed to be like it.
+    /// Large transactions of which only the front was measured. All other bytes are assumed to be similar.
     pub transactions_cut: u64,
     /// Stretches measured.
     pub stretches_measured: u64,
@@ -196,7 +196,7 @@ pub struct AdviseTotals {
     pub bytes_plain: IntervalEstimate,
     /// Number of transactions.
     pub transactions: IntervalEstimate,
-    /// Bytes of eligible transactions before compression: those that are or could be compressed.
+    /// Bytes of eligible transactions before compression. A transaction is eligible if it is or could be compressed.
     pub eligible_bytes: IntervalEstimate,
     /// Number of eligible transactions.
     pub eligible_transactions: IntervalEstimate,
@@ -224,7 +224,7 @@ pub struct LevelReport {
     pub payload_ratio: f64,
     /// Bytes saved compared with the plain logs; negative if they grow.
     pub saved_bytes: i64,
-    /// Bytes saved compared with the logs as they are now.
+    /// Bytes saved compared with the present logs.
     pub saved_bytes_now: i64,
     /// Bytes saved per day compared with the plain logs, on the source and on each replica that keeps them.
     pub saved_bytes_per_day: Option<i64>,
@@ -234,7 +234,7 @@ pub struct LevelReport {
     pub decompress_bytes_per_s: f64,
     /// Seconds of one core to compress a gigabyte of plain logs, including the transactions that stay plain.
     pub compress_s_per_gb: f64,
-    /// Seconds of one core to decompress the same, on each replica.
+    /// Seconds of one core to decompress a gigabyte of plain logs, on each replica.
     pub decompress_s_per_gb: f64,
     /// Seconds of one core per day to compress, at the logs' own rate.
     pub compress_s_per_day: Option<f64>,
@@ -289,7 +289,7 @@ pub struct SizeAtLevel {
     pub level: u8,
     /// Bytes of the transactions in the log.
     pub bytes: u64,
-    /// Share that is saved; negative if they grow.
+    /// Saved share; negative if the transactions grow.
     pub saved_share: f64,
     /// Time added to their commits.
     pub latency: CommitLatency,
@@ -330,7 +330,7 @@ pub struct RefusedReport {
     pub words: String,
     /// Number of transactions.
     pub transactions: u64,
-    /// Their bytes.
+    /// Bytes of the transactions.
     pub bytes: u64,
     /// Share of the plain logs' bytes.
     pub share: f64,
@@ -361,9 +361,9 @@ pub struct TimeBucket {
 pub struct FoundReport {
     /// Number of compressed transactions.
     pub transactions: u64,
-    /// Their bytes in the logs.
+    /// Bytes of the transactions in the logs.
     pub bytes: u64,
-    /// Their bytes before compression.
+    /// Bytes of the transactions before compression.
     pub bytes_plain: u64,
     /// Number of payloads that were compressed again at each level, to find the level that reproduces their bytes.
     pub probed: u64,
@@ -411,9 +411,9 @@ pub struct DictionaryReport {
     pub transactions_measured: u64,
     /// Bytes of the measured transactions before compression.
     pub bytes_plain: u64,
-    /// Bytes of their payloads without the dictionary.
+    /// Bytes of the payloads without the dictionary.
     pub bytes_without: u64,
-    /// Bytes of their payloads with the dictionary.
+    /// Bytes of the payloads with the dictionary.
     pub bytes_with: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Derives advice from the figures. The rules are one table, and the first rule that holds decides.
+//! Advice derived from the figures. The rules are one table; the first matching rule decides.
 
 use super::report::{AdviceVerdict, AdviseReport, CompressionAdvice, LevelReport, LevelSetting};
 
@@ -23,7 +23,7 @@ const EASE_LOSS: f64 = 0.015;
 /// … if it takes at most this fraction of the CPU time.
 const EASE_WORK: f64 = 0.75;
 
-/// Maximum number of cores that compressing may take, on average over the time that the logs cover.
+/// Maximum number of cores for compressing, on average over the time that the logs cover.
 const CORES_MAX: f64 = 0.25;
 
 /// Maximum of the 99th percentile of time added to commits, in microseconds.

@@ -26,13 +26,13 @@ use inspect::InspectError;
 /// Bytes of transactions per work item, if whole logs are read.
 const ITEM_SIZE: usize = 1 << 20;
 
-/// Width of a cell: some hundred transactions, or some thousand rows of one.
+/// Width of a cell: some hundred transactions, or some thousand rows of one transaction.
 const CELL_WIDTH: u64 = 256 << 10;
 
 /// Bytes that a cell counts as in the queue.
 const CELL_COST: usize = 2 << 20;
 
-/// Fraction of the time for measuring transactions. The rest is for the alternatives.
+/// Fraction of the time for measuring transactions. The remaining time is for the alternatives.
 const TRANSACTION_TIME_SHARE: f64 = 0.7;
 
 /// Number of work items that supply payloads for the dictionary.
@@ -208,7 +208,7 @@ impl AdviseRun<'_> {
         ServerReport { version, can_compress: last.knows_payloads, level_setting }
     }
 
-    /// Returns the time span of each log, by its first and last commit, or by what was measured.
+    /// Returns the time span of each log, from its first and last commit, or from the measured transactions.
     fn spans(&self, tally: &AdviseTally) -> Vec<(u64, u64)> {
         let logs = self.shared.sources.iter().zip(self.previews).enumerate();
         logs.filter_map(|(number, (source, preview))| {
@@ -276,7 +276,7 @@ impl AdviseRun<'_> {
 /// Fraction of the time for compressing whole files.
 const WHOLE_FILE_TIME_SHARE: f64 = 0.15;
 
-/// Maximum time to look for the level of the payloads in the logs.
+/// Maximum time for the search of the payloads' level.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Maximum number of pieces per work item.

@@ -1,4 +1,4 @@
-//! Finds the time spans of logs, by their first and last commit, independent of the sample.
+//! Time spans of logs, from their first and last commit, independent of the sample.
 
 use binlog::{Event, EventFormat, EventType, RawEvent};
 use logs::{LogPiece, LogReader, ReadOutcome};
