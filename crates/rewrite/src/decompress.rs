@@ -1,4 +1,4 @@
-//! Decompresses payloads: puts their events back after the GTID event.
+//! Decompression of payloads: their events replace the payload after the GTID event.
 //!
 //! The GTID event contains the size of its transaction, which is known only at the end of the payload:
 //!
@@ -53,7 +53,7 @@ impl RewriteWorker<'_> {
         Ok(true)
     }
 
-    /// Decompresses a payload and pushes its events as they come, after a placeholder for the GTID event.
+    /// Decompresses a payload and pushes its events immediately, after a placeholder for the GTID event.
     fn decompress_streaming(
         &mut self,
         closed: &CompressedTransaction<'_>,
@@ -100,7 +100,7 @@ impl RewriteWorker<'_> {
         Ok(summary)
     }
 
-    /// Decompresses a payload to its end before it pushes anything.
+    /// Decompresses a whole payload before it pushes any event.
     fn decompress_buffered(
         &mut self,
         closed: &CompressedTransaction<'_>,

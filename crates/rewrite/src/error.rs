@@ -69,14 +69,14 @@ pub enum RewriteError {
         /// The log.
         name: String,
     },
-    /// A process writes to the log, so it must not be replaced: see
+    /// A process is writing to the log, so the log must not be replaced: see
     /// [`FileJob::may_replace`](crate::FileJob::may_replace).
     #[error("{name} is being written to; it was not rewritten")]
     InUse {
         /// The log.
         name: String,
     },
-    /// The work stopped early: after another error, or because the caller needs no more.
+    /// The work stopped early: after another error, or because the caller stopped it.
     #[error("stopped")]
     Stopped,
 }

@@ -1,4 +1,4 @@
-//! Rewrites one file, in place or to another file.
+//! Rewrite of one file, in place or to another file.
 
 use std::fs;
 use std::io::{self, BufWriter, Read, Write};
@@ -24,7 +24,7 @@ use crate::{ResourcePlan, RewriteAction, RewriteLimits, RewriteReport, RewriteSe
 pub struct FileJob<'p> {
     /// The log.
     pub source: &'p Path,
-    /// Path of the new log: the same as `source`, or another.
+    /// Path of the new log: equal to `source`, or another path.
     pub target: &'p Path,
     /// Action on its transactions.
     pub action: RewriteAction,
@@ -38,7 +38,8 @@ pub struct FileJob<'p> {
     pub check: ContentCheck,
     /// Dry run or real run.
     pub write_mode: WriteMode,
-    /// Called right before the log itself is replaced. Returns false if another process may be writing to the log.
+    /// Function that is called right before the log itself is replaced. Returns false if another process may be writing
+    /// to the log.
     pub may_replace: fn(&Path) -> bool,
 }
 
@@ -54,7 +55,7 @@ pub enum OutputEncryption {
 /// Check of the new log before it replaces the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentCheck {
-    /// The new log is read again and its content compared with the old one's.
+    /// The new log is read again, and its content compared with the old log's content.
     Compare,
     /// No check.
     Skip,
@@ -93,18 +94,18 @@ pub enum RewriteOutcome {
 
 /// Rewrites one regular file.
 ///
-/// The old file stays until the new one is complete, synced to disk and, if asked for, compared with the old one.
+/// The old file stays until the new one is complete, synced to disk and, if requested, compared with the old one.
 ///
 /// A list of the old and new start of each transaction is written beside the new log: see [`positions_path`]. The list
-/// is in place before the new log is. It never overwrites an earlier list: the next one gets the suffix `.2`, `.3`, …
+/// is in place before the new log. It never overwrites an earlier list: later lists get the suffix `.2`, `.3`, …
 ///
-/// `progress` is called as the work advances. If it returns `Break`, the work stops.
+/// Calls `progress` as the work advances. If `progress` returns `Break`, the work stops.
 ///
 /// # Errors
 ///
 /// The errors of [`rewrite`]; errors of the operating system; the old file changed meanwhile; the new log has another
-/// path, and a file exists there. All files are as before, unless only the sync of the directory failed: then the new
-/// log and its list are in place.
+/// path, and a file exists there. All files are unchanged, except if only the sync of the directory failed: the new log
+/// and its list are then in place.
 pub fn rewrite_file(
     job: &FileJob<'_>,
     progress: &mut dyn FnMut(RewriteProgress) -> ControlFlow<()>,
@@ -142,7 +143,7 @@ pub fn rewrite_file(
         false => log.create_target(),
     };
     if put.is_err() && positions.is_new {
-        // The first error is the one to report.
+        // Ignore an error here: the first error is reported.
         let _ = fs::remove_file(&positions.path);
     }
     put?.sync()?;

@@ -1,9 +1,9 @@
-//! Rewrites binary logs: compresses or decompresses their transactions.
+//! Rewriting of binary logs: compresses or decompresses their transactions.
 //!
 //! [`rewrite_file`] rewrites a file, in place or to another file. The old file stays until the new one is complete.
-//! [`rewrite`] reads one log and writes another with the same transactions: servers read the same from both. Workers
-//! process whole transactions in parallel, the results are written in order, and memory is bounded. A [`LogRenderer`]
-//! does the same step by step in the caller's thread, for a log that still grows.
+//! [`rewrite`] reads one log and writes another one with the same transactions: to servers, both are equivalent.
+//! Workers process whole transactions in parallel, results are written in order, and memory is bounded. A
+//! [`LogRenderer`] works step by step in the caller's thread, for a log that still grows.
 //!
 //! ```text
 //! LogReader ─▶ units of whole transactions ─▶ RewriteWorker: events without positions ─▶ LogAssembler: positions, checksums
@@ -79,13 +79,14 @@ pub struct CompressSettings {
     pub old_format: OldFormatPolicy,
 }
 
-/// Treatment of logs whose format description counts fewer than 40 event types. MySQL before 8.0.20 writes them, and
-/// its readers do not know payload events.
+/// Treatment of logs whose format description counts fewer than 40 event types. MySQL before 8.0.20 writes such logs,
+/// and cannot read payload events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldFormatPolicy {
     /// Refuse them.
     Refuse,
-    /// Write a longer format description. Servers and `mysqlbinlog` since 8.0.20 read the result, older ones do not.
+    /// Write a longer format description. Servers and `mysqlbinlog` since 8.0.20 can read the result; older ones
+    /// cannot.
     Extend,
 }
 
@@ -103,7 +104,7 @@ pub enum MinimumGain {
 pub enum CompressedPolicy {
     /// Copy them.
     Pass,
-    /// Compress them again, at the level asked for.
+    /// Compress them again, at the requested level.
     Recompress,
 }
 
@@ -137,7 +138,7 @@ pub struct RewriteLimits {
     pub large: u64,
     /// Number of zstd threads for a large transaction; 0: the worker's own thread.
     pub large_threads: u32,
-    /// Directory of the spool files. They are unnamed and vanish with the process.
+    /// Directory of the spool files, which are unnamed and disappear when the process ends.
     pub folder: PathBuf,
 }
 

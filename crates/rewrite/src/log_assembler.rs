@@ -12,10 +12,10 @@ use crate::rewrite_tally::{RewriteTally, TransactionMove};
 use crate::rewrite_worker::OutputPart;
 use crate::spare_buffers::SpareBuffers;
 
-/// An event that gets its position when it is written.
+/// An event whose position is set when it is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PositionFixup {
-    /// Its start in the bytes of its part.
+    /// Start of the event in the bytes of its part.
     pub(crate) start: u32,
     pub(crate) checksum: EventChecksum,
 }
@@ -27,7 +27,7 @@ pub(crate) struct LogAssembler<'s, W: RewriteOutput> {
     name: String,
     position: u64,
     tally: RewriteTally,
-    /// Checksum so far of the event that comes in pieces.
+    /// Checksum so far of the event that is written in pieces.
     pieces: Option<crc32fast::Hasher>,
     /// Position of the placeholder for a GTID event.
     reserved: u64,
@@ -58,7 +58,7 @@ impl<'s, W: RewriteOutput> LogAssembler<'s, W> {
         Self { spare, out, name, position, tally, pieces, reserved, whole_end: position }
     }
 
-    /// Returns the end of the last whole segment: behind it is a part of one that has failed.
+    /// Returns the end of the last whole segment. A part of a failed segment may follow.
     pub(crate) const fn whole_end(&self) -> u64 {
         self.whole_end
     }
@@ -122,7 +122,7 @@ impl<'s, W: RewriteOutput> LogAssembler<'s, W> {
             let from = start as usize;
             let size = match bytes[from + 9..].first_chunk() {
                 Some(size) => u32::from_le_bytes(*size) as usize,
-                None => unreachable!("ours: an event is at least a header long"),
+                None => unreachable!("ours: an event has at least a header"),
             };
             let next = NextPosition::FromStart(self.position + u64::from(start));
             move_event(&mut bytes[from..from + size], checksum, next);

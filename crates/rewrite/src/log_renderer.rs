@@ -16,14 +16,14 @@ use crate::spare_buffers::SpareBuffers;
 use crate::writer_pool::WriterPool;
 use crate::{MoveObserver, RewriteAction, RewriteLimits};
 
-/// Opens a log. It is called again for each transaction that is too large for memory.
+/// Function that opens a log. Called again for each transaction that is too large for memory.
 pub type RenderOpener = Box<dyn Fn() -> Result<LogReader, logs::LogError> + Send + Sync>;
 
 /// Rewrites one log in the caller's thread, step by step, as [`rewrite`](crate::rewrite) does in several threads.
 ///
-/// The log may still grow: only whole transactions are rewritten, and what is written never changes. The bytes do not
-/// depend on the steps in which the log grew, nor on the transaction at which the work started. They do depend on
-/// [`RewriteLimits::large`] and [`RewriteLimits::large_threads`], and on the version of the zstd library.
+/// The log may still grow: only whole transactions are rewritten, and written bytes never change. The bytes do not
+/// depend on the steps in which the log grew, nor on the first transaction. They do depend on [`RewriteLimits::large`]
+/// and [`RewriteLimits::large_threads`], and on the version of the zstd library.
 pub struct LogRenderer {
     action: RewriteAction,
     limits: RewriteLimits,
@@ -49,14 +49,14 @@ pub struct RenderTimings {
 }
 
 impl RenderTimings {
-    /// Adds the time that another renderer has taken.
+    /// Adds the times of another renderer.
     pub fn add(&mut self, other: &Self) {
         self.compressing.add(&other.compressing);
         self.opening.add(&other.opening);
     }
 }
 
-/// Units of the transactions that a step has cut from the log, and the error behind them.
+/// Units of the transactions that a step has cut from the log, and the error after them.
 struct CutUnits {
     units: Vec<RewriteUnit>,
     failure: Option<RewriteError>,
@@ -108,12 +108,12 @@ impl LogRenderer {
         })
     }
 
-    /// Continues at a place that [`LogRenderer::place`] returned for the same log, the same action and the same limits.
-    /// Call it before the first step.
+    /// Continues at a position that [`LogRenderer::place`] returned for the same log, the same action and the same
+    /// limits. Call it before the first step.
     ///
     /// # Errors
     ///
-    /// If the log cannot be read, or ends before the place.
+    /// If the log cannot be read, or ends before the position.
     pub fn start_at(&mut self, place: TransactionMove) -> Result<(), RewriteError> {
         if place.before <= MAGIC.len() as u64 {
             return Ok(());
@@ -135,14 +135,14 @@ impl LogRenderer {
         Ok(())
     }
 
-    /// Returns the place up to which the log is written, at the start of a transaction or between transactions.
+    /// Returns the position up to which the log is written, which is between two transactions.
     pub fn place(&self) -> TransactionMove {
         let before = self.cutter.open_outline().map_or(self.reader.position(), |open| open.position);
         TransactionMove { before, after: self.position }
     }
 
-    /// Returns the end of the whole transactions that were written. After an error, bytes behind it are a part of the
-    /// transaction that has failed.
+    /// Returns the end of the last whole written transaction. After an error, later bytes are a part of the failed
+    /// transaction.
     pub const fn whole_end(&self) -> u64 {
         self.position
     }
@@ -157,13 +157,13 @@ impl LogRenderer {
         &self.reader
     }
 
-    /// Reads the next events and writes the transactions that are now whole, without the log's magic. `progress` gets
-    /// the start of each transaction, before its bytes are written.
+    /// Reads the next events and writes the transactions that they complete, without the log's magic number. Passes the
+    /// start of each transaction to `progress`, before writing its bytes.
     ///
     /// # Errors
     ///
-    /// Those of [`rewrite`](crate::rewrite), except that a torn or unfinished end is none. After an error, only
-    /// [`LogRenderer::whole_end`] is of use: the whole transactions in front of the fault are written.
+    /// The errors of [`rewrite`](crate::rewrite), except for a torn or incomplete end. After an error, only
+    /// [`LogRenderer::whole_end`] may be used: the whole transactions before the fault are written.
     pub fn render_next(
         &mut self,
         out: &mut dyn RewriteOutput,
@@ -183,7 +183,7 @@ impl LogRenderer {
     ///
     /// # Errors
     ///
-    /// Those of [`LogRenderer::render_next`].
+    /// The errors of [`LogRenderer::render_next`].
     pub fn finish(
         &mut self,
         out: &mut dyn RewriteOutput,
@@ -233,7 +233,7 @@ impl LogRenderer {
         let CutUnits { units, failure } = cut;
         let written = units.into_iter().try_for_each(|unit| worker.rewrite_unit(unit, &sink));
         if written.is_err() {
-            // The first error is the one to report.
+            // Ignore an error here: the first error is reported.
             let _ = worker.drop_failed_segment(&sink);
         }
         let buffers = worker.into_buffers();
@@ -241,7 +241,7 @@ impl LogRenderer {
         (self.buffers, self.position) = (Some(buffers), assembler.whole_end());
         written?;
         let tally = assembler.finish()?;
-        assert_eq!(tally.bytes_after, self.position, "ours: only a failed transaction is not whole");
+        assert_eq!(tally.bytes_after, self.position, "ours: only a failed transaction is incomplete");
         self.timings.add(&RenderTimings { compressing: tally.compressing, opening: tally.opening });
         failure.map_or(Ok(()), Err)
     }

@@ -36,7 +36,7 @@ impl PayloadSpool {
         Ok(())
     }
 
-    /// Returns the next bytes, at most `count`. An empty result means the end.
+    /// Returns the next bytes, at most `count`; empty at the end.
     pub(crate) fn next(&mut self, count: usize) -> Result<Vec<u8>, RewriteError> {
         let left = self.size() - self.taken;
         let mut bytes = vec![0; left.min(count as u64) as usize];

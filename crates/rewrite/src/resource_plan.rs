@@ -36,10 +36,11 @@ const SIZE_MAX: u64 = 1 << 32;
 const LARGE_SIZES: [u64; 4] = [32 * MIB, 16 * MIB, 8 * MIB, 4 * MIB];
 
 impl ResourcePlan {
-    /// Plans as many of `workers` as fit in `memory` bytes, for transactions of at most `size_max` bytes: the size of a
-    /// log is enough.
+    /// Plans as many of `workers` as fit in `memory` bytes, for transactions of at most `size_max` bytes. The size of a
+    /// log is a sufficient maximum.
     ///
-    /// If not even one worker fits, the plan has one worker, and [`ResourcePlan::memory_needed`] is larger than `memory`.
+    /// If not even one worker fits, the plan has one worker, and [`ResourcePlan::memory_needed`] is larger than
+    /// `memory`.
     pub fn new(action: RewriteAction, workers: NonZeroUsize, memory: u64, size_max: u64) -> Self {
         let RewriteAction::Compress(how) = action else { return Self::for_decompress(workers, memory) };
         let (level, size_max) = (Some(how.level), size_max.min(SIZE_MAX));
@@ -122,8 +123,8 @@ const DECOMPRESS_MEMORY: u64 = 9 * MIB;
 /// Returns the memory for compressing with several zstd threads.
 fn multithreaded_memory(level: Option<ZstdLevel>, threads: u64, size: u64) -> u64 {
     let Some(level) = level else { return 0 };
-    // zstd cuts the input into pieces of four windows, but at least 1 MiB. Each thread has one piece, as many pieces
-    // plus three wait, and each has its output.
+    // zstd divides the input into pieces of four windows, but at least 1 MiB. Each thread has one piece. As many pieces
+    // plus three wait. Each piece has its output.
     let piece = MIB.max(4 << level.window_log(size));
     threads * level.memory_for(piece) + (2 * threads + 3) * piece
 }

@@ -22,7 +22,7 @@ pub struct RewriteTally {
     pub not_worth_it: u64,
     /// Eligible transactions that stayed plain because the payload was too large.
     pub too_large: u64,
-    /// Transactions that cannot be compressed, by reason: their number and bytes.
+    /// Number and bytes of transactions that cannot be compressed, by reason.
     pub refused: BTreeMap<CompressionRefusal, (u64, u64)>,
     /// Bytes of the events compressed into payloads, or decompressed from them.
     pub inner_bytes: u64,
@@ -60,7 +60,7 @@ impl RewriteTally {
     }
 }
 
-/// Durations of one stage, as the server's stage instruments count them.
+/// Durations of one stage, counted like a server's stage instruments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageTiming {
     /// Number of durations.
@@ -113,7 +113,7 @@ pub struct TransactionMove {
 pub struct RewriteProgress {
     /// Bytes of the old log that are done.
     pub before: u64,
-    /// Bytes that they take in the new log.
+    /// Bytes of the corresponding part of the new log.
     pub after: u64,
 }
 

@@ -30,7 +30,7 @@ pub(crate) enum UnitContent {
 /// Events that are all treated the same way.
 pub(crate) struct RewriteSegment {
     pub(crate) action: SegmentAction,
-    /// Their bytes, in order.
+    /// Bytes of the events, in order.
     pub(crate) parts: Vec<EventChunk>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct LargeTransaction {
     pub(crate) format_at: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Bytes of its events when they are inside a payload.
+    /// Bytes of the transaction's events inside a payload.
     pub(crate) inner_size: u64,
 }
 
@@ -63,9 +63,9 @@ pub(crate) enum SegmentAction {
 /// Reason why a transaction is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PassReason {
-    /// It cannot be compressed.
+    /// The transaction cannot be compressed.
     Refused(CompressionRefusal),
-    /// It is plain already, and the action is to decompress.
+    /// The transaction is already plain, and the action is to decompress.
     AlreadyPlain,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct UnitBuilder {
     name: String,
     kind: LogKind,
     format: Option<Arc<EventFormat>>,
-    /// Offsets of the format descriptions: one, and in a relay log also the one of its source.
+    /// Offsets of the format descriptions: the log's own and, in a relay log, also the source's.
     formats_at: Vec<u64>,
     segments: Vec<RewriteSegment>,
     segments_size: usize,

@@ -1,4 +1,4 @@
-//! Rewrites units of a log. The new events get their positions later.
+//! Rewriting of a log's units. The positions of new events are set later.
 
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ pub(crate) enum OutputPart {
         /// in it.
         whole: Option<usize>,
     },
-    /// Start of an event that comes in pieces: of `size` bytes including its checksum.
+    /// Start of an event that is written in pieces, of `size` bytes including its checksum.
     Head { bytes: Vec<u8>, size: u32, next: Option<u32>, checksum: EventChecksum },
     /// Next bytes of this event.
     Body(Vec<u8>),
@@ -151,7 +151,7 @@ impl<'o> RewriteWorker<'o> {
         self.flush(sender)
     }
 
-    /// Pushes the segments in front of the one that has failed. Parts of that one may have been pushed before.
+    /// Pushes the segments before the failed one. Parts of the failed segment may already be pushed.
     pub(crate) fn drop_failed_segment(&mut self, sender: &dyn PartSink) -> Result<(), RewriteError> {
         self.batch.drop_open_segment();
         self.flush(sender)
@@ -321,8 +321,8 @@ impl<'o> RewriteWorker<'o> {
         self.write_spooled_payload(spooled, how, before, sender)
     }
 
-    /// Compresses `self.inner` into a payload event and adds it after its GTID event. `size` is that of the transaction
-    /// before.
+    /// Compresses `self.inner` into a payload event, and adds it after the GTID event. `size` is the size of the old
+    /// transaction.
     fn write_payload(
         &mut self,
         gtid: &PayloadGtid<'_>,
@@ -467,7 +467,7 @@ impl<'o> EventBatch<'o> {
         self.whole = Some(self.bytes.len());
     }
 
-    /// Removes the part of the present segment, which does not end.
+    /// Removes the incomplete present segment.
     fn drop_open_segment(&mut self) {
         let end = self.whole.unwrap_or_default();
         self.bytes.truncate(end);
@@ -547,7 +547,8 @@ impl<'o> EventBatch<'o> {
     }
 }
 
-/// Returns true if the event's header states its end in this log. In relay logs only the replica's own events do.
+/// Returns true if the event's header states its end in this log. In relay logs, only headers of the replica's own
+/// events do so.
 fn has_own_position(event: &LogEvent<'_>, kind: LogKind) -> bool {
     let header = event.raw.header();
     let is_own = match kind {
@@ -557,7 +558,7 @@ fn has_own_position(event: &LogEvent<'_>, kind: LogKind) -> bool {
     is_own && header.next_position == event.end() as u32
 }
 
-/// Returns the position of a payload event in a relay log: that of its last event, at the source.
+/// Returns the position of a payload event in a relay log: the source's position of the last event inside.
 pub(crate) fn relay_position(kind: LogKind, last: &RawEvent<'_>) -> Option<u32> {
     match kind {
         LogKind::Binary => None,

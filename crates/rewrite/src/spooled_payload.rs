@@ -1,4 +1,4 @@
-//! Compresses transactions that are not held in memory: reads them again and writes their payloads piece by piece.
+//! Compression of transactions that are not held in memory: reads them again, and writes their payloads piece by piece.
 
 use binlog::{
     CompressError, EventFormat, EventHeader, EventType, PayloadWriter, RawEventBuf, events, put_inner,
@@ -105,7 +105,7 @@ pub(crate) fn spool_payload(
         }
         next = relay_position(kind, &event.raw);
         if !fits {
-            return Ok(()); // Only verified: the transaction stays as it is.
+            return Ok(()); // Verified, but not changed.
         }
         put_inner(&event.raw, inner);
         if inner.len() >= PART_SIZE || event.end() == large.end {

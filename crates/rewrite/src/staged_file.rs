@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use crate::error::RewriteError;
 
-/// A log that is being written beside the one that it will replace.
+/// A log that is being written beside the log that it will replace.
 #[derive(Debug)]
 pub struct StagedFile {
     file: NamedTempFile,
@@ -17,7 +17,7 @@ pub struct StagedFile {
     lock: Option<StagedFileLock>,
 }
 
-/// A log that is synced to disk, beside the one that it will replace.
+/// A log that is synced to disk, beside the log that it will replace.
 #[derive(Debug)]
 pub struct SyncedFile {
     file: NamedTempFile,
@@ -32,7 +32,7 @@ impl StagedFile {
     ///
     /// The operating system reports an error.
     pub fn begin(target: &Path) -> Result<Self, RewriteError> {
-        // If the target is a symbolic link, the file behind the link is replaced.
+        // If the target is a symbolic link, replace the file to which it points.
         Self::begin_at(&target.canonicalize().unwrap_or_else(|_| target.to_owned()))
     }
 
@@ -63,8 +63,8 @@ impl StagedFile {
         self.file.path()
     }
 
-    /// Copies owner, mode and modification time of `like`, and syncs the file to disk. Servers expire logs by their
-    /// modification time.
+    /// Copies owner, mode and modification time of `like`, and syncs the file to disk. Copies the time because servers
+    /// expire logs by modification time.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl SyncedFile {
     }
 
     /// Renames the file to its target or, if a file exists there, to the first free name with the suffix `.2`, `.3`, …
-    /// If one of these files has the same content, it is used instead.
+    /// If one of these files has the same content, uses that file instead.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl SyncedFile {
                 return Ok(NumberedFile { path, is_new: false });
             }
         }
-        unreachable!("ours: no folder holds so many files")
+        unreachable!("ours: no directory has so many files")
     }
 }
 
@@ -192,7 +192,7 @@ fn has_same_content(one: &Path, other: &Path) -> io::Result<bool> {
 const PREFIX: &str = ".bintide-new-";
 const RANDOM_SIZE: usize = 8;
 
-/// Removes temporary files of killed processes: those that no process has locked.
+/// Removes temporary files of killed processes: files that no process has locked.
 fn remove_leftovers(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)?.flatten() {
         let name = entry.file_name();
@@ -202,8 +202,8 @@ fn remove_leftovers(folder: &Path) -> io::Result<()> {
         if !is_ours || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
             continue;
         }
-        // A file that cannot be opened or removed belongs to someone else and stays. The lock is held during the
-        // removal, so that a process that has just created the file notices.
+        // A file that cannot be opened or removed belongs to another user, and stays. Hold the lock during the removal,
+        // so that a process that has just created the file notices it.
         if let Some(_lock) = File::open(entry.path()).ok().and_then(|file| lock(file).ok()) {
             let _ = fs::remove_file(entry.path());
         }

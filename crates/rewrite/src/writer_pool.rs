@@ -9,8 +9,8 @@ use crate::{CompressSettings, RewriteAction};
 
 /// Pool of zstd contexts.
 ///
-/// The contexts take most of the memory, and a large transaction takes much at once. So it waits until no worker
-/// compresses, and blocks the others until it is done.
+/// The contexts use most of the memory, and a large transaction uses much of it. A large transaction therefore waits
+/// until no worker compresses, and blocks the others until it is done.
 ///
 /// A thread that holds a context must not wait for another thread.
 pub(crate) struct WriterPool {
@@ -77,9 +77,7 @@ impl WriterPool {
 
     /// Creates a context.
     pub(crate) fn new_writer(&self) -> Result<PayloadWriter, RewriteError> {
-        let Some(how) = self.how else {
-            unreachable!("ours: nothing is compressed when payloads are opened")
-        };
+        let Some(how) = self.how else { unreachable!("ours: opening a payload compresses nothing") };
         Ok(PayloadWriter::new(how.level)?.with_event_size_max(how.event_size_max))
     }
 
@@ -96,7 +94,7 @@ impl PooledWriter<'_> {
     pub(crate) fn writer(&mut self) -> &mut PayloadWriter {
         match &mut self.writer {
             Some(writer) => writer,
-            None => unreachable!("ours: it is there until the drop"),
+            None => unreachable!("ours: the context exists until the drop"),
         }
     }
 }
