@@ -1,4 +1,4 @@
-//! Tracking of how far the searches are ahead of the applier.
+//! Tracking of the searches' lead over the applier.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,13 @@ use crate::relay_position::RelayPosition;
 pub struct ApplierLead {
     marks: VecDeque<LeadMark>,
     ahead: LeadMark,
-    /// Number of marks at the front whose rows the applier has changed, though their transaction has not ended.
+    /// Number of first marks whose rows the applier has changed, although their transaction has not ended.
     changed_marks: usize,
     /// Rows of these marks.
     changed_rows: u64,
 }
 
-/// Events up to a place in the log, and their totals.
+/// Events up to a position in the log, and their totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeadMark {
     /// End of the events.
@@ -41,8 +41,8 @@ impl ApplierLead {
         }
     }
 
-    /// Updates the applier's progress: it is at this place, and has changed `rows` rows beyond it. Returns the totals
-    /// of the marks that it has newly passed.
+    /// Updates the applier's progress: the applier is at this position, and has changed `rows` rows beyond it. Returns
+    /// the totals of the newly passed marks.
     pub fn pass(&mut self, applier: RelayPosition, rows: u64) -> LeadMark {
         let mut passed = LeadMark::default();
         while let Some(mark) = self.marks.front().copied().filter(|mark| mark.place <= applier) {
@@ -65,17 +65,17 @@ impl ApplierLead {
         passed
     }
 
-    /// Returns whether the next `rows` rows are changed already, given that the applier has changed `changed` rows
-    /// beyond its place.
+    /// Returns whether the next `rows` rows are already changed, given that the applier has changed `changed` rows
+    /// beyond its position.
     pub fn is_already_changed(&self, rows: u64, changed: u64) -> bool {
         self.changed_marks == self.marks.len() && self.has_begun(rows, changed)
     }
 
-    /// Returns the last place that the applier has reached within a transaction.
+    /// Returns the last position that the applier has reached within a transaction.
     pub fn reached_in_transaction(&self) -> Option<RelayPosition> {
         let next = self.marks.get(self.changed_marks)?.place;
         let begun = self.marks.range(..self.changed_marks).rev();
-        // All events of a compressed transaction have the same place.
+        // All events of a compressed transaction have the same position.
         begun.map(|mark| mark.place).find(|place| *place < next)
     }
 
@@ -109,7 +109,7 @@ impl ApplierLead {
 }
 
 impl LeadMark {
-    /// Returns whether `next` can be joined to this mark: it has the same place, or neither has searches.
+    /// Returns whether `next` can be joined to this mark: both have the same position, or neither has searches.
     fn can_join(&self, next: &Self) -> bool {
         let is_nothing = self.touches == 0 && next.touches == 0 && self.timestamp == next.timestamp;
         let is_one = self.place == next.place || (is_nothing && self.events < MARK_EVENTS_MAX);

@@ -43,7 +43,7 @@ pub struct ControlLimits {
 pub struct ControlReading {
     /// Time since the previous step.
     pub elapsed: Duration,
-    /// Searches made.
+    /// Number of searches.
     pub touches: u64,
     /// Searches that the applier has passed.
     pub passed: u64,
@@ -60,7 +60,7 @@ pub struct ControlReading {
 /// State of warming.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WarmState {
-    /// No measurements: distance and connections stay as they are.
+    /// No measurements: distance and connections do not change.
     #[default]
     Unmeasured,
     /// No controller: the pace is fixed, or there is no applier.
@@ -71,7 +71,7 @@ pub enum WarmState {
     TooFar,
     /// The server or its disks are busy with other work.
     BackingOff(BusyResource),
-    /// Nearly all pages are in memory: only a sample of the searches runs, to notice when that changes.
+    /// Nearly all pages are in memory: only a sample of the searches runs, to detect a change.
     Sampling,
     /// Warming saves no time.
     NoGain,
@@ -94,8 +94,8 @@ struct ApplierGain {
     touches: u64,
 }
 
-/// While sampling, one of this many statements runs. On a busy server without a spare core, running all of them would
-/// take a tenth of the applier's time.
+/// While sampling, one in this many statements runs. On a busy server without a spare core, all statements would cost a
+/// tenth of the applier's time.
 const SAMPLING_DIVISOR: u32 = 16;
 /// Smallest useful number of searches ahead of the applier.
 const DISTANCE_MIN: u64 = 32;
@@ -104,7 +104,7 @@ const LEAD_MIN: Duration = Duration::from_millis(100);
 /// Reads per second that the connections are sized for. More would cost the server too much room in its buffer pool,
 /// and few disks are faster.
 const READS_PER_SECOND_WANTED: u32 = 6400;
-/// Sequential reads that a search may have to wait for: those of two statements.
+/// Sequential reads for which a search may have to wait: the reads of two statements.
 const READS_PER_SEARCH_MAX: u32 = 32;
 /// Time without gain after which warming stops.
 const NO_GAIN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -205,7 +205,7 @@ impl DistanceController {
         }
     }
 
-    /// Increases the distance: quickly up to the one that was too far last, and slowly beyond.
+    /// Increases the distance: quickly up to the last distance that was too far, and slowly beyond.
     fn increase_distance(&mut self, max: u64) {
         let step = if self.distance < self.too_far_distance { 8 } else { 64 };
         self.distance = (self.distance + self.distance / step + 1).min(max);
@@ -219,7 +219,7 @@ impl DistanceController {
         each * pages / u32::try_from(self.limits.appliers.max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Returns whether next to nothing is read. Without work for the applier, or with few searches, it returns `false`.
+    /// Returns whether almost nothing is read. Returns `false` if the applier has no work, or there are few searches.
     fn reads_little(&mut self, reading: &ControlReading, saved: Duration) -> bool {
         if !reading.is_behind {
             return false;
@@ -256,7 +256,7 @@ impl DistanceController {
         let is_slower = each.is_some_and(|each| {
             let min = self.read_min.map_or(each, |min| min.min(each));
             let is_slower = each > min * READ_SLOWDOWN_MAX;
-            // With one connection left, the searches are not the cause: the disk has become slower.
+            // With only one connection, the searches are not the cause: the disk has become slower.
             self.read_min = Some(if is_slower && self.workers == 1 { min + min / 4 } else { min });
             is_slower
         });
@@ -308,7 +308,7 @@ impl ControlLimits {
         (passed as u64).clamp(DISTANCE_MIN, self.distance_max())
     }
 
-    /// Returns the maximum distance for these measurements. Searches that find their page in memory take no room, so
+    /// Returns the maximum distance for these measurements. Searches that find their page in memory read no page, so
     /// more of them may be ahead.
     fn distance_for_reading(&self, reading: &ControlReading) -> u64 {
         let (pages, touches) = (reading.ours.pages.max(1), reading.touches.max(1));
@@ -446,7 +446,7 @@ mod tests {
         let idle = ControlReading { is_behind: false, ..in_memory };
         let few = ControlReading { touches: 30, ..in_memory };
         let mut controller = DistanceController::new(BOUNDS);
-        // An applier without work, or few searches, decide nothing; few searches add up.
+        // An applier without work, or a few searches, change nothing; few searches accumulate.
         assert_eq!(controller.step(&idle), WarmState::Ahead);
         assert_eq!(steps(&mut controller, &few, 3), [WarmState::Ahead; 3]);
         assert!(!controller.is_judged());
@@ -474,7 +474,7 @@ mod tests {
         let states = steps(&mut controller, &in_memory, 40);
         assert_eq!(states.iter().position(|state| *state == WarmState::NoGain), Some(29));
         assert_eq!(states.last(), Some(&WarmState::NoGain));
-        // An applier without work proves nothing, nor do few searches.
+        // Neither an applier without work nor a few searches prove anything.
         for reading in
             [ControlReading { is_behind: false, ..in_memory }, ControlReading { touches: 1, ..in_memory }]
         {

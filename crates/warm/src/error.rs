@@ -45,7 +45,7 @@ impl WarmError {
     pub(crate) const fn is_transient(&self) -> bool {
         let Self::Server { cause, .. } = self else { return false };
         match cause {
-            // A cancelled query means that the run is ending.
+            // A cancelled query means the end of the run.
             servers::ConnectionError::Lost { .. }
             | servers::ConnectionError::Silent { .. }
             | servers::ConnectionError::Cancelled => true,

@@ -1,4 +1,4 @@
-//! An applier that is no replica and reports its own progress.
+//! An applier that is not a replica, and reports its own progress.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -78,8 +78,8 @@ impl ExternalApplier {
 }
 
 impl AppliedLogs {
-    /// Returns the place at this position of the log of this name. Logs of a store have numbers; files are numbered in
-    /// order.
+    /// Returns the relay position for a log's name and a position in it. Logs of a store have numbers; files are
+    /// numbered in order.
     fn position(&self, name: &str, position: u64) -> Option<RelayPosition> {
         let log = match self {
             Self::Store(_) => LogNumber::of(name)?,

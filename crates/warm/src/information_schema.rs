@@ -1,4 +1,4 @@
-//! Loading of table definitions from a replica, when the first change of their rows comes.
+//! Loading of table definitions from a replica, at the first change of their rows.
 
 use std::collections::HashMap;
 
@@ -86,8 +86,8 @@ fn clustered(
     if candidates.len() < 2 {
         return Ok(candidates.pop());
     }
-    // Without further privileges, only SHOW INDEX returns that order. It reads statistics, too, but does not store
-    // them, because the session is read only.
+    // Without further privileges, only SHOW INDEX returns this order. The statement also reads statistics, but does not
+    // store them, because the session is read-only.
     let ordered = connection.named_rows(&format!("SHOW INDEX FROM {table}"))?;
     Ok(ordered.iter().map(|part| text(part, "key_name")).find(|name| candidates.contains(name)))
 }

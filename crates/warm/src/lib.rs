@@ -13,11 +13,11 @@
 //! | derive the searches for a row change | [`TouchPlan`], from a table's [`ReplicaTable`] |
 //! | derive the rows that a statement reads | [`read_extent`] |
 //! | batch searches and drop repeated ones | [`TouchBatcher`], [`TouchWindow`] |
-//! | track how far the searches are ahead of the applier | [`ApplierLead`] |
-//! | decide how far ahead they should be | [`DistanceController`] |
+//! | track the searches' lead over the applier | [`ApplierLead`] |
+//! | decide how far ahead searches should be | [`DistanceController`] |
 //!
-//! This crate never changes anything on a server, locks a row, or keeps a transaction open. A search is part of one
-//! short statement that returns a few numbers.
+//! This crate never changes a server, locks a row, or keeps a transaction open. A search is part of one short statement
+//! that returns a few numbers.
 #![forbid(unsafe_code)]
 
 mod applier_lead;

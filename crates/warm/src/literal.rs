@@ -55,7 +55,7 @@ pub(crate) fn is_comparable(log: &LogColumn, column: &ReplicaColumn) -> bool {
         | ColumnType::BigInt => &["tinyint", "smallint", "mediumint", "int", "bigint", "decimal"],
         ColumnType::Float => &["float", "double"],
         ColumnType::Varchar { .. } | ColumnType::Char { .. } => &["char", "varchar", "binary", "varbinary"],
-        // Indexes contain only prefixes of these.
+        // Indexes contain only prefixes of these types.
         ColumnType::Blob { .. } | ColumnType::Json { .. } | ColumnType::Vector { .. } => &[],
         same => same.data_types(),
     };
@@ -66,7 +66,7 @@ fn charset(collation: u16, flavour: Flavour) -> Option<&'static str> {
     Collation::new(collation, flavour).map(|collation| collation.charset().name())
 }
 
-/// Appends an integer. If the log does not state its signedness, that of the replica's column applies.
+/// Appends an integer. If the log does not state the signedness, uses the replica's column.
 fn put_integer(out: &mut String, number: i64, log: &LogColumn, column: &ReplicaColumn) {
     match number < 0 && column.is_unsigned && log.unsigned.is_none() {
         true => put_number(out, log.column_type.unsigned(number)),

@@ -35,8 +35,8 @@ const INSTRUMENTS_QUERY: &str = "SELECT 1 FROM performance_schema.setup_instrume
       AND 2 = (SELECT COUNT(*) FROM performance_schema.setup_consumers
         WHERE name IN ('global_instrumentation', 'thread_instrumentation') AND enabled = 'YES')";
 
-/// Returns the query for waits on InnoDB's data files by our connections (1), and by the replica's applier threads or
-/// the connections `appliers` (0). It includes a thread's few writes, which are not counted separately.
+/// Returns the query for waits on InnoDB's data files: by `connections` (1), and by the replica's applier threads or
+/// the connections `appliers` (0). Includes a thread's few writes, which the server does not count separately.
 fn waits_query(connections: &[u32], appliers: &[u32]) -> String {
     let list = |ids: &[u32]| ids.iter().chain(&[0]).map(u32::to_string).collect::<Vec<_>>().join(",");
     let (ours, appliers) = (list(connections), list(appliers));
@@ -100,10 +100,10 @@ pub(crate) fn others_running(
     Ok(running.saturating_sub(1 + ours as u64 + appliers))
 }
 
-/// Totals of reads since the start. Threads come and go, and their counters with them.
+/// Totals of reads since the start. Threads start and end, and their counters with them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadTotals {
-    /// Previous counters, of all threads and of each; `None` before the first ones.
+    /// Previous counters, of all threads and of each thread; `None` at first.
     all: Option<u64>,
     threads: Option<HashMap<u64, DiskWaits>>,
     is_counted: bool,
@@ -179,7 +179,7 @@ mod tests {
         };
         check(1000, &[(1, 500)], (0, 0, 0));
         check(1100, &[(1, 540), (2, 40), (4, 20)], (100, 60, 40));
-        // One of our connections is lost: the reads of the others do not count again.
+        // After one connection is lost, the reads of the others must not count twice.
         check(1150, &[(1, 540), (4, 30)], (150, 70, 40));
         check(1200, &[(1, 640), (4, 30), (6, 5)], (200, 75, 140));
         // The server has restarted.

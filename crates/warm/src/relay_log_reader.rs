@@ -42,7 +42,7 @@ const LOG_POLL_INTERVAL: Duration = Duration::from_millis(20);
 const RETRY_BACKOFF: Duration = Duration::from_millis(500);
 /// Error number of `ER_LOCK_WAIT_TIMEOUT`.
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
-/// Searches per statement. Few, so that statements are short and block no one for long.
+/// Searches per statement. Few, so that statements are short and block no other session for long.
 const BATCH_SIZE: usize = 16;
 
 /// Reader of a channel's relay logs.
@@ -188,7 +188,7 @@ impl RelayLogReader<'_> {
         }
     }
 
-    /// Makes one pass from the applier's position on.
+    /// Makes one pass, starting at the applier's position.
     fn run_pass(&mut self, begin: PassStart) -> Result<ReaderAction, WarmError> {
         let Some((mut way, log)) = LogSequence::starting_at(&self.logs, begin.place.log)? else {
             // The log was purged since the applier reported it, or is not in the index yet.
@@ -332,7 +332,7 @@ impl RelayLogPass<'_, '_> {
         Ok(turn)
     }
 
-    /// Reads events. `timestamp` is that of the payload's event, if they start inside a payload.
+    /// Reads events. `timestamp` is the timestamp of the payload's event, if the events start inside a payload.
     fn read_steps(
         &mut self,
         mut steps: WalkSteps<'_, '_>,
@@ -689,7 +689,7 @@ fn skip_to(reader: &mut LogReader, offset: u64) -> Result<(), WarmError> {
     Ok(())
 }
 
-/// Returns whether the error is temporary: logs come and go while a replica runs, and servers restart.
+/// Returns whether the error is temporary: while a replica runs, logs appear and disappear, and servers restart.
 fn is_transient(error: &WarmError) -> bool {
     match error {
         WarmError::Log(logs::LogError::Io { cause, .. }) => cause.kind() == ErrorKind::NotFound,

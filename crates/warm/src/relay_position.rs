@@ -16,8 +16,8 @@ pub struct RelayPosition {
 /// Number of a log among a replica's relay logs, or in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogNumber {
-    /// Series of logs from one server, in a store with logs of several servers: 0 for the first, 2 and so on for
-    /// later ones, whose log names contain it. Log numbers restart in each series.
+    /// Series of logs from one server, in a store with logs of several servers: 0 for the first; 2 and so on for later
+    /// ones, whose names contain the number. Log numbers restart in each series.
     series: u32,
     /// Number at the end of the name.
     number: u64,

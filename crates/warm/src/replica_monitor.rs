@@ -56,7 +56,7 @@ pub(crate) struct ReplicaChannel {
     pub(crate) lag_s: Option<u64>,
     /// Replication filter and database rewrites.
     pub(crate) filter: ReplicationFilter,
-    /// Uncommitted changes beyond the position, as far as known; `None` if they were not queried.
+    /// Known uncommitted changes beyond the position; `None` if they were not queried.
     pub(crate) uncommitted: Option<Vec<UncommittedRows>>,
 }
 
@@ -65,23 +65,23 @@ pub(crate) struct ReplicaChannel {
 pub(crate) struct UncommittedRows {
     /// Number of rows.
     pub(crate) rows: u64,
-    /// Transaction of the rows; `None` if they are the next ones in the log, whatever their transaction.
+    /// Transaction of the rows; `None` if the rows are the next ones in the log, in any transaction.
     pub(crate) gtid: Option<Gtid>,
 }
 
 /// Statements that show the replication status, newest first. Each server has at least one of them.
 const STATUS_STATEMENTS: [&str; 3] = ["SHOW REPLICA STATUS", "SHOW SLAVE STATUS", "SHOW ALL SLAVES STATUS"];
 
-/// Query for the rows changed by open transactions of applier threads. InnoDB counts rows as the log does. The GTID of
-/// a transaction without one is `ANONYMOUS`. The answer may be old: InnoDB repeats its last answer to queries that
-/// follow each other within a tenth of a second.
+/// Query for the rows changed by open transactions of applier threads. InnoDB counts rows like the log. A transaction
+/// without a GTID has the GTID `ANONYMOUS`. The answer may be old: InnoDB repeats its last answer to queries within a
+/// tenth of a second.
 const UNCOMMITTED_QUERY: &str = "SELECT w.channel_name, w.applying_transaction, x.trx_rows_modified, x.trx_id
      FROM performance_schema.replication_applier_status_by_worker w
      JOIN performance_schema.threads t ON t.thread_id = w.thread_id
      JOIN information_schema.innodb_trx x ON x.trx_mysql_thread_id = t.processlist_id";
 const ANONYMOUS: &str = "ANONYMOUS";
 
-/// Error number of `ER_PARSE_ERROR`: the server does not know the statement.
+/// Error number of `ER_PARSE_ERROR`: the server does not support the statement.
 const PARSE_ERROR: u16 = 1064;
 /// Error number of `ER_UNKNOWN_SYSTEM_VARIABLE`.
 const UNKNOWN_SYSTEM_VARIABLE: u16 = 1193;
@@ -188,7 +188,7 @@ impl ReplicaMonitor {
             let is_old = told != transaction;
             self.reported_transactions.insert(id, told);
             if is_old {
-                continue; // The thread has moved on to another transaction since.
+                continue; // The thread now applies another transaction.
             }
             let channel = channels.iter_mut().find(|channel| channel.name == name);
             let under_way = channel.and_then(|channel| channel.uncommitted.as_mut());
@@ -199,7 +199,7 @@ impl ReplicaMonitor {
             }
         }
         for under_way in channels.iter_mut().filter_map(|channel| channel.uncommitted.as_mut()) {
-            // Several transactions without a GTID cannot be told apart.
+            // Several transactions without a GTID cannot be distinguished.
             let is_known = under_way.len() == 1;
             under_way.retain(|under_way| under_way.gtid.is_some() || is_known);
         }
@@ -227,7 +227,7 @@ impl ReplicaMonitor {
         Ok(UncommittedRows { rows: rows.unwrap_or(0), gtid: None })
     }
 
-    /// Queries uncommitted rows. If the server refuses, returns no rows, and does not ask again.
+    /// Queries uncommitted rows. If the server refuses, returns no rows, and sends no further queries.
     fn query_uncommitted(&mut self, question: &str) -> Result<Vec<ResultRow>, WarmError> {
         match self.connection.rows(question) {
             Ok(rows) => Ok(rows),
@@ -258,7 +258,7 @@ impl ReplicaMonitor {
 }
 
 impl ReplicaChannel {
-    /// Returns a channel without an applier: all logs from this place on are ahead.
+    /// Returns a channel without an applier: all logs from this position on are ahead.
     pub(crate) fn without_applier(place: RelayPosition) -> Self {
         let (name, log) = (String::new(), String::new());
         let (filter, under_way) = (ReplicationFilter::default(), None);
@@ -357,7 +357,7 @@ fn free_pages(connection: &mut SqlConnection, pages: u64) -> Result<u64, servers
     let number =
         |found: Option<String>, otherwise| found.and_then(|found| found.parse().ok()).unwrap_or(otherwise);
     let each: u64 = number(variable(connection, "innodb_lru_scan_depth")?, 0);
-    // MariaDB has one instance, and no variable for it.
+    // MariaDB has one instance, and no variable for the number.
     let instances: u64 = number(variable(connection, "innodb_buffer_pool_instances")?, 1);
     Ok(each.saturating_mul(instances).min(pages / 2))
 }

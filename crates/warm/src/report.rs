@@ -14,14 +14,14 @@ pub struct WarmCounts {
     pub events: u64,
     /// Row changes in these events.
     pub rows: u64,
-    /// Row changes of tables that cannot be searched: the table is missing, has another engine or no key, or differs
+    /// Row changes of tables that cannot be searched: the table is missing, has another engine, has no key, or differs
     /// from the log.
     pub rows_unsearchable: u64,
     /// Rows events and statements that the applier filters out.
     pub filtered: u64,
     /// Searches for pages.
     pub touches: u64,
-    /// Searches dropped because the same search was made recently.
+    /// Searches dropped because the same search ran recently.
     pub repeated: u64,
     /// Search statements queued.
     pub pushed: u64,
@@ -29,21 +29,21 @@ pub struct WarmCounts {
     pub skipped: u64,
     /// Search statements that a connection has taken from the queue.
     pub popped: u64,
-    /// Search statements taken but not run, because the applier had passed their changes.
+    /// Search statements taken from the queue but not run, because the applier had passed their changes.
     pub expired: u64,
     /// Search statements that succeeded.
     pub executed: u64,
     /// Search statements that failed.
     pub errors: u64,
-    /// Statements in the log for which a search was made.
+    /// Statements in the log with a search.
     pub statements: u64,
-    /// Statements in the log for which no search was made.
+    /// Statements in the log without a search.
     pub discarded: u64,
-    /// Statements in the log for which no search was made, by reason.
+    /// Statements in the log without a search, by reason.
     pub skip_reasons: BTreeMap<SkipReason, u64>,
     /// Restarts of reading at the applier's position: the applier was faster, or logs were removed.
     pub jumps: u64,
-    /// Errors from the server by error number: their number, and the first message.
+    /// Errors from the server by error number: how many, and the first message.
     pub refusals: BTreeMap<u16, (u64, String)>,
 }
 
@@ -99,7 +99,7 @@ pub struct WarmStatus {
 /// Speed over about the last half second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WarmRate {
-    /// Searches made per second.
+    /// Searches per second.
     pub touches: f64,
     /// Searches that the applier passes per second.
     pub passed: f64,
@@ -116,7 +116,7 @@ pub struct ChannelStatus {
     pub applier: Option<RelayPosition>,
     /// True if the applier runs.
     pub is_applying: bool,
-    /// Position up to which searches were made.
+    /// Position up to which changes were searched.
     pub place: Option<RelayPosition>,
     /// Number of searches ahead of the applier.
     pub touches_ahead: u64,
@@ -147,8 +147,8 @@ pub enum WarmEndReason {
 }
 
 impl WarmStatus {
-    /// Returns the approximate time saved for the applier: the time of our reads, if its threads had made them in
-    /// parallel. `None` if the replica does not count reads.
+    /// Returns the approximate time saved for the applier: the time of the searches' reads, as if the applier's threads
+    /// had made them in parallel. `None` if the replica does not count reads.
     pub fn saved_time(&self) -> Option<Duration> {
         let ours = self.reads.ours?;
         let of_applier = self.reads.applier.filter(|waits| waits.pages >= MEAN_READS_MIN);

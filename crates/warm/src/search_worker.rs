@@ -1,4 +1,4 @@
-//! A connection that searches: it runs one short statement at a time, and blocks no other session.
+//! A connection for searches: runs one short statement at a time, and blocks no other session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,9 @@ const MISSING_OBJECT_ERRORS: [u16; 4] = [1049, 1054, 1146, 1176];
 /// Errors for exceeding the statement's time limit: MySQL's (3024) and MariaDB's (1969).
 const TIMEOUT_ERRORS: [u16; 2] = [3024, 1969];
 
-/// Statements that set up a session. It changes nothing, locks nothing, and reads no older row versions. It waits at
-/// most a second for a metadata lock, and at most a second for a search ([`MYSQL_SETUP`] and [`MARIADB_SETUP`]).
+/// Statements that set up a session. The session changes nothing, locks nothing, and reads no older row versions. It
+/// waits at most a second for a metadata lock, and at most a second for a search ([`MYSQL_SETUP`] and
+/// [`MARIADB_SETUP`]).
 const SESSION_SETUP: &str = "SET NAMES utf8mb4; \
     SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED, READ ONLY; \
     SET @@session.autocommit = 1, @@session.time_zone = '+00:00', @@session.sql_mode = '', \
@@ -105,7 +106,7 @@ fn run_job(shared: &WarmShared, mut open: WorkerConnection, job: &SearchJob) -> 
                 SearchQuery::Batch(_) if MISSING_OBJECT_ERRORS.contains(&code) => {
                     shared.invalidate_definitions()
                 }
-                // A statement may depend on definitions ahead of the applier, so a missing object means nothing for it.
+                // A statement may depend on definitions ahead of the applier, so ignore a missing object.
                 SearchQuery::Statement(text) if TIMEOUT_ERRORS.contains(&code) => {
                     shared.mark_slow(&text.tables)
                 }

@@ -16,7 +16,7 @@ pub struct WarmSettings {
     pub admin: ServerAddress,
     /// Channel to warm; all channels if `None`.
     pub channel: Option<String>,
-    /// Directory or index of the relay logs, if not the one that the replica reports.
+    /// Directory or index of the relay logs, if it differs from the one that the replica reports.
     pub relay_logs: Option<PathBuf>,
     /// Keyring file of encrypted logs.
     pub keyring: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub struct ExternalApplierSettings {
 pub struct SearchConnections {
     /// Usual number.
     pub usual: usize,
-    /// Maximum number, used when reads are slow: each connection waits for one page at a time.
+    /// Maximum number. Used when reads are slow, because each connection waits for one page at a time.
     pub max: usize,
 }
 

@@ -12,7 +12,7 @@ use sql::quote::quote_name;
 use crate::literal;
 use crate::replica_table::{IndexKind, ReplicaColumn, ReplicaIndex, ReplicaTable};
 
-/// Changes of secondary indexes that InnoDB's change buffer takes, and that need no page: `innodb_change_buffering`.
+/// Changes of secondary indexes that InnoDB's change buffer accepts, and that need no page: `innodb_change_buffering`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangeBuffering {
     /// Inserting index entries.
@@ -168,7 +168,7 @@ impl TouchPlan {
         let before = row.before.as_ref().map(fields);
         let mut after = row.after.as_ref().map(fields);
         if let (Some(before), Some(after)) = (&before, &mut after) {
-            // Columns missing from the after image keep their value.
+            // Columns missing in the after image keep their value.
             for (after, before) in after.iter_mut().zip(before) {
                 *after = after.or(*before);
             }
@@ -194,7 +194,7 @@ impl TouchPlan {
         Ok(())
     }
 
-    /// Returns the condition of a search; `None` if the log lacks one of the values.
+    /// Returns the condition of a search; `None` if the log lacks a value.
     fn key(&self, search: &PlannedSearch, fields: &RowFields<'_, '_>) -> Result<Option<String>, DecodeError> {
         let mut condition = String::new();
         for (part, name) in search.parts.iter().zip(&search.target.columns) {
@@ -221,7 +221,7 @@ impl TouchPlan {
 }
 
 impl SearchPurpose {
-    /// Returns the values to search for when a row changes. `is_changed` says whether an update changes a column of the
+    /// Returns the values to search for when a row changes. `is_changed` is true if an update changes a column of the
     /// index.
     const fn needed_values(self, kind: RowsKind, is_changed: bool) -> SearchedValues {
         let is_update = matches!(kind, RowsKind::Update | RowsKind::PartialUpdate);
@@ -268,7 +268,7 @@ fn search_columns(index: &ReplicaIndex, clustered: &ReplicaIndex) -> Vec<usize> 
     columns
 }
 
-/// Returns the purpose of a search in this index. The change buffer never takes unique indexes, nor indexes with
+/// Returns the purpose of a search in this index. The change buffer never accepts unique indexes or indexes with
 /// columns in descending order.
 fn purpose(index: &ReplicaIndex, clustered: &ReplicaIndex, buffering: ChangeBuffering) -> SearchPurpose {
     let is_descending = index.is_descending || clustered.is_descending;

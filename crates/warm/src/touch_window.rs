@@ -30,7 +30,7 @@ impl TouchWindow {
 
     /// Adds a search; returns whether it is new.
     pub fn is_new(&mut self, touch: &PageTouch<'_>) -> bool {
-        // A hash collision only leaves a page to the applier.
+        // After a hash collision, the applier merely reads the page itself.
         self.take(self.hasher.hash_one((identity(touch.target), &touch.key)))
     }
 
@@ -64,10 +64,11 @@ pub struct TouchBatch {
 }
 
 impl TouchBatch {
-    /// Returns the SQL statement. It searches for each key, reads only the index, and returns a 1 for each key found.
+    /// Returns the SQL statement, which searches for each key, reads only the index, and returns a 1 for each key
+    /// found.
     ///
-    /// It does not use one search for all keys (`IN (…)`): a server whose statistics show a small table would scan the
-    /// whole index.
+    /// The statement does not use one search for all keys (`IN (…)`): a server whose statistics show a small table
+    /// would scan the whole index.
     pub fn sql(&self) -> String {
         let SearchTarget { table, index, .. } = &*self.aim;
         let searches: Vec<String> = self

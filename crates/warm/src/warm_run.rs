@@ -347,7 +347,7 @@ impl WarmSupervisor<'_> {
             self.shared.sleep(self.poll_interval());
         }
         if let Some(replica) = &mut replica {
-            // Final values; if this fails, the previous ones are recent enough.
+            // Read final values. If this fails, the previous values are recent enough.
             let _ = self.measure(replica);
         }
         let why =
@@ -431,7 +431,7 @@ impl WarmSupervisor<'_> {
         *self.times.entry(self.state).or_default() += elapsed;
         self.rate = WarmRate::per_second(now.touches - last.touches, now.passed - last.passed, elapsed);
         let Some(controller) = &mut self.controller else { return Ok(()) };
-        // Missing counters mean that the reads are unknown, not that there were none.
+        // Missing counters mean an unknown number of reads, not zero.
         let (Some(ours), Some(applier), true) =
             (now.reads.ours, now.reads.applier, self.read_totals.has_thread_waits())
         else {

@@ -66,7 +66,7 @@ pub(crate) enum SearchQuery {
     Statement(StatementSearch),
 }
 
-/// A statement that reads the same rows as one in the log, with its session state.
+/// A statement that reads the same rows as a statement in the log, with its session state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StatementSearch {
     /// SQL statements that set the session state.
@@ -84,7 +84,7 @@ struct SharedState {
     counts: WarmCounts,
     distance: u64,
     workers: usize,
-    /// Sampling divisor: one of this many statements runs.
+    /// Sampling divisor: one in this many statements runs.
     sampling_divisor: u32,
     /// IDs of the connections that search.
     connections: Vec<u32>,
@@ -102,10 +102,10 @@ struct ChannelState {
     place: Option<RelayPosition>,
     /// Transaction being read.
     gtid: Option<Gtid>,
-    /// Last position that the replica reported. With several workers, it reports only from time to time.
+    /// Last position that the replica reported. With several workers, the replica reports only at intervals.
     reported: Option<RelayPosition>,
-    /// Transactions ahead of the applier, with the position of their end. The applier has reached it once the GTID is
-    /// executed.
+    /// Transactions ahead of the applier, with the position of their end. The applier has reached the end once the GTID
+    /// is executed.
     transactions: VecDeque<(Gtid, RelayPosition)>,
     /// Positions of changes to table definitions ahead of the applier.
     definition_changes: VecDeque<RelayPosition>,
@@ -184,7 +184,7 @@ impl WarmShared {
         self.slow_tables().add(tables, Instant::now());
     }
 
-    /// Returns whether one of these tables is excluded for a while, because a search of it took too long.
+    /// Returns whether one of these tables is temporarily excluded, because a search of it took too long.
     pub(crate) fn is_slow(&self, tables: &[String]) -> bool {
         self.slow_tables().contains_any(tables, Instant::now())
     }
@@ -199,7 +199,7 @@ impl WarmShared {
         self.enabled.notify_all();
     }
 
-    /// Restarts all readers at their applier's position, because sampling has skipped searches.
+    /// Restarts all readers at the applier's position, because sampling has skipped searches.
     pub(crate) fn restart_readers(&self) {
         for channel in &mut self.state().channels {
             channel.epoch += 1;
@@ -321,7 +321,7 @@ impl WarmShared {
         }
     }
 
-    /// Returns whether the applier has passed this place.
+    /// Returns whether the applier has passed this position.
     pub(crate) fn is_passed(&self, index: usize, place: RelayPosition) -> bool {
         self.state().channels[index].channel.place.is_some_and(|applier| place <= applier)
     }
@@ -342,20 +342,20 @@ impl WarmShared {
         }
     }
 
-    /// Adds a mark: searches were made up to there.
+    /// Adds a mark for the end of the searched changes.
     pub(crate) fn add_mark(&self, index: usize, mark: LeadMark, count: impl FnOnce(&mut WarmCounts)) {
         let mut state = self.state();
         count(&mut state.counts);
         let channel = &mut state.channels[index];
         channel.place = Some(mark.place);
-        // Without an applier, nothing would ever remove the mark.
+        // Without an applier, the mark would never be removed.
         if self.has_applier {
             channel.lead.add(mark);
             channel.drop_passed();
         }
     }
 
-    /// Starts a transaction at this place, which ends the previous one.
+    /// Starts a transaction at this position, which ends the previous one.
     pub(crate) fn begin_transaction(&self, index: usize, gtid: Option<Gtid>, place: RelayPosition) {
         if self.has_applier {
             let channel = &mut self.state().channels[index];
@@ -365,7 +365,7 @@ impl WarmShared {
         }
     }
 
-    /// Adds a change of table definitions at this place.
+    /// Adds a change of table definitions at this position.
     pub(crate) fn add_definition_change(&self, index: usize, place: RelayPosition) {
         if self.has_applier {
             self.state().channels[index].definition_changes.push_back(place);
@@ -415,7 +415,8 @@ impl WarmShared {
                 state.counts.expired += 1;
                 continue;
             }
-            // A disabled worker that waited for work would receive the notification of a job that it may not take.
+            // A disabled worker must not wait for work: it would receive the notification of a job that it may not
+            // take.
             let condition = if worker < state.workers { &self.work } else { &self.enabled };
             let waited = condition.wait_timeout(state, POLL_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -485,7 +486,7 @@ impl SharedState {
         match pace {
             _ if is_full => false,
             WarmPace::Measured => {
-                // More channels than the distance has rows still get one row each.
+                // If there are more channels than rows in the distance, each channel still gets one row.
                 lead.ahead().touches < (self.distance / self.channels.len() as u64).max(1)
             }
             WarmPace::Fixed(fixed) => lead.seconds() <= fixed.seconds_prefetch,
@@ -493,13 +494,13 @@ impl SharedState {
     }
 }
 
-/// Events ahead of the applier, even if all their pages are in memory. Bounds our own memory.
+/// Maximum events ahead of the applier, even if all their pages are in memory. Bounds memory.
 const EVENTS_AHEAD_MAX: u64 = 1 << 20;
-/// Transactions, and changes of definitions, ahead of the applier. Bounds our own memory.
+/// Maximum transactions, and changes of definitions, ahead of the applier. Bounds memory.
 const PLACES_AHEAD_MAX: usize = 1 << 18;
 
-/// Queued search statements per connection: enough that no connection is idle, few enough that they are not out of date
-/// when they run.
+/// Maximum queued search statements per connection: enough to keep all connections busy, and few enough that statements
+/// are not outdated when they run.
 const QUEUED_PER_CONNECTION_MAX: usize = 4;
 
 impl ChannelState {
@@ -520,7 +521,7 @@ impl ChannelState {
         }
     }
 
-    /// Returns whether the limits of what may be ahead of the applier are reached.
+    /// Returns whether a limit of events or transactions ahead of the applier is reached.
     fn is_full(&self) -> bool {
         self.lead.ahead().events > EVENTS_AHEAD_MAX
             || self.transactions.len() >= PLACES_AHEAD_MAX
@@ -533,7 +534,7 @@ impl ChannelState {
         let (before, under_way) = (self.channel.place, self.channel.uncommitted.take());
         let has_moved = found.place != self.reported;
         if found.filter != self.channel.filter {
-            // The changes so far were read with another filter.
+            // The earlier changes were read with another filter.
             self.epoch += 1;
         }
         self.reported = found.place;
@@ -546,7 +547,7 @@ impl ChannelState {
             self.lag.count += 1;
         }
         if has_gone_back {
-            // Its relay logs were removed, and start again.
+            // The channel's relay logs were removed, and restart.
             self.epoch += 1;
             self.transactions.clear();
             return true;
@@ -574,14 +575,15 @@ impl ChannelState {
         }
     }
 
-    /// Returns the number of rows that the applier has changed beyond its place, if they are the next ones in the log.
+    /// Returns the number of rows that the applier has changed beyond its position, if they are the next ones in the
+    /// log.
     fn uncommitted_rows(&self) -> u64 {
         let next = self.transactions.front().map(|(gtid, _)| *gtid).or(self.gtid);
         let is_next = |under_way: &&UncommittedRows| under_way.gtid.is_none() || under_way.gtid == next;
         self.channel.uncommitted.iter().flatten().find(is_next).map_or(0, |under_way| under_way.rows)
     }
 
-    /// Returns the last place that the applier has reached, including places within a transaction.
+    /// Returns the last position that the applier has reached, including positions within a transaction.
     fn reached(&self) -> Option<RelayPosition> {
         self.channel.place.max(self.lead.reached_in_transaction())
     }
@@ -719,7 +721,7 @@ mod tests {
                 let shared = WarmShared::new(vec![at(4)], WarmPace::Measured, 1, has_applier);
                 assert!(shared.has_room(0), "{number}");
                 fill(&shared);
-                // Without an applier, nothing is kept, and readers do not wait.
+                // Without an applier, no marks are kept, and readers do not wait.
                 assert_eq!(shared.has_room(0), !has_applier, "{number}");
             }
         }

@@ -2,8 +2,8 @@
 
 use servers::version_numbers;
 
-/// Set of safe built-in functions of a server. If a server lacks a function, the name may be that of a stored function,
-/// which may have side effects.
+/// Set of safe built-in functions of a server. If a server lacks a function, a stored function may have its name, and
+/// may have side effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionSet {
     /// Functions of MySQL 8.0.21 and later.

@@ -1,9 +1,9 @@
-//! Searches for statements in the log: an UPDATE or a DELETE reads the rows of its WHERE, an INSERT … SELECT those of
-//! its SELECT.
+//! Searches for statements in the log: an UPDATE or a DELETE reads the rows of its WHERE, an INSERT … SELECT the rows
+//! of its SELECT.
 //!
-//! [`read_clauses`] extracts the clauses that determine which rows the statement reads, byte for byte. [`read_check`] then checks the
-//! extracted text by itself: it becomes a SELECT only if every part is known to do nothing but read. So an error in the
-//! extraction affects only the benefit, not the safety.
+//! [`read_clauses`] extracts the clauses that determine which rows the statement reads, byte for byte. [`read_check`]
+//! then checks the extracted text separately: the text becomes a SELECT only if each part is known to only read. An
+//! error in the extraction therefore affects only the benefit, not the safety.
 
 mod function_set;
 mod read_check;
@@ -34,7 +34,7 @@ pub struct LoggedStatement<'a> {
     pub functions: FunctionSet,
 }
 
-/// Reason why no search is made for a statement.
+/// Reason why a statement has no search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SkipReason {
     /// A statement that reads no rows, such as INSERT … VALUES or DDL.
@@ -113,15 +113,15 @@ pub struct FromTable {
 
 /// Size in bytes of a statement that is parsed. Bounds time.
 const SIZE_MAX: usize = 64 << 10;
-/// Rows that a search returns if the statement has no LIMIT. The number of rows that it scans is bounded only by its
-/// time limit.
+/// Maximum number of rows that a search returns if the statement has no LIMIT. Only the time limit bounds the number of
+/// scanned rows.
 const ROWS_MAX: u64 = 4096;
 
 /// Returns the tables and rows that a statement reads.
 ///
 /// # Errors
 ///
-/// With the reason, if no search can be made for the statement.
+/// The reason why the statement has no search.
 pub fn read_extent(statement: &LoggedStatement<'_>) -> Result<ReadExtent, SkipReason> {
     if statement.sql.len() > SIZE_MAX {
         return Err(SkipReason::Size);
@@ -137,8 +137,8 @@ pub fn read_extent(statement: &LoggedStatement<'_>) -> Result<ReadExtent, SkipRe
 }
 
 impl ReadExtent {
-    /// Returns a statement that reads the same rows, and returns only counts. `columns` has, for each of the tables,
-    /// columns that no single secondary index covers.
+    /// Returns a statement that reads the same rows, and returns only counts. `columns` has, for each table, columns
+    /// that no single secondary index covers.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl FromTable {
     }
 }
 
-/// Returns columns that no single secondary index covers, so that a search that selects them reads the rows. `None` if
+/// Returns columns that no single secondary index covers: a search that selects them must read the rows. `None` if
 /// there is no short column.
 pub fn row_only_columns(definition: &ReplicaTable) -> Option<Vec<String>> {
     let clustered = definition.clustered()?;

@@ -1,4 +1,4 @@
-//! Check that the text after a SELECT's FROM does nothing but read rows.
+//! Check that the text after a SELECT's FROM only reads rows.
 
 use sql::lexer::{SqlToken, SqlTokenKind};
 
@@ -14,7 +14,7 @@ const WORDS_MAX: usize = 1000;
 ///
 /// # Errors
 ///
-/// If a part of the text is not known to do nothing but read.
+/// If a part of the text is not known to only read.
 pub(super) fn check_tables(
     rows: &StatementText<'_>,
     functions: FunctionSet,
@@ -29,7 +29,7 @@ pub(super) fn check_tables(
     if found.tables.is_empty() { Err(SkipReason::Table) } else { Ok(found) }
 }
 
-/// Checks that each word and sign is a known one.
+/// Checks that each word and sign is known.
 fn check_words(
     rows: &StatementText<'_>,
     tokens: &[SqlToken],
@@ -69,11 +69,11 @@ fn check_words(
 /// The signs before and after a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WordContext {
-    /// An opening parenthesis directly after it.
+    /// An opening parenthesis directly after the word.
     Call,
     /// An opening parenthesis after a blank.
     DistantParenthesis,
-    /// A period before it, and an opening parenthesis after it.
+    /// A period before the word, and an opening parenthesis after it.
     QualifiedCall,
     /// A period before it.
     NamePart,
@@ -99,7 +99,7 @@ fn check_word(word: &str, context: WordContext, functions: FunctionSet) -> Resul
 /// Bytes of operators and punctuation that are allowed.
 const SIGNS: &[u8] = b"=<>+-*/%|().&^~!";
 
-/// Words that start a clause that does more than read: locks, writes, or takes the next value of a sequence.
+/// Words that start a clause that does not only read: it locks, writes, or takes the next value of a sequence.
 const REFUSED_CLAUSE_WORDS: [&str; 6] = ["into", "for", "lock", "procedure", "set", "with"];
 
 /// Words other than functions that parentheses may follow.

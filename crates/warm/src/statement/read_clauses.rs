@@ -76,7 +76,7 @@ pub(super) fn cut_clauses(text: &StatementText<'_>) -> Result<ReadClauses, SkipR
 
 const MODIFIERS: [&str; 3] = ["LOW_PRIORITY", "QUICK", "IGNORE"];
 
-/// Kind of statement that the clauses belong to.
+/// Kind of statement of the clauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClauseContext {
     /// UPDATE or DELETE.

@@ -24,7 +24,8 @@ enum CharUnits {
     Bytes,
 }
 
-/// Bytes that MySQL treats as blanks in some character set (8.0.33, by running `SELECT`, the byte, `1` in each of them).
+/// Bytes that MySQL treats as blanks in some character set (8.0.33, by running `SELECT`, the byte, `1` in each of
+/// them).
 const BLANKS: [u8; 2] = [0xa0, 0xff];
 
 impl<'s> StatementText<'s> {
@@ -47,7 +48,7 @@ impl<'s> StatementText<'s> {
         if has(b'\\') && is_doubtful {
             return Err(SkipReason::Unknown);
         }
-        // Servers differ in what they treat as a blank.
+        // Servers differ in the characters that they treat as blanks.
         let is_odd =
             |one: char| one.is_control() && !"\t\n\r".contains(one) || one.is_whitespace() && !one.is_ascii();
         let has_odd = match units {

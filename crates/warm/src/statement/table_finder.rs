@@ -43,7 +43,7 @@ struct TableFinder<'t> {
 const JOIN_WORDS: [&str; 8] =
     ["CROSS", "INNER", "JOIN", "LEFT", "NATURAL", "OUTER", "RIGHT", "STRAIGHT_JOIN"];
 
-/// Words that begin the clauses after the tables, besides those of joins.
+/// Words that begin the clauses after the tables, except words of joins.
 const CLAUSE_WORDS: [&str; 13] = [
     "EXCEPT",
     "GROUP",
@@ -95,7 +95,7 @@ impl TableFinder<'_> {
         }
         if self.tokens.is_sign(b'(') {
             self.take_group()?;
-            // The server reads the tables of a derived table by its own plan.
+            // The server has a separate plan for the tables of a derived table.
             self.take_alias()?.ok_or(SkipReason::Unknown)?;
             return Ok(());
         }
@@ -171,7 +171,7 @@ impl TableFinder<'_> {
         if self.tokens.is_sign(b'(') {
             return self.take_group();
         }
-        // A statement of its own: `TABLE t`.
+        // The separate statement `TABLE t`.
         if self.tokens.is_word("TABLE") {
             return Err(SkipReason::Clause);
         }
@@ -192,7 +192,7 @@ impl TableFinder<'_> {
         self.tokens.peek().is_none() || self.tokens.is_sign(b')')
     }
 
-    /// Returns a cursor behind the next token.
+    /// Returns a cursor after the next token.
     fn tokens_ahead(&self) -> TokenCursor<'_> {
         let mut ahead = self.tokens.clone();
         ahead.take_next();
