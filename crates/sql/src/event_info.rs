@@ -11,7 +11,7 @@ use binlog::{Collation, Cursor, Decimal, DecodeError, Event, EventFlags, EventFo
 use crate::numbers::{put_i64, put_shortest, put_u64};
 use crate::quote;
 
-/// Appends the event's Info column as the server prints it.
+/// Appends the event's Info column, as printed by the server.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub fn put_info(
     Ok(())
 }
 
-/// Appends the Info column of events that only MariaDB writes, as its `SHOW BINLOG EVENTS` prints it.
+/// Appends the Info column of events that only MariaDB writes, as in its `SHOW BINLOG EVENTS`.
 fn put_mariadb_info(out: &mut Vec<u8>, header: &EventHeader, event: &Event<'_>) -> Result<(), DecodeError> {
     match event {
         Event::MariadbAnnotateRows(event) => put(out, &[event.sql]),

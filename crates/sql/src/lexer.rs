@@ -1,7 +1,7 @@
-//! Splits SQL into tokens, as MySQL's lexer does.
+//! Lexer that splits SQL into tokens, as MySQL's lexer does.
 //!
 //! The text is bytes in UTF-8, or in a character set in which each byte below 128 is an ASCII character. In Big5, GBK,
-//! SJIS and GB18030, such a byte may be the second of another character: convert such text first.
+//! SJIS and GB18030, such a byte may be the second byte of another character: convert such text first.
 
 use std::borrow::Cow;
 use std::iter::FusedIterator;
@@ -42,7 +42,7 @@ pub enum SqlTokenKind {
     Malformed,
 }
 
-/// A token and its place.
+/// A token and its range in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlToken {
     /// Kind of the token.
@@ -204,7 +204,7 @@ pub fn digits_of(token: &[u8]) -> &[u8] {
     }
 }
 
-/// Appends the character that a backslash before this byte stands for.
+/// Appends the character of the escape sequence of a backslash and this byte.
 fn put_escaped(out: &mut Vec<u8>, byte: u8) {
     match byte {
         b'0' => out.push(0),

@@ -1,9 +1,9 @@
-//! MySQL's SQL as binary logs need it: tokens, the tables that statements name, definitions of tables, quoting, a
-//! replica's `replicate-*` rules, and descriptions of events.
+//! MySQL's SQL for binary logs: tokens, tables named in statements, definitions of tables, quoting, a replica's
+//! `replicate-*` rules, and descriptions of events.
 //!
 //! | task | item |
 //! |---|---|
-//! | split SQL into tokens, which together are the text | [`lexer`] |
+//! | split SQL into tokens without gaps | [`lexer`] |
 //! | read a statement token by token, in any character set | [`TokenCursor`] |
 //! | read the words of a whole statement, with their values | [`SqlWords`] |
 //! | parse definitions of tables and databases, and their changes | [`ddl`] |
@@ -18,8 +18,8 @@
 //! | describe an event as `SHOW BINLOG EVENTS` does | [`event_info`] |
 //! | write numbers as MySQL's programs do | [`numbers`] |
 //!
-//! This crate is pure: it does no I/O, uses no clock and no threads. It never reads logs, never asks a server, and
-//! never rewrites a statement.
+//! This crate is pure: it does no I/O, and uses no clock and no threads. It never reads logs, never connects to a
+//! server, and never rewrites a statement.
 #![forbid(unsafe_code)]
 
 pub mod data_type;

@@ -95,8 +95,8 @@ pub fn put_general(out: &mut Vec<u8>, value: f64, precision: usize) {
     }
 }
 
-/// Appends `value` in the fewest digits that identify it, as MySQL shows a DOUBLE. It has an exponent if the point
-/// would be more than fifteen digits from the first digit.
+/// Appends `value` in the fewest digits that identify it, as MySQL shows a DOUBLE. Uses an exponent if the point would
+/// be more than fifteen digits from the first digit.
 pub fn put_shortest(out: &mut Vec<u8>, value: f64) {
     /// `DBL_DIG`: MySQL writes larger exponents in scientific notation.
     const PLAIN_MAX: i32 = 15;

@@ -55,8 +55,8 @@ pub fn quote_plain_text(text: &str) -> String {
     enclosed(text, '\'')
 }
 
-/// Returns the name of a time zone as a string literal, such as `'+01:00'`, `'Europe/Berlin'` or `'SYSTEM'`; `None` for a
-/// name with a character that no zone has.
+/// Returns the name of a time zone as a string literal, such as `'+01:00'`, `'Europe/Berlin'` or `'SYSTEM'`; `None` for
+/// a name with a character that no zone has.
 pub fn quote_time_zone(name: &[u8]) -> Option<String> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-:/_".contains(byte);
     let is_zone = name.iter().all(is_plain);
@@ -76,7 +76,7 @@ fn enclosed(text: &str, quote: char) -> String {
     out
 }
 
-/// Appends text with each of these quotes doubled, as they are within quotes.
+/// Appends text with each of these quotes doubled, as required within quotes.
 pub fn put_doubled(out: &mut Vec<u8>, text: &[u8], quote: u8) {
     for &byte in text {
         if byte == quote {
@@ -86,8 +86,8 @@ pub fn put_doubled(out: &mut Vec<u8>, text: &[u8], quote: u8) {
     }
 }
 
-/// Splits off a quoted name at the start of a text. Returns the unquoted name and the rest. The quote is a backquote
-/// or, as with the SQL mode ANSI_QUOTES, a double quote.
+/// Splits off a quoted name at the start of a text. Returns the unquoted name and the remaining text. The quote is a
+/// backquote or, as with the SQL mode ANSI_QUOTES, a double quote.
 pub fn split_name(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let (quote, mut rest) = text.split_first().filter(|(quote, _)| matches!(quote, b'`' | b'"'))?;
     let mut name = Vec::new();

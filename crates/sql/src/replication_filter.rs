@@ -1,7 +1,7 @@
-//! Filters databases and tables by the rules of a replica's `replicate-*` options.
+//! Filter of databases and tables by the rules of a replica's `replicate-*` options.
 //!
-//! Databases are rewritten before they are filtered. Database rules apply to the table's database for row changes, and
-//! to the default database for statements. Table rules apply to both.
+//! Databases are renamed before they are filtered. Database rules apply to the table's database for row changes, and to
+//! the default database for statements. Table rules apply to both.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,8 +10,7 @@ use crate::statement::StatementKind;
 use crate::unmatched_rules::UnmatchedRules;
 use crate::wildcard_pattern::WildcardPattern;
 
-/// Selection of databases and tables, and their names on the target. The default selects all of them and keeps their
-/// names.
+/// Selection of databases and tables, and their names on the target. The default selects all, and keeps the names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicationFilter {
     do_databases: BTreeSet<Vec<u8>>,
@@ -21,7 +20,7 @@ pub struct ReplicationFilter {
     wild_do_tables: Vec<WildcardPattern>,
     wild_ignore_tables: Vec<WildcardPattern>,
     rewrites: Vec<DatabaseRewrite>,
-    /// The rules of `do_databases`, `do_tables` and `wild_do_tables`, in the order in which they were given.
+    /// The rules of `do_databases`, `do_tables` and `wild_do_tables`, in the given order.
     pub(crate) selecting_rules: Vec<FilterRule>,
 }
 
@@ -114,7 +113,7 @@ impl ReplicationFilter {
         Ok(())
     }
 
-    /// Returns true if the filter selects everything and rewrites nothing.
+    /// Returns true if the filter selects all tables and renames no database.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -25,8 +25,9 @@ pub enum SqlWord {
     Sign(String),
 }
 
-/// Cursor over the words of a whole statement, which owns their values as UTF-8: groups of words are cut out and kept.
-/// [`TokenCursor`](crate::TokenCursor) reads statements of any character set, in place and only as far as needed.
+/// Cursor over the words of a whole statement. Owns the words' values as UTF-8, so that groups of words can be split
+/// off and kept. [`TokenCursor`](crate::TokenCursor) reads statements of any character set, in place and only as far as
+/// needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlWords {
     words: Vec<SqlWord>,
@@ -62,8 +63,8 @@ impl SqlWords {
         Some(Self { words, places, at: 0 })
     }
 
-    /// Marks literals that are not ASCII as [`SqlWord::Bytes`]: the client had no character set, so the literal has that
-    /// of its destination.
+    /// Marks non-ASCII literals as [`SqlWord::Bytes`]: the client had no character set, so the literal has its
+    /// destination's character set.
     pub fn with_unknown_charset(mut self) -> Self {
         let is_doubtful = |word: &&mut SqlWord| matches!(word, SqlWord::Text(text) if !text.is_ascii());
         self.words.iter_mut().filter(is_doubtful).for_each(|word| *word = SqlWord::Bytes);
@@ -130,7 +131,7 @@ impl SqlWords {
         keywords.iter().any(|keyword| self.take(keyword))
     }
 
-    /// Skips MariaDB's `SET STATEMENT variable = value, … FOR`, if it comes next: the statement that runs follows it.
+    /// Skips MariaDB's `SET STATEMENT variable = value, … FOR`, if it comes next. The executed statement follows it.
     pub fn skip_set_statement(&mut self) {
         let mut words = self.clone();
         if !words.take("SET STATEMENT") {
@@ -207,7 +208,7 @@ impl SqlWords {
         None
     }
 
-    /// Takes the rest and splits it at commas outside of parentheses.
+    /// Takes all remaining words, and splits them at commas outside of parentheses.
     pub fn split_at_commas(&mut self) -> Vec<Self> {
         let empty = || Self { words: Vec::new(), places: Vec::new(), at: 0 };
         let mut parts = vec![empty()];
@@ -276,7 +277,7 @@ fn word(kind: SqlTokenKind, bytes: &[u8], sql_mode: u64) -> Option<SqlWord> {
     })
 }
 
-/// Returns true for a string with its character set in front: `_utf8mb4'…'`.
+/// Returns true for a string with an introducer: `_utf8mb4'…'`.
 fn is_introduced(before: &SqlWord, word: &SqlWord) -> bool {
     matches!((before, word), (SqlWord::Plain(set), SqlWord::Text(_)) if set.starts_with('_'))
 }

@@ -33,8 +33,8 @@ pub enum StatementKind {
     Tables(Vec<TableReference>),
     /// Drops temporary tables if they exist: always executed.
     DropTemporary,
-    /// Drops a trigger, of a table that only the server knows. Without `IF EXISTS`, contains the offset where that
-    /// would be inserted.
+    /// Drops a trigger. Only the server knows its table. Without `IF EXISTS`, contains the offset at which to insert
+    /// it.
     DropTrigger(Option<usize>),
 }
 
@@ -100,8 +100,9 @@ pub fn is_account_statement(sql: &[u8]) -> bool {
     }
 }
 
-/// Returns the first word of a statement after comments, in upper case. Returns an empty string if the statement starts
-/// with anything else, such as a comment that only some servers execute. Skips MariaDB's `SET STATEMENT … FOR`.
+/// Returns the first word of a statement after comments, in upper case. Returns an empty string if the statement does
+/// not start with a word, for example with a comment that only some servers execute. Skips MariaDB's `SET STATEMENT …
+/// FOR`.
 pub fn first_word(sql: &[u8]) -> String {
     use SqlTokenKind as K;
     let mut tokens = SqlLexer::new(sql, 0);
@@ -116,7 +117,7 @@ pub fn first_word(sql: &[u8]) -> String {
     take_keyword(&mut words)
 }
 
-/// Returns the range of `START TRANSACTION` in a `CREATE TABLE`, behind the columns and in front of the table's options
+/// Returns the range of `START TRANSACTION` in a `CREATE TABLE`, after the columns and before the table's options
 /// and partitions. Servers log it for `CREATE TABLE … SELECT`.
 pub fn find_start_transaction(sql: &[u8]) -> Option<Range<usize>> {
     const START: &str = "START";
@@ -330,7 +331,7 @@ fn take_renames(words: &mut TokenCursor<'_>) -> Vec<TableReference> {
     names
 }
 
-/// Takes the tables in front of this word, separated by commas or joins.
+/// Takes the tables before this word, separated by commas or joins.
 fn take_joined(words: &mut TokenCursor<'_>, end: &str) -> Vec<AliasedTable> {
     let mut tables: Vec<AliasedTable> = take_aliased(words).into_iter().collect();
     while words.peek().is_some() && !words.take_word(end) {
@@ -343,7 +344,7 @@ fn take_joined(words: &mut TokenCursor<'_>, end: &str) -> Vec<AliasedTable> {
     tables
 }
 
-/// Takes `table`, `table alias` or `table AS alias`, possibly behind parentheses.
+/// Takes `table`, `table alias` or `table AS alias`, possibly after parentheses.
 fn take_aliased(words: &mut TokenCursor<'_>) -> Option<AliasedTable> {
     while words.take_sign(b'(') {}
     let table = take_table(words)?;

@@ -1,4 +1,4 @@
-//! Digests of statements: statements that differ only in their literals have the same one.
+//! Digests of statements: statements that differ only in their literals have the same digest.
 
 use crate::lexer::{SqlLexer, SqlTokenKind};
 
@@ -7,8 +7,8 @@ const DIGEST_SIZE_MAX: usize = 1024;
 
 /// Returns a statement with `?` instead of its literals, with single blanks, and without comments, similar to
 /// `DIGEST_TEXT` of MySQL's performance schema. Lists of literals become `(...)`, and repeated rows of values become
-/// one. The text is cut off at 1024 bytes. Bytes that are not UTF-8 are replaced. `sql_mode` has the bits of the
-/// session that ran the statement.
+/// one. Truncates the text to 1024 bytes. Replaces bytes that are not UTF-8. `sql_mode` has the bits of the session
+/// that ran the statement.
 ///
 /// ```
 /// # use sql::statement_digest;
@@ -50,7 +50,7 @@ impl<'s> StatementDigestBuilder<'s> {
     fn push(&mut self, kind: SqlTokenKind, bytes: &'s [u8]) {
         use SqlTokenKind as K;
         let part = match kind {
-            // A cut off string is one without an end.
+            // A truncated string is a string without an end.
             K::String | K::Number | K::Hex | K::Bits | K::Malformed => DigestPart::Value,
             K::Word if self.is_null_value(bytes) => DigestPart::Value,
             K::Sign => DigestPart::Sign(bytes.first().copied().unwrap_or_default()),
@@ -58,7 +58,7 @@ impl<'s> StatementDigestBuilder<'s> {
         };
         if part == DigestPart::Value {
             self.remove_number_sign();
-            // Adjacent strings are one literal, and an introducer belongs to it.
+            // Adjacent strings are one literal, which includes an introducer.
             if matches!(self.parts.last(), Some(DigestPart::Value)) {
                 return;
             }
@@ -93,7 +93,7 @@ impl<'s> StatementDigestBuilder<'s> {
         if inner == 0 || self.parts[start] != DigestPart::Sign(b'(') {
             return;
         }
-        // Also one literal: the same statement may have one or more.
+        // Fold even a single literal: the same statement may have one or more.
         self.parts.truncate(start);
         self.size = self.size.saturating_sub(2 * (inner + 1));
         match self.parts.as_slice() {
@@ -105,7 +105,7 @@ impl<'s> StatementDigestBuilder<'s> {
     fn finish(self) -> String {
         let mut out = Vec::with_capacity(self.size.min(2 * DIGEST_SIZE_MAX));
         let mut previous = None;
-        // A semicolon at the end is no part of the statement.
+        // A semicolon at the end is not a part of the statement.
         let end =
             self.parts.iter().rposition(|part| *part != DigestPart::Sign(b';')).map_or(0, |last| last + 1);
         for part in &self.parts[..end] {

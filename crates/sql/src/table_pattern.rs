@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A pattern for tables: `database.table`, or `table` in any database. `*` matches any text, `?` any one character.
+/// A pattern for tables: `database.table`, or `table` in any database. `*` matches any text, `?` any single character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TablePattern {
     database: Option<Vec<u8>>,
@@ -22,8 +22,8 @@ impl TablePattern {
     }
 }
 
-/// Splits `database.table` at the first dot. Names may be in backticks, as in SQL: dots in them are part of the name.
-/// Returns the names without backticks; the database is `None` if there is only one name.
+/// Splits `database.table` at the first dot. Names may be in backticks, as in SQL: dots in backticks are part of the
+/// name. Returns the names without backticks; the database is `None` if there is only one name.
 pub fn split_table_name(text: &[u8]) -> (Option<Vec<u8>>, Vec<u8>) {
     let end = match text.first() {
         Some(b'`') => quoted_size(text),
@@ -76,7 +76,7 @@ impl fmt::Display for TablePattern {
 /// Returns whether all of the text matches the pattern.
 fn fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
-    // Backtracking point: the pattern after the last star, and the text after what the star has matched.
+    // Backtracking point: the pattern after the last star, and the text after the star's match.
     let mut retry: Option<(usize, usize)> = None;
     while from < text.len() {
         match pattern.get(at) {

@@ -7,7 +7,7 @@ use crate::table_pattern::TablePattern;
 pub struct TableSelection {
     /// Only tables of this database.
     pub database: Option<Vec<u8>>,
-    /// Only tables that match one of these patterns; all tables if it is empty.
+    /// Patterns of the selected tables; all tables if the list is empty.
     pub patterns: Vec<TablePattern>,
 }
 
@@ -23,7 +23,7 @@ impl TableSelection {
             && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| pattern.fits(database, table)))
     }
 
-    /// Returns the patterns that match the table, by their indexes.
+    /// Returns the indexes of the patterns that match the table.
     pub fn matching_patterns<'p>(
         &'p self,
         database: &'p [u8],
@@ -34,7 +34,7 @@ impl TableSelection {
         self.patterns.iter().enumerate().filter_map(fits)
     }
 
-    /// Returns whether it selects a statement with this default database: patterns select only row changes.
+    /// Returns whether the selection includes a statement with this default database: patterns select only row changes.
     pub fn selects_statement(&self, default_database: &[u8]) -> bool {
         self.patterns.is_empty() && self.database.as_ref().is_none_or(|wanted| wanted == default_database)
     }

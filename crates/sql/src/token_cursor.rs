@@ -5,10 +5,9 @@ use crate::lexer::{SqlLexer, SqlToken, SqlTokenKind};
 /// Cursor over the tokens of a statement, without blanks and comments. Comments that servers execute are part of the
 /// statement.
 ///
-/// It reads only as much of the text as its user asks for, and one token more: the rest of a large INSERT costs
-/// nothing. The text may be in any character set that [`SqlLexer`] accepts, and may be malformed.
-/// [`SqlWords`](crate::SqlWords) is different for these reasons: it checks a whole statement, and owns the values of
-/// its literals as UTF-8.
+/// Reads only the requested tokens, and one token more, so that the unread part of a large INSERT costs nothing. The
+/// text may be in any character set that [`SqlLexer`] accepts, and may be malformed. In contrast,
+/// [`SqlWords`](crate::SqlWords) checks a whole statement, and owns the values of its literals as UTF-8.
 #[derive(Clone, Debug)]
 pub struct TokenCursor<'s> {
     tokens: SqlLexer<'s>,
@@ -84,7 +83,7 @@ impl<'s> TokenCursor<'s> {
         self.is_sign(sign) && self.take_next().is_some()
     }
 
-    /// Takes a name, if one comes next. [`name_of`](crate::lexer::name_of) removes its quotes.
+    /// Takes a name, if one comes next. [`name_of`](crate::lexer::name_of) removes the quotes.
     pub fn take_name(&mut self) -> Option<SqlToken> {
         if self.is_name() { self.take_next() } else { None }
     }
@@ -96,7 +95,7 @@ impl<'s> TokenCursor<'s> {
         }
     }
 
-    /// Skips everything up to and including this word. Returns false if it does not occur.
+    /// Skips all tokens up to and including this word. Returns false if the word does not occur.
     pub fn skip_past(&mut self, word: &str) -> bool {
         while self.next.is_some() {
             if self.take_word(word) {
@@ -107,7 +106,7 @@ impl<'s> TokenCursor<'s> {
         false
     }
 
-    /// Skips MariaDB's `SET STATEMENT variable = value, … FOR`, if it comes next: the statement that runs follows it.
+    /// Skips MariaDB's `SET STATEMENT variable = value, … FOR`, if it comes next. The executed statement follows it.
     pub(crate) fn skip_set_statement(&mut self) {
         let mut ahead = self.clone();
         if !ahead.take_word("SET") || !ahead.take_word("STATEMENT") {

@@ -1,4 +1,4 @@
-//! Rules that have matched nothing yet: a misspelt name selects nothing, and would otherwise do so silently.
+//! Rules that have matched nothing yet. They are tracked because a misspelt name would silently select nothing.
 
 use crate::{FilterRule, ReplicationFilter, StatementKind, WildcardPattern};
 
@@ -37,7 +37,7 @@ impl UnmatchedRules {
         Self(rules.collect())
     }
 
-    /// Returns whether all rules have matched, so that no more names need to be noted.
+    /// Returns whether all rules have matched: no more names need to be recorded.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -47,7 +47,7 @@ impl UnmatchedRules {
         self.0.into_iter().map(|unmatched| unmatched.rule).collect()
     }
 
-    /// Removes the rules that have matched elsewhere: those that are not among `other`.
+    /// Removes the rules that have matched elsewhere: rules that are not in `other`.
     pub fn retain_unmatched(&mut self, other: &Self) {
         self.0.retain(|this| other.0.iter().any(|that| that.rule == this.rule));
     }

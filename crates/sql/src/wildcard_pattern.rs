@@ -42,7 +42,7 @@ impl WildcardPattern {
 }
 
 fn fits(parts: &[PatternPart], name: &[char]) -> bool {
-    // Backtracking point: the parts behind the last `%`, and the name at the next character to try.
+    // Backtracking point: the parts after the last `%`, and the name at the next character to try.
     let mut again: Option<(&[PatternPart], &[char])> = None;
     let (mut parts, mut name) = (parts, name);
     loop {

@@ -8,7 +8,7 @@ use crate::sql_words::{SqlWord, SqlWords};
 pub struct DdlColumn {
     /// Name of the column.
     pub name: String,
-    /// Its type.
+    /// Type of the column.
     pub column_type: ColumnTypeDefinition,
     /// False if the column is declared NOT NULL, by itself or by its keys.
     pub nullable: bool,
@@ -23,7 +23,7 @@ pub struct DdlColumn {
     pub is_serial: bool,
     /// True for a generated column.
     pub is_generated: bool,
-    /// Character set, if given, or that of the collation. In lower case.
+    /// Character set in lower case, if given directly or by the collation.
     pub charset: Option<String>,
     /// Keys that the definition creates, in order.
     pub keys: Vec<ColumnKey>,
@@ -116,7 +116,7 @@ const TYPE_ALIASES: [(&str, &str); 27] = [
     ("geomcollection", "geometrycollection"),
 ];
 
-/// Text types, and the types that they become in the character set `binary`.
+/// Text types, and the corresponding types in the character set `binary`.
 const BINARY_TYPES: [(&str, &str); 6] = [
     ("char", "binary"),
     ("varchar", "varbinary"),

@@ -19,7 +19,7 @@ use crate::ddl::table_definition::{parse_key_parts, parse_options};
 use crate::quote::{quote_name, quote_table};
 use crate::sql_words::SqlWords;
 
-/// Name of a table as a statement gives it.
+/// Name of a table, as given in a statement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NamedTable {
     /// Database, if the statement names it.
@@ -97,7 +97,7 @@ pub enum DdlStatement {
     AlterTable {
         /// Name of the table.
         name: NamedTable,
-        /// Its changes, in order.
+        /// Changes of the table, in order.
         changes: Vec<TableChange>,
     },
     /// RENAME TABLE.

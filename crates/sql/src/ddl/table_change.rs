@@ -64,7 +64,7 @@ pub enum TableChange {
     },
     /// RENAME TO.
     RenameTable(NamedTable),
-    /// CONVERT TO CHARACTER SET: the character set in lower case, or `default` for that of the database.
+    /// CONVERT TO CHARACTER SET: the character set in lower case, or `default` for the database's character set.
     ConvertCharset(String),
     /// Table options.
     Options(TableOptions),

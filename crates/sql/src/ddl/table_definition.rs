@@ -43,7 +43,7 @@ pub struct KeyDefinition {
     pub kind: KeyKind,
     /// Name, if given.
     pub name: Option<String>,
-    /// Its parts, in order.
+    /// Parts of the key, in order.
     pub parts: Vec<KeyPartDefinition>,
 }
 
@@ -114,7 +114,7 @@ pub enum ForeignKeyAction {
 pub struct TableOptions {
     /// Storage engine, if given.
     pub engine: Option<String>,
-    /// Default character set, if given, or that of the default collation. In lower case.
+    /// Default character set in lower case, if given directly or by the default collation.
     pub charset: Option<String>,
 }
 
@@ -128,7 +128,7 @@ impl TableDefinition {
     }
 
     /// Returns whether the table has two hidden columns, `row_start` and `row_end`, which MariaDB adds to a
-    /// system-versioned table without such columns. Rows in the log have them behind all others.
+    /// system-versioned table without such columns. In the log, they follow all other columns.
     pub fn has_hidden_period(&self) -> bool {
         self.is_versioned && !self.elements.contains(&TableElement::SystemPeriod)
     }
