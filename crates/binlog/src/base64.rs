@@ -5,7 +5,7 @@ use base64_simd::{Out, STANDARD};
 /// Characters per line, as servers and mysqlbinlog write them.
 const LINE_SIZE: usize = 76;
 
-/// Bytes that one full line of [`put_base64_lines`] encodes.
+/// Number of bytes in one full line of [`put_base64_lines`].
 pub const BASE64_LINE_BYTES: usize = LINE_SIZE / 4 * 3;
 
 /// Lines encoded per call, before they are split.

@@ -189,7 +189,7 @@ impl GeometryType {
     }
 }
 
-/// Number of bytes a value takes in a row.
+/// Size of a value in a row, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueSize {
     /// Fixed number of bytes.
@@ -217,7 +217,7 @@ impl ColumnType {
         )
     }
 
-    /// Returns true if the character set fields have an entry for this type. Vectors have one, with the collation
+    /// Returns true if the character set fields have an entry for this type. Vectors have an entry, with the collation
     /// `binary`.
     pub const fn is_character(self) -> bool {
         matches!(
@@ -322,7 +322,7 @@ pub(crate) struct ResolvedType {
     pub(crate) metadata: u32,
 }
 
-/// Reads the metadata of one column from the front of `cursor`.
+/// Reads the metadata of one column from `cursor`.
 // code  bytes  metadata
 // 0-3, 6-14  0
 //  4,5      1  bytes of a value

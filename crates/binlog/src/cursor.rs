@@ -155,8 +155,8 @@ impl<'a> Cursor<'a> {
 
     /// Reads a variable-length integer, as in the tagged GTIDs of MySQL 8.3 and later.
     ///
-    /// The number of trailing one bits in the first byte is the number of bytes that follow, up to eight. The value
-    /// is the remaining upper bits of the first byte, then those bytes, low bits first.
+    /// The number of trailing one bits in the first byte is the number of bytes that follow, up to eight. The value is
+    /// the remaining upper bits of the first byte, then the following bytes, low bits first.
     #[inline]
     pub fn varlen(&mut self) -> Result<u64, DecodeError> {
         let first = self.u8()?;

@@ -1,10 +1,10 @@
 //! Encrypted logs: their header and their cipher.
 //!
-//! An encrypted log is a header of 512 bytes, followed by a log that is encrypted with AES-256-CTR from its magic on.
-//! The log's key is derived from a password in the header. The password is encrypted with AES-256-CBC and a key of
-//! the server's keyring. When that key is rotated, the server replaces the header and leaves the log unchanged.
+//! An encrypted log is a header of 512 bytes, followed by a log encrypted with AES-256-CTR from the magic number on.
+//! The log's key is derived from a password in the header. The password is encrypted with AES-256-CBC and a key of the
+//! server's keyring. When that key is rotated, the server replaces the header and leaves the log unchanged.
 //!
-//! Positions in the log do not count the header.
+//! Positions in the log do not include the header.
 
 mod keyring;
 
@@ -96,8 +96,8 @@ impl EncryptedHeader {
     ///
     /// # Errors
     ///
-    /// Fails if the magic is not that of an encrypted log, or if the version or a field is unknown. Also fails if a
-    /// field is missing, or if other bytes follow the fields.
+    /// Fails if the magic number is not the one of encrypted logs, or if the version or a field is unknown. Also fails
+    /// if a field is missing, or if other bytes follow the fields.
     pub fn decode(bytes: &[u8; ENCRYPTED_HEADER_SIZE]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         let magic = cursor.array()?;
@@ -253,7 +253,7 @@ impl fmt::Debug for LogCipher {
 }
 
 impl LogCipher {
-    /// Encrypts or decrypts in place the bytes at `offset` of the log; the header does not count.
+    /// Encrypts or decrypts in place the bytes at `offset` of the log. The offset does not include the header.
     pub fn apply(&mut self, offset: u64, bytes: &mut [u8]) {
         // The keystream has 2^68 bytes, so that every 64-bit offset is valid.
         let _ = self.0.try_seek(offset);

@@ -155,7 +155,7 @@ pub enum EncodeError {
         /// Largest value of the field.
         max: u64,
     },
-    /// The size of a part differs from the size that another field states.
+    /// The size of a part differs from the size stated by another field.
     Mismatch {
         /// Name of the part.
         field: &'static str,

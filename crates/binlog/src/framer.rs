@@ -14,7 +14,7 @@ pub const MAGIC: [u8; 4] = [0xfe, b'b', b'i', b'n'];
 /// The first four bytes of an encrypted log.
 pub const MAGIC_ENCRYPTED: [u8; 4] = [0xfd, b'b', b'i', b'n'];
 
-/// Maximum size of an event: `max_log_event_size`, 1 GiB. Servers neither write nor read larger ones.
+/// Maximum size of an event: `max_log_event_size`, 1 GiB. Servers neither write nor read larger events.
 pub const EVENT_SIZE_MAX: u32 = 1 << 30;
 
 /// Splits a log into events and keeps the format from the last format description.

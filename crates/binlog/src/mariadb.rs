@@ -28,9 +28,9 @@ impl EventType {
 }
 
 impl RawEvent<'_> {
-    /// Appends the decompressed event, as the server would have written it. It has a checksum if this one has one.
-    /// Events that are not compressed are appended unchanged. Only MariaDB compresses single events; MySQL compresses whole
-    /// transactions.
+    /// Appends the decompressed event, as the server would have written it. Adds a checksum if this event has one.
+    /// Events that are not compressed are appended unchanged. Only MariaDB compresses single events; MySQL compresses
+    /// whole transactions.
     ///
     /// `size_max` limits the size of the whole decompressed event in bytes, and thus memory.
     ///

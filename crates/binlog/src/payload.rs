@@ -1,6 +1,6 @@
 //! Decompression of transaction payloads: one event at a time, or in chunks of whole events.
 //!
-//! The size of the largest event bounds memory, whatever sizes the headers claim.
+//! The size of the largest event bounds memory, whatever the headers claim.
 
 mod inner;
 #[cfg(feature = "zstd")]
@@ -36,8 +36,8 @@ pub struct PayloadLimits {
 /// Treatment of [`TransactionPayload::uncompressed_size`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SizeClaimPolicy {
-    /// Payloads of another size are corrupt. A few kilobytes can decompress to any size; readers can rely on the
-    /// stated one.
+    /// Payloads of another size are corrupt. A few kilobytes can decompress to any size; readers can rely on the stated
+    /// size.
     #[default]
     Binding,
     /// Any size is accepted; [`PayloadSummary::is_claim_true`] compares.
@@ -86,8 +86,8 @@ impl PayloadOpener {
         Ok(self.resume(payload.payload))
     }
 
-    /// Continues the payload that was opened last. For callers that keep the opener between two events: they pass the
-    /// bytes of the same payload ([`TransactionPayload::payload`]) again.
+    /// Continues the last opened payload. For callers that keep the opener between two events. They must pass the bytes
+    /// of the same payload ([`TransactionPayload::payload`]) again.
     pub fn resume<'o>(&'o mut self, payload: &'o [u8]) -> InnerEvents<'o> {
         InnerEvents { flow: &mut self.flow, payload }
     }
@@ -112,7 +112,7 @@ impl PayloadOpener {
     }
 }
 
-/// Arrival of a payload: all at once, or in pieces.
+/// Delivery of a payload: as a whole, or in pieces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum PayloadDelivery {
     AtOnce,
@@ -191,7 +191,7 @@ impl<'o> InnerEvents<'o> {
     }
 }
 
-/// Returns the rest of a payload that came at once.
+/// Returns the remaining part of a payload that was passed as a whole.
 const fn input_at(payload: &[u8], position: usize) -> PayloadInput<'_> {
     PayloadInput { bytes: payload, position, ending: PayloadEnding::Here }
 }
@@ -293,7 +293,7 @@ pub struct PayloadError {
     pub inner_offset: u64,
     /// Number of consumed bytes of the payload.
     pub payload_offset: usize,
-    /// Error at this place. For an error in an inner event, its offset counts from the start of that event.
+    /// Error at this position. For an error in an inner event, the offset is from the start of that event.
     pub error: DecodeError,
 }
 

@@ -151,8 +151,8 @@ impl From<RawEvent<'_>> for RawEventBuf {
 
 /// Computes the CRC32 (zlib's) of an event over `covered`, all its other bytes.
 ///
-/// The in-use flag of a format description is not covered, because the server clears it in place when it closes the
-/// file.
+/// Does not cover the in-use flag of a format description, because the server clears the flag in place when it closes
+/// the file.
 pub(crate) fn checksum(event_type: EventType, covered: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     match covered.split_first_chunk::<HEADER_SIZE>() {

@@ -196,8 +196,8 @@ impl<'d, 'a> RowChange<'d, 'a> {
         self.before.iter().chain(&self.after)
     }
 
-    /// Returns the new document of a JSON column in stored form. If the event has only the changes, they are applied
-    /// to the old document. `None` if the event lacks the column or the old document, or if it is NULL.
+    /// Returns the new document of a JSON column in stored form. If the event has only the changes, applies them to the
+    /// old document. `None` if the event lacks the column or the old document, or if it is NULL.
     ///
     /// # Errors
     ///
@@ -284,7 +284,7 @@ pub struct ImageDecoder {
     /// a length prefix.
     fixed_offsets: Box<[u32]>,
     null_size: usize,
-    /// Bits of the last NULL byte that belong to columns. Servers set the others arbitrarily.
+    /// Bits of the last NULL byte that belong to columns. Servers set the other bits arbitrarily.
     null_mask: u8,
     partial: PartialJson,
     /// Size in bytes of the field that marks JSON columns with changes.
@@ -586,7 +586,7 @@ impl<'d, 'a> RowImage<'d, 'a> {
         Some(RowField { decoder, image_column: step, is_partial: false, bytes: Some(bytes), offset })
     }
 
-    /// Returns the columns in order, without those that the event omits.
+    /// Returns the columns in order, without omitted ones.
     #[inline]
     pub fn fields(&self) -> FieldIter<'d, 'a> {
         let (partial, bytes) = match self.decoder.partial {
@@ -932,7 +932,7 @@ mod tests {
             &[1, 2],
             "byte 28: expected the end, found 2 extra bytes",
         );
-        // An INSERT of only default values.
+        // An INSERT with only default values.
         write(0, &[], "+");
         write(0, &[7], "byte 29: expected the end, found 1 extra bytes");
         check(RowsKind::Delete, five(), [&[0], &[]], &[], "");

@@ -286,7 +286,7 @@ fn take_texts(
                 DecodeReason::OutOfRange { field: "texts of ENUM or SET", found: count, max: TEXTS_MAX };
             return Err(DecodeError::new(offset, reason));
         }
-        // The count may be false: allocate only for the texts that are there.
+        // The count may be wrong: allocate only for texts that exist.
         let mut texts = Vec::new();
         for _ in 0..count {
             texts.push(value.lenenc_bytes()?.into());
@@ -403,7 +403,7 @@ mod tests {
         check_type(200, &[], Ok((ColumnType::Unknown, 0)));
     }
 
-    /// Four types share one code. Two bits of the size are stored where all their type codes have ones.
+    /// Four types share one code. Two bits of the size are stored in positions where all four type codes have ones.
     #[test]
     fn string_metadata_contains_the_real_type_and_size() {
         check_type(254, &[254, 40], Ok((ColumnType::Char { size_max: 40 }, 0xfe28)));

@@ -9,8 +9,8 @@ use crate::header::HEADER_SIZE;
 use crate::row::RowDecoder;
 use crate::table::Table;
 
-/// Number of tables that are always kept; up to twice as many may be. Bounds memory: table numbers are never reused,
-/// so a long log has any number of them. One statement has only the tables it names.
+/// Number of tables that are always kept; up to twice as many may be kept. Bounds memory: table numbers are never
+/// reused, so a long log has any number of them. One statement has only the tables that it names.
 const TABLES_KEPT: usize = 4096;
 
 /// Keeps table maps and the row decoders made from them, to find the table of each rows event.

@@ -97,7 +97,7 @@ impl Time {
     // size  field
     //    3  bits, high bits first: 1 set unless negative, 1 unused, 10 hours, 6 minutes, 6 seconds
     //  0-3  fraction
-    // All of it is one big-endian number, the two's complement of what it would be without the sign.
+    // All bits are one big-endian number; a negative value is the two's complement of the positive one.
     pub(crate) fn decode(cursor: &mut Cursor<'_>, fraction: u8) -> Result<Self, DecodeError> {
         let offset = cursor.offset();
         let size = 3 + usize::from(fraction.div_ceil(2));

@@ -70,7 +70,7 @@ impl RawEvent<'_> {
 ///
 /// Panics if `bytes` is shorter than a header and the checksum.
 pub fn move_event(bytes: &mut [u8], kind: EventChecksum, next: NextPosition) {
-    assert!(bytes.len() >= HEADER_SIZE + kind.size(), "ours: an event is at least a header long");
+    assert!(bytes.len() >= HEADER_SIZE + kind.size(), "ours: an event has at least a header");
     let position = next.after(bytes.len() as u32);
     bytes[13..17].copy_from_slice(&position.to_le_bytes());
     if kind == EventChecksum::Crc32 {
@@ -122,7 +122,7 @@ fn put_checksum(kind: EventChecksum, event_type: EventType, start: usize, out: &
 impl NextPosition {
     fn after(self, size: u32) -> u32 {
         match self {
-            // Servers also keep only the low 32 bits: files can exceed 4 GiB.
+            // Servers also write only the low 32 bits: files can exceed 4 GiB.
             Self::FromStart(start) => (start as u32).wrapping_add(size),
             Self::Fixed(position) => position,
         }

@@ -126,8 +126,8 @@ enum CharsetEncoding {
     Utf8,
 }
 
-/// Sets of one to four bytes per character. Each agrees with an encoding of the WHATWG standard, except for a few
-/// characters.
+/// Character sets with one to four bytes per character. Each equals an encoding of the WHATWG standard, except for a
+/// few characters.
 #[derive(Clone, Copy)]
 enum MultiByteCharset {
     Big5,
@@ -219,7 +219,7 @@ impl Charset {
         self.entry().character_size_max
     }
 
-    /// Returns the collation of columns that name only this character set, in MySQL 8.0 and later.
+    /// Returns the default collation of this character set, in MySQL 8.0 and later.
     pub fn default_collation(self) -> u16 {
         u16::from(self.entry().default_collation)
     }
@@ -248,7 +248,7 @@ impl Charset {
         }
     }
 
-    /// Converts text like [`Charset::decode`], with U+FFFD in place of invalid bytes.
+    /// Converts text like [`Charset::decode`], with U+FFFD instead of invalid bytes.
     pub fn decode_lossy(self, bytes: &[u8]) -> Cow<'_, str> {
         if let Some(text) = borrowed(self.entry().form, bytes) {
             return Cow::Borrowed(text);
@@ -456,7 +456,7 @@ impl MultiByteCharset {
         }
     }
 
-    /// Returns MySQL's character for this code, if WHATWG has a different one or none.
+    /// Returns MySQL's character for this code, if WHATWG has another character or none.
     fn exception(self, code: &[u8]) -> Option<char> {
         if !(2..=3).contains(&code.len()) {
             return None;

@@ -1,4 +1,4 @@
-//! All collations of MySQL 9.7, and those of MariaDB 10.11 that differ.
+//! All collations of MySQL 9.7, and the collations of MariaDB 10.11 that differ.
 //!
 //! Taken from `information_schema` of both servers.
 

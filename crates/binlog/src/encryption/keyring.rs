@@ -104,12 +104,11 @@ impl fmt::Display for KeyringError {
 impl std::error::Error for KeyringError {}
 
 impl Keyring {
-    /// Parses a keyring file of either kind: a data file of `component_keyring_file`, or one of the old plugin
-    /// `keyring_file`.
+    /// Parses a keyring file: a data file of `component_keyring_file`, or a file of the old plugin `keyring_file`.
     ///
     /// # Errors
     ///
-    /// Fails if the bytes are neither.
+    /// Fails if the bytes are of neither kind.
     pub fn parse(bytes: &[u8]) -> Result<Self, KeyringError> {
         match bytes {
             _ if bytes.starts_with(PLUGIN_HEAD) => parse_plugin(bytes),
@@ -237,7 +236,7 @@ fn parse_plugin(bytes: &[u8]) -> Result<Keyring, KeyringError> {
     cursor.bytes(PLUGIN_END.len()).map_err(KeyringError::Plugin)?;
     if has_digest {
         let stored: [u8; 32] = cursor.array().map_err(KeyringError::Plugin)?;
-        // Without keys, the bytes at this place are no digest.
+        // Without keys, the bytes at this position are no digest.
         if !keys.is_empty() && stored != <[u8; 32]>::from(Sha256::digest(covered)) {
             return Err(KeyringError::Digest);
         }

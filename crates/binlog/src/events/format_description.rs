@@ -114,7 +114,7 @@ impl<'a> FormatDescription<'a> {
         }
         let types = self.post_header_sizes.len();
         if self.checksum_algorithm.is_none() && types > TYPES_WITHOUT_CHECKSUMS {
-            // The version must be corrupt. Trusting it would take the checksums for parts of the events.
+            // The version must be corrupt. With it, a reader would take checksums for parts of the events.
             let (field, found) = ("number of event types", types as u64);
             let wanted = "at most 40, because servers of this version write no checksums";
             let offset = HEADER_SIZE + FIXED_SIZE;

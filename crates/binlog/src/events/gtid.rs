@@ -61,9 +61,9 @@ pub struct CommitStamps {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GtidLayout {
-    /// True if the original commit time was written although it is equal to the immediate one.
+    /// True if the original commit time was written although it equals the immediate commit time.
     pub original_commit_written: bool,
-    /// True if the original server version was written although it is equal to the immediate one.
+    /// True if the original server version was written although it equals the immediate version.
     pub original_version_written: bool,
 }
 
@@ -72,7 +72,7 @@ impl GtidEvent<'_> {
     pub const MAY_HAVE_STATEMENTS: u8 = 1;
 
     /// Sets the transaction's size to the size of this event plus `behind`, the total size of all later events as
-    /// logged. An event without that field, from before MySQL 8.0.2, stays unchanged.
+    /// logged. An event without this field, from before MySQL 8.0.2, stays unchanged.
     ///
     /// # Errors
     ///
@@ -104,8 +104,8 @@ impl GtidEvent<'_> {
 /// Encodes an event's body with the size of the whole transaction. Calls `put` with growing sizes until the size is
 /// right.
 ///
-/// The size is a variable-length number and part of the event that it counts: a larger number can make the event
-/// larger. Starting from 0 finds the smallest size that is right.
+/// The size is a variable-length number in the event that it counts: a larger number can make the event larger.
+/// Starting from 0 finds the smallest correct size.
 pub(crate) fn settle_transaction_size(
     behind: u64,
     checksum: EventChecksum,

@@ -23,9 +23,9 @@ pub struct GtidTagged<'a> {
     pub clock: LogicalClock,
     /// Commit times, size and server versions.
     pub stamps: CommitStamps,
-    /// Number of the last field that readers must know, plus one; 0 for none.
+    /// Number of the last field that readers must support, plus one; 0 for none.
     pub fields_needed: u64,
-    /// Fields after the known ones, starting with the number of the first.
+    /// Fields after the known ones, starting with the number of the first unknown field.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub rest: &'a [u8],
 }
@@ -135,8 +135,8 @@ impl GtidTagged<'_> {
         put_varlen(&mut head, self.fields_needed);
         put_varlen(&mut head, fields.len() as u64);
         put_varlen(out, ENCODING_VERSION);
-        // Like servers, counts the size field as large as the encoded size of the fields alone. The result is one too
-        // small if only the size of the whole body needs a second byte.
+        // Like servers, assumes that the size field is as large as the encoded size of the fields alone. The result is
+        // one too small if only the size of the whole body needs a second byte.
         put_varlen(out, (1 + head.len() + fields.len()) as u64);
         put_varlen(out, self.fields_needed);
         out.extend_from_slice(&fields);

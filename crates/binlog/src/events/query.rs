@@ -221,7 +221,7 @@ pub struct DatabaseNames<'a> {
 }
 
 impl<'a> DatabaseNames<'a> {
-    /// Returns the names one by one.
+    /// Returns the names, in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
         self.bytes.split_inclusive(|byte| *byte == 0).map(|name| name.strip_suffix(&[0]).unwrap_or(name))
     }

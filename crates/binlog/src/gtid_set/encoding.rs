@@ -64,8 +64,8 @@ impl GtidSet {
             let list = decode_intervals(&mut cursor)?;
             match lists.entry(tsid) {
                 Entry::Vacant(place) => drop(place.insert(list)),
-                // Servers list each source once. Sorting later keeps this linear for input that repeats a source
-                // often.
+                // Servers list each source once. Sort later, so that input that often repeats a source takes linear
+                // time.
                 Entry::Occupied(mut place) => place.get_mut().extend(list),
             }
         }
@@ -121,7 +121,7 @@ fn decode_tsid(cursor: &mut Cursor<'_>, format: GtidSetFormat) -> Result<Tsid, D
 
 fn decode_intervals(cursor: &mut Cursor<'_>) -> Result<Vec<GtidInterval>, DecodeError> {
     let count = cursor.u64()?;
-    // The count may be false: allocate only for the bytes that are there.
+    // The count may be wrong: allocate only for existing bytes.
     let room = usize::try_from(count).unwrap_or(usize::MAX).min(cursor.rest().len() / 16);
     let mut list: Vec<GtidInterval> = Vec::with_capacity(room);
     for _ in 0..count {

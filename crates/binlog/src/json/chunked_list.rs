@@ -3,7 +3,8 @@
 /// Maximum number of values in a run; a full run is split in two.
 const CHUNK_SIZE_MAX: usize = 1024;
 
-/// List of values, stored in runs of limited length. Inserting or removing a value moves only the rest of its run.
+/// List of values, stored in runs of limited length. Inserting or removing a value moves only the following values of
+/// its run.
 #[derive(Clone, Debug)]
 pub(super) struct ChunkedList<T> {
     /// Runs in order; none is empty.
@@ -131,7 +132,7 @@ mod tests {
         }
     }
 
-    /// Each value is inserted before all others; moving all of them each time would take hours.
+    /// Each value is inserted before all others. Moving all values each time would take hours.
     #[test]
     fn a_million_at_the_front() {
         let mut runs: ChunkedList<[u64; 8]> = ChunkedList::from_iter([]);

@@ -35,7 +35,7 @@ impl<'a> DocumentNode<'a> {
         Ok(true)
     }
 
-    /// Inserts `value` at `path`; returns false if there is no such place, or if it has a value already.
+    /// Inserts `value` at `path`; returns false if there is no such position, or if it already has a value.
     pub(super) fn insert(&mut self, path: &[JsonPathLeg], value: Self) -> Result<bool, DecodeError> {
         let Some((last, path)) = path.split_last() else { return Ok(false) };
         let Some(parent) = self.find(path)? else { return Ok(false) };

@@ -423,7 +423,7 @@ impl<'a> JsonContainer<'a> {
         }
     }
 
-    /// Returns the number of bytes that one value takes in the table before the names and values.
+    /// Returns the size of one value's entry in the table before the names and values.
     const fn entry_size(&self) -> usize {
         self.name_entry_size() + 1 + self.width.size()
     }
@@ -588,7 +588,7 @@ mod tests {
         check(&nested(101), "byte 701: depth of a JSON document is 101, must be at most 100");
     }
 
-    /// Offsets that point back, or twice to the same place, could make the text of a short document endless.
+    /// Offsets that point back, or twice to the same position, could make the text of a short document endless.
     #[test]
     fn parts_must_not_overlap() {
         check(&[2, 1, 0, 7, 0, 2, 0, 0], "byte 1: JSON offset is 0, expected an offset after the entries");

@@ -23,7 +23,7 @@ impl JsonDocument<'_> {
     /// # Errors
     ///
     /// Fails if a value is invalid, overlaps another or reaches beyond its container, or if the document is nested
-    /// deeper than servers allow. The text up to there stays in `out`.
+    /// deeper than servers allow. The text before the fault stays in `out`.
     pub fn write(&self, quotes: JsonQuotes, out: &mut Vec<u8>) -> Result<(), DecodeError> {
         let Some(part) = self.part()? else {
             out.extend_from_slice(b"null");

@@ -45,7 +45,7 @@ pub(super) struct PayloadReader {
     failure: Option<PayloadError>,
     /// Number of bytes of earlier pieces.
     pub(super) earlier: usize,
-    /// Number of consumed bytes of a payload that came at once.
+    /// Number of consumed bytes of a payload that was passed as a whole.
     pub(super) position: usize,
 }
 
@@ -122,8 +122,8 @@ impl PayloadReader {
         }
     }
 
-    /// Returns the size and number of the whole valid events in the buffer, up to `room` bytes. The `first` bytes are
-    /// known to be one.
+    /// Returns the size and number of the whole valid events in the buffer, up to `room` bytes. The first `first` bytes
+    /// are known to be one event.
     fn run_of_events(&self, first: usize, room: usize) -> (usize, usize) {
         let (mut run, mut count) = (first, 1);
         let ready = &self.buffer[self.taken..];
@@ -185,7 +185,7 @@ impl PayloadReader {
         self.summary.claimed_size.filter(|_| self.limits.claim_policy == SizeClaimPolicy::Binding)
     }
 
-    /// Checks that no fewer bytes came than the payload states. A larger payload has failed before.
+    /// Checks that the payload has at least the stated size. A larger payload has already failed.
     fn check_claimed_size(&mut self, input: &PayloadInput<'_>) -> Result<(), PayloadError> {
         let found = self.summary.uncompressed_size;
         match self.claimed_size() {
@@ -281,7 +281,7 @@ impl PayloadDecompressor {
         }
     }
 
-    /// Returns true if all consumed input has been returned, so that the payload may end here.
+    /// Returns true if all consumed input has been returned: the payload may end here.
     fn is_between_frames(&self) -> bool {
         self.is_plain || self.zstd.is_between()
     }

@@ -107,7 +107,7 @@ impl fmt::Debug for PayloadWriter {
 /// Size by which the output grows at a time.
 const FRAME_STEP: usize = 128 * 1024;
 
-/// Maximum capacity of the buffer that is kept for the next payload: one huge transaction must not keep its memory
+/// Maximum capacity of the buffer that is kept for the next payload. One huge transaction must not keep its memory
 /// forever.
 const FRAME_KEPT_MAX: usize = 16 * 1024 * 1024;
 
@@ -189,7 +189,7 @@ impl PayloadWriter {
     ///
     /// # Errors
     ///
-    /// Fails if more bytes came than announced, if the frame becomes too large, or if zstd fails.
+    /// Fails if there are more bytes than announced, if the frame becomes too large, or if zstd fails.
     pub fn push(&mut self, inner: &[u8]) -> Result<(), CompressError> {
         self.came += inner.len() as u64;
         match self.announced {
@@ -204,7 +204,7 @@ impl PayloadWriter {
     ///
     /// # Errors
     ///
-    /// Fails if fewer bytes came than announced, if the frame becomes too large, or if zstd fails.
+    /// Fails if there are fewer bytes than announced, if the frame becomes too large, or if zstd fails.
     pub fn finish(&mut self) -> Result<&[u8], CompressError> {
         match self.announced {
             Some(wanted) if self.came != wanted => return Err(self.size_error(wanted)),

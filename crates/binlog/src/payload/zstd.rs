@@ -63,8 +63,8 @@ enum StepProgress {
 
 #[derive(Clone, Copy, Default, PartialEq)]
 enum DecompressMode {
-    /// Decodes as much as possible at once. On an error, reads the frame again block by block to recover the output
-    /// before it.
+    /// Decodes as much as possible at once. After an error, reads the frame again block by block, to recover the output
+    /// before the error.
     #[default]
     Fast,
     /// Decodes one block at a time, so that all output before an error is returned.
@@ -92,7 +92,7 @@ impl ZstdFrames {
         self.reset().map_err(|_| unsupported("a zstd payload (context not usable)"))?;
         self.mode = match pace {
             PayloadDelivery::AtOnce => DecompressMode::Fast,
-            // Earlier pieces are gone and cannot be read again.
+            // Earlier pieces cannot be read again.
             PayloadDelivery::InPieces => DecompressMode::BlockByBlock,
         };
         (self.wanted, self.frame, self.fault) = (0, FrameState::default(), None);
@@ -150,7 +150,7 @@ impl ZstdFrames {
         let is_careful = self.mode == DecompressMode::BlockByBlock || self.frame.is_second;
         let size = match self.wanted {
             _ if !is_careful => usize::MAX,
-            // zstd asks for a block together with the next block's header. An error in that header would hide this
+            // zstd requests a block together with the next block's header. An error in that header would hide this
             // block.
             wish if wish > BLOCK_HEADER_SIZE => wish - BLOCK_HEADER_SIZE,
             wish => wish,

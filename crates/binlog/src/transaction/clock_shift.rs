@@ -4,8 +4,8 @@ use crate::events::LogicalClock;
 
 /// Shift of logical clocks when transactions move from one file to another.
 ///
-/// Within the new file, transactions keep their dependencies. Transactions placed after those of another file wait
-/// for all of them: the log does not tell which are independent, and replicas also wait at the end of a file.
+/// Within the new file, transactions keep their dependencies. Transactions placed after transactions of another file
+/// wait for all of those: the log does not show which are independent, and replicas also wait at the end of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockShift {
     by: i64,

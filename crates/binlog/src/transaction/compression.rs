@@ -38,7 +38,7 @@ pub enum CompressionRefusal {
     RolledBack,
     /// An incident event.
     Incident,
-    /// Other events are between those of the transaction, as in relay logs after a reconnect.
+    /// Other events interrupt the transaction, as in relay logs after a reconnect.
     Interrupted,
     /// The transaction has no GTID event: it is from a server without compression.
     NoGtid,
@@ -204,12 +204,12 @@ pub fn put_gtid_resized(
     put_gtid_renumbered(raw, &GtidMove { shift: ClockShift::NONE, behind, next }, format, out)
 }
 
-/// Change of a GTID event for another place.
+/// Change of a GTID event for another position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GtidMove {
     /// Shift of the logical clock.
     pub shift: ClockShift,
-    /// Bytes of the transaction's events behind the GTID event.
+    /// Bytes of the transaction's events after the GTID event.
     pub behind: u64,
     /// Position of the next event, for the header.
     pub next: NextPosition,

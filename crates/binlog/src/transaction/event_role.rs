@@ -31,7 +31,7 @@ pub enum EventRole {
     Incident,
     /// Statement as SQL text.
     Statement,
-    /// `XA COMMIT`, `XA ROLLBACK`, of a transaction prepared before or of the open one.
+    /// `XA COMMIT` or `XA ROLLBACK`, of an earlier prepared transaction or of the open one.
     XaFinish,
     /// Variable used by the next statement.
     Variable,
@@ -136,7 +136,7 @@ impl EventRole {
 }
 
 /// Returns true for events that are not from the source's file: artificial events of the sender, which have no
-/// position, and those that a replica generates for its relay log.
+/// position, and events that a replica generates for its relay log.
 fn is_made_up(header: &EventHeader) -> bool {
     header.next_position == 0 || header.flags.contains(EventFlags::RELAY_LOG)
 }

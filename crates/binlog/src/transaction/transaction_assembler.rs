@@ -50,8 +50,8 @@ impl Transaction {
 
 /// Assembles a log's events into whole transactions.
 ///
-/// Holds at most one transaction, up to a limit in bytes. Use a [`TransactionTracker`] for transactions of any size, or if whole
-/// transactions are not needed.
+/// Holds at most one transaction, up to a limit in bytes. Use a [`TransactionTracker`] for transactions of any size, or
+/// if whole transactions are not needed.
 #[derive(Clone, Debug)]
 pub struct TransactionAssembler {
     tracker: TransactionTracker,
@@ -74,15 +74,15 @@ enum CollectState {
     Skipping,
 }
 
-/// Error in a transaction. The assembler skips the rest of the transaction and continues.
+/// Error in a transaction. The assembler skips the remaining events of the transaction, and continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AssembleError {
     /// An event cannot be decoded.
     Decode(DecodeError),
-    /// An event is not allowed at its place.
+    /// An event is not allowed in this state.
     Fault {
-        /// Event found, and what was expected.
+        /// Found and expected events.
         fault: GrammarFault,
         /// Transaction that consists of this event alone, if it is one.
         whole: Option<Box<Transaction>>,
@@ -144,7 +144,7 @@ impl TransactionAssembler {
     ///
     /// # Errors
     ///
-    /// Fails if the event cannot be decoded or is not allowed at its place, or if the transaction becomes too large.
+    /// Fails if the event cannot be decoded or is not allowed in this state, or if the transaction becomes too large.
     /// The transaction is then not returned.
     pub fn push(
         &mut self,

@@ -16,7 +16,7 @@ use crate::transaction::event_role::EventRole;
 
 /// State machine that finds the start and end of transactions and statements in a log.
 ///
-/// It has constant size. Start it where no transaction is open: at the start of a log, or after a transaction.
+/// Has constant size. Start it where no transaction is open: at the start of a log, or after a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransactionGrammar {
     state: GrammarState,
@@ -55,7 +55,7 @@ enum OpenStatement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum EventPlace {
-    /// Not part of one.
+    /// Not part of a transaction.
     Outside,
     /// First event of several.
     Starts,
@@ -103,7 +103,7 @@ impl GrammarStep {
     pub const OUTSIDE: Self = Self { transaction: EventPlace::Outside, statement: EventPlace::Outside };
 }
 
-/// Event that is not allowed at its place.
+/// Event that is not allowed in its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrammarFault {
     /// Role of the event found.
@@ -264,7 +264,7 @@ fn next_in_statement(state: GrammarState, role: EventRole) -> Option<(GrammarSta
         (OpenStatement::Rows, EventRole::RowsEnd) => (OpenStatement::Nothing, EventPlace::Ends),
         _ => return None,
     };
-    // An incident ends the open transaction; later events belong to another one.
+    // An incident ends the open transaction; later events belong to another transaction.
     let ends =
         statement.is_last() && (scope == TransactionScope::ToStatementEnd || role == EventRole::Incident);
     let transaction = EventPlace::of(state == GrammarState::Between, ends);

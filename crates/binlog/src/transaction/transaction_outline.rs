@@ -102,7 +102,7 @@ impl TransactionKind {
 
 /// Follows a log to find the start, end and outline of each transaction.
 ///
-/// Keeps the outline of the open transaction but no events, so that memory use is small for any log.
+/// Keeps the outline of the open transaction, but no events: memory use is small for any log.
 #[derive(Clone, Debug, Default)]
 pub struct TransactionTracker {
     grammar: TransactionGrammar,
@@ -125,14 +125,14 @@ pub struct TrackedEvent {
 pub enum TrackError {
     /// The event cannot be decoded; the tracker is unchanged.
     Decode(DecodeError),
-    /// The event is not allowed at its place; the tracker has continued after it.
+    /// The event is not allowed in this state; the tracker has continued after it.
     Fault(Box<TrackFault>),
 }
 
-/// Event that is not allowed at its place.
+/// Event that is not allowed in its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrackFault {
-    /// Event found, and what was expected.
+    /// Found and expected events.
     pub fault: GrammarFault,
     /// Role and place of the event after recovery.
     pub tracked: TrackedEvent,
@@ -171,7 +171,7 @@ impl TransactionTracker {
     ///
     /// # Errors
     ///
-    /// Fails if the event cannot be decoded as far as needed, or is not allowed at its place.
+    /// Fails if a required field of the event cannot be decoded, or the event is not allowed in this state.
     pub fn track(
         &mut self,
         position: u64,

@@ -2,8 +2,8 @@
 
 /// Effect of a statement on its transaction.
 ///
-/// Servers generate the text of all but [`TransactionVerb::Other`] themselves: without comments or synonyms, with quoted names,
-/// and with XIDs in hexadecimal.
+/// Servers generate the text of all but [`TransactionVerb::Other`] themselves: without comments or synonyms, with
+/// quoted names, and with XIDs in hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]

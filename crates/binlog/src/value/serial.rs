@@ -9,8 +9,8 @@ use crate::json::{JsonChange, JsonChanges, JsonDocument, JsonQuotes};
 use crate::serial;
 use crate::value::{TextValue, Value};
 
-/// Serializes integers and floats as numbers; decimals, times and JSON documents as their text; text as a string if
-/// its bytes are valid (with MySQL's collation numbers); all others as bytes.
+/// Serializes integers and floats as numbers; decimals, times and JSON documents as text; text as a string if its bytes
+/// are valid (with MySQL's collation numbers); all other values as bytes.
 impl Serialize for Value<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
