@@ -58,7 +58,7 @@ pub enum CommitDecision {
 /// Outcome of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// Roll back, and ask for a decision after this time. Other workers may be told to roll back now.
+    /// Roll back, and ask for a decision after this time. For other workers, the decision may now be to roll back.
     Retry {
         /// Time to wait.
         after: Duration,

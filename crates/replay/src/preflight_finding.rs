@@ -25,7 +25,7 @@ pub enum PreflightCheck {
     Privileges,
     /// The target accepts changes.
     ReadOnly,
-    /// The target does not apply changes from a source of its own.
+    /// The target is not itself an active replica of another source.
     Applier,
     /// The target accepts the files of `LOAD DATA`.
     LocalInfile,

@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(changes(Some(&plain), &other), set);
         let odd = SessionVariables { time_zone: Some(br"x', @a='\".to_vec()), ..plain.clone() };
         assert_eq!(changes(Some(&plain), &odd), "@@session.time_zone='x?, @a=??',");
-        // Variables missing in a context stay as they are in the session.
+        // Variables missing in a context keep their values in the session.
         let now = other.merged_over(Some(&plain));
         assert_eq!((now.sql_mode, now.charset), (plain.sql_mode, plain.charset));
         let back = "@@session.foreign_key_checks=1,@@session.auto_increment_increment=1,\

@@ -41,7 +41,7 @@ pub struct TransactionHead {
 /// `bintide compress` or `bintide decompress` rewrites the file. Messages name the position in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionOrigin {
-    /// The log as it was given: a path, or `standard input`.
+    /// The log, as given: a path, or `standard input`.
     pub log: Arc<str>,
     /// The log's name on the source's server: the last part of the path. For standard input, a name made of server,
     /// time and first transaction, which distinguishes the logs.

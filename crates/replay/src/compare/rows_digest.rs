@@ -148,7 +148,7 @@ fn double(value: &[u8]) -> Cow<'_, [u8]> {
     number.map_or(value.into(), |number| format!("{:?}", number + 0.0).into_bytes().into())
 }
 
-/// Normalises text: servers replace invalid characters by `?`, our decoder by U+FFFD.
+/// Normalises text: servers replace invalid characters by `?`, the decoder of bintide by U+FFFD.
 fn text(value: &[u8]) -> Cow<'_, [u8]> {
     if value.is_ascii() {
         return value.into();

@@ -31,7 +31,7 @@ pub enum FoldRefusal {
     /// The row with the highest AUTO_INCREMENT value cannot be found by primary key.
     #[error("AUTO_INCREMENT is not on an integer column of the primary key")]
     AutoIncrement,
-    /// The log's columns differ from those of the definition.
+    /// The log's columns differ from the definition's.
     #[error("the primary key names a column that the log does not have")]
     Columns,
     /// An image lacks columns.

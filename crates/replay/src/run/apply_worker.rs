@@ -63,7 +63,7 @@ enum WaitUntil {
     Idle,
 }
 
-/// Groups to apply, and the queue that they come from.
+/// Groups to apply, and their queue.
 #[derive(Clone, Copy)]
 pub(super) struct GroupInput<'g> {
     pub(super) groups: &'g Receiver<ApplierMessage>,

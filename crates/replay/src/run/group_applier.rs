@@ -176,7 +176,7 @@ pub(super) fn name_failed_member(
     failure: TargetFailure,
 ) -> ReplayError {
     if let Some(table) = &group.kept_table {
-        // A search among several transactions would apply all of them again.
+        // A search among several transactions would apply them again.
         assert!(group.members.is_empty(), "ours: a group that cannot be rolled back is one transaction");
         return ReplayError::KeptChanges {
             unit: group.head.to_string(),

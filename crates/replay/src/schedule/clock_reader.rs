@@ -93,7 +93,7 @@ impl ClockReader {
             self.group_start = number;
             return Ok(WaitRule::ForAll);
         }
-        // Within a group the clock and our numbers advance alike.
+        // Within a group, the clock and the replay's numbers advance equally.
         let distance = (sequence_number - last_committed).unsigned_abs();
         let below = number.saturating_sub(distance).max(self.group_start) + 1;
         assert!(below <= number, "ours: a transaction waits for earlier ones only");

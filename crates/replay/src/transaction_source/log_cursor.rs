@@ -83,7 +83,7 @@ enum CarriedTransaction {
     None,
     /// The transaction continues in this log.
     Continues(TransactionId),
-    /// The transaction was cut off. It must be repeated from its start, before any other.
+    /// The transaction was truncated. It must be repeated from its start, before any other.
     Repeats(TransactionId),
 }
 
