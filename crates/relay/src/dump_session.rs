@@ -359,7 +359,7 @@ impl DumpSession {
         self.send_artificial_from(origin, &end, 0, out);
     }
 
-    /// Sends a format description. In front of events from the middle of a log, it has no position of its own.
+    /// Sends a format description. Before events from the middle of a log, the format description has no position.
     fn send_format(
         &mut self,
         chunk: &Arc<FormChunk>,

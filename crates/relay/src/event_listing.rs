@@ -234,7 +234,7 @@ fn read_fields(bytes: &[u8]) -> Result<(EventHeader, PayloadFields, usize), Deco
 }
 
 fn describe(bytes: &[u8], start: u64, format: &EventFormat) -> Result<ListedRelayEvent, DecodeError> {
-    // A format description has a checksum of its own.
+    // A format description has its own checksum.
     let raw = match Framer::new().next(bytes) {
         Ok(FramerOutput::Event(raw)) if raw.event_type() == EventType::FormatDescription => raw,
         _ => RawEvent::new(bytes, format.checksum.for_events())?,

@@ -362,7 +362,7 @@ impl ChunkMarker {
         clear_in_use(&mut bytes);
         let mut marks = self.begin_marks();
         while marks.size < bytes.len() {
-            // A format description has a checksum of its own, which the tracker does not read.
+            // A format description has its own checksum, which the tracker does not read.
             let checksum = format.checksum.for_events();
             let marked = split_event(&bytes[marks.size..], checksum)
                 .map_err(|error| self.event_error(self.position + marks.size as u64, error))

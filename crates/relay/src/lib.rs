@@ -22,7 +22,7 @@
 //!
 //! - A form other than as-is has whole transactions only. As-is has whole events.
 //! - The in-use flag of a format description is cleared in all forms, as a server does when it sends it.
-//! - MariaDB's compressed events stay as they are in all forms.
+//! - MariaDB's compressed events stay unchanged in all forms.
 //! - A log that cannot have compressed transactions is the same in all forms: MariaDB's logs, and those of MySQL before
 //!   8.0.20.
 //!

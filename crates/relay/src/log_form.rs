@@ -106,7 +106,7 @@ impl FromStr for FormChoice {
 impl FormChoice {
     /// Returns the form for a client with these attributes.
     ///
-    /// With [`FormChoice::Auto`], MySQL's replicas and mysqlbinlog since 8.0.20 get logs as they are. All other clients
+    /// With [`FormChoice::Auto`], MySQL's replicas and mysqlbinlog since 8.0.20 get unchanged logs. All other clients
     /// get plain logs, which every client can read: older MySQL, MariaDB, connectors, and clients without attributes.
     /// The version of a connector does not show whether its program reads compressed transactions.
     pub fn form_for(self, attributes: &ClientAttributes<'_>) -> LogForm {

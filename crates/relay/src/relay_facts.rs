@@ -118,7 +118,7 @@ pub trait RelayFacts: Send + Sync {
         Vec::new()
     }
 
-    /// Returns the compression for accounts without a form of their own.
+    /// Returns the compression for accounts without a form.
     fn compression(&self) -> ServedCompression {
         ServedCompression::of(FormChoice::Auto)
     }

@@ -368,7 +368,7 @@ fn take_charset(statement: &SqlStatement<'_>, part: &mut SqlWords) -> Result<Opt
     }
 }
 
-/// `SET TRANSACTION`: accepted without effect, because a relay has no transactions of its own.
+/// `SET TRANSACTION`: accepted without effect, because a relay runs no transactions.
 fn transaction(statement: &SqlStatement<'_>, part: &mut SqlWords) -> Result<AssignedValues, ServerError> {
     part.take_any(&["SESSION", "LOCAL", "GLOBAL"]);
     part.take("TRANSACTION");

@@ -21,7 +21,7 @@ use crate::upstream_control::{LogReaderPlace, log_readers};
 const LOG_IN_USE: u16 = 1867;
 /// `ER_WARN_PURGE_LOG_IS_ACTIVE`
 const LOG_IS_ACTIVE: u16 = 1868;
-/// `ER_UNKNOWN_ERROR`, for a note with a text of our own.
+/// `ER_UNKNOWN_ERROR`, for a note with a text of bintide.
 const OWN_NOTE: u16 = 1105;
 
 pub(super) fn purge(

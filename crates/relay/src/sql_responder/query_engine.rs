@@ -88,7 +88,7 @@ impl QueryEngine {
     }
 }
 
-/// Opens a database in memory, with the tables and our functions.
+/// Opens a database in memory, with the tables and bintide's functions.
 fn open(
     tables: &[EngineTable],
     functions: &FunctionContext,

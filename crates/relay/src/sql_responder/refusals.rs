@@ -190,7 +190,7 @@ pub(super) fn wrong_argument_count(function: &str) -> ServerError {
     ServerError::new(1582, "42000", message)
 }
 
-/// `ER_UNKNOWN_ERROR`, with a text of our own.
+/// `ER_UNKNOWN_ERROR`, with a text of bintide.
 pub(super) fn internal(error: &impl ToString) -> ServerError {
     ServerError::new(1105, "HY000", error.to_string())
 }

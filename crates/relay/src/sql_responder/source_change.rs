@@ -13,7 +13,7 @@ use crate::upstream_control::{SourceChange, SourceOption};
 
 /// Maximum length of a replication password in characters, as on a server.
 const PASSWORD_MAX: usize = 32;
-/// `ER_UNKNOWN_ERROR`, for a note with a text of our own.
+/// `ER_UNKNOWN_ERROR`, for a note with a text of bintide.
 const OWN_NOTE: u16 = 1105;
 
 /// Option of the statement.
