@@ -97,7 +97,7 @@ impl<'a> OkPacket<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the payload has another first byte, or is cut off.
+    /// Fails if the payload has another first byte, or is truncated.
     pub fn decode(payload: &'a [u8], capabilities: Capabilities) -> Result<Self, WireError> {
         Self::decode_fields(payload, capabilities).map_err(WireError::packet("OK packet"))
     }
@@ -165,7 +165,7 @@ impl<'a> ErrPacket<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the payload has another first byte, or is cut off.
+    /// Fails if the payload has another first byte, or is truncated.
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
         Self::decode_fields(payload).map_err(WireError::packet("ERR packet"))
     }

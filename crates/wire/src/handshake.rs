@@ -268,8 +268,8 @@ impl<'a> LoginRequest<'a> {
         Ok(Self { head, user, proof, database, plugin, attributes, zstd_level })
     }
 
-    /// Encodes the request. Without [`Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA`], authentication data is cut off
-    /// after 255 bytes.
+    /// Encodes the request. Without [`Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA`], authentication data is truncated
+    /// to 255 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let has = |one| self.head.capabilities.contains(one);
         self.head.encode(out);

@@ -290,8 +290,8 @@ impl PacketCodec {
     }
 
     /// Stops checking the sequence numbers of received packets. In semi-synchronous replication, source and replica
-    /// send independently, and their numbers do not match. The numbers of sent packets then do not continue those of
-    /// received packets.
+    /// send independently, and their numbers do not match. The numbers of sent packets are then independent of received
+    /// packets.
     pub fn ignore_sequence(&mut self) {
         self.sequence_check = SequenceCheck::Ignored;
     }

@@ -17,7 +17,7 @@ impl ConnectionAttributes {
     ///
     /// # Errors
     ///
-    /// Fails if a name or a value is cut off.
+    /// Fails if a name or a value is truncated.
     // size  field
     //  for each attribute
     //    *  name: lenenc size, then the bytes
