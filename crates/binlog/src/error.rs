@@ -86,12 +86,12 @@ pub enum DecodeReason {
 }
 
 impl DecodeReason {
-    /// Error for a zstd frame that is cut off.
+    /// Error for a zstd frame that is truncated.
     pub(crate) const TORN_FRAME: Self = Self::Zstd { message: "the frame is cut off" };
 }
 
 impl DecodeError {
-    /// Returns true if the input is cut off rather than wrong.
+    /// Returns true if the input is truncated rather than wrong.
     pub fn is_short(&self) -> bool {
         matches!(self.reason, DecodeReason::Short { .. }) || self.reason == DecodeReason::TORN_FRAME
     }

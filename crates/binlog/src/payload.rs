@@ -137,7 +137,7 @@ impl<'o> InnerEvents<'o> {
     ///
     /// # Errors
     ///
-    /// Fails if the payload is corrupt, is cut off within a frame or an event, or exceeds a limit. Also fails if its
+    /// Fails if the payload is corrupt, is truncated within a frame or an event, or exceeds a limit. Also fails if its
     /// size differs from the stated one, or if it holds a payload or a format description, which no payload may hold.
     /// Later calls return the same error.
     pub fn next_event(&mut self) -> Result<Option<RawEvent<'_>>, PayloadError> {
@@ -242,7 +242,7 @@ impl PayloadStream<'_> {
     ///
     /// # Errors
     ///
-    /// Fails if the payload is cut off within a frame or an event, or has failed before.
+    /// Fails if the payload is truncated within a frame or an event, or has failed before.
     ///
     /// # Panics
     ///

@@ -106,7 +106,7 @@ impl RowDecoder {
     ///
     /// # Errors
     ///
-    /// Fails if the last row is cut off.
+    /// Fails if the last row is truncated.
     pub fn count(&self, rows: &Rows<'_>) -> Result<u64, DecodeError> {
         if rows.rows.is_empty() {
             return Ok(u64::from(self.next(rows) == NextRow::Row));
@@ -357,7 +357,7 @@ impl ImageDecoder {
         self.columns.len()
     }
 
-    /// Returns the bytes after the image at the front of `bytes`; `None` if it is cut off.
+    /// Returns the bytes after the image at the front of `bytes`; `None` if it is truncated.
     #[inline]
     fn skip<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         match self.partial {

@@ -72,7 +72,7 @@ impl<'a> MariadbGtidEvent<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if a field for one of the flags is missing or cut off.
+    /// Fails if a field for one of the flags is missing or truncated.
     pub fn details(&self) -> Result<MariadbGtidDetails<'a>, DecodeError> {
         MariadbGtidDetails::decode(self.flags, &mut Cursor::new(self.rest))
     }

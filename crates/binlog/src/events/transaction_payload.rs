@@ -100,7 +100,7 @@ impl PayloadFields {
     ///
     /// # Errors
     ///
-    /// Fails if the fields are cut off, or if the payload's size or compression is missing.
+    /// Fails if the fields are truncated, or if the payload's size or compression is missing.
     pub fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let start = cursor.clone();
         let (mut payload_size, mut compression, mut uncompressed_size) = (None, None, None);

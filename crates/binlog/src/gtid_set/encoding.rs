@@ -38,7 +38,7 @@ impl GtidSet {
     ///
     /// # Errors
     ///
-    /// Fails if the bytes are cut off or continue after the set, or if the format is unknown. Also fails if an
+    /// Fails if the bytes are truncated or continue after the set, or if the format is unknown. Also fails if an
     /// interval is empty, out of range or out of order.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(bytes);

@@ -46,7 +46,7 @@ impl<'a> JsonChanges<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if a change is cut off or is of none of the three kinds. Paths and values are not checked.
+    /// Fails if a change is truncated or is of none of the three kinds. Paths and values are not checked.
     pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         while !cursor.is_empty() {
