@@ -1,4 +1,4 @@
-//! Context of a piece of a log, from the preceding events. Found without reading all of them.
+//! Context of a piece of a log, from the preceding events, most of which need not be read.
 
 use binlog::events::RowsFlags;
 use binlog::{

@@ -27,7 +27,7 @@
 //! A transaction payload too large for memory is read in pieces: [`LargePayload`].
 //!
 //! Logs are read into memory that grows only as bytes arrive. A file that is truncated while it is read causes an
-//! error, never a crash. Positions have 64 bits and are counted: those in event headers wrap at 4 GiB.
+//! error, never a crash. Positions have 64 bits and are counted, because positions in event headers wrap at 4 GiB.
 //!
 //! This crate never connects to a server, and never waits for a log to grow: it reports that no more events are
 //! available, and the caller decides. It decodes only events that delimit logs and transactions.

@@ -43,7 +43,7 @@ impl StoreWatch {
         // An error means that notifications were lost: there may be a change.
         let Ok(events) = changes.read_events() else { return true };
         let stem = self.newest.as_ref().and_then(|(path, _)| path.file_stem());
-        // Ignore other files of the directory: those of a running server change all the time.
+        // Ignore other files of the directory: a running server changes its files all the time.
         events.iter().any(|event| {
             let name = event.name.as_ref().map(Path::new);
             name.is_none_or(|name| stem.is_none_or(|stem| name.file_stem() == Some(stem)))

@@ -251,8 +251,8 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If the last log does not end there, if the name is not that of a log, if the log is not the successor of the
-    /// last one, or if a file cannot be written.
+    /// If the last log does not end there, the name is not a log's name, the log is not the successor of the last one,
+    /// or a file cannot be written.
     pub fn begin_log(&mut self, name: &str, position: u64) -> Result<(), LogError> {
         match &self.log {
             Some(log) if log.name_at_source == name && position == log.last => return Ok(()),
