@@ -8,9 +8,9 @@
 //! | change rows that still have the values in a log | [`CheckedTransaction`] |
 //! | write row changes as an SQL script | [`RowScript`] |
 //!
-//! Row changes go to MySQL as `BINLOG` statements: the server applies events of its own format itself, with exact
-//! types. If the server or the account does not allow this, row changes go as statements with parameters. Progress is
-//! saved in the table `bintide.progress`, in the same transaction as the changes that it covers.
+//! Row changes go to MySQL as `BINLOG` statements: the server applies events in its own format, with exact types. If
+//! the server or the account does not allow this, row changes go as statements with parameters. Progress is saved in
+//! the table `bintide.progress`, in the same transaction as the changes that it covers.
 //!
 //! This crate never decides which transactions are applied, or in which order. Unless requested, it never writes to the
 //! target's binary log if the account may turn it off. The only global variable that it changes is `gtid_purged`.

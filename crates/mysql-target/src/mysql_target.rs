@@ -49,7 +49,7 @@ pub struct MysqlTarget {
     collations: TargetCollations,
 }
 
-/// Privileges of the account beyond those of ordinary accounts.
+/// Special privileges of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SessionPrivileges {
     /// The account may set `sql_log_bin`.

@@ -131,7 +131,7 @@ impl TargetColumn {
         let collation = column.collation.filter(|collation| *collation != BINARY);
         let collation = collation.and_then(|id| Collation::new(id, flavour));
         let types = column.column_type.data_types();
-        // Types of text come before those of bytes.
+        // Text types come before byte types.
         let data_type = if collation.is_some() { types.first() } else { types.last() };
         let digits = match column.column_type {
             ColumnType::Decimal { precision, scale } => (precision.into(), scale.into()),
