@@ -23,7 +23,7 @@ pub(crate) struct ReadCounters {
 struct ThreadWaits {
     /// Thread ID.
     id: u64,
-    /// True for our connections, false for the applier's threads.
+    /// True for connections of searches, false for the applier's threads.
     is_ours: bool,
     waits: DiskWaits,
 }

@@ -699,7 +699,7 @@ fn is_transient(error: &WarmError) -> bool {
             | logs::LogError::NoLogs { .. }
             | logs::LogError::PastEnd { .. },
         ) => true,
-        // Another session holds a metadata lock for longer than we wait.
+        // Another session holds a metadata lock for longer than the search waits.
         WarmError::Server { cause, .. } if cause.code() == Some(LOCK_WAIT_TIMEOUT) => true,
         error => error.is_transient(),
     }
