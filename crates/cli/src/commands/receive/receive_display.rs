@@ -32,7 +32,7 @@ pub(crate) struct ReceiveDisplay {
     connection_error: Mutex<Option<String>>,
 }
 
-/// Progress as it was last shown.
+/// Progress as last shown.
 struct ShownProgress {
     screen: ProgressDisplay,
     /// Time of the next update.

@@ -217,7 +217,7 @@ fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) ->
     })
 }
 
-/// Condition of the relay's acknowledgements: those of its own replicas.
+/// Condition for the relay's acknowledgements: enough of its replicas have acknowledged.
 struct ReplicaCondition(Arc<AckGate>);
 
 impl AckCondition for ReplicaCondition {

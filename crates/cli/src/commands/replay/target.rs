@@ -167,7 +167,7 @@ impl OpenTarget {
         }
     }
 
-    /// Records progress in the logs of this server from here on.
+    /// From now on, records progress in the logs of this server.
     pub(super) fn set_source(&self, writer: Option<u32>) -> Result<(), CommandFailure> {
         match (self, writer) {
             (Self::Mysql(target), Some(writer)) => {
