@@ -344,8 +344,8 @@ impl TransactionSource {
             gtids.difference(&applied.executed).difference(&applied.progress.gtids).is_empty()
         };
         let keyring = self.keys.keyring()?;
-        let look = |number: usize| read_beginning(logs.get(number)?, keyring.clone());
-        let number = first_needed(logs.len(), place, is_applied, look);
+        let read_start = |number: usize| read_beginning(logs.get(number)?, keyring.clone());
+        let number = first_needed(logs.len(), place, is_applied, read_start);
         if let Some(log) = logs.get(number) {
             cursor.start_at(log.clone());
             self.logs = vec![ReplayLog::File(log.clone())].into_iter();

@@ -150,10 +150,10 @@ fn run_both<T: Send>(
     ours: impl FnOnce() -> Result<T, TargetFailure> + Send,
 ) -> Result<(T, T), TargetFailure> {
     thread::scope(|scope| {
-        let asked = scope.spawn(theirs);
+        let their_thread = scope.spawn(theirs);
         let ours = ours();
         let theirs =
-            asked.join().map_err(|_| TargetFailure::refused("a thread of the comparison panicked"))?;
+            their_thread.join().map_err(|_| TargetFailure::refused("a thread of the comparison panicked"))?;
         Ok((theirs?, ours?))
     })
 }

@@ -46,7 +46,7 @@ impl TransactionKeys {
     ) -> Result<(), DecodeError> {
         for raw in events {
             let ChangedKeys::Known(known) = keys else { return Ok(()) };
-            let told = match EventRole::of(raw, format)? {
+            let coverage = match EventRole::of(raw, format)? {
                 EventRole::Rows | EventRole::RowsEnd => self.rows(raw, format, known)?,
                 EventRole::RowsBegin if raw.event_type() == EventType::TableMap => {
                     self.map(raw, format, define)?;
@@ -61,7 +61,7 @@ impl TransactionKeys {
                 _ => KeyCoverage::NotAll,
             };
             // A transaction with too many keys runs alone anyway.
-            if told == KeyCoverage::NotAll || known.len() > CLAIM_KEYS_MAX {
+            if coverage == KeyCoverage::NotAll || known.len() > CLAIM_KEYS_MAX {
                 *keys = ChangedKeys::Unknown;
             }
         }

@@ -186,17 +186,17 @@ impl GroupChanges {
         statement: &mut StatementMode,
     ) -> Result<(), FoldError> {
         let ends = rows.flags.contains(RowsFlags::STATEMENT_END);
-        let way = match rows.column_count {
+        let mode = match rows.column_count {
             // An event without rows only ends the statement: folded or not, like its rows.
             0 => *statement,
             _ if plain.contains(&rows.table_id) => StatementMode::Plain,
             _ => StatementMode::Folded,
         };
-        if *statement != StatementMode::Empty && *statement != way {
+        if *statement != StatementMode::Empty && *statement != mode {
             return Err(FoldError::Refused(FoldRefusal::Mixed));
         }
-        *statement = if ends { StatementMode::Empty } else { way };
-        match way {
+        *statement = if ends { StatementMode::Empty } else { mode };
+        match mode {
             StatementMode::Empty => Ok(()),
             StatementMode::Plain => {
                 self.report.plain_events += 1;

@@ -44,17 +44,17 @@ pub(super) fn read_beginning(path: &Path, keyring: Option<Arc<Keyring>>) -> Opti
 }
 
 /// Returns the number of the first log, of `count`, that is not completely applied. `place` is the log of the saved
-/// position, for transactions without GTIDs. `is_applied` checks that the target has all GTIDs of a set. `look` reads
-/// the start of a log.
+/// position, for transactions without GTIDs. `is_applied` checks that the target has all GTIDs of a set. `read_start`
+/// reads the start of a log.
 pub(super) fn first_needed(
     count: usize,
     place: Option<usize>,
     is_applied: impl Fn(&GtidSet) -> bool,
-    look: impl Fn(usize) -> Option<LogBeginning>,
+    read_start: impl Fn(usize) -> Option<LogBeginning>,
 ) -> usize {
     let mut found = None;
     for number in (0..count).rev() {
-        let Some(beginning) = look(number) else { continue };
+        let Some(beginning) = read_start(number) else { continue };
         if beginning.previous.is_empty() {
             break; // No earlier transaction has a GTID.
         }
@@ -67,7 +67,8 @@ pub(super) fn first_needed(
     if beginning.kind == LogKind::Relay {
         // A relay log's `Previous_gtids` omits a partly received transaction. That transaction begins in the last
         // earlier log that contains a whole transaction, or in the log before that one.
-        while number > 0 && look(number - 1).is_some_and(|before| before.previous == beginning.previous) {
+        while number > 0 && read_start(number - 1).is_some_and(|before| before.previous == beginning.previous)
+        {
             number -= 1;
         }
         number = number.saturating_sub(1);
@@ -105,12 +106,12 @@ mod tests {
     /// `logs` are the `Previous_gtids` of each log; `?` if it has none.
     fn check(kind: LogKind, logs: &[&str], place: Option<usize>, applied: &str, wanted: usize) {
         let applied = set(applied);
-        let look = |number: usize| {
+        let read_start = |number: usize| {
             let previous = Some(logs[number]).filter(|previous| *previous != "?");
             previous.map(|previous| LogBeginning { previous: set(previous), kind })
         };
         let is_applied = |previous: &GtidSet| previous.difference(&applied).is_empty();
-        let found = first_needed(logs.len(), place, is_applied, look);
+        let found = first_needed(logs.len(), place, is_applied, read_start);
         assert_eq!(found, wanted, "{logs:?} {place:?} {applied}");
     }
 
