@@ -393,10 +393,10 @@ impl ReplicaConversation {
     /// Returns the next applicable query, or the registration after the last one.
     fn ask_from(&mut self, first: usize) -> Result<Vec<u8>, WireError> {
         let questions = self.questions().iter().enumerate().skip(first);
-        let asked = questions
+        let applicable = questions
             .filter_map(|(number, question)| Some((number, (question.query)(&self.options, &self.facts)?)));
         let mut out = Vec::new();
-        let Some((number, sql)) = asked.take(1).next() else {
+        let Some((number, sql)) = applicable.take(1).next() else {
             self.phase = ConversationPhase::Registering;
             let register = RegisterReplica {
                 server_id: self.options.server_id,
