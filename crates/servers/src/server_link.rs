@@ -129,14 +129,14 @@ impl ServerLink {
             SslMode::Preferred if address.socket.is_some() => None,
             _ => Some(tls::connect(address)?),
         };
-        let wish = match address.tls.mode {
+        let tls_mode = match address.tls.mode {
             _ if tls.is_none() => TlsMode::Never,
             SslMode::Disabled | SslMode::Preferred => TlsMode::IfOffered,
             SslMode::Required | SslMode::VerifyCa | SslMode::VerifyIdentity => TlsMode::Always,
         };
         let transport = if address.socket.is_some() { Transport::Local } else { Transport::Network };
         // The password command may take long, so it runs before the server waits for the login.
-        let client = client_options(address, options, wish, transport)?;
+        let client = client_options(address, options, tls_mode, transport)?;
         let since = Instant::now();
         let socket = ServerSocket::connect(address, options)?;
         let mut pipe = PacketStream {

@@ -630,8 +630,8 @@ fn ask_activity(address: &ServerAddress, id: u32, timeout: Duration) -> ServerAc
     // Ignore a cancellation: otherwise, a session that ignores cancellations would count as lost.
     let address = ServerAddress { timeout, cancel: CancelToken::default(), ..address.clone() };
     let options = LinkOptions { connect_timeout: timeout, ..LinkOptions::default() };
-    let asked = ServerLink::open(&address, &options).and_then(|mut link| link.query("SHOW PROCESSLIST"));
-    let rows = match asked {
+    let answer = ServerLink::open(&address, &options).and_then(|mut link| link.query("SHOW PROCESSLIST"));
+    let rows = match answer {
         Ok(rows) => rows,
         Err(error) => return ServerActivity::Unreachable(error.to_string()),
     };

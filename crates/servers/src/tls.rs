@@ -381,9 +381,9 @@ mod tests {
             let mut address = ServerAddress::parse("mysql://u@h").unwrap();
             address.tls.certificate = certificate.map(|name| folder.path().join(name));
             address.tls.key = key.map(|name| folder.path().join(name));
-            let made = connect(&address).map(drop).map_err(|error| error.to_string());
+            let result = connect(&address).map(drop).map_err(|error| error.to_string());
             let wanted = wanted.map_err(|text| text.replace('^', &format!("{}/", folder.path().display())));
-            assert_eq!(made, wanted, "{certificate:?} {key:?}");
+            assert_eq!(result, wanted, "{certificate:?} {key:?}");
         };
         check(None, None, Ok(()));
         check(Some("one.pem"), Some("one.key"), Ok(()));
