@@ -126,10 +126,10 @@ impl TargetCollations {
         let mut remarks = Vec::new();
         let substituted = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
         if !substituted.is_empty() {
-            let made: Vec<&str> = substituted.iter().map(String::as_str).collect();
+            let databases: Vec<&str> = substituted.iter().map(String::as_str).collect();
             remarks.push(format!(
                 "databases were created with another default collation, because the target lacks the source's: {}",
-                made.join(", ")
+                databases.join(", ")
             ));
         }
         if self.rounds.load(Ordering::Relaxed) {
@@ -303,10 +303,10 @@ impl ContextAdapter {
         };
         let wanted: String = name(server, source);
         if source == Flavour::MySql && self.target == Flavour::MySql {
-            let made = name(self.fallback_collation(server, source), self.target);
+            let fallback = name(self.fallback_collation(server, source), self.target);
             let database = String::from_utf8_lossy(&statement.default_database).into_owned();
             let mut substituted = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
-            substituted.insert(format!("`{database}` with {made} instead of {wanted}"));
+            substituted.insert(format!("`{database}` with {fallback} instead of {wanted}"));
             return Ok(());
         }
         Err(TargetFailure::refused(format!(

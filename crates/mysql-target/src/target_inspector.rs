@@ -70,8 +70,8 @@ impl TargetInspector {
     pub fn connect(address: &ServerAddress) -> Result<Self, ReplayError> {
         let mut connection =
             SqlConnection::open(address).map_err(|error| server_failure(error).into_error(LOG_IN))?;
-        let asked = |error| server_failure(error).into_error("read the server's settings");
-        let facts = ServerFacts::query(&mut connection).map_err(asked)?;
+        let read_failure = |error| server_failure(error).into_error("read the server's settings");
+        let facts = ServerFacts::query(&mut connection).map_err(read_failure)?;
         let mut applied =
             read_progress(&mut connection).map_err(|failure| failure.into_error("read the progress"))?;
         if let Some(applied) = &mut applied {

@@ -205,8 +205,8 @@ impl StatementWriter {
         }
         let table = self.table(&key, event.table, session)?;
         session.check_table(&table, event.kind)?;
-        let ways = ReplayFlavours { source, target: self.target };
-        let plan = Arc::new(StatementPlan::new(event, table, ways, self.row_match)?);
+        let flavours = ReplayFlavours { source, target: self.target };
+        let plan = Arc::new(StatementPlan::new(event, table, flavours, self.row_match)?);
         if self.plans.len() >= PLANS_MAX {
             self.forget();
         }
