@@ -80,10 +80,10 @@ pub fn make_folders(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
     let mut missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
     missing.reverse();
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     for path in missing {
         match fs::create_dir(path) {
-            Ok(()) => made.push(path.to_owned()),
+            Ok(()) => created.push(path.to_owned()),
             // Another process has created the directory first.
             Err(_) if path.is_dir() => {}
             Err(cause) => return Err(LogError::io("create", &path.display().to_string(), cause)),
@@ -91,7 +91,7 @@ pub fn make_folders(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
         sync_parent(path)
             .map_err(|cause| LogError::io("sync", &parent_of(path).display().to_string(), cause))?;
     }
-    Ok(made)
+    Ok(created)
 }
 
 /// Syncs the directory entry of a file or directory to disk.

@@ -48,21 +48,21 @@ impl StoreFolder {
     /// If the directory cannot be created or read, another process writes to the store, or the directory has logs but
     /// is not a store.
     pub fn lock(path: &Path) -> Result<Self, LogError> {
-        let mut made = CreatedPaths::create_folder(path)?;
+        let mut created = CreatedPaths::create_folder(path)?;
         let Some(lock) = FolderLock::take(path).map_err(io_error("lock", path))? else {
-            made.keep();
+            created.keep();
             return Err(LogError::Locked { name: path.display().to_string() });
         };
         let mark = path.join(MARK_FILE_NAME);
         if !is_regular(&mark) {
             refuse_foreign(path)?;
         }
-        made.add_if_missing(&mark);
+        created.add_if_missing(&mark);
         let Some(lock) = lock.with_mark(&mark).map_err(io_error("lock", &mark))? else {
-            made.keep();
+            created.keep();
             return Err(LogError::Locked { name: path.display().to_string() });
         };
-        let folder = Self { path: path.to_owned(), created: made, _lock: lock };
+        let folder = Self { path: path.to_owned(), created, _lock: lock };
         folder.check_index()?;
         Ok(folder)
     }
