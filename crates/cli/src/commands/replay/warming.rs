@@ -110,8 +110,8 @@ impl ReplayWarming {
                 warmed
             });
             let over = EndApplierOnDrop(&applier);
-            let mut told = WarmingObserver { watch, applier: &applier, target };
-            let report = replay::replay(source, target.target(), options, &mut told);
+            let mut observer = WarmingObserver { watch, applier: &applier, target };
+            let report = replay::replay(source, target.target(), options, &mut observer);
             drop(over);
             match ahead.join() {
                 Ok(warmed) => (report, WarmingOutcome(warmed)),

@@ -386,8 +386,8 @@ fn replica_options(live: &LiveStream, start: ReplicaStart) -> ReplicaOptions {
 fn explain_error(error: ConnectionError, resume: &ResumePoint) -> StreamDisconnect {
     match (error.code(), &resume.token) {
         (Some(CANNOT_SEND), Some(token)) => {
-            let asked = format!("the source cannot resume at {token}");
-            let error = anyhow::Error::from(error).context(asked).context(ErrorAdvice(LOGS_GONE_ADVICE));
+            let message = format!("the source cannot resume at {token}");
+            let error = anyhow::Error::from(error).context(message).context(ErrorAdvice(LOGS_GONE_ADVICE));
             StreamDisconnect::Failed(CommandFailure::NotStarted(error))
         }
         _ => error.into(),

@@ -56,12 +56,12 @@ pub(super) fn write_records(
     }
     let streamer = schema.attach_to(Streamer::new(settings));
     let mut work = LogStreamWork { found, streamer, saver: ProgressSaver::new(figures) };
-    let told = work.each(places, resume.as_ref(), &mut output);
+    let outcome = work.each(places, resume.as_ref(), &mut output);
     // Otherwise, rules may have matched in the part read by an earlier run, or may match later.
-    if told.is_ok() && resume.is_none() && !interrupt::is_stop_requested() && !global.quiet {
+    if outcome.is_ok() && resume.is_none() && !interrupt::is_stop_requested() && !global.quiet {
         warn_unmatched(&work.streamer.unmatched_rules().clone().into_rules(), "the logs");
     }
-    finished(told, output)
+    finished(outcome, output)
 }
 
 /// Returns the table definitions that were saved with the progress, if there are any.

@@ -185,12 +185,12 @@ pub(crate) fn sentence(report: &WarmReport) -> String {
         Some(ours) => counted(ours.pages, "page"),
         None => "an unknown number of pages".to_owned(),
     };
-    let made = counted(status.counts.touches, "search");
+    let searches = counted(status.counts.touches, "search");
     let end = match why {
         WarmEndReason::Interrupted => "",
         WarmEndReason::NoGain => "; stopped because of no gain",
     };
-    format!("{made} ahead of the replay read {read}{end}")
+    format!("{searches} ahead of the replay read {read}{end}")
 }
 
 /// Returns the result as a JSON document.

@@ -173,12 +173,12 @@ fn begin_settled(
 
 fn say(point: &SnapshotPoint, tables: &[SnapshotSourceTable]) {
     let SnapshotPoint { log, position, .. } = point;
-    let held = match point.held {
+    let locking = match point.held {
         SnapshotLock::Nothing => "without a lock",
         SnapshotLock::ReadLock => "writers were locked briefly",
     };
     let tables = counted(tables.len() as u64, "table");
-    info!("snapshot of {tables} at {log}:{position} ({held})");
+    info!("snapshot of {tables} at {log}:{position} ({locking})");
     if point.prepared == PreparedTransactions::Unknown {
         warn!(
             "the account may not list prepared XA transactions, whose rows would be missing: grant it \
