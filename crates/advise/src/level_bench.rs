@@ -130,16 +130,16 @@ impl<'s> LevelBench<'s> {
         payloads: &[&[u8]],
         taken: &mut [LevelCost],
     ) -> Result<Vec<LevelResult>, CompressError> {
-        let mut made = vec![LevelResult::default(); payloads.len() * self.levels.len()];
+        let mut results = vec![LevelResult::default(); payloads.len() * self.levels.len()];
         let (small, large): (Vec<_>, Vec<_>) =
             payloads.iter().enumerate().partition(|(_, payload)| payload.len() <= self.large);
         for (index, taken) in taken.iter_mut().enumerate() {
-            let mut put = |payload: usize, one| made[payload * self.levels.len() + index] = one;
+            let mut put = |payload: usize, one| results[payload * self.levels.len() + index] = one;
             measure_at_level(&mut self.writers[index], &small, taken, &mut put, &mut self.buffers)?;
         }
         for one in large {
             for (index, (level, taken)) in self.levels.iter().zip(&mut *taken).enumerate() {
-                let mut put = |payload: usize, one| made[payload * self.levels.len() + index] = one;
+                let mut put = |payload: usize, one| results[payload * self.levels.len() + index] = one;
                 measure_at_level(
                     &mut PayloadWriter::new(*level)?,
                     &[one],
@@ -150,7 +150,7 @@ impl<'s> LevelBench<'s> {
             }
             (self.buffers.opened, self.buffers.frames) = (Vec::new(), Vec::new());
         }
-        Ok(made)
+        Ok(results)
     }
 
     /// Measures one payload that is not in memory, with `size` bytes of events.
@@ -220,9 +220,9 @@ impl StreamDecompressor {
             let room = self.out.capacity();
             let mut output = OutBuffer::around(&mut self.out);
             self.opener.decompress_stream(&mut output, &mut input).map_err(failed)?;
-            let made = output.pos();
-            self.bytes += made as u64;
-            if input.pos() == frame.len() && made < room {
+            let produced = output.pos();
+            self.bytes += produced as u64;
+            if input.pos() == frame.len() && produced < room {
                 break;
             }
         }
@@ -250,25 +250,25 @@ fn measure_at_level(
     frames.clear();
     let (mut all, mut cold) = (Vec::with_capacity(payloads.len()), ColdCacheFactor::default());
     for (index, (_, payload)) in payloads.iter().enumerate() {
-        let made = measure_one(writer, payload, |frame| frames.extend_from_slice(frame))?;
+        let result = measure_one(writer, payload, |frame| frames.extend_from_slice(frame))?;
         if cold.wants(index, payload) {
             elsewhere.flush();
-            cold.note(made.ns, measure_one(writer, payload, |_| ())?.ns);
+            cold.note(result.ns, measure_one(writer, payload, |_| ())?.ns);
         }
-        all.push(made);
+        all.push(result);
         taken.bytes += payload.len() as u64;
     }
     taken.memory = taken.memory.max(writer.memory() as u64);
-    for (made, (number, payload)) in all.iter().zip(payloads) {
-        let ns = cold.scaled(made.ns, payload);
+    for (result, (number, payload)) in all.iter().zip(payloads) {
+        let ns = cold.scaled(result.ns, payload);
         taken.compress_ns += ns;
-        put(*number, LevelResult { ns, ..*made });
+        put(*number, LevelResult { ns, ..*result });
     }
     let work = CpuTime::start();
     let mut rest = &frames[..];
-    for (made, (_, payload)) in all.iter().zip(payloads) {
-        let (frame, behind) = rest.split_at(made.frame.unwrap_or_default() as usize);
-        rest = behind;
+    for (result, (_, payload)) in all.iter().zip(payloads) {
+        let (frame, remaining) = rest.split_at(result.frame.unwrap_or_default() as usize);
+        rest = remaining;
         opened.clear();
         opened.reserve(payload.len());
         if opener.decompress(opened, frame).is_ok() {

@@ -638,16 +638,16 @@ impl MeasureWorker<'_> {
             .filter(|ready| ready.in_pieces.is_none())
             .map(|ready| &self.arena[ready.inner.clone()])
             .collect();
-        let made = self.bench.measure(&in_memory, &mut self.part.taken)?;
-        let mut made = made.chunks(self.shared.levels.len());
+        let results = self.bench.measure(&in_memory, &mut self.part.taken)?;
+        let mut results = results.chunks(self.shared.levels.len());
         for ready in all {
-            let made = match &ready.in_pieces {
+            let results_by_level = match &ready.in_pieces {
                 Some(what) => self.measure_in_pieces(source, what, ready.inner_size)?,
-                None => made.next().unwrap_or_default().iter().map(|one| ready.scaled(*one)).collect(),
+                None => results.next().unwrap_or_default().iter().map(|one| ready.scaled(*one)).collect(),
             };
-            self.store_sizes(source, &ready, &made)?;
-            let network = self.simulate_network(&ready, &made)?;
-            self.remember_wide(source, &ready, &made, network);
+            self.store_sizes(source, &ready, &results_by_level)?;
+            let network = self.simulate_network(&ready, &results_by_level)?;
+            self.remember_wide(source, &ready, &results_by_level, network);
             if let Some(record) = self.part.records.get(ready.record) {
                 self.part.network.add(&network.part(record.share));
             }
