@@ -184,9 +184,9 @@ impl ReplicaMonitor {
             let (name, transaction) = (text(0), text(1));
             let gtid = transaction.parse::<Gtid>().ok();
             let id = text(3).into_owned();
-            let told = before.get(&id).cloned().unwrap_or_else(|| transaction.to_string());
-            let is_old = told != transaction;
-            self.reported_transactions.insert(id, told);
+            let reported = before.get(&id).cloned().unwrap_or_else(|| transaction.to_string());
+            let is_old = reported != transaction;
+            self.reported_transactions.insert(id, reported);
             if is_old {
                 continue; // The thread now applies another transaction.
             }
