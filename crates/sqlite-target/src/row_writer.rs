@@ -312,11 +312,11 @@ fn find_or_create_table(
                 like.0, like.1, name.0, name.1
             )));
         }
-        let made = table_from_map(rows, flavour).ok_or_else(|| {
+        let new_table = table_from_map(rows, flavour).ok_or_else(|| {
             TargetFailure::refused(format!("{}.{} has a column of an unknown type", name.0, name.1))
         })?;
         editor.remarks.from_maps.push(format!("{}.{}", name.0, name.1));
-        editor.create_empty(name.clone(), made)?;
+        editor.create_empty(name.clone(), new_table)?;
     }
     let (found, table) = editor.catalogue.find(&name).expect("ours: a missing table was created");
     check_table(&name, table, rows, flavour)?;
