@@ -196,10 +196,10 @@ impl TransactionGrammar {
             }
             _ => before,
         };
-        let ways =
+        let candidates =
             [(without_statement, GrammarLoss::Statement), (GrammarState::Between, GrammarLoss::Transaction)];
-        let taken = ways.into_iter().find_map(|(state, lost)| Some((next(state, role)?, lost)));
-        let ((state, step), lost) = taken.unwrap_or(((before, GrammarStep::OUTSIDE), GrammarLoss::Event));
+        let recovery = candidates.into_iter().find_map(|(state, lost)| Some((next(state, role)?, lost)));
+        let ((state, step), lost) = recovery.unwrap_or(((before, GrammarStep::OUTSIDE), GrammarLoss::Event));
         self.state = state;
         GrammarFault { found: role, wanted, lost, step }
     }
