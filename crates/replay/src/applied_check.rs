@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_from_standard_input_are_told_apart() {
+    fn logs_from_standard_input_have_distinct_names() {
         let (one, other) = ("standard input (1 17 1700 349)", "standard input (1 17 1800 349)");
         let place = Some(SourcePosition { log: one.into(), position: 99 });
         let applied = AppliedState {

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_comes_after_it_has_caught_up_counts_as_following() {
+    fn following_lag_starts_when_the_target_has_caught_up() {
         let mut lags = LagTracker::new();
         lags.add(&[0], 3_600_000_000);
         lags.mark_caught_up();

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changes_is_set() {
+    fn only_changed_variables_are_set() {
         let plain = context(&[0, 0, 0, 0, 0, 1, 0, 0, 0x20, 0x50, 0, 0, 0, 0, 4, 255, 0, 255, 0, 255, 0]);
         let first = changes(None, &plain);
         assert!(first.starts_with("@@session.foreign_key_checks=1,@@session.sql_auto_is_null=0,"), "{first}");

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_to_stop_at_must_have_come() {
+    fn the_transaction_to_stop_at_must_be_in_the_logs() {
         let set = || "00000000-0000-0000-0000-000000000001:4".parse().unwrap();
         let over = |stop| {
             let selection = TransactionSelection { stop, ..TransactionSelection::default() };
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_another_log_is_refused() {
+    fn a_position_in_another_log_is_refused() {
         let selection = TransactionSelection {
             start: Some(SelectionStart::At(at("b.3", 4))),
             ..TransactionSelection::default()

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_go_by_name_and_else_by_order() {
+    fn columns_are_paired_by_name_or_else_by_order() {
         let check = |theirs: &str, ours: &str, wanted: Option<&str>| {
             let (theirs, ours) = (columns(theirs), columns(ours));
             let found = ColumnPairs::of(&theirs, &ours);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_the_same_in_whichever_way_they_are_written() {
+    fn values_are_equal_in_any_notation() {
         let check = |types: [&str; 2], theirs: &str, ours: &str, is_equal: bool| {
             let (one, other) = (columns(&format!("a:{}", types[0])), columns(&format!("a:{}", types[1])));
             let form = ColumnPairs::of(&one, &other).unwrap().of_server()[0].form;

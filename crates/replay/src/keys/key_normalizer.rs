@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_one() {
+    fn positive_and_negative_zero_are_equal() {
         let check = |put: &dyn Fn(&mut Vec<u8>), wanted: &[u8]| {
             let mut out = b"x".to_vec();
             put(&mut out);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn pads_are_cut() {
+    fn padding_is_removed() {
         assert_eq!(strip(b"a  ", b" "), b"a");
         assert_eq!(strip(b"  ", b" "), b"");
         assert_eq!(strip(&[0, 0x61, 0, 0x20], &[0, 0x20]), &[0, 0x61]);

@@ -35,7 +35,7 @@ const CONFLICT: bool = true;
 const NO_CONFLICT: bool = false;
 
 #[test]
-fn rows_with_equal_keys_meet() {
+fn rows_with_equal_keys_conflict() {
     check("int int", "0", &[int(1), int(2)], &[int(1), int(3)], CONFLICT);
     check("int int", "0", &[int(1), int(2)], &[int(2), int(2)], NO_CONFLICT);
     check("int int", "0;1", &[int(1), int(2)], &[int(2), int(2)], CONFLICT);
@@ -47,7 +47,7 @@ fn rows_with_equal_keys_meet() {
 }
 
 #[test]
-fn tables_whose_rows_cannot_be_told_apart_meet_as_a_whole() {
+fn tables_without_distinguishable_rows_conflict_as_a_whole() {
     check("int int", "", &[int(1), int(1)], &[int(2), int(2)], CONFLICT);
     check("int int", "0;?", &[int(1), int(1)], &[int(2), int(2)], CONFLICT);
     check("int varchar:8", "0;1", &[int(1), text("a")], &[int(2), text("b")], CONFLICT);
@@ -56,7 +56,7 @@ fn tables_whose_rows_cannot_be_told_apart_meet_as_a_whole() {
 }
 
 #[test]
-fn texts_meet_as_their_collation_has_it() {
+fn texts_conflict_if_their_collation_treats_them_as_equal() {
     let texts = |collation: &str, prefix: &str, a: &str, b: &str, wanted| {
         let columns = format!("int varchar:{collation}");
         check(&columns, &format!("0;1{prefix}"), &[int(1), text(a)], &[int(2), text(b)], wanted);
@@ -98,7 +98,7 @@ fn both_images_of_an_update_count() {
 
 /// Images as with a `binlog_row_image` that omits columns.
 #[test]
-fn columns_left_out_of_an_update_are_as_they_were() {
+fn columns_omitted_in_an_update_keep_their_values() {
     let sample = SampleTable::new("int int");
     let check = |keys: &str, wanted: &[usize]| {
         let bytes = [vec![0, 1, 0, 0, 0], vec![0, 9, 0, 0, 0]].concat();
@@ -168,7 +168,7 @@ fn folded(word: &str) -> String {
 
 proptest! {
     #[test]
-    fn rows_meet_if_and_only_if_a_key_is_equal(
+    fn rows_conflict_if_and_only_if_a_key_is_equal(
         (a, b) in ((0..4_i32, word(), word()), (0..4_i32, word(), word())),
         nulls in any::<[bool; 2]>(),
     ) {

@@ -194,7 +194,7 @@ proptest! {
     #![proptest_config(proptest::test_runner::Config { cases: 2000, ..Default::default() })]
 
     #[test]
-    fn a_group_does_what_its_transactions_do(first in vec(change(), 0..20), changes in vec(change(), 0..60)) {
+    fn a_group_has_the_result_of_its_transactions(first in vec(change(), 0..20), changes in vec(change(), 0..60)) {
         let world = ChangesFixture::new();
         let mut model = TableModel::default();
         for change in &first {
@@ -256,7 +256,7 @@ fn check(transactions: &str, wanted: ChangesReport) {
 }
 
 #[test]
-fn what_is_folded_and_what_is_not() {
+fn changes_are_folded_or_kept() {
     let folded = |deleted, inserted| ChangesReport {
         net: NetRows { deleted, inserted, ..NetRows::default() },
         ..ChangesReport::default()

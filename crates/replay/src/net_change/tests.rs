@@ -131,7 +131,7 @@ fn changes_of_a_row_become_one() {
 }
 
 #[test]
-fn rows_that_are_not_as_they_were_left_are_refused() {
+fn rows_that_differ_from_earlier_results_are_refused() {
     let (sample, definition) = (SampleTable::new("int int"), definition("0"));
     for script in ["+1=5; +1=6", "-1=5; -1=5", "-1=5; 1=5>1=6", "+1=5 2=5>1=5", "2=2>1=1 2=2>3=3"] {
         let mut net = NetChanges::new(Flavour::MySql);

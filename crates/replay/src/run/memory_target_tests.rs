@@ -404,7 +404,7 @@ fn options(order: CommitOrder, mode: ParallelMode, workers: usize) -> ReplayOpti
 /// source. Each committed state is one of the source's states, if the order guarantees that. The final state is
 /// complete.
 #[test]
-fn random_graphs_end_as_a_serial_run() {
+fn random_graphs_have_the_result_of_a_serial_run() {
     let mut runner = TestRunner::new(Config { cases: 24, ..Config::default() });
     let transaction = vec((0..12_u8, any::<bool>()), 1..4);
     let case = (vec(transaction, 1..60), 2..6_usize, 1..20_u64, any::<u64>());

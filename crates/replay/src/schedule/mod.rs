@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_nothing_is_left_behind() {
+    fn memory_is_bounded_and_released() {
         let mut schedule = Schedule::new(4);
         assert_eq!(fill(&mut schedule, 0), Schedule::ITEMS_MAX);
         drain(&mut schedule);

@@ -48,7 +48,7 @@ const STEPS: u64 = 1_000_000;
 const RUNS: u64 = 16;
 
 #[test]
-fn any_schedule_is_as_good_as_a_serial_run() {
+fn any_schedule_has_the_result_of_a_serial_run() {
     let mut steps = 0;
     while steps < STEPS {
         let mut runner = TestRunner::new(Config { cases: 128, ..Config::default() });
