@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_see_triggers() {
+    fn privileges_to_see_triggers() {
         let check = |grant: &str, wanted| {
             assert_eq!(AccountGrants::read([grant]).has_on_table(b"d_1", b"t", "TRIGGER"), wanted, "{grant}");
         };

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_that_is_too_large_is_cut_at_rows() {
+    fn a_statement_that_is_too_large_is_split_between_rows() {
         let one = statements(&[1]).bytes.len();
         check(&[3], one, "0 1 2");
         check(&[5], one + 2, "01 23 4");
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_too_large_goes_by_itself() {
+    fn a_row_that_is_too_large_is_a_separate_part() {
         let one = statements(&[1]).bytes.len();
         check(&[1], one - 1, "[0]");
         check(&[3, 1], one - 1, "[0] [1] [2] [3]");

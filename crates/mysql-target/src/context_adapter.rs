@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn collations_that_an_old_server_lacks_have_stand_ins() {
+    fn collations_missing_on_an_old_server_are_replaced() {
         let context = SessionVariables {
             charset: Some([255, 8, 278]),
             database_collation: Some(255),

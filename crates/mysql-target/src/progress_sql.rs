@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_a_literal_may_not_hold() {
+    fn texts_that_a_literal_cannot_contain() {
         let check = |collation, bytes: &[u8], wanted| {
             let value =
                 Some(UserVariableValue { kind: 0, collation, bytes: bytes.to_vec(), is_unsigned: false });

@@ -183,7 +183,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
         #[test]
-        fn a_session_has_what_is_adopted_whatever_came_before(steps in steps()) {
+        fn a_session_has_the_adopted_values_after_any_earlier_steps(steps in steps()) {
             check(&steps);
         }
     }
