@@ -36,7 +36,7 @@ mod tests {
     use super::FileIdentity;
 
     #[test]
-    fn links_and_detours_lead_to_one_file() {
+    fn links_and_indirect_paths_name_one_file() {
         let folder = tempfile::tempdir().unwrap();
         let [log, copy, soft, hard] = ["log", "copy", "soft", "hard"].map(|name| folder.path().join(name));
         fs::write(&log, "text").unwrap();

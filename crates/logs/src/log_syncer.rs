@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_error_nothing_is_synced_until_it_is_taken() {
+    fn no_sync_follows_an_error_until_the_error_is_taken() {
         // A pipe cannot be synced.
         let (pipe, _writer) = std::io::pipe().unwrap();
         let pipe = Arc::new(File::from(std::os::fd::OwnedFd::from(pipe)));

@@ -818,7 +818,7 @@ mod tests {
     }
 
     #[test]
-    fn a_started_sync_covers_what_was_appended_before() {
+    fn a_started_sync_covers_earlier_events() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: None }).unwrap();
         assert_eq!((store.start_sync().unwrap(), store.ended_sync().unwrap()), (0, 0));
