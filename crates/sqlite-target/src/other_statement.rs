@@ -105,7 +105,7 @@ mod tests {
     use super::OtherStatement;
 
     #[test]
-    fn statements_are_told_apart() {
+    fn statements_are_classified() {
         let check = |sql: &str, wanted: &str| {
             let words = SqlWords::parse(sql, 0).unwrap();
             assert_eq!(DdlStatement::parse(&words), DdlStatement::Other, "{sql}");
