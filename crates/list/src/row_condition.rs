@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_compared_as_what_they_are() {
+    fn values_are_compared_in_their_own_types() {
         assert!(same_decimal("12.50", "12.5"));
         assert!(same_decimal("0.00", "-0"));
         assert!(same_decimal("100", "100.0"));
