@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_survive_threads_that_come_and_go() {
+    fn totals_survive_the_end_of_threads() {
         let mut account = ReadTotals::default();
         let mut check = |all, threads: &[(u64, u64)], wanted: (u64, u64, u64)| {
             account.add(&counted(all, threads));
