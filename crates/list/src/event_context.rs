@@ -9,7 +9,7 @@ use binlog::{
 };
 use logs::{ChangeOrigin, ChunkContext};
 
-/// Context of an event, updated as a worker goes from event to event.
+/// Context of the current event. A worker updates it at each event.
 #[derive(Debug, Default)]
 pub(crate) struct EventContext {
     /// Transaction of the event, if one has begun.
@@ -28,7 +28,7 @@ impl EventContext {
         self.tables.end();
         for raw in before.maps.iter() {
             if let Ok(Event::TableMap(map)) = raw.decode(format) {
-                // An invalid table map was reported where it stands.
+                // The chunk that contains the table map reports this error.
                 let _ = self.tables.map(&map);
             }
         }

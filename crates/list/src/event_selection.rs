@@ -46,7 +46,7 @@ impl EventSelection {
         self.sightings.untested_rows_error(&self.conditions)
     }
 
-    /// Returns whether it filters by table or row.
+    /// Returns whether the selection filters by table or row.
     pub(crate) fn filters_rows(&self) -> bool {
         !self.tables.patterns.is_empty() || !self.conditions.is_empty()
     }
@@ -100,7 +100,7 @@ impl EventSelection {
         self.tables.selects_statement(database) || TransactionVerb::of(sql) != TransactionVerb::Other
     }
 
-    /// Returns whether it filters by row values.
+    /// Returns whether the selection filters by row values.
     pub(crate) fn filters_values(&self) -> bool {
         !self.conditions.is_empty()
     }

@@ -22,9 +22,9 @@ pub enum HistoryGap {
     },
     /// A statement changes rows without row events, or the table's name or columns.
     Statement {
-        /// Name of its log.
+        /// Name of the log that contains the statement.
         log_name: Arc<str>,
-        /// Start of its event; in a compressed transaction, start of the payload's event.
+        /// Start of the statement's event; in a compressed transaction, start of the payload event.
         position: u64,
         /// Text of the statement, on one line and possibly truncated.
         text: String,

@@ -43,7 +43,7 @@ pub fn row_history(
     tracer.entries.reverse();
     tracer.trace_forward()?;
     let RowTracer { mut torn, entries, sightings, gaps, .. } = tracer;
-    // A log that was read twice has its warning twice.
+    // The trace may read a log twice, and then warns twice.
     torn.dedup();
     let missing_column = sightings.missing_column_error(&settings.conditions);
     Ok(RowHistory { entries, beginning, torn_ends: torn, missing_column, gaps })
@@ -61,13 +61,13 @@ struct RowTracer<'s> {
     current: Option<RowIdentity>,
     /// The newest change that was found, if the row continues after it.
     newest: Option<NewestChange>,
-    /// Gaps in the life of the row.
+    /// Gaps in the row's history.
     gaps: HistoryGaps,
 }
 
 /// End of the changes that were found backward.
 struct NewestChange {
-    /// Number of its log.
+    /// Number of the log that contains the change.
     log: usize,
     place: ChangePlace,
     /// Identity of the row after the change.
@@ -80,7 +80,7 @@ enum TraceStep {
     Continue,
     /// From this position on, the row has another identity: the log must be searched for it.
     SearchAgain(ChangePlace),
-    /// The row's life begins or ends here.
+    /// The row's history begins or ends here.
     End(HistoryBeginning),
 }
 
@@ -254,8 +254,8 @@ impl RowTracer<'_> {
     }
 }
 
-/// Returns whether a log may have changes of a table, or statements that hide some. Only of an archived log is that
-/// known.
+/// Returns whether a log may have changes of a table, or statements that hide some. Only an archived log states its
+/// tables; for any other log, the answer is true.
 fn may_change_table(log: &Path, database: &[u8], table: &[u8]) -> bool {
     archived_contents(log).is_none_or(|contents| {
         contents.may_change_table(|found_database, found_table| {

@@ -37,7 +37,7 @@ pub(crate) struct SummaryBuilder<'s> {
 struct TransactionSummary {
     first: OuterEvent,
     end: u64,
-    /// Size of its events, in bytes.
+    /// Size of the transaction's events in the log, in bytes.
     size: u64,
     events: u64,
     /// Outcome of the transaction.
@@ -46,7 +46,7 @@ struct TransactionSummary {
     stamps: Option<CommitStamps>,
     payload: Option<PayloadFacts>,
     inner_events: u64,
-    /// Size of the events inside its payload, in bytes.
+    /// Size of the events inside the transaction's payload, in bytes.
     inner_size: u64,
     tables: RowCountsByTable,
     error: Option<Box<DecodeError>>,

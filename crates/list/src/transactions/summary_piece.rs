@@ -1,4 +1,4 @@
-//! Parts of which transactions are built.
+//! Parts of a transaction's summary.
 
 use std::sync::Arc;
 
