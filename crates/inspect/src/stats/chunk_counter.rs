@@ -112,7 +112,7 @@ struct ChunkCounter<'s> {
     digest: Option<Arc<str>>,
     /// True if that statement has changed a selected table.
     is_statement_counted: bool,
-    /// True if the event before ended its statement.
+    /// True if the previous event ended its statement.
     is_statement_over: bool,
     /// Number of the log.
     log: u32,
@@ -124,7 +124,7 @@ struct ChunkCounter<'s> {
     /// True if the open transaction started before this chunk.
     is_head: bool,
     maps: HashMap<u64, MappedTable>,
-    /// Buffer for an event that was compressed individually.
+    /// Buffer for the uncompressed form of an event that MariaDB compressed individually.
     plain: Vec<u8>,
 }
 

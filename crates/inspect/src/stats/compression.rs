@@ -44,7 +44,7 @@ pub struct CompressionRow {
     pub transaction_counter: u64,
     /// Stored size of the transactions.
     pub compressed_bytes_counter: u64,
-    /// Their size before compression.
+    /// Size of the transactions before compression.
     pub uncompressed_bytes_counter: u64,
     /// Size saved by compression, in percent of the size before; negative if it grew.
     pub compression_percentage: i16,
@@ -52,17 +52,17 @@ pub struct CompressionRow {
     pub first_transaction_id: String,
     /// Stored size of the transaction.
     pub first_transaction_compressed_bytes: u64,
-    /// Its size before compression.
+    /// Size of the transaction before compression.
     pub first_transaction_uncompressed_bytes: u64,
-    /// Time of its commit on the server that wrote the log, or on the source of a relay log; `None` before MySQL 8.0.1.
+    /// Commit time on the server that wrote the log, or on the source of a relay log; `None` before MySQL 8.0.1.
     pub first_transaction_timestamp: Option<LogTime>,
     /// GTID of the last transaction; `ANONYMOUS` without a GTID.
     pub last_transaction_id: String,
     /// Stored size of the transaction.
     pub last_transaction_compressed_bytes: u64,
-    /// Its size before compression.
+    /// Size of the transaction before compression.
     pub last_transaction_uncompressed_bytes: u64,
-    /// Time of its commit on the server that wrote the log, or on the source of a relay log; `None` before MySQL 8.0.1.
+    /// Commit time on the server that wrote the log, or on the source of a relay log; `None` before MySQL 8.0.1.
     pub last_transaction_timestamp: Option<LogTime>,
 }
 

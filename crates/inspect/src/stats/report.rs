@@ -62,11 +62,11 @@ pub struct LogStats {
     /// Creation of the log: the time of its first event.
     #[serde(skip)]
     pub begun: Option<LogTime>,
-    /// Version of the server that wrote it.
+    /// Version of the server that wrote the log.
     pub server_version: String,
     /// Number of events, without those inside payloads.
     pub events: u64,
-    /// Number of transactions that start in it.
+    /// Number of transactions that start in the log.
     pub transactions: u64,
     /// End of the log.
     pub end: LogEnd,
@@ -79,7 +79,7 @@ pub enum LogEnd {
     /// Ends with a Rotate or Stop event.
     #[default]
     Closed,
-    /// Ends after a whole event: the log is still being written to, its server crashed, or it was cut.
+    /// Ends after a whole event: the log is still being written to, its server crashed, or the log was truncated.
     Open {
         /// True if the log is flagged as in use. Relay logs never are.
         in_use: bool,
@@ -88,7 +88,7 @@ pub enum LogEnd {
     Torn {
         /// Start of this event.
         offset: u64,
-        /// Number of its bytes that are present.
+        /// Number of the event's bytes that are present.
         bytes: u64,
         /// True if the log is flagged as in use.
         in_use: bool,
@@ -159,7 +159,7 @@ pub struct TypeReport {
 pub struct TransactionReport {
     /// GTID of the transaction, or `ANONYMOUS`.
     pub id: String,
-    /// Log that it starts in.
+    /// Log in which the transaction starts.
     pub log: String,
     /// Start of the transaction in the log.
     pub position: u64,
@@ -167,7 +167,7 @@ pub struct TransactionReport {
     pub bytes: u64,
     /// Bytes of the transaction before compression.
     pub bytes_uncompressed: u64,
-    /// True if it is stored in a payload.
+    /// True if the transaction is compressed, in a payload event.
     pub is_compressed: bool,
     /// Number of its events, including those inside a payload.
     pub events: u64,

@@ -203,7 +203,7 @@ impl TableCounts {
         self.placed_amounts().into_iter().map(|(_, amounts)| amounts).collect()
     }
 
-    /// Returns the same, with the index of each table.
+    /// Returns the counts of all tables with the index of each table, the largest first.
     pub(crate) fn placed_amounts(&self) -> Vec<(usize, TableAmounts)> {
         let amounts = self.tables.iter().map(|counted| TableAmounts {
             database: String::from_utf8_lossy(&counted.name.0).into_owned(),

@@ -55,9 +55,9 @@ const LINEAR_SEARCH_MAX: usize = 16;
 pub(crate) struct TransactionStamp {
     pub(crate) id: TransactionId,
     pub(crate) place: EventAddress,
-    /// Time of its commit on the server that wrote the log, in microseconds since 1970.
+    /// Commit time on the server that wrote the log, in microseconds since 1970.
     pub(crate) commit_us: Option<u64>,
-    /// Time of its commit on the server where it originated, in microseconds since 1970.
+    /// Commit time on the server where it originated, in microseconds since 1970.
     pub(crate) original_commit_us: Option<u64>,
 }
 

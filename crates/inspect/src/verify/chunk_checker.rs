@@ -68,7 +68,7 @@ struct ChunkChecker {
     /// Table ids that the current statement has mapped.
     named_tables: Vec<u64>,
     findings: PieceFindings,
-    /// Buffer for an event that was compressed individually.
+    /// Buffer for the uncompressed form of an event that MariaDB compressed individually.
     plain: Vec<u8>,
 }
 

@@ -22,7 +22,7 @@ pub struct LogFault {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// The log does not start with the magic.
+    /// The log does not start with the magic number.
     Start,
     /// No event can be read at a position where one should start.
     Framing,

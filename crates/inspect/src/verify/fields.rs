@@ -117,7 +117,7 @@ fn collation(id: u16, offset: usize, format: &EventFormat) -> Result<(), DecodeE
 
 fn user_var(variable: &UserVar<'_>, format: &EventFormat) -> Result<(), DecodeError> {
     let Some(value) = &variable.value else { return Ok(()) };
-    // Behind the size of the name, the name, and the NULL flag.
+    // The value follows the size of the name, the name, and the NULL flag.
     let start = HEADER_SIZE + 4 + variable.name.len() + 1;
     let size = value.bytes.len() as u64;
     let wanted = match value.kind {

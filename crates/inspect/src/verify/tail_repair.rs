@@ -30,7 +30,7 @@ pub enum RepairError {
     /// The log cannot be read.
     #[error(transparent)]
     Read(#[from] InspectError),
-    /// The fault is not in the tail: whole transactions follow it, and a cut would lose them.
+    /// The fault is not in the tail: whole transactions follow it, and truncation would lose them.
     #[error(
         "cannot cut the tail of {name}: a whole transaction, at {whole}, follows the fault at {offset} and would be lost"
     )]
