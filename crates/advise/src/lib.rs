@@ -83,7 +83,7 @@ pub struct AdviseSettings {
 /// Part of the logs to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasureExtent {
-    /// Everything.
+    /// All logs, completely.
     All,
     /// Stretches at random places, until a limit is reached; without limits, all logs.
     Sample {

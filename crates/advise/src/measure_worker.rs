@@ -51,9 +51,9 @@ pub(crate) struct MeasureShared<'s> {
 /// Part of a large transaction that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LargeCoverage {
-    /// All of it.
+    /// The whole transaction.
     Whole,
-    /// The first bytes of its events. All other bytes are assumed to be similar.
+    /// The first bytes of the transaction's events. The report assumes that all other bytes compress similarly.
     Front(u64),
 }
 
@@ -140,11 +140,11 @@ enum RereadSource {
 
 /// Sizes of a payload's content.
 struct PayloadSizes {
-    /// Start of its events in the arena.
+    /// Start of the payload's events in the arena.
     start: usize,
-    /// Bytes of its events.
+    /// Bytes of the payload's events.
     size: u64,
-    /// Bytes of its events in the log: each with its checksum.
+    /// Bytes of these events in a log that is not compressed: each with its checksum.
     behind: u64,
 }
 

@@ -38,12 +38,12 @@ pub(crate) struct CompressedLargePayload {
     pub(crate) start: u64,
     /// GTID event of the transaction, if it has one.
     pub(crate) gtid: Option<RawEventBuf>,
-    /// Time of its commit, in microseconds since 1970; 0 if unknown.
+    /// Commit time of the transaction, in microseconds since 1970; 0 if unknown.
     pub(crate) commit_us: u64,
     pub(crate) format: Arc<EventFormat>,
     /// Bytes of the transaction in the log.
     pub(crate) now: u64,
-    /// Start of its payload event.
+    /// Start of the transaction's payload event.
     pub(crate) offset: u64,
 }
 
@@ -58,9 +58,9 @@ pub(crate) enum ReadItem {
 #[derive(Clone, Debug)]
 pub(crate) struct LogPreview {
     pub(crate) report: MeasuredLog,
-    /// Range of its events.
+    /// Range of the log's events.
     pub(crate) bytes: Range<u64>,
-    /// Bytes of the file that are not events: the magic, and the header of an encrypted file.
+    /// Bytes of the file that are not events: the magic number, and the header of an encrypted file.
     pub(crate) overhead: u64,
     /// True if the reader can seek in the log.
     pub(crate) can_seek: bool,

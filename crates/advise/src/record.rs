@@ -43,13 +43,13 @@ pub(crate) struct TransactionRecord {
     pub(crate) kind: RecordKind,
     /// Start of the transaction in the log; 0 if not needed.
     pub(crate) start: u64,
-    /// Its bytes in the log.
+    /// Bytes of the transaction in the log.
     pub(crate) now: u64,
     /// Uncompressed bytes of the transaction.
     pub(crate) plain: u64,
-    /// Bytes of its events inside a payload.
+    /// Bytes of the transaction's events inside a payload.
     pub(crate) inner: u64,
-    /// Time of its commit, in microseconds since 1970.
+    /// Commit time of the transaction, in microseconds since 1970.
     pub(crate) commit_us: u64,
     /// Share of the transaction in the current cell.
     pub(crate) share: CellShare,

@@ -25,9 +25,9 @@ pub struct AdviseReport {
     pub machine: MachineReport,
     /// First and last commit.
     pub span: Option<CommitSpan>,
-    /// Figures of all logs together, as they are now.
+    /// Totals of all logs, as they are now.
     pub totals: AdviseTotals,
-    /// Figures by level, in the order asked for.
+    /// Figures by level, in the order of the requested levels.
     pub levels: Vec<LevelReport>,
     /// Transactions by size before compression, from the first class with transactions to the last.
     pub sizes: Vec<SizeReport>,
@@ -104,7 +104,7 @@ pub struct MeasuredLog {
     pub name: String,
     /// Size of the file in bytes.
     pub bytes: u64,
-    /// Version of the server that wrote it; for a relay log, of the source.
+    /// Version of the server that wrote the log; for a relay log, version of the source.
     pub server_version: String,
     /// True for a relay log.
     pub is_relay: bool,
@@ -130,7 +130,7 @@ pub struct ServerReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LevelSetting {
-    /// The server compresses at that level.
+    /// The server compresses at the configured level.
     Honoured,
     /// The server accepts the setting, but always compresses at level 3.
     Ignored,
@@ -187,7 +187,7 @@ pub struct MachineReport {
     pub zstd: String,
 }
 
-/// Figures of all logs together, as they are now.
+/// Totals of all logs, as they are now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct AdviseTotals {
     /// Bytes of the log files.

@@ -23,7 +23,7 @@ pub(crate) struct ReportBuilder<'b> {
     pub(crate) server: ServerReport,
     /// First and last commit of each log that has one, in microseconds since 1970.
     pub(crate) spans: Vec<(u64, u64)>,
-    /// Number of stretches in all logs; `None` if everything was measured.
+    /// Number of stretches in all logs; `None` if all logs were measured completely.
     pub(crate) stretches: Option<u64>,
     /// The level that represents compressed transactions in network traffic.
     pub(crate) base: ZstdLevel,
