@@ -20,9 +20,9 @@ use crate::error::{ErrorContext, RewriteError};
 /// sizes of transactions, and event types up to payloads in the format description.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ContentDigest {
-    /// Number of events, with those inside payloads instead of the payloads.
+    /// Number of events. Events inside payloads count, payload events do not.
     pub events: u64,
-    /// SHA-256 of all these events.
+    /// SHA-256 of the counted events.
     digest: [u8; 32],
 }
 
@@ -54,7 +54,7 @@ pub fn content_digest(reader: &mut LogReader) -> Result<ContentDigest, RewriteEr
     scan_log(reader).map(|read| read.content)
 }
 
-/// As [`content_digest()`], and also counts wrong positions and sizes.
+/// Returns the digest as [`content_digest()`] does, and also counts wrong positions and sizes.
 pub(crate) fn scan_log(reader: &mut LogReader) -> Result<LogScan, RewriteError> {
     let mut sum = ContentDigestBuilder { events: 0, hasher: Sha256::new(), scratch: Vec::new() };
     let (mut tracker, mut mismatches, mut walk) = (TransactionTracker::new(), 0, EventWalk::default());

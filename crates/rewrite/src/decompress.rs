@@ -1,6 +1,6 @@
 //! Decompression of payloads: their events replace the payload after the GTID event.
 //!
-//! The GTID event contains the size of its transaction, which is known only at the end of the payload:
+//! The GTID event contains the size of its transaction. Only the end of the payload shows this size:
 //!
 //! | payload | treatment |
 //! |---|---|
@@ -25,7 +25,7 @@ use crate::rewrite_worker::{
 /// Result of decompressing a payload to its end.
 struct PayloadScan {
     summary: PayloadSummary,
-    /// True if the worker's buffer contains all its events.
+    /// True if the worker's buffer contains all events of the payload.
     is_held: bool,
 }
 
@@ -134,7 +134,7 @@ impl RewriteWorker<'_> {
         Ok(summary)
     }
 
-    /// Decompresses a payload to its end. Keeps the events of a small one in the buffer.
+    /// Decompresses a payload to its end. Keeps the events of a small payload in the buffer.
     fn scan_payload(&mut self, closed: &CompressedTransaction<'_>) -> Result<PayloadScan, PayloadError> {
         let mut inner = self.opener.open(&closed.body)?;
         self.inner.clear();

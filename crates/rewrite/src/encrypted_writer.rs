@@ -25,7 +25,7 @@ impl<W: Write> EncryptedWriter<W> {
 }
 
 impl<W> EncryptedWriter<W> {
-    /// Encrypts these bytes of the log into the buffer, in the form in which the file has them.
+    /// Encrypts these bytes of the log into the buffer, as the file stores them.
     fn encrypt(&mut self, offset: u64, bytes: &[u8]) {
         self.buffer.clear();
         self.buffer.extend_from_slice(bytes);

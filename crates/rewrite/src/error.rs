@@ -35,7 +35,7 @@ pub enum RewriteError {
         /// Number of event types in the format description.
         event_types: usize,
     },
-    /// MariaDB wrote the log. MariaDB compresses events in another way.
+    /// MariaDB wrote the log. MariaDB compresses single events, not transactions.
     #[error(
         "cannot compress {name}: MariaDB ({server}) wrote it, and MariaDB has no compressed transactions"
     )]

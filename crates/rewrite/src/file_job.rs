@@ -26,7 +26,7 @@ pub struct FileJob<'p> {
     pub source: &'p Path,
     /// Path of the new log: equal to `source`, or another path.
     pub target: &'p Path,
-    /// Action on its transactions.
+    /// Action on the log's transactions.
     pub action: RewriteAction,
     /// Limits on threads and memory.
     pub plan: ResourcePlan,
@@ -38,8 +38,8 @@ pub struct FileJob<'p> {
     pub check: ContentCheck,
     /// Dry run or real run.
     pub write_mode: WriteMode,
-    /// Function that is called right before the log itself is replaced. Returns false if another process may be writing
-    /// to the log.
+    /// Called right before the rewrite replaces the log itself. Returns false if another process may be writing to the
+    /// log.
     pub may_replace: fn(&Path) -> bool,
 }
 
@@ -66,7 +66,7 @@ pub enum ContentCheck {
 pub enum WriteMode {
     /// The new log is written.
     Write,
-    /// Nothing is written: the result of the work is discarded.
+    /// Nothing is written: the rewrite discards its result.
     DryRun,
 }
 

@@ -85,7 +85,7 @@ pub struct CompressSettings {
 pub enum OldFormatPolicy {
     /// Refuse them.
     Refuse,
-    /// Write a longer format description. Servers and `mysqlbinlog` since 8.0.20 can read the result; older ones
+    /// Write a longer format description. Servers and `mysqlbinlog` since 8.0.20 can read the result; older versions
     /// cannot.
     Extend,
 }
@@ -153,7 +153,8 @@ pub struct RewriteSettings<'s> {
     pub sizes: &'s RewriteLimits,
 }
 
-/// Reads the log that `open` opens, and writes a log with the same transactions to `out`, starting with the magic.
+/// Reads the log that `open` opens, and writes a log with the same transactions to `out`, starting with the magic
+/// number.
 ///
 /// `open` is called again for each transaction that is too large for memory.
 ///
@@ -194,7 +195,7 @@ pub fn rewrite<W: RewriteOutput>(
         return Err(RewriteError::Interrupted { name });
     }
     let mut tally = assembler.finish()?;
-    // The magic is not part of any event.
+    // The magic number is not part of any event.
     tally.bytes_before += MAGIC.len() as u64;
     Ok(RewriteReport { tally, end })
 }

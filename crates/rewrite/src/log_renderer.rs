@@ -56,7 +56,7 @@ impl RenderTimings {
     }
 }
 
-/// Units of the transactions that a step has cut from the log, and the error after them.
+/// Units of the transactions that a step has read from the log, and the error after them.
 struct CutUnits {
     units: Vec<RewriteUnit>,
     failure: Option<RewriteError>,
@@ -147,7 +147,7 @@ impl LogRenderer {
         self.position
     }
 
-    /// Takes the time since the last call.
+    /// Returns the timings since the last call, and resets them.
     pub fn take_timings(&mut self) -> RenderTimings {
         std::mem::take(&mut self.timings)
     }
@@ -193,7 +193,7 @@ impl LogRenderer {
         self.write_units(cut, out, progress)
     }
 
-    /// Returns the units of the transactions that `cut` passes on.
+    /// Collects the units of the transactions that `cut` pushes.
     fn collect_units(
         &mut self,
         cut: impl FnOnce(&mut TransactionCutter, TakeSegment<'_, FeedError>) -> Result<(), FeedError>,

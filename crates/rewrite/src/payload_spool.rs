@@ -11,7 +11,7 @@ const MEMORY_MAX: usize = 16 * 1024 * 1024;
 /// Spool of bytes that are read back once, in order.
 pub(crate) struct PayloadSpool {
     bytes: logs::EncryptedSpool,
-    /// Bytes already read back.
+    /// Number of bytes already read back.
     taken: u64,
     folder: String,
 }

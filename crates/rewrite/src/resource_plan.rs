@@ -20,7 +20,7 @@ pub struct ResourcePlan {
     pub large_threads: u32,
     /// Maximum number of bytes queued between the threads.
     pub queue_bytes: usize,
-    /// Maximum memory of all of it, in bytes.
+    /// Maximum memory of threads, buffers and queues together, in bytes.
     pub memory_needed: u64,
 }
 
@@ -29,7 +29,7 @@ const MIB: u64 = 1 << 20;
 /// Memory for the program itself, for read and write buffers, and for memory that the allocator does not return.
 const BASE_MEMORY: u64 = 24 * MIB;
 
-/// Memory does not grow with sizes beyond this, in bytes.
+/// Transaction size in bytes beyond which the memory no longer grows.
 const SIZE_MAX: u64 = 1 << 32;
 
 /// Possible limits on transactions held in memory, best first.
@@ -58,7 +58,7 @@ impl ResourcePlan {
         smallest
     }
 
-    /// As [`ResourcePlan::new`], for decompressing: the events of a payload can be larger than any log.
+    /// Creates a plan for decompressing: the events of a payload can be larger than any log.
     fn for_decompress(workers: NonZeroUsize, memory: u64) -> Self {
         let plans = (1..=workers.get()).rev().filter_map(NonZeroUsize::new).flat_map(|workers| {
             LARGE_SIZES[1..]
@@ -79,7 +79,7 @@ impl ResourcePlan {
     ) -> Self {
         let count = workers.get() as u64;
         let held = large.min(size_max);
-        // Half of it is for units that wait for a worker. One of them may be a whole transaction.
+        // Half of this memory is for units that wait for a worker. One of these units may be a whole transaction.
         let under_way = (2 * held).clamp(8 * MIB, 64 * MIB);
         // One transaction being read, and each worker's events and frame.
         let fixed = BASE_MEMORY + under_way + held + count * 2 * held;

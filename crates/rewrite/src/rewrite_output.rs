@@ -13,7 +13,7 @@ pub trait RewriteOutput: Write {
     fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// The log starts where the file does.
+/// The log starts at the start of the file.
 impl RewriteOutput for File {
     fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()> {
         self.seek(SeekFrom::Start(start))?;

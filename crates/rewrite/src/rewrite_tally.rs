@@ -26,7 +26,7 @@ pub struct RewriteTally {
     pub refused: BTreeMap<CompressionRefusal, (u64, u64)>,
     /// Bytes of the events compressed into payloads, or decompressed from them.
     pub inner_bytes: u64,
-    /// Bytes of those payloads.
+    /// Bytes of these payloads.
     pub payload_bytes: u64,
     /// Time per compressed transaction.
     pub compressing: StageTiming,

@@ -1,4 +1,4 @@
-//! Cuts a log into units that workers can process independently: whole transactions, and the events between them.
+//! Splits a log into units that workers can process independently: whole transactions, and the events between them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use logs::{
 use crate::error::{ErrorContext, RewriteError};
 use crate::{CompressedPolicy, OldFormatPolicy, RewriteAction, RewriteLimits};
 
-/// Bytes that a large transaction counts as in the queue: the buffers of its worker.
+/// Queue size of a large transaction, in bytes: the buffers of its worker.
 const LARGE_UNIT_COST: usize = 4 << 20;
 
 /// Work for one worker at a time.
@@ -37,7 +37,7 @@ pub(crate) struct RewriteSegment {
 /// One transaction that is too large to be held in memory.
 pub(crate) struct LargeTransaction {
     pub(crate) action: SegmentAction,
-    /// Start of the format description that applies to it.
+    /// Start of the format description that applies to the transaction.
     pub(crate) format_at: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -69,7 +69,7 @@ pub(crate) enum PassReason {
     AlreadyPlain,
 }
 
-/// Takes a unit, and the bytes that it counts as in the queue.
+/// Receives a unit, and its size in the queue.
 pub(crate) type TakeUnit<'g> = &'g mut dyn FnMut(RewriteUnit, usize) -> Result<(), RewriteError>;
 
 /// Reads the log to its end and pushes its units to the workers.
@@ -114,7 +114,7 @@ pub(crate) struct UnitBuilder {
     segments_size: usize,
 }
 
-/// Error of cutting the log. The log's name is added later.
+/// Error of splitting the log into units. The caller adds the log's name.
 pub(crate) enum FeedError {
     Cut(CutError),
     Other(RewriteError),

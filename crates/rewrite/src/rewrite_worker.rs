@@ -1,4 +1,4 @@
-//! Rewriting of a log's units. The positions of new events are set later.
+//! Rewriting of a log's units. The assembler sets the positions of new events.
 
 use std::time::Instant;
 
@@ -30,25 +30,24 @@ pub(crate) enum OutputPart {
         /// Old starts of transactions, and their new starts in `bytes`.
         moved: Vec<(u64, u32)>,
         tally: Box<RewriteTally>,
-        /// Bytes of whole segments at the start of `bytes`; `None` if `bytes` starts within a segment that does not end
-        /// in it.
+        /// Bytes of whole segments at the start of `bytes`; `None` if `bytes` contains only the middle of one segment.
         whole: Option<usize>,
     },
     /// Start of an event that is written in pieces, of `size` bytes including its checksum.
     Head { bytes: Vec<u8>, size: u32, next: Option<u32>, checksum: EventChecksum },
     /// Next bytes of this event.
     Body(Vec<u8>),
-    /// End of this event: its checksum is written now.
+    /// End of this event: the assembler writes the checksum now.
     Tail,
-    /// Placeholder for a GTID event whose size is known and whose content is not.
+    /// Placeholder for a GTID event: only the size is known.
     GtidPlaceholder(Vec<u8>),
     /// The final GTID event for the placeholder. `placed` if its header states its position in this log.
     GtidFinal { bytes: Vec<u8>, placed: Option<EventChecksum> },
 }
 
-/// Takes the output of a worker, in order.
+/// Receives the output of a worker, in order.
 pub(crate) trait PartSink {
-    /// Takes one part of this size in bytes.
+    /// Receives one part of this size in bytes.
     fn push(&self, part: OutputPart, size: usize) -> Result<(), RewriteError>;
 }
 
@@ -69,7 +68,7 @@ pub(crate) const PART_SIZE: usize = 1024 * 1024;
 struct PayloadGtid<'e> {
     event: &'e LogEvent<'e>,
     format: &'e EventFormat,
-    /// Position of the next event for the headers; `None` if the log's own positions are written.
+    /// Position of the next event for the headers; `None` if the headers state positions in the new log.
     next: Option<u32>,
 }
 
@@ -93,7 +92,7 @@ pub(crate) struct RewriteWorker<'o> {
     pub(crate) batch: EventBatch<'o>,
 }
 
-/// Contexts and buffers of a worker, which the next one can reuse.
+/// Contexts and buffers of a worker. The next worker can reuse them.
 #[derive(Debug)]
 pub(crate) struct WorkerBuffers {
     opener: PayloadOpener,
@@ -475,14 +474,14 @@ impl<'o> EventBatch<'o> {
         self.moved.retain(|(_, start)| (*start as usize) < end);
     }
 
-    /// Pushes the segments so far. Parts of the present segment are pushed next, some of them not from here.
+    /// Pushes the segments so far. Parts of the present segment follow, and other functions push some of them.
     pub(crate) fn flush_before_parts(&mut self, sender: &dyn PartSink) -> Result<(), RewriteError> {
         self.flush(sender)?;
         self.whole = None;
         Ok(())
     }
 
-    /// Records that the transaction that started at `before` now starts here.
+    /// Records the new start of the transaction that started at `before`.
     fn start_transaction(&mut self, before: u64) {
         self.moved.push((before, self.bytes.len() as u32));
     }
@@ -524,7 +523,8 @@ impl<'o> EventBatch<'o> {
         self.push_event(checksum, next, |position, out| event.rewrite(origin, position, checksum, out))
     }
 
-    /// Adds an event. In a binary log it states its position in this log, in a relay log its position at the source.
+    /// Adds an event. In a binary log, the header states the position in this log; in a relay log, the position at the
+    /// source.
     pub(crate) fn push_event<E>(
         &mut self,
         checksum: EventChecksum,

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::rewrite_worker::PART_SIZE;
 
-/// Pool of written buffers: allocating new memory costs more than filling it.
+/// Pool of buffers whose bytes are written: allocating a new buffer costs more than filling it.
 #[derive(Debug, Default)]
 pub(crate) struct SpareBuffers(Mutex<Vec<Vec<u8>>>);
 

@@ -1,4 +1,5 @@
-//! Compression of transactions that are not held in memory: reads them again, and writes their payloads piece by piece.
+//! Compression of transactions that are not held in memory: reads these transactions again, and writes their payloads
+//! piece by piece.
 
 use binlog::{
     CompressError, EventFormat, EventHeader, EventType, PayloadWriter, RawEventBuf, events, put_inner,

@@ -36,7 +36,7 @@ impl StagedFile {
         Self::begin_at(&target.canonicalize().unwrap_or_else(|_| target.to_owned()))
     }
 
-    /// As [`Self::begin`], but if `target` is a symbolic link, the link itself is replaced.
+    /// Does the same as [`Self::begin`], but if `target` is a symbolic link, replaces the link itself.
     pub(crate) fn begin_at(target: &Path) -> Result<Self, RewriteError> {
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
@@ -75,7 +75,7 @@ impl StagedFile {
         self.sync_new()
     }
 
-    /// Syncs a file that replaces no other to disk. Only its owner may read it.
+    /// Syncs a new file to disk, which replaces no other file. Only the owner may read the file.
     ///
     /// # Errors
     ///

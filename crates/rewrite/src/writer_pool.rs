@@ -9,8 +9,8 @@ use crate::{CompressSettings, RewriteAction};
 
 /// Pool of zstd contexts.
 ///
-/// The contexts use most of the memory, and a large transaction uses much of it. A large transaction therefore waits
-/// until no worker compresses, and blocks the others until it is done.
+/// The contexts use most of the memory, and one large transaction uses much of this memory. A large transaction
+/// therefore waits until no worker compresses, and blocks the others until it is done.
 ///
 /// A thread that holds a context must not wait for another thread.
 pub(crate) struct WriterPool {
@@ -24,7 +24,7 @@ struct WriterPoolState {
     idle: Vec<PayloadWriter>,
     /// Number of contexts in use.
     lent: usize,
-    /// Large transactions that are being compressed or wait for it.
+    /// Number of large transactions that a worker compresses, or that wait for exclusive access.
     large: usize,
     is_large_at_work: bool,
 }
@@ -32,7 +32,7 @@ struct WriterPoolState {
 /// A context from the pool.
 pub(crate) struct PooledWriter<'w> {
     writers: &'w WriterPool,
-    /// Present until the drop.
+    /// `Some` until the drop.
     writer: Option<PayloadWriter>,
 }
 
