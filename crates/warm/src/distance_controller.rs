@@ -11,7 +11,7 @@ use crate::settings::SearchConnections;
 pub struct DistanceController {
     limits: ControlLimits,
     distance: u64,
-    /// Distance above which growth is slow: a little less than the distance that was too far last.
+    /// Distance above which growth is slow: a little less than the last distance that was too far.
     too_far_distance: u64,
     workers: usize,
     /// Shortest mean read time of the applier so far.
@@ -99,9 +99,9 @@ struct ApplierGain {
 const SAMPLING_DIVISOR: u32 = 16;
 /// Smallest useful number of searches ahead of the applier.
 const DISTANCE_MIN: u64 = 32;
-/// Smallest useful lead in time: the applier's position is known this late.
+/// Smallest useful lead in time: the known position of the applier is up to this old.
 const LEAD_MIN: Duration = Duration::from_millis(100);
-/// Reads per second that the connections are sized for. More would cost the server too much room in its buffer pool,
+/// Reads per second that determine the number of connections. More reads would take too much room in the buffer pool,
 /// and few disks are faster.
 const READS_PER_SECOND_WANTED: u32 = 6400;
 /// Sequential reads for which a search may have to wait: the reads of two statements.
@@ -189,7 +189,7 @@ impl DistanceController {
         let (is_in_the_way, is_too_far) = (self.busy_resource(reading), self.is_too_far(reading));
         let is_sampling = self.state == WarmState::Sampling;
         if let (Some(busy), false) = (is_in_the_way, is_sampling) {
-            // A small gain while backing off proves nothing.
+            // While backing off, a small gain says nothing about warming.
             self.gain = ApplierGain::default();
             return WarmState::BackingOff(busy);
         }
@@ -446,7 +446,7 @@ mod tests {
         let idle = ControlReading { is_behind: false, ..in_memory };
         let few = ControlReading { touches: 30, ..in_memory };
         let mut controller = DistanceController::new(BOUNDS);
-        // An applier without work, or a few searches, change nothing; few searches accumulate.
+        // An applier without work, or a few searches, change nothing. The searches of several readings add up.
         assert_eq!(controller.step(&idle), WarmState::Ahead);
         assert_eq!(steps(&mut controller, &few, 3), [WarmState::Ahead; 3]);
         assert!(!controller.is_judged());
@@ -474,7 +474,7 @@ mod tests {
         let states = steps(&mut controller, &in_memory, 40);
         assert_eq!(states.iter().position(|state| *state == WarmState::NoGain), Some(29));
         assert_eq!(states.last(), Some(&WarmState::NoGain));
-        // Neither an applier without work nor a few searches prove anything.
+        // An applier without work does not count as no gain, nor do a few searches.
         for reading in
             [ControlReading { is_behind: false, ..in_memory }, ControlReading { touches: 1, ..in_memory }]
         {

@@ -43,7 +43,7 @@ impl ExternalApplier {
         self.lock().sessions = sessions;
     }
 
-    /// Reports the end of applying.
+    /// Reports that the applier has ended.
     pub fn finish(&self) {
         self.lock().is_over = true;
     }
@@ -56,7 +56,7 @@ impl ExternalApplier {
         self.lock().sessions.clone()
     }
 
-    /// Returns the applier's position as a channel; the logs' start until the first report.
+    /// Returns a channel with the applier's position. Before the first report, this is the start of the first log.
     pub(crate) fn channel(&self, settings: &ExternalApplierSettings) -> Result<ReplicaChannel, WarmError> {
         let (place, log) = self.position(&settings.logs)?;
         let filter = settings.filter.clone();

@@ -81,7 +81,7 @@ fn put_number(out: &mut String, number: u64) {
 }
 
 fn put_double(out: &mut String, number: f64) {
-    // Without an exponent it would be a DECIMAL.
+    // A literal without an exponent would be a DECIMAL.
     let _ = write!(out, "{number:e}");
 }
 

@@ -96,11 +96,11 @@ pub(crate) fn others_running(
     appliers: u64,
 ) -> Result<u64, WarmError> {
     let running = replica.counter("Threads_running")?;
-    // One is the connection of this query.
+    // One thread is the connection of this query.
     Ok(running.saturating_sub(1 + ours as u64 + appliers))
 }
 
-/// Totals of reads since the start. Threads start and end, and their counters with them.
+/// Totals of reads since the start. The counters of a thread exist only while the thread runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadTotals {
     /// Previous counters, of all threads and of each thread; `None` at first.

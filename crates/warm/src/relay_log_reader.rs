@@ -1,4 +1,5 @@
-//! Reading of a channel's relay logs ahead of its applier, and queueing of searches for the pages that it will need.
+//! Reading of a channel's relay logs ahead of its applier, and queueing of searches for the pages that the applier will
+//! need.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::ErrorKind;
@@ -639,7 +640,7 @@ struct EventCounts {
 /// Cached plans; all are dropped when there are more. Bounds memory.
 const PLANS_MAX: usize = 4096;
 
-/// Returns whether an event matters here. Most others need no decoding, and some are large.
+/// Returns whether an event matters here. Other events need no decoding, and some are large.
 fn is_of_interest(event_type: EventType) -> bool {
     event_type.rows_kind().is_some()
         || matches!(

@@ -34,7 +34,7 @@ pub(crate) struct ReplicaFacts {
     pub(crate) buffering: ChangeBuffering,
     /// Built-in functions of the server.
     pub(crate) functions: FunctionSet,
-    /// Number of pages in the old sublist of its buffer pool.
+    /// Number of pages in the old sublist of the replica's buffer pool.
     pub(crate) old_pages: u64,
     /// Number of applier threads.
     pub(crate) workers: u64,
@@ -48,7 +48,7 @@ pub(crate) struct ReplicaChannel {
     pub(crate) name: String,
     /// Position of the applier; `None` while the replica does not report it.
     pub(crate) place: Option<RelayPosition>,
-    /// Name of the relay log at that position, as reported.
+    /// Name of the applier's relay log, as reported.
     pub(crate) log: String,
     /// True if the applier runs.
     pub(crate) is_applying: bool,
@@ -352,12 +352,12 @@ fn facts(connection: &mut SqlConnection) -> Result<ReplicaFacts, servers::Connec
 }
 
 /// Returns the number of buffer pool pages that the page cleaner keeps free: `innodb_lru_scan_depth` per instance. In a
-/// small pool, that is a large part.
+/// small pool, these are a large part of the pages.
 fn free_pages(connection: &mut SqlConnection, pages: u64) -> Result<u64, servers::ConnectionError> {
     let number =
         |found: Option<String>, otherwise| found.and_then(|found| found.parse().ok()).unwrap_or(otherwise);
     let each: u64 = number(variable(connection, "innodb_lru_scan_depth")?, 0);
-    // MariaDB has one instance, and no variable for the number.
+    // MariaDB has one instance, and no variable for the number of instances.
     let instances: u64 = number(variable(connection, "innodb_buffer_pool_instances")?, 1);
     Ok(each.saturating_mul(instances).min(pages / 2))
 }

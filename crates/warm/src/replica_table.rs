@@ -37,9 +37,9 @@ pub struct ReplicaIndex {
     pub name: String,
     /// Kind of index.
     pub kind: IndexKind,
-    /// Indexes of its columns in the table, in key order.
+    /// Indexes of the key columns in the table, in key order.
     pub columns: Vec<usize>,
-    /// True if unique, even if its columns are nullable.
+    /// True if unique, even if the columns are nullable.
     pub is_unique: bool,
     /// True if a column is in descending order.
     pub is_descending: bool,

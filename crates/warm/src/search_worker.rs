@@ -8,7 +8,7 @@ use servers::{ConnectionError, ServerAddress, SqlConnection};
 use crate::statement_session::RESET_SESSION;
 use crate::warm_shared::{SearchJob, SearchQuery, WarmShared};
 
-/// Pause before a lost server is tried again.
+/// Pause before another attempt to connect.
 const RETRY_BACKOFF: Duration = Duration::from_millis(500);
 
 /// Errors for dropped objects: unknown database (1049), column (1054), table (1146) or index (1176).

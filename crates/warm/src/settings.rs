@@ -16,7 +16,7 @@ pub struct WarmSettings {
     pub admin: ServerAddress,
     /// Channel to warm; all channels if `None`.
     pub channel: Option<String>,
-    /// Directory or index of the relay logs, if it differs from the one that the replica reports.
+    /// Directory or index of the relay logs, if the location differs from the replica's report.
     pub relay_logs: Option<PathBuf>,
     /// Keyring file of encrypted logs.
     pub keyring: Option<PathBuf>,

@@ -6,7 +6,7 @@ use sql::quote::{quote_name, quote_time_zone};
 
 use crate::statement::{FunctionSet, LoggedStatement, SkipReason};
 
-/// Session state that a statement was run with.
+/// Session state of a statement in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StatementSession {
     /// Default database; empty for none.
@@ -15,7 +15,7 @@ pub(crate) struct StatementSession {
     /// `character_set_client` and `collation_connection`, as collation IDs.
     charset: Option<(u16, u16)>,
     flavour: Flavour,
-    /// As a string literal.
+    /// Time zone, as a string literal.
     time_zone: Option<String>,
     /// Current time for the statement, if it calls a clock function.
     timestamp: Option<u32>,

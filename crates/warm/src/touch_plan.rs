@@ -1,7 +1,7 @@
 //! Searches for the pages that the applier needs to change a row.
 //!
-//! A search for a row descends an index to the page where the row is, or will be inserted. So it reads the pages for
-//! inserts, too.
+//! A search for a row descends an index to the page where the row is, or will be inserted. The search therefore also
+//! reads the pages for inserts.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use sql::quote::quote_name;
 use crate::literal;
 use crate::replica_table::{IndexKind, ReplicaColumn, ReplicaIndex, ReplicaTable};
 
-/// Changes of secondary indexes that InnoDB's change buffer accepts, and that need no page: `innodb_change_buffering`.
+/// Changes of secondary indexes that InnoDB's change buffer accepts: `innodb_change_buffering`. These changes need no
+/// page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangeBuffering {
     /// Inserting index entries.
@@ -286,7 +287,7 @@ fn log_columns(columns: &[usize], more: &[usize], matched: &[usize]) -> Vec<usiz
     columns.iter().chain(more).filter_map(at).collect()
 }
 
-/// Returns the replica's column for each of the log's: by name, or else by position.
+/// Returns the replica's column for each column of the log: by name, or else by position.
 fn match_columns(log: &Table, definition: &ReplicaTable) -> Option<Vec<usize>> {
     let named = log.columns.iter().map(|column| {
         let name = column.name.as_deref()?;

@@ -33,7 +33,8 @@ pub trait WarmObserver {
 
 /// Interval at which the applier's position is queried.
 const POSITION_POLL_INTERVAL: Duration = Duration::from_millis(25);
-/// Interval at which rows changed by open transactions are queried. The server does not update them more often.
+/// Interval at which rows changed by open transactions are queried. The server does not update this information more
+/// often.
 const ROWS_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval at which disk reads are queried.
 const MEASURE_INTERVAL: Duration = Duration::from_millis(500);
@@ -41,7 +42,7 @@ const MEASURE_INTERVAL: Duration = Duration::from_millis(500);
 const FIRST_MEASURE_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval at which the applier's position is queried while sampling: each query costs the server time.
 const SAMPLING_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Pause before a lost replica is tried again.
+/// Pause before another attempt to connect to the replica.
 const RETRY_BACKOFF: Duration = Duration::from_millis(500);
 
 /// Warms a replica ahead of its applier until cancelled.

@@ -52,7 +52,7 @@ pub(crate) struct WarmShared {
 pub(crate) struct SearchJob {
     pub(crate) channel: usize,
     pub(crate) epoch: u64,
-    /// End of the changes that it is for.
+    /// End of the changes that the search is for.
     pub(crate) place: RelayPosition,
     pub(crate) search: SearchQuery,
 }
@@ -73,7 +73,7 @@ pub(crate) struct StatementSearch {
     pub(crate) session: Arc<str>,
     /// SQL text, not always UTF-8.
     pub(crate) sql: Vec<u8>,
-    /// Tables that it reads, as `database.table`.
+    /// Tables that the search reads, as `database.table`.
     pub(crate) tables: Vec<String>,
 }
 
@@ -251,7 +251,7 @@ impl WarmShared {
         self.state().is_over
     }
 
-    /// Counts a statement as skipped after all: searches of its tables took too long meanwhile.
+    /// Counts a queued statement as skipped: searches of its tables took too long meanwhile.
     pub(crate) fn skip_slow(&self) {
         self.count(|counts| {
             counts.statements -= 1;
@@ -540,7 +540,7 @@ impl ChannelState {
         self.reported = found.place;
         self.channel.clone_from(found);
         if !has_moved && self.channel.uncommitted.is_none() {
-            self.channel.uncommitted = under_way; // This is queried less often than the position.
+            self.channel.uncommitted = under_way; // Uncommitted rows are queried less often than the position.
         }
         if let Some(lag) = found.lag_s {
             self.lag.sum += lag as f64;
@@ -553,7 +553,7 @@ impl ChannelState {
             return true;
         }
         let mut applier = found.place.max(before);
-        // A transaction that was skipped is passed without being executed.
+        // The applier passes a skipped transaction without executing it.
         let is_over =
             |(gtid, place): &&(Gtid, RelayPosition)| executed.contains(*gtid) || Some(*place) <= found.place;
         while let Some((_, place)) = self.transactions.front().filter(is_over) {
@@ -656,13 +656,13 @@ mod tests {
             assert_eq!((state.channel.place.unwrap().offset, state.epoch), (wanted, epoch), "{executed}");
         };
         check(100, "1-2", 300, 0);
-        // The reported position is late.
+        // The GTID is executed before the replica reports the position.
         check(100, "1-3", 400, 0);
         check(250, "1-3", 400, 0);
         // The fourth transaction has not ended.
         check(250, "1-3:5", 400, 0);
         check(550, "1-5", 600, 0);
-        // The numbers of its logs start again.
+        // The numbers of the channel's logs restart.
         check(120, "1-5", 120, 1);
     }
 

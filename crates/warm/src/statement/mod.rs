@@ -1,9 +1,9 @@
-//! Searches for statements in the log: an UPDATE or a DELETE reads the rows of its WHERE, an INSERT … SELECT the rows
-//! of its SELECT.
+//! Searches for statements in the log: an UPDATE or a DELETE reads the rows that its WHERE selects, an INSERT … SELECT
+//! the rows of its SELECT.
 //!
 //! [`read_clauses`] extracts the clauses that determine which rows the statement reads, byte for byte. [`read_check`]
-//! then checks the extracted text separately: the text becomes a SELECT only if each part is known to only read. An
-//! error in the extraction therefore affects only the benefit, not the safety.
+//! then checks the extracted text separately: the text becomes a SELECT only if every part only reads. An error in the
+//! extraction therefore affects only the benefit, not the safety.
 
 mod function_set;
 mod read_check;
@@ -26,7 +26,7 @@ use crate::statement::table_finder::ReadTables;
 pub struct LoggedStatement<'a> {
     /// SQL text.
     pub sql: &'a [u8],
-    /// Bits of `sql_mode` that it was run with.
+    /// Bits of the statement's `sql_mode`.
     pub sql_mode: u64,
     /// Character set of the text, `character_set_client`; `None` if unknown.
     pub charset: Option<Charset>,
@@ -92,7 +92,7 @@ pub struct ReadExtent {
     /// Presence of a LIMIT clause.
     limit: RowLimit,
     /// True if the text is UTF-8. Otherwise the server would misread names that are not ASCII, or even the text after
-    /// them.
+    /// such a name.
     is_utf8: bool,
 }
 

@@ -14,7 +14,7 @@ const WORDS_MAX: usize = 1000;
 ///
 /// # Errors
 ///
-/// If a part of the text is not known to only read.
+/// If a part of the text may do more than read.
 pub(super) fn check_tables(
     rows: &StatementText<'_>,
     functions: FunctionSet,
@@ -75,7 +75,7 @@ enum WordContext {
     DistantParenthesis,
     /// A period before the word, and an opening parenthesis after it.
     QualifiedCall,
-    /// A period before it.
+    /// A period before the word.
     NamePart,
     Other,
 }

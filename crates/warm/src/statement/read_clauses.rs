@@ -99,13 +99,13 @@ fn parse_clauses(words: &[TopLevelWord], kind: ClauseContext) -> Result<ReadClau
             "ORDER" => cut.order = Some(at),
             "LIMIT" => cut.limit = Some(at),
             "GROUP" | "HAVING" | "WINDOW" => is_grouped = true,
-            // These do not affect which rows are read.
+            // These clauses do not affect which rows are read.
             "SET" | "RETURNING" | "ON" => {}
             _ => return Err(SkipReason::Clause),
         }
     }
     if is_grouped {
-        // The limit applies to groups; all rows are read for them.
+        // The limit applies to groups, and the server reads all rows to form groups.
         (cut.order, cut.limit) = (None, None);
     }
     match cut.limit.is_some() && cut.order.is_some() && kind == ClauseContext::Select {

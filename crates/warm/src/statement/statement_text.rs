@@ -20,12 +20,12 @@ pub(super) struct StatementText<'s> {
 enum CharUnits {
     /// UTF-8.
     Utf8,
-    /// One or several bytes a character. Names that are not ASCII are unknown.
+    /// One or several bytes per character. Names that are not ASCII are unknown.
     Bytes,
 }
 
-/// Bytes that MySQL treats as blanks in some character set (8.0.33, by running `SELECT`, the byte, `1` in each of
-/// them).
+/// Bytes that MySQL treats as blanks in some character set (tested on 8.0.33 in each character set, with `SELECT`, the
+/// byte, and `1`).
 const BLANKS: [u8; 2] = [0xa0, 0xff];
 
 impl<'s> StatementText<'s> {
@@ -97,7 +97,7 @@ impl<'s> StatementText<'s> {
     ///
     /// # Errors
     ///
-    /// If its characters are unknown.
+    /// If the name's characters are unknown.
     pub(super) fn name(&self, token: &SqlToken) -> Result<String, SkipReason> {
         let name = name_of(self.bytes(token)).into_owned();
         match self.units == CharUnits::Utf8 || name.is_ascii() {
@@ -107,8 +107,8 @@ impl<'s> StatementText<'s> {
     }
 }
 
-/// Returns whether each ASCII byte always is that ASCII character. In Big5, GBK and SJIS, it may be the second byte of
-/// another character.
+/// Returns whether each ASCII byte always is that ASCII character. In Big5, GBK and SJIS, an ASCII byte may be the
+/// second byte of another character.
 const fn is_ascii_compatible(charset: Charset) -> bool {
     use Charset as C;
     matches!(
