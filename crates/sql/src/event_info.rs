@@ -53,7 +53,7 @@ pub fn put_info(
     Ok(())
 }
 
-/// Appends the Info column of events that only MariaDB writes, as in its `SHOW BINLOG EVENTS`.
+/// Appends the Info column of events that only MariaDB writes, as in MariaDB's `SHOW BINLOG EVENTS`.
 fn put_mariadb_info(out: &mut Vec<u8>, header: &EventHeader, event: &Event<'_>) -> Result<(), DecodeError> {
     match event {
         Event::MariadbAnnotateRows(event) => put(out, &[event.sql]),

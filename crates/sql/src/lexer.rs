@@ -18,7 +18,7 @@ pub enum SqlTokenKind {
     Comment,
     /// Comment that only MariaDB executes: `/*M! … */`.
     MariadbComment,
-    /// Start of a comment that servers execute: `/*!` or `/*!80011`. The tokens in it follow, and a
+    /// Start of a comment that servers execute: `/*!` or `/*!80011`. The tokens in the comment follow, and then a
     /// [`SqlTokenKind::CodeEnd`].
     CodeStart,
     /// End of a comment that servers execute: `*/`.
@@ -37,8 +37,8 @@ pub enum SqlTokenKind {
     Bits,
     /// One byte of an operator or of punctuation.
     Sign,
-    /// Quotes or a comment without end, or a literal with wrong digits. Unless the digits are wrong, it goes to the end
-    /// of the text.
+    /// Quotes or a comment without end, or a literal with wrong digits. Unless the digits are wrong, the token extends
+    /// to the end of the text.
     Malformed,
 }
 
@@ -70,12 +70,12 @@ pub struct SqlLexer<'s> {
     previous: PreviousToken,
 }
 
-/// The token directly before, if the meaning of the next depends on it.
+/// The previous token, if the meaning of the next token depends on the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PreviousToken {
     Other,
     Word,
-    /// A period directly after a word: digits are a name after it.
+    /// A period directly after a word: digits after this period are a name.
     WordPeriod,
     /// `@`: a user variable or a host follows, whose name may contain periods.
     At,
@@ -84,7 +84,7 @@ enum PreviousToken {
 }
 
 impl<'s> SqlLexer<'s> {
-    /// Starts at the beginning of a text. `sql_mode` has the bits of the session that runs it.
+    /// Starts at the beginning of a text. `sql_mode` has the bits of the session that runs the text.
     pub const fn new(sql: &'s [u8], sql_mode: u64) -> Self {
         Self { sql, sql_mode, at: 0, is_in_code: false, previous: PreviousToken::Other }
     }
@@ -213,7 +213,7 @@ fn put_escaped(out: &mut Vec<u8>, byte: u8) {
         b'r' => out.push(b'\r'),
         b't' => out.push(b'\t'),
         b'Z' => out.push(26),
-        // LIKE interprets these itself.
+        // LIKE interprets these escape sequences itself.
         b'%' | b'_' => out.extend([b'\\', byte]),
         other => out.push(other),
     }
@@ -243,7 +243,7 @@ const fn backslash(sql_mode: u64) -> BackslashMeaning {
     if sql_mode & NO_BACKSLASH_ESCAPES != 0 { BackslashMeaning::Plain } else { BackslashMeaning::Escape }
 }
 
-/// Returns a token in quotes, of which the first is at `start`.
+/// Returns a token in quotes. The opening quote is at `start`.
 fn quoted(
     text: &[u8],
     start: usize,
@@ -279,7 +279,7 @@ fn quoted_digits(text: &[u8], kind: SqlTokenKind) -> (SqlTokenKind, usize) {
 
 /// Returns a number, or a name that starts with digits.
 fn scan_number(text: &[u8]) -> (SqlTokenKind, usize) {
-    // Only lower-case letters start these.
+    // Only a lower-case letter marks such a number.
     let prefixed = match text {
         [b'0', b'x', ..] => Some((SqlTokenKind::Hex, run(text, 2, |byte| byte.is_ascii_hexdigit()))),
         [b'0', b'b', ..] => Some((SqlTokenKind::Bits, run(text, 2, is_bit))),

@@ -152,7 +152,7 @@ impl DecimalText {
                 skipped += group.trailing_zeros().min(64) / 8;
             }
         }
-        // Zero keeps its last digit.
+        // The number zero keeps one digit.
         Self { digits, start: skipped.min(Self::SIZE_MAX as u32 - 1) as u8 }
     }
 
@@ -173,7 +173,7 @@ const ZEROS: u64 = 0x3030_3030_3030_3030;
 #[inline]
 fn put_short(out: &mut Vec<u8>, value: u32) {
     let digits = eight_digits(value);
-    // The lowest byte is the first digit. Zero keeps its last digit.
+    // The lowest byte is the first digit. The number zero keeps one digit.
     let skipped = (digits | 1 << 56).trailing_zeros() / 8;
     let text = (digits | ZEROS) >> (skipped * 8);
     let end = out.len() + 8 - skipped as usize;
@@ -209,13 +209,13 @@ impl SignificantDigits {
     const SIZE_MAX: usize = 32;
 
     /// Returns the first `count` significant digits, rounded correctly (ties to even), and the power of ten of the
-    /// first.
+    /// first digit.
     fn of(value: f64, count: usize) -> (Self, i32) {
         let decimals = count.min(Self::SIZE_MAX) - 1;
         Self::parse(format_args!("{value:.decimals$e}"))
     }
 
-    /// Returns the fewest digits that identify the number, and the power of ten of the first.
+    /// Returns the fewest digits that identify the number, and the power of ten of the first digit.
     fn shortest(value: f64) -> (Self, i32) {
         Self::parse(format_args!("{value:e}"))
     }

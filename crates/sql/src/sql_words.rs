@@ -13,7 +13,7 @@ pub enum SqlWord {
     Quoted(String),
     /// A string literal.
     Text(String),
-    /// A string literal of a client without a character set: its meaning depends on the column it goes to.
+    /// A string literal of a client without a character set: its meaning depends on the column that receives the value.
     Bytes,
     /// A number, as written.
     Number(String),
@@ -25,9 +25,9 @@ pub enum SqlWord {
     Sign(String),
 }
 
-/// Cursor over the words of a whole statement. Owns the words' values as UTF-8, so that groups of words can be split
-/// off and kept. [`TokenCursor`](crate::TokenCursor) reads statements of any character set, in place and only as far as
-/// needed.
+/// Cursor over the words of a whole statement. Owns the words' values as UTF-8, so that a caller can split off and keep
+/// groups of words. [`TokenCursor`](crate::TokenCursor) reads statements of any character set, in place and only as far
+/// as needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlWords {
     words: Vec<SqlWord>,
@@ -158,7 +158,7 @@ impl SqlWords {
         found
     }
 
-    /// Takes a name.
+    /// Takes the next word, if it is a name.
     pub fn take_name(&mut self) -> Option<String> {
         match self.take_next()? {
             SqlWord::Plain(name) | SqlWord::Quoted(name) => Some(name),
@@ -169,7 +169,7 @@ impl SqlWords {
         }
     }
 
-    /// Takes an optional name. Returns `None` if one of the keywords `but` comes next, or no name.
+    /// Takes an optional name. Returns `None` if no name comes next, or one of the keywords `but`.
     pub fn take_optional_name(&mut self, but: &[&str]) -> Option<String> {
         match but.iter().any(|keyword| self.is_next(keyword)) {
             true => None,
@@ -252,7 +252,7 @@ impl SqlWords {
         false
     }
 
-    /// Returns the next keywords, at most `count`, in capitals. Messages name a statement by them.
+    /// Returns the next keywords, at most `count`, in capitals. Messages name a statement by these keywords.
     pub fn keywords_ahead(&self, count: usize) -> String {
         let words = self.words.iter().skip(self.at).map_while(|word| match word {
             SqlWord::Plain(word) => Some(word.to_ascii_uppercase()),

@@ -1,4 +1,4 @@
-//! Finds the tables that a statement changes, from as much of its SQL as that needs.
+//! Finds the tables that a statement changes. Reads only the necessary part of the SQL text.
 
 use std::ops::Range;
 
@@ -33,14 +33,14 @@ pub enum StatementKind {
     Tables(Vec<TableReference>),
     /// Drops temporary tables if they exist: always executed.
     DropTemporary,
-    /// Drops a trigger. Only the server knows its table. Without `IF EXISTS`, contains the offset at which to insert
-    /// it.
+    /// Drops a trigger. Only the server knows the trigger's table. Without `IF EXISTS`, contains the offset at which to
+    /// insert `IF EXISTS`.
     DropTrigger(Option<usize>),
 }
 
 /// Returns the kind of a statement.
 pub fn classify_statement(sql: &[u8]) -> StatementKind {
-    // Double quotes quote names: a string in them never stands where a table is named.
+    // Double quotes quote names: no string occurs in place of a table's name.
     let words = &mut TokenCursor::new(sql, ANSI_QUOTES);
     words.skip_set_statement();
     match take_keyword(words).as_str() {
@@ -162,7 +162,7 @@ fn create(words: &mut TokenCursor<'_>) -> StatementKind {
 
 fn alter(words: &mut TokenCursor<'_>) -> StatementKind {
     skip_create_options(words);
-    // MariaDB's.
+    // MariaDB's syntax.
     words.skip_words(&["ONLINE", "IGNORE"]);
     match take_keyword(words).as_str() {
         "DATABASE" | "SCHEMA" => StatementKind::Database,

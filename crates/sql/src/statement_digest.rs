@@ -93,7 +93,7 @@ impl<'s> StatementDigestBuilder<'s> {
         if inner == 0 || self.parts[start] != DigestPart::Sign(b'(') {
             return;
         }
-        // Fold even a single literal: the same statement may have one or more.
+        // Fold even a single literal: the list of a similar statement may have more.
         self.parts.truncate(start);
         self.size = self.size.saturating_sub(2 * (inner + 1));
         match self.parts.as_slice() {
@@ -137,7 +137,7 @@ fn needs_blank(previous: Option<DigestPart<'_>>, part: DigestPart<'_>) -> bool {
     }
 }
 
-/// Returns the start of the text, cut at a character.
+/// Returns the start of the text, truncated at a character boundary.
 fn cut_text(text: &str) -> &str {
     let end = (0..=DIGEST_SIZE_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]

@@ -12,12 +12,12 @@ pub struct TableSelection {
 }
 
 impl TableSelection {
-    /// Returns whether it selects all tables.
+    /// Returns whether the selection includes all tables.
     pub fn selects_all(&self) -> bool {
         self.database.is_none() && self.patterns.is_empty()
     }
 
-    /// Returns whether it selects the table.
+    /// Returns whether the selection includes the table.
     pub fn selects(&self, database: &[u8], table: &[u8]) -> bool {
         self.database.as_ref().is_none_or(|wanted| wanted == database)
             && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| pattern.fits(database, table)))

@@ -17,7 +17,7 @@ pub struct TokenCursor<'s> {
 }
 
 impl<'s> TokenCursor<'s> {
-    /// Starts at the first token of a text. `sql_mode` has the bits of the session that runs it.
+    /// Starts at the first token of a text. `sql_mode` has the bits of the session that runs the text.
     pub fn new(sql: &'s [u8], sql_mode: u64) -> Self {
         let mut cursor = Self { tokens: SqlLexer::new(sql, sql_mode), next: None, offset: 0 };
         cursor.scan_next();

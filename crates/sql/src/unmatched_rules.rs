@@ -52,13 +52,13 @@ impl UnmatchedRules {
         self.0.retain(|this| other.0.iter().any(|that| that.rule == this.rule));
     }
 
-    /// Takes note of a table whose rows are changed, by its names on the target.
+    /// Removes the rules that match a table with changed rows, by its names on the target.
     pub fn note_table(&mut self, database: &[u8], table: &[u8]) {
         self.note_database(database);
         self.note_named_table(database, table);
     }
 
-    /// Takes note of a statement. `default` is its default database on the target.
+    /// Removes the rules that match a statement. `default` is the statement's default database on the target.
     pub fn note_statement(&mut self, kind: &StatementKind, default: &[u8]) {
         self.note_database(default);
         if let StatementKind::Tables(tables) = kind {

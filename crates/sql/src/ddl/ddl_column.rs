@@ -19,7 +19,7 @@ pub struct DdlColumn {
     pub default: Option<DefaultClause>,
     /// True for AUTO_INCREMENT.
     pub is_auto_increment: bool,
-    /// True for the type SERIAL, and for SERIAL DEFAULT VALUE. The column has an AUTO_INCREMENT, too.
+    /// True for the type SERIAL, and for SERIAL DEFAULT VALUE. Such a column also has AUTO_INCREMENT.
     pub is_serial: bool,
     /// True for a generated column.
     pub is_generated: bool,
@@ -145,7 +145,7 @@ impl ColumnTypeDefinition {
         }
     }
 
-    /// Returns the type as `information_schema.columns.data_type` has it.
+    /// Returns the name of the type in `information_schema.columns.data_type`.
     pub fn data_type(&self) -> &str {
         if self.is_double() {
             return "double";

@@ -1,7 +1,7 @@
 //! Parser of statements that define tables and databases.
 //!
-//! A part that the parser does not understand is no error: it becomes an explicit `Unknown` or `Other`, with its first
-//! words, and its user decides.
+//! A part that the parser does not understand is no error: the result has an explicit `Unknown` or `Other` with the
+//! first words of the part, and the caller decides.
 
 mod ddl_column;
 mod table_change;
