@@ -447,14 +447,14 @@ fn decimal(cursor: &mut Cursor<'_>) -> Result<ResolvedType, DecodeError> {
     Ok(ResolvedType { column_type: ColumnType::Decimal { precision, scale }, metadata })
 }
 
-/// Reads the metadata of CHAR, BINARY, ENUM and SET. The first byte is the real type. It also holds two bits of sizes
-/// above 255, inverted, in two positions that are 1 in each of these type codes.
+/// Reads the metadata of CHAR, BINARY, ENUM and SET. The first byte is the real type. This byte also holds the two
+/// upper bits of sizes above 255, inverted. Their positions are 1 in each of these type codes.
 fn string(cursor: &mut Cursor<'_>) -> Result<ResolvedType, DecodeError> {
     const SHARED: u8 = 0x30;
     let offset = cursor.offset();
     let [first, second] = cursor.array()?;
     let metadata = u32::from(u16::from_be_bytes([first, second]));
-    // Before 5.0.3, the type code of the map stood here for all of these types, and no size exceeded 255.
+    // Before 5.0.3, this byte is the map's type code for all of these types, and no size exceeds 255.
     let (real_type, size) = match first & SHARED == SHARED {
         true => (first, u16::from(second)),
         false => (first | SHARED, u16::from(second) | u16::from((first & SHARED) ^ SHARED) << 4),

@@ -96,8 +96,8 @@ impl EncryptedHeader {
     ///
     /// # Errors
     ///
-    /// Fails if the magic number is not the one of encrypted logs, or if the version or a field is unknown. Also fails
-    /// if a field is missing, or if other bytes follow the fields.
+    /// Fails if the bytes do not start with the magic number of encrypted logs, or if the version or a field is
+    /// unknown. Also fails if a field is missing, or if other bytes follow the fields.
     pub fn decode(bytes: &[u8; ENCRYPTED_HEADER_SIZE]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         let magic = cursor.array()?;
@@ -188,8 +188,8 @@ impl EncryptedHeader {
         &self.key_id
     }
 
-    /// Decrypts the log's password. A wrong key of the right size is not detected here: the decrypted log does not
-    /// begin with its magic.
+    /// Decrypts the log's password. A wrong key of the right size is not detected here: the decrypted log then does not
+    /// start with a log's magic number.
     ///
     /// # Errors
     ///

@@ -101,7 +101,7 @@ macro_rules! events {
             /// Appends the body, without header and checksum. [`Event::write`] appends a whole event.
             ///
             /// A decoded event encodes to the same bytes under the same format, if all its integers used the shortest
-            /// encoding. All servers write them so.
+            /// encoding. All servers use the shortest encoding.
             ///
             /// # Errors
             ///

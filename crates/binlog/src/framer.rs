@@ -36,7 +36,7 @@ enum FollowingBytes {
     MariadbCiphertext,
 }
 
-/// Result of looking at the front of the bytes.
+/// Result of reading the front of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FramerOutput<'a> {
     /// A whole event; the next event starts after its bytes.
@@ -49,7 +49,7 @@ pub enum FramerOutput<'a> {
 }
 
 impl Framer {
-    /// Creates a framer for a log from its first event (after the magic); the format is not yet known.
+    /// Creates a framer for a log, from the first event after the magic number on. The format is not known yet.
     pub const fn new() -> Self {
         Self { format: None, behind: FollowingBytes::Events }
     }

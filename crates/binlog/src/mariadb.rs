@@ -71,11 +71,11 @@ impl RawEvent<'_> {
 }
 
 impl<'a> RawEvent<'a> {
-    /// Returns this event, or if it is one of MariaDB's compressed events, the decompressed event in `scratch`.
+    /// Returns this event, or the decompressed event in `scratch` if MariaDB compressed this event.
     ///
     /// # Errors
     ///
-    /// As [`RawEvent::decompress_mariadb`].
+    /// The errors of [`RawEvent::decompress_mariadb`].
     pub fn plain<'b>(
         &self,
         format: &EventFormat,

@@ -86,8 +86,8 @@ impl PayloadOpener {
         Ok(self.resume(payload.payload))
     }
 
-    /// Continues the last opened payload. For callers that keep the opener between two events. They must pass the bytes
-    /// of the same payload ([`TransactionPayload::payload`]) again.
+    /// Continues the last opened payload. Use this if you keep the opener between two events. The caller must pass the
+    /// bytes of the same payload ([`TransactionPayload::payload`]) again.
     pub fn resume<'o>(&'o mut self, payload: &'o [u8]) -> InnerEvents<'o> {
         InnerEvents { flow: &mut self.flow, payload }
     }
@@ -96,7 +96,7 @@ impl PayloadOpener {
     ///
     /// # Errors
     ///
-    /// As [`PayloadOpener::open`].
+    /// The errors of [`PayloadOpener::open`].
     pub fn open_stream(
         &mut self,
         compression: PayloadCompression,
@@ -137,9 +137,9 @@ impl<'o> InnerEvents<'o> {
     ///
     /// # Errors
     ///
-    /// Fails if the payload is corrupt, is truncated within a frame or an event, or exceeds a limit. Also fails if its
-    /// size differs from the stated one, or if it holds a payload or a format description, which no payload may hold.
-    /// Later calls return the same error.
+    /// Fails if the payload is corrupt, is truncated within a frame or an event, or exceeds a limit. Also fails if the
+    /// payload's size differs from the stated size, or if the payload contains a payload or a format description. Later
+    /// calls return the same error.
     pub fn next_event(&mut self) -> Result<Option<RawEvent<'_>>, PayloadError> {
         let size = self.buffer_event()?;
         Ok(size.map(|size| self.flow.take_event(size)))
@@ -149,7 +149,7 @@ impl<'o> InnerEvents<'o> {
     ///
     /// # Errors
     ///
-    /// As [`InnerEvents::next_event`].
+    /// The errors of [`InnerEvents::next_event`].
     #[inline]
     pub fn next_size(&mut self) -> Result<Option<usize>, PayloadError> {
         self.buffer_event()
@@ -177,7 +177,7 @@ impl<'o> InnerEvents<'o> {
     ///
     /// # Errors
     ///
-    /// As [`InnerEvents::next_event`]. The events before an error are returned first.
+    /// The errors of [`InnerEvents::next_event`]. The events before an error are returned first.
     pub fn next_chunk(&mut self, size: usize, out: &mut Vec<u8>) -> Result<usize, PayloadError> {
         let mut input = input_at(self.payload, self.flow.position);
         let result = self.flow.next_chunk(&mut input, size, out);
@@ -207,7 +207,7 @@ impl PayloadStream<'_> {
     ///
     /// # Errors
     ///
-    /// As [`InnerEvents::next_event`].
+    /// The errors of [`InnerEvents::next_event`].
     pub fn next_event(&mut self, input: &mut &[u8]) -> Result<Option<RawEvent<'_>>, PayloadError> {
         let mut piece = PayloadInput { bytes: input, position: 0, ending: PayloadEnding::Later };
         let result = self.flow.buffer_event(&mut piece);
@@ -220,7 +220,7 @@ impl PayloadStream<'_> {
     ///
     /// # Errors
     ///
-    /// As [`InnerEvents::next_chunk`].
+    /// The errors of [`InnerEvents::next_chunk`].
     pub fn next_chunk(
         &mut self,
         input: &mut &[u8],

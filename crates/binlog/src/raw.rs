@@ -138,7 +138,7 @@ impl RawEventBuf {
     pub fn as_raw(&self) -> RawEvent<'_> {
         match RawEvent::new(&self.bytes, self.checksum) {
             Ok(raw) => raw,
-            Err(error) => unreachable!("checked when it was made: {error}"),
+            Err(error) => unreachable!("ours: the bytes were checked at construction: {error}"),
         }
     }
 }

@@ -175,7 +175,7 @@ impl RowDecoder {
                 return error;
             }
         }
-        // Rows of no bytes are followed by bytes.
+        // The rows have no bytes, but bytes follow.
         cursor.error(DecodeReason::Trailing { count: bytes.len() })
     }
 }

@@ -235,7 +235,7 @@ fn take_bits(
     value.finish()
 }
 
-/// Reads the collation of most matching columns, then the exceptions.
+/// Reads the default collation of the matching columns, then the columns with another collation.
 fn take_default_collation(
     columns: &mut [Column],
     kind: ColumnPredicate,

@@ -13,7 +13,7 @@ use crate::table::Table;
 /// reused, so a long log has any number of them. One statement has only the tables that it names.
 const TABLES_KEPT: usize = 4096;
 
-/// Keeps table maps and the row decoders made from them, to find the table of each rows event.
+/// Keeps table maps and their row decoders, to find the table of each rows event.
 ///
 /// Servers repeat the map for every statement. An unchanged map costs only a comparison.
 ///

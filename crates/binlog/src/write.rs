@@ -24,7 +24,8 @@ impl Event<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Event::encode`]; also fails if the event becomes larger than [`EVENT_SIZE_MAX`]. `out` is then unchanged.
+    /// The errors of [`Event::encode`]. Also fails if the event becomes larger than [`EVENT_SIZE_MAX`]. `out` is then
+    /// unchanged.
     pub fn write(
         &self,
         origin: EventOrigin,

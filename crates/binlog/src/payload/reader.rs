@@ -81,7 +81,7 @@ impl PayloadReader {
         self.take(size, 1);
         match RawEvent::new(&self.buffer[start..start + size], EventChecksum::Absent) {
             Ok(raw) => raw,
-            Err(error) => unreachable!("buffer_event has framed it: {error}"),
+            Err(error) => unreachable!("ours: `buffer_event` has framed the event: {error}"),
         }
     }
 

@@ -194,7 +194,7 @@ impl PayloadWriter {
         self.came += inner.len() as u64;
         match self.announced {
             Some(wanted) if self.came > wanted => Err(self.size_error(wanted)),
-            // If it has the whole input, zstd does not copy it.
+            // If zstd receives the whole input at once, zstd does not copy the input.
             Some(wanted) if self.came == wanted => self.run(inner, ZSTD_EndDirective::ZSTD_e_end),
             _ => self.run(inner, ZSTD_EndDirective::ZSTD_e_continue),
         }

@@ -11,16 +11,16 @@ use crate::error::DecodeReason;
 /// Base-2 logarithm of the largest window: 128 MiB, which level 22 (`--ultra`) needs and other readers also allow.
 const WINDOW_LOG_MAX: u32 = 27;
 
-/// Message for a decoder that no payload was begun with.
+/// Message for a decoder without a payload.
 const NOT_STARTED: &str = "no payload was begun";
 
-/// Number of bytes that zstd reads first of a frame.
+/// Number of bytes at the start of a frame that zstd reads first.
 const FRAME_START_SIZE: usize = 5;
 
 /// Size of the header of each block.
 const BLOCK_HEADER_SIZE: usize = 3;
 
-/// Bytes of a skippable frame's magic after the first. The lower four bits of the first byte are free.
+/// Bytes of a skippable frame's magic number after the first byte. The lower four bits of the first byte are free.
 const MAGIC_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 /// Decoder of consecutive frames.
@@ -52,12 +52,12 @@ struct FrameState {
     repeated: usize,
 }
 
-/// Maximum size of a frame header, magic included.
+/// Maximum size of a frame header, magic number included.
 const FRAME_HEAD_SIZE: usize = 18;
 
 enum StepProgress {
     Some,
-    /// Neither input nor output moved, and the frame is not finished.
+    /// zstd has read no input and written no output, and the frame is not finished.
     None,
 }
 

@@ -5,7 +5,8 @@ use crate::events::LogicalClock;
 /// Shift of logical clocks when transactions move from one file to another.
 ///
 /// Within the new file, transactions keep their dependencies. Transactions placed after transactions of another file
-/// wait for all of those: the log does not show which are independent, and replicas also wait at the end of a file.
+/// wait for all of these: the log does not show which transactions are independent, and replicas also wait at the end
+/// of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockShift {
     by: i64,
@@ -22,8 +23,8 @@ impl ClockShift {
         Self::by(last)
     }
 
-    /// Creates the shift for transactions that start a new file; `last` is the number of the transaction before them
-    /// in the old file.
+    /// Creates the shift for transactions that start a new file; `last` is the number of the previous transaction in
+    /// the old file.
     pub const fn cut_at(last: i64) -> Self {
         Self::by(last.saturating_neg())
     }

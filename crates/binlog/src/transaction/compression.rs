@@ -1,5 +1,5 @@
-//! Rules of transaction compression: the transactions that a server compresses, and the changes to a log when one is
-//! compressed or decompressed.
+//! Rules of transaction compression: the transactions that a server compresses, and the changes to a log when a
+//! transaction is compressed or decompressed.
 //!
 //! The rules are those of MySQL 8.0.20 to 9.7 (`binlog_cache_data::compress` in `sql/binlog.cc`), applied to the log
 //! alone.
@@ -79,7 +79,7 @@ impl fmt::Display for CompressionRefusal {
     }
 }
 
-/// Follows the events of one transaction to find out whether a server would compress it.
+/// Follows the events of one transaction to find out whether a server would compress the transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CompressionCheck {
     has_gtid: bool,
@@ -219,7 +219,7 @@ pub struct GtidMove {
 ///
 /// # Errors
 ///
-/// As [`put_gtid_resized`].
+/// The errors of [`put_gtid_resized`].
 pub fn put_gtid_renumbered(
     raw: &RawEvent<'_>,
     moved: &GtidMove,

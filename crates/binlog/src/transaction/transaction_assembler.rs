@@ -84,7 +84,7 @@ pub enum AssembleError {
     Fault {
         /// Found and expected events.
         fault: GrammarFault,
-        /// Transaction that consists of this event alone, if it is one.
+        /// The transaction, if this event is a whole transaction.
         whole: Option<Box<Transaction>>,
     },
     /// The transaction exceeds the size limit.

@@ -27,9 +27,9 @@ enum GrammarState {
     /// No transaction is open.
     #[default]
     Between,
-    /// A GTID event came.
+    /// The last event is a GTID event.
     Announced,
-    /// Other events came after the GTID, or without one.
+    /// A transaction is open, and has events besides the GTID event.
     Inside(TransactionScope, OpenStatement),
 }
 
