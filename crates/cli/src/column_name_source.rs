@@ -13,7 +13,7 @@ pub(crate) enum ColumnNameSource {
     Unknown,
     /// Server at this address.
     Server(Box<ServerAddress>),
-    /// Definitions in the log, and these, which precede it.
+    /// Table definitions in the log, and these definitions from before the log.
     Log(DdlSchema),
 }
 

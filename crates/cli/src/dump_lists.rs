@@ -112,8 +112,8 @@ impl RequestedList {
     }
 }
 
-/// Leaves out archived logs of which the list would show nothing, by their manifests. Keeps one log, so that the list
-/// has a header.
+/// Leaves out archived logs that have nothing for the list, by their manifests. Keeps one log, so that the list has a
+/// header.
 fn leave_out_archived(settings: &mut ListSettings) {
     let EventRange { start_position, stop_position, skip_count, .. } = settings.range;
     let counts = start_position > EventRange::default().start_position

@@ -281,7 +281,7 @@ fn send_events(stream: &TcpStream, slot: &EventStreamSlot) -> io::Result<()> {
 enum HttpRequest {
     /// The metrics, in the format that the client accepts.
     Metrics(MetricsFormat),
-    /// The page; a command without one answers with the metrics.
+    /// The page; a command without a page answers with the metrics.
     Page(MetricsFormat),
     Document,
     Events,

@@ -114,7 +114,7 @@ pub(crate) fn has_part_failed() -> bool {
 
 /// Returns a `CancelToken` that ends waits on connections after Ctrl-C.
 pub(crate) fn cancel_on_interrupt() -> CancelToken {
-    /// Interval at which it polls for Ctrl-C.
+    /// Interval at which the thread polls for Ctrl-C.
     const POLL_INTERVAL: Duration = Duration::from_millis(100);
     let cancel = CancelToken::default();
     let watched = cancel.clone();

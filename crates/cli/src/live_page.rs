@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Maximum number of streams of events at the same time.
 pub(crate) const EVENT_STREAMS_MAX: usize = 16;
 
-/// Age up to which a document is sent again. All streams share it, so more of them cost no more work.
+/// Age up to which a document is sent again. All streams share one document, so more streams cost no more work.
 const DOCUMENT_AGE_MAX: Duration = Duration::from_millis(900);
 
 /// Text in the page that its first data replaces.

@@ -53,7 +53,7 @@ pub(crate) struct InputLogs {
     indexed: Vec<(PathBuf, PathBuf)>,
 }
 
-/// Gap between two logs: logs that are missing, judging by the numbers in the names.
+/// Gap between two logs: missing logs, according to the numbers in the names.
 #[derive(Clone, Debug)]
 pub(crate) struct NumberGap {
     missing: MissingLogs,

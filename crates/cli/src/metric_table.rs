@@ -31,7 +31,7 @@ pub(crate) struct MetricDescription<S> {
 /// Labels of a value: their names, and values of any text.
 pub(crate) type MetricLabels = Vec<(&'static str, String)>;
 
-/// Place of a figure in a result for people.
+/// Section and label of a figure in text for people.
 #[derive(Debug)]
 struct TextLabel {
     section: &'static str,
@@ -129,7 +129,7 @@ impl<S> MetricRow<S> {
     }
 }
 
-/// Returns the rows that have a key as a JSON object. An object with values none of which is known is `null`.
+/// Returns the rows that have a key as a JSON object. An object without any known value is `null`.
 pub(crate) fn document<S>(rows: &[MetricRow<S>], state: &S) -> Map<String, Value> {
     let mut document = Map::new();
     for row in rows {

@@ -27,8 +27,8 @@ const MASK: &[u8] = b"x";
 pub(crate) fn read_arguments() -> Vec<OsString> {
     if is_restarted() {
         return read_kept_arguments().unwrap_or_else(|| {
-            // The arguments of this process have masks instead of passwords, so neither they nor another restart can
-            // help.
+            // The arguments of this process have masks instead of passwords, so they are useless, and so is another
+            // restart.
             eprintln!(
                 "bintide: could not read the password of the command line: /proc/self/fd is not readable; use \
                  --password-file"
@@ -79,7 +79,7 @@ fn restart_masked(arguments: &[OsString], masked: &[OsString]) -> Option<()> {
     None
 }
 
-/// Returns this program's path by the name that it was called by, which the process list shows.
+/// Returns this program's path under the name of the call, because the process list shows this name.
 fn program_path(name: &OsStr) -> Option<PathBuf> {
     let own = env::current_exe().ok()?;
     let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);

@@ -27,8 +27,8 @@ impl ColorWhen {
     }
 }
 
-/// Decides on colour by the rules of <https://no-color.org>: the variable counts if it is set and not empty. The
-/// option wins over it.
+/// Decides on colour by the rules of <https://no-color.org>: the variable counts if it is set and not empty. The option
+/// has priority over the variable.
 fn use_color(when: ColorWhen, no_color: Option<OsString>, is_terminal: bool) -> bool {
     match when {
         ColorWhen::Always => true,

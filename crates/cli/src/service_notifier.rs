@@ -20,7 +20,7 @@ use crate::http_site::HttpSite;
 use crate::interrupt;
 use crate::screen::visible;
 
-/// Interval at which the end of the start and requests to stop are looked for.
+/// Interval at which the thread polls for the end of the start, and for requests to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Minimum interval between two lines of status.
 const STATUS_INTERVAL: Duration = Duration::from_secs(2);
@@ -91,7 +91,7 @@ fn notify_until_end(site: &HttpSite, is_alive: &Receiver<()>) {
     }
 }
 
-/// Messages already sent, and times of the next ones.
+/// Messages already sent, and times of the next messages.
 #[derive(Debug)]
 struct NotificationSchedule {
     ping_interval: Option<Duration>,

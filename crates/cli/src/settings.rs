@@ -65,7 +65,7 @@ pub(crate) fn config_path(words: &[OsString]) -> Option<PathBuf> {
 
 /// Makes the settings of the environment and the file the defaults of a command's options.
 pub(crate) fn apply_settings(command: Command, settings: &SettingsFile) -> Result<Command, CommandFailure> {
-    // Without settings, a command starts without the work of looking for each option.
+    // Without settings, skip the search for each option, so that commands start fast.
     if settings.table.is_empty() && !has_variables() {
         return Ok(command);
     }
@@ -101,7 +101,7 @@ pub(crate) fn has_variables() -> bool {
 /// Variable that has the prefix of settings, but no option.
 pub(crate) struct UnknownVariable {
     name: String,
-    /// Variable that was perhaps meant.
+    /// Known variable with a similar name, if there is one.
     nearest: Option<String>,
 }
 
@@ -349,7 +349,7 @@ enum SettingLayer {
     Variable,
     /// Table of a command in the file.
     CommandTable,
-    /// Above all tables of the file.
+    /// The part of the file above all tables.
     File,
 }
 
@@ -382,7 +382,7 @@ fn apply_setting(command: Command, setting: GivenSetting) -> anyhow::Result<Comm
         false => values,
     };
     check_values(arg, &long, &values).with_context(|| format!("the setting {place}"))?;
-    // A default does not meet clap's requirements by itself.
+    // clap does not count a default as a given option, and would still require the option.
     let command = command.mut_arg(&id, |arg| {
         let arg = arg.required(false).required_unless_present(Resettable::<Id>::Reset);
         arg.default_values_os(values).hide_default_value(!is_switch)

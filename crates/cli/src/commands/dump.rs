@@ -36,10 +36,10 @@ const MYSQLBINLOG_NAME: &str = "mysqlbinlog";
 /// Arguments of `bintide dump`.
 #[derive(Args, Debug)]
 pub(crate) struct DumpArgs {
-    /// Name that the program was called by, if that is mysqlbinlog.
+    /// Name by which the user has called the program, if the name is mysqlbinlog.
     #[arg(skip)]
     called: Option<OsString>,
-    /// Options of all commands that precede the name of this one.
+    /// Options of all commands that precede the word `dump`.
     #[arg(skip)]
     front: Vec<OsString>,
     /// Options and log files
@@ -84,7 +84,8 @@ pub(crate) fn is_mysqlbinlog(program: &OsString) -> bool {
     Path::new(program).file_name().is_some_and(|name| name == MYSQLBINLOG_NAME)
 }
 
-/// Adds the options of dump to the command, for manual pages and completions. Arguments are never parsed with it.
+/// Adds the options of dump to the command, for manual pages and completions. clap never parses arguments with these
+/// options.
 pub(crate) fn add_options(whole: Command) -> Command {
     let is_global = |name: &str| whole.get_arguments().any(|arg| arg.get_long() == Some(name));
     let options = option_summaries().filter(|option| !is_global(option.name));

@@ -1,4 +1,4 @@
-//! `bintide compress` and `bintide decompress`: write logs anew.
+//! `bintide compress` and `bintide decompress`: rewrite logs with compressed or decompressed transactions.
 
 mod text;
 
@@ -347,7 +347,7 @@ fn targets(files: &[(&InputPlace, &PathBuf)], common: &RewriteArgs) -> Result<Ve
 fn files(found: &InputLogs) -> Result<Vec<(&InputPlace, &PathBuf)>, CommandFailure> {
     let is_special = |path: &Path| std::fs::metadata(path).is_ok_and(|found| !found.is_file());
     let paths = found.places.iter().map(|place| match place {
-        // Not opened: a pipe without a writer would wait, and its writer must not see it open and close.
+        // Do not open a pipe: without a writer, the open would wait, and a writer must not see the pipe open and close.
         InputPlace::File(path) if is_special(path) => Err(CommandFailure::NotStarted(anyhow!(
             "{} is not a regular file: large transactions are read twice, but a pipe or a device can be read only \
              once; give a file",

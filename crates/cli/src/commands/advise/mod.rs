@@ -254,7 +254,7 @@ fn plan(
     Ok(plan)
 }
 
-/// Returns the logs to measure. Sampling reads them more than once, so they must be files.
+/// Returns the logs to measure. Sampling reads the logs more than once, so all logs must be files.
 fn sources(found: &InputLogs, names: LogNaming) -> Result<Vec<LogSource<'_>>, CommandFailure> {
     found.places.iter().map(|place| source(found, place, names)).collect()
 }

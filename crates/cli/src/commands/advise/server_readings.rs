@@ -94,7 +94,7 @@ const READERS_QUERY: &str = "SELECT t.PROCESSLIST_HOST, MAX(IF(a.ATTR_NAME = 'pr
     WHERE t.PROCESSLIST_COMMAND LIKE 'Binlog Dump%' GROUP BY t.PROCESSLIST_ID, t.PROCESSLIST_HOST";
 
 impl ServerReadings {
-    /// Queries the server. Readings that it refuses are listed as unknown.
+    /// Queries the server. Readings that the server refuses are listed as unknown.
     pub(super) fn ask(connection: &mut SqlConnection) -> Self {
         let mut server = Self::default();
         let names = SETTINGS.map(|name| format!("'{name}'")).join(", ");

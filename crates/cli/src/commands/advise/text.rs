@@ -14,7 +14,7 @@ use crate::units::{bytes, bytes_of_two, count, duration};
 /// Maximum number of shown tables; all others become one line.
 const TABLES_SHOWN: usize = 15;
 
-/// Ratio between the time span and the time that the logs cover, from which gaps are mentioned.
+/// Ratio of the time span to the time that the logs cover. From this ratio on, the report mentions gaps.
 const GAPS_SHOWN: f64 = 1.05;
 
 /// Returns the whole report.

@@ -11,7 +11,7 @@ pub(crate) struct ArchivingFigures {
     pub(crate) logs: u64,
     /// Bytes of these logs.
     pub(crate) bytes_from: u64,
-    /// Bytes of them in the archive.
+    /// Bytes of these logs in the archive.
     pub(crate) bytes_to: u64,
     /// Failed attempts, which are repeated.
     pub(crate) failures: u64,
@@ -37,7 +37,7 @@ impl ArchivingState {
         change(&mut self.lock());
     }
 
-    /// Returns a few words about logs that wait; `None` if there are none.
+    /// Returns a few words about waiting logs; `None` if no log waits.
     pub(crate) fn text(&self) -> Option<String> {
         let figures = self.lock();
         let logs =

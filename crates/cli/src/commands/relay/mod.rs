@@ -139,9 +139,9 @@ enum RelayAction {
 const ACCOUNTS_NAME: &str = "accounts.toml";
 /// Name of the state directory in the directory of the logs.
 const STATE_NAME: &str = ".relay";
-/// Interval at which signals and the end of the receiver are looked for.
+/// Interval at which the relay polls for signals and for the receiver's end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Descriptors for other things than connections.
+/// File descriptors for everything but connections.
 const OTHER_DESCRIPTORS: u64 = 128;
 
 /// Serves until it is stopped, or changes accounts.
@@ -327,7 +327,7 @@ impl RelayArgs {
 }
 
 impl RelayArgs {
-    /// Returns the address of the server that answers questions about definitions.
+    /// Returns the address of the server that answers queries for table definitions.
     fn definition_server(&self, global: &GlobalArgs) -> Result<Option<ServerAddress>, CommandFailure> {
         let Some(text) = &self.definitions_from else { return Ok(None) };
         let main = &self.source.connection;

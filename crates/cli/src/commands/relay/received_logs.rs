@@ -1,4 +1,4 @@
-//! The receiver of `relay --from`, as its SQL shows and steers it.
+//! The receiver of `relay --from`, as the relay's SQL statements show and control it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;

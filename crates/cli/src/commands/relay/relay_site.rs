@@ -1,4 +1,4 @@
-//! State of a relay as its metrics, its health and its page show it.
+//! State of a relay, for its metrics, its health checks and its page.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ struct ServingState {
     address: String,
 }
 
-/// State of a relay as its metrics, its health and its page show it.
+/// State of a relay, for its metrics, its health checks and its page.
 pub(super) struct RelaySite {
     receiving: Option<ReceivingState>,
     serving: OnceLock<ServingState>,
@@ -62,7 +62,7 @@ impl RelaySite {
         Arc::new(Self { receiving, serving: OnceLock::new() })
     }
 
-    /// Sets the server, once it serves.
+    /// Sets the server, when the server starts to serve.
     pub(super) fn set_serving(&self, server: &RelayServer) {
         let facts = server.facts();
         let face = SqlResponder::new(Arc::clone(&facts));
@@ -121,7 +121,7 @@ impl RelaySite {
         document
     }
 
-    /// Returns the lag of each client by its connection, in seconds: those with the largest lag.
+    /// Returns the lag of the clients with the largest lag, in seconds, by connection.
     fn lags_s(&self) -> Map<String, Value> {
         let Some(ServingState { facts, .. }) = self.serving.get() else { return Map::new() };
         let clients = facts.clients();

@@ -35,10 +35,10 @@ const DEFAULT_ADDRESS: &str = "mysql://127.0.0.1:3307/";
 const DEFAULT_USER: &str = "monitor";
 /// Maximum number of logs in the text, which shows the newest.
 const LOGS_SHOWN_MAX: usize = 10;
-/// Longest silence of a relay.
+/// Maximum wait for a relay's answer.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Table that a status consists of, and the columns that are not numbers.
+/// A table of the status, and its columns that are not numbers.
 struct StatusTable {
     key: &'static str,
     query: &'static str,

@@ -49,7 +49,7 @@ pub(super) struct DryRunReport {
 /// Failed check of a dry run.
 pub(super) struct DryRunFinding {
     pub(super) finding: PreflightFinding,
-    /// True if an option allows it.
+    /// True if an option allows the replay in spite of this finding.
     pub(super) is_allowed: bool,
 }
 
@@ -144,7 +144,7 @@ fn sqlite_target(path: &Path) -> Result<DryRunTarget<'static>, ReplayError> {
     Ok(DryRunTarget { applied, draft: Some(Box::new(draft)), tables: None, role: DraftRole::Target })
 }
 
-/// Returns an empty target: this bintide cannot read the database.
+/// Returns an empty target: this build of bintide cannot read the database.
 #[cfg(not(feature = "sqlite"))]
 fn sqlite_target(_: &Path) -> Result<DryRunTarget<'static>, ReplayError> {
     Ok(DryRunTarget::default())

@@ -89,7 +89,7 @@ fn transaction_document(head: &TransactionHead) -> Value {
     })
 }
 
-/// Returns the same as text.
+/// Returns a transaction's identifier, position in the source's log and commit time as text.
 fn transaction_text(head: &TransactionHead) -> String {
     let place = visible(&head.origin.start_place().to_string());
     let time = timestamp(head.committed_us).map_or_else(String::new, |time| format!(", committed {time}"));
@@ -112,7 +112,7 @@ pub(super) fn late_document(late: &LateTransactions) -> Value {
     json!({ "transactions": late.transactions, "unread": late.unread })
 }
 
-/// Returns the same as a line.
+/// Returns these late transactions as a line.
 pub(super) fn late_line(late: &LateTransactions) -> String {
     let more = match &late.unread {
         Some(reason) => format!("; there may be more: {reason}"),

@@ -59,7 +59,7 @@ pub(super) struct LiveStream {
     pub(super) heartbeats: Option<HeartbeatTimer>,
 }
 
-/// Position to resume from, and the transactions written from a server before.
+/// Position to resume from, and the transactions whose records are already written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResumePoint {
     pub(super) token: Option<ResumeToken>,
@@ -282,7 +282,8 @@ fn process_event(
     let taken = streamer.take(event, format, StreamInput { log, now_ns: now_ns() }, output);
     warn_changed(&streamer.take_mismatches());
     taken.map_err(|error| match error {
-        // The server of the catalogue may be unreachable for a while. Another attempt mends no other error of it.
+        // The server of the catalogue may be unreachable for a while. Another attempt does not help against other
+        // errors of the catalogue.
         stream::StreamError::Catalogue { ref cause, .. } => match cause.downcast_ref() {
             Some(cause) if is_transient(cause) || matches!(cause, ConnectionError::Cancelled) => {
                 StreamDisconnect::Lost(ConnectionError::lost(error.to_string()))
@@ -345,7 +346,7 @@ fn start_after_gtids(
     let other =
         format!("records were written from server {}, but this is server {server}", gtid_state.server);
     let anew = ErrorAdvice(BEGIN_ANEW_ADVICE);
-    // Without GTIDs, it would send its whole history.
+    // Without GTIDs, the server would send all of its logs.
     match gtid_state.gtids.as_ref().filter(|gtids| !gtids.is_empty()) {
         Some(last @ StreamGtids::LastByDomain(_)) if facts.is_mariadb => {
             Ok(ReplicaStart::MariadbGtids { state: last.to_string() })

@@ -18,19 +18,19 @@ use stream::{PipeSink, RecordSink};
 
 use crate::interrupt;
 
-/// Interval at which it is checked whether the reader still exists.
+/// Interval at which waits check whether the reader still exists.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum wait at the end for the reader to take the remaining records. The next run repeats records that were not
 /// taken.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval at which it is checked whether the reader has taken them.
+/// Interval at which this wait checks whether the reader has taken the records.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Progress file: which records were taken.
 pub(super) struct ProgressFile {
     pub(super) path: PathBuf,
     pub(super) lock: FileLock,
-    /// Number of the definitions file that it names.
+    /// Number of the definitions file that the progress file names.
     pub(super) definitions: Option<u64>,
 }
 

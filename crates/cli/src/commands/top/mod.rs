@@ -70,7 +70,7 @@ pub(crate) struct TopArgs {
     keyring: Option<PathBuf>,
 }
 
-/// Interval at which keys and signals are looked for while the view waits.
+/// Interval at which the waiting view polls for keys and signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Shows the view until it is closed, or prints it once.

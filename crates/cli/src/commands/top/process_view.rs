@@ -11,7 +11,7 @@ pub(super) struct WatchedProcess {
     address: String,
     before: Option<ProcessReading>,
     latest: Option<ProcessReading>,
-    /// `ready`, or the reason why it is not; or the error of the last attempt to read it.
+    /// `ready`, or the reason why the process is not ready, or the error of the last attempt to read its metrics.
     state: String,
 }
 
@@ -38,7 +38,7 @@ struct CommandMetrics {
     command: &'static str,
     prefix: &'static str,
     transactions: &'static str,
-    /// Empty if the command does not count bytes.
+    /// Name of the metric for bytes; empty if the command does not count bytes.
     bytes: &'static str,
     lag: &'static str,
 }

@@ -73,7 +73,7 @@ struct LargeTransaction {
     commit_us: u64,
     bytes: u64,
     rows: u64,
-    /// Some of its tables, with the most bytes first.
+    /// Some of the transaction's tables, with the most bytes first.
     tables: Vec<String>,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct TransactionCounter {
     grammar: TransactionGrammar,
     tables: TableRegistry,
     open: Option<GrowingTransaction>,
-    /// Buffer for an event that was compressed individually.
+    /// Buffer for the uncompressed form of an event that MariaDB compressed individually.
     plain: Vec<u8>,
 }
 

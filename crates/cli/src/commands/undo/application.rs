@@ -24,7 +24,7 @@ const CONFLICTS_LISTED_MAX: usize = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
     pub(super) count: u64,
-    /// The first [`CONFLICTS_LISTED_MAX`] of them.
+    /// The first [`CONFLICTS_LISTED_MAX`] conflicts.
     pub(super) listed: Vec<RowConflict>,
 }
 

@@ -286,7 +286,7 @@ impl UndoOutputArgs {
 }
 
 impl UndoArgs {
-    /// Refuses arguments that cannot be meant.
+    /// Refuses a run without a choice of changes, and an output that exists or is a terminal.
     fn check(&self) -> Result<(), CommandFailure> {
         let refuse = |why: String| Err(CommandFailure::NotStarted(anyhow!(why)));
         if !self.rows.selects_rows()
@@ -355,7 +355,7 @@ fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedIn
         unmatched,
     };
     let mut progress = ByteProgress::new(global, found.bytes_total);
-    // Transactions that are chosen by GTID are all found, or the logs are refused.
+    // With `--gtid`, gaps do not matter: undo refuses logs that lack a chosen transaction.
     let gaps = if command.gtid.is_none() { found.gaps() } else { Vec::new() };
     let mut gap_check = GapCheck::new(gaps, &selection);
     let mut found_gtids = GtidSet::new();

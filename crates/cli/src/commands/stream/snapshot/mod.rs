@@ -153,7 +153,7 @@ fn begin(connection: &mut SqlConnection, settings: &StreamSettings) -> Result<Be
 }
 
 /// Begins a snapshot at a point where tables and log agree. Returns the selected tables, which were not renamed
-/// during this.
+/// meanwhile.
 fn begin_settled(
     connection: &mut SqlConnection,
     settings: &StreamSettings,
@@ -230,7 +230,7 @@ fn tables(
     Ok(tables)
 }
 
-/// Connection whose transaction sees the state of the snapshot, and the server's address for others.
+/// Connection whose transaction sees the state of the snapshot, and the server's address for other connections.
 struct SnapshotReader<'s> {
     address: &'s ServerAddress,
     connection: &'s mut SqlConnection,

@@ -49,7 +49,7 @@ struct BinlogStatus {
     gtids: String,
 }
 
-/// Time for attempts without a lock, and the same if the account may not lock.
+/// Time limit for attempts without a lock; the second limit applies if the account may not lock.
 const UNLOCKED_TIMEOUT: Duration = Duration::from_secs(1);
 const UNLOCKED_ONLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum seconds that the lock blocks writers while it waits for long statements.
@@ -184,8 +184,8 @@ fn begin_mariadb(connection: &mut SqlConnection) -> Result<SnapshotPoint, anyhow
 }
 
 /// Makes one attempt. Returns `None` if a transaction may have been prepared after the first XA RECOVER and committed
-/// before the second. The log then has its rows, but the snapshot lacks them if the commit followed the snapshot's
-/// start.
+/// before the second. The log then has the transaction's rows, but the snapshot lacks them if the commit followed the
+/// snapshot's start.
 fn try_begin_mariadb(connection: &mut SqlConnection) -> Result<Option<SnapshotPoint>, anyhow::Error> {
     let committed = commits_of_prepared(connection)?;
     let before = query_prepared(connection)?;
