@@ -25,8 +25,8 @@ pub(crate) struct AppliedCheck {
     checked_log: Option<usize>,
     /// End of the last transaction read from the log with the saved position.
     saved_log_end: u64,
-    /// `true` if at least one transaction was read from that log, and all of them have GTIDs. Positions then do not
-    /// matter.
+    /// `true` if at least one transaction was read from the log with the saved position, and all have GTIDs. Positions
+    /// then do not matter.
     has_only_gtids: bool,
     /// Number of the log read last.
     last_log: usize,

@@ -181,7 +181,7 @@ impl ApplyPlan {
     ///
     /// # Errors
     ///
-    /// As [`ApplyPlan::of`], or if a temporary file cannot be written.
+    /// The errors of [`ApplyPlan::of`]. Also fails if a temporary file cannot be written.
     pub fn with_memory_limit(
         unit: &SourceTransaction,
         opener: &mut PayloadOpener,
@@ -199,7 +199,7 @@ impl ApplyPlan {
         builder.finish(unit.transaction.outline().kind)
     }
 
-    /// Returns whether no part of it is in a temporary file.
+    /// Returns whether all parts are in memory, not in a temporary file.
     pub fn is_in_memory(&self) -> bool {
         self.steps.iter().all(ApplyStep::is_in_memory)
     }
@@ -283,7 +283,7 @@ impl ApplyPlanBuilder {
         let mut plain = Vec::new();
         let raw = &raw.plain(format, event_size_max(self.held_max), &mut plain)?;
         match raw.decode(format)? {
-            // Without the flag, the event also begins a transaction: MariaDB logs no BEGIN.
+            // Without the flag `STANDALONE`, the event also begins a transaction: MariaDB logs no BEGIN.
             Event::MariadbGtid(gtid) => self.has_begun = gtid.flags & MariadbGtidEvent::STANDALONE == 0,
             Event::Query(query) => {
                 self.end_spool()?;
@@ -590,7 +590,7 @@ impl SourceStatement {
 }
 
 impl ApplyStep {
-    /// Returns the bytes of its events, texts and files in memory.
+    /// Returns the size of the events, texts and files in memory, in bytes.
     pub fn size(&self) -> usize {
         match self {
             Self::Rows(_, rows) => rows.bytes.len(),
@@ -601,12 +601,12 @@ impl ApplyStep {
         }
     }
 
-    /// Returns whether it is one or more statements.
+    /// Returns whether the step is one or more statements.
     pub(crate) const fn is_statement(&self) -> bool {
         matches!(self, Self::Statement(_) | Self::SpooledStatements(_))
     }
 
-    /// Returns whether no part of it is in a temporary file.
+    /// Returns whether all parts are in memory, not in a temporary file.
     fn is_in_memory(&self) -> bool {
         match self {
             Self::Rows(..) => true,

@@ -84,9 +84,9 @@ pub enum RollbackTraces {
 /// Outcome of an announced statement that was not reported as done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntentOutcome {
-    /// It was run completely.
+    /// The statement was run completely.
     Done,
-    /// It was not run, or can be run again with the same result.
+    /// The statement was not run, or can be run again with the same result.
     NotDone,
     /// Unknown, for this reason.
     Unknown(String),

@@ -13,14 +13,14 @@ pub trait ComparisonReader: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// If the side does not answer.
+    /// If the server or database of this side does not answer.
     fn tables(&mut self, database: &[u8]) -> Result<Vec<Vec<u8>>, TargetFailure>;
 
     /// Reads a table's columns, in order; empty if there is no such table.
     ///
     /// # Errors
     ///
-    /// If the side does not answer.
+    /// If the server or database of this side does not answer.
     fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure>;
 
     /// Reads all rows of a table, and returns their digest. Calls `go_on` at intervals. If `go_on` breaks, the digest

@@ -68,7 +68,7 @@ impl TargetComparison {
         self.method
     }
 
-    /// Returns the tables named in the logs. Adds all tables of each database in which statements changed rows.
+    /// Returns the tables named in the logs. Also returns all tables of each database in which statements changed rows.
     ///
     /// # Errors
     ///

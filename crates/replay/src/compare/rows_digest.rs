@@ -25,7 +25,7 @@ pub const SHORT_DOCUMENT: &str = "short-json";
 pub struct ColumnReading<'c> {
     /// The column.
     pub column: &'c ComparedColumn,
-    /// Form of its values.
+    /// Form of the column's values.
     pub form: ComparisonForm,
 }
 
@@ -44,7 +44,7 @@ pub enum ComparisonForm {
     Document,
 }
 
-/// Pairs of columns of two tables with their forms, in the order of the first.
+/// Pairs of columns of two tables with their forms, in the order of the first table.
 #[derive(Debug)]
 pub(super) struct ColumnPairs<'c>(Vec<(&'c ComparedColumn, &'c ComparedColumn, ComparisonForm)>);
 
@@ -95,7 +95,7 @@ fn comparison_form(theirs: &ComparedColumn, ours: &ComparedColumn) -> Comparison
     }
 }
 
-/// The digest of a table's rows, in any order.
+/// The digest of a table's rows. The order of the rows does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowsDigest {
     rows: u64,

@@ -40,7 +40,7 @@ pub struct ChangesReport {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupChangesError {
-    /// It does more than change rows.
+    /// The transaction does more than change rows.
     #[error("a transaction with row changes also has an event of type {}", .0.name())]
     NotRows(EventType),
     /// An event cannot be decoded.

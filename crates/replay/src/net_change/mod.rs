@@ -71,10 +71,10 @@ const HELD_RATIO_MAX: usize = 6;
 /// Reason why an event was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetChangeError {
-    /// It cannot be folded.
+    /// The event cannot be folded.
     #[error(transparent)]
     Refused(#[from] FoldRefusal),
-    /// It cannot be decoded.
+    /// The event cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
 }

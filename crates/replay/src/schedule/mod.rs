@@ -83,11 +83,11 @@ pub struct Schedule {
 #[derive(Clone, Debug)]
 struct ScheduleItem {
     phase: ItemPhase,
-    /// Numbers of its transactions.
+    /// Numbers of the group's transactions.
     units: Range<u64>,
     /// Number of dependencies that are not committed.
     blockers: u32,
-    /// Groups that wait for it.
+    /// Groups that wait for this group.
     dependents: Vec<u64>,
     keys: KeySet,
 }

@@ -34,9 +34,9 @@ pub(super) struct LogCursor {
 /// The source's log that a file contains.
 #[derive(Debug)]
 pub(super) struct SourceLog {
-    /// Its name on the source's server.
+    /// Name of the log on the source's server.
     pub(super) name: Arc<str>,
-    /// Positions in it, if the file was rewritten.
+    /// Old positions in the source's log, if the file was rewritten.
     pub(super) positions: Option<RewritePositions>,
 }
 
