@@ -79,10 +79,10 @@ pub enum HeartbeatVersion {
 /// Policy for MariaDB's Annotate_rows events, which contain the text of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnnotationPolicy {
-    /// They are sent.
+    /// The relay sends the events.
     #[default]
     Send,
-    /// They are omitted: the replica has not requested them.
+    /// The relay omits the events, because the replica has not requested them.
     Omit,
 }
 
@@ -131,7 +131,7 @@ pub struct DumpSession {
     /// End of the last skipped event, which the client does not know yet.
     skipped_end: Option<u64>,
     last_sent: Instant,
-    /// Checksum so far of a large event that is stored without one.
+    /// Checksum so far of a large event that is stored without a checksum.
     hasher: Option<crc32fast::Hasher>,
     progress: DumpProgress,
     /// True if the start of the present transaction was sent.
@@ -317,7 +317,8 @@ impl DumpSession {
 
     /// Takes an error of reading the form. Returns the error for the client.
     pub fn take_error(&mut self, error: RelayError, now: Instant, out: &mut Vec<DumpPiece>) -> DumpError {
-        // As a server: it opens the log before it sends anything, and then reads the format description.
+        // Begin as a server does: a server opens the log before it sends anything, and then reads the format
+        // description.
         if matches!(error, RelayError::NoFormat { size, .. } if size >= MAGIC.len() as u64) {
             self.begin(now, out);
         }

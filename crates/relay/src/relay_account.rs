@@ -14,9 +14,9 @@ use crate::log_form::FormChoice;
 pub struct RelayAccount {
     /// Name, at most [`RelayAccount::NAME_MAX`] characters. Accounts with different hosts may have the same name.
     pub name: String,
-    /// Hosts from which its clients may log in.
+    /// Hosts from which clients of the account may log in.
     pub hosts: Vec<HostPattern>,
-    /// Its password.
+    /// Password of the account.
     pub password: StoredPassword,
     /// Role.
     pub role: AccountRole,
