@@ -123,7 +123,7 @@ fn run_command(command: &str, cancel: &CancelToken) -> Result<String, String> {
 /// Process group of a password command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CommandGroup {
-    /// Its own group: killing the group also kills the processes that the command has started.
+    /// A separate group: killing the group also kills the processes that the command has started.
     Own,
     /// The group of this process, in the foreground of a terminal: a command in another group could not read from the
     /// terminal. Ctrl-C reaches the command in this group.

@@ -118,7 +118,7 @@ impl StatementParameter {
 /// The excessive size.
 pub fn check_fit(parameters: &[StatementParameter], packet_max: usize) -> Result<(), usize> {
     let largest = parameters.iter().map(StatementParameter::size).max().unwrap_or(0);
-    // Only bytes are sent before the statement; other values stay in it.
+    // Only bytes are sent before the statement; other values stay in the statement.
     let left = |parameter: &StatementParameter| match parameter {
         StatementParameter::Bytes(_) => HEAD_SIZE_MAX,
         other => other.size(),
@@ -148,7 +148,7 @@ const PACKET_TOO_LARGE: u16 = 1153;
 /// Capabilities that SQL needs. With `FOUND_ROWS`, an UPDATE counts the rows that it matches, changed or not.
 const SQL_CAPABILITIES: Capabilities =
     Capabilities(Capabilities::FOUND_ROWS.0 | OWN_CAPABILITIES.0 | Capabilities::MULTI_RESULTS.0);
-/// The part of them that only statements of bintide may use.
+/// The SQL capabilities that only statements of bintide may use.
 const OWN_CAPABILITIES: Capabilities =
     Capabilities(Capabilities::LOCAL_FILES.0 | Capabilities::MULTI_STATEMENTS.0);
 

@@ -158,7 +158,7 @@ mod tests {
         (["REQUIRED", "DISABLED", "ca=f"], "REQUIRED", ""),
         (["", "REQUIRED", "DISABLED"], "REQUIRED", ""),
         (["ca=c", "DISABLED", ""], "VERIFY_CA", "c"),
-        // It lowers nothing if its own source verifies.
+        // An explicit weaker mode lowers nothing if the same source also implies verification.
         (["DISABLED ca=c", "", "VERIFY_IDENTITY"], "VERIFY_IDENTITY", "c"),
         (["PREFERRED crl=r", "", "ca=f"], "VERIFY_CA", "f"),
     ];
