@@ -347,8 +347,8 @@ fn fallback_collation_id(charset: Charset) -> u16 {
     }
 }
 
-/// Returns true if a statement may store computed values, judging by its words. Servers log a `SELECT` only because of
-/// functions that it calls.
+/// Returns true if a statement may store computed values, according to its words. Servers log a `SELECT` only because
+/// of functions that it calls.
 fn stores_values(sql: &[u8], sql_mode: u64) -> bool {
     const VERBS: [&str; 6] = ["INSERT", "REPLACE", "UPDATE", "LOAD", "SELECT", "DO"];
     // Lex word by word: a statement can be large, and its first words usually decide.

@@ -5,9 +5,9 @@ use crate::row_sql::ForeignKeyChecks;
 /// Presence in the log of changes by foreign key actions, such as `ON DELETE CASCADE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoggedActions {
-    /// The log lacks them: the server checks foreign keys, and executes their actions.
+    /// The log lacks these changes: the server checks foreign keys, and executes their actions.
     Absent,
-    /// The log contains them: the server must not execute the actions again.
+    /// The log contains these changes: the server must not execute the actions again.
     Present,
 }
 

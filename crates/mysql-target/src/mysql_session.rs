@@ -91,18 +91,19 @@ pub(crate) enum TransactionState {
     BeginPending,
     /// A transaction is open.
     Open,
-    /// A statement that commits implicitly was announced. Its GTID, if it runs under one.
+    /// A statement that commits implicitly was announced. Contains the statement's GTID, if the statement runs under a
+    /// GTID.
     ImplicitCommit(Option<String>),
 }
 
 /// State of the announcement of a statement that commits implicitly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StatementAnnouncement {
-    /// There is none, or the statement was run, or its outcome is unknown.
+    /// No statement is announced, or the statement was run, or its outcome is unknown.
     Settled,
     /// The statement is announced and not yet run.
     Open,
-    /// The statement was not run: the target refused it, or an assignment before it.
+    /// The statement was not run: the target refused the statement or an assignment before the statement.
     Refused,
 }
 
@@ -378,9 +379,9 @@ impl MysqlSession {
         }
     }
 
-    /// Returns true if row changes of this format are sent as statements. This includes all of MariaDB's: no MySQL
-    /// since 8.4 accepts its events, and its JSON columns are text. It also includes formats with temporal types from
-    /// before MySQL 5.6.4.
+    /// Returns true if row changes of this format are sent as statements. These formats include all formats of MariaDB:
+    /// no MySQL since 8.4 accepts MariaDB's events, and MariaDB's JSON columns are text. They also include formats with
+    /// temporal types from before MySQL 5.6.4.
     fn makes_statements(&self, format: &EventFormat) -> bool {
         self.as_sql || format.flavour == Flavour::MariaDb || format.has_old_temporals()
     }
@@ -534,7 +535,7 @@ impl TargetSession for MysqlSession {
             self.state = TransactionState::ImplicitCommit(Some(gtid.to_string()));
             return Ok(());
         }
-        // A name that parses as a GTID is one: log names have a dot before the number, not a colon.
+        // A name that parses as a GTID is a GTID: log names have a dot before the number, not a colon.
         let gtid = intent.unit.parse::<Gtid>().is_ok().then(|| intent.unit.clone());
         let gtid = gtid.filter(|_| self.names_gtids && !is_in_parts);
         self.rows_follow = is_in_parts;

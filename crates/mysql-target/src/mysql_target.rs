@@ -32,7 +32,7 @@ const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct MysqlTarget {
     address: ServerAddress,
-    /// Declared before the connection that it uses, so that it drops first.
+    /// Declared before the connection: the heartbeat uses the connection, and must be dropped first.
     _heartbeat: LockHeartbeat,
     control: Arc<Mutex<SqlConnection>>,
     facts: ServerFacts,

@@ -25,7 +25,7 @@ pub struct RowScript {
 
 /// Session of the client that runs the script.
 struct ScriptSession {
-    /// Server that has the definitions of the tables; without it, the log must have them.
+    /// Server that has the definitions of the tables; without a server, the log must have them.
     server: Option<SqlConnection>,
     variables: SessionState,
     settings: Option<RowSessionSettings>,
@@ -40,8 +40,8 @@ impl fmt::Debug for ScriptSession {
 }
 
 impl RowScript {
-    /// Creates a script for MySQL. `server` has the definitions of the tables; without it, the log must have column
-    /// names, and the tables no generated columns.
+    /// Creates a script for MySQL. `server` has the definitions of the tables. Without a server, the log must have
+    /// column names, and the tables must have no generated columns.
     ///
     /// # Errors
     ///
