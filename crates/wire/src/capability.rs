@@ -23,7 +23,7 @@ macro_rules! capabilities {
 }
 
 capabilities! {
-    /// `CLIENT_LONG_PASSWORD`. MariaDB servers lack this flag, which is how clients recognize them.
+    /// `CLIENT_LONG_PASSWORD`. MariaDB servers lack this flag. Clients recognize MariaDB by this.
     0, LONG_PASSWORD;
     /// UPDATE counts the rows found instead of the rows changed.
     1, FOUND_ROWS;

@@ -43,7 +43,7 @@ pub enum WireError {
         /// Limit in bytes.
         limit: usize,
     },
-    /// A compressed packet cannot be decompressed, or not to its stated size.
+    /// A compressed packet cannot be decompressed, or its content does not have the stated size.
     #[error("cannot decompress a packet of {size} bytes: {reason}")]
     Compressed {
         /// Compressed size in bytes.
@@ -74,7 +74,7 @@ pub enum WireError {
         /// Name of the plugin.
         name: String,
     },
-    /// The server wants the password itself over an insecure connection.
+    /// The server requests the password itself over an insecure connection.
     #[error("{plugin} sends the password itself: use TLS, or the server's public key")]
     NeedsTls {
         /// Name of the plugin.

@@ -27,8 +27,8 @@ pub enum SemiSync {
 pub enum AckRequest {
     /// None.
     No,
-    /// The source waits for a [`SemiSyncAck`]. A source that has fallen back to asynchronous replication requests one
-    /// for every event, even inside transactions.
+    /// The source waits for a [`SemiSyncAck`]. A source that has fallen back to asynchronous replication requests an
+    /// acknowledgement of every event, even inside transactions.
     Wanted,
 }
 

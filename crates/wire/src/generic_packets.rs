@@ -16,7 +16,7 @@ const EOF: u8 = 0xfe;
 const EOF_SIZE_LIMIT: usize = 9;
 /// Byte before the SQL state in an ERR packet.
 const STATE_MARKER: u8 = b'#';
-/// SQL state of errors without a specific one.
+/// SQL state of errors without a specific state.
 const STATE_GENERAL: &[u8; 5] = b"HY000";
 /// With `DEPRECATE_EOF`, OK packets in place of an EOF packet are shorter than this.
 const OK_SIZE_LIMIT: usize = 0xff_ffff;
