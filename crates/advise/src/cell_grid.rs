@@ -28,11 +28,11 @@ pub(crate) struct CellGrid {
 /// A log that is cut into cells.
 #[derive(Clone, Debug)]
 struct DividedLog {
-    /// Range of its events.
+    /// Range of the log's events.
     bytes: Range<u64>,
-    /// Width of its cells, in bytes.
+    /// Width of the log's cells, in bytes.
     width: u64,
-    /// Number of cells of the logs before it.
+    /// Number of cells of all previous logs.
     cells_before: u64,
 }
 

@@ -31,7 +31,7 @@ pub struct MeasurementPlan {
     pub workers: NonZeroUsize,
     /// Limits on data held in memory.
     pub sizes: MemoryLimits,
-    /// Maximum memory of all of it, in bytes.
+    /// Maximum memory of all threads and data together, in bytes.
     pub memory_needed: u64,
 }
 

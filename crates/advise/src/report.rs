@@ -276,7 +276,7 @@ pub struct SizeReport {
     pub bytes_max: Option<u64>,
     /// Number of eligible transactions.
     pub transactions: u64,
-    /// Their bytes before compression, with GTID events and checksums.
+    /// Bytes of these transactions before compression, with GTID events and checksums.
     pub bytes: u64,
     /// Effects of each level, in the order of [`AdviseReport::levels`].
     pub levels: Vec<SizeAtLevel>,
