@@ -21,7 +21,7 @@ struct SizeCounts {
 /// The transactions of one size class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SizeClass {
-    /// The largest size in it, in bytes before compression; `None` for all beyond the class before.
+    /// The largest size in the class, in bytes before compression; `None` for the last class, which has no limit.
     pub bytes_max: Option<u64>,
     /// Number of transactions.
     pub transactions: u64,
