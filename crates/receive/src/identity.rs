@@ -65,8 +65,8 @@ impl ReplicaIdentity {
         self.source.as_deref()
     }
 
-    /// Checks that the server has the expected `server_uuid`: `later`, or otherwise the one of the store's first
-    /// source. Saves the `server_uuid` of the first source.
+    /// Checks that the server has the expected `server_uuid`: `later`, or otherwise the `server_uuid` of the store's
+    /// first source. Saves the `server_uuid` of the first source.
     pub(crate) fn check_source(
         &mut self,
         facts: &SourceFacts,
