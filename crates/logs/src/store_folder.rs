@@ -31,7 +31,8 @@ pub(crate) const INDEX_PREFIX: &str = "./";
 
 /// Directory of a store, locked for one writer before anything in it is read or changed.
 ///
-/// A directory with logs is a store only if it has the mark. The directory of a server, or a copy of it, is refused.
+/// A directory with logs is a store only if it has the mark. Opening refuses the directory of a server, or a copy of
+/// such a directory.
 #[derive(Debug)]
 pub struct StoreFolder {
     pub(crate) path: PathBuf,
