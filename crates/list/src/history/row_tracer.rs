@@ -18,8 +18,8 @@ use crate::list_source::ListSource;
 use crate::log_walk::ListWalk;
 use crate::row_condition::{ConditionCoverage, RowCondition};
 
-/// Finds all changes of a row. `watch` is called with the number of each log before it is read, from 0; if it breaks,
-/// the history ends with [`ListError::Stopped`].
+/// Finds all changes of a row. Calls `watch` with the number of each log, from 0, before reading the log. If `watch`
+/// breaks, the history ends with [`ListError::Stopped`].
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ struct NewestChange {
 enum TraceStep {
     /// Continue in the next log.
     Continue,
-    /// From this position on, the row has another identity: the log must be searched for it.
+    /// From this position on, the row has another identity, and the trace must search the log for the new identity.
     SearchAgain(ChangePlace),
     /// The row's history begins or ends here.
     End(HistoryBeginning),
