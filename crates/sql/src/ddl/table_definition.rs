@@ -288,7 +288,7 @@ pub(super) fn take_collation(words: &mut SqlWords) -> Option<String> {
     take_name_or_text(words).map(|name| collation_charset(&name))
 }
 
-/// Returns the character set of a collation, whose name starts with it, in lower case.
+/// Returns the character set of a collation in lower case: the first part of the collation's name.
 pub(super) fn collation_charset(collation: &str) -> String {
     collation.split('_').next().unwrap_or_default().to_ascii_lowercase()
 }
