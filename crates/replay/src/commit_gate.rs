@@ -148,8 +148,8 @@ impl CommitGate {
         turn
     }
 
-    /// Returns what [`CommitGate::decide`] would return, without marking a commit as begun. A worker that gets `Commit`
-    /// from `decide` must commit.
+    /// Returns the same decision as [`CommitGate::decide`], without marking a commit as begun. A worker that gets
+    /// `Commit` from `decide` must commit.
     pub fn peek(&self, number: u64) -> CommitDecision {
         let work =
             self.works.get(self.index(number)).expect("ours: a group that asks for its decision has begun");
@@ -247,8 +247,8 @@ impl CommitGate {
         }
     }
 
-    /// Makes a group that may hold locks yield to an earlier one. If it already yields to another, it waits for the
-    /// later of the two.
+    /// Makes a group that may hold locks yield to an earlier group. If the group already yields to another group, it
+    /// waits for the later of the two.
     fn make_yield(&mut self, number: u64, other: u64) {
         assert!(other < number, "ours: a group yields only to an earlier one");
         let first = self.first;

@@ -1,5 +1,5 @@
-//! The engine of a replay: applies the transactions of binary logs to a target, in commit order, exactly once,
-//! resumable.
+//! The engine of a replay: applies the transactions of binary logs to a target, in commit order and exactly once. A
+//! replay can be resumed.
 //!
 //! ```text
 //! source ─▶ whole transactions ─▶ apply plans: their steps ─▶ session ─▶ commit, with progress
@@ -17,7 +17,7 @@
 //!
 //! Progress is saved on the target, in the same transaction as the changes that it covers. Whatever stops a replay, the
 //! same command continues where it stopped, and applies nothing twice. Statements that commit implicitly cannot share a
-//! transaction with the progress. Replay announces each of them on the target first, as a [`StatementIntent`].
+//! transaction with the progress. Replay first announces each such statement on the target, as a [`StatementIntent`].
 //!
 //! This crate uses no database client: targets are separate crates. It never changes a log, never applies part of a
 //! transaction, and never skips a transaction silently.

@@ -98,7 +98,7 @@ pub enum ReplayError {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct TargetFailure {
-    /// Message, in the target's words.
+    /// Message of the target.
     pub message: String,
     /// Kind of failure, which decides what to do next.
     pub kind: TargetFailureKind,

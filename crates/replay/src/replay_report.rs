@@ -67,8 +67,8 @@ pub struct ReplayReport {
     pub bytes_read: u64,
     /// The last transaction that this run applied, in source order.
     pub last_applied: Option<TransactionHead>,
-    /// The first transaction after the selection's stop, if the stop was reached. Neither this one nor any later one is
-    /// applied.
+    /// The first transaction after the selection's stop, if the stop was reached. Neither this transaction nor any
+    /// later transaction is applied.
     pub first_after_stop: Option<TransactionHead>,
     /// Commit time of the last applied transaction on its source, as [`TransactionHead::committed_us`].
     ///
@@ -85,7 +85,7 @@ pub struct ReplayReport {
     /// XA transactions that the logs prepare, but neither commit nor roll back. They are not applied.
     pub undecided: Vec<String>,
     /// Selecting rules of the filter that matched nothing in the logs. Empty before the end of the logs. Also empty if
-    /// the target had some of the transactions: a rule may have matched those.
+    /// the target had some of the transactions: a rule may have matched these transactions.
     pub unmatched: Vec<FilterRule>,
     /// Lag since the target first caught up. Measured only for followed logs.
     pub lag: CommitLag,

@@ -1,5 +1,5 @@
-//! Check that the logs contain the positions and GTIDs of a selection. Without it, a mistyped `--stop-gtid` would apply
-//! all transactions.
+//! Check that the logs contain the positions and GTIDs of a selection. Without this check, a mistyped `--stop-gtid`
+//! would apply all transactions.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl TransactionSelection {
     /// input cannot be read twice: its replay reports at the end that the stop was not reached.
     ///
     /// A search for GTIDs can read all logs, and reads them twice for a start and a stop. Calls `on_progress` with the
-    /// number of bytes read so far, and ends if it breaks.
+    /// number of bytes read so far, and ends if `on_progress` breaks.
     ///
     /// # Errors
     ///
@@ -169,10 +169,10 @@ fn ends_at(reader: &mut LogReader, wanted: u64) -> Result<Option<bool>, logs::Lo
     Ok(Some(reader.position() == wanted))
 }
 
-/// Place of the first transaction of a GTID set.
+/// Position of the first transaction of a GTID set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum GtidPlace {
-    /// Number of the log, and position of the event in it.
+    /// Number of the log, and position of the event in the log.
     At(GtidEventPlace),
     /// Unknown, because a log cannot be read. Replay reports it.
     Unknown,
@@ -180,7 +180,7 @@ enum GtidPlace {
     Absent,
 }
 
-/// Place in the logs.
+/// Position in the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct GtidEventPlace {
     log_number: usize,

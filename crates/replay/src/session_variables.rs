@@ -35,7 +35,7 @@ pub struct SessionVariables {
     pub require_primary_key: Option<u8>,
     /// `default_table_encryption`.
     pub table_encryption: Option<u8>,
-    /// `enable_cascade_triggers`: servers since 9.7 log it where it is on.
+    /// `enable_cascade_triggers`: servers since 9.7 log this variable if it is on.
     pub cascade_triggers: Option<u8>,
 }
 

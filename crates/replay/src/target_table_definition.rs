@@ -65,7 +65,7 @@ pub enum UniqueKey {
 pub struct ForeignKeys {
     /// Tables that this table references.
     pub parents: Vec<TargetTableName>,
-    /// Tables that reference it, directly or not. A change of this table's rows may change theirs.
+    /// Tables that reference it, directly or not. A change of this table's rows may change rows of these tables.
     pub descendants: Vec<TargetTableName>,
 }
 
@@ -99,7 +99,7 @@ impl ForeignKeys {
         all
     }
 
-    /// Returns whether the table has no foreign keys from or to it.
+    /// Returns whether the table has no foreign keys, and no foreign key references the table.
     pub fn is_empty(&self) -> bool {
         self.parents.is_empty() && self.descendants.is_empty()
     }

@@ -236,12 +236,12 @@ impl TransactionSource {
     }
 
     /// Returns the next transaction, of any size; `None` after the last. For logs that are still being written, `None`
-    /// means that there is no further one yet.
+    /// means that there is no further transaction yet.
     ///
     /// # Errors
     ///
     /// If a log cannot be read, is corrupt, or ends within a transaction. For logs that are still being written, also
-    /// when one was purged before it was read.
+    /// when a log was purged before it was read.
     pub fn next_found(&mut self) -> Result<Option<SizedTransaction>, ReplayError> {
         loop {
             if self.current.is_none() && !self.open_next()? {
@@ -415,7 +415,7 @@ impl SizedTransaction {
     ///
     /// # Errors
     ///
-    /// As [`ApplyPlan::with_memory_limit`].
+    /// The errors of [`ApplyPlan::with_memory_limit`].
     pub fn work(self, opener: &mut PayloadOpener, held_max: usize) -> Result<ApplyPlan, ApplyPlanError> {
         match self {
             Self::Held(unit) => ApplyPlan::with_memory_limit(&unit, opener, held_max),

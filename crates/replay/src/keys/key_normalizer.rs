@@ -151,8 +151,8 @@ fn strip<'a>(mut value: &'a [u8], pad: &[u8]) -> &'a [u8] {
     value
 }
 
-/// Appends a DECIMAL. Negative numbers are stored inverted, positive numbers with the highest bit flipped. So inverting
-/// all bits turns a negative zero into a positive one.
+/// Appends a DECIMAL. Negative numbers are stored inverted, positive numbers with the highest bit flipped. Inverting
+/// all bits therefore turns a negative zero into a positive zero.
 fn put_decimal(value: &[u8], out: &mut Vec<u8>) {
     match value {
         [0x7f, rest @ ..] if rest.iter().all(|byte| *byte == 0xff) => {

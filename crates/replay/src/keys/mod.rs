@@ -74,7 +74,8 @@ enum ColumnSlot<'a> {
 }
 
 impl KeyReader {
-    /// Creates a reader for rows of this table. Without a definition, each change counts as one of the whole table.
+    /// Creates a reader for rows of this table. Without a definition, each change counts as a change of the whole
+    /// table.
     pub fn new(table: &Table, definition: Option<&TargetTableDefinition>, flavour: Flavour) -> Self {
         let own = || TargetTableName { database: table.database.clone(), table: table.name.clone() };
         let name = definition.map_or_else(own, |definition| definition.name.clone());

@@ -156,7 +156,7 @@ impl ClaimFinder {
         !matches!(self.mode, ParallelMode::None | ParallelMode::LogicalClock)
     }
 
-    /// Returns the claim of a transaction, without databases and keys: [`ClaimFinder::add`] adds those.
+    /// Returns the claim of a transaction, without databases and keys, which [`ClaimFinder::add`] adds.
     pub(super) fn claim(
         &mut self,
         head: &TransactionHead,
@@ -223,7 +223,7 @@ impl ClaimFinder {
     }
 }
 
-/// Returns the table maps of row events. Decodes no rows: they are most of the bytes.
+/// Returns the table maps of row events. Does not decode rows, which are most of the bytes.
 fn table_maps(rows: &RowEvents) -> impl Iterator<Item = Result<TableMap<'_>, binlog::DecodeError>> {
     let maps = rows.events().filter(|raw| raw.event_type() == EventType::TableMap);
     maps.filter_map(|raw| match raw.decode(&rows.format) {
@@ -233,8 +233,8 @@ fn table_maps(rows: &RowEvents) -> impl Iterator<Item = Result<TableMap<'_>, bin
     })
 }
 
-/// Adds the databases of row events. A foreign key into another database makes them unknown: rows there may change,
-/// too.
+/// Adds the databases of row events. A foreign key into another database makes the databases unknown, because rows
+/// there may change, too.
 fn add_databases(
     rows: &RowEvents,
     definitions: &DefinitionCache,

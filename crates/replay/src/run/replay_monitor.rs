@@ -158,7 +158,7 @@ pub(super) fn now_us() -> u64 {
     since.map_or(0, |since| since.as_micros() as u64)
 }
 
-/// Has the target update its own record of executed transactions.
+/// Makes the target update its own record of executed transactions.
 pub(super) fn checkpoint(
     target: &dyn ReplayTarget,
     progress: &ReplayProgress,

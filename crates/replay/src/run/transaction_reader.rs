@@ -93,7 +93,7 @@ pub(super) struct ReadRules<'s> {
     pub(super) skip: AppliedCheck,
     pub(super) filter: &'s ReplicationFilter,
     /// Rules of the filter that have matched nothing. Empty after a transaction that the target has: the reader does
-    /// not look up its names, and they may have matched.
+    /// not look up the transaction's names, and these names may match rules.
     pub(super) unmatched: UnmatchedRules,
     pub(super) gap: GapPolicy,
 }
@@ -106,7 +106,7 @@ impl ReadRules<'_> {
         }
         self.skip.note_left_out(&left_out.gtids);
         so_far.skipped += left_out.transactions;
-        // The names in those logs are unknown, and may have matched.
+        // The names in these logs are unknown, and may match rules.
         self.unmatched = UnmatchedRules::default();
     }
 }
@@ -114,10 +114,10 @@ impl ReadRules<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceState {
     Yes,
-    /// Not yet: logs are still being written.
+    /// No transaction yet: the logs are still being written.
     Later,
     No,
-    /// None that is selected: the stop, at this time in microseconds since 1970, was reached.
+    /// No further selected transaction: the stop, at this time in microseconds since 1970, was reached.
     Behind(u64),
 }
 

@@ -84,7 +84,8 @@ impl ClockReader {
         }
         self.last = Some(PreviousClock { log, sequence_number });
         let starts_group = match last {
-            // The first transaction of all or of a log, or the first after one without a clock.
+            // The first transaction of the replay or of a log, or the first transaction after a transaction without a
+            // clock.
             None | Some(0) => true,
             // The transaction has no clock, depends on nothing in its log, or follows a missing one.
             Some(previous) => sequence_number == 0 || last_committed == 0 || sequence_number != previous + 1,

@@ -13,7 +13,7 @@ use super::wait_rule::WaitRule;
 #[derive(Clone, Debug, Default)]
 pub struct DependencyChain {
     /// Entries since the last group that ran alone, one for each group that made the longest chain longer: number of
-    /// its first transaction, and length of the longest chain of all groups up to it.
+    /// the group's first transaction, and length of the longest chain of all groups up to this group.
     works: Vec<(u64, u64)>,
     count: u64,
     longest: u64,

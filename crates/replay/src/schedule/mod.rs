@@ -215,8 +215,8 @@ impl Schedule {
 
     /// Starts the group with the lowest number that may start, if a worker is free.
     ///
-    /// The first uncommitted group has therefore always started, so a group that waits to commit waits for one that can
-    /// commit. A group that is rolled back and retried counts as started.
+    /// The first uncommitted group has therefore always started, so a group that waits to commit waits for a group that
+    /// can commit. A group that is rolled back and retried counts as started.
     pub fn start(&mut self) -> Option<u64> {
         if !self.can_start() {
             return None;

@@ -27,7 +27,7 @@ struct ReplayScope {
     saved_log: Option<String>,
 }
 
-/// Place of a log among all logs of a replay.
+/// Position of a log among all logs of a replay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogListPosition<'n> {
     /// Number of the log, from 0.
