@@ -53,7 +53,7 @@ pub enum AccountFileError {
     Content {
         /// Path of the file.
         path: PathBuf,
-        /// Fault and its place.
+        /// The fault, and its position in the file.
         message: String,
     },
     /// Another process changes the file.
@@ -102,8 +102,8 @@ impl AccountFile {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, users other than its owner and group can access it, or a part of it is unknown or
-    /// invalid.
+    /// If the file cannot be read, users other than its owner and group can access it, or a part of the file is unknown
+    /// or invalid.
     pub fn load(&self) -> Result<RelayAccounts, AccountFileError> {
         self.parse(&self.read_text()?).map(RelayAccounts::new)
     }

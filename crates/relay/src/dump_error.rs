@@ -66,7 +66,7 @@ impl DumpError {
         ServerError { code: self.code, state: "HY000".to_owned(), message }
     }
 
-    /// Returns the relay's error that caused this one, for the relay's own log.
+    /// Returns the relay's error that caused this error, for the relay's own log.
     pub fn cause(&self) -> Option<&RelayError> {
         self.cause.as_deref()
     }
@@ -131,7 +131,8 @@ impl DumpError {
         .into()
     }
 
-    /// The logs have no transaction at the position of a MariaDB replica in strict mode, but earlier and later ones.
+    /// The logs have no transaction at the position of a MariaDB replica in strict mode, but have earlier and later
+    /// transactions.
     pub(crate) fn mariadb_hole(gtid: MariadbGtid) -> Self {
         format!(
             "The binlog on the master is missing the GTID {gtid} requested by the slave (even though both a prior and a \

@@ -64,12 +64,12 @@ pub struct StoredBytes<'a> {
 }
 
 impl DumpPiece {
-    /// Returns whether the piece is the first or only one of its event.
+    /// Returns whether the piece is the first or only piece of its event.
     pub const fn is_first(&self) -> bool {
         self.skipped == 0
     }
 
-    /// Returns whether the piece is the last or only one of its event.
+    /// Returns whether the piece is the last or only piece of its event.
     pub fn is_last(&self) -> bool {
         self.skipped as usize + self.bytes.as_slice().len() == self.event_size as usize
     }

@@ -569,7 +569,7 @@ impl DumpSession {
         let mut bytes = Vec::with_capacity(event.len() + 4);
         let raw = match RawEvent::new(event, stored.checksum.for_events()) {
             Ok(raw) => raw,
-            Err(error) => unreachable!("checked when its chunk was created: {error}"),
+            Err(error) => unreachable!("ours: the event was checked with its chunk: {error}"),
         };
         let next = match raw.header().next_position {
             0 => NextPosition::Fixed(0),

@@ -34,7 +34,7 @@ enum StreamStart {
 /// Result of [`DumpStream::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpStep {
-    /// There may be more to send.
+    /// More events may be available.
     More,
     /// All available events are sent. Call again when the store has grown, or at this time.
     Wait {
@@ -83,7 +83,7 @@ impl DumpStream {
     ///
     /// # Errors
     ///
-    /// Error 1236 with the server's message. It ends the dump.
+    /// Error 1236 with the server's message. This error ends the dump.
     pub fn next(&mut self, now: Instant, out: &mut Vec<DumpPiece>) -> Result<DumpStep, DumpError> {
         if let StreamStart::Ahead(position) = self.start {
             let (source, log) = (self.reader.source(), self.reader.log());

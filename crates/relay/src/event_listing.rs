@@ -251,7 +251,7 @@ fn describe(bytes: &[u8], start: u64, format: &EventFormat) -> Result<ListedRela
 
 fn info_of(raw: &RawEvent<'_>, format: &EventFormat) -> Result<String, DecodeError> {
     let mut plain = Vec::new();
-    // The description of MariaDB's compressed events is that of plain events.
+    // MariaDB's compressed events have the same description as plain events.
     let event = match raw.event_type().decompressed() {
         None => raw.decode(format)?,
         Some(_) => raw.plain(format, EVENT_SIZE_MAX, &mut plain)?.decode(format)?,

@@ -43,7 +43,7 @@ pub struct FormChunk {
 /// Transaction that ends in a chunk.
 #[derive(Clone, Copy, Debug)]
 struct MeasuredTransaction {
-    /// Index of its last event in the chunk.
+    /// Index of the transaction's last event in the chunk.
     slice: usize,
     sizes: SentTransaction,
 }
@@ -86,12 +86,12 @@ pub struct EventSlice {
 /// Start of a transaction in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionMark {
-    /// Index of its first event in the chunk.
+    /// Index of the transaction's first event in the chunk.
     pub slice: usize,
     /// Identifier of the transaction.
     pub id: TransactionId,
-    /// Time of its commit on the server that wrote the log, in microseconds since 1970; before MySQL 8.0.1 and in
-    /// MariaDB, to the second.
+    /// Commit time of the transaction on the server that wrote the log, in microseconds since 1970; before MySQL 8.0.1
+    /// and in MariaDB, to the second.
     pub committed_us: u64,
 }
 
@@ -375,8 +375,8 @@ impl ChunkMarker {
         Ok(self.chunk(ChunkBytes::Rendered(bytes), marks, Arc::clone(format)))
     }
 
-    /// Keeps the events before the faulty one for a chunk, and stores the error, which is returned after that chunk. In
-    /// a rendered form, keeps only whole transactions.
+    /// Keeps the events before the faulty event for a chunk, and stores the error to return after that chunk. In a
+    /// rendered form, keeps only whole transactions.
     ///
     /// # Errors
     ///

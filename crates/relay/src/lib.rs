@@ -21,15 +21,15 @@
 //! reconnect to any of these relays. For compressed forms, the relays need the same version of the zstd library.
 //!
 //! - A form other than as-is has whole transactions only. As-is has whole events.
-//! - The in-use flag of a format description is cleared in all forms, as a server does when it sends it.
+//! - The in-use flag of a format description is cleared in all forms, as a server does when it sends this event.
 //! - MariaDB's compressed events stay unchanged in all forms.
-//! - A log that cannot have compressed transactions is the same in all forms: MariaDB's logs, and those of MySQL before
+//! - A log that cannot have compressed transactions is the same in all forms: logs of MariaDB, and logs of MySQL before
 //!   8.0.20.
 //!
 //! This crate never changes, renames or removes a log. It never opens a socket, reads a clock or starts a thread; time
-//! comes in as a parameter. It never waits for a log to grow, or for a client. Memory is bounded: by the limit of the
-//! cache, a few renderers per form, and one chunk per client. The only exception is a single event, which is read as a
-//! whole before it is rendered or split. A transaction payload that is served unchanged is read in pieces.
+//! is a parameter. It never waits for a log to grow, or for a client. Memory is bounded: by the limit of the cache, a
+//! few renderers per form, and one chunk per client. The only exception is a single event, which is read as a whole
+//! before it is rendered or split. A transaction payload that is served unchanged is read in pieces.
 #![forbid(unsafe_code)]
 
 mod account_file;

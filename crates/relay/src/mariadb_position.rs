@@ -131,7 +131,7 @@ impl MariadbState {
         last.find(|gtid| gtid.domain_id == domain_id).copied()
     }
 
-    /// Returns whether the logs contain the GTID, or a later one of the same server and domain.
+    /// Returns whether the logs contain the GTID, or a later GTID of the same server and domain.
     pub(crate) fn has_reached(&self, gtid: MariadbGtid) -> bool {
         self.find(gtid.domain_id, gtid.server_id)
             .is_some_and(|last| last.sequence_number >= gtid.sequence_number)

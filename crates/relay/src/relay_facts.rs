@@ -106,8 +106,8 @@ pub trait RelayFacts: Send + Sync {
         Vec::new()
     }
 
-    /// Sends a statement that only reads table definitions to the source. Returns `None` if the relay has no source to
-    /// ask.
+    /// Sends a statement that only reads table definitions to the source. Returns `None` if the relay has no source for
+    /// such statements.
     fn ask_source(&self, sql: &str) -> Option<Result<SqlRows, ServerError>> {
         let _ = sql;
         None
@@ -330,9 +330,9 @@ pub struct ClientFacts {
     pub form: Option<LogForm>,
     /// `server_id` of the client, if it registered or requested a log.
     pub server_id: Option<u32>,
-    /// `server_uuid` of the client, if it sent one.
+    /// `server_uuid` of the client, if the client sent its `server_uuid`.
     pub server_uuid: Option<String>,
-    /// `report_host` of the client, if it registered with one.
+    /// `report_host` of the client, if the client registered with a host.
     pub report_host: Option<String>,
     /// `report_port` of the client, if it registered.
     pub report_port: Option<u16>,

@@ -45,7 +45,7 @@ pub struct HeadEvents {
 pub(crate) struct LogFileId {
     identity: FileIdentity,
     /// Creation time of the file; `None` if the file system does not record it. Needed because a new file can get the
-    /// inode of a removed one.
+    /// inode of a removed file.
     created: Option<SystemTime>,
 }
 

@@ -62,8 +62,8 @@ impl RenderBuffer {
         self.taken == self.memory.len() && is_spool_empty
     }
 
-    /// Drops the bytes after a position of the rendered log. They must not be taken yet, and no more bytes may be
-    /// written.
+    /// Drops the bytes after a position of the rendered log. These bytes must not be taken yet, and no more bytes may
+    /// be written.
     pub(crate) fn drop_from(&mut self, end: u64) {
         let kept = end.saturating_sub(self.start);
         match kept.checked_sub(self.memory.len() as u64) {

@@ -22,7 +22,7 @@ pub struct SentTransaction {
     pub id: TransactionId,
     /// Time of the commit on the server that wrote the log, in microseconds since 1970.
     pub committed_us: u64,
-    /// True if it is compressed with zstd.
+    /// True if the transaction is compressed with zstd.
     pub is_compressed: bool,
     /// Size of the transaction as sent, in bytes.
     pub compressed_bytes: u64,
@@ -31,8 +31,8 @@ pub struct SentTransaction {
 }
 
 impl TransactionMeter {
-    /// Adds an event, or a piece of one. Returns the transaction that it ends, unless the start of that transaction was
-    /// not added.
+    /// Adds an event, or a piece of an event. Returns the transaction that it ends, unless the start of that
+    /// transaction was not added.
     pub(crate) fn add(&mut self, chunk: &FormChunk, index: usize) -> Option<SentTransaction> {
         let slice = &chunk.slices()[index];
         if slice.starts_transaction && slice.is_first() {
@@ -86,7 +86,7 @@ impl SentTransaction {
 /// Sums over the transactions sent to all clients.
 #[derive(Clone, Debug, Default)]
 pub struct SentTransactions {
-    /// Sums over compressed transactions, and over other ones.
+    /// Sums over compressed transactions, and over all other transactions.
     sums: [Option<SentSum>; 2],
 }
 

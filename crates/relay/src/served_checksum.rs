@@ -26,8 +26,8 @@ pub(crate) enum ChecksumShift {
 }
 
 impl ServedChecksum {
-    /// Returns the change for a log with these checksums. A log of a server before 5.6.1 cannot have any: its format
-    /// description lacks the field.
+    /// Returns the change for a log with these checksums. A log of a server before 5.6.1 cannot have checksums: its
+    /// format description lacks the field.
     pub(crate) const fn shift(self, stored: ChecksumAlgorithm) -> ChecksumShift {
         match (self, stored) {
             (Self::None, ChecksumAlgorithm::Crc32) => ChecksumShift::Removed,

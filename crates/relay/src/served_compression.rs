@@ -8,7 +8,7 @@ use crate::log_form::{ClientAttributes, FormChoice, LogForm};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedCompression {
     /// `binlog_transaction_compression`: the relay compresses plain transactions for clients that can read compressed
-    /// ones.
+    /// transactions.
     pub is_on: bool,
     /// `binlog_transaction_compression_level_zstd`.
     pub level: ZstdLevel,

@@ -35,7 +35,7 @@ pub struct SqlRows {
 pub struct SqlColumn {
     /// Name of the column in the statement.
     pub name: String,
-    /// Type of its values.
+    /// Type of the column's values.
     pub kind: SqlColumnKind,
 }
 

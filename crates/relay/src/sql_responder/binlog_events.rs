@@ -34,7 +34,7 @@ struct EventsRequest {
     limit: u64,
 }
 
-/// Rows of `SHOW BINLOG EVENTS`. They are read while they are sent, because they may be too many for memory.
+/// Rows of `SHOW BINLOG EVENTS`. The relay reads the rows while it sends them, because they may be too many for memory.
 #[derive(Clone, Debug)]
 pub struct BinlogEvents {
     /// First event; `None` if there are no rows.

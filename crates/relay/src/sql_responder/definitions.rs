@@ -1,5 +1,5 @@
-//! Statements about the definitions of tables. The source answers them, if the relay may ask it, because logs do not
-//! contain all definitions.
+//! Statements about the definitions of tables. The source answers these statements, if the relay may query the source,
+//! because logs do not contain all definitions.
 
 use sql::{SqlWord, SqlWords};
 

@@ -8,7 +8,7 @@ use super::sql_function::{FunctionContext, SqlFunction};
 use super::system_variable::{RequestedScope, SystemValue, SystemVariable, VariableContext};
 use crate::sql_answer::SqlValue;
 
-/// Maximum depth of nested functions. The engine, which has its own limit, evaluates deeper ones.
+/// Maximum depth of nested functions. The engine, which has its own limit, evaluates deeper expressions.
 const DEPTH_MAX: u32 = 16;
 
 /// A system variable in a statement: `@@name`, `@@global.name`.

@@ -40,7 +40,7 @@ const BARE_FUNCTIONS: [(&str, &str); 8] = [
     ("CURRENT_TIME", "curtime"),
 ];
 
-/// Tokens of a `SELECT`, or of a part of one.
+/// Tokens of a `SELECT`, or of a part of a `SELECT`.
 pub(super) struct SelectText<'s> {
     sql: &'s str,
     sql_mode: u64,

@@ -12,7 +12,7 @@ pub(crate) struct ServedVersion {
 impl ServedVersion {
     pub(crate) fn parse(version: &str) -> Self {
         let is_mariadb = version.to_ascii_lowercase().contains("mariadb");
-        // MariaDB prefixes its version with one that old replicas know.
+        // MariaDB's version has a prefix: a version that old replicas know.
         let numbers = version_numbers(version.strip_prefix("5.5.5-").unwrap_or(version));
         Self { numbers: numbers.unwrap_or_default(), is_mariadb }
     }

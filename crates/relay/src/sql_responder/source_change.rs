@@ -228,7 +228,7 @@ fn set_password(change: &mut SourceChange, password: String) -> Result<(), Serve
     Ok(())
 }
 
-/// Checks the value. A relay itself chooses: file and position for the same server, GTIDs for another one.
+/// Checks the value. A relay itself chooses: file and position for the same server, GTIDs for another server.
 fn check_auto_position(_: &mut SourceChange, number: u64) -> Result<(), ServerError> {
     if number == 0 { Err(unsupported_option("SOURCE_AUTO_POSITION = 0")) } else { Ok(()) }
 }
