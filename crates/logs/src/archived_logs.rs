@@ -1,4 +1,4 @@
-//! Logs in archives. Another crate opens them; this crate reads them like files.
+//! Logs in archives. Another crate opens archives; this crate reads their logs like files.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use crate::gtid_selection::GtidSelection;
 
 /// Archives that a program can read. Each archive has named logs.
 pub trait ArchivedLogs: Send + Sync {
-    /// Returns the paths of the logs that `path` names: all logs of an archive, oldest first, or one of them. `None` if
-    /// the path names no archive.
+    /// Returns the paths of the logs that `path` names: all logs of an archive, oldest first, or one log. `None` if the
+    /// path names no archive.
     fn find(&self, path: &Path) -> Option<Result<Vec<PathBuf>, LogError>>;
 
     /// Opens a log of an archive, decrypted. `None` if the path names no archived log.
@@ -78,7 +78,7 @@ pub fn set_archived_logs(archives: Box<dyn ArchivedLogs>) {
     let _ = ARCHIVED_LOGS.set(archives);
 }
 
-/// Returns the paths of the archived logs that `path` names; `None` if it names no archive.
+/// Returns the paths of the archived logs that `path` names; `None` if the path names no archive.
 ///
 /// # Errors
 ///

@@ -43,7 +43,7 @@ impl ChangeOrigin {
                 *self = Self::of_gtid(raw, format)
             }
             EventType::Query => self.pass_query(raw, format),
-            // Ignore errors of the event: its user reports them.
+            // Ignore errors of the event: the code that uses the event reports them.
             EventType::RowsQuery | EventType::MariadbAnnotateRows => {
                 self.statement = match raw.decode(format) {
                     Ok(Event::RowsQuery(event)) => Some(event.sql.into()),

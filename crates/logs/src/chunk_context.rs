@@ -1,4 +1,4 @@
-//! Context of a piece of a log, from the preceding events, most of which need not be read.
+//! Context of a piece of a log, from the preceding events. Most of these events need not be read.
 
 use binlog::events::RowsFlags;
 use binlog::{
@@ -169,7 +169,7 @@ pub(crate) const fn starts_transaction(event_type: EventType) -> bool {
     )
 }
 
-/// Returns the transaction of an event. `before` is the transaction of the event before it.
+/// Returns the transaction of an event. `before` is the transaction of the previous event.
 pub fn transaction_at(
     raw: &RawEvent<'_>,
     format: &EventFormat,
@@ -198,8 +198,8 @@ pub fn transaction_at(
     }
 }
 
-/// Returns whether table maps before this event are invalid after it. Decides by the event alone, not by the grammar:
-/// in a damaged log, as many rows as possible keep their tables.
+/// Returns whether this event invalidates earlier table maps. Decides by the event alone, not by the grammar: in a
+/// damaged log, as many rows as possible keep their tables.
 pub fn ends_statement(raw: &RawEvent<'_>, format: &EventFormat) -> bool {
     match raw.event_type() {
         EventType::TableMap

@@ -11,7 +11,7 @@ use binlog::{EventChecksum, EventFormat, RawEvent};
 #[derive(Clone, Debug)]
 pub struct EventChunk {
     pub(crate) bytes: Arc<Vec<u8>>,
-    /// Offsets in `bytes`: the start of each event, and the end of the last one.
+    /// Offsets in `bytes`: the start of each event, and the end of the last event.
     pub(crate) bounds: Arc<Vec<u32>>,
     /// Indexes of the chunk's events in `bounds`.
     pub(crate) range: Range<usize>,
@@ -70,7 +70,7 @@ impl EventChunk {
         let offset = self.log.offset + start as u64;
         match RawEvent::new(&self.bytes[start..end], checksum) {
             Ok(raw) => Some(LogEvent { offset, raw }),
-            Err(error) => unreachable!("checked when it was read: {error}"),
+            Err(error) => unreachable!("ours: the event was checked when it was read: {error}"),
         }
     }
 
@@ -120,7 +120,7 @@ impl EventChunk {
         &self.format
     }
 
-    /// Returns the number of logs before this one in the same input: 0 unless a stream has several concatenated logs.
+    /// Returns the number of logs before this log in the same input: 0 unless a stream has several concatenated logs.
     pub fn log_number(&self) -> u64 {
         self.log.number
     }

@@ -16,7 +16,7 @@ pub struct WalkEvent<'a> {
     pub offset: u64,
     /// End of the event; inside a payload, end of the payload's event.
     pub end: u64,
-    /// Place inside the payload; `None` for an event of the log itself.
+    /// Position inside the payload; `None` for an event of the log itself.
     pub inner: Option<InnerPosition>,
     /// The event. Inside a payload, it has no checksum.
     pub raw: RawEvent<'a>,
@@ -24,7 +24,7 @@ pub struct WalkEvent<'a> {
     pub format: &'a EventFormat,
 }
 
-/// Place inside a payload.
+/// Position inside a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InnerPosition {
     /// Index of the event, from 0.
@@ -136,7 +136,7 @@ struct WalkFormats {
     inside: EventFormat,
 }
 
-/// Place of a walk in its source.
+/// Position of a walk in its source.
 #[derive(Clone, Debug)]
 enum WalkPlace {
     /// Before the event with this index.
@@ -155,7 +155,7 @@ impl Default for WalkPlace {
     }
 }
 
-/// Place inside a payload in memory.
+/// Position inside a payload in memory.
 #[derive(Clone, Debug)]
 struct InnerPlace {
     /// Index of the payload's event.
@@ -175,7 +175,7 @@ pub(crate) enum NextStep {
     Event(usize),
     /// The next event inside the payload, of this size.
     Inner(usize),
-    /// The event at this place in a large payload.
+    /// The event at this position in a large payload.
     InPart(InnerPosition),
     PayloadEnd(PayloadEndStep),
 }
@@ -271,7 +271,7 @@ impl EventWalk {
             |failure| PayloadEndStep { offset: event.offset, end: event.end(), result: Err(failure) };
         let payload = match event.raw.decode(source.format()) {
             Ok(Event::TransactionPayload(payload)) => payload,
-            Ok(event) => unreachable!("its type says that it has a payload: {:?}", event.event_type()),
+            Ok(event) => unreachable!("ours: the type of the event has a payload: {:?}", event.event_type()),
             Err(error) => return Some(Err(failed(PayloadFailure::Event(error)))),
         };
         if let Err(error) = self.opener.open(&payload) {
@@ -316,7 +316,7 @@ impl EventWalk {
                     raw: event.raw,
                     format: source.format(),
                 }),
-                None => unreachable!("advance has seen event {index}"),
+                None => unreachable!("ours: `advance` has found event {index}"),
             },
             NextStep::Inner(size) => self.inner_step(source, size),
             NextStep::InPart(place) => match source {
@@ -324,10 +324,12 @@ impl EventWalk {
                     offset: part.head.offset,
                     end: part.head.end(),
                     inner: Some(place),
-                    raw: part.event_at(place).unwrap_or_else(|| unreachable!("advance has seen it")),
+                    raw: part
+                        .event_at(place)
+                        .unwrap_or_else(|| unreachable!("ours: `advance` has found the event")),
                     format: &part.format,
                 }),
-                _ => unreachable!("advance has seen a part"),
+                _ => unreachable!("ours: `advance` has found a part"),
             },
             NextStep::PayloadEnd(ended) => WalkStep::PayloadEnd(ended),
         }
@@ -337,9 +339,11 @@ impl EventWalk {
         let (WalkPlace::Inside(inner), Some(WalkFormats { inside: format, .. })) =
             (&mut self.place, &self.formats)
         else {
-            unreachable!("advance has opened a payload")
+            unreachable!("ours: `advance` has opened a payload")
         };
-        let Some(bytes) = source.bytes(inner.index) else { unreachable!("advance has seen its event") };
+        let Some(bytes) = source.bytes(inner.index) else {
+            unreachable!("ours: `advance` has found the event")
+        };
         let raw = self.opener.resume(&bytes[inner.payload.clone()]).into_event(size);
         let place = inner.next;
         inner.next = place.next(&raw);

@@ -2,7 +2,7 @@
 
 /// Returns whether `name` is a plain file name: not a path, not `.` or `..`, and without NUL.
 ///
-/// Check every name from a server, an index or a log before a file of that name is created, changed or removed.
+/// Check every name from a server, an index or a log before you create, change or remove a file of this name.
 /// mysqlbinlog has the same rule.
 pub fn is_file_name(name: &[u8]) -> bool {
     let is_forbidden = |byte: &u8| matches!(byte, 0 | b'/') || (cfg!(windows) && *byte == b'\\');

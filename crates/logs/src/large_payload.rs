@@ -37,8 +37,8 @@ impl LargePayloadHead {
         self.offset + u64::from(self.header.size)
     }
 
-    /// Returns an event with the same header and an empty payload, for a [`binlog::TransactionTracker`]. It has the
-    /// same role in its transaction, but its size and the transaction's end are wrong.
+    /// Returns an event with the same header and an empty payload, for a [`binlog::TransactionTracker`]. The event has
+    /// the same role in its transaction, but its size and the transaction's end are wrong.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl LargePayloadHead {
         empty.write(self.header.origin(), NextPosition::Fixed(0), &self.format, &mut bytes)?;
         match RawEvent::new(&bytes, self.format.checksum.for_events()) {
             Ok(raw) => Ok(raw.to_buf()),
-            Err(error) => unreachable!("encoded just now: {error}"),
+            Err(error) => unreachable!("ours: the event was encoded just now: {error}"),
         }
     }
 }
@@ -102,7 +102,7 @@ pub struct PayloadEnd {
     /// Number of bytes after the payload; servers write none.
     pub trailing: u64,
     /// Result of the checksum verification of a large payload; `Ok` for an event without a checksum. Also `Ok` for an
-    /// event in memory: its user verifies the checksum.
+    /// event in memory, because the code that uses the event verifies its checksum.
     pub checksum: Result<(), DecodeError>,
 }
 

@@ -149,7 +149,7 @@ impl LogInput {
         match &mut self.source {
             ByteSource::File(file) => self.position = file.seek(to)?,
             ByteSource::Bytes(bytes) => self.position = bytes.seek(to)?,
-            // These can be read only once.
+            // These inputs can be read only once.
             ByteSource::Stdin(_) | ByteSource::Archived(_) => {}
         }
         Ok(())

@@ -230,14 +230,14 @@ impl LogReader {
             match self.read_chunk(EVENTS_READ_SIZE, ReadMode::Available, usize::MAX)? {
                 NextChunk::Chunk(chunk) => (self.current, self.current_index) = (Some(chunk), 0),
                 NextChunk::End(end) => return Ok(ReadOutcome::End(end)),
-                NextChunk::Large(_) => unreachable!("nothing is larger than usize::MAX"),
+                NextChunk::Large(_) => unreachable!("ours: nothing is larger than usize::MAX"),
             }
         }
         let index = self.current_index;
         self.current_index += 1;
         match self.current.as_ref().and_then(|chunk| chunk.get(index)) {
             Some(event) => Ok(ReadOutcome::Some(event)),
-            None => unreachable!("the chunk has further events"),
+            None => unreachable!("ours: the chunk has further events"),
         }
     }
 
@@ -253,12 +253,12 @@ impl LogReader {
         match self.read_chunk(size, ReadMode::Full, usize::MAX)? {
             NextChunk::Chunk(chunk) => Ok(ReadOutcome::Some(chunk)),
             NextChunk::End(end) => Ok(ReadOutcome::End(end)),
-            NextChunk::Large(_) => unreachable!("nothing is larger than usize::MAX"),
+            NextChunk::Large(_) => unreachable!("ours: nothing is larger than usize::MAX"),
         }
     }
 
-    /// As [`LogReader::next_chunk`], except for a transaction payload whose event has more than `large` bytes: returns
-    /// a reader of its pieces.
+    /// Does the same as [`LogReader::next_chunk`], but returns a reader of pieces for a transaction payload event of
+    /// more than `large` bytes.
     ///
     /// # Errors
     ///
@@ -276,8 +276,8 @@ impl LogReader {
         }
     }
 
-    /// As [`LogReader::next_piece`], for callers that forward events: does not decompress a large transaction payload.
-    /// The next call skips unread bytes of the payload.
+    /// Does the same as [`LogReader::next_piece`], but does not decompress a large transaction payload. For callers
+    /// that forward events. The next call skips unread bytes of the payload.
     ///
     /// # Errors
     ///
@@ -324,7 +324,9 @@ impl LogReader {
     }
 
     fn begin_large(&mut self, header: EventHeader) -> Result<LargePayload<'_>, LogError> {
-        let Some(format) = self.format.clone() else { unreachable!("the framer requires a format first") };
+        let Some(format) = self.format.clone() else {
+            unreachable!("ours: the framer requires a format first")
+        };
         let offset = self.place.offset;
         self.large_end = Some(offset + u64::from(header.size));
         LargePayload::new(self, header, offset, format)
@@ -480,7 +482,7 @@ impl LogReader {
                     FillStop::Large(header) => NextChunk::Large(header),
                     FillStop::NeedMore(wanted) => NextChunk::End(self.end_of_log(self.tail.len(), wanted)),
                     FillStop::Torn { found, wanted } => NextChunk::End(self.end_of_log(found, wanted)),
-                    FillStop::Full => unreachable!("a run without events is not full"),
+                    FillStop::Full => unreachable!("ours: a run without events is not full"),
                 })
             }
             Err(error) => {
@@ -490,7 +492,7 @@ impl LogReader {
         }
     }
 
-    /// Reads the magic number, and the header of an encrypted log before it. Returns whether they are complete.
+    /// Reads the magic number, after the header if the log is encrypted. Returns whether both are complete.
     fn read_magic(&mut self) -> Result<bool, LogError> {
         if !self.read_head(MAGIC.len())? {
             return Ok(false);
@@ -518,7 +520,7 @@ impl LogReader {
         Ok(true)
     }
 
-    /// Reads until the tail has `size` bytes. Returns whether it has them.
+    /// Reads until the tail has `size` bytes. Returns whether the tail has so many bytes.
     fn read_head(&mut self, size: usize) -> Result<bool, LogError> {
         while self.tail.len() < size {
             let read = self.input.read(size - self.tail.len(), ReadMode::Full, &mut self.tail);
@@ -530,7 +532,7 @@ impl LogReader {
     }
 
     fn read_encrypted_header(&mut self) -> Result<(), LogError> {
-        let Some(header) = self.tail.first_chunk() else { unreachable!("the header has been read") };
+        let Some(header) = self.tail.first_chunk() else { unreachable!("ours: the header was read") };
         let (password, key_id) = open_header(&self.name, header, self.keyring.as_deref())?;
         self.input.decrypt_from_here(password.cipher());
         self.tail.clear();
@@ -561,7 +563,7 @@ impl LogReader {
         }
     }
 
-    /// Checks that the large payload is complete, because a torn or incomplete one must not be returned.
+    /// Checks that the large payload is complete, because a torn or incomplete payload must not be returned.
     fn check_large(&mut self, header: EventHeader, run: &mut ChunkBuilder) -> Result<FillStop, LogError> {
         assert!(run.bounds.is_empty(), "ours: the events in front of a large payload are returned first");
         let rest = self
@@ -730,7 +732,9 @@ impl LogReader {
             EventType::Rotate => !last.flags.contains(EventFlags::ARTIFICIAL),
             _ => false,
         });
-        let Some(format) = self.format.clone() else { unreachable!("the framer requires a format first") };
+        let Some(format) = self.format.clone() else {
+            unreachable!("ours: the framer requires a format first")
+        };
         assert!(run.bounds.len() > 1, "ours: a chunk has an event");
         assert_eq!(run.bytes.len(), run.end, "ours: a chunk ends with its last event");
         let log = self.place;

@@ -11,7 +11,7 @@ const UUID_SIZE: usize = 36;
 /// Later series of a store: the logs of one server, after logs of another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSeries<'n> {
-    /// Number of the series, from 2 on. Series 1 is the store's first, and does not appear in names.
+    /// Number of the series, from 2 on. Series 1 is the store's first series, and does not appear in names.
     pub number: u32,
     /// `server_uuid` of the server that wrote the logs.
     pub uuid: &'n str,
@@ -89,7 +89,7 @@ pub fn is_later_log(name: &str, than: &str) -> bool {
     names.is_some_and(|(earlier, later)| earlier.is_earlier_of_series(&later))
 }
 
-/// Returns whether a log is later than another log of the same store: in the same series, or in a later one.
+/// Returns whether a log is later than another log of the same store: in the same series, or in a later series.
 pub fn is_later_in_store(name: &str, than: &str) -> bool {
     let names = LogName::of(Path::new(than)).zip(LogName::of(Path::new(name)));
     names.is_some_and(|(earlier, later)| earlier.is_before(&later))

@@ -94,7 +94,7 @@ impl LogSyncer {
         Some(end)
     }
 
-    /// Waits until all requested syncs have ended, and takes the last one.
+    /// Waits until all requested syncs have ended, and takes the end of the last sync.
     pub(crate) fn finish(&self) -> Option<SyncEnd> {
         let mut state = self.shared.lock();
         while state.is_busy || state.next.is_some() {

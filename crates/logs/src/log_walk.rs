@@ -25,7 +25,7 @@ enum NextLogStep {
 
 impl LogWalk {
     /// Starts at the present position of a reader. The opener of `pieces` decompresses large payloads; the opener of
-    /// `walk` decompresses others.
+    /// `walk` decompresses other payloads.
     pub const fn new(pieces: PieceReader, walk: EventWalk) -> Self {
         Self { pieces, walk, piece: None }
     }
@@ -77,9 +77,9 @@ impl LogWalk {
             (NextLogStep::LargePayload, Some(WalkPiece::PayloadStart(head))) => WalkStep::LargePayload(head),
             (NextLogStep::Walk(next), piece) => match source(piece.as_ref()) {
                 Some(source) => self.walk.step(&source, next),
-                None => unreachable!("it was walked over"),
+                None => unreachable!("ours: the walk has passed the event"),
             },
-            (NextLogStep::LargePayload, _) => unreachable!("it was read just now"),
+            (NextLogStep::LargePayload, _) => unreachable!("ours: the payload was read just now"),
         }))
     }
 

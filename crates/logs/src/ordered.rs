@@ -87,12 +87,12 @@ where
     });
     match outcome {
         Some(result) => result,
-        None => unreachable!("the scope panics if one of its threads panicked"),
+        None => unreachable!("ours: the scope panics if one of its threads panicked"),
     }
 }
 
-/// Signal to a closure that the run has ended, by an error or a `Break`. The closure returns it as its error;
-/// [`run_ordered`] never returns it.
+/// Signal to a closure that the run has ended, by an error or a `Break`. The closure returns this signal as its error;
+/// [`run_ordered`] never returns the signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PipelineShutdown;
 
@@ -187,7 +187,7 @@ impl<Item: Send, Part: Send, E: Send> SendPart<Part> for PipelineShared<Item, Pa
     }
 }
 
-/// Memory of an item or a part besides its own bytes. Also bounds the number of small ones.
+/// Memory of an item or a part besides its own bytes. Also bounds the number of small items and parts.
 const OVERHEAD_SIZE: usize = 128;
 
 /// State and condition variables, shared by the threads.

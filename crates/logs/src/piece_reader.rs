@@ -194,7 +194,7 @@ impl PieceReader {
         }
     }
 
-    /// Skips the rest of the open large payload. The log continues after it.
+    /// Skips the rest of the open large payload. The log continues after the payload.
     pub fn skip_payload(&mut self) {
         self.phase = PiecePhase::Log;
     }

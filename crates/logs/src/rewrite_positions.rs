@@ -13,7 +13,7 @@ use crate::regular_file::open_regular;
 /// are read sequentially.
 #[derive(Debug)]
 pub struct RewritePositions {
-    /// The lists, oldest first: each maps to the log from which the next one starts.
+    /// The lists, oldest first: each list maps to the log from which the next list starts.
     lists: Vec<PositionList>,
 }
 
@@ -57,7 +57,7 @@ impl RewritePositions {
             let Some(list) = PositionList::open(&numbered_path(&positions_path(log), number))? else { break };
             found.push(list);
         }
-        // The last list is for this file. Each earlier list is for the file from which the next one starts.
+        // The last list is for this file. Each earlier list is for the file from which the next list starts.
         let (mut lists, mut size) = (Vec::new(), file_size);
         for list in found.into_iter().rev() {
             if let Some(sizes) = list.sizes.filter(|sizes| sizes.rewritten == size) {
@@ -118,7 +118,7 @@ impl RewritePositions {
 
     /// Returns the position in the original log of `after`, a position in the rewritten log between the present
     /// transaction and the next one. The bytes between transactions are equal in both logs. A position beyond the log's
-    /// end stays beyond it.
+    /// end stays beyond the end.
     pub fn to_original(&self, after: u64) -> u64 {
         self.lists.iter().rev().fold(after, |after, list| list.to_original(after))
     }

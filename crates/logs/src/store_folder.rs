@@ -113,7 +113,7 @@ pub(crate) fn is_log_name(name: &str) -> bool {
         && LogName::of(Path::new(name)).is_some()
 }
 
-/// Checks that a directory without a mark has no index and no logs: they would belong to another program.
+/// Checks that a directory without a mark has no index and no logs: such files would belong to another program.
 fn refuse_foreign(folder: &Path) -> Result<(), LogError> {
     let found = entries(folder)?.into_iter().find(|path| is_index_of_logs(path) || is_log(path));
     match found {

@@ -8,8 +8,8 @@ use crate::keyring::open_log;
 use crate::log_reader::{EndOfLog, LogReader, ReadOutcome};
 use crate::store::Store;
 
-/// Reader of a store that is being written, from one log to the next. Never waits: if no more events are available, it
-/// returns, and the caller calls again later.
+/// Reader of a store that is being written, from one log to the next. Never waits: if no more events are available, the
+/// call returns, and the caller calls again later.
 #[derive(Debug)]
 pub struct StoreFollower {
     cursor: StoreCursor,
@@ -105,7 +105,7 @@ impl StoreCursor {
     }
 
     /// Takes the `end` that the reader of the present log has reached, and returns the next action. With
-    /// [`LogEndAction::NextLog`], the next log becomes the present one.
+    /// [`LogEndAction::NextLog`], the next log becomes the present log.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl StoreCursor {
         }
     }
 
-    /// Returns the log after the present one. If that log is missing, reads the index again: a purged log is no longer
+    /// Returns the log after the present log. If that log is missing, reads the index again: a purged log is no longer
     /// listed.
     fn next_log(&mut self) -> Result<Option<PathBuf>, LogError> {
         let next = self.store.log_after(&self.log)?.map(Path::to_owned);

@@ -38,7 +38,7 @@ pub struct StoreWriter {
     /// Size of the present write. Greater than 0 after a failed write.
     pending_bytes: u64,
     /// Log whose sync failed, and its size at the last successful sync. Later bytes may be missing on the disk although
-    /// they can be read. A second sync does not report this.
+    /// they can be read. A second sync does not report this loss.
     unsynced_log: Option<(String, u64)>,
     /// Thread that syncs the last log; `None` until the first [`StoreWriter::start_sync`].
     syncer: Option<LogSyncer>,
@@ -251,7 +251,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If the last log does not end there, the name is not a log's name, the log is not the successor of the last one,
+    /// If the last log does not end there, the name is not a log's name, the log is not the successor of the last log,
     /// or a file cannot be written.
     pub fn begin_log(&mut self, name: &str, position: u64) -> Result<(), LogError> {
         match &self.log {
@@ -337,7 +337,7 @@ impl StoreWriter {
     }
 
     /// Removes the last log if it lacks [its head](StoreWriter::has_head) and is not the only log. The previous log
-    /// becomes the last one.
+    /// becomes the last log.
     ///
     /// # Errors
     ///
@@ -430,7 +430,7 @@ impl StoreWriter {
         Ok(AppendOutcome::New)
     }
 
-    /// Appends an event after the last one.
+    /// Appends an event after the last event.
     ///
     /// # Errors
     ///
@@ -441,7 +441,7 @@ impl StoreWriter {
     }
 
     /// Removes the oldest logs beyond the retention limit, and returns their number. `first_needed` gets the logs,
-    /// oldest first, and returns the index of the first one to keep; `None` if none must stay.
+    /// oldest first, and returns the index of the first log to keep; `None` if none must stay.
     ///
     /// Removes them from the index first: a log that is not in the index does not belong to the store. An interrupted
     /// purge therefore leaves a consistent store.
@@ -461,11 +461,11 @@ impl StoreWriter {
         })
     }
 
-    /// Removes the logs before this one, and returns their number: 0 if the store has no such log.
+    /// Removes the logs before this log, and returns their number: 0 if the store has no such log.
     ///
     /// # Errors
     ///
-    /// As [`StoreWriter::purge`].
+    /// The errors of [`StoreWriter::purge`].
     pub fn purge_before(&mut self, log: &str) -> Result<usize, LogError> {
         self.purge_counted(|_, names| Ok(names.iter().position(|name| *name == log).unwrap_or(0)))
     }

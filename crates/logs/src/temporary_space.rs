@@ -17,8 +17,8 @@ static TEMPORARY_USED: AtomicU64 = AtomicU64::new(0);
 
 const UNLIMITED: u64 = u64::MAX;
 
-/// Limits the total size of this process's temporary files. By default, they may use half of the space that would be
-/// free without them.
+/// Limits the total size of this process's temporary files. By default, these files may use half of the space that
+/// would be free without them.
 pub fn limit_temporary_files(bytes_max: u64) {
     TEMPORARY_MAX.store(bytes_max, Ordering::Relaxed);
 }

@@ -26,7 +26,7 @@ impl ThreadPanic {
             .map_err(|panic| Self { task, message: panic_message(&*panic).to_owned() })
     }
 
-    /// As [`ThreadPanic::catch`], for work with its own errors.
+    /// Does the same as [`ThreadPanic::catch`], for work with its own errors.
     ///
     /// # Errors
     ///

@@ -52,7 +52,7 @@ pub enum SegmentContent {
 pub struct WholeTransaction {
     /// Outline of the transaction: its position, size, identifier and kind.
     pub outline: TransactionOutline,
-    /// Reason why a server would not compress the transaction; `None` if it would.
+    /// Reason why a server would not compress the transaction; `None` if the server would compress it.
     pub refusal: Option<CompressionRefusal>,
     /// Size of the transaction's events inside a payload, if the transaction is not compressed.
     pub inner_size: u64,
@@ -89,7 +89,7 @@ struct OpenTransaction {
 
 /// Transactions that an event ends.
 struct TransactionEnds {
-    /// Transaction whose last event it is.
+    /// Transaction that ends with the event.
     ended: Option<TransactionOutline>,
     /// Unfinished transaction that the event interrupts.
     cut: Option<TransactionOutline>,
@@ -100,7 +100,7 @@ pub type TakeSegment<'g, E> = &'g mut dyn FnMut(LogSegment) -> Result<(), E>;
 
 impl TransactionCutter {
     /// Creates a cutter that does not keep uncompressed transactions of more than `large` bytes: a caller that needs
-    /// them reads them again.
+    /// such a transaction reads it again.
     pub fn new(large: u64) -> Self {
         Self {
             large,

@@ -11,7 +11,7 @@ use crate::chunk_context::starts_transaction;
 use crate::error::LogError;
 use crate::log_input::ReadMode;
 
-/// Number of bytes to read at once, and number of searched bytes after which they are dropped.
+/// Number of bytes to read at once, and number of searched bytes from which on the search drops them.
 const PIECE_SIZE: usize = 256 << 10;
 
 /// Distance before a position at which the search for a transaction starts: first distance, growth factor, and maximum
