@@ -76,7 +76,7 @@ impl MysqlTarget {
     ///
     /// # Errors
     ///
-    /// As [`MysqlTarget::open_as`].
+    /// The errors of [`MysqlTarget::open_as`].
     pub fn open(address: ServerAddress) -> Result<Self, ReplayError> {
         Self::open_as(address, ApplyAs::Auto)
     }
@@ -86,7 +86,7 @@ impl MysqlTarget {
     ///
     /// # Errors
     ///
-    /// The server cannot be reached, another replay uses it, or it lacks something that a replay needs.
+    /// The server cannot be reached, another replay uses the server, or the server lacks something that a replay needs.
     pub fn open_as(address: ServerAddress, apply_as: ApplyAs) -> Result<Self, ReplayError> {
         let mut control =
             SqlConnection::open(&address).map_err(|error| server_failure(error).into_error(LOG_IN))?;
@@ -195,7 +195,7 @@ impl MysqlTarget {
         lines.map(str::to_owned).chain(self.collations.remarks()).collect()
     }
 
-    /// Saves the `server_id` of the server that wrote the logs: from now on, the progress refers to them.
+    /// Saves the `server_id` of the server that wrote the logs: from now on, the progress refers to these logs.
     ///
     /// # Errors
     ///
@@ -245,7 +245,7 @@ impl MysqlTarget {
             let name = session_lock(number);
             acquire_lock(&mut control, &name, SESSION_LOCK_TIMEOUT)?;
             control.run(&format!("DO RELEASE_LOCK('{name}')")).map_err(server_failure)?;
-            // Before MySQL 5.7.5, a session has only one lock: taking the next one releases it.
+            // Before MySQL 5.7.5, a session has only one lock: taking the next lock releases it.
             acquire_lock(&mut control, TARGET_LOCK, TARGET_LOCK_TIMEOUT)?;
         }
         control
@@ -262,7 +262,7 @@ impl MysqlTarget {
         })
     }
 
-    /// Keeps a session's changes out of the binary log, if the account may do that.
+    /// Keeps a session's changes out of the binary log, if the account is allowed to.
     fn disable_binlog(&self, connection: &mut SqlConnection) -> Result<(), servers::ConnectionError> {
         match self.facts.log_bin && self.privileges.sql_log_bin {
             true => connection.run("SET @@session.sql_log_bin = 0"),
@@ -381,7 +381,7 @@ impl ReplayTarget for MysqlTarget {
     }
 }
 
-/// Settles the announcement of a table whose rows were not committed with it: drops the table if it exists.
+/// Settles the announcement of a table whose rows were not committed with the table: drops the table if it exists.
 fn settle_created_table(
     control: &mut SqlConnection,
     created: &str,
@@ -451,8 +451,8 @@ fn is_allowed(control: &mut SqlConnection, sql: &str) -> Result<bool, servers::C
     }
 }
 
-/// Stops the session from generating invisible primary keys: the log names those of the source. Only servers since
-/// 8.0.30 have the variable, and some accounts may not set it.
+/// Stops the session from generating invisible primary keys: the log already contains the keys of the source. Only
+/// servers since 8.0.30 have the variable, and some accounts may not set it.
 fn disable_generated_keys(connection: &mut SqlConnection) -> Result<(), servers::ConnectionError> {
     match connection.value("SELECT @@session.sql_generate_invisible_primary_key") {
         Ok(Some(on)) if on != "0" => connection.run("SET @@session.sql_generate_invisible_primary_key = 0"),

@@ -8,7 +8,7 @@ use sql::quote::parse_hex;
 use crate::progress_sql::{self, PROGRESS_TABLE};
 use crate::server_failure::server_failure;
 
-/// Reads the progress table; `None` if there is none.
+/// Reads the progress table; `None` if there is no such table.
 pub(crate) fn read_progress(connection: &mut SqlConnection) -> Result<Option<AppliedState>, TargetFailure> {
     const NO_SUCH_TABLE: u16 = 1146;
     const UNKNOWN_DATABASE: u16 = 1049;

@@ -44,8 +44,8 @@ pub(crate) fn unite_streams_sql(progress: &ReplayProgress) -> String {
 pub(crate) const PROGRESS_OUT_OF_ORDER: u16 = 1690;
 
 /// Appends the statement that saves progress in a row of the table. The statement waits for a session that has locked
-/// the row. If that session rolls back, the number of this transaction is not the next one, and it must not commit. The
-/// statement then adds to the largest BIGINT, which is an error in every SQL mode.
+/// the row. If that session rolls back, the number of this transaction is not the next number, and this transaction
+/// must not commit. The statement then adds to the largest BIGINT, which is an error in every SQL mode.
 pub(crate) fn put_progress(out: &mut String, progress: &ReplayProgress, stream: usize) {
     assert!(stream > 0, "ours: the rows of the progress table are numbered from 1");
     let _ = write!(out, "UPDATE {PROGRESS_TABLE} SET gtids='{}'", progress.gtids);

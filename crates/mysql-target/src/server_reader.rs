@@ -46,7 +46,7 @@ impl ServerReader {
     }
 
     /// Returns true for MySQL before 8.0: its `CHECKSUM TABLE` gives different results for the same JSON documents
-    /// (seen with 5.7.22), and its text of a document differs from later ones.
+    /// (seen with 5.7.22), and its text of a document differs from the text of later versions.
     fn has_old_documents(&self) -> bool {
         let major = self.facts.version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         !self.facts.is_mariadb && major.is_some_and(|major| major < 8)
@@ -110,7 +110,7 @@ impl ComparisonReader for ServerReader {
 }
 
 fn compared_column(column: ServerColumn, has_old_documents: bool) -> ComparedColumn {
-    // A floating-point number with ZEROFILL is compared like any other.
+    // A floating-point number with ZEROFILL is compared like any other floating-point number.
     let is_zerofill =
         column.column_type.contains("zerofill") && !["float", "double"].contains(&column.data_type.as_str());
     let data_type = match column.data_type.as_str() {

@@ -19,7 +19,7 @@
 
 use replay::SessionVariables;
 
-/// The known values of a session's variables. Unknown ones must be set again.
+/// The known values of a session's variables. Variables with unknown values must be set again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionState {
     known: Option<SessionVariables>,
@@ -47,7 +47,7 @@ impl SessionState {
         assignments.is_empty()
     }
 
-    /// Records a change of the default database: `collation_database` becomes the collation of the new one.
+    /// Records a change of the default database: `collation_database` becomes the collation of the new database.
     pub(crate) fn use_database(&mut self) {
         if let Some(known) = &mut self.known {
             known.database_collation = None;

@@ -249,7 +249,7 @@ impl TargetInspector {
         Ok(())
     }
 
-    /// Finds channels with a running applier. An account that sends no events need not be allowed to see them.
+    /// Finds channels with a running applier. An account that sends no events need not be allowed to see channels.
     fn check_appliers(
         &mut self,
         must_know: bool,
@@ -333,7 +333,7 @@ impl TargetInspector {
         }
     }
 
-    /// Finds replicas and other readers of the target's binary log, which would not get the changes.
+    /// Finds replicas and other readers of the target's binary log: they would not get the changes.
     fn check_readers(&mut self, out: &mut Vec<PreflightFinding>) -> Result<(), TargetFailure> {
         let readers = LogReaders::query(&mut self.connection, &self.facts).map_err(server_failure)?;
         self.unknown_readers = readers.unknown();
@@ -347,7 +347,7 @@ impl TargetInspector {
     }
 
     /// Finds tables whose engine has no transactions. Several statements form one logged transaction. If each statement
-    /// commits at once, the first one takes the GTID, and the others get none.
+    /// commits at once, the first statement takes the GTID, and the other statements get none.
     fn check_engines(
         &mut self,
         survey: &LogSurvey,

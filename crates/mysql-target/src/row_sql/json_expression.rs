@@ -26,8 +26,8 @@ pub(super) fn exact_expression(document: JsonDocument<'_>) -> Result<Option<SqlE
     expression(document, special).map(Some)
 }
 
-/// A condition that each JSON change finds the same structure as on the source. Without it, MySQL's JSON functions
-/// would silently leave a document unchanged, where a replica stops with error 3648.
+/// A condition that each JSON change finds the same structure as on the source. Without this condition, MySQL's JSON
+/// functions would silently leave a document unchanged, where a replica stops with error 3648.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ChangeCondition {
     /// Empty without changes.
@@ -82,7 +82,7 @@ pub(super) fn patch_expression(
 /// Maximum number of parameters in a condition: the protocol counts a statement's parameters in two bytes.
 const CONDITION_PARAMETERS_MAX: usize = 16_384;
 
-/// Maximum number of changes to a document: each change is an expression around the earlier ones.
+/// Maximum number of changes to a document: each change is an expression around the earlier expressions.
 const CHANGES_MAX: usize = CONDITION_PARAMETERS_MAX;
 
 /// Maximum size of a condition's parameters, in bytes. Each change that depends on others repeats all their parameters.

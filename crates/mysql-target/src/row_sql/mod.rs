@@ -119,9 +119,9 @@ struct StatementPlanKey {
 const PLANS_MAX: usize = 4096;
 /// Maximum number of rows in one statement.
 const STATEMENT_ROWS_MAX: usize = 128;
-/// Maximum number of parameters in one statement: the protocol counts them in two bytes.
+/// Maximum number of parameters in one statement: the protocol counts parameters in two bytes.
 const STATEMENT_PARAMETERS_MAX: usize = 16_384;
-/// Approximate maximum size of one statement's parameters, in bytes. A larger row goes by itself.
+/// Approximate maximum size of one statement's parameters, in bytes. A larger row has its own statement.
 const STATEMENT_SIZE_MAX: usize = 256 << 10;
 
 impl StatementWriter {

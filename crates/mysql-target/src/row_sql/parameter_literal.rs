@@ -54,7 +54,8 @@ fn is_printable(character: char) -> bool {
     matches!(character, '\n' | '\r' | '\t') || !character.is_control()
 }
 
-/// Returns the shortest DOUBLE literal with this value. It has an exponent, because a literal without one is a DECIMAL.
+/// Returns the shortest DOUBLE literal with this value. The literal has an exponent, because a literal without an
+/// exponent is a DECIMAL.
 fn double(number: f64) -> String {
     let mut out = String::new();
     let _ = write!(out, "{number:e}");
