@@ -74,8 +74,8 @@ impl ConnectionOptions {
         Ok(options)
     }
 
-    /// Sets the host and the port. Without an account in the text, either may be a part of one, so errors do not show
-    /// them.
+    /// Sets the host and the port. Without an account in the text, host and port may be parts of an account, so errors
+    /// do not show them.
     fn set_place(&mut self, place: &str, has_account: bool) -> Result<(), AddressError> {
         let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, rest)) => (host, rest.strip_prefix(':')),
@@ -185,7 +185,7 @@ mod tests {
         let secret = "a/b@c?d#e%f:g&h=i[j]k l\"é";
         let text = format!("mysql://root:{}@h/", utf8_percent_encode(secret, NON_ALPHANUMERIC));
         assert_eq!(ConnectionOptions::of_address(&text).unwrap().password, password(secret));
-        // These need not be escaped.
+        // These characters need not be escaped.
         let plain = "a@b#c%d";
         let text = format!("mysql://root:{plain}@h/");
         assert_eq!(ConnectionOptions::of_address(&text).unwrap().password, password(plain));

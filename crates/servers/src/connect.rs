@@ -19,7 +19,7 @@ use crate::server_link::{CancelToken, LinkOptions};
 /// Interval at which the wait for a connection checks for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Connects by TCP to the first of a host's addresses that answers. The time limit covers all of them.
+/// Connects by TCP to the first of a host's addresses that answers. The time limit covers all addresses.
 ///
 /// # Errors
 ///

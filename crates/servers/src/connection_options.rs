@@ -137,7 +137,7 @@ pub(crate) struct PasswordOptionCheck {
 }
 
 impl PasswordOptionCheck {
-    /// Records an option. A password option that differs from an earlier one is an error.
+    /// Records an option. A password option that differs from an earlier password option is an error.
     pub(crate) fn take(&mut self, name: &str) -> Result<(), String> {
         let found = match name.replace('_', "-").as_str() {
             PASSWORD | "password1" => PASSWORD,

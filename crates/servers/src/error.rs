@@ -12,7 +12,7 @@ pub enum ConnectionError {
         /// Error message of the server.
         message: String,
     },
-    /// The connection is lost, or could not be made. It is unknown whether the last statement was run.
+    /// The connection is lost, or could not be opened. The server may have run the last statement.
     #[error("no connection to the server{}: {reason}", place.as_ref().map(|place| format!(" at {place}")).unwrap_or_default())]
     Lost {
         /// Host and port or socket of the server, if known.

@@ -12,8 +12,8 @@
 //!
 //! Only this crate parses connection options.
 //!
-//! This crate never changes a server by itself: callers supply all statements that change one. It keeps no password
-//! longer than a connection needs it, and shows none in errors or logs.
+//! This crate never changes a server by itself: callers supply all statements that change a server. It keeps no
+//! password longer than a connection needs it, and shows none in errors or logs.
 #![forbid(unsafe_code)]
 
 mod address_text;

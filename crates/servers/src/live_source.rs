@@ -38,7 +38,7 @@ pub struct SourcePlace {
 }
 
 impl SourcePlace {
-    /// Creates a place: `position` is the position of the next event in `file`.
+    /// Creates a position in a log: `position` is the position of the next event in `file`.
     pub const fn new(file: Vec<u8>, position: u64) -> Self {
         Self { file, position }
     }

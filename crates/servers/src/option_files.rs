@@ -83,7 +83,7 @@ impl ConnectionOptions {
 }
 
 /// Refuses a connection option in upper case, such as `SSL-CA` or `skip-SSL`, which MySQL's programs do not know.
-/// Ignoring it could, for example, silently turn off verification.
+/// Ignoring such an option could, for example, silently turn off verification.
 fn refuse_other_case(name: &str) -> Result<(), String> {
     const PREFIXES: [&str; 5] = ["loose-", "skip-", "disable-", "enable-", "maximum-"];
     let lower = name.to_ascii_lowercase();

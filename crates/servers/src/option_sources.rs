@@ -10,8 +10,8 @@ use crate::server_address::{PublicKeySource, ServerAddress};
 use crate::server_link::CancelToken;
 use crate::tls_request::{TlsRequest, strongest_policy};
 
-/// Sources of connection options, the strongest first. An option of a stronger source overrides that of a weaker one.
-/// For TLS, the strictest request applies.
+/// Sources of connection options, the strongest first. An option of a stronger source overrides the same option of a
+/// weaker source. For TLS, the strictest request applies.
 #[derive(Clone, Debug, Default)]
 pub struct OptionSources(Vec<(OptionOrigin, ConnectionOptions)>);
 

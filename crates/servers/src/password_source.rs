@@ -44,7 +44,7 @@ impl PasswordSource {
         !matches!(self, Self::None)
     }
 
-    /// Returns the present password; empty for an account without one.
+    /// Returns the present password; empty for an account without a password.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl PasswordSource {
     }
 }
 
-/// Omits the password; a command may contain one, too.
+/// Omits the password, and a command, which may contain a password.
 impl fmt::Debug for PasswordSource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {

@@ -35,7 +35,7 @@ pub struct ServerAddress {
     pub compressions: Vec<Option<PacketCompression>>,
     /// Permission for the server to request the cleartext password over TLS.
     pub cleartext: CleartextPolicy,
-    /// Maximum silence of a server that is not running a statement. After it, the connection is closed.
+    /// Maximum silence of a server that is not running a statement. After a longer silence, the connection is closed.
     pub timeout: Duration,
     /// Cancels the waits of connections: for a login immediately, for the answer to a statement after a second.
     pub cancel: CancelToken,
@@ -134,7 +134,7 @@ impl fmt::Display for ServerAddress {
     }
 }
 
-/// As [`Display`](fmt::Display): never shows a password.
+/// Same text as [`Display`](fmt::Display), which never shows a password.
 impl fmt::Debug for ServerAddress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, out)

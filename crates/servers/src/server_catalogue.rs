@@ -78,11 +78,11 @@ impl<'c> ServerCatalogue<'c> {
         Self { connection }
     }
 
-    /// Returns a table or view; `None` if it does not exist.
+    /// Returns a table or view; `None` if the table does not exist.
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`].
+    /// The errors of [`SqlConnection::run`].
     pub fn table(&mut self, database: &[u8], table: &[u8]) -> Result<Option<ServerTable>, ConnectionError> {
         let rows = self.connection.named_rows(&format!(
             "SELECT engine, table_type FROM information_schema.tables WHERE {}",
@@ -95,11 +95,11 @@ impl<'c> ServerCatalogue<'c> {
         Ok(rows.first().map(table))
     }
 
-    /// Returns the names of a database's tables, without views; empty if it does not exist.
+    /// Returns the names of a database's tables, without views; empty if the database does not exist.
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`].
+    /// The errors of [`SqlConnection::run`].
     pub fn base_tables(&mut self, database: &[u8]) -> Result<Vec<Vec<u8>>, ConnectionError> {
         let rows = self.connection.rows(&format!(
             "SELECT table_name FROM information_schema.tables WHERE table_schema = {} AND table_type = 'BASE TABLE'",
@@ -108,11 +108,11 @@ impl<'c> ServerCatalogue<'c> {
         Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
     }
 
-    /// Returns the columns of a table, in order; empty if it does not exist.
+    /// Returns the columns of a table, in order; empty if the table does not exist.
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`].
+    /// The errors of [`SqlConnection::run`].
     pub fn columns(&mut self, database: &[u8], table: &[u8]) -> Result<Vec<ServerColumn>, ConnectionError> {
         // Select all columns, because MySQL 5.5 has no DATETIME_PRECISION.
         let rows = self.connection.named_rows(&format!(
@@ -129,7 +129,7 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`].
+    /// The errors of [`SqlConnection::run`].
     pub fn index_parts(
         &mut self,
         database: &[u8],
@@ -149,7 +149,7 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`].
+    /// The errors of [`SqlConnection::run`].
     pub fn invisible_indexes(
         &mut self,
         database: &[u8],

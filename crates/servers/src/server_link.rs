@@ -205,7 +205,7 @@ impl ServerLink {
 }
 
 impl ServerLink {
-    /// Appends a command to the output; it is sent together with the next one.
+    /// Appends a command to the output; it is sent together with the next command.
     pub(crate) fn queue(&mut self, command: &ClientCommand<'_>) -> Result<(), ConnectionError> {
         self.packet_stream.packets.begin_command();
         Ok(self.packet_stream.packets.send_encoded(|out| command.encode(out))?)

@@ -42,7 +42,7 @@ pub(crate) struct TlsStream {
 pub(crate) enum SocketRead {
     /// This number of bytes was read.
     Bytes(usize),
-    /// Bytes of an incomplete TLS record, or of one without data.
+    /// Bytes of an incomplete TLS record, or of a record without data.
     PartOfRecord,
     /// The peer has closed the connection.
     End,

@@ -34,7 +34,7 @@ struct MonitorState {
     request: Option<PendingRequest>,
     /// Number of requests so far.
     requests: u64,
-    /// Reason for which the monitor ended the connection, if it did.
+    /// Reason for which the monitor ended the connection; `None` if the monitor has not ended it.
     end_reason: Option<String>,
     is_over: bool,
 }
@@ -61,7 +61,7 @@ pub(crate) enum ServerActivity {
 
 impl SilenceMonitor {
     /// Starts to monitor the connection with this descriptor. `ask` queries the server about this connection over a new
-    /// one, and returns within the given time.
+    /// connection, and returns within the given time.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl SilenceMonitor {
         RequestGuard(Arc::clone(&self.shared))
     }
 
-    /// Returns the reason for which the monitor ended the connection, if it did.
+    /// Returns the reason for which the monitor ended the connection; `None` if the monitor has not ended it.
     pub(crate) fn end_reason(&self) -> Option<String> {
         self.shared.state().end_reason.clone()
     }

@@ -20,8 +20,9 @@ use crate::statement_cache::StatementCache;
 /// SQL connection to a server. A text may have several statements, separated by semicolons. The first failed statement
 /// ends the run.
 ///
-/// Over TCP, a server may be silent only while it runs a statement. If it is silent for longer than the address allows
-/// and runs no statement, the connection is closed with [`ConnectionError::Lost`], at the latest after twice that time.
+/// Over TCP, a server may be silent only while it runs a statement. If the server is silent for longer than the address
+/// allows and runs no statement, the connection is closed with [`ConnectionError::Lost`], at the latest after twice
+/// that time.
 pub struct SqlConnection {
     /// Declared before the client, because the client's socket must outlive the monitor.
     monitor: Option<SilenceMonitor>,
@@ -162,12 +163,12 @@ impl SqlConnection {
         Self::open_with(address, SQL_CAPABILITIES)
     }
 
-    /// Connects and logs in, for statements written by others: the server refuses several statements in one text, and
-    /// cannot request files of this machine.
+    /// Connects and logs in, for statements that bintide has not written: the server refuses several statements in one
+    /// text, and cannot request files of this machine.
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::open`].
+    /// The errors of [`SqlConnection::open`].
     pub fn open_for_single_statements(address: &ServerAddress) -> Result<Self, ConnectionError> {
         Self::open_with(address, Capabilities(SQL_CAPABILITIES.0 & !OWN_CAPABILITIES.0))
     }
@@ -201,8 +202,8 @@ impl SqlConnection {
         self.client.link.ignore_cancel();
     }
 
-    /// Sets the server's `max_allowed_packet`. Parameters that together exceed half of it, or 16 MiB, are sent before
-    /// their statement, in pieces (`COM_STMT_SEND_LONG_DATA`). A file is then sent in smaller pieces, too.
+    /// Sets the server's `max_allowed_packet`. Parameters that together exceed half of this size, or 16 MiB, are sent
+    /// before their statement, in pieces (`COM_STMT_SEND_LONG_DATA`). A file is then sent in smaller pieces, too.
     pub fn set_packet_max(&mut self, packet_max: usize) {
         self.client.packet_max = Some(packet_max);
     }
@@ -217,17 +218,17 @@ impl SqlConnection {
     /// # Errors
     ///
     /// If the server refuses a statement, or the connection is lost. After a refused statement, the server does not run
-    /// the following ones.
+    /// the following statements.
     pub fn run(&mut self, sql: &str) -> Result<(), ConnectionError> {
         self.run_then(sql, || ())
     }
 
-    /// Runs statements as [`SqlConnection::run`] does. Calls `first_done` after the first statement, while the others
-    /// still run.
+    /// Runs statements as [`SqlConnection::run`] does. Calls `first_done` after the first statement, while the other
+    /// statements still run.
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`].
+    /// The errors of [`SqlConnection::run`].
     pub fn run_then(&mut self, sql: &str, first_done: impl FnOnce()) -> Result<(), ConnectionError> {
         let mut first_done = Some(first_done);
         self.query(sql.as_bytes(), &mut |_| {
@@ -242,7 +243,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`].
+    /// The errors of [`SqlConnection::run`].
     pub fn run_bytes(&mut self, sql: &[u8]) -> Result<(), ConnectionError> {
         self.query(sql, &mut |_| Ok(()))
     }
@@ -251,7 +252,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run_bytes`]. If the file cannot be read, the connection is lost.
+    /// The errors of [`SqlConnection::run_bytes`]. If the file cannot be read, the connection is lost.
     pub fn load(
         &mut self,
         sql: &[u8],
@@ -270,7 +271,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`].
+    /// The errors of [`SqlConnection::run`].
     pub fn execute(
         &mut self,
         sql: &str,
@@ -284,7 +285,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`].
+    /// The errors of [`SqlConnection::run`].
     pub fn rows(&mut self, sql: &str) -> Result<Vec<ResultRow>, ConnectionError> {
         let (mut rows, mut size) = (Vec::new(), 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -300,7 +301,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`].
+    /// The errors of [`SqlConnection::run`].
     pub fn named_rows(&mut self, sql: &str) -> Result<Vec<NamedRow>, ConnectionError> {
         let (mut names, mut rows, mut size) = (Vec::<String>::new(), Vec::new(), 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -325,7 +326,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`]; [`ConnectionError::Refused`] if there are more rows.
+    /// The errors of [`SqlConnection::run`]; [`ConnectionError::Refused`] if there are more rows.
     pub fn result_table(&mut self, sql: &str) -> Result<ResultTable, ConnectionError> {
         let (mut table, mut size) = (ResultTable::default(), 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -356,7 +357,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`].
+    /// The errors of [`SqlConnection::run`].
     pub fn each_row(
         &mut self,
         sql: &str,
@@ -377,7 +378,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// As [`SqlConnection::run`].
+    /// The errors of [`SqlConnection::run`].
     pub fn value(&mut self, sql: &str) -> Result<Option<String>, ConnectionError> {
         let (mut first, mut size) = (None, 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -479,7 +480,8 @@ impl SqlClient {
         result
     }
 
-    /// Sends the file that the statement loads. Without a file, sends an empty one to the server, and returns an error.
+    /// Sends the file that the statement loads. Without a file, sends an empty file to the server, and returns an
+    /// error.
     fn send_file(&mut self, requested: &[u8]) -> Result<(), ConnectionError> {
         let Some(mut file) = self.file.take() else {
             self.link.send_more(&[])?;

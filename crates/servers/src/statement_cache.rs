@@ -8,7 +8,7 @@ use wire::PreparedStatement;
 /// each are a quarter of the default of `max_prepared_stmt_count`, 16,382.
 pub(crate) const PREPARED_MAX: usize = 64;
 
-/// Cache of one connection's prepared statements. Keeps the most recently used ones.
+/// Cache of one connection's prepared statements. Keeps the most recently used statements.
 #[derive(Default)]
 pub(crate) struct StatementCache {
     statements: HashMap<Box<str>, CachedStatement>,
