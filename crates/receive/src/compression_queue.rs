@@ -56,7 +56,7 @@ impl CompressionQueue {
         self.done.insert(log.to_owned());
     }
 
-    /// Records a failed attempt. Returns the pause before the next one.
+    /// Records a failed attempt. Returns the pause before the next attempt.
     pub(crate) fn mark_failed(&mut self, log: &Path, now: Duration) -> Duration {
         assert!(!self.done.contains(log), "ours: a compressed log is not tried again");
         let pause = self.failed.get(log).map_or(BACKOFF_MIN, |failed| (failed.pause * 2).min(BACKOFF_MAX));

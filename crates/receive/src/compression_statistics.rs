@@ -4,7 +4,7 @@
 use binlog::{EventFormat, RawEvent};
 use inspect::stats::{CompressionCounter, CompressionRow, LogType};
 
-/// Rows of the table: RELAY for received transactions, BINARY for stored ones.
+/// Rows of the table: RELAY for received transactions, BINARY for stored transactions.
 #[derive(Clone, Debug)]
 pub struct CompressionStatistics {
     received: CompressionCounter,

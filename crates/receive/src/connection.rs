@@ -305,7 +305,7 @@ impl LogReceiver {
     }
 
     /// Returns the way to resume with this source: by file and position with the store's first source, by GTIDs with a
-    /// server that replaced it.
+    /// server that replaced the first source.
     fn choose_routing(&mut self, store: &mut StoreWriter) -> Result<EventRouting, Disconnect> {
         if store.store_end().is_some_and(|place| place.series.is_some()) {
             store.remove_headless_log()?;
@@ -332,7 +332,7 @@ impl LogReceiver {
         }
         let contents = store.rewind()?;
         match contents.gtids.is_empty() {
-            // Without GTIDs in the request, the source would send its whole history.
+            // Without GTIDs in the request, the source would send all of its logs.
             true => Err(Disconnect::Failed(ReceiveError::NoPreviousGtids)),
             false => {
                 let joined = FailoverMerge::after_contents(contents);
@@ -360,7 +360,7 @@ impl LogReceiver {
     }
 
     /// Returns the start of the stream. From the first source, this is the last stored event, to check that the source
-    /// still has it. From a server that replaced the source, these are the missing transactions.
+    /// still has this event. From a server that replaced the source, these are the missing transactions.
     fn start_request(&self, store: &StoreWriter, routing: &EventRouting) -> Result<ReplicaStart, Disconnect> {
         if let EventRouting::Merged(merged) = routing {
             return Ok(merged.joined.start());

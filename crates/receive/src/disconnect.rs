@@ -19,7 +19,7 @@ pub(crate) enum Disconnect {
     DiskFull(logs::LogError),
     /// Another disk error: the contents of the directory are now unknown.
     DiskError(logs::LogError),
-    /// The keyring is unreadable or lacks a key: another process may be writing it.
+    /// The keyring is unreadable or lacks a key: another process may be writing the keyring.
     Keyring(logs::LogError),
     /// The requested start is not available.
     StartUnavailable(ReceiveError),

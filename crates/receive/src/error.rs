@@ -38,7 +38,7 @@ pub enum ReceiveError {
     /// The store could not be read or written.
     #[error(transparent)]
     Log(LogError),
-    /// The source's log differs from the stored one, or does not follow it.
+    /// The source's log differs from the stored log, or does not follow the stored log.
     #[error(transparent)]
     OtherLog(LogError),
     /// The keyring is unreadable or lacks a key.
@@ -131,7 +131,7 @@ pub enum ReceiveError {
     /// The source sent an event that cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// An event that replaces one of the source could not be encoded.
+    /// An event that replaces an event of the source could not be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
     /// A GTID event could not be renumbered.

@@ -121,8 +121,8 @@ impl FailoverMerge {
             self.move_event(raw, place);
             return Ok(());
         }
-        // The transaction depends on all earlier ones. The stored bytes therefore do not depend on where this log was
-        // resumed.
+        // The transaction depends on all earlier transactions. The stored bytes therefore do not depend on where this
+        // log was resumed.
         let shift = ClockShift::behind_gap(number - 1, self.last);
         self.last = self.last.saturating_add(1);
         assert!(self.last > 0, "ours: a logical clock starts at 1");

@@ -19,8 +19,8 @@ pub(crate) struct ReplicaIdentity {
 }
 
 impl ReplicaIdentity {
-    /// Loads the identity, or creates a random one for a new store. If the run receives nothing, the store's removal
-    /// includes this file.
+    /// Loads the identity, or creates a random identity for a new store. If the run receives nothing, the store's
+    /// removal includes this file.
     pub(crate) fn load_or_create(folder: &Path, store: &mut StoreWriter) -> Result<Self, ReceiveError> {
         let path = folder.join(IDENTITY_FILE_NAME);
         if !path.exists() {

@@ -223,7 +223,7 @@ impl ReceiveMonitor {
         self.count_written(store.written_position())
     }
 
-    /// Counts the events that the store has written to its file. Returns true if there are any.
+    /// Counts the events that the store has written to its file. Returns true if at least one event was counted.
     pub(crate) fn note_written(&mut self, store: &StoreWriter) -> bool {
         self.count_written(store.written_position())
     }
@@ -247,7 +247,7 @@ impl ReceiveMonitor {
         self.count_written(place.next);
         self.pending.clear();
         self.stats.figures().set_stored(&place);
-        // After a change of the source, positions are those of the new source.
+        // After a change of the source, positions refer to the logs of the new source.
         if place.series.is_none() {
             self.set_place(Some(place));
         }

@@ -46,8 +46,8 @@ impl PendingEvents {
         self.events.push_back(PendingEvent { size, checksum: event.checksum(), format, position, end });
     }
 
-    /// Passes the events that end at or before `written` in the store's log to `count`. Returns the end of the last of
-    /// them, if there is any.
+    /// Passes the events that end at or before `written` in the store's log to `count`. Returns the end of the last
+    /// such event; `None` if there is no such event.
     pub(crate) fn take_until(
         &mut self,
         written: u64,

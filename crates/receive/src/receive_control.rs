@@ -69,8 +69,8 @@ impl ReceiveControl {
         self.0.is_paused.load(Ordering::Relaxed)
     }
 
-    /// Makes this server the only source. The receiver disconnects from the present source, and connects to the new one
-    /// as soon as it is not paused. Another server must have all stored transactions.
+    /// Makes this server the only source. The receiver disconnects from the present source, and connects to the new
+    /// source as soon as the receiver is not paused. Another server must have all stored transactions.
     pub fn replace_source(&self, source: ServerAddress) {
         *lock(&self.0.new_source) = Some(source);
         self.0.has_new_source.store(true, Ordering::Release);
@@ -121,7 +121,7 @@ impl ReceiveControl {
     }
 
     /// Sets a function that returns the index of the first log still needed, among the names of all stored logs, oldest
-    /// first. The retention limit spares this log and all later ones.
+    /// first. The retention limit spares this log and all later logs.
     pub fn protect_logs(&self, first_needed: impl Fn(&[&str]) -> Option<usize> + Send + Sync + 'static) {
         *lock(&self.0.first_needed) = Some(Arc::new(first_needed));
     }

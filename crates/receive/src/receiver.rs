@@ -73,7 +73,7 @@ pub trait AckCondition: Send + Sync {
 /// Source named by another thread during the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NamedSource {
-    /// None: the sources are unchanged since the start.
+    /// No other source: the sources are unchanged since the start.
     None,
     /// The same host and port as the only source, with another account or other options.
     SamePlace,
@@ -95,7 +95,7 @@ pub struct LogReceiver {
     pub(crate) compressor: Option<LogCompressor>,
     /// Condition for acknowledgements; `None` to acknowledge all transactions on disk.
     pub(crate) ack_condition: Option<Arc<dyn AckCondition>>,
-    /// Set while the disk is full: from a failed write to the next successful one.
+    /// Set while the disk is full: from a failed write to the next successful write.
     disk_full: Option<DiskFullBackoff>,
     /// Notices since the last received event. Prevents repeated reports.
     reported: HashSet<String>,
@@ -240,7 +240,7 @@ impl LogReceiver {
         &self.addresses[self.rotation.current()]
     }
 
-    /// Returns whether the current source may be another server than the previous one.
+    /// Returns whether the current source may be another server than the previous source.
     pub(crate) fn has_others(&self) -> bool {
         self.addresses.len() > 1 || self.named_source == NamedSource::OtherPlace
     }
@@ -339,7 +339,7 @@ impl LogReceiver {
     }
 
     /// Reports a notice, unless the same notice was reported since the last received event. Otherwise each attempt to
-    /// connect to a lost source would repeat it.
+    /// connect to a lost source would repeat the notice.
     fn say_once(&mut self, notice: &ReceiveNotice<'_>) {
         if self.reported.insert(format!("{notice:?}")) {
             self.say(notice);
@@ -433,8 +433,7 @@ impl LogReceiver {
         }
     }
 
-    /// Waits up to `KEYRING_TIMEOUT` for a valid keyring file, or for cancellation. Returns false if neither
-    /// happens.
+    /// Waits up to `KEYRING_TIMEOUT` for a valid keyring file, or for cancellation. Returns false after a timeout.
     fn wait_for_keyring(&self, error: &logs::LogError) -> bool {
         self.say(&ReceiveNotice::KeyringWait { error, timeout: KEYRING_TIMEOUT });
         for _ in 0..KEYRING_TIMEOUT.as_millis() / BACKOFF_MIN.as_millis() {

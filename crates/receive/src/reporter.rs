@@ -24,7 +24,7 @@ pub trait ReceiveReporter: Send + Sync {
 pub enum ReceiveNotice<'a> {
     /// The last log ended with an incomplete event, which was removed. The source sends this event again.
     IncompleteEventRemoved {
-        /// Size of its stored part.
+        /// Size of the stored part of the event.
         bytes: u64,
     },
     /// The requested start point is ignored, because it applies only to an empty directory.
@@ -42,7 +42,7 @@ pub enum ReceiveNotice<'a> {
     Retry {
         /// Error of the connection.
         error: &'a ReceiveError,
-        /// Address of the next source, if it is another one.
+        /// Address of the next source, if the source changes.
         next: Option<String>,
         /// Time until the attempt.
         pause: Duration,
@@ -75,7 +75,7 @@ pub enum ReceiveNotice<'a> {
     },
     /// The disk has space again.
     DiskFree,
-    /// The keyring is unreadable or lacks a key; the run waits for a valid one.
+    /// The keyring is unreadable or lacks a key; the run waits for a valid keyring.
     KeyringWait {
         /// Error of the keyring.
         error: &'a LogError,

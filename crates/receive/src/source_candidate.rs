@@ -28,7 +28,7 @@ pub enum SourceRejection {
         /// Value of its variable `gtid_mode`.
         gtid_mode: String,
     },
-    /// The stored logs have no GTIDs. The server would send its whole history, and duplicate the stored transactions.
+    /// The stored logs have no GTIDs. The server would send all of its logs, and so repeat the stored transactions.
     #[error("the server {uuid} cannot continue: another server needs GTIDs, but the stored logs have none")]
     NoStoredGtids {
         /// UUID of the server.
@@ -66,7 +66,7 @@ impl SourceCandidate {
         Ok(Self { uuid, gtid_mode, executed })
     }
 
-    /// Returns the reason why the server cannot continue after these transactions; `None` if it can.
+    /// Returns the reason why the server cannot continue after these transactions; `None` if the server can continue.
     pub(crate) fn rejection(&self, had: &GtidSet) -> Option<SourceRejection> {
         let uuid = self.uuid.clone();
         if self.gtid_mode != "ON" {

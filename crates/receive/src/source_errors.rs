@@ -40,12 +40,12 @@ const SAME_REPLICA: &str = "with the same server_uuid/server_id";
 pub enum SourceLogs {
     /// Known logs.
     Logs {
-        /// Name of the oldest.
+        /// Name of the oldest log.
         first: String,
-        /// Name of the newest.
+        /// Name of the newest log.
         last: String,
     },
-    /// The account may not list them.
+    /// The account may not list the logs.
     Unknown,
 }
 
@@ -70,7 +70,7 @@ impl SourceLogs {
 }
 
 impl LogReceiver {
-    /// Returns a message if the source lacks stored transactions; `None` also if it cannot be queried.
+    /// Returns a message if the source lacks stored transactions; `None` also if the source cannot be queried.
     fn missing_transactions(&self, store: &StoreWriter) -> Option<String> {
         let executed = SourceCandidate::ask(self.address(), &self.options).ok()?.executed;
         let lacking = store.contents().ok()?.gtids.difference(&executed);

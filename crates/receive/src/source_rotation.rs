@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Minimum and maximum pause before an attempt, after a lost source or a full disk.
 pub(crate) const BACKOFF_MIN: Duration = Duration::from_millis(500);
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// Attempts with a lost source before the next source is tried. They take about as long as a restart.
+/// Attempts with a lost source before the next source is tried. These attempts take about as long as a restart.
 const ATTEMPTS_MAX: u32 = 4;
 
 /// Rotation over the sources.
@@ -75,7 +75,7 @@ impl SourceRotation {
         (self.attempts, self.permanent_failures, self.passed) = (0, 0, 0);
     }
 
-    /// Returns the pause before the next attempt, with this source or the next one; `None` if all errors are
+    /// Returns the pause before the next attempt, with this source or the next source; `None` if all errors are
     /// permanent.
     pub(crate) fn next_backoff(&mut self, trouble: SourceTrouble) -> Option<Duration> {
         if let RotationPhase::First(failed) = self.phase {

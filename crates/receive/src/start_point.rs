@@ -72,7 +72,7 @@ impl StartPoint {
         }
     }
 
-    /// Returns the start log if the source did not name one; empty for the oldest log.
+    /// Returns the start log if the source did not name a log; empty for the oldest log.
     pub(crate) fn log(&self) -> &str {
         match self {
             Self::Oldest | Self::After(_) => "",
@@ -90,7 +90,7 @@ impl StartPoint {
     }
 
     /// Returns whether the run can start without GTIDs after this error: the source has no GTIDs, or has purged the
-    /// transactions. If the target then lacks transactions, the replay reports it.
+    /// transactions. If the target then lacks transactions, the replay reports the gap.
     pub(crate) fn allows_fallback(&self, error: &servers::ConnectionError) -> bool {
         let is_no_answer =
             matches!(error, servers::ConnectionError::Protocol(WireError::UnsupportedStart { .. }))
