@@ -27,8 +27,8 @@ struct SyncPlace {
     place: LogPlace,
 }
 
-/// Maximum number of waiting syncs. Beyond it, the last ones count as one. A limit is needed because a replica may
-/// never acknowledge.
+/// Maximum number of waiting syncs. Beyond this number, the last syncs count as one. A limit is needed because a
+/// replica may never acknowledge.
 const WAITING_MAX: usize = 1024;
 
 impl AckTracker {

@@ -1,4 +1,4 @@
-//! Dump to a client: sends the logs in the client's form, and waits for more.
+//! Dump to a client: sends the logs in the client's form, and waits for further events.
 
 use std::io;
 use std::sync::Arc;
@@ -243,8 +243,8 @@ impl<'d, 's> ClientDump<'d, 's> {
         Ok(DumpStream::new(Arc::clone(&source), &start, mode, options, Instant::now()))
     }
 
-    /// Returns the handling of a position after the end of the logs. A relay with a receiver waits for it: the relay
-    /// lags behind, or has lost the end of its logs in a crash.
+    /// Returns the handling of a position after the end of the logs. A relay with a receiver waits for the position:
+    /// the relay lags behind, or has lost the end of its logs in a crash.
     fn ahead_policy(&self) -> AheadPolicy {
         match self.session.shared.options.upstream_control.is_some() && !self.request.is_non_blocking() {
             true => AheadPolicy::Wait,
@@ -281,7 +281,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         self.is_mariadb() && !is_by_gtid && self.request.mode == DumpMode::Position
     }
 
-    /// Returns whether the client is a MariaDB server. Its flags have another meaning.
+    /// Returns whether the client is a MariaDB server. The flags of a MariaDB server have another meaning.
     fn is_mariadb(&self) -> bool {
         self.session.sql.user_variables.contains_key("mariadb_slave_capability")
     }
@@ -450,7 +450,7 @@ impl<'d, 's> ClientDump<'d, 's> {
     }
 
     /// Records that all events of the relay's last sync are sent. A MariaDB replica that stops at a GTID does not get
-    /// all of them: its unsent transactions do not count as sent.
+    /// all events: its unsent transactions do not count as sent.
     fn note_sent(&mut self, synced: Option<u64>) {
         if self.semi_sync == SemiSync::On
             && !self.session.sql.user_variables.contains_key("slave_until_gtid")

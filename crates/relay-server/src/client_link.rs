@@ -281,7 +281,7 @@ fn send_queue(
     let (mut slices, mut sent) = (Vec::with_capacity(SLICES_MAX.min(2 * bodies.len() + 1)), 0);
     for body in bodies {
         assert!(body.after >= sent, "ours: bytes are queued in order");
-        // More bytes follow, so these need no network packet of their own.
+        // More bytes follow, so these bytes need no separate network packet.
         if slices.len() + 3 > SLICES_MAX {
             send_slices(socket, &mut slices, more())?;
         }
@@ -300,7 +300,7 @@ fn send_queue(
     send_slices(socket, &mut slices, MsgFlags::empty())
 }
 
-/// Returns the flag for bytes that are directly followed by others.
+/// Returns the flag for bytes that other bytes directly follow.
 const fn more() -> MsgFlags {
     MsgFlags::from_bits_retain(MSG_MORE)
 }

@@ -53,13 +53,13 @@ pub(crate) struct ClientAccount {
 }
 
 impl ClientAccount {
-    /// Returns the maximum number of simultaneous connections; `None` if it is unlimited.
+    /// Returns the maximum number of simultaneous connections; `None` if the number is unlimited.
     fn connections_max(&self) -> Option<usize> {
         self.connections_max.and_then(|limit| usize::try_from(limit).ok())
     }
 }
 
-/// Logs a client in. Returns `None` if the relay refused it.
+/// Logs a client in. Returns `None` if the relay refused the login.
 pub(crate) fn log_in(
     link: &mut ClientLink,
     registration: &ClientRegistration<'_>,
@@ -180,7 +180,7 @@ fn find_account(
 }
 
 /// Returns a plugin that a client without a password supports. MySQL's programs since 9.0 support only
-/// caching_sha2_password; old ones and MariaDB's support only mysql_native_password.
+/// caching_sha2_password; old programs and MariaDB's programs support only mysql_native_password.
 fn plugin_of(login: &LoginDetails) -> PasswordPlugin {
     let version =
         login.attributes.get("_client_version").and_then(|version| std::str::from_utf8(version).ok());

@@ -64,7 +64,7 @@ impl ClientActivity {
         "Source has sent all binlog to replica; waiting for more updates";
 }
 
-/// Place of a client in the registry, until it is dropped.
+/// Entry of a client in the registry, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct ClientRegistration<'r> {
     registry: &'r ClientRegistry,
@@ -72,13 +72,13 @@ pub(crate) struct ClientRegistration<'r> {
     pub(crate) client: Arc<ConnectedClient>,
 }
 
-/// Maximum number of connections that have not logged in. Beyond it, the oldest one is closed: a login takes
-/// milliseconds, so the oldest connections probably never finish it.
+/// Maximum number of connections that have not logged in. Beyond this number, the oldest connection is closed: a login
+/// takes milliseconds, so the oldest connections probably never finish it.
 const LOGGING_IN_MAX: usize = 256;
 
 impl ClientRegistry {
-    /// Adds a client. `None` if there are already `limit` clients. Connections that have not logged in can be at most
-    /// half of them; beyond that, the oldest ones are closed.
+    /// Adds a client. `None` if there are already `limit` clients. Connections that have not logged in may be at most
+    /// half of `limit`; beyond that, the registry closes the oldest of these connections.
     pub(crate) fn register(
         &self,
         socket: Arc<TcpStream>,
@@ -120,13 +120,13 @@ impl ClientRegistry {
         lock(&self.clients).by_id.len()
     }
 
-    /// Ends a connection. Returns false if there is none with this number.
+    /// Ends a connection. Returns false if there is no connection with this number.
     pub(crate) fn kill(&self, connection_id: u32) -> bool {
         let client = lock(&self.clients).by_id.get(&connection_id).cloned();
         client.inspect(|client| client.end(EndReason::Killed)).is_some()
     }
 
-    /// Ends earlier dumps of the same replica: the same UUID, or without one the same `server_id`.
+    /// Ends earlier dumps of the same replica: the same UUID, or without a UUID the same `server_id`.
     pub(crate) fn displace(&self, registration: &ClientRegistration<'_>) {
         let facts = registration.client.facts();
         for other in self.all() {

@@ -171,8 +171,8 @@ impl ServedSession<'_> {
         self.respond(|response| response.error(error));
     }
 
-    /// Refuses a packet that is too large. A client reads the error after it has written the whole packet. It expects
-    /// the sequence number after the packet's last piece.
+    /// Refuses a packet that is too large. A client reads the error after it has written the whole packet. The client
+    /// expects the sequence number after the packet's last piece.
     fn refuse_packet(&mut self, error: &WireError) -> io::Result<()> {
         self.link.set_deadline(Some(Instant::now() + REST_TIMEOUT))?;
         while !self.link.packets.discard_packet().map_err(io::Error::other)? {
@@ -325,7 +325,7 @@ impl ServedSession<'_> {
             ClientCommand::ExecuteStatement { statement, payload } => {
                 return self.run_statement(*statement, payload);
             }
-            // These two have no response.
+            // These two commands have no response.
             ClientCommand::SendLongData { statement, parameter, data } => {
                 if let Some(query) = self.statements.get_mut(statement) {
                     query.error = query

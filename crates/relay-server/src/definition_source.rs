@@ -1,4 +1,4 @@
-//! Server that answers questions about the definitions of tables.
+//! Server that answers queries for table definitions.
 
 use std::sync::Mutex;
 
@@ -11,8 +11,7 @@ use crate::lock;
 /// Maximum duration of a statement in milliseconds. Needed because clients wait for each other.
 const STATEMENT_TIME_MAX_MS: u32 = 30_000;
 
-/// Server that answers questions about the definitions of tables, over one connection. The connection opens at the
-/// first question.
+/// Server that answers queries for table definitions, over one connection. The connection opens at the first query.
 pub(crate) struct DefinitionSource {
     address: ServerAddress,
     connection: Mutex<Option<SqlConnection>>,

@@ -60,7 +60,7 @@ pub enum RelayServerError {
         /// Error of the TLS library.
         reason: String,
     },
-    /// A certificate or a key cannot be made.
+    /// A certificate or a key cannot be created.
     #[error("could not create a certificate: {reason}")]
     NewCertificate {
         /// Error of the TLS library.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::lock;
 
-/// Failed logins by address. The answer to each one is delayed more than the previous one.
+/// Failed logins by address. Each further answer is delayed longer than the previous answer.
 #[derive(Debug, Default)]
 pub(crate) struct LoginThrottle {
     failures: Mutex<HashMap<IpAddr, FailedLogins>>,
@@ -50,7 +50,7 @@ impl LoginThrottle {
         DELAY_MIN.saturating_mul(1 << doublings.min(16)).min(DELAY_MAX)
     }
 
-    /// Forgets the failed logins of an address after a successful one.
+    /// Forgets the failed logins of an address after a successful login.
     pub(crate) fn forget(&self, address: IpAddr) {
         lock(&self.failures).remove(&address);
     }

@@ -8,7 +8,7 @@ use wire::{ParameterValue, TimeValue};
 /// Prepared statement, split at its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PreparedText {
-    /// Text before each parameter, and after the last one.
+    /// Text before each parameter, and after the last parameter.
     parts: Vec<String>,
 }
 
