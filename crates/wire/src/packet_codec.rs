@@ -186,7 +186,7 @@ impl PacketCodec {
     ///
     /// # Errors
     ///
-    /// As [`PacketCodec::next`].
+    /// The errors of [`PacketCodec::next`].
     pub fn is_ready(&mut self) -> Result<bool, WireError> {
         self.incoming.release();
         while !self.join()? {
@@ -224,7 +224,7 @@ impl PacketCodec {
     }
 
     /// Discards the received part of a packet that exceeds the limit. Returns true once the whole packet is discarded:
-    /// an error then gets the number of a response to it. No packet can be read after that.
+    /// an error then gets the number of a response to this packet. No packet can be read after that.
     ///
     /// # Errors
     ///
@@ -416,7 +416,7 @@ impl IncomingPackets {
         Some((cursor.u24().ok()? as usize, cursor.u8().ok()?))
     }
 
-    /// Appends the next piece of `size` bytes to the joined ones; returns false if it has not arrived yet.
+    /// Appends the next piece of `size` bytes to the joined pieces; returns false if the piece has not arrived yet.
     fn take_piece(&mut self, size: usize) -> bool {
         let piece = self.unread + HEADER_SIZE..self.unread + HEADER_SIZE + size;
         if self.buffer.len() < piece.end {
@@ -460,7 +460,7 @@ impl IncomingPackets {
     }
 
     /// Releases the packet that was handed out. Moves the remaining bytes to the front if they are at most as many as
-    /// the released ones.
+    /// the released bytes.
     fn release(&mut self) {
         if self.phase != PacketPhase::HandedOut {
             return;

@@ -1,4 +1,4 @@
-//! Prepared statements: the response to preparing one.
+//! Prepared statements: the response to `COM_STMT_PREPARE`.
 
 use binlog::{Cursor, DecodeError, DecodeReason};
 

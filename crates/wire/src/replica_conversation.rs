@@ -47,7 +47,8 @@ pub enum ReplicaStart {
         /// Name of the file; empty for the first file.
         file: Vec<u8>,
         /// Position in the file: 4 for its first event. Only the GTID command supports positions beyond 4 GiB. The
-        /// replica sends it to MySQL with `gtid_mode=ON`, with an empty GTID set. Other servers cannot start there.
+        /// replica sends this command to MySQL with `gtid_mode=ON`, with an empty GTID set. Other servers cannot start
+        /// at such a position.
         position: u64,
     },
     /// After the transactions of a GTID set.
@@ -236,7 +237,7 @@ const MARIADB_QUESTIONS: &[SourceQuestion] = &[
         read_answer: checksum,
         refusal: RefusalPolicy::UnknownVariable,
     },
-    // 4: the replica supports GTIDs. Without it, the source converts events to older ones.
+    // 4: the replica supports GTIDs. Without this, the source converts events to older events.
     SourceQuestion {
         query: |_, _| query("SET @mariadb_slave_capability = 4"),
         read_answer: ignore_answer,

@@ -386,7 +386,7 @@ impl<'a> ResultWriter<'a> {
     ///
     /// # Panics
     ///
-    /// As [`ResultWriter::begin`].
+    /// The panics of [`ResultWriter::begin`].
     pub fn begin_with(
         packets: &'a mut PacketCodec,
         capabilities: Capabilities,

@@ -54,8 +54,8 @@ pub struct ClientOptions {
     pub server_key: ServerKeySource,
     /// Permission to send the password itself, as `mysql_clear_password` requires.
     pub cleartext: CleartextPolicy,
-    /// Compression methods in order of preference (`None` for no compression); the first one that the server supports
-    /// is used.
+    /// Compression methods in order of preference (`None` for no compression); the first method that the server
+    /// supports is used.
     pub compressions: Vec<Option<PacketCompression>>,
     /// Connection attributes: names and values, shown in the server's `performance_schema.session_connect_attrs`.
     pub attributes: Vec<(String, String)>,
@@ -106,7 +106,7 @@ pub enum Transport {
 /// Source of the public key that encrypts passwords without TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerKeySource {
-    /// No key: accounts that need one require TLS.
+    /// No key: accounts that need a key require TLS.
     Refuse,
     /// From the server. An attacker on the network can replace the key and read the password.
     Ask,
@@ -119,7 +119,7 @@ impl ServerKeySource {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::ServerKey`] if the key is invalid, or if the password is too long for it.
+    /// Returns [`WireError::ServerKey`] if the key is invalid, or if the password is too long for the key.
     pub fn known(key: Vec<u8>, password: &[u8]) -> Result<Self, WireError> {
         auth::encrypted(password, &[0; PADDING_SIZE], &key, &[0; PADDING_SIZE])?;
         Ok(Self::Known(key))
@@ -238,7 +238,7 @@ impl ClientHandshake {
     ///
     /// # Errors
     ///
-    /// As [`ClientHandshake::read`].
+    /// The errors of [`ClientHandshake::read`].
     ///
     /// # Panics
     ///

@@ -42,7 +42,7 @@ pub struct HandshakeOptions {
     pub capabilities: Capabilities,
     /// Plugin in the greeting. Accounts with the other plugin need one more round trip.
     pub plugin: PasswordPlugin,
-    /// Transport of the connection. A local one is as secure as TLS.
+    /// Transport of the connection. A local transport is as secure as TLS.
     pub transport: Transport,
     /// Host of the client, for the text of refusals.
     pub client_host: String,
@@ -177,7 +177,7 @@ enum LoginPhase {
     Finding(PendingLogin),
     /// The server has requested another plugin.
     Switching(AccountCheck),
-    /// The server has requested the password itself, and waits for it or for a request for the key.
+    /// The server has requested the password itself, and waits for the password or for a request for the key.
     Asking(AccountCheck),
     /// The key was sent.
     KeySent(AccountCheck),
@@ -332,7 +332,7 @@ impl ServerHandshake {
             return self.refuse(ServerError::unsupported_authentication(), packets);
         }
         // As on servers, the first response counts only if it is for the greeting's plugin. A client that does not
-        // support that plugin names another one, and sends an empty response.
+        // support that plugin names another plugin, and sends an empty response.
         let is_answer = plugin == self.options.plugin && login.plugin == plugin.name().as_bytes();
         let proof = login.proof.clone();
         let check = AccountCheck { login, password: password.clone(), digest: digest.cloned() };

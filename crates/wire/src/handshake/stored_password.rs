@@ -74,7 +74,7 @@ struct SaltedHash {
 
 /// `SHA256(SHA256(password))`, with which caching_sha2_password checks a client after its first login.
 ///
-/// Keep it in memory only, by account. It becomes invalid when the account gets another [`StoredPassword`].
+/// Keep it in memory only, by account. The digest becomes invalid when the account gets another [`StoredPassword`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordDigest {
     digest: [u8; 32],
@@ -83,7 +83,7 @@ pub struct PasswordDigest {
 }
 
 impl StoredPassword {
-    /// Returns the password of an account that has none. Its clients must not send one.
+    /// Returns the password of an account without a password. Clients of the account must not send a password.
     pub const fn empty(plugin: PasswordPlugin) -> Self {
         Self(StoredHash::Empty(plugin))
     }
@@ -129,7 +129,7 @@ impl StoredPassword {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::PasswordHash`] if this is neither a hash of mysql_native_password nor one of
+    /// Returns [`WireError::PasswordHash`] if this is neither a hash of mysql_native_password nor a hash of
     /// caching_sha2_password. An empty string is an error too: see [`StoredPassword::empty`].
     pub fn parse(text: &[u8]) -> Result<Self, WireError> {
         let bytes = text.strip_prefix(b"0x").and_then(from_hex);
