@@ -51,12 +51,12 @@ pub(crate) struct CatalogueColumn {
     pub(crate) kind: MysqlType,
     pub(crate) nullable: bool,
     pub(crate) default: DefaultValue,
-    /// True for a generated column. The log has a value for it, too.
+    /// True for a generated column. The log has values for generated columns, too.
     pub(crate) generated: bool,
 }
 
 impl CatalogueColumn {
-    /// Sets the table's character set for a text column without one.
+    /// Sets the table's character set for a text column without a character set.
     pub(crate) fn inherit_charset(&mut self, table: Option<&str>) {
         if let MysqlType::Text { charset: charset @ None } = &mut self.kind {
             *charset = table.map(str::to_owned);
@@ -74,11 +74,11 @@ pub(crate) struct SecondaryKey {
     pub(crate) index: String,
 }
 
-/// A column in a key, or a prefix of it.
+/// A column, or a prefix of a column, in a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeyColumn {
     pub(crate) column: String,
-    /// True if only a prefix is in the key.
+    /// True if only a prefix of the column is in the key.
     pub(crate) is_prefix: bool,
 }
 

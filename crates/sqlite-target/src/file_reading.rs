@@ -20,7 +20,7 @@ pub(crate) fn read_file<T>(
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
         let file = Connection::open_with_flags(immutable_uri(path), flags).map_err(sqlite_failure)?;
         let result = read(&file);
-        // With a log, another program has begun to write: the file was not immutable.
+        // If a write-ahead log exists now, another program has begun to write: the file was not immutable.
         if !has_write_ahead_log(path) {
             return result;
         }

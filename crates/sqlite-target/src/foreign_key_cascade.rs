@@ -61,7 +61,7 @@ impl ForeignKeyCascade<'_> {
         Ok(())
     }
 
-    /// Changes the rows that refer to `was` to refer to `becomes`, or deletes them.
+    /// Makes the rows that refer to `was` refer to `becomes`, or deletes these rows.
     fn change(
         &self,
         referring: &ReferringTable<'_>,

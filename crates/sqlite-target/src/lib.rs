@@ -11,7 +11,7 @@
 //! and their list.
 //!
 //! This crate never connects to a server, never decides which transactions are applied, and never writes to a database
-//! of another application. It refuses a definition that it does not understand, and never skips one.
+//! of another application. This crate refuses a definition that it does not understand, and never skips a definition.
 #![forbid(unsafe_code)]
 
 mod catalogue_table;

@@ -93,8 +93,8 @@ impl MysqlType {
         }
     }
 
-    /// Returns the type in a definition; `None` if it is unknown. `binary` as character set makes text types byte
-    /// types.
+    /// Returns the type in a definition; `None` if it is unknown. With the character set `binary`, text types become
+    /// byte types.
     pub(crate) fn of_definition(definition: &ColumnTypeDefinition, charset: Option<&str>) -> Option<Self> {
         let integer = |bits| Self::Integer { bits, unsigned: definition.is_unsigned };
         let number = |at: usize| match definition.arguments.get(at) {

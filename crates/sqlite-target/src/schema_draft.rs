@@ -105,7 +105,8 @@ impl TableDefinitions for SchemaDraft {
     }
 }
 
-/// Returns the parts of a key; `None` if one is a column prefix: the catalogue does not record its size.
+/// Returns the parts of a key; `None` if a part is a column prefix, because the catalogue does not record the prefix's
+/// size.
 fn key_parts(table: &CatalogueTable, parts: &[KeyColumn]) -> Option<Vec<KeyPart>> {
     let part = |part: &KeyColumn| match part.is_prefix {
         true => None,

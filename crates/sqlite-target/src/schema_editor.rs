@@ -103,7 +103,7 @@ impl SchemaEditor<'_> {
         self.catalogue.put(self.connection, name, table)
     }
 
-    /// Drops the indexes of removed keys, and creates those of new keys.
+    /// Drops the indexes of removed keys, and creates the indexes of new keys.
     pub(crate) fn update_indexes(
         &mut self,
         old: &CatalogueTable,
@@ -241,7 +241,7 @@ pub(crate) fn create_sql(table: &CatalogueTable, name: &str) -> String {
     format!("CREATE TABLE {} ({}) STRICT{clustered}", quote_ansi_name(name), parts.join(", "))
 }
 
-/// Returns the columns of a key's index; `None` if the key needs no index, or has one.
+/// Returns the columns of a key's index; `None` if the key needs no index, or has an index.
 fn index_columns(table: &CatalogueTable, key: &SecondaryKey) -> Option<String> {
     let column = |part: &KeyColumn| {
         let column = table.column(&part.column)?;

@@ -30,7 +30,7 @@ impl SqliteRemarks {
         *self.passed_over.entry(what.to_owned()).or_default() += 1;
     }
 
-    /// Moves the remarks of another value into this one.
+    /// Moves the remarks of another value into this value.
     pub(crate) fn absorb(&mut self, other: &mut Self) {
         for (what, count) in std::mem::take(&mut other.passed_over) {
             *self.passed_over.entry(what).or_default() += count;

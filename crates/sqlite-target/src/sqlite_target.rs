@@ -26,8 +26,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of cached prepared statements.
 const PREPARED_STATEMENTS_MAX: usize = 512;
 
-/// Connection settings. Readers see whole transactions while another is written, and a commit is on disk when it
-/// returns. This crate itself executes foreign keys, if the log requires it.
+/// Connection settings. Readers see whole transactions while this crate writes the next transaction. A commit is on
+/// disk when the call returns. This crate itself executes foreign keys, if the log requires it.
 const CONNECTION_PRAGMAS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF; \
      PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000; PRAGMA recursive_triggers = OFF";
 
@@ -43,7 +43,7 @@ const SQLITE_READONLY: u16 = 8;
 pub struct SqliteTarget {
     path: PathBuf,
     control: Mutex<Connection>,
-    /// Number of this replay of the database. After a later replay takes over, this one can no longer commit.
+    /// Number of this replay of the database. After a later replay takes over, this replay can no longer commit.
     run_number: i64,
     remarks: Arc<Mutex<SqliteRemarks>>,
 }
@@ -65,8 +65,8 @@ impl SqliteTarget {
         })
     }
 
-    /// Reads the transactions applied to a database, without changing it; `None` if there is no file, or no progress in
-    /// it.
+    /// Reads the transactions applied to a database, without changing it; `None` if there is no file, or if the file
+    /// has no progress.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ fn connect(path: &Path) -> Result<Connection, TargetFailure> {
     Ok(connection)
 }
 
-/// Creates the file with mode 0640, because it contains table data. SQLite would make it readable for all users.
+/// Creates the file with mode 0640, because it contains table data. SQLite would make the file readable for all users.
 /// SQLite's other files inherit this mode.
 fn make_private(path: &Path) {
     let is_name = !path.to_string_lossy().starts_with("file:") && path != Path::new(":memory:");
@@ -220,7 +220,7 @@ impl ReplayTarget for SqliteTarget {
         Ok(Box::new(PathReportingSession { session, path }))
     }
 
-    // No definition, so row changes are not merged: each costs little here.
+    // Return no definition, so that row changes are not merged: a single change costs little here.
     fn definition(&self, _: &[u8], _: &[u8]) -> Result<Option<TargetTableDefinition>, TargetFailure> {
         Ok(None)
     }

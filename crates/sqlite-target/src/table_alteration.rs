@@ -211,7 +211,8 @@ impl TableAlteration {
         self.table.column(column).ok_or(AlterationFailure::MissingColumn)
     }
 
-    /// Inserts a column at its position; `there` if none is given. Returns the keys that its definition creates.
+    /// Inserts a column at its position; at `there` if the definition has no position. Returns the keys that its
+    /// definition creates.
     fn insert_defined(
         &mut self,
         definition: &DdlColumn,
@@ -384,8 +385,8 @@ fn unknown_values(table: &QualifiedName, column: &str) -> TargetFailure {
     ))
 }
 
-/// Returns whether a statement ran with `explicit_defaults_for_timestamp`. MySQL before 8.0 does not log it, and has it
-/// OFF by default.
+/// Returns whether a statement ran with `explicit_defaults_for_timestamp`. MySQL before 8.0 does not log this variable,
+/// and its default is OFF.
 fn has_explicit_timestamps(context: &SessionVariables) -> bool {
     /// Bit of `flags2` in which MariaDB logs the variable.
     const MARIADB_FLAG: u32 = 1 << 24;

@@ -39,7 +39,7 @@ impl TableElements {
         }
     }
 
-    /// Returns the body of a definition; `None` if a part of it has no equivalent here.
+    /// Returns the body of a definition; `None` if a part has no equivalent in SQLite.
     pub(crate) fn of(definition: &TableDefinition, table: QualifiedName) -> Option<Self> {
         if definition.is_versioned {
             return None;
@@ -70,7 +70,7 @@ impl TableElements {
         table
     }
 
-    /// Adds a column or a key; `None` if it has no equivalent here.
+    /// Adds a column or a key; `None` if the element has no equivalent in SQLite.
     pub(crate) fn add(&mut self, element: &TableElement) -> Option<()> {
         match element {
             TableElement::Column(definition) => {
