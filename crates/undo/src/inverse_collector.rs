@@ -73,7 +73,7 @@ pub struct InverseCollector {
     maps: Vec<StatementMap>,
     /// True if the open statement has a chosen row change.
     has_chosen: bool,
-    /// True if the server executes foreign key actions of the open statement: it then needs all table maps.
+    /// True if the server executes foreign key actions of the open statement: the server then needs all table maps.
     needs_all_maps: bool,
     /// `server_id` of the last event: the server on which the transaction originated.
     server_id: u32,
@@ -192,7 +192,7 @@ impl InverseCollector {
         self.counts
     }
 
-    /// Returns the inverse of all transactions, the last one first.
+    /// Returns the inverse of all transactions, the last transaction first.
     pub fn into_log(self) -> InverseLog {
         assert!(self.size == 0 && self.maps.is_empty(), "ours: each transaction is ended");
         InverseLog::new(self.spool.into_records())

@@ -32,19 +32,19 @@ pub enum InversePart<'a> {
     Statement {
         /// The table maps.
         maps: &'a [u8],
-        /// Place of foreign key actions.
+        /// Origin of the statement's foreign key actions.
         foreign_keys: ForeignKeyActions,
     },
     /// A rows event without its checksum.
     Rows(&'a [u8]),
 }
 
-/// Place of a statement's foreign key actions, such as `ON DELETE CASCADE`.
+/// Origin of a statement's foreign key actions, such as `ON DELETE CASCADE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignKeyActions {
-    /// The log does not contain them: the server executes them.
+    /// The log does not contain the actions: the server executes them.
     ByServer,
-    /// The log contains them, as rows of further tables. Servers since 9.6 write them.
+    /// The log contains the actions as rows of further tables, as servers since 9.6 write them.
     InLog,
 }
 
@@ -117,9 +117,9 @@ impl InverseLog {
         }))
     }
 
-    /// Writes the inverse as a binary log with CRC32 checksums: one transaction for each undone one. `format` is the
-    /// format of the undone log. In formats with GTIDs, transactions get new GTIDs. Calls `go_on` with the number of
-    /// bytes so far; stops early if it returns false.
+    /// Writes the inverse as a binary log with CRC32 checksums: one transaction for each undone transaction. `format`
+    /// is the format of the undone log. In formats with GTIDs, transactions get new GTIDs. Calls `go_on` with the
+    /// number of bytes so far; stops early if `go_on` returns false.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl LogEvents<'_> {
     }
 
     /// Returns the GTID event of a transaction whose other events have this size. Each transaction depends on the
-    /// previous one.
+    /// previous transaction.
     fn gtid(&self, size: u64) -> Result<GtidEvent<'static>, EncodeError> {
         let number = i64::from(self.transactions);
         let (major, minor, patch) = self.format.version_numbers();

@@ -7,7 +7,8 @@ use logs::EncryptedSpool;
 
 /// Byte records that are read back in reverse order: in memory, and beyond a limit in an encrypted temporary file.
 ///
-/// The size of each record follows the record, in four bytes, so that a reader can find its start from the end.
+/// The size of each record follows the record, in four bytes, so that a reader at the end of a record can find its
+/// start.
 #[derive(Debug)]
 pub(crate) struct ReverseSpool {
     spool: EncryptedSpool,
@@ -49,7 +50,7 @@ impl ReverseSpool {
         Ok(())
     }
 
-    /// Returns the records, the last one first.
+    /// Returns the records, the last record first.
     pub(crate) fn into_records(self) -> ReverseRecords {
         let start = self.spool.size();
         ReverseRecords { spool: self.spool, block: self.tail, start }

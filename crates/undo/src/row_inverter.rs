@@ -30,8 +30,8 @@ impl RowInverter {
         self.tables.register(map).map(drop)
     }
 
-    /// Returns the inverse of the rows of an event for which `is_chosen` is true, in reverse order; `None` if there are
-    /// none.
+    /// Returns the inverse of the rows of an event for which `is_chosen` is true, in reverse order; `None` if no row is
+    /// chosen.
     ///
     /// # Errors
     ///
