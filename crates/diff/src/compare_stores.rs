@@ -59,7 +59,7 @@ pub fn compare_stores(
     });
     match compared {
         Some(compared) => compared,
-        None => unreachable!("the scope panics when its thread did"),
+        None => unreachable!("ours: the scope panics if its thread panicked"),
     }
 }
 
@@ -76,7 +76,7 @@ fn compare(settings: &DiffSettings, monitor: &ScanMonitor) -> Result<StoreDiff, 
     });
     let indexes = match (index_a, index_b) {
         (Ok(index_a), Ok(index_b)) => [index_a, index_b],
-        // The failed thread has stopped the other one.
+        // The failed thread has stopped the other thread.
         (Err(DiffError::Stopped), Err(error)) | (Err(error), _) | (_, Err(error)) => return Err(error),
     };
     let absent = absent_gtids(&settings.gtids, &indexes);

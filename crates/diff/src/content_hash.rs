@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Hash of a transaction's content, or of a part of it: XXH3 of 128 bits.
+/// Hash of a transaction's content, or of a part of the content: XXH3 of 128 bits.
 ///
 /// Finds differences, but does not protect against contents constructed to have equal hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

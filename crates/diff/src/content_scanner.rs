@@ -163,7 +163,7 @@ impl ContentScanner {
         Ok(())
     }
 
-    /// Ends the open statement and the open transaction, if the event was their last one.
+    /// Ends the open statement and the open transaction, if the event is their last event.
     fn end_by(&mut self, step: GrammarStep, sink: NoticeSink<'_>) {
         if step.statement.is_last() || step.transaction.is_last() {
             let statement = self.statement;

@@ -7,7 +7,8 @@ use std::ops::Range;
 /// Aligns two sequences. Returns the pairs of indexes of equal elements, in the order of both.
 ///
 /// First aligns as many elements as possible that occur once in both sequences and are in the same order. Then, in both
-/// directions from these, aligns equal elements until the first difference. Time is `n log n`, memory is linear.
+/// directions from these elements, aligns equal elements until the first difference. Time is `n log n`, memory is
+/// linear.
 pub(crate) fn align<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<[u32; 2]> {
     let mut pairs = Vec::new();
     let (mut from_a, mut from_b) = (0, 0);

@@ -25,7 +25,7 @@ pub(crate) struct StoreComparison<'c> {
     one_sided: [Vec<u32>; 2],
     /// Number of repeated transactions in each store.
     repeated: [u64; 2],
-    /// Transactions of one store that the other one need not contain.
+    /// Transactions of one store that the other store need not contain.
     purged: [Vec<u32>; 2],
 }
 
@@ -131,7 +131,7 @@ impl<'c> StoreComparison<'c> {
                 (Some(a), Some(b)) => joined.pairs.push([a, b]),
                 (Some(a), None) => joined.one_sided[0].push(a),
                 (None, Some(b)) => joined.one_sided[1].push(b),
-                (None, None) => unreachable!("one of them has the next key"),
+                (None, None) => unreachable!("ours: one store has the next key"),
             }
         }
         self.repeated = joined.repeated;
@@ -175,7 +175,7 @@ impl<'c> StoreComparison<'c> {
             let gap_a = a.get(from[0] as usize..to[0] as usize).unwrap_or_default();
             let gap_b = b.get(from[1] as usize..to[1] as usize).unwrap_or_default();
             if std::mem::take(&mut is_first) && (gap_a.is_empty() || gap_b.is_empty()) {
-                // The other store may have purged the transactions before the first equal one.
+                // The other store may have purged the transactions before the first equal transaction.
                 self.purged[0].extend(gap_a);
                 self.purged[1].extend(gap_b);
             } else {
@@ -190,7 +190,7 @@ impl<'c> StoreComparison<'c> {
         }
     }
 
-    /// Joins different transactions without GTIDs between two equal ones.
+    /// Joins different transactions without GTIDs between two equal transactions.
     fn join_gap(&mut self, a: &[u32], b: &[u32]) {
         let pairs = a.iter().zip(b).map(|(a, b)| [*a, *b]);
         self.different.extend(pairs.clone());
