@@ -9,7 +9,7 @@ use crate::error::RelayServerError;
 /// Name of the file in the state directory.
 const FILE_NAME: &str = "relay.cnf";
 
-/// Loads the identity of a relay, or creates a random one.
+/// Loads the identity of a relay, or creates a random identity.
 pub(crate) fn load_or_create_identity(folder: &Path) -> Result<ServerIdentity, RelayServerError> {
     let path = folder.join(FILE_NAME);
     let failed = |verb| {

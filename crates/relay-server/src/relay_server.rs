@@ -48,7 +48,7 @@ const FORMS_FOLDER: &str = "forms";
 pub struct RelayServerOptions {
     /// Address to listen on, as `HOST:PORT`. Port 0 is any free port.
     pub listen: String,
-    /// Form for clients whose account sets none.
+    /// Form for clients whose account sets no form.
     pub form: FormChoice,
     /// File of accounts. May be missing if only clients of this machine can connect.
     pub accounts: AccountFile,
@@ -59,7 +59,7 @@ pub struct RelayServerOptions {
     /// Directory for the relay's own files: identity, certificate, keys, indexes. Created with access for the owner
     /// only.
     pub state: PathBuf,
-    /// Server to ask for the definitions of tables; `None` to refuse such statements.
+    /// Server for queries about the definitions of tables; `None` to refuse such statements.
     pub definitions_from: Option<ServerAddress>,
     /// Maximum number of connections.
     pub connections_max: usize,
@@ -133,7 +133,7 @@ pub enum RelayNotice {
     },
 }
 
-/// Running relay. Dropping it stops it.
+/// Running relay. Dropping this value stops the relay.
 pub struct RelayServer {
     shared: Arc<RelayShared>,
     threads: Vec<JoinHandle<()>>,

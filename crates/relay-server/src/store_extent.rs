@@ -28,7 +28,7 @@ struct LogExtent {
 
 impl<'f> StoreExtent<'f> {
     /// Reads the store, starting at the oldest log that a client reads. Reads the newest log to its end, and only the
-    /// head of the others.
+    /// head of all other logs.
     pub(crate) fn read(forms: &'f FormRegistry, clients: &[ClientFacts]) -> Result<Self, RelayError> {
         let store = forms.store();
         let mut names = store.log_names()?;

@@ -53,7 +53,7 @@ impl StoreGrowth {
         });
     }
 
-    /// Returns a signal of growth. Dropping it ends the subscription.
+    /// Returns a signal of growth. Dropping the signal ends the subscription.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Certificates and keys of a relay: given ones, or its own, created at the first start as mysqld does.
+//! Certificates and keys of a relay: from the user, or created by the relay at its first start, as mysqld does.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -81,7 +81,7 @@ impl TlsFiles {
     }
 }
 
-/// Reads the RSA key of the state directory, or creates one.
+/// Reads the RSA key of the state directory, or creates a key.
 pub(crate) fn load_password_key(state: &Path) -> Result<PasswordKey, RelayServerError> {
     let path = state.join(PASSWORD_KEY_NAME);
     let unusable = |cause| RelayServerError::PasswordKey { path: path.clone(), cause };
