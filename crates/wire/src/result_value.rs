@@ -16,9 +16,9 @@ pub enum RowEncoding {
 
 /// Value of a result set.
 ///
-/// In binary rows, the column's type decides the encoding, and values must fit it. Integers fit columns of integers and
-/// of floating-point numbers. Dates and times fit columns of dates, and bytes fit columns of strings. All values fit a
-/// column of type `VAR_STRING`.
+/// In binary rows, the column's type decides the encoding, and values must fit this type. Integers fit columns of
+/// integers and of floating-point numbers. Dates and times fit columns of dates, and bytes fit columns of strings. All
+/// values fit a column of type `VAR_STRING`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ResultValue<'a> {
     /// NULL.

@@ -79,7 +79,7 @@ struct ParameterType {
 struct ParameterBlock<'s> {
     /// Number of parameters, attributes included.
     count: usize,
-    /// True if each type is followed by a name.
+    /// True if a name follows each type.
     has_names: bool,
     /// Types sent earlier.
     types: &'s [ParameterType],

@@ -62,7 +62,7 @@ pub enum FormatOrigin {
     Repeated,
 }
 
-/// Reader of a replication stream. Separates the events of the source's files from artificial ones, verifies
+/// Reader of a replication stream. Separates the events of the source's files from artificial events, verifies
 /// checksums and tracks positions.
 #[derive(Clone, Debug)]
 pub struct StreamReader {
