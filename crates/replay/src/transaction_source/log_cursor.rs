@@ -78,12 +78,12 @@ pub(super) struct PartialTransaction {
 /// Transaction that began in an earlier log.
 #[derive(Clone, Copy, Debug, Default)]
 enum CarriedTransaction {
-    /// None: the open transaction began in this log.
+    /// No transaction was carried over: the open transaction began in this log.
     #[default]
     None,
     /// The transaction continues in this log.
     Continues(TransactionId),
-    /// The transaction was truncated. It must be repeated from its start, before any other.
+    /// The transaction was truncated. The log must repeat the transaction from its start, before any other transaction.
     Repeats(TransactionId),
 }
 
@@ -200,11 +200,11 @@ impl LogCursor {
 struct TransactionGatherer {
     log: Arc<str>,
     held_max: usize,
-    /// Finds the ends of transactions, and holds the events of the open one; `None` before the first event.
+    /// Finds the ends of transactions, and holds the events of the open transaction; `None` before the first event.
     assembler: Option<TransactionAssembler>,
     state: GatherState,
     carried: CarriedTransaction,
-    /// Size to which the log was truncated: the start of the transaction then open.
+    /// Size to which the log was truncated: the start of the transaction that was open at that time.
     cut: Option<u64>,
     /// Creation time of the log, in seconds since 1970.
     begun: u32,
@@ -212,7 +212,7 @@ struct TransactionGatherer {
     writer: Option<u32>,
 }
 
-/// Place of the open transaction's events.
+/// Location of the open transaction's events.
 #[derive(Debug, Default)]
 enum GatherState {
     /// In the assembler, or no transaction is open.
