@@ -104,7 +104,8 @@ struct ClientCertificateFiles<'p> {
 }
 
 impl<'p> ClientCertificateFiles<'p> {
-    /// Returns the files of a policy. If it names only one, that file must contain both the certificate and the key.
+    /// Returns the files of a policy. If the policy names only one file, this file must contain both the certificate
+    /// and the key.
     fn of(policy: &'p TlsPolicy) -> Option<Self> {
         let (certificate, key) = (policy.certificate.as_deref(), policy.key.as_deref());
         Some(Self { certificate: certificate.or(key)?, key: key.or(certificate)?, policy })

@@ -15,7 +15,8 @@ pub struct TlsPolicy {
     pub authorities: Option<PathBuf>,
     /// `ssl-capath`: directory of trusted CA certificates, with names by `openssl rehash`.
     pub authority_folder: Option<PathBuf>,
-    /// `ssl-crl`: file of revocation lists (PEM). With at least one list, each certificate's authority must have one.
+    /// `ssl-crl`: file of revocation lists (PEM). With at least one list, each certificate's authority must have a
+    /// list.
     pub revocations: Option<PathBuf>,
     /// `ssl-crlpath`: directory of revocation lists, with names by `openssl rehash`.
     pub revocation_folder: Option<PathBuf>,
@@ -33,12 +34,12 @@ pub struct TlsPolicy {
     pub server_name: Option<String>,
 }
 
-/// MySQL's `ssl-mode`. Each mode requires more than the previous one.
+/// MySQL's `ssl-mode`. Each mode requires more than the previous mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SslMode {
     /// The connection is not encrypted.
     Disabled,
-    /// The connection is encrypted if the server supports it. A man in the middle can prevent that.
+    /// The connection is encrypted if the server supports it. A man in the middle can prevent the encryption.
     #[default]
     Preferred,
     /// The connection is encrypted. A man in the middle can pose as the server.
@@ -97,7 +98,7 @@ impl TlsPolicy {
         Self { mode: SslMode::VerifyIdentity, authorities, ..Self::default() }
     }
 
-    /// Raises the mode to this one. A stronger mode remains.
+    /// Raises the mode to this mode. A stronger mode remains.
     pub fn require(&mut self, mode: SslMode) {
         self.mode = self.mode.max(mode);
     }

@@ -7,7 +7,7 @@ use crate::tls_policy::{SslMode, TlsPolicy, TlsVersion};
 /// TLS options of one source: a command line, an address, the settings, or the option files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsRequest {
-    /// `ssl-mode`, if given; the last one counts.
+    /// `ssl-mode`, if given; the last value counts.
     pub mode: Option<SslMode>,
     /// Verification of the host's name, which `tls-ca` requires.
     pub host_verification: HostVerification,
@@ -39,7 +39,7 @@ pub enum HostVerification {
     /// The mode decides: `ssl-ca` and similar options imply VERIFY_CA, as in MySQL's programs.
     #[default]
     AsMode,
-    /// `tls-ca` requires it.
+    /// `tls-ca` requires the verification.
     Required,
 }
 
@@ -74,7 +74,7 @@ impl TlsRequest {
 /// The strongest mode of all sources applies, whether set by `ssl-mode` or implied by verification files. Only an
 /// explicit DISABLED or PREFERRED lowers the mode of weaker sources, and only if its own source verifies nothing.
 pub(crate) fn strongest_policy(places: &[&TlsRequest]) -> TlsPolicy {
-    // Sources weaker than the one that lowers the mode are ignored.
+    // Ignore sources weaker than the source that lowers the mode.
     let counted = places.iter().position(|place| place.lowers_mode()).map_or(places, |at| &places[..=at]);
     let modes = counted.iter().flat_map(|place| [place.mode, place.implied_mode()]);
     let mode = modes.flatten().max().unwrap_or_default();
@@ -148,7 +148,7 @@ mod tests {
         (["VERIFY_CA", "", "VERIFY_IDENTITY ca=f"], "VERIFY_IDENTITY", "f"),
         (["VERIFY_IDENTITY", "", "ca=f"], "VERIFY_IDENTITY", "f"),
         (["VERIFY_IDENTITY", "REQUIRED", "DISABLED"], "VERIFY_IDENTITY", ""),
-        // Only the CAs of the source with the highest precedence that names any are trusted.
+        // Only one source's CAs are trusted: the source with the highest precedence that names CAs.
         (["ca=c", "tls-ca=f", ""], "VERIFY_IDENTITY", "c"),
         (["capath=d", "", "ca=f"], "VERIFY_CA", ""),
         // An explicit weaker mode lowers only the mode of sources with lower precedence.
