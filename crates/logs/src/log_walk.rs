@@ -77,7 +77,7 @@ impl LogWalk {
             (NextLogStep::LargePayload, Some(WalkPiece::PayloadStart(head))) => WalkStep::LargePayload(head),
             (NextLogStep::Walk(next), piece) => match source(piece.as_ref()) {
                 Some(source) => self.walk.step(&source, next),
-                None => unreachable!("ours: the walk has passed the event"),
+                None => unreachable!("ours: the step is from this piece"),
             },
             (NextLogStep::LargePayload, _) => unreachable!("ours: the payload was read just now"),
         }))
