@@ -1,6 +1,6 @@
 //! Builds the report from the tally.
 
-use binlog::ZstdLevel;
+use binlog::{ServerVersion, ZstdLevel};
 
 use super::AdviseSettings;
 use super::advise_tally::{AdviseTally, FINE_STEPS, LevelBytes, TableTally};
@@ -309,12 +309,11 @@ pub(crate) fn honoured(setting: LevelSetting, level: ZstdLevel) -> Option<bool> 
 /// Returns the effect of `binlog_transaction_compression_level_zstd` in this server version. Tests show that MySQL 9.7
 /// honours it. In the sources of 8.0.20, 8.0.43 and 8.3, it reaches no compressor.
 pub(crate) fn level_setting(version: &str) -> LevelSetting {
-    let mut numbers = version.split(|byte: char| !byte.is_ascii_digit()).map(|number| number.parse::<u32>());
-    let mut number = || numbers.next().and_then(Result::ok).unwrap_or_default();
-    match (number(), number()) {
-        (9, 7..) | (10.., _) => LevelSetting::Honoured,
-        (9, _) | (8, 4..) => LevelSetting::Unknown,
-        _ => LevelSetting::Ignored,
+    let version = ServerVersion::parse(version);
+    match (version.is_mysql_since([9, 7, 0]), version.is_mysql_since([8, 4, 0])) {
+        (true, _) => LevelSetting::Honoured,
+        (false, true) => LevelSetting::Unknown,
+        (false, false) => LevelSetting::Ignored,
     }
 }
 

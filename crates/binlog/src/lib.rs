@@ -109,6 +109,7 @@ mod raw;
 mod row;
 #[cfg(feature = "serde")]
 mod serial;
+mod server_version;
 pub mod sql_mode;
 mod table;
 mod table_registry;
@@ -140,6 +141,7 @@ pub use crate::payload::{
 };
 pub use crate::raw::{CHECKSUM_SIZE, EventChecksum, RawEvent, RawEventBuf};
 pub use crate::row::{FieldIter, ImageDecoder, RowChange, RowDecoder, RowField, RowImage, RowIter};
+pub use crate::server_version::ServerVersion;
 pub use crate::table::{KeyPart, Table, UnknownField};
 pub use crate::table_registry::TableRegistry;
 pub use crate::temporal::{Date, DateTime, Time, Timestamp};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use binlog::{Charset, Collation, Flavour};
 use replay::{SessionVariables, SourceStatement, TargetFailure};
-use servers::{ResultRow, ServerFacts, SqlConnection, version_numbers};
+use servers::{ResultRow, ServerFacts, SqlConnection};
 use sql::ddl::DdlStatement;
 use sql::lexer::{SqlLexer, SqlToken, SqlTokenKind};
 use sql::{SqlWords, first_word};
@@ -75,7 +75,7 @@ const RESTRICTED: [VersionedVariable; 3] = [
 impl VersionedVariable {
     fn presence(&self, facts: &ServerFacts) -> VariablePresence {
         let since = if facts.is_mariadb { self.mariadb_since } else { Some(self.mysql_since) };
-        let is_there = match (since, version_numbers(&facts.version)) {
+        let is_there = match (since, facts.parsed_version().numbers()) {
             (None, _) => false,
             (Some(since), Some(version)) => version >= since,
             (Some(_), None) => true,

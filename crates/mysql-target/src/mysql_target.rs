@@ -9,7 +9,7 @@ use replay::{
     AppliedState, IntentOutcome, ReplayError, ReplayProgress, ReplayTarget, StatementIntent, TargetFailure,
     TargetSession, TargetTableDefinition,
 };
-use servers::{GTIDS_SINCE, GtidMode, ServerAddress, ServerFacts, SqlConnection, version_numbers};
+use servers::{GTIDS_SINCE, GtidMode, ServerAddress, ServerFacts, SqlConnection};
 use sql::quote::{parse_hex, put_table};
 
 use crate::apply_as::{ApplyAs, SqlApplyReason};
@@ -23,7 +23,7 @@ use crate::row_statements::CREATED_PREFIX;
 use crate::server_failure::{LOG_IN, server_failure};
 use crate::table_definition;
 use crate::target_logging::TargetLogging;
-use crate::versions::{APPLIER_STATUS_SINCE, is_before_8};
+use crate::versions::{APPLIER_STATUS_SINCE, MYSQL_8};
 
 /// Maximum wait for the sessions of a stopped replay to end: the server first completes their statements.
 const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(60);
@@ -144,7 +144,7 @@ impl MysqlTarget {
             ));
         }
         if !self.privileges.gtid_next || !self.privileges.sql_log_bin {
-            let needed = match is_before_8(&self.facts.version) {
+            let needed = match self.facts.is_older_than(MYSQL_8) {
                 true => "SUPER",
                 false => "REPLICATION_APPLIER and SYSTEM_VARIABLES_ADMIN",
             };
@@ -170,7 +170,7 @@ impl MysqlTarget {
     pub fn remarks(&self) -> Vec<String> {
         let why = match self.sql_apply_reason {
             Some(SqlApplyReason::MariaDb) => "rows were applied as SQL statements: the target is MariaDB",
-            Some(SqlApplyReason::MissingPrivilege) if is_before_8(&self.facts.version) => {
+            Some(SqlApplyReason::MissingPrivilege) if self.facts.is_older_than(MYSQL_8) => {
                 "rows were applied as SQL statements: the account does not have SUPER"
             }
             Some(SqlApplyReason::MissingPrivilege) => {
@@ -184,7 +184,7 @@ impl MysqlTarget {
             false => "",
         };
         let is_added_to = self.logging == TargetLogging::BySourceGtids || !self.has_gtids();
-        let gtids = match is_before_8(&self.facts.version) && !is_added_to {
+        let gtids = match self.facts.is_older_than(MYSQL_8) && !is_added_to {
             true => {
                 "gtid_executed was not changed: MySQL before 8.0 cannot add to gtid_purged. The applied GTIDs are in \
                      bintide.progress"
@@ -272,8 +272,7 @@ impl MysqlTarget {
 
     fn table_creation(&self) -> TableCreation {
         const ATOMIC_SINCE: [u32; 3] = [8, 0, 21];
-        let is_old = version_numbers(&self.facts.version).is_some_and(|version| version < ATOMIC_SINCE);
-        match self.facts.is_mariadb || is_old {
+        match self.facts.is_mariadb || self.facts.is_older_than(ATOMIC_SINCE) {
             true => TableCreation::InParts,
             false => TableCreation::Atomic,
         }
@@ -288,7 +287,7 @@ impl MysqlTarget {
     /// is not atomic, so after a crash its `gtid_executed` may lack executed statements.
     fn can_add_gtids(&self) -> bool {
         self.has_gtids()
-            && !is_before_8(&self.facts.version)
+            && !self.facts.is_older_than(MYSQL_8)
             && self.may_set_gtid_purged.load(Ordering::SeqCst)
     }
 }
@@ -422,7 +421,7 @@ fn find_sql_apply_reason(
         (true, _) => Ok(None),
         (false, ApplyAs::Auto) => Ok(Some(SqlApplyReason::MissingPrivilege)),
         (false, _) => {
-            let needed = match is_before_8(&facts.version) {
+            let needed = match facts.is_older_than(MYSQL_8) {
                 true => "SUPER",
                 false => "REPLICATION_APPLIER (or BINLOG_ADMIN)",
             };

@@ -16,7 +16,7 @@ use crate::log_readers::LogReaders;
 use crate::progress_rows::{read_progress, read_source};
 use crate::server_failure::{LOG_IN, server_failure};
 use crate::target_logging::TargetLogChoice;
-use crate::versions::{APPLIER_STATUS_SINCE, is_before_8};
+use crate::versions::{APPLIER_STATUS_SINCE, MYSQL_8};
 use crate::{row_sql, table_definition};
 
 /// A server to inspect before a replay.
@@ -195,7 +195,7 @@ impl TargetInspector {
         out: &mut Vec<PreflightFinding>,
     ) {
         let mut needs = Vec::new();
-        if is_before_8(&self.facts.version) {
+        if self.facts.is_older_than(MYSQL_8) {
             needs.push(SUPER);
         } else {
             needs.extend([ROW_EVENTS, SESSION_VARIABLES]);
@@ -238,7 +238,7 @@ impl TargetInspector {
                 remedy,
             ));
         } else if is_read_only && !grants.has_globally("CONNECTION_ADMIN") && !grants.has_globally("SUPER") {
-            let lacking = if is_before_8(&self.facts.version) { "SUPER" } else { "CONNECTION_ADMIN" };
+            let lacking = if self.facts.is_older_than(MYSQL_8) { "SUPER" } else { "CONNECTION_ADMIN" };
             let found = format!("the target is read_only, and the account lacks {lacking}");
             out.push(PreflightFinding::new(
                 PreflightCheck::ReadOnly,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use binlog::{EVENT_SIZE_MAX, ZstdLevel};
+use binlog::{EVENT_SIZE_MAX, ServerVersion, ZstdLevel};
 use rewrite::{CompressSettings, CompressedPolicy, MinimumGain, OldFormatPolicy, RewriteAction};
 
 /// Form in which a log is served.
@@ -121,9 +121,10 @@ impl FormChoice {
 impl ClientAttributes<'_> {
     /// Returns whether the client uses MySQL's client library of this version or a later one. False without a version.
     pub fn is_mysql_since(&self, since: [u32; 3]) -> bool {
-        let version = self.client_version.filter(|text| !text.to_ascii_lowercase().contains("maria"));
-        let version = version.and_then(version_numbers);
-        version.is_some_and(|version| version >= since && version[0] < MARIADB_MAJOR_MIN)
+        let version = self.client_version.map(ServerVersion::parse);
+        version.is_some_and(|version| {
+            version.is_mysql_since(since) && version.is_mysql_before([MARIADB_MAJOR_MIN, 0, 0])
+        })
     }
 
     /// Returns whether the client is a program of MySQL that reads compressed transactions.
@@ -132,13 +133,6 @@ impl ClientAttributes<'_> {
             || matches!(self.program_name, Some("mysqld" | "mysqlbinlog"));
         is_reader && self.is_mysql_since(COMPRESSION_SINCE)
     }
-}
-
-/// Parses the three numbers at the start of a version such as `8.0.33-debug`.
-pub(crate) fn version_numbers(text: &str) -> Option<[u32; 3]> {
-    let end = text.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(text.len());
-    let mut parts = text[..end].split('.').map(str::parse);
-    Some([parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?])
 }
 
 /// Parses a level such as `3`, without a sign or leading zeros.

@@ -15,7 +15,6 @@ mod refusals;
 mod replica;
 mod scalar;
 mod select_text;
-mod served_version;
 mod show;
 mod source_change;
 mod sql_function;

@@ -1,5 +1,6 @@
 //! Version and settings of a server.
 
+use binlog::ServerVersion;
 use binlog::gtid::GtidSet;
 
 use crate::error::ConnectionError;
@@ -52,7 +53,7 @@ impl ServerFacts {
     /// If the server refuses a query, or its answer is invalid.
     pub fn query(connection: &mut SqlConnection) -> Result<Self, ConnectionError> {
         let version = connection.value("SELECT @@version")?.unwrap_or_default();
-        let is_mariadb = version.contains("MariaDB");
+        let is_mariadb = ServerVersion::parse(&version).is_mariadb();
         let packet_max = query_number(connection, "SELECT @@max_allowed_packet")?;
         connection.set_packet_max(packet_max);
         let log_bin = query_number(connection, "SELECT @@log_bin")? != 0;
@@ -77,9 +78,14 @@ impl ServerFacts {
         Ok(facts)
     }
 
+    /// Returns the version, parsed.
+    pub fn parsed_version(&self) -> ServerVersion {
+        ServerVersion::parse(&self.version)
+    }
+
     /// Returns whether this is a MySQL older than this version; false for MariaDB.
     pub fn is_older_than(&self, version: [u32; 3]) -> bool {
-        !self.is_mariadb && version_numbers(&self.version).is_some_and(|own| own < version)
+        self.parsed_version().is_mysql_before(version)
     }
 
     /// Checks that this is a MySQL of at least this version, or any MariaDB.
@@ -96,13 +102,6 @@ impl ServerFacts {
         }
         Ok(())
     }
-}
-
-/// Returns the three numbers of a version such as `8.0.20-debug`; `None` if it does not begin with three numbers.
-pub fn version_numbers(version: &str) -> Option<[u32; 3]> {
-    let digits = |text: &str| text.split(|one: char| !one.is_ascii_digit()).next()?.parse().ok();
-    let numbers: Vec<u32> = version.split('.').map_while(digits).take(3).collect();
-    numbers.try_into().ok()
 }
 
 /// Queries `gtid_executed`.

@@ -2,11 +2,11 @@
 
 use std::io::{self, ErrorKind};
 
+use binlog::ServerVersion;
 use rustls::{AlertDescription, CertificateError, Error as RustlsError};
 
 use crate::error::ConnectionError;
 use crate::server_address::ServerAddress;
-use crate::server_facts::version_numbers;
 use crate::tls_policy::{SslMode, TlsPolicy};
 
 /// Explains an error of a TLS handshake with the server at this address, which has this version.
@@ -44,7 +44,7 @@ fn no_common_version_or_cipher(
     server_version: &str,
 ) -> ConnectionError {
     let policy = &address.tls;
-    let server = match version_numbers(server_version) {
+    let server = match ServerVersion::parse(server_version).numbers() {
         Some([major, minor, patch]) => format!("the server ({major}.{minor}.{patch})"),
         None => "the server".to_owned(),
     };

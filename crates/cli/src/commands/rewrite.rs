@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use binlog::{EventFormat, Flavour, ZstdLevel};
+use binlog::{EventFormat, Flavour, ServerVersion, ZstdLevel};
 use clap::Args;
 use logs::NewestReceivedLogs;
 use rewrite::{
@@ -368,7 +368,7 @@ const NO_MARKS: &str =
 /// Returns whether a server of this version does not mark transactions with only row changes. 5.5 writes no GTID
 /// events. 5.6 writes them only with gtid_mode=ON, and with the same flag for all transactions.
 fn is_before_marks(version: &str) -> bool {
-    servers::version_numbers(version).is_some_and(|numbers| numbers < [5, 7, 0])
+    ServerVersion::parse(version).is_mysql_before([5, 7, 0])
 }
 
 /// Settings that are the same for all logs.

@@ -1,7 +1,7 @@
 //! Checks the values in a format description.
 
 use binlog::events::FormatDescription;
-use binlog::{EventHeader, EventType};
+use binlog::{EventHeader, EventType, ServerVersion};
 
 use super::fields;
 use super::findings::PreviousGtidsRule;
@@ -94,14 +94,12 @@ pub(crate) fn faults(header: &EventHeader, description: &FormatDescription<'_>) 
 }
 
 /// First MySQL version that writes a Previous_gtids event into every log.
-const PREVIOUS_SINCE: [u32; 2] = [5, 7];
+const PREVIOUS_SINCE: [u32; 3] = [5, 7, 0];
 
 /// Returns the rule for previous GTIDs in this server's logs.
 pub(crate) fn previous_gtids_rule(description: &FormatDescription<'_>) -> PreviousGtidsRule {
-    let version = String::from_utf8_lossy(description.version());
-    let mut numbers = version.split('.').map_while(|number| number.parse().ok());
-    let version_numbers = [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)];
-    match version_numbers >= PREVIOUS_SINCE && !version.contains("MariaDB") {
+    let version = ServerVersion::parse(&String::from_utf8_lossy(description.version()));
+    match version.is_mysql_since(PREVIOUS_SINCE) {
         true => PreviousGtidsRule::Always,
         false => PreviousGtidsRule::Optional,
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use binlog::{Charset, Collation, Flavour, ZstdLevel};
+use binlog::{Charset, Collation, Flavour, ServerVersion, ZstdLevel};
 use sql::{SqlWord, SqlWords};
 use wire::ServerError;
 
@@ -13,7 +13,6 @@ use super::refusals::{
 };
 use super::scalar::{VariableReference, take_reference, take_scalar, take_user_variable};
 use super::select_text::{offset, take_assignment};
-use super::served_version::ServedVersion;
 use super::system_variable::{
     RequestedScope, SEMI_SYNC_REPLICAS, SEMI_SYNC_TIMEOUT, SystemVariable, VariableContext, VariableScope,
     VariableWriting,
@@ -159,7 +158,7 @@ fn system_value(
     reference: &VariableReference,
     context: &VariableContext<'_>,
 ) -> Result<AssignedValues, ServerError> {
-    let version = ServedVersion::parse(&context.facts.server().version);
+    let version = ServerVersion::parse(&context.facts.server().version);
     let variable = SystemVariable::find(&reference.name, version)?;
     let name = variable.name;
     let value = value(statement, part, context, BareWord::Text)?;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use binlog::ServerVersion;
 use wire::ServerError;
 
 use super::refusals::internal;
-use super::served_version::ServedVersion;
 use super::sql_function::date_time_text;
 use super::system_variable::{
     RequestedScope, STATUS_VARIABLES, SYSTEM_VARIABLES, VariableContext, VariableScope,
@@ -432,7 +432,7 @@ pub(super) fn variable_rows(
     scope: RequestedScope,
     context: &VariableContext<'_>,
 ) -> Result<SqlRows, ServerError> {
-    let version = ServedVersion::parse(&context.facts.server().version);
+    let version = ServerVersion::parse(&context.facts.server().version);
     let is_hidden = |of| scope == RequestedScope::Global && of == VariableScope::Session;
     let mut rows = Vec::new();
     for variable in SYSTEM_VARIABLES {

@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
+use binlog::ServerVersion;
 use sql::SqlWord;
 use wire::ServerError;
 
 use super::refusals::{internal, not_a_replica, syntax_error, unknown_channel, unsupported};
-use super::served_version::ServedVersion;
 use super::sql_function::date_time_text;
 use super::{SqlStatement, done};
 use crate::sql_answer::{SqlAnswer, SqlColumn, SqlColumnKind, SqlRows, SqlSession, SqlValue, WarningLevel};
@@ -212,7 +212,7 @@ pub(super) fn all_status(
     _: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
     let version = served_version(statement);
-    if !version.is_mariadb {
+    if !version.is_mariadb() {
         return Err(syntax_error(statement.sql, "SHOW ".len()));
     }
     let columns = ALL_FIRST_COLUMNS.iter().chain(mariadb_columns(version)).chain(ALL_LAST_COLUMNS);
@@ -225,7 +225,7 @@ fn status_rows(
 ) -> Result<SqlAnswer, ServerError> {
     take_channel(statement)?;
     let version = served_version(statement);
-    let columns: Vec<NamedColumn> = match version.is_mariadb {
+    let columns: Vec<NamedColumn> = match version.is_mariadb() {
         true => mariadb_columns(version).into_iter().map(|column| (column, column.old_name)).collect(),
         false => STATUS_COLUMNS.iter().map(|column| (column, name(column))).collect(),
     };
@@ -237,7 +237,7 @@ type NamedColumn = (&'static StatusColumn, &'static str);
 
 /// Returns the columns of MariaDB: all of MySQL's up to the source's `server_id`, then some of MySQL's, and MariaDB's
 /// own.
-fn mariadb_columns(version: ServedVersion) -> Vec<&'static StatusColumn> {
+fn mariadb_columns(version: ServerVersion) -> Vec<&'static StatusColumn> {
     let end = STATUS_COLUMNS.iter().position(|column| column.old_name == "Master_UUID");
     let (first, last) = STATUS_COLUMNS.split_at(end.unwrap_or(STATUS_COLUMNS.len()));
     let mut columns: Vec<&StatusColumn> = first.iter().collect();
@@ -252,8 +252,8 @@ fn mariadb_columns(version: ServedVersion) -> Vec<&'static StatusColumn> {
     columns
 }
 
-fn served_version(statement: &SqlStatement<'_>) -> ServedVersion {
-    ServedVersion::parse(&statement.facts.server().version)
+fn served_version(statement: &SqlStatement<'_>) -> ServerVersion {
+    ServerVersion::parse(&statement.facts.server().version)
 }
 
 fn rows_of(statement: &mut SqlStatement<'_>, named: &[NamedColumn]) -> Result<SqlAnswer, ServerError> {

@@ -1,9 +1,9 @@
 //! Expressions without tables: literals, variables, and functions.
 
+use binlog::ServerVersion;
 use sql::{SqlWord, SqlWords};
 use wire::ServerError;
 
-use super::served_version::ServedVersion;
 use super::sql_function::{FunctionContext, SqlFunction};
 use super::system_variable::{RequestedScope, SystemValue, SystemVariable, VariableContext};
 use crate::sql_answer::SqlValue;
@@ -145,7 +145,7 @@ pub(super) fn read_variable(
     reference: &VariableReference,
     context: &VariableContext<'_>,
 ) -> Result<SystemValue, ServerError> {
-    let version = ServedVersion::parse(&context.facts.server().version);
+    let version = ServerVersion::parse(&context.facts.server().version);
     SystemVariable::find(&reference.name, version)?.value(reference.scope, context)
 }
 

@@ -1,6 +1,6 @@
 //! `SHOW` statements.
 
-use binlog::{Charset, Collation, Flavour};
+use binlog::{Charset, Collation, Flavour, ServerVersion};
 use sql::SqlWord;
 use wire::ServerError;
 
@@ -9,7 +9,6 @@ use super::fact_table::{DATABASES, FACT_TABLES, FactTable, find_database, variab
 use super::query_engine::{EngineTable, is_like};
 use super::refusals::{internal, no_database, unknown_database};
 use super::select_text::offset;
-use super::served_version::ServedVersion;
 use super::system_variable::{RequestedScope, STATUS_VARIABLES, StatusVariable};
 use crate::relay_account::AccountRole;
 use crate::relay_facts::{ClientFacts, ServedLog};
@@ -328,7 +327,7 @@ fn filtered(
 }
 
 impl SqlStatement<'_> {
-    pub(super) fn version(&self) -> ServedVersion {
-        ServedVersion::parse(&self.facts.server().version)
+    pub(super) fn version(&self) -> ServerVersion {
+        ServerVersion::parse(&self.facts.server().version)
     }
 }

@@ -1,12 +1,12 @@
 //! `CHANGE REPLICATION SOURCE TO`: points the receiver to another server.
 
+use binlog::ServerVersion;
 use sql::{SqlWord, SqlWords};
 use wire::ServerError;
 
 use super::refusals::{receiver_running, replication_password_too_long, unsupported, wrong_arguments};
 use super::replica::take_channel;
 use super::select_text::offset;
-use super::served_version::ServedVersion;
 use super::{SqlStatement, done};
 use crate::sql_answer::{SqlAnswer, SqlSession, WarningLevel};
 use crate::upstream_control::{SourceChange, SourceOption};
@@ -122,7 +122,7 @@ pub(super) fn change_source(
     if upstream.status().is_running {
         return Err(receiver_running());
     }
-    let is_mariadb = ServedVersion::parse(&statement.facts.server().version).is_mariadb;
+    let is_mariadb = ServerVersion::parse(&statement.facts.server().version).is_mariadb();
     if is_mariadb && (change.host.is_some() || change.port.is_some()) {
         // The GTIDs of MariaDB do not show whether another server has all stored transactions.
         return Err(unsupported("another source for logs of MariaDB"));

@@ -1,10 +1,10 @@
 //! System variables and status variables of a relay.
 
+use binlog::ServerVersion;
 use wire::ServerError;
 
 use super::SqlResponder;
 use super::refusals::{internal, unknown_gtid_mode, unknown_variable, wrong_scope, wrong_type, wrong_value};
-use super::served_version::ServedVersion;
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlSession, SqlValue};
 use crate::upstream_control::UpstreamStatus;
@@ -246,18 +246,18 @@ impl SystemVariable {
     /// # Errors
     ///
     /// If the presented server version has no such variable.
-    pub(crate) fn find(name: &str, version: ServedVersion) -> Result<&'static Self, ServerError> {
+    pub(crate) fn find(name: &str, version: ServerVersion) -> Result<&'static Self, ServerError> {
         let mut named = SYSTEM_VARIABLES.iter().filter(|variable| variable.name.eq_ignore_ascii_case(name));
         named.find(|variable| variable.is_available(version)).ok_or_else(|| unknown_variable(name))
     }
 
     /// Returns true if the presented server version has the variable.
-    pub(crate) fn is_available(&self, version: ServedVersion) -> bool {
+    pub(crate) fn is_available(&self, version: ServerVersion) -> bool {
         match self.availability {
             A::All => true,
-            A::Since(since) => version.is_mariadb || version.is_mysql_since(since),
+            A::Since(since) => version.is_mariadb() || version.is_mysql_since(since),
             A::MySqlSince(since) => version.is_mysql_since(since),
-            A::MariaDb => version.is_mariadb,
+            A::MariaDb => version.is_mariadb(),
         }
     }
 

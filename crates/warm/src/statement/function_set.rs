@@ -1,6 +1,6 @@
 //! Built-in functions without side effects that return the same on a replica as on its source.
 
-use servers::version_numbers;
+use binlog::ServerVersion;
 
 /// Set of safe built-in functions of a server. If a server lacks a function, a stored function may have its name, and
 /// may have side effects.
@@ -15,10 +15,9 @@ pub enum FunctionSet {
 impl FunctionSet {
     /// Returns the set for a server version.
     pub fn for_version(version: &str) -> Self {
-        let is_mariadb = version.contains("MariaDB");
-        match version_numbers(version) {
-            Some(numbers) if !is_mariadb && numbers >= [8, 0, 21] => Self::All,
-            _ => Self::Common,
+        match ServerVersion::parse(version).is_mysql_since([8, 0, 21]) {
+            true => Self::All,
+            false => Self::Common,
         }
     }
 

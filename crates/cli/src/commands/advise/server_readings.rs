@@ -1,7 +1,8 @@
 //! Readings of a running server: settings, statistics, times, and replication clients.
 
+use binlog::ServerVersion;
 use serde::Serialize;
-use servers::{ResultRow, SqlConnection, row_text, version_numbers};
+use servers::{ResultRow, SqlConnection, row_text};
 
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, count, counted, share};
@@ -215,12 +216,12 @@ fn reader(row: &ResultRow) -> ReplicationClient {
 
 /// Returns whether a client can read compressed transactions: MySQL's programs since 8.0.20, and bintide.
 fn reads_compressed(program: &str, version: &str) -> PayloadSupport {
-    match (program, version_numbers(version)) {
-        ("bintide", _) => PayloadSupport::Yes,
-        ("mysqld" | "mysqlbinlog", Some(numbers)) if !version.contains("MariaDB") => {
-            if numbers >= [8, 0, 20] { PayloadSupport::Yes } else { PayloadSupport::No }
-        }
-        ("mariadbd" | "mariadb-binlog", _) => PayloadSupport::No,
+    let version = ServerVersion::parse(version);
+    match program {
+        "bintide" => PayloadSupport::Yes,
+        "mysqld" | "mysqlbinlog" if version.is_mysql_since([8, 0, 20]) => PayloadSupport::Yes,
+        "mysqld" | "mysqlbinlog" if version.is_mysql_before([8, 0, 20]) => PayloadSupport::No,
+        "mariadbd" | "mariadb-binlog" => PayloadSupport::No,
         _ => PayloadSupport::Unknown,
     }
 }
