@@ -90,7 +90,7 @@ pub use crate::found_logs::FoundLogs;
 pub use crate::gtid_selection::GtidSelection;
 pub use crate::keyring::read_keyring;
 pub use crate::large_payload::{LargePayload, LargePayloadEvents, LargePayloadHead, PayloadEnd};
-pub use crate::log_contents::LogContents;
+pub use crate::log_contents::{LogContents, decode_previous_gtids};
 pub use crate::log_file_writer::new_encrypted_header;
 pub use crate::log_reader::{EndOfLog, LogKind, LogPiece, LogReader, RawPiece, ReadOutcome, TornEvent};
 pub use crate::log_series::{LogSeries, is_later_in_store, is_later_log, log_order};

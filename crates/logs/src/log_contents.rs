@@ -73,7 +73,12 @@ impl LogContents {
 /// Number of bytes to read at once.
 const CHUNK_SIZE: usize = 1 << 20;
 
-fn decode_previous_gtids(raw: &RawEvent<'_>, format: &EventFormat) -> Result<GtidSet, DecodeError> {
+/// Returns the set of a `Previous_gtids` event; an empty one for any other event.
+///
+/// # Errors
+///
+/// If the event or its set cannot be decoded.
+pub fn decode_previous_gtids(raw: &RawEvent<'_>, format: &EventFormat) -> Result<GtidSet, DecodeError> {
     match raw.decode(format)? {
         Event::PreviousGtids(previous) => GtidSet::decode(previous.set),
         _ => Ok(GtidSet::new()),

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use binlog::EventType;
 use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
-use binlog::{DecodeError, Event, EventFormat, EventType, RawEvent};
-use logs::{LogKind, LogReader, ReadOutcome};
+use logs::{LogKind, LogReader, ReadOutcome, decode_previous_gtids};
 
 /// The start of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,17 +74,6 @@ pub(super) fn first_needed(
         number = number.saturating_sub(1);
     }
     place.map_or(number, |place| place.min(number))
-}
-
-/// Returns the GTIDs of a `Previous_gtids` event.
-pub(super) fn decode_previous_gtids(
-    raw: &RawEvent<'_>,
-    format: &EventFormat,
-) -> Result<GtidSet, DecodeError> {
-    match raw.decode(format)? {
-        Event::PreviousGtids(previous) => GtidSet::decode(previous.set),
-        _ => Ok(GtidSet::new()),
-    }
 }
 
 #[cfg(test)]

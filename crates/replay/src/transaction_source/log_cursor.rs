@@ -11,14 +11,13 @@ use binlog::{
 };
 use logs::{
     EndOfLog, EventWalk, LargePayloadHead, LogKind, LogReader, LogWalk, PayloadEndStep, PieceReader,
-    PieceSizes, ReadOutcome, RewritePositions, WalkEvent, WalkStep,
+    PieceSizes, ReadOutcome, RewritePositions, WalkEvent, WalkStep, decode_previous_gtids,
 };
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanBuilder, ApplyPlanError};
 use crate::replay_error::ReplayError;
 use crate::replay_log::STDIN;
 use crate::source_transaction::{TransactionOrigin, committed_us};
-use crate::transaction_source::log_beginning::decode_previous_gtids;
 
 /// Bytes per read.
 const CHUNK_SIZE: usize = 1 << 20;
