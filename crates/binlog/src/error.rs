@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::header::HEADER_SIZE;
+
 /// Bytes that do not match the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
@@ -99,6 +101,12 @@ impl DecodeError {
     /// Creates an error at `offset`.
     pub const fn new(offset: usize, reason: DecodeReason) -> Self {
         Self { offset, reason }
+    }
+
+    /// Creates the error for a rows event without a map of its table.
+    pub const fn unmapped_table(table_id: u64) -> Self {
+        let (field, wanted) = ("table id", "one from a table map of the statement");
+        Self::new(HEADER_SIZE, DecodeReason::Unexpected { field, found: table_id, wanted })
     }
 
     /// Adds `base` to the offset, for an input that starts at `base` of a larger one.

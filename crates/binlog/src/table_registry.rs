@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::error::{DecodeError, DecodeReason};
 use crate::events::{Rows, TableMap};
-use crate::header::HEADER_SIZE;
 use crate::row::RowDecoder;
 use crate::table::Table;
 
@@ -95,7 +94,7 @@ impl TableRegistry {
         let Some(known) = self.known(rows.table_id) else {
             return match rows.column_count {
                 0 => Ok(Arc::new(RowDecoder::new(Arc::new(Table::nameless(rows.table_id)), rows)?)),
-                _ => Err(unknown(rows.table_id)),
+                _ => Err(DecodeError::unmapped_table(rows.table_id)),
             };
         };
         if let Some(decoder) = known.decoders.iter().find(|decoder| decoder.fits(rows)) {
@@ -149,11 +148,6 @@ fn map_parts<'a>(map: &TableMap<'a>) -> [&'a [u8]; 4] {
     [map.column_types, map.metadata, map.nullable, map.optional]
 }
 
-fn unknown(table_id: u64) -> DecodeError {
-    let wanted = "the id of an earlier table map";
-    DecodeError::new(HEADER_SIZE, DecodeReason::Unexpected { field: "table id", found: table_id, wanted })
-}
-
 #[cfg(test)]
 mod tests {
     use super::{TABLES_KEPT, TableRegistry};
@@ -203,12 +197,7 @@ mod tests {
         check(&mut tables, &rows(7, 1, &[0, 5, 5]), Ok(1));
         // VARCHAR without metadata: an invalid map.
         assert!(tables.register(&map(7, &[15])).is_err());
-        let unknown = DecodeReason::Unexpected {
-            field: "table id",
-            found: 7,
-            wanted: "the id of an earlier table map",
-        };
-        check(&mut tables, &rows(7, 1, &[0, 5, 5]), Err(DecodeError::new(19, unknown)));
+        check(&mut tables, &rows(7, 1, &[0, 5, 5]), Err(DecodeError::unmapped_table(7)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use binlog::{
     TrackError, TransactionId, TransactionTracker,
 };
 use inspect::stats::StatsSelection;
-use logs::{ChangeOrigin, PayloadEndStep, PayloadFailure, WalkEvent, WalkStep};
+use logs::{ChangeOrigin, PayloadEndStep, WalkEvent, WalkStep};
 use sql::ReplicationFilter;
 use stream::{
     CatalogueNames, ColumnCatalogue, SchemaMismatch, StatementEffect, StatementPolicy, StreamError,
@@ -216,10 +216,7 @@ impl ChangeDecoder {
 
     fn end_payload(&self, ended: &PayloadEndStep) -> Result<(), ColumnsError> {
         let failed = |reason: String| self.corrupt(ended.offset, reason);
-        let found = ended.result.map_err(|failure| match failure {
-            PayloadFailure::Event(error) => failed(error.to_string()),
-            PayloadFailure::Payload(error) => failed(error.to_string()),
-        })?;
+        let found = ended.result.map_err(|failure| failed(failure.to_string()))?;
         found.checksum.map_err(|error| failed(error.to_string()))
     }
 

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use binlog::PayloadOpener;
 use binlog::encryption::Keyring;
-use binlog::{PayloadError, PayloadOpener};
 use logs::{
-    EndOfLog, EventWalk, InnerPosition, LogError, LogReader, LogWalk, PayloadEndStep, PayloadFailure,
-    PieceReader, PieceSizes, ReadOutcome, WalkEvent, WalkStep,
+    EndOfLog, EventWalk, LogError, LogReader, LogWalk, PayloadEndStep, PayloadFailure, PieceReader,
+    PieceSizes, ReadOutcome, WalkEvent, WalkStep,
 };
 
 use crate::content_scanner::{ContentScanner, EventLocation, NoticeSink, ScanError};
@@ -149,23 +149,15 @@ fn take_step(
             Ok(end) => {
                 end.checksum.map_err(|error| LogError::Corrupt { name: name(), offset: *offset, error })
             }
-            Err(PayloadFailure::Event(error)) => {
-                Err(LogError::Corrupt { name: name(), offset: *offset, error: *error })
-            }
-            Err(PayloadFailure::Payload(error)) => {
-                Err(LogError::Payload { name: name(), offset: *offset, error: *error })
-            }
+            Err(failure) => Err(failure.at(name(), *offset)),
         },
     }
 }
 
 fn scan_error(error: ScanError, event: &WalkEvent<'_>, name: String) -> LogError {
     let offset = event.offset;
-    match (error, event.inner) {
-        (ScanError::Decode(error), None) => LogError::Corrupt { name, offset, error },
-        (ScanError::Decode(error), Some(InnerPosition { offset: inner_offset, .. })) => {
-            LogError::Payload { name, offset, error: PayloadError { inner_offset, payload_offset: 0, error } }
-        }
-        (ScanError::Grammar(fault), _) => LogError::Grammar { name, offset, reason: fault.to_string() },
+    match error {
+        ScanError::Decode(error) => PayloadFailure::of_event(event.inner, error).at(name, offset),
+        ScanError::Grammar(fault) => LogError::Grammar { name, offset, reason: fault.to_string() },
     }
 }

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use binlog::events::{Rows, TableMap};
-use binlog::{
-    DecodeError, DecodeReason, Event, EventFormat, HEADER_SIZE, RowDecoder, Table, TableRegistry,
-    TransactionId,
-};
+use binlog::{DecodeError, Event, EventFormat, RowDecoder, Table, TableRegistry, TransactionId};
 use logs::{ChangeOrigin, ChunkContext};
 
 /// Context of the current event. A worker updates it at each event.
@@ -62,9 +59,7 @@ impl StatementTables {
     ) -> Result<(Option<Arc<Table>>, Arc<RowDecoder>), DecodeError> {
         let is_mapped = self.mapped.contains(&rows.table_id);
         if rows.column_count > 0 && !is_mapped {
-            let (field, found) = ("table id", rows.table_id);
-            let wanted = "the id of a table map in the same statement";
-            return Err(DecodeError::new(HEADER_SIZE, DecodeReason::Unexpected { field, found, wanted }));
+            return Err(DecodeError::unmapped_table(rows.table_id));
         }
         let decoder = self.tables.decoder(rows)?;
         let table = self.tables.table(rows.table_id).filter(|_| is_mapped);

@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use binlog::{DecodeError, Event, EventFormat, EventType, PayloadError, PayloadOpener, RawEvent};
+use thiserror::Error;
 
+use crate::error::LogError;
 use crate::event_chunk::{EventChunk, LogEvent};
 use crate::large_payload::{LargePayloadHead, PayloadEnd};
 use crate::piece_reader::PayloadPart;
@@ -64,12 +66,34 @@ pub struct PayloadEndStep {
 }
 
 /// Reason why a payload cannot be read to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PayloadFailure {
     /// The payload's event cannot be decoded.
+    #[error(transparent)]
     Event(DecodeError),
     /// The payload is corrupt.
+    #[error(transparent)]
     Payload(PayloadError),
+}
+
+impl PayloadFailure {
+    /// Returns the failure to decode an event, which may be inside a payload.
+    pub fn of_event(inner: Option<InnerPosition>, error: DecodeError) -> Self {
+        match inner {
+            None => Self::Event(error),
+            Some(InnerPosition { offset: inner_offset, .. }) => {
+                Self::Payload(PayloadError { inner_offset, payload_offset: 0, error })
+            }
+        }
+    }
+
+    /// Adds the log, and the position of the payload's event in it.
+    pub fn at(self, name: String, offset: u64) -> LogError {
+        match self {
+            Self::Event(error) => LogError::Corrupt { name, offset, error },
+            Self::Payload(error) => LogError::Payload { name, offset, error },
+        }
+    }
 }
 
 /// Events to walk over.

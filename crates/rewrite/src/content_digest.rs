@@ -7,8 +7,7 @@ use binlog::{
     put_inner,
 };
 use logs::{
-    EndOfLog, EventWalk, LogKind, LogReader, PayloadEndStep, PayloadFailure, ReadOutcome, WalkEvent,
-    WalkSource, WalkStep,
+    EndOfLog, EventWalk, LogKind, LogReader, PayloadEndStep, ReadOutcome, WalkEvent, WalkSource, WalkStep,
 };
 use sha2::{Digest, Sha256};
 
@@ -117,8 +116,7 @@ impl ContentDigestBuilder {
                 let at = ErrorContext { name, offset: *offset };
                 match result {
                     Ok(_) => Ok(()),
-                    Err(PayloadFailure::Event(error)) => Err(at.decode_error(*error)),
-                    Err(PayloadFailure::Payload(error)) => Err(at.payload_error(*error)),
+                    Err(failure) => Err(at.corrupt_error(failure)),
                 }
             }
             WalkStep::LargePayload(_) => Ok(()),

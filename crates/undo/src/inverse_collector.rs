@@ -4,10 +4,7 @@ use std::io;
 use std::path::Path;
 
 use binlog::events::{Rows, RowsFlags, RowsKind, TableMap};
-use binlog::{
-    DecodeError, DecodeReason, EncodeError, Event, EventFormat, EventOrigin, HEADER_SIZE, NextPosition,
-    RawEvent, RowChange,
-};
+use binlog::{DecodeError, EncodeError, Event, EventFormat, EventOrigin, NextPosition, RawEvent, RowChange};
 
 use crate::inverse_log::InverseLog;
 use crate::inverse_refusal::InverseError;
@@ -107,12 +104,6 @@ pub(crate) const STATEMENT_RECORD: u8 = 2;
 /// A statement whose foreign key actions are in the log.
 pub(crate) const CASCADE_STATEMENT_RECORD: u8 = 3;
 
-/// Returns the error for rows without a table map in their statement.
-fn unmapped_table(table_id: u64) -> DecodeError {
-    let (field, wanted) = ("table id", "one from a table map of the statement");
-    DecodeError::new(HEADER_SIZE, DecodeReason::Unexpected { field, found: table_id, wanted })
-}
-
 impl InverseCounts {
     fn add(&mut self, inverted: &InvertedRows) {
         *match inverted.kind {
@@ -207,7 +198,11 @@ impl InverseCollector {
     ) -> Result<(), CollectError> {
         let Some(map) = self.maps.iter_mut().find(|map| map.table_id == rows.table_id) else {
             // Servers write rows events without columns only to end a statement.
-            return if rows.column_count == 0 { Ok(()) } else { Err(unmapped_table(rows.table_id).into()) };
+            return if rows.column_count == 0 {
+                Ok(())
+            } else {
+                Err(DecodeError::unmapped_table(rows.table_id).into())
+            };
         };
         if !map.is_selected {
             return Ok(());

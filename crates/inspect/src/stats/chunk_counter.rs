@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use binlog::events::{CommitStamps, Rows, TableMap};
 use binlog::{
-    DecodeError, DecodeReason, EVENT_SIZE_MAX, Event, EventFormat, EventRole, EventType, GrammarLoss,
-    HEADER_SIZE, PayloadError, RawEvent, RowDecoder, Table, TransactionGrammar, TransactionId,
+    DecodeError, EVENT_SIZE_MAX, Event, EventFormat, EventRole, EventType, GrammarLoss, RawEvent, RowDecoder,
+    Table, TransactionGrammar, TransactionId,
 };
 use logs::{
-    ChangeOrigin, ChunkContext, EventWalk, InnerPosition, LargePayloadHead, LogKind, PayloadEndStep,
-    PayloadFailure, WalkEvent, WalkPiece, WalkSource, WalkStep, WalkSteps, ends_statement,
+    ChangeOrigin, ChunkContext, EventWalk, LargePayloadHead, LogKind, PayloadEndStep, PayloadFailure,
+    WalkEvent, WalkPiece, WalkSource, WalkStep, WalkSteps, ends_statement,
 };
 use sql::statement_digest;
 
@@ -27,16 +27,7 @@ use crate::log_pieces::PieceEvents;
 #[derive(Debug)]
 pub(crate) struct CountError {
     pub(crate) offset: u64,
-    pub(crate) cause: CountErrorKind,
-}
-
-/// Kind of an error that stopped a count.
-#[derive(Debug)]
-pub(crate) enum CountErrorKind {
-    /// An event cannot be decoded.
-    Event(DecodeError),
-    /// A payload, or an event in it, cannot be decoded.
-    Payload(PayloadError),
+    pub(crate) cause: PayloadFailure,
 }
 
 /// Counts the events of a piece.
@@ -50,7 +41,7 @@ pub(crate) fn count_events(
             let mut counter = ChunkCounter::new(events, chunk.format(), settings);
             counter.learn_tables(&events.context).map_err(|error| CountError {
                 offset: chunk.offset(),
-                cause: CountErrorKind::Event(error),
+                cause: PayloadFailure::Event(error),
             })?;
             counter.count(walk.start(WalkSource::Chunk(chunk)))?;
             let log = counter.part.tally.logs.entry(events.origin.log).or_default();
@@ -59,10 +50,9 @@ pub(crate) fn count_events(
         }
         WalkPiece::PayloadPart(part) => {
             let mut counter = ChunkCounter::new(events, &part.format, settings);
-            counter.learn_tables(&events.context).map_err(|error| {
-                let inner_offset = part.first.offset;
-                let cause = CountErrorKind::Payload(PayloadError { inner_offset, payload_offset: 0, error });
-                CountError { offset: part.head.offset, cause }
+            counter.learn_tables(&events.context).map_err(|error| CountError {
+                offset: part.head.offset,
+                cause: PayloadFailure::of_event(Some(part.first), error),
             })?;
             counter.count(walk.start(WalkSource::Part(part)))?;
             counter.is_head = true;
@@ -71,7 +61,7 @@ pub(crate) fn count_events(
         WalkPiece::PayloadStart(_) => Ok(ChunkTally::new(settings)),
         WalkPiece::PayloadEnd { head, end } => {
             if let (Ok(end), ChecksumVerification::Verify) = (end, settings.checksums) {
-                let corrupt = |error| CountError { offset: head.offset, cause: CountErrorKind::Event(error) };
+                let corrupt = |error| CountError { offset: head.offset, cause: PayloadFailure::Event(error) };
                 end.checksum.map_err(corrupt)?;
             }
             Ok(count_payload_end(events, head, settings))
@@ -225,12 +215,7 @@ impl<'s> ChunkCounter<'s> {
                 }
                 WalkStep::PayloadEnd(PayloadEndStep { offset, result, .. }) => match result {
                     Ok(_) => self.end_transaction(),
-                    Err(PayloadFailure::Event(error)) => {
-                        return Err(CountError { offset, cause: CountErrorKind::Event(error) });
-                    }
-                    Err(PayloadFailure::Payload(error)) => {
-                        return Err(CountError { offset, cause: CountErrorKind::Payload(error) });
-                    }
+                    Err(cause) => return Err(CountError { offset, cause }),
                 },
                 WalkStep::LargePayload(_) => {}
             }
@@ -481,7 +466,7 @@ impl<'s> ChunkCounter<'s> {
             return match rows.column_count {
                 // Servers write rows events without columns only to end a statement.
                 0 => Ok(()),
-                _ => Err(unknown_table(rows.table_id)),
+                _ => Err(DecodeError::unmapped_table(rows.table_id)),
             };
         };
         let (Some(open), Some(place)) = (&mut self.open, mapped.place) else { return Ok(()) };
@@ -551,13 +536,7 @@ impl MappedTable {
 }
 
 fn count_error(event: &WalkEvent<'_>, error: DecodeError) -> CountError {
-    let cause = match event.inner {
-        None => CountErrorKind::Event(error),
-        Some(InnerPosition { offset: inner_offset, .. }) => {
-            CountErrorKind::Payload(PayloadError { inner_offset, payload_offset: 0, error })
-        }
-    };
-    CountError { offset: event.offset, cause }
+    CountError { offset: event.offset, cause: PayloadFailure::of_event(event.inner, error) }
 }
 
 const fn log_type(kind: LogKind) -> LogType {
@@ -565,11 +544,6 @@ const fn log_type(kind: LogKind) -> LogType {
         LogKind::Binary => LogType::Binary,
         LogKind::Relay => LogType::Relay,
     }
-}
-
-fn unknown_table(table_id: u64) -> DecodeError {
-    let (field, wanted) = ("table id", "one from a table map");
-    DecodeError::new(HEADER_SIZE, DecodeReason::Unexpected { field, found: table_id, wanted })
 }
 
 /// Maximum number of decoders for one table: one for each kind of change and set of columns.

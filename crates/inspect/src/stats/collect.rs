@@ -7,10 +7,10 @@ use binlog::Event;
 use binlog::gtid::GtidSet;
 use jiff::tz::TimeZone;
 use logs::ordered::{ItemSender, PipelineLimits, run_ordered};
-use logs::{EndOfLog, EventChunk, EventWalk, LogReader, PieceSizes, WalkPiece};
+use logs::{EndOfLog, EventChunk, EventWalk, LogReader, PayloadFailure, PieceSizes, WalkPiece};
 
 use super::breakdown::BreakdownKind;
-use super::chunk_counter::{self, CountError, CountErrorKind};
+use super::chunk_counter::{self, CountError};
 use super::log_time::LogTime;
 use super::report::{GtidReport, LogEnd, LogStats, StatsReport};
 use super::stats_selection::StatsSelection;
@@ -148,8 +148,8 @@ fn count(
     counted.map_err(|CountError { offset, cause }| {
         let name = piece.name.to_string();
         match cause {
-            CountErrorKind::Event(error) => InspectError::Event { name, offset, error },
-            CountErrorKind::Payload(error) => InspectError::Payload { name, offset, error },
+            PayloadFailure::Event(error) => InspectError::Event { name, offset, error },
+            PayloadFailure::Payload(error) => InspectError::Payload { name, offset, error },
         }
     })
 }

@@ -400,7 +400,7 @@ impl ChunkChecker {
 
     fn decode_rows(&mut self, event: &Rows<'_>) -> Result<(), DecodeError> {
         if event.column_count > 0 && !self.named_tables.contains(&event.table_id) {
-            return Err(rows::unnamed_table(event.table_id));
+            return Err(DecodeError::unmapped_table(event.table_id));
         }
         let decoder = self.tables.decoder(event)?;
         rows::decode_rows(&decoder, event)

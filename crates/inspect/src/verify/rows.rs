@@ -1,7 +1,7 @@
 //! Decodes every value of every row.
 
 use binlog::events::Rows;
-use binlog::{DecodeError, DecodeReason, HEADER_SIZE, RowDecoder, RowImage, Value};
+use binlog::{DecodeError, RowDecoder, RowImage, Value};
 
 /// Decodes every value of the event's rows.
 pub(crate) fn decode_rows(decoder: &RowDecoder, event: &Rows<'_>) -> Result<(), DecodeError> {
@@ -26,10 +26,4 @@ fn decode_image(image: &RowImage<'_, '_>) -> Result<(), DecodeError> {
         checked.map_err(|error| error.within(field.offset()))?;
     }
     Ok(())
-}
-
-/// Returns the error for rows without a table map in their statement.
-pub(crate) fn unnamed_table(table_id: u64) -> DecodeError {
-    let (field, wanted) = ("table id", "one from a table map of the statement");
-    DecodeError::new(HEADER_SIZE, DecodeReason::Unexpected { field, found: table_id, wanted })
 }
