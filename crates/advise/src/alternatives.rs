@@ -49,7 +49,7 @@ pub(crate) fn whole_files(
     previews: &[LogPreview],
     bounds: SampleLimits,
     seed: u64,
-    may_go_on: &mut dyn FnMut() -> bool,
+    may_continue: &mut dyn FnMut() -> bool,
 ) -> Result<Option<WholeFileReport>, InspectError> {
     let started = Instant::now();
     let width =
@@ -77,7 +77,7 @@ pub(crate) fn whole_files(
             if bytes >= STRETCH_SIZE_MIN && bounds.is_met(started, measured + bytes) {
                 break;
             }
-            if !may_go_on() {
+            if !may_continue() {
                 return Err(InspectError::Stopped);
             }
             match reader.next_chunk(CHUNK_SIZE)? {

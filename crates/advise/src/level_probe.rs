@@ -27,16 +27,16 @@ const UNANNOUNCED_LEVEL_MAX: u8 = 9;
 
 const FRAME_STYLES: [FrameStyle; 3] = [FrameStyle::Announced, FrameStyle::Unannounced, FrameStyle::Flushed];
 
-/// Tries every level on the payloads, while `may_go_on` returns true.
+/// Tries every level on the payloads, while `may_continue` returns true.
 pub(crate) fn find_levels(
     probes: &[PayloadProbe],
     found: FoundReport,
-    may_go_on: &mut dyn FnMut() -> bool,
+    may_continue: &mut dyn FnMut() -> bool,
 ) -> FoundReport {
     let mut matches = [0_u64; 22];
     let mut probed = 0;
     for probe in probes {
-        if !may_go_on() {
+        if !may_continue() {
             break;
         }
         probed += 1;

@@ -38,7 +38,7 @@ const TRANSACTION_TIME_SHARE: f64 = 0.7;
 /// Number of work items that supply payloads for the dictionary.
 const DICTIONARY_ITEMS: u64 = 96;
 
-/// Measures logs and derives advice. `watch` is called with the bytes done so far; if it breaks, measuring stops with
+/// Measures logs and derives advice. `on_progress` is called with the bytes done so far; if it breaks, measuring stops with
 /// [`InspectError::Stopped`].
 ///
 /// # Errors
@@ -47,7 +47,7 @@ const DICTIONARY_ITEMS: u64 = 96;
 pub fn advise(
     sources: &[LogSource<'_>],
     settings: &AdviseSettings,
-    watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<AdviseReport, InspectError> {
     let started = Instant::now();
     if settings.levels.is_empty() {
@@ -75,8 +75,8 @@ pub fn advise(
         known: MeasuredTransactions::default(),
     };
     let run = AdviseRun { shared: &shared, settings, previews: &previews, started, bytes };
-    let mut measured = run.measure(watch)?;
-    run.report(&mut measured, watch)
+    let mut measured = run.measure(on_progress)?;
+    run.report(&mut measured, on_progress)
 }
 
 struct AdviseRun<'r> {
@@ -96,7 +96,10 @@ struct MeasureOutcome {
 }
 
 impl AdviseRun<'_> {
-    fn measure(&self, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<MeasureOutcome, InspectError> {
+    fn measure(
+        &self,
+        on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<MeasureOutcome, InspectError> {
         let mut tally = AdviseTally::new(self.settings.levels.len());
         let (mut done, mut stopped_by) = (0, None);
         let cells = self.cells();
@@ -118,7 +121,7 @@ impl AdviseRun<'_> {
             |part: MeasuredPart| {
                 done += part.bytes_done;
                 tally.take(part);
-                match watch(self.progress(done)) {
+                match on_progress(self.progress(done)) {
                     ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
                     ControlFlow::Break(()) => Err(InspectError::Stopped),
                 }
@@ -220,9 +223,9 @@ impl AdviseRun<'_> {
     fn report(
         &self,
         measured: &mut MeasureOutcome,
-        watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+        on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<AdviseReport, InspectError> {
-        let mut may_go_on = || watch(self.progress(self.bytes)).is_continue();
+        let mut may_continue = || on_progress(self.progress(self.bytes)).is_continue();
         let samples = std::mem::take(&mut measured.tally.samples);
         let dictionary = alternatives::dictionary(&samples)?;
         drop(samples);
@@ -233,7 +236,7 @@ impl AdviseRun<'_> {
             }
         };
         let (sources, previews, seed) = (self.shared.sources, self.previews, self.settings.seed);
-        let whole_file = alternatives::whole_files(sources, previews, bounds, seed, &mut may_go_on)?;
+        let whole_file = alternatives::whole_files(sources, previews, bounds, seed, &mut may_continue)?;
         let tally = &measured.tally;
         let build = ReportBuilder {
             tally,
@@ -246,7 +249,7 @@ impl AdviseRun<'_> {
         };
         let mut sample = build.sample();
         let probing = Instant::now();
-        let mut has_time = || probing.elapsed() < PROBE_TIMEOUT && may_go_on();
+        let mut has_time = || probing.elapsed() < PROBE_TIMEOUT && may_continue();
         let found = find_levels(&tally.probes, build.found(), &mut has_time);
         sample.stopped_by = measured.stopped_by;
         sample.elapsed_s = self.started.elapsed().as_secs_f64();

@@ -34,10 +34,10 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 ///
-/// If a log cannot be read or is corrupt, or if `watch` breaks.
+/// If a log cannot be read or is corrupt, or if `on_progress` breaks.
 pub fn compare_stores(
     settings: &DiffSettings,
-    watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<StoreDiff, DiffError> {
     let monitor = ScanMonitor::default();
     let compared = thread::scope(|scope| {
@@ -49,7 +49,7 @@ pub fn compare_stores(
             match receiver.recv_timeout(WATCH_INTERVAL) {
                 Ok(compared) => return Some(compared),
                 Err(RecvTimeoutError::Timeout) => {
-                    if watch(monitor.bytes()).is_break() {
+                    if on_progress(monitor.bytes()).is_break() {
                         monitor.stop();
                     }
                 }

@@ -536,7 +536,7 @@ impl TargetSession for MysqlSession {
             return Ok(());
         }
         // A name that parses as a GTID is a GTID: log names have a dot before the number, not a colon.
-        let gtid = intent.unit.parse::<Gtid>().is_ok().then(|| intent.unit.clone());
+        let gtid = intent.transaction.parse::<Gtid>().is_ok().then(|| intent.transaction.clone());
         let gtid = gtid.filter(|_| self.names_gtids && !is_in_parts);
         self.rows_follow = is_in_parts;
         let before = match &gtid {

@@ -74,10 +74,10 @@ pub(crate) fn withdraw_intent_sql() -> String {
 
 /// Returns the statement that saves an intent: hexadecimal words, which survive any character set.
 pub(crate) fn save_intent_sql(intent: &StatementIntent) -> String {
-    assert!(!intent.unit.is_empty(), "ours: an announced statement has a GTID or a position");
+    assert!(!intent.transaction.is_empty(), "ours: an announced statement has a GTID or a position");
     let mut out = format!("UPDATE {PROGRESS_TABLE} SET intent='");
     let databases = intent.databases.iter().map(Vec::as_slice);
-    for word in [intent.unit.as_bytes(), intent.before.as_bytes()].into_iter().chain(databases) {
+    for word in [intent.transaction.as_bytes(), intent.before.as_bytes()].into_iter().chain(databases) {
         put_hex(&mut out, word);
         out.push(' ');
     }
@@ -88,9 +88,9 @@ pub(crate) fn save_intent_sql(intent: &StatementIntent) -> String {
 pub(crate) fn read_intent(text: &str) -> Option<StatementIntent> {
     let mut words = text.split_terminator(' ').map(parse_hex);
     let mut text = || String::from_utf8(words.next()??).ok();
-    let (unit, before) = (text()?, text()?);
+    let (transaction, before) = (text()?, text()?);
     let databases = words.collect::<Option<Vec<_>>>()?;
-    Some(StatementIntent { unit, databases, before })
+    Some(StatementIntent { transaction, databases, before })
 }
 
 /// Function that finds the target's collation for a collation number in the log.
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn intents_round_trip() {
         let wanted = StatementIntent {
-            unit: "log:4".into(),
+            transaction: "log:4".into(),
             databases: vec![b"d".to_vec(), b"\xff'".to_vec()],
             before: "x".into(),
         };

@@ -73,7 +73,7 @@ impl ComparisonReader for ServerReader {
         &mut self,
         table: &TargetTableName,
         readings: &[ColumnReading<'_>],
-        go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
+        may_continue: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<RowsDigest, TargetFailure> {
         let values: Vec<String> = readings.iter().map(value).collect();
         let sql = format!("SELECT {} FROM {}", values.join(", "), quoted(table)?);
@@ -85,7 +85,7 @@ impl ComparisonReader for ServerReader {
                     text.put(reading.form, value.as_deref());
                 }
                 sum.add(&text);
-                go_on()
+                may_continue()
             })
             .map_err(server_failure)?;
         Ok(sum)

@@ -55,25 +55,25 @@ impl AppliedCheck {
     /// Checks that the target, or an earlier log, has all transactions before this transaction's log.
     pub(crate) fn check_gap(
         &mut self,
-        unit: &TransactionHead,
+        head: &TransactionHead,
         previous: &GtidSet,
     ) -> Result<(), ReplayError> {
-        if self.checked_log.replace(unit.origin.log_number) == Some(unit.origin.log_number) {
+        if self.checked_log.replace(head.origin.log_number) == Some(head.origin.log_number) {
             return Ok(());
         }
         let AppliedState { executed, progress, .. } = &self.applied;
         let missing = previous.difference(executed).difference(&progress.gtids).difference(&self.seen);
         match missing.is_empty() {
             true => Ok(()),
-            false => Err(ReplayError::Gap { missing, log: unit.origin.log.to_string() }),
+            false => Err(ReplayError::Gap { missing, log: head.origin.log.to_string() }),
         }
     }
 
     /// Checks that the saved position is between two transactions of its log. If it is not, the last replay read
     /// another log of the same name. Must be called once for each transaction.
-    pub(crate) fn check_place(&mut self, unit: &TransactionHead) -> Result<(), ReplayError> {
+    pub(crate) fn check_place(&mut self, head: &TransactionHead) -> Result<(), ReplayError> {
         let Some(place) = &self.applied.progress.place else { return Ok(()) };
-        let origin = &unit.origin;
+        let origin = &head.origin;
         self.last_log = origin.log_number;
         let is_saved_log = match &self.saved_log {
             Some(Ok(number)) => *number == origin.log_number,
@@ -83,11 +83,11 @@ impl AppliedCheck {
             return self.check_place_reached(origin.log_number);
         }
         let is_first = self.saved_log_end == 0;
-        self.has_only_gtids = unit.gtid().is_some() && (is_first || self.has_only_gtids);
+        self.has_only_gtids = head.gtid().is_some() && (is_first || self.has_only_gtids);
         self.saved_log_end = origin.end;
         let is_inside = origin.start < place.position && place.position < origin.end;
-        match is_inside && unit.gtid().is_none() {
-            true => Err(another_log_error(place, &format!("this position is inside {unit}"))),
+        match is_inside && head.gtid().is_none() {
+            true => Err(another_log_error(place, &format!("this position is inside {head}"))),
             false => Ok(()),
         }
     }
@@ -115,12 +115,12 @@ impl AppliedCheck {
     }
 
     /// Returns whether an overlapping log had this transaction before. Must be called once for each transaction.
-    pub(crate) fn is_repeated(&mut self, unit: &TransactionHead) -> Result<bool, ReplayError> {
-        let name = &*unit.origin.log_name;
-        match unit.gtid() {
+    pub(crate) fn is_repeated(&mut self, head: &TransactionHead) -> Result<bool, ReplayError> {
+        let name = &*head.origin.log_name;
+        match head.gtid() {
             Some(gtid) => Ok(!self.seen.add(gtid)),
             None if self.repeated_names.contains(name) => Err(ReplayError::Refused(format!(
-                "{unit} has no GTID, and two of the logs are named {name}: the position is ambiguous. Give only \
+                "{head} has no GTID, and two of the logs are named {name}: the position is ambiguous. Give only \
                  one of these logs"
             ))),
             None => Ok(false),
@@ -128,30 +128,30 @@ impl AppliedCheck {
     }
 
     /// Returns whether the target has this transaction.
-    pub(crate) fn is_applied(&self, unit: &TransactionHead) -> Result<bool, ReplayError> {
+    pub(crate) fn is_applied(&self, head: &TransactionHead) -> Result<bool, ReplayError> {
         let progress = &self.applied.progress;
-        if let Some(gtid) = unit.gtid() {
+        if let Some(gtid) = head.gtid() {
             return Ok(progress.gtids.contains(gtid) || self.applied.executed.contains(gtid));
         }
-        if progress.beyond.contains(&unit.origin.start_place()) {
+        if progress.beyond.contains(&head.origin.start_place()) {
             return Ok(true);
         }
         let (Some(saved), Some(place)) = (&self.saved_log, &progress.place) else { return Ok(false) };
-        if place.log.starts_with(STDIN) && unit.origin.log_name.starts_with(STDIN) {
-            return match *unit.origin.log_name == *place.log {
-                true => Ok(unit.origin.end <= place.position),
+        if place.log.starts_with(STDIN) && head.origin.log_name.starts_with(STDIN) {
+            return match *head.origin.log_name == *place.log {
+                true => Ok(head.origin.end <= place.position),
                 false => Err(ReplayError::Refused(format!(
-                    "{unit} has no GTID, and the saved progress is of another log from standard input: it is unknown \
+                    "{head} has no GTID, and the saved progress is of another log from standard input: it is unknown \
                      which of them is the later one. Give the logs as files, in order, or drop the progress with \
                      --forget to apply all of this log"
                 ))),
             };
         }
         match saved {
-            Ok(number) if unit.origin.log_number == *number => Ok(unit.origin.end <= place.position),
-            Ok(number) => Ok(unit.origin.log_number < *number),
+            Ok(number) if head.origin.log_number == *number => Ok(head.origin.end <= place.position),
+            Ok(number) => Ok(head.origin.log_number < *number),
             Err(log) => Err(ReplayError::Refused(format!(
-                "{unit} has no GTID, and the target's progress is at {place}. Give {log} too, or drop the table \
+                "{head} has no GTID, and the target's progress is at {place}. Give {log} too, or drop the table \
                  bintide.progress on the target to apply all"
             ))),
         }

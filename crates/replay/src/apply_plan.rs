@@ -172,8 +172,8 @@ impl ApplyPlan {
     /// # Errors
     ///
     /// If an event cannot be decoded or applied.
-    pub fn of(unit: &SourceTransaction, opener: &mut PayloadOpener) -> Result<Self, ApplyPlanError> {
-        Self::with_memory_limit(unit, opener, usize::MAX)
+    pub fn of(source: &SourceTransaction, opener: &mut PayloadOpener) -> Result<Self, ApplyPlanError> {
+        Self::with_memory_limit(source, opener, usize::MAX)
     }
 
     /// Returns the apply plan of this transaction. Row events, statements and `LOAD DATA` files go to temporary files,
@@ -183,20 +183,20 @@ impl ApplyPlan {
     ///
     /// The errors of [`ApplyPlan::of`]. Also fails if a temporary file cannot be written.
     pub fn with_memory_limit(
-        unit: &SourceTransaction,
+        source: &SourceTransaction,
         opener: &mut PayloadOpener,
         held_max: usize,
     ) -> Result<Self, ApplyPlanError> {
-        let format = unit.transaction.format();
+        let format = source.transaction.format();
         let mut builder = ApplyPlanBuilder::new(format, held_max);
-        builder.rows_size = unit.transaction.bytes().len().min(held_max);
-        for raw in unit.transaction.events() {
+        builder.rows_size = source.transaction.bytes().len().min(held_max);
+        for raw in source.transaction.events() {
             match raw.event_type() {
                 EventType::TransactionPayload => builder.open(&raw, format, opener)?,
                 _ => builder.take(&raw, format)?,
             }
         }
-        builder.finish(unit.transaction.outline().kind)
+        builder.finish(source.transaction.outline().kind)
     }
 
     /// Returns whether all parts are in memory, not in a temporary file.
@@ -751,7 +751,7 @@ mod tests {
                 builder.take(&RawEvent::new(&bytes, EventChecksum::Absent).unwrap(), &format).unwrap();
             }
             builder.commit();
-            let work = builder.finish(TransactionKind::Statement).unwrap();
+            let plan = builder.finish(TransactionKind::Statement).unwrap();
             let mut seen = Vec::new();
             let mut see = |rows: &RowEvents| {
                 for raw in rows.events() {
@@ -760,7 +760,7 @@ mod tests {
                     seen.push((raw.event_type(), raw.header().timestamp, rows));
                 }
             };
-            for step in &work.steps {
+            for step in &plan.steps {
                 match step {
                     ApplyStep::Rows(_, rows) => see(rows),
                     ApplyStep::Spooled(_, rows) => rows.parts().for_each(|part| see(&part.unwrap())),

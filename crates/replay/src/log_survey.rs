@@ -117,10 +117,10 @@ impl LogSurvey {
                 }
                 SelectionChoice::Stop => break,
             }
-            let Ok(work) = found.work(&mut opener, source.held_max()) else { break };
-            taken += work.steps.iter().map(ApplyStep::size).sum::<usize>();
-            let Ok(work) = TransactionFilter(filter).apply(work) else { break };
-            survey.take(&head, &work);
+            let Ok(plan) = found.plan(&mut opener, source.held_max()) else { break };
+            taken += plan.steps.iter().map(ApplyStep::size).sum::<usize>();
+            let Ok(plan) = TransactionFilter(filter).apply(plan) else { break };
+            survey.take(&head, &plan);
         }
         survey.writer = source.writer();
         survey.previous = previous.unwrap_or_else(|| source.previous().clone());
@@ -140,16 +140,16 @@ impl LogSurvey {
     }
 
     /// Surveys another transaction.
-    pub(crate) fn take(&mut self, head: &TransactionHead, work: &ApplyPlan) {
+    pub(crate) fn take(&mut self, head: &TransactionHead, plan: &ApplyPlan) {
         self.transactions += 1;
         match head.gtid() {
             Some(gtid) => drop(self.gtids.add(gtid)),
             None => drop(self.without_gtid.get_or_insert_with(|| head.to_string())),
         }
-        if let TransactionShape::ImplicitCommit { databases } = &work.shape {
+        if let TransactionShape::ImplicitCommit { databases } = &plan.shape {
             self.defined.add(databases);
         }
-        for step in &work.steps {
+        for step in &plan.steps {
             match step {
                 ApplyStep::Rows(_, rows) => self.add_rows(rows),
                 ApplyStep::Spooled(_, rows) => {

@@ -33,32 +33,32 @@ pub enum ReplayError {
         start: u64,
     },
     /// A transaction cannot be applied.
-    #[error("{unit}: {error}")]
-    Work {
+    #[error("{transaction}: {error}")]
+    Plan {
         /// Log, position and GTID of the transaction.
-        unit: String,
+        transaction: String,
         /// Reason.
         #[source]
         error: ApplyPlanError,
     },
     /// The target refused a transaction.
-    #[error("{unit}: {failure}")]
+    #[error("{transaction}: {failure}")]
     Apply {
         /// Log, position and GTID of the transaction.
-        unit: String,
+        transaction: String,
         /// Error from the target.
         #[source]
         failure: TargetFailure,
     },
     /// A transaction failed after it changed a table whose engine cannot roll back.
     #[error(
-        "{unit}: {failure}; {table} is not an InnoDB table, so its changes cannot be rolled back, and it may already \
+        "{transaction}: {failure}; {table} is not an InnoDB table, so its changes cannot be rolled back, and it may already \
          have some or all of them: compare it with the source. Then either undo these changes and run the same command \
          again, or complete them and leave the transaction out with {skip_option}"
     )]
     KeptChanges {
         /// Log, position and GTID of the transaction.
-        unit: String,
+        transaction: String,
         /// The table.
         table: TargetTableName,
         /// Option that leaves the transaction out.

@@ -46,7 +46,7 @@ pub struct AppliedState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementIntent {
     /// GTID of the statement's transaction, or its position in the log.
-    pub unit: String,
+    pub transaction: String,
     /// Databases whose definitions the statement may change; empty for all.
     pub databases: Vec<Vec<u8>>,
     /// The target's fingerprint of the definitions before.
@@ -55,16 +55,16 @@ pub struct StatementIntent {
 
 impl StatementIntent {
     /// Returns the identifier of a transaction in an intent.
-    pub fn name(unit: &TransactionHead) -> String {
-        match unit.gtid() {
+    pub fn name(head: &TransactionHead) -> String {
+        match head.gtid() {
             Some(gtid) => gtid.to_string(),
-            None => unit.origin.start_place().to_string(),
+            None => head.origin.start_place().to_string(),
         }
     }
 
     /// Returns the position that identifies the transaction, if it has no GTID.
     pub fn place(&self) -> Option<SourcePosition> {
-        let (log, position) = self.unit.rsplit_once(':')?;
+        let (log, position) = self.transaction.rsplit_once(':')?;
         Some(SourcePosition { log: log.to_owned(), position: position.parse().ok()? })
     }
 }
@@ -98,19 +98,19 @@ impl ProgressLedger {
     }
 
     /// Records that this transaction is applied.
-    pub fn mark_applied(&mut self, unit: &TransactionHead) {
-        match unit.gtid() {
+    pub fn mark_applied(&mut self, head: &TransactionHead) {
+        match head.gtid() {
             Some(gtid) => {
                 let is_new = self.progress.gtids.add(gtid);
                 assert!(is_new, "ours: a transaction is applied once");
             }
-            None => self.mark_anonymous_applied(unit),
+            None => self.mark_anonymous_applied(head),
         }
     }
 
-    fn mark_anonymous_applied(&mut self, unit: &TransactionHead) {
-        self.held.remove(&unit.number);
-        self.last = Some(unit.origin.end_place());
+    fn mark_anonymous_applied(&mut self, head: &TransactionHead) {
+        self.held.remove(&head.number);
+        self.last = Some(head.origin.end_place());
         match self.held.values().next() {
             None => {
                 self.progress.place.clone_from(&self.last);
@@ -118,20 +118,20 @@ impl ProgressLedger {
             }
             Some(oldest) => {
                 self.progress.place = Some(oldest.clone());
-                self.progress.beyond.push(unit.origin.start_place());
+                self.progress.beyond.push(head.origin.start_place());
             }
         }
     }
 
     /// Records that this XA transaction is prepared. It counts as not applied until it is committed or rolled back.
-    pub fn mark_prepared(&mut self, unit: &TransactionHead) {
-        if unit.gtid().is_none() {
-            let is_last = self.held.last_key_value().is_none_or(|(last, _)| *last <= unit.number);
+    pub fn mark_prepared(&mut self, head: &TransactionHead) {
+        if head.gtid().is_none() {
+            let is_last = self.held.last_key_value().is_none_or(|(last, _)| *last <= head.number);
             assert!(is_last, "ours: transactions come in the order of their numbers");
-            let before = self.held.insert(unit.number, unit.origin.start_place());
+            let before = self.held.insert(head.number, head.origin.start_place());
             assert!(before.is_none(), "ours: a transaction is prepared once");
             if self.held.len() == 1 {
-                self.progress.place = Some(unit.origin.start_place());
+                self.progress.place = Some(head.origin.start_place());
             }
         }
     }

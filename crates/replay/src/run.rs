@@ -164,7 +164,7 @@ fn apply_in_one_session(
 fn settle_intent(target: &dyn ReplayTarget, applied: &AppliedState) -> Result<ReplayProgress, ReplayError> {
     let mut progress = applied.progress.clone();
     let Some(intent) = &applied.intent else { return Ok(progress) };
-    let gtid = intent.unit.parse::<binlog::gtid::Gtid>().ok();
+    let gtid = intent.transaction.parse::<binlog::gtid::Gtid>().ok();
     if gtid.is_some_and(|gtid| applied.executed.contains(gtid) || progress.gtids.contains(gtid)) {
         return Ok(progress);
     }
@@ -187,7 +187,7 @@ fn settle_intent(target: &dyn ReplayTarget, applied: &AppliedState) -> Result<Re
         IntentOutcome::Unknown(reason) => {
             return Err(ReplayError::Refused(format!(
                 "unknown whether {} was run before the last replay stopped: {reason}",
-                intent.unit
+                intent.transaction
             )));
         }
     }

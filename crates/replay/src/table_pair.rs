@@ -68,9 +68,9 @@ pub fn collect_tables(
             SelectionChoice::Leave => continue,
             SelectionChoice::Stop => break,
         }
-        let work = found.work(&mut opener, source.held_max());
-        let put = work.and_then(|work| TransactionFilter(filter).put_tables(&work, &mut tables));
-        put.map_err(|error| ReplayError::Work { unit: head.to_string(), error })?;
+        let plan = found.plan(&mut opener, source.held_max());
+        let put = plan.and_then(|plan| TransactionFilter(filter).put_tables(&plan, &mut tables));
+        put.map_err(|error| ReplayError::Plan { transaction: head.to_string(), error })?;
     }
     Ok(tables)
 }
@@ -78,9 +78,9 @@ pub fn collect_tables(
 impl TransactionFilter<'_> {
     /// Adds the selected tables that a transaction changes or defines, from table maps and statements. A table of a
     /// rewritten database has its new name on the target.
-    fn put_tables(self, work: &ApplyPlan, out: &mut LogTables) -> Result<(), ApplyPlanError> {
-        let changes_rows = !matches!(work.shape, TransactionShape::ImplicitCommit { .. });
-        for step in &work.steps {
+    fn put_tables(self, plan: &ApplyPlan, out: &mut LogTables) -> Result<(), ApplyPlanError> {
+        let changes_rows = !matches!(plan.shape, TransactionShape::ImplicitCommit { .. });
+        for step in &plan.steps {
             match step {
                 ApplyStep::Rows(_, rows) => self.put_tables_of_rows(rows, &mut out.pairs)?,
                 ApplyStep::Spooled(_, rows) => {

@@ -22,12 +22,12 @@ impl TransactionFilter<'_> {
     /// # Errors
     ///
     /// If its row events cannot be decoded.
-    pub(crate) fn apply(self, work: ApplyPlan) -> Result<ApplyPlan, ApplyPlanError> {
+    pub(crate) fn apply(self, plan: ApplyPlan) -> Result<ApplyPlan, ApplyPlanError> {
         if self.0.is_empty() {
-            return Ok(work);
+            return Ok(plan);
         }
-        let mut steps = Vec::with_capacity(work.steps.len());
-        for step in work.steps {
+        let mut steps = Vec::with_capacity(plan.steps.len());
+        for step in plan.steps {
             match step {
                 ApplyStep::Statement(statement) => steps.extend(
                     self.filter_statement(*statement).map(|left| ApplyStep::Statement(Box::new(left))),
@@ -52,7 +52,7 @@ impl TransactionFilter<'_> {
                 }
             }
         }
-        let shape = match work.shape {
+        let shape = match plan.shape {
             TransactionShape::ImplicitCommit { .. } if steps.is_empty() => TransactionShape::Rows,
             TransactionShape::ImplicitCommit { databases } => {
                 TransactionShape::ImplicitCommit { databases: self.old_and_new_names(databases) }
@@ -60,12 +60,12 @@ impl TransactionFilter<'_> {
             TransactionShape::Statements if steps.is_empty() => TransactionShape::Rows,
             shape => shape,
         };
-        Ok(ApplyPlan { shape, steps, session: work.session })
+        Ok(ApplyPlan { shape, steps, session: plan.session })
     }
 
     /// Records the names of all tables and databases of a transaction, excluded or not.
-    pub(crate) fn note_names(self, work: &ApplyPlan, unmatched: &mut UnmatchedRules) {
-        for step in &work.steps {
+    pub(crate) fn note_names(self, plan: &ApplyPlan, unmatched: &mut UnmatchedRules) {
+        for step in &plan.steps {
             match step {
                 ApplyStep::Rows(_, rows) => self.note_tables_of_rows(rows, unmatched),
                 // A file that cannot be read is reported when its rows are filtered.

@@ -80,11 +80,11 @@ impl LateTransactions {
     pub(crate) fn count(
         source: &mut TransactionSource,
         limit: u64,
-        go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+        on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Self {
         let mut late = Self::default();
         source.leave_out_logs_after(limit);
-        while go_on(source.bytes_read()).is_continue() {
+        while on_progress(source.bytes_read()).is_continue() {
             match source.next_found() {
                 Ok(Some(found)) => late.transactions += u64::from(found.head().committed_us < limit),
                 Ok(None) => break,

@@ -102,7 +102,7 @@ pub struct OversizedTransaction {
     /// The transaction without its events.
     pub head: TransactionHead,
     /// Apply plan of the transaction, or the reason why it cannot be applied.
-    pub work: Result<ApplyPlan, ApplyPlanError>,
+    pub plan: Result<ApplyPlan, ApplyPlanError>,
 }
 
 impl TransactionSource {
@@ -224,10 +224,10 @@ impl TransactionSource {
     /// # Errors
     ///
     /// If a log cannot be read, is corrupt, ends within a transaction, or has a transaction too large for memory.
-    pub fn next_unit(&mut self) -> Result<Option<SourceTransaction>, ReplayError> {
+    pub fn next_transaction(&mut self) -> Result<Option<SourceTransaction>, ReplayError> {
         match self.next_found()? {
             None => Ok(None),
-            Some(SizedTransaction::Held(unit)) => Ok(Some(unit)),
+            Some(SizedTransaction::Held(transaction)) => Ok(Some(transaction)),
             Some(SizedTransaction::Large(large)) => Err(ReplayError::Refused(format!(
                 "{} does not fit in memory: it has more than {} bytes",
                 large.head, self.held_max
@@ -279,9 +279,9 @@ impl TransactionSource {
                 GatheredEvents::Held(transaction) => {
                     SizedTransaction::Held(SourceTransaction { number, origin, transaction })
                 }
-                GatheredEvents::Large(outline, work) => SizedTransaction::Large(OversizedTransaction {
+                GatheredEvents::Large(outline, plan) => SizedTransaction::Large(OversizedTransaction {
                     head: TransactionHead::of(number, origin, &outline),
-                    work,
+                    plan,
                 }),
             }));
         }
@@ -406,7 +406,7 @@ impl SizedTransaction {
     /// Returns the transaction without its events.
     pub fn head(&self) -> TransactionHead {
         match self {
-            Self::Held(unit) => unit.head(),
+            Self::Held(transaction) => transaction.head(),
             Self::Large(large) => large.head.clone(),
         }
     }
@@ -416,10 +416,10 @@ impl SizedTransaction {
     /// # Errors
     ///
     /// The errors of [`ApplyPlan::with_memory_limit`].
-    pub fn work(self, opener: &mut PayloadOpener, held_max: usize) -> Result<ApplyPlan, ApplyPlanError> {
+    pub fn plan(self, opener: &mut PayloadOpener, held_max: usize) -> Result<ApplyPlan, ApplyPlanError> {
         match self {
-            Self::Held(unit) => ApplyPlan::with_memory_limit(&unit, opener, held_max),
-            Self::Large(large) => large.work,
+            Self::Held(transaction) => ApplyPlan::with_memory_limit(&transaction, opener, held_max),
+            Self::Large(large) => large.plan,
         }
     }
 }

@@ -42,8 +42,8 @@ impl ResourcePlan {
     /// If not even one worker fits, the plan has one worker, and [`ResourcePlan::memory_needed`] is larger than
     /// `memory`.
     pub fn new(action: RewriteAction, workers: NonZeroUsize, memory: u64, size_max: u64) -> Self {
-        let RewriteAction::Compress(how) = action else { return Self::for_decompress(workers, memory) };
-        let (level, size_max) = (Some(how.level), size_max.min(SIZE_MAX));
+        let RewriteAction::Compress(settings) = action else { return Self::for_decompress(workers, memory) };
+        let (level, size_max) = (Some(settings.level), size_max.min(SIZE_MAX));
         let smallest =
             Self::with_sizes(level, NonZeroUsize::MIN, LARGE_SIZES[LARGE_SIZES.len() - 1], memory, size_max);
         for workers in (1..=workers.get()).rev().filter_map(NonZeroUsize::new) {

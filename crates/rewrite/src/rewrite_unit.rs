@@ -174,10 +174,10 @@ impl UnitBuilder {
         // A format description is always the first event of its chunk.
         self.format = Some(Arc::clone(format));
         self.formats_at.push(offset);
-        let RewriteAction::Compress(how) = self.action else { return Ok(()) };
+        let RewriteAction::Compress(settings) = self.action else { return Ok(()) };
         let (name, server) =
             (self.name.clone(), String::from_utf8_lossy(&format.server_version).into_owned());
-        match (format.flavour, how.old_format) {
+        match (format.flavour, settings.old_format) {
             (Flavour::MariaDb, _) => Err(RewriteError::Mariadb { name, server }),
             (Flavour::MySql, OldFormatPolicy::Refuse) if !format.knows_payloads() => {
                 Err(RewriteError::Format { name, server, event_types: format.post_header_sizes.len() })
@@ -208,8 +208,8 @@ impl UnitBuilder {
             (RewriteAction::Decompress, Some(CompressionRefusal::Compressed)) => SegmentAction::Decompress,
             (RewriteAction::Decompress, _) => SegmentAction::Pass(PassReason::AlreadyPlain),
             (RewriteAction::Compress(_), None) => SegmentAction::Compress,
-            (RewriteAction::Compress(how), Some(CompressionRefusal::Compressed))
-                if how.compressed == CompressedPolicy::Recompress =>
+            (RewriteAction::Compress(settings), Some(CompressionRefusal::Compressed))
+                if settings.compressed == CompressedPolicy::Recompress =>
             {
                 SegmentAction::Recompress
             }

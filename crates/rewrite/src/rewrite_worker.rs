@@ -184,12 +184,12 @@ impl<'o> RewriteWorker<'o> {
             event.raw.verify().map_err(|error| at.decode_error(error))?;
         }
         let done = match (segment.action, self.shared.action) {
-            (SegmentAction::Compress, RewriteAction::Compress(how)) => {
-                self.compress(segment, how, kind, size)?
+            (SegmentAction::Compress, RewriteAction::Compress(settings)) => {
+                self.compress(segment, settings, kind, size)?
             }
             (SegmentAction::Decompress, _) => self.decompress_transaction(segment, kind, sender)?,
-            (SegmentAction::Recompress, RewriteAction::Compress(how)) => {
-                self.recompress(segment, how, kind, sender)?
+            (SegmentAction::Recompress, RewriteAction::Compress(settings)) => {
+                self.recompress(segment, settings, kind, sender)?
             }
             _ => false,
         };
@@ -217,7 +217,7 @@ impl<'o> RewriteWorker<'o> {
 
     fn is_to_be_extended(&self, event: &LogEvent<'_>, format: &EventFormat) -> bool {
         event.raw.event_type() == EventType::FormatDescription
-            && matches!(self.shared.action, RewriteAction::Compress(how) if how.old_format == OldFormatPolicy::Extend)
+            && matches!(self.shared.action, RewriteAction::Compress(settings) if settings.old_format == OldFormatPolicy::Extend)
             && !format.knows_payloads()
     }
 
@@ -248,7 +248,7 @@ impl<'o> RewriteWorker<'o> {
     fn compress(
         &mut self,
         segment: &RewriteSegment,
-        how: CompressSettings,
+        settings: CompressSettings,
         kind: LogKind,
         size: u64,
     ) -> Result<bool, RewriteError> {
@@ -263,14 +263,14 @@ impl<'o> RewriteWorker<'o> {
         }
         let next = relay_position(kind, &last.raw);
         let gtid = PayloadGtid { event: &gtid, format: first.format(), next };
-        self.write_payload(&gtid, how, size)
+        self.write_payload(&gtid, settings, size)
     }
 
     /// Compresses a compressed transaction again.
     fn recompress(
         &mut self,
         segment: &RewriteSegment,
-        how: CompressSettings,
+        settings: CompressSettings,
         kind: LogKind,
         sender: &dyn PartSink,
     ) -> Result<bool, RewriteError> {
@@ -294,7 +294,7 @@ impl<'o> RewriteWorker<'o> {
         self.batch.tally.opening.record(started.elapsed());
         if inner_size == self.inner.len() as u64 {
             let gtid = PayloadGtid { event: &gtid, format, next };
-            return self.write_payload(&gtid, how, before);
+            return self.write_payload(&gtid, settings, before);
         }
         let started = Instant::now();
         self.writer = None;
@@ -317,7 +317,7 @@ impl<'o> RewriteWorker<'o> {
         };
         drop(alone);
         self.batch.tally.compressing.record(started.elapsed());
-        self.write_spooled_payload(spooled, how, before, sender)
+        self.write_spooled_payload(spooled, settings, before, sender)
     }
 
     /// Compresses `self.inner` into a payload event, and adds it after the GTID event. `size` is the size of the old
@@ -325,7 +325,7 @@ impl<'o> RewriteWorker<'o> {
     fn write_payload(
         &mut self,
         gtid: &PayloadGtid<'_>,
-        how: CompressSettings,
+        settings: CompressSettings,
         size: u64,
     ) -> Result<bool, RewriteError> {
         let PayloadGtid { event: gtid, format, next } = *gtid;
@@ -348,7 +348,7 @@ impl<'o> RewriteWorker<'o> {
         let payload = events::TransactionPayload::zstd(self.inner.len() as u64, frame, &mut fields);
         let body_size = payload.fields.len() + payload.payload.len();
         let after = (HEADER_SIZE + body_size + checksum.size()) as u64;
-        if !is_worth_it(how.minimum_gain, size, after + gtid.raw.bytes().len() as u64) {
+        if !is_worth_it(settings.minimum_gain, size, after + gtid.raw.bytes().len() as u64) {
             self.batch.tally.not_worth_it += 1;
             return Ok(false);
         }
@@ -378,8 +378,9 @@ impl<'o> RewriteWorker<'o> {
         if let SegmentAction::Pass(PassReason::Refused(reason)) = large.action {
             self.batch.tally.refused.insert(reason, (1, size));
         }
-        if let (SegmentAction::Compress, RewriteAction::Compress(how)) = (large.action, self.shared.action)
-            && self.compress_large(large, how, kind, sender)?
+        if let (SegmentAction::Compress, RewriteAction::Compress(settings)) =
+            (large.action, self.shared.action)
+            && self.compress_large(large, settings, kind, sender)?
         {
             return Ok(());
         }
@@ -401,7 +402,7 @@ impl<'o> RewriteWorker<'o> {
     fn compress_large(
         &mut self,
         large: &LargeTransaction,
-        how: CompressSettings,
+        settings: CompressSettings,
         kind: LogKind,
         sender: &dyn PartSink,
     ) -> Result<bool, RewriteError> {
@@ -415,7 +416,7 @@ impl<'o> RewriteWorker<'o> {
         };
         self.batch.tally.compressing.record(started.elapsed());
         self.batch.start_transaction(large.start);
-        let done = self.write_spooled_payload(spooled, how, large.end - large.start, sender)?;
+        let done = self.write_spooled_payload(spooled, settings, large.end - large.start, sender)?;
         if !done {
             self.batch.moved.clear();
         }
@@ -426,7 +427,7 @@ impl<'o> RewriteWorker<'o> {
     fn write_spooled_payload(
         &mut self,
         mut spooled: SpooledPayload,
-        how: CompressSettings,
+        settings: CompressSettings,
         before: u64,
         sender: &dyn PartSink,
     ) -> Result<bool, RewriteError> {
@@ -435,7 +436,7 @@ impl<'o> RewriteWorker<'o> {
         events::TransactionPayload::put_zstd_fields(spooled.inner_size, payload_size, &mut fields);
         let gtid = spooled.gtid.as_raw();
         let after = (HEADER_SIZE + fields.len() + gtid.checksum().size()) as u64 + payload_size;
-        if !is_worth_it(how.minimum_gain, before, after + gtid.bytes().len() as u64) {
+        if !is_worth_it(settings.minimum_gain, before, after + gtid.bytes().len() as u64) {
             self.batch.tally.not_worth_it += 1;
             return Ok(false);
         }

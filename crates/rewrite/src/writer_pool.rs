@@ -14,7 +14,7 @@ use crate::{CompressSettings, RewriteAction};
 ///
 /// A thread that holds a context must not wait for another thread.
 pub(crate) struct WriterPool {
-    how: Option<CompressSettings>,
+    settings: Option<CompressSettings>,
     state: Mutex<WriterPoolState>,
     released: Condvar,
 }
@@ -41,11 +41,11 @@ pub(crate) struct ExclusiveAccess<'w>(&'w WriterPool);
 
 impl WriterPool {
     pub(crate) fn new(action: RewriteAction) -> Self {
-        let how = match action {
-            RewriteAction::Compress(how) => Some(how),
+        let settings = match action {
+            RewriteAction::Compress(settings) => Some(settings),
             RewriteAction::Decompress => None,
         };
-        Self { how, state: Mutex::default(), released: Condvar::new() }
+        Self { settings, state: Mutex::default(), released: Condvar::new() }
     }
 
     /// Takes a context from the pool. The worker must drop it before it waits for anything.
@@ -77,8 +77,10 @@ impl WriterPool {
 
     /// Creates a context.
     pub(crate) fn new_writer(&self) -> Result<PayloadWriter, RewriteError> {
-        let Some(how) = self.how else { unreachable!("ours: opening a payload compresses nothing") };
-        Ok(PayloadWriter::new(how.level)?.with_event_size_max(how.event_size_max))
+        let Some(settings) = self.settings else {
+            unreachable!("ours: nothing is compressed when payloads are opened")
+        };
+        Ok(PayloadWriter::new(settings.level)?.with_event_size_max(settings.event_size_max))
     }
 
     fn lock(&self) -> MutexGuard<'_, WriterPoolState> {

@@ -64,7 +64,7 @@ impl ComparisonReader for SqliteReader {
         &mut self,
         table: &TargetTableName,
         readings: &[ColumnReading<'_>],
-        go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
+        may_continue: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<RowsDigest, TargetFailure> {
         let held = self
             .find(table)
@@ -81,7 +81,7 @@ impl ComparisonReader for SqliteReader {
                 put(&mut text, reading.form, row.get_ref(at).map_err(sqlite_failure)?);
             }
             sum.add(&text);
-            if go_on().is_break() {
+            if may_continue().is_break() {
                 break;
             }
         }

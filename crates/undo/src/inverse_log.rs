@@ -129,7 +129,7 @@ impl InverseLog {
         format: &EventFormat,
         identity: InverseLogIdentity,
         out: &mut dyn Write,
-        go_on: &mut dyn FnMut(u64) -> bool,
+        on_progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(), InverseLogError> {
         let format = EventFormat { checksum: ChecksumAlgorithm::Crc32, ..format.clone() };
         let (bytes, open) = (Vec::new(), None);
@@ -137,7 +137,7 @@ impl InverseLog {
         log.put_beginning()?;
         while let Some(part) = self.next_part().map_err(InverseLogError::Spool)? {
             log.flush(out)?;
-            if !go_on(log.position) {
+            if !on_progress(log.position) {
                 return Ok(());
             }
             match part {

@@ -309,7 +309,7 @@ fn commit_times(logs: &[std::path::PathBuf]) -> Result<Vec<u64>> {
     let logs = logs.iter().cloned().map(replay::ReplayLog::File).collect();
     let mut source = replay::TransactionSource::new(logs, None, usize::MAX);
     let mut times = Vec::new();
-    while let Some(unit) = source.next_unit()? {
+    while let Some(unit) = source.next_transaction()? {
         times.push(unit.head().committed_us);
     }
     Ok(times)

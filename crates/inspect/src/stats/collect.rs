@@ -64,16 +64,16 @@ impl StatsSettings {
 pub fn collect(
     readers: impl IntoIterator<Item = Result<LogReader, logs::LogError>, IntoIter: Send>,
     settings: &StatsSettings,
-    watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<StatsReport, InspectError> {
-    collect_cut(readers, settings, PIECE_SIZES, watch)
+    collect_cut(readers, settings, PIECE_SIZES, on_progress)
 }
 
 fn collect_cut(
     readers: impl IntoIterator<Item = Result<LogReader, logs::LogError>, IntoIter: Send>,
     settings: &StatsSettings,
     cut: PieceSizes,
-    watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<StatsReport, InspectError> {
     let readers = readers.into_iter();
     let mut whole = ChunkTally::new(settings);
@@ -91,7 +91,7 @@ fn collect_cut(
         |(part, bytes)| {
             whole.join(part);
             bytes_done += bytes;
-            match watch(bytes_done) {
+            match on_progress(bytes_done) {
                 ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
                 ControlFlow::Break(()) => Err(InspectError::Stopped),
             }

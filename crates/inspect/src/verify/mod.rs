@@ -59,15 +59,15 @@ const WAITING_SIZE_MAX: usize = 16 << 20;
 /// [`InspectError::Stopped`]. All faults of the logs are in the verdicts.
 pub fn verify(
     inputs: impl IntoIterator<Item = VerifyInput, IntoIter: Send>,
-    watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<VerifyReport, InspectError> {
-    verify_cut(inputs, PIECE_SIZES, watch)
+    verify_cut(inputs, PIECE_SIZES, on_progress)
 }
 
 fn verify_cut(
     inputs: impl IntoIterator<Item = VerifyInput, IntoIter: Send>,
     cut: PieceSizes,
-    watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<VerifyReport, InspectError> {
     let inputs = inputs.into_iter();
     let mut judge = LogJudge::default();
@@ -79,7 +79,7 @@ fn verify_cut(
         |walk, step, sender| Ok(sender.push(check_task(step, walk), FINDINGS_COST)?),
         |checked| {
             bytes_done += judge_one(&mut judge, checked);
-            match watch(bytes_done) {
+            match on_progress(bytes_done) {
                 ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
                 ControlFlow::Break(()) => Err(InspectError::Stopped),
             }

@@ -27,11 +27,11 @@ use crate::row_condition::{ConditionCoverage, RowCondition};
 /// have no column names.
 pub fn row_history(
     settings: &HistorySettings,
-    watch: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    on_progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
 ) -> Result<RowHistory, ListError> {
     let mut tracer = RowTracer {
         settings,
-        watch,
+        on_progress,
         sightings: ConditionCoverage::default(),
         torn: Vec::new(),
         entries: Vec::new(),
@@ -52,7 +52,7 @@ pub fn row_history(
 /// State of a trace.
 struct RowTracer<'s> {
     settings: &'s HistorySettings,
-    watch: &'s mut dyn FnMut(usize) -> ControlFlow<()>,
+    on_progress: &'s mut dyn FnMut(usize) -> ControlFlow<()>,
     sightings: ConditionCoverage,
     torn: Vec<String>,
     /// Changes in the order found: the newest first, until all earlier logs are read.
@@ -215,7 +215,7 @@ impl RowTracer<'_> {
         identity: &RowIdentity,
         direction: TraceDirection,
     ) -> Result<Vec<SearchFinding>, ListError> {
-        if (self.watch)(log).is_break() {
+        if (self.on_progress)(log).is_break() {
             return Err(ListError::Stopped);
         }
         let HistorySettings { database, table, .. } = self.settings;

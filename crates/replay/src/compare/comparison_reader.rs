@@ -33,7 +33,7 @@ pub trait ComparisonReader: fmt::Debug + Send {
         &mut self,
         table: &TargetTableName,
         readings: &[ColumnReading<'_>],
-        go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
+        may_continue: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<RowsDigest, TargetFailure>;
 
     /// Returns the server release whose `CHECKSUM TABLE` this side uses: two sides of one release compute equal

@@ -93,21 +93,21 @@ impl TargetComparison {
     ///
     /// # Errors
     ///
-    /// The server or the target does not answer, or `go_on` stops the comparison.
+    /// The server or the target does not answer, or `may_continue` stops the comparison.
     pub fn compare(
         &mut self,
         pair: &TablePair,
-        go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
+        may_continue: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<TableVerdict, ReplayError> {
         let verdict =
-            self.compare_pair(pair, go_on).map_err(|failure| failure.into_error("compare a table"))?;
-        if go_on().is_break() { Err(ReplayError::Interrupted) } else { Ok(verdict) }
+            self.compare_pair(pair, may_continue).map_err(|failure| failure.into_error("compare a table"))?;
+        if may_continue().is_break() { Err(ReplayError::Interrupted) } else { Ok(verdict) }
     }
 
     fn compare_pair(
         &mut self,
         pair: &TablePair,
-        go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
+        may_continue: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<TableVerdict, TargetFailure> {
         let theirs = self.server.columns(&pair.source)?;
         let ours = self.target.columns(&pair.target)?;
@@ -133,8 +133,16 @@ impl TargetComparison {
                 run_both(|| server.checksum(&pair.source), || target.checksum(&pair.target))?
             }
             ComparisonMethod::Digest => run_both(
-                || server.digest(&pair.source, &readings.of_server(), go_on).map(|sum| sum.to_string()),
-                || target.digest(&pair.target, &readings.of_target(), go_on).map(|sum| sum.to_string()),
+                || {
+                    server
+                        .digest(&pair.source, &readings.of_server(), may_continue)
+                        .map(|sum| sum.to_string())
+                },
+                || {
+                    target
+                        .digest(&pair.target, &readings.of_target(), may_continue)
+                        .map(|sum| sum.to_string())
+                },
             )?,
         };
         Ok(match theirs == ours {

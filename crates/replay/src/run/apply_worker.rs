@@ -292,7 +292,7 @@ impl ApplyWorker<'_, '_> {
             let mine = if is_first { state.for_first.take() } else { None };
             if let Some(number) = mine.or_else(|| state.schedule.start()) {
                 let group = Arc::clone(state.groups.get(&number)?);
-                if is_first || group.work.shape == TransactionShape::Rows {
+                if is_first || group.plan.shape == TransactionShape::Rows {
                     state.gate.begin(number);
                     assert!(state.awaited[self.index].is_none(), "ours: a worker has one group at a time");
                     state.tally.at_once = state.tally.at_once.max(state.schedule.running_count() as u64);

@@ -160,14 +160,14 @@ impl ClaimFinder {
     pub(super) fn claim(
         &mut self,
         head: &TransactionHead,
-        work: &ApplyPlan,
+        plan: &ApplyPlan,
     ) -> Result<ScheduleClaim, ReplayError> {
-        let is_rows = work.shape == TransactionShape::Rows && work.is_in_memory();
+        let is_rows = plan.shape == TransactionShape::Rows && plan.is_in_memory();
         let footprint = TransactionFootprint {
             exclusivity: if is_rows { Exclusivity::Shared } else { Exclusivity::Exclusive },
             log: head.origin.log_number as u64,
             clock: head.clock,
-            session: work.session.map(u64::from),
+            session: plan.session.map(u64::from),
             databases: ChangedDatabases::Known(Vec::new()),
             keys: ChangedKeys::Known(KeySet::default()),
         };
@@ -184,16 +184,16 @@ impl ClaimFinder {
     pub(super) fn add(
         &mut self,
         claim: &mut ScheduleClaim,
-        work: &ApplyPlan,
+        plan: &ApplyPlan,
         definitions: &DefinitionCache,
     ) -> Result<(), binlog::DecodeError> {
-        assert!(work.shape == TransactionShape::Rows, "ours: keys are of rows only");
+        assert!(plan.shape == TransactionShape::Rows, "ours: keys are of rows only");
         if claim.is_alone() || !self.needs_tables() {
             return Ok(());
         }
         let mut databases = ChangedDatabases::Known(Vec::new());
         let mut keys = ChangedKeys::Known(KeySet::default());
-        for step in &work.steps {
+        for step in &plan.steps {
             let ApplyStep::Rows(_, rows) = step else { continue };
             match self.mode {
                 ParallelMode::Database => add_databases(rows, definitions, &mut databases)?,

@@ -62,22 +62,22 @@ impl GroupApplier {
         })
     }
 
-    /// Applies and commits a group. Retries it after lock conflicts, unless `go_on` returns an error.
+    /// Applies and commits a group. Retries it after lock conflicts, unless `may_continue` returns an error.
     pub(super) fn apply(
         &mut self,
         group: &CommitGroup,
-        go_on: &mut dyn FnMut() -> Result<(), ReplayError>,
+        may_continue: &mut dyn FnMut() -> Result<(), ReplayError>,
     ) -> Result<(), ReplayError> {
         let mut pause = RETRY_BACKOFF_MIN;
         for _ in 0..RETRIES_MAX {
             match self.try_apply(group) {
                 Err(failure) if failure.kind == TargetFailureKind::Locked && can_be_undone(group) => {
-                    let unit = || group.head.to_string();
+                    let transaction = || group.head.to_string();
                     self.session
                         .rollback()
-                        .map_err(|failure| ReplayError::Apply { unit: unit(), failure })?;
+                        .map_err(|failure| ReplayError::Apply { transaction: transaction(), failure })?;
                     self.tally.retries += 1;
-                    go_on()?;
+                    may_continue()?;
                     std::thread::sleep(pause);
                     pause *= 2;
                 }
@@ -107,29 +107,29 @@ pub(super) fn apply_group(
     group: &CommitGroup,
     counter: &mut RowCounter,
 ) -> Result<(), TargetFailure> {
-    let is_rows = group.work.shape == TransactionShape::Rows;
+    let is_rows = group.plan.shape == TransactionShape::Rows;
     assert!(is_rows || group.members.is_empty(), "ours: only row changes are committed together");
     counter.rows = 0;
     session.set_gtids(&group.gtids)?;
-    let format = group.work.steps.iter().find_map(|step| match step {
+    let format = group.plan.steps.iter().find_map(|step| match step {
         ApplyStep::Rows(_, rows) => Some(&rows.format),
         ApplyStep::Spooled(_, rows) => Some(rows.format()),
         ApplyStep::Statement(_) | ApplyStep::SpooledStatements(_) => None,
     });
-    match &group.work.shape {
+    match &group.plan.shape {
         TransactionShape::ImplicitCommit { databases } => {
-            let (unit, databases) = (StatementIntent::name(&group.head), databases.clone());
-            session.announce(StatementIntent { unit, databases, before: String::new() }, format)?;
+            let (transaction, databases) = (StatementIntent::name(&group.head), databases.clone());
+            session.announce(StatementIntent { transaction, databases, before: String::new() }, format)?;
         }
         _ => {
             session.begin()?;
-            let begins_with_statement = group.work.steps.first().is_some_and(ApplyStep::is_statement);
+            let begins_with_statement = group.plan.steps.first().is_some_and(ApplyStep::is_statement);
             if let (Some(format), true) = (format, begins_with_statement) {
                 session.expect_rows(format)?;
             }
         }
     }
-    for step in &group.work.steps {
+    for step in &group.plan.steps {
         match step {
             ApplyStep::Rows(context, rows) => {
                 counter.count(rows);
@@ -160,7 +160,7 @@ pub(super) fn apply_group(
         }
     }
     session.flush()?;
-    if group.work.shape == TransactionShape::RolledBack {
+    if group.plan.shape == TransactionShape::RolledBack {
         session.rollback()?;
         session.begin()?;
         counter.rows = 0;
@@ -179,7 +179,7 @@ pub(super) fn name_failed_member(
         // A search among several transactions would apply them again.
         assert!(group.members.is_empty(), "ours: a group that cannot be rolled back is one transaction");
         return ReplayError::KeptChanges {
-            unit: group.head.to_string(),
+            transaction: group.head.to_string(),
             table: table.clone(),
             skip_option: skip_option(group),
             failure,
@@ -190,12 +190,12 @@ pub(super) fn name_failed_member(
         _ => None,
     };
     match (found, group.members.last()) {
-        (Some((head, failure)), _) => ReplayError::Apply { unit: head.to_string(), failure },
-        (None, None) => ReplayError::Apply { unit: group.head.to_string(), failure },
+        (Some((head, failure)), _) => ReplayError::Apply { transaction: head.to_string(), failure },
+        (None, None) => ReplayError::Apply { transaction: group.head.to_string(), failure },
         (None, Some(last)) => {
-            let unit =
+            let transaction =
                 format!("the {} transactions from {} to {}", group.transactions, group.head, last.head);
-            ReplayError::Apply { unit, failure }
+            ReplayError::Apply { transaction, failure }
         }
     }
 }
@@ -234,6 +234,6 @@ fn skip_option(group: &CommitGroup) -> String {
 /// Returns whether the group can be rolled back and tried again.
 pub(super) const fn can_be_undone(group: &CommitGroup) -> bool {
     let is_committed_by_itself =
-        matches!(group.work.shape, TransactionShape::ImplicitCommit { .. } | TransactionShape::RolledBack);
+        matches!(group.plan.shape, TransactionShape::ImplicitCommit { .. } | TransactionShape::RolledBack);
     !is_committed_by_itself && group.kept_table.is_none()
 }

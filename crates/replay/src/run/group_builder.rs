@@ -32,7 +32,7 @@ pub(super) struct CommitGroup {
     pub(super) committed_us: Vec<u64>,
     /// Position of the last transaction.
     pub(super) end: TransactionOrigin,
-    pub(super) work: ApplyPlan,
+    pub(super) plan: ApplyPlan,
     /// Progress to save with the group, if commits come in order.
     pub(super) progress: ReplayProgress,
     /// GTIDs to add to the progress, if commits come in any order.
@@ -58,7 +58,7 @@ impl CommitGroup {
     /// Creates a group of one transaction.
     fn single(
         head: TransactionHead,
-        work: ApplyPlan,
+        plan: ApplyPlan,
         claim: ScheduleClaim,
         progress: ReplayProgress,
     ) -> Self {
@@ -67,7 +67,7 @@ impl CommitGroup {
             committed_us: vec![head.committed_us],
             end: head.origin.clone(),
             head,
-            work,
+            plan,
             progress,
             gtids: Vec::new(),
             claim,
@@ -84,7 +84,7 @@ impl CommitGroup {
     /// Returns the bytes of the apply plan and of the members' rows.
     pub(super) fn size(&self) -> usize {
         let members = self.members.iter().map(GroupMember::size).sum::<usize>();
-        self.work.steps.iter().map(ApplyStep::size).sum::<usize>() + members
+        self.plan.steps.iter().map(ApplyStep::size).sum::<usize>() + members
     }
 }
 
@@ -159,7 +159,7 @@ impl<'t> GroupBuilder<'t> {
     pub(super) fn take(
         &mut self,
         head: TransactionHead,
-        work: ApplyPlan,
+        plan: ApplyPlan,
         out: &mut Vec<CommitGroup>,
     ) -> Result<(), ReplayError> {
         if self.order == CommitOrder::Any && head.gtid().is_none() {
@@ -167,18 +167,18 @@ impl<'t> GroupBuilder<'t> {
                 "{head} has no GTID: --commit-order any saves progress by GTID. Use grouped or strict"
             )));
         }
-        let mut claim = self.finder.claim(&head, &work)?;
-        let can_join = self.order == CommitOrder::Grouped && work.steps.len() <= 1 && work.is_in_memory();
-        if work.shape == TransactionShape::Rows && can_join && self.find_kept_table(&work)?.is_none() {
-            return self.join(head, work, claim, out);
+        let mut claim = self.finder.claim(&head, &plan)?;
+        let can_join = self.order == CommitOrder::Grouped && plan.steps.len() <= 1 && plan.is_in_memory();
+        if plan.shape == TransactionShape::Rows && can_join && self.find_kept_table(&plan)?.is_none() {
+            return self.join(head, plan, claim, out);
         }
         self.close(out)?;
         assert!(self.open.is_none(), "ours: the open group precedes a transaction that cannot join it");
-        let (work, prepared) = match work.shape.clone() {
+        let (plan, prepared) = match plan.shape.clone() {
             TransactionShape::XaPrepare(xid) => {
                 self.refuse_duplicate_xid(&xid, &head)?;
                 self.ledger.mark_prepared(&head);
-                self.held.insert(xid, (head, work));
+                self.held.insert(xid, (head, plan));
                 return Ok(());
             }
             TransactionShape::XaCommit(xid) => {
@@ -188,20 +188,20 @@ impl<'t> GroupBuilder<'t> {
             TransactionShape::XaRollback(xid) => {
                 let (prepared, changes) = self.take_prepared(&xid, &head)?;
                 // As a replica does: run the changes, and roll them back.
-                let work = match self.target.rollback_traces() {
+                let plan = match self.target.rollback_traces() {
                     RollbackTraces::Stay => ApplyPlan { shape: TransactionShape::RolledBack, ..changes },
-                    RollbackTraces::None => work,
+                    RollbackTraces::None => plan,
                 };
-                (work, Some(prepared))
+                (plan, Some(prepared))
             }
             TransactionShape::ImplicitCommit { .. } => {
                 self.definitions.forget();
                 self.finder.forget();
-                (work, None)
+                (plan, None)
             }
-            _ => (work, None),
+            _ => (plan, None),
         };
-        let kept_table = self.find_kept_table(&work)?;
+        let kept_table = self.find_kept_table(&plan)?;
         if kept_table.is_some() {
             claim.set_alone();
         }
@@ -211,18 +211,18 @@ impl<'t> GroupBuilder<'t> {
             gtids.extend(head.gtid());
         }
         let transactions = 1 + u64::from(prepared.is_some());
-        let single = CommitGroup::single(head, work, claim, self.ledger.next_progress());
+        let single = CommitGroup::single(head, plan, claim, self.ledger.next_progress());
         let group = CommitGroup { transactions, gtids, kept_table, ..single };
         self.push(group, out)
     }
 
     /// Returns a table that would keep changes of this transaction after a rollback. Reads the definitions of the
     /// transaction's tables. A statement that commits implicitly has its own record on the target.
-    fn find_kept_table(&mut self, work: &ApplyPlan) -> Result<Option<TargetTableName>, ReplayError> {
-        if let TransactionShape::ImplicitCommit { .. } = work.shape {
+    fn find_kept_table(&mut self, plan: &ApplyPlan) -> Result<Option<TargetTableName>, ReplayError> {
+        if let TransactionShape::ImplicitCommit { .. } = plan.shape {
             return Ok(None);
         }
-        let found = self.definitions.find_kept_table(&work.steps, self.target);
+        let found = self.definitions.find_kept_table(&plan.steps, self.target);
         found.map_err(|failure| failure.into_error("read the definition of a table"))
     }
 
@@ -241,9 +241,12 @@ impl<'t> GroupBuilder<'t> {
             self.order != CommitOrder::Any || group.gtids.len() as u64 == group.transactions,
             "ours: in any order, progress consists of the GTIDs of all transactions"
         );
-        if self.finder.needs_tables() && group.work.shape == TransactionShape::Rows {
-            let added = self.finder.add(&mut group.claim, &group.work, &self.definitions);
-            added.map_err(|error| ReplayError::Work { unit: group.head.to_string(), error: error.into() })?;
+        if self.finder.needs_tables() && group.plan.shape == TransactionShape::Rows {
+            let added = self.finder.add(&mut group.claim, &group.plan, &self.definitions);
+            added.map_err(|error| ReplayError::Plan {
+                transaction: group.head.to_string(),
+                error: error.into(),
+            })?;
         }
         out.push(group);
         Ok(())
@@ -259,12 +262,13 @@ impl<'t> GroupBuilder<'t> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let mut rows = RowEvents { format: open.format, bytes: Vec::new() };
         let written = open.changes.write(&mut rows.bytes);
-        written.map_err(|error| ReplayError::Work { unit: open.head.to_string(), error: error.into() })?;
+        written
+            .map_err(|error| ReplayError::Plan { transaction: open.head.to_string(), error: error.into() })?;
         let mut steps = Vec::new();
         if !rows.bytes.is_empty() {
             steps.push(ApplyStep::Rows(open.context, rows));
         }
-        let work = ApplyPlan { shape: TransactionShape::Rows, steps, session: open.session };
+        let plan = ApplyPlan { shape: TransactionShape::Rows, steps, session: open.session };
         let OpenGroup { head, transactions, committed_us, end, claim, mut members, .. } = open;
         assert!((1..=self.group_max).contains(&transactions), "ours: a group is closed when it is full");
         assert_eq!(transactions, members.len() as u64, "ours: each transaction of a group is a member");
@@ -272,7 +276,7 @@ impl<'t> GroupBuilder<'t> {
         if transactions == 1 {
             members.clear();
         }
-        let single = CommitGroup::single(head, work, claim, self.ledger.next_progress());
+        let single = CommitGroup::single(head, plan, claim, self.ledger.next_progress());
         let group = CommitGroup { transactions, committed_us, end, members, ..single };
         self.push(group, out)
     }
@@ -287,17 +291,14 @@ impl<'t> GroupBuilder<'t> {
     fn join(
         &mut self,
         head: TransactionHead,
-        work: ApplyPlan,
+        plan: ApplyPlan,
         claim: ScheduleClaim,
         out: &mut Vec<CommitGroup>,
     ) -> Result<(), ReplayError> {
         assert_eq!(self.order, CommitOrder::Grouped, "ours: only grouped commits join transactions");
-        assert!(
-            work.steps.len() <= 1,
-            "ours: a transaction that joins a group has one step of rows, or none"
-        );
-        let session = work.session;
-        let step = match work.steps.into_iter().next() {
+        assert!(plan.steps.len() <= 1, "ours: what joins a group has one step of rows, or none");
+        let session = plan.session;
+        let step = match plan.steps.into_iter().next() {
             Some(ApplyStep::Rows(context, rows)) => Some((Arc::new(context.for_rows()), rows)),
             _ => None,
         };
@@ -342,8 +343,8 @@ impl<'t> GroupBuilder<'t> {
                 open.claim.join(claim);
             }
             None => {
-                let work = ApplyPlan { shape: TransactionShape::Rows, steps: Vec::new(), session: None };
-                out.push(CommitGroup::single(head, work, claim, self.ledger.next_progress()));
+                let plan = ApplyPlan { shape: TransactionShape::Rows, steps: Vec::new(), session: None };
+                out.push(CommitGroup::single(head, plan, claim, self.ledger.next_progress()));
             }
         }
         Ok(())
@@ -364,15 +365,15 @@ impl<'t> GroupBuilder<'t> {
         xid: &str,
         head: &TransactionHead,
     ) -> Result<(TransactionHead, ApplyPlan), ReplayError> {
-        let (prepared, mut work) = self.held.remove(xid).ok_or_else(|| {
+        let (prepared, mut plan) = self.held.remove(xid).ok_or_else(|| {
             ReplayError::Refused(format!(
                 "{head} commits or rolls back the XA transaction {}, which was prepared before the first transaction \
                  applied here. Give the log that has its XA PREPARE too, and start before that",
                 format_xid(xid)
             ))
         })?;
-        work.shape = TransactionShape::Statements;
-        Ok((prepared, work))
+        plan.shape = TransactionShape::Statements;
+        Ok((prepared, plan))
     }
 }
 

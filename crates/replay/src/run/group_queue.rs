@@ -169,8 +169,8 @@ impl GroupQueue {
     fn send_groups(&self, groups: &mut Vec<CommitGroup>) -> Result<(), StopSignal> {
         for group in groups.drain(..) {
             // The temporary file of a large transaction must be gone before the next one is read.
-            let is_alone = matches!(group.work.shape, TransactionShape::ImplicitCommit { .. })
-                || !group.work.is_in_memory();
+            let is_alone = matches!(group.plan.shape, TransactionShape::ImplicitCommit { .. })
+                || !group.plan.is_in_memory();
             self.reserve(group.size())?;
             self.send(ApplierMessage::Group(Box::new(group)))?;
             if is_alone {
@@ -223,8 +223,8 @@ fn run_builder(
         };
         is_last = batch.is_last;
         queue.state().is_resting = false;
-        for (head, work) in batch.units {
-            builder.take(head, work, &mut groups).map_err(Some)?;
+        for (head, plan) in batch.units {
+            builder.take(head, plan, &mut groups).map_err(Some)?;
             if builder.is_open() && groups.is_empty() && queue.has_room() {
                 builder.close(&mut groups).map_err(Some)?;
             }

@@ -153,9 +153,9 @@ pub fn plan(
                 break;
             }
         }
-        let work = found.work(&mut opener, source.held_max());
-        match work.and_then(|work| TransactionFilter(&options.filter).apply(work)) {
-            Ok(work) => planner.take(head, work)?,
+        let apply_plan = found.plan(&mut opener, source.held_max());
+        match apply_plan.and_then(|apply_plan| TransactionFilter(&options.filter).apply(apply_plan)) {
+            Ok(apply_plan) => planner.take(head, apply_plan)?,
             Err(error) => planner.plan.refuse(format!("{head}: {error}")),
         }
     }
@@ -235,23 +235,24 @@ impl<'p> ReplayPlanner<'p> {
         }
     }
 
-    fn take(&mut self, head: TransactionHead, work: ApplyPlan) -> Result<(), ReplayError> {
-        self.plan.survey.take(&head, &work);
+    fn take(&mut self, head: TransactionHead, apply_plan: ApplyPlan) -> Result<(), ReplayError> {
+        self.plan.survey.take(&head, &apply_plan);
         self.plan.transactions += 1;
         self.plan.clocked += u64::from(head.clock.is_some());
-        self.plan.alone += u64::from(work.shape != TransactionShape::Rows || !work.is_in_memory());
+        self.plan.alone +=
+            u64::from(apply_plan.shape != TransactionShape::Rows || !apply_plan.is_in_memory());
         let name = head.to_string();
-        self.count(&work, &name, |changes, rows| changes.before += rows);
+        self.count(&apply_plan, &name, |changes, rows| changes.before += rows);
         let statements: Vec<ApplyStep> =
-            work.steps.iter().filter(|step| is_definition(step)).cloned().collect();
+            apply_plan.steps.iter().filter(|step| is_definition(step)).cloned().collect();
         let mut groups = Vec::new();
         if let Some(builder) = &mut self.groups {
-            let taken = builder.take(head.clone(), work.clone(), &mut groups);
+            let taken = builder.take(head.clone(), apply_plan.clone(), &mut groups);
             taken.or_else(|error| note_refusal(&mut self.plan, self.groups.is_none(), error))?;
         }
         self.count_groups(groups)?;
         let mut units = Vec::new();
-        let taken = self.units.take(head, work, &mut units);
+        let taken = self.units.take(head, apply_plan, &mut units);
         taken.or_else(|error| note_refusal(&mut self.plan, true, error))?;
         self.count_units(units)?;
         self.define(&statements, &name);
@@ -261,7 +262,7 @@ impl<'p> ReplayPlanner<'p> {
     fn count_groups(&mut self, groups: Vec<CommitGroup>) -> Result<(), ReplayError> {
         for group in groups {
             self.group_chain.add(&group.claim);
-            self.count(&group.work, "", |changes, rows| changes.after += rows);
+            self.count(&group.plan, "", |changes, rows| changes.after += rows);
         }
         Ok(())
     }
@@ -270,14 +271,14 @@ impl<'p> ReplayPlanner<'p> {
         for unit in units {
             self.unit_chain.add(&unit.claim);
             if self.groups.is_none() {
-                self.count(&unit.work, "", |changes, rows| changes.after += rows);
+                self.count(&unit.plan, "", |changes, rows| changes.after += rows);
             }
         }
         Ok(())
     }
 
     /// Counts rows by table. Records rows that cannot be decoded under the transaction's name.
-    fn count(&mut self, work: &ApplyPlan, name: &str, add: impl Fn(&mut RowChanges, u64)) {
+    fn count(&mut self, apply_plan: &ApplyPlan, name: &str, add: impl Fn(&mut RowChanges, u64)) {
         let (reader, tables) = (&mut self.rows, &mut self.plan.tables);
         let mut count = |rows: &RowEvents| {
             reader.read(rows, &mut |event| {
@@ -293,7 +294,7 @@ impl<'p> ReplayPlanner<'p> {
             TargetFailure::refused(format!("could not read its rows from the temporary file: {error}"))
         };
         let mut result = Ok(());
-        for step in &work.steps {
+        for step in &apply_plan.steps {
             result = result.and_then(|()| match step {
                 ApplyStep::Rows(_, rows) => count(rows),
                 ApplyStep::Spooled(_, rows) => {

@@ -42,10 +42,11 @@ impl ReplayTarget for IntentTarget {
     }
 }
 
-fn settle(unit: &str, outcome: IntentOutcome) -> (ReplayProgress, Vec<ReplayProgress>) {
+fn settle(transaction: &str, outcome: IntentOutcome) -> (ReplayProgress, Vec<ReplayProgress>) {
     let place = Some(SourcePosition { log: "binlog.000001".to_owned(), position: 1272 });
     let progress = ReplayProgress { place, commits: Some(7), ..ReplayProgress::default() };
-    let intent = StatementIntent { unit: unit.to_owned(), databases: Vec::new(), before: String::new() };
+    let intent =
+        StatementIntent { transaction: transaction.to_owned(), databases: Vec::new(), before: String::new() };
     let target = IntentTarget { outcome, saved: Mutex::default() };
     let applied = AppliedState { progress, intent: Some(intent), ..AppliedState::default() };
     let progress = settle_intent(&target, &applied).unwrap();

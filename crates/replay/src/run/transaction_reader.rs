@@ -68,9 +68,9 @@ const REPORT_BYTES: u64 = 64 << 20;
 
 /// Counts transactions after the stop that are not applied.
 fn count_late(source: &mut TransactionSource, limit: u64, out: &SyncSender<TransactionBatch>) {
-    let mut reported = source.bytes_read();
-    let mut go_on = |bytes_read| {
-        if bytes_read < reported + REPORT_BYTES {
+    let mut told = source.bytes_read();
+    let mut may_continue = |bytes_read| {
+        if bytes_read < told + REPORT_BYTES {
             return ControlFlow::Continue(());
         }
         reported = bytes_read;
@@ -80,7 +80,7 @@ fn count_late(source: &mut TransactionSource, limit: u64, out: &SyncSender<Trans
             Err(_) => ControlFlow::Break(()),
         }
     };
-    let late = LateTransactions::count(source, limit, &mut go_on);
+    let late = LateTransactions::count(source, limit, &mut may_continue);
     let so_far =
         ReadProgress { bytes_read: source.bytes_read(), late: Some(late), ..ReadProgress::default() };
     // If the receiver is gone, another thread failed first.
@@ -167,19 +167,19 @@ pub(super) fn fill_batch(
             }
         }
         let filter = TransactionFilter(rules.filter);
-        let work = found.work(opener, source.held_max());
-        if let (Ok(work), false) = (&work, rules.unmatched.is_empty()) {
-            filter.note_names(work, &mut rules.unmatched);
+        let plan = found.plan(opener, source.held_max());
+        if let (Ok(plan), false) = (&plan, rules.unmatched.is_empty()) {
+            filter.note_names(plan, &mut rules.unmatched);
         }
-        let work = work.and_then(|work| filter.apply(work));
-        let work = work.map_err(|error| ReplayError::Work { unit: head.to_string(), error })?;
+        let plan = plan.and_then(|plan| filter.apply(plan));
+        let plan = plan.map_err(|error| ReplayError::Plan { transaction: head.to_string(), error })?;
         size +=
-            work.steps.iter().map(ApplyStep::size).sum::<usize>() + size_of::<(TransactionHead, ApplyPlan)>();
-        if !work.is_in_memory() {
+            plan.steps.iter().map(ApplyStep::size).sum::<usize>() + size_of::<(TransactionHead, ApplyPlan)>();
+        if !plan.is_in_memory() {
             // The temporary file takes disk space. End the batch, because only the number of batches is bounded.
             size = BATCH_SIZE;
         }
-        batch.units.push((head, work));
+        batch.units.push((head, plan));
     }
     assert!(!batch.units.is_empty(), "ours: a full batch has transactions");
     Ok(SourceState::Yes)

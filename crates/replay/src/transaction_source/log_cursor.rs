@@ -448,8 +448,8 @@ impl OversizedTransactionBuilder {
     }
 
     fn finish(self, outline: TransactionOutline) -> GatheredEvents {
-        let work = self.builder.and_then(|builder| builder.finish(outline.kind));
-        GatheredEvents::Large(Box::new(outline), work)
+        let plan = self.builder.and_then(|builder| builder.finish(outline.kind));
+        GatheredEvents::Large(Box::new(outline), plan)
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) struct AdviseArgs {
     #[command(flatten)]
     inputs: LogArgs,
     #[command(flatten)]
-    live: NewestLogArgs,
+    newest_logs: NewestLogArgs,
     /// Compression levels to measure, separated by commas: 1 to 22.
     #[arg(long, short, value_name = "LEVELS", value_delimiter = ',', value_parser = parse_level)]
     #[arg(default_values = ["1", "3", "6", "9", "12", "19"])]
@@ -124,8 +124,8 @@ pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
         }
     }
     let fetched = match command.inputs.has_logs() {
-        true => command.live.refuse_beside_logs().map(|()| None)?,
-        false => Some(command.live.fetch(global, ask_server)?),
+        true => command.newest_logs.refuse_beside_logs().map(|()| None)?,
+        false => Some(command.newest_logs.fetch(global, ask_server)?),
     };
     let mut inputs = command.inputs.clone();
     if let Some((folder, _)) = &fetched {

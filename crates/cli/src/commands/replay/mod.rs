@@ -90,11 +90,11 @@ pub(crate) struct ReplayArgs {
     #[command(flatten)]
     to: TargetArgs,
     #[command(flatten)]
-    how: ApplyArgs,
+    apply: ApplyArgs,
     #[command(flatten)]
-    dry: DryRunArgs,
+    dry_run: DryRunArgs,
     #[command(flatten)]
-    live: ReplaySourceArgs,
+    source: ReplaySourceArgs,
     #[command(flatten)]
     verify: VerifyTargetArgs,
     #[command(flatten)]
@@ -116,7 +116,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    meant: SelectionArgs,
+    selection: SelectionArgs,
     #[command(flatten)]
     filters: FilterArgs,
     #[command(flatten)]
@@ -135,11 +135,11 @@ pub(crate) fn make_logs_optional(command: clap::Command) -> clap::Command {
 
 pub(crate) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResult {
     command.metrics.check()?;
-    command.how.temporary.limit();
-    if command.follow || command.live.is_wanted() {
+    command.apply.temporary.limit();
+    if command.follow || command.source.is_wanted() {
         interrupt::set_runs_until_stopped();
     }
-    if command.live.is_wanted() {
+    if command.source.is_wanted() {
         return source_args::run(command, global);
     }
     match (command.status, command.forget) {
@@ -174,22 +174,22 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
         source_args::refuse_own_directory(store, &named)?;
     }
     let logs = found.replay_logs();
-    let source = |logs| TransactionSource::new(logs, found.keyring.clone(), command.how.held_max());
-    let (selection, filter) = (command.meant.selection()?, command.filters.filter()?);
+    let source = |logs| TransactionSource::new(logs, found.keyring.clone(), command.apply.held_max());
+    let (selection, filter) = (command.selection.selection()?, command.filters.filter()?);
     let gap = if command.allow.allow_gap { GapPolicy::Allow } else { GapPolicy::Refuse };
     if followed.is_none() {
         checks::check_bounds(&selection, &logs, &found, global)?;
     }
-    let options = fit_to_target(command.how.options(selection, filter, gap)?, &named);
-    if command.dry.dry_run {
+    let options = fit_to_target(command.apply.options(selection, filter, gap)?, &named);
+    if command.dry_run.dry_run {
         let inputs = DryRunInputs {
             target: named,
-            log_choice: command.how.log_choice(),
+            log_choice: command.apply.log_choice(),
             source: source(logs),
             bytes_total: found.bytes_total,
             options,
         };
-        return command.dry.run(inputs, &command.allow, command.json, global);
+        return command.dry_run.run(inputs, &command.allow, command.json, global);
     }
     let server = command.verify.server(&command.to, &named, &logs, global)?;
     let against = server.map(|server| VerificationInputs {
@@ -199,7 +199,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
         bytes_total: found.bytes_total,
     });
     let follow = |store| {
-        let source = TransactionSource::follow(store, command.inputs.keyring(), command.how.held_max());
+        let source = TransactionSource::follow(store, command.inputs.keyring(), command.apply.held_max());
         source.map_err(|error| CommandFailure::NotStarted(error.into()))
     };
     let to_look_at = match &followed {
@@ -208,12 +208,12 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
     };
     let ahead = || ReplayWarming::new(&named, followed.as_ref(), &found.places, command, &options);
     let ahead = command.warm.then(ahead).transpose()?;
-    let writer = checks::check(&named, to_look_at, &options, command.how.log_choice(), &command.allow)?;
+    let writer = checks::check(&named, to_look_at, &options, command.apply.log_choice(), &command.allow)?;
     let stats = SharedReplayFigures::new(ahead.as_ref().map(ReplayWarming::stats));
     let served = command.metrics.serve(stats.site(receiving))?;
     let mut target = target::open(named)?;
     target.set_source(writer)?;
-    if command.how.log {
+    if command.apply.log {
         target = target.enable_logging()?;
     }
     let (mut source, bytes_total) = match followed {
@@ -305,16 +305,16 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
         }
         replay::ReplayError::Read(cause) => Some(read_advice(cause)),
         replay::ReplayError::TornTransaction { .. } => Some(TORN_ADVICE),
-        replay::ReplayError::Work {
+        replay::ReplayError::Plan {
             error: ApplyPlanError::Payload(PayloadError { error, .. }) | ApplyPlanError::Decode(error),
             ..
         } if needs_memory(error) => Some(MEMORY_ADVICE),
         replay::ReplayError::Corrupt { .. } => Some(CORRUPT_ADVICE),
-        replay::ReplayError::Work { error: ApplyPlanError::Spool(_), .. } => Some(ErrorAdvice(
+        replay::ReplayError::Plan { error: ApplyPlanError::Spool(_), .. } => Some(ErrorAdvice(
             "committed transactions are kept; to resume, set TMPDIR to a directory with enough space, and run the \
              same command again",
         )),
-        replay::ReplayError::Work { .. } => Some(ErrorAdvice(
+        replay::ReplayError::Plan { .. } => Some(ErrorAdvice(
             "committed transactions are kept; the same command fails again, unless you leave this transaction \
              out: give its GTID to --exclude-gtids in this and all later runs",
         )),

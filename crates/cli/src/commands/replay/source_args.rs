@@ -73,7 +73,7 @@ impl ReplaySourceArgs {
 
 /// Receives and applies logs until Ctrl-C, or until receiving or applying fails.
 pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResult {
-    let from = command.live.from.clone();
+    let from = command.source.from.clone();
     command.follow = true;
     if let [folder] = from.as_slice()
         && !folder.contains("://")
@@ -81,12 +81,12 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
         command.inputs.set_store(PathBuf::from(folder));
         return apply(command, global, None);
     }
-    let Some(folder) = command.live.relay.clone() else {
+    let Some(folder) = command.source.relay.clone() else {
         let why = "--from mysql://… needs --relay DIR, a directory for the server's logs";
         return Err(CommandFailure::NotStarted(anyhow!(why)));
     };
     let addresses: Result<Vec<ServerAddress>, CommandFailure> =
-        from.iter().map(|from| command.live.source(from, command.to.connection(), global)).collect();
+        from.iter().map(|from| command.source.source(from, command.to.connection(), global)).collect();
     let addresses = addresses?;
     let cancel = interrupt::cancel_on_interrupt();
     let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
@@ -96,7 +96,7 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
         begin: relay_start_point(command, &folder, global)?,
         end: ReplicaEnd::Never,
         at_rest: LogEncryption::Plain { keyring: command.inputs.keyring() },
-        keep: command.live.relay_keep,
+        keep: command.source.relay_keep,
         compress: None,
         semi_sync: SemiSync::Off,
         when_full: DiskFullPolicy::Wait,

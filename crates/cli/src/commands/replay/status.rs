@@ -23,7 +23,7 @@ pub(super) fn status(address: &ServerAddress, json: bool) -> CommandResult {
             "has_progress": inspector.has_progress(),
             "applied": applied.progress.gtids.to_string(),
             "place": applied.progress.place.as_ref().map(ToString::to_string),
-            "announced": applied.intent.as_ref().map(|intent| &intent.unit),
+            "announced": applied.intent.as_ref().map(|intent| &intent.transaction),
             "source": inspector.source_server_id(),
             "gtid_executed": applied.executed.to_string(),
         });
@@ -49,7 +49,7 @@ fn text(inspector: &TargetInspector, applied: &AppliedState) -> String {
         text.push_str(&format!("logs of        server_id {source}\n"));
     }
     if let Some(intent) = &applied.intent {
-        text.push_str(&format!("unconfirmed    {}\n", intent.unit));
+        text.push_str(&format!("unconfirmed    {}\n", intent.transaction));
     }
     text.push_str("The progress is stored in the table bintide.progress; --forget drops it.\n");
     text

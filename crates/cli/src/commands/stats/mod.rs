@@ -76,7 +76,7 @@ pub(crate) struct StatsArgs {
     #[arg(long)]
     verify_binlog_checksum: bool,
     #[command(flatten)]
-    live: NewestLogArgs,
+    newest_logs: NewestLogArgs,
     #[command(flatten)]
     transactions: TransactionArgs,
 }
@@ -158,8 +158,8 @@ fn verdict(report: &StatsReport) -> CommandVerdict {
 fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, CommandFailure> {
     let settings = settings(command)?;
     let fetched = match command.inputs.has_logs() {
-        true => command.live.refuse_beside_logs().map(|()| None)?,
-        false => Some(command.live.fetch(global, |_, _| Ok(()))?.0),
+        true => command.newest_logs.refuse_beside_logs().map(|()| None)?,
+        false => Some(command.newest_logs.fetch(global, |_, _| Ok(()))?.0),
     };
     let mut inputs = command.inputs.clone();
     if let Some(folder) = &fetched {

@@ -51,6 +51,6 @@ fn compress(plain: &Path, level: ZstdLevel, compressed: &mut StagedFile) -> Resu
     let plan = ResourcePlan::new(action, workers, MEMORY_DEFAULT, size);
     let sizes = plan.sizes(plain.parent().unwrap_or(Path::new(".")));
     let settings = RewriteSettings { action, bounds: plan.bounds(), sizes: &sizes };
-    let mut go_on = |_: TransactionMove| interrupt::stop_flow();
-    rewrite(settings, &|| LogReader::open(plain), compressed.file(), &mut go_on).map(drop)
+    let mut on_progress = |_: TransactionMove| interrupt::stop_flow();
+    rewrite(settings, &|| LogReader::open(plain), compressed.file(), &mut on_progress).map(drop)
 }

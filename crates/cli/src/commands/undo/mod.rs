@@ -236,8 +236,8 @@ fn logged_actions(part: &InversePart<'_>) -> Option<LoggedActions> {
 fn write_log(inverse: Inverse, out: &mut dyn Write) -> Result<(), WriteFailure> {
     let identity = new_identity().context("could not create a UUID for the new log");
     let identity = identity.map_err(WriteFailure::Inverse)?;
-    let mut go_on = |_| !interrupt::is_stop_requested();
-    inverse.log.write(&inverse.format, identity, out, &mut go_on).map_err(|error| match error {
+    let mut on_progress = |_| !interrupt::is_stop_requested();
+    inverse.log.write(&inverse.format, identity, out, &mut on_progress).map_err(|error| match error {
         InverseLogError::Write(error) => error.into(),
         error => WriteFailure::Inverse(error.into()),
     })
@@ -443,7 +443,7 @@ impl UndoCollector<'_> {
         if matches!(head.id, TransactionId::Mariadb(_)) {
             return Err(refused(head, "comes from a MariaDB server: use MariaDB's mysqlbinlog --flashback"));
         }
-        let plan = found.work(&mut self.opener, TRANSACTION_MEMORY).map_err(|error| {
+        let plan = found.plan(&mut self.opener, TRANSACTION_MEMORY).map_err(|error| {
             CommandFailure::Failed(
                 anyhow::Error::new(error).context(format!("could not read the transaction {head}")),
             )
