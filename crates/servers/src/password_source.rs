@@ -3,8 +3,9 @@
 use std::fmt;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -53,21 +54,7 @@ impl PasswordSource {
         match self {
             Self::None => Ok(String::new()),
             Self::Text(text) => Ok(text.clone()),
-            Self::File(path) => {
-                // Refuse a pipe: it would be empty at the next connection, which would then log in without a password.
-                let bytes = open_regular(path).and_then(|file| {
-                    let mut bytes = Vec::new();
-                    file.take(PASSWORD_MAX + 1).read_to_end(&mut bytes).map(|_| bytes)
-                });
-                let bytes = bytes.map_err(|error| {
-                    ConnectionError::Password(format!(
-                        "could not read the password file {}: {error}",
-                        path.display()
-                    ))
-                })?;
-                first_line(&bytes)
-                    .map_err(|why| ConnectionError::Password(format!("{}: {why}", path.display())))
-            }
+            Self::File(path) => read_password_file(path).map_err(ConnectionError::Password),
             Self::Command(command) => {
                 run_command(command, cancel).map_err(|why| match cancel.is_cancelled() {
                     true => ConnectionError::Cancelled,
@@ -89,6 +76,23 @@ impl fmt::Debug for PasswordSource {
         })
     }
 }
+
+/// Returns the first line of a password file.
+fn read_password_file(path: &Path) -> Result<String, String> {
+    let unreadable = |error| format!("could not read the password file {}: {error}", path.display());
+    // A pipe would be empty at the next connection, which would then log in without a password.
+    let file = open_regular(path).map_err(unreadable)?;
+    let mode = file.metadata().map_err(unreadable)?.permissions().mode();
+    if mode & MODE_OTHERS_WRITE != 0 {
+        return Err(format!("all users may write to the password file {}: run chmod o-w", path.display()));
+    }
+    let mut bytes = Vec::new();
+    file.take(PASSWORD_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    first_line(&bytes).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// Permission of all users to write to a file.
+const MODE_OTHERS_WRITE: u32 = 0o002;
 
 fn first_line(bytes: &[u8]) -> Result<String, String> {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -203,6 +207,7 @@ fn check_command_timeout(begun: Instant, cancel: &CancelToken) -> Result<(), Str
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::thread;
     use std::time::{Duration, Instant};
 
@@ -226,6 +231,22 @@ mod tests {
             "head -c 70000 /dev/zero | tr '\\0' x",
             Err("the password command failed: it printed more than 65536 bytes"),
         );
+    }
+
+    #[test]
+    fn password_files_that_all_users_may_write_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        fs::write(&path, "secret\nmore\n").unwrap();
+        let check = |mode: u32, wanted: Result<&str, String>| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let read = PasswordSource::File(path.clone()).read(&CancelToken::default());
+            assert_eq!(read.map_err(|error| error.to_string()), wanted.map(str::to_owned), "{mode:o}");
+        };
+        check(0o600, Ok("secret"));
+        check(0o664, Ok("secret"));
+        let refused = format!("all users may write to the password file {}: run chmod o-w", path.display());
+        check(0o602, Err(refused));
     }
 
     #[test]
