@@ -151,12 +151,7 @@ impl MariadbState {
 /// Returns the entries of a Gtid_list event.
 pub(crate) fn gtid_list(event: &Event<'_>) -> Vec<MariadbGtid> {
     let Event::MariadbGtidList(list) = event else { return Vec::new() };
-    let gtids = list.iter().map(|(domain_id, server_id, sequence_number)| MariadbGtid {
-        domain_id,
-        server_id,
-        sequence_number,
-    });
-    gtids.collect()
+    list.iter().collect()
 }
 
 impl StoredState for MariadbState {

@@ -92,6 +92,18 @@ pub struct SqlSession {
     pub changes: Vec<String>,
 }
 
+impl SqlSession {
+    /// Returns the user of the account, without the host.
+    pub(crate) fn user(&self) -> &str {
+        split_account(&self.account)[0]
+    }
+}
+
+/// Splits an account `user@host`. The host of an account without one is empty.
+pub(crate) fn split_account(account: &str) -> [&str; 2] {
+    account.rsplit_once('@').map_or([account, ""], |(user, host)| [user, host])
+}
+
 /// Warning of a statement, as `SHOW WARNINGS` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlWarning {

@@ -508,8 +508,7 @@ fn kill(statement: &mut SqlStatement<'_>, session: &mut SqlSession) -> Result<Sq
     let clients = statement.facts.clients();
     let client = clients.iter().find(|client| u64::from(client.connection_id) == number);
     let client = client.ok_or_else(|| no_such_thread(number))?;
-    let own_user = session.account.rsplit_once('@').map_or(session.account.as_str(), |(user, _)| user);
-    if client.user != own_user && !session.role.may(AccountRight::EndConnections) {
+    if client.user != session.user() && !session.role.may(AccountRight::EndConnections) {
         return Err(kill_denied(number));
     }
     if statement.has_option("QUERY") && !client.command.starts_with("Binlog Dump") {

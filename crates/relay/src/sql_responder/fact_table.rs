@@ -536,7 +536,7 @@ fn attributes(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
 }
 
 fn own_attributes(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
-    let user = context.session.account.rsplit_once('@').map_or("", |(user, _)| user);
+    let user = context.session.user();
     let mut clients = context.facts.clients();
     clients.retain(|client| client.user == user);
     Ok(attribute_rows(&clients))

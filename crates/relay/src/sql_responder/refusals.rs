@@ -2,6 +2,8 @@
 
 use wire::ServerError;
 
+use crate::sql_answer::split_account;
+
 /// Maximum length of the text that a syntax error repeats, in characters.
 const NEAR_MAX: usize = 80;
 
@@ -54,7 +56,7 @@ pub(super) fn table_denied(account: &str, table: &str) -> ServerError {
 
 /// `ER_TABLEACCESS_DENIED_ERROR`. `account` is `user@host`.
 pub(super) fn command_denied(command: &str, account: &str, table: &str) -> ServerError {
-    let (user, host) = account.rsplit_once('@').unwrap_or((account, ""));
+    let [user, host] = split_account(account);
     let message = format!("{command} command denied to user '{user}'@'{host}' for table '{table}'");
     ServerError::new(1142, "42000", message)
 }

@@ -14,7 +14,7 @@ use crate::relay_account::AccountRole;
 use crate::relay_facts::{ClientFacts, ServedLog};
 use crate::sql_answer::{
     SqlAnswer, SqlColumn, SqlColumnKind, SqlColumnSpec, SqlRows, SqlSession, SqlValue, SqlWarning,
-    WarningLevel, integer, text,
+    WarningLevel, integer, split_account, text,
 };
 
 /// First version that encrypts logs.
@@ -249,8 +249,7 @@ pub(super) fn grants(
         AccountRole::Monitor => "SELECT, PROCESS, REPLICATION CLIENT",
         AccountRole::Admin => "ALL PRIVILEGES",
     };
-    let (user, host) = session.account.rsplit_once('@').unwrap_or((&session.account, ""));
-    let quoted = [user, host].map(|name| name.replace('`', "``"));
+    let quoted = split_account(&session.account).map(|name| name.replace('`', "``"));
     let grant = format!("GRANT {grants} ON *.* TO `{}`@`{}`", quoted[0], quoted[1]);
     let column = SqlColumn { name: format!("Grants for {}", session.account), kind: SqlColumnKind::Text };
     statement.finish(SqlRows { columns: vec![column], rows: vec![vec![grant.into()]] })
