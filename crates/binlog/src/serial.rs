@@ -101,11 +101,9 @@ impl Serialize for DatabaseNames<'_> {
 
 impl Serialize for MariadbGtidList<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        let gtid =
-            |(domain_id, server_id, sequence_number)| MariadbGtid { domain_id, server_id, sequence_number };
         let mut list = out.serialize_struct("MariadbGtidList", 2)?;
         list.serialize_field("count_and_flags", &self.count_and_flags)?;
-        list.serialize_field("gtids", &self.iter().map(gtid).collect::<Vec<_>>())?;
+        list.serialize_field("gtids", &self.iter().collect::<Vec<MariadbGtid>>())?;
         list.end()
     }
 }

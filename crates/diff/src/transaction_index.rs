@@ -6,7 +6,7 @@ use std::path::Path;
 use binlog::TransactionId;
 use binlog::events::{MariadbGtid, MariadbGtidList};
 use binlog::gtid::{Gno, Gtid, GtidSet, Tsid};
-use logs::GtidSelection;
+use logs::{GtidSelection, split_log_number};
 
 use crate::content_hash::ContentHash;
 use crate::content_scanner::{EventLocation, ScanNotice, ScannedStart};
@@ -220,21 +220,21 @@ impl<'g> IndexBuilder<'g> {
 
     fn take_gtid_list(&mut self, list: &MariadbGtidList<'_>) {
         if self.log == LogSuccession::First {
-            let last = list.iter().map(|(domain, server, number)| ((domain, server), number));
+            let last = list.iter().map(|gtid| ((gtid.domain_id, gtid.server_id), gtid.sequence_number));
             self.index.purged.mariadb.extend(last);
         }
     }
 }
 
+fn log_number(path: &Path) -> Option<(&str, u64)> {
+    path.to_str().and_then(split_log_number)
+}
+
 /// Returns whether a log directly follows another by its name.
 fn is_directly_before(before: &Path, after: &Path) -> bool {
-    let parts = |path: &Path| {
-        let (stem, number) = path.to_str()?.rsplit_once('.')?;
-        Some((stem.to_owned(), number.parse::<u64>().ok()?))
-    };
-    match (parts(before), parts(after)) {
-        (Some((stem, number)), Some((next_stem, next))) => {
-            stem == next_stem && number.checked_add(1) == Some(next)
+    match (log_number(before), log_number(after)) {
+        (Some((base, number)), Some((next_base, next))) => {
+            before.parent() == after.parent() && base == next_base && number.checked_add(1) == Some(next)
         }
         _ => false,
     }

@@ -1,4 +1,6 @@
-//! Checks file names that come from a server, an index or a log.
+//! File names of logs.
+
+use std::path::Path;
 
 /// Returns whether `name` is a plain file name: not a path, not `.` or `..`, and without NUL.
 ///
@@ -9,9 +11,26 @@ pub fn is_file_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(is_forbidden)
 }
 
+/// Splits the name or path of a log, such as `binlog.000012`: it is number 12 of `binlog`.
+pub fn split_log_number(name: &str) -> Option<(&str, u64)> {
+    let name = Path::new(name).file_name()?.to_str()?;
+    let (base, digits) = name.rsplit_once('.')?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    Some((base, digits.parse().ok().filter(|_| is_number)?))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_file_name;
+    use super::{is_file_name, split_log_number};
+
+    #[test]
+    fn log_numbers_are_digits_at_the_end_of_the_name() {
+        assert_eq!(split_log_number("/a.b/binlog.000012"), Some(("binlog", 12)));
+        assert_eq!(split_log_number("binlog.2.x.1000000"), Some(("binlog.2.x", 1_000_000)));
+        for name in ["binlog", "binlog.", "binlog.+1", "binlog.index", "binlog.99999999999999999999"] {
+            assert_eq!(split_log_number(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn paths_are_not_file_names() {

@@ -64,10 +64,7 @@ impl ReceivedGtids {
         match raw.decode(format)? {
             Event::PreviousGtids(previous) => self.set.add_all(&GtidSet::decode(previous.set)?),
             Event::MariadbGtidList(list) => {
-                for (domain_id, server_id, sequence_number) in list.iter() {
-                    let gtid = MariadbGtid { domain_id, server_id, sequence_number };
-                    self.domains.insert(domain_id, gtid);
-                }
+                self.domains.extend(list.iter().map(|gtid| (gtid.domain_id, gtid)));
             }
             Event::MariadbGtid(gtid) => {
                 self.open = Some(ReceivedGtid::Mariadb(gtid.gtid(raw.header().server_id)))

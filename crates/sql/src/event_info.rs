@@ -2,8 +2,8 @@
 
 use binlog::events::{
     ExecuteLoadQuery, FormatDescription, GtidEvent, GtidTagged, Incident, Intvar, IntvarKind, LoadBlock,
-    MariadbGtidEvent, MariadbGtidList, Query, Rand, Rotate, Rows, RowsFlags, StatusVar, TableMap,
-    TransactionContext, TransactionPayload, UserVar, UserVarValue, XaPrepare,
+    MariadbGtid, MariadbGtidEvent, MariadbGtidList, Query, Rand, Rotate, Rows, RowsFlags, StatusVar,
+    TableMap, TransactionContext, TransactionPayload, UserVar, UserVarValue, XaPrepare,
 };
 use binlog::gtid::GtidSet;
 use binlog::{Collation, Cursor, Decimal, DecodeError, Event, EventFlags, EventFormat, EventHeader, Flavour};
@@ -285,9 +285,8 @@ fn put_mariadb_gtid(
 
 /// Appends the GTIDs in the order of their domains, as MariaDB does.
 fn put_mariadb_gtid_list(out: &mut Vec<u8>, event: &MariadbGtidList<'_>) {
-    let mut gtids: Vec<(u32, u32, u64)> = event.iter().collect();
-    gtids.sort_by_key(|(domain, _, _)| *domain);
-    let gtids: Vec<String> =
-        gtids.iter().map(|(domain, server, number)| format!("{domain}-{server}-{number}")).collect();
+    let mut gtids: Vec<MariadbGtid> = event.iter().collect();
+    gtids.sort_by_key(|gtid| gtid.domain_id);
+    let gtids: Vec<String> = gtids.iter().map(MariadbGtid::to_string).collect();
     put(out, &[b"[", gtids.join(",").as_bytes(), b"]"]);
 }

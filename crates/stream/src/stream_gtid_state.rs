@@ -43,9 +43,7 @@ impl StreamGtidState {
             }
             (Body::MariadbGtidList(list), gtids @ None) => {
                 // The newest GTID of each domain comes last.
-                let last = list.iter().map(|(domain_id, server_id, sequence_number)| {
-                    (domain_id, MariadbGtid { domain_id, server_id, sequence_number })
-                });
+                let last = list.iter().map(|gtid| (gtid.domain_id, gtid));
                 *gtids = Some(StreamGtids::LastByDomain(last.collect()));
             }
             _ => {}

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use logs::LogSeries;
+use logs::{LogSeries, split_log_number};
 
 /// A position in numbered logs. Positions are ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ impl RelayPosition {
 impl LogNumber {
     /// Parses a log's name: `relay.000042`, `binlog.2.5ea5ca5e-0001-4000-8000-000000000001.000007`.
     pub fn of(name: &str) -> Option<Self> {
-        let number = name.rsplit_once('.').and_then(|(_, number)| number.parse().ok())?;
+        let (_, number) = split_log_number(name)?;
         Some(Self { series: LogSeries::of(name).map_or(0, |series| series.number), number })
     }
 

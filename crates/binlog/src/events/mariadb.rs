@@ -160,14 +160,14 @@ pub struct MariadbGtidList<'a> {
 }
 
 impl<'a> MariadbGtidList<'a> {
-    /// Returns domain, server and sequence number of each entry.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, u32, u64)> + use<'a> {
+    /// Returns the GTID of each entry.
+    pub fn iter(&self) -> impl Iterator<Item = MariadbGtid> + use<'a> {
         let entries: &'a [[u8; 16]] = self.entries.as_chunks().0;
         entries.iter().map(|entry| {
             let mut cursor = Cursor::new(entry);
             let mut word = || cursor.u32().unwrap_or_default();
-            let (domain, server, low, high) = (word(), word(), word(), word());
-            (domain, server, u64::from(high) << 32 | u64::from(low))
+            let (domain_id, server_id, low, high) = (word(), word(), word(), word());
+            MariadbGtid { domain_id, server_id, sequence_number: u64::from(high) << 32 | u64::from(low) }
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Findings about a piece of a log. They are judged together with the neighbouring pieces.
 
 use binlog::TransactionId;
-use binlog::events::LogicalClock;
+use binlog::events::{LogicalClock, MariadbGtid};
 use binlog::gtid::GtidSet;
 
 use super::fault::FaultKind;
@@ -42,7 +42,7 @@ pub(crate) enum LogFact {
     /// The GTIDs of all logs before this one.
     Previous { offset: u64, set: GtidSet },
     /// MariaDB's last GTIDs before this log: domain, server, number.
-    PreviousMariadb { offset: u64, list: Vec<(u32, u32, u64)> },
+    PreviousMariadb { offset: u64, list: Vec<MariadbGtid> },
     /// Start of a transaction.
     TransactionStart(TransactionStart),
     /// Bytes of the open transaction.

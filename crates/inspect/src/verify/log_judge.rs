@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use binlog::TransactionId;
-use binlog::events::LogicalClock;
+use binlog::events::{LogicalClock, MariadbGtid};
 use binlog::gtid::GtidSet;
-use logs::{EndOfLog, LogKind, TornEvent};
+use logs::{EndOfLog, LogKind, TornEvent, split_log_number};
 
 use super::LogOrder;
 use super::fault::{FaultKind, LogFault, LogRemark};
 use super::findings::{LogFact, PieceFindings, PreviousGtidsRule, TransactionStart};
-use super::missing_logs::{MissingLogs, base_name, numbered, precedes};
+use super::missing_logs::{MissingLogs, base_name, precedes};
 use super::report::{LogVerdict, UnreadableLog, VerifyReport};
 
 /// Maximum number of faults listed for one log. All are counted.
@@ -48,7 +48,7 @@ struct JudgedLog {
     /// True if a Previous_gtids event is required before the first transaction.
     wants_previous: bool,
     /// Last MariaDB sequence number by domain and server.
-    mariadb: BTreeMap<(u32, u32), u64>,
+    mariadb: BTreeMap<(u32, u32), MariadbGtid>,
     sequence_number: i64,
     /// True if transactions may have been skipped since.
     is_clock_lost: bool,
@@ -251,8 +251,8 @@ impl LogJudge {
                 }
             }
             LogFact::Rotate { offset, name } => {
-                let wanted = numbered(&self.log.name).and_then(|(_, number)| number.checked_add(1));
-                if let (Some(wanted), Some((_, found))) = (wanted, numbered(&name))
+                let wanted = split_log_number(&self.log.name).and_then(|(_, number)| number.checked_add(1));
+                if let (Some(wanted), Some((_, found))) = (wanted, split_log_number(&name))
                     && wanted != found
                 {
                     let detail = format!("the log names {name} as the next one, expected number {wanted}");
@@ -290,18 +290,16 @@ impl LogJudge {
         self.log.gtids = Some(set);
     }
 
-    fn judge_previous_mariadb(&mut self, offset: u64, list: Vec<(u32, u32, u64)>) {
+    fn judge_previous_mariadb(&mut self, offset: u64, list: Vec<MariadbGtid>) {
         self.judge_gap(Some(PreviousTransactions::Mariadb(&list)));
         let mut faults = Vec::new();
-        for (domain, server, number) in list {
+        for gtid in list {
             let before = self.before.as_ref().filter(|before| !before.is_damaged);
-            let before = before.and_then(|before| before.mariadb.get(&(domain, server)));
-            if let Some(wanted) = before.filter(|wanted| **wanted != number) {
-                faults.push(format!(
-                    "the last GTID before it is {domain}-{server}-{number}, expected {domain}-{server}-{wanted}"
-                ));
+            let before = before.and_then(|before| before.mariadb.get(&(gtid.domain_id, gtid.server_id)));
+            if let Some(wanted) = before.filter(|wanted| **wanted != gtid) {
+                faults.push(format!("the last GTID before it is {gtid}, expected {wanted}"));
             }
-            self.log.mariadb.insert((domain, server), number);
+            self.log.mariadb.insert((gtid.domain_id, gtid.server_id), gtid);
         }
         for detail in faults {
             self.add_fault(offset, FaultKind::Continuity, detail);
@@ -363,7 +361,7 @@ impl LogJudge {
                 }
             }
             TransactionId::Mariadb(gtid) => {
-                self.log.mariadb.insert((gtid.domain_id, gtid.server_id), gtid.sequence_number);
+                self.log.mariadb.insert((gtid.domain_id, gtid.server_id), gtid);
             }
             _ => {}
         }
@@ -449,8 +447,8 @@ enum NextLog {
 #[derive(Clone, Copy, Debug)]
 enum PreviousTransactions<'s> {
     Gtids(&'s GtidSet),
-    /// Last sequence number by domain and server.
-    Mariadb(&'s [(u32, u32, u64)]),
+    /// Last GTID of each domain and server.
+    Mariadb(&'s [MariadbGtid]),
 }
 
 impl PreviousTransactions<'_> {
@@ -459,8 +457,8 @@ impl PreviousTransactions<'_> {
         match self {
             Self::Gtids(set) => !set.is_empty() && log.gtids.as_ref() == Some(*set),
             Self::Mariadb(list) => {
-                let list = list.iter().map(|(domain, server, number)| ((*domain, *server), *number));
-                let last: BTreeMap<(u32, u32), u64> = list.collect();
+                let list = list.iter().map(|gtid| ((gtid.domain_id, gtid.server_id), *gtid));
+                let last: BTreeMap<(u32, u32), MariadbGtid> = list.collect();
                 !last.is_empty() && last == log.mariadb
             }
         }
@@ -475,7 +473,7 @@ impl JudgedLog {
 
 /// Returns true if the log with this name directly follows `before`.
 fn follows(before: &JudgedLog, name: &str) -> bool {
-    match (&before.next, numbered(&before.name), numbered(name)) {
+    match (&before.next, split_log_number(&before.name), split_log_number(name)) {
         (_, Some((stem, number)), Some((next_stem, next))) => {
             stem == next_stem && Some(next) == number.checked_add(1)
         }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use logs::split_log_number;
+
 /// Logs that are missing between two logs, by their numbers: at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingLogs {
@@ -17,8 +19,8 @@ impl MissingLogs {
     /// Returns the logs that are missing between two logs in one directory; `None` if there are none, or if the names
     /// do not show it.
     pub fn between(before: &str, after: &str) -> Option<Self> {
-        let (stem, number) = numbered(before)?;
-        let (next_stem, next) = numbered(after)?;
+        let (stem, number) = split_log_number(before)?;
+        let (next_stem, next) = split_log_number(after)?;
         let is_same_series = stem == next_stem && Path::new(before).parent() == Path::new(after).parent();
         let (first, last) = (number.checked_add(1)?, next.checked_sub(1)?);
         let digits = base_name(before).len() - stem.len() - 1;
@@ -28,7 +30,8 @@ impl MissingLogs {
     /// Returns whether a log is one of the missing ones, by its name.
     pub(crate) fn contains(&self, name: &str) -> bool {
         let Self { stem, first, last, .. } = self;
-        numbered(name).is_some_and(|(other, number)| other == stem && (*first..=*last).contains(&number))
+        split_log_number(name)
+            .is_some_and(|(other, number)| other == stem && (*first..=*last).contains(&number))
     }
 
     /// Returns the verb for these logs.
@@ -51,16 +54,9 @@ impl fmt::Display for MissingLogs {
 
 /// Returns whether a log precedes another log of the same directory, by their numbers.
 pub(crate) fn precedes(name: &str, other: &str) -> bool {
-    let numbers = numbered(name).zip(numbered(other));
+    let numbers = split_log_number(name).zip(split_log_number(other));
     let is_less = numbers.is_some_and(|((stem, number), (other, later))| stem == other && number < later);
     is_less && Path::new(name).parent() == Path::new(other).parent()
-}
-
-/// Splits a log's name: `binlog.000012` is number 12 of `binlog`.
-pub(crate) fn numbered(name: &str) -> Option<(&str, u64)> {
-    let (stem, number) = base_name(name).rsplit_once('.')?;
-    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    Some((stem, number.parse().ok().filter(|_| digits)?))
 }
 
 /// Returns the file name of a path.
@@ -70,18 +66,12 @@ pub(crate) fn base_name(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{MissingLogs, base_name, numbered, precedes};
+    use super::{MissingLogs, base_name, precedes, split_log_number};
 
     #[test]
-    fn logs_are_numbered_by_their_names() {
-        let check = |name: &str, wanted| assert_eq!(numbered(name), wanted, "{name}");
-        check("binlog.000012", Some(("binlog", 12)));
-        check("/var/lib/mysql/a.b.1000000", Some(("a.b", 1_000_000)));
-        check("binlog", None);
-        check("binlog.", None);
-        check("binlog.1x", None);
-        check("binlog.+1", None);
+    fn names_without_a_directory_stay_as_they_are() {
         assert_eq!(base_name("standard input"), "standard input");
+        assert_eq!(base_name("/var/lib/mysql/binlog.000012"), "binlog.000012");
     }
 
     #[test]

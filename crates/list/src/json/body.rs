@@ -96,9 +96,7 @@ fn put_mariadb(object: &mut JsonObject<'_>, event: &Event<'_>) -> Result<(), Dec
         Event::MariadbGtid(event) => put_mariadb_gtid(object, event)?,
         Event::MariadbGtidList(event) => {
             let mut gtids = object.array("gtids");
-            for (domain, server, number) in event.iter() {
-                gtids.plain(&format!("{domain}-{server}-{number}"));
-            }
+            event.iter().for_each(|gtid| gtids.plain(&gtid.to_string()));
             gtids.close();
             object.uint("flags", event.count_and_flags >> 28);
         }
