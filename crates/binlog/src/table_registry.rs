@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::error::{DecodeError, DecodeReason};
+use crate::error::DecodeError;
 use crate::events::{Rows, TableMap};
 use crate::row::RowDecoder;
 use crate::table::Table;

@@ -66,7 +66,7 @@ pub(crate) fn base_name(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{MissingLogs, base_name, precedes, split_log_number};
+    use super::{MissingLogs, base_name, precedes};
 
     #[test]
     fn names_without_a_directory_stay_as_they_are() {
