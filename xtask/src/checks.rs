@@ -30,7 +30,7 @@ pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()>
         // Most tests wait for servers part of their time, so more of them run than there are cores.
         if env::var_os(TEST_THREADS_VARIABLE).is_none() {
             let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-            tests.env(TEST_THREADS_VARIABLE, (cores + cores.div_ceil(2)).to_string());
+            tests.env(TEST_THREADS_VARIABLE, (cores * 2).to_string());
         }
     })
 }
