@@ -1,5 +1,6 @@
 //! Judges pieces together: transactions that span pieces, GTIDs, logical clocks, and the sequence of logs.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use binlog::TransactionId;
@@ -15,6 +16,8 @@ use super::report::{LogVerdict, UnreadableLog, VerifyReport};
 
 /// Maximum number of faults listed for one log. All are counted.
 const FAULTS_LISTED_MAX: usize = 1000;
+/// Maximum number of remarks listed on the content of one log.
+const REMARKS_LISTED_MAX: usize = 1000;
 
 /// Judges logs, in the order given.
 #[derive(Debug, Default)]
@@ -57,6 +60,8 @@ struct JudgedLog {
     end: Option<LogEndPlace>,
     /// True if a part could not be read, so its transactions are unknown.
     is_damaged: bool,
+    /// Number of remarks on the log's content.
+    remarks: usize,
 }
 
 /// The next log according to a log's Rotate event.
@@ -159,6 +164,12 @@ impl LogJudge {
             verdict.faults += findings.faults_more;
         }
         for detail in findings.remarks {
+            self.log.remarks += 1;
+            let detail = match self.log.remarks.cmp(&REMARKS_LISTED_MAX) {
+                Ordering::Less => detail,
+                Ordering::Equal => "further remarks are not listed".to_owned(),
+                Ordering::Greater => continue,
+            };
             self.add_remark(&self.log.name.clone(), detail);
         }
         for seen in findings.facts {
