@@ -78,7 +78,7 @@ impl WriterPool {
     /// Creates a context.
     pub(crate) fn new_writer(&self) -> Result<PayloadWriter, RewriteError> {
         let Some(settings) = self.settings else {
-            unreachable!("ours: nothing is compressed when payloads are opened")
+            unreachable!("ours: opening a payload compresses nothing")
         };
         Ok(PayloadWriter::new(settings.level)?.with_event_size_max(settings.event_size_max))
     }

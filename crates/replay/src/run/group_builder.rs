@@ -296,7 +296,10 @@ impl<'t> GroupBuilder<'t> {
         out: &mut Vec<CommitGroup>,
     ) -> Result<(), ReplayError> {
         assert_eq!(self.order, CommitOrder::Grouped, "ours: only grouped commits join transactions");
-        assert!(plan.steps.len() <= 1, "ours: what joins a group has one step of rows, or none");
+        assert!(
+            plan.steps.len() <= 1,
+            "ours: a transaction that joins a group has one step of rows, or none"
+        );
         let session = plan.session;
         let step = match plan.steps.into_iter().next() {
             Some(ApplyStep::Rows(context, rows)) => Some((Arc::new(context.for_rows()), rows)),

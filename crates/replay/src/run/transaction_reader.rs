@@ -68,9 +68,9 @@ const REPORT_BYTES: u64 = 64 << 20;
 
 /// Counts transactions after the stop that are not applied.
 fn count_late(source: &mut TransactionSource, limit: u64, out: &SyncSender<TransactionBatch>) {
-    let mut told = source.bytes_read();
+    let mut reported = source.bytes_read();
     let mut may_continue = |bytes_read| {
-        if bytes_read < told + REPORT_BYTES {
+        if bytes_read < reported + REPORT_BYTES {
             return ControlFlow::Continue(());
         }
         reported = bytes_read;
