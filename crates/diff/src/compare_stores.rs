@@ -26,11 +26,11 @@ pub struct DiffSettings {
     pub listed_max: usize,
 }
 
-/// Interval at which `watch` is called.
+/// Interval at which `on_progress` is called.
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Compares two stores. Reads both at the same time. Calls `watch` in the caller's thread, with the number of bytes
-/// read so far. If `watch` breaks, returns [`DiffError::Stopped`].
+/// Compares two stores. Reads both at the same time. Calls `on_progress` in the caller's thread, with the number of
+/// bytes read so far. If `on_progress` breaks, returns [`DiffError::Stopped`].
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub fn compare_stores(
     let compared = thread::scope(|scope| {
         let (sender, receiver) = sync_channel(1);
         let monitor = &monitor;
-        // Sending fails only if `watch` panics.
+        // Sending fails only if `on_progress` panics.
         scope.spawn(move || drop(sender.send(compare(settings, monitor))));
         loop {
             match receiver.recv_timeout(WATCH_INTERVAL) {

@@ -172,6 +172,11 @@ pub(crate) struct ConditionCoverage {
 }
 
 impl ConditionCoverage {
+    /// Returns whether the logs had any selected table.
+    pub(crate) fn has_tables(&self) -> bool {
+        self.has_tables.load(Ordering::Relaxed)
+    }
+
     /// Returns the error for the first condition whose column no table had; `None` also if the logs had no table.
     pub(crate) fn missing_column_error(&self, conditions: &[RowCondition]) -> Option<String> {
         let missing = self.find_missing(conditions)?;
@@ -198,7 +203,7 @@ impl ConditionCoverage {
     fn find_missing<'c>(&self, conditions: &'c [RowCondition]) -> Option<&'c RowCondition> {
         let found = self.found.load(Ordering::Relaxed);
         let mut missing = conditions.iter().enumerate().filter(|(number, _)| found & mask_of(*number) == 0);
-        missing.next().map(|(_, condition)| condition).filter(|_| self.has_tables.load(Ordering::Relaxed))
+        missing.next().map(|(_, condition)| condition).filter(|_| self.has_tables())
     }
 }
 

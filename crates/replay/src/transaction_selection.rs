@@ -75,8 +75,8 @@ impl TransactionSelection {
 }
 
 impl LateTransactions {
-    /// Counts the late transactions in the rest of a source. They are not applied. Calls `go_on` with the number of
-    /// bytes read.
+    /// Counts the late transactions in the rest of a source. They are not applied. Calls `on_progress` with the number
+    /// of bytes read.
     pub(crate) fn count(
         source: &mut TransactionSource,
         limit: u64,

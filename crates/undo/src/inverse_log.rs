@@ -118,8 +118,8 @@ impl InverseLog {
     }
 
     /// Writes the inverse as a binary log with CRC32 checksums: one transaction for each undone transaction. `format`
-    /// is the format of the undone log. In formats with GTIDs, transactions get new GTIDs. Calls `go_on` with the
-    /// number of bytes so far; stops early if `go_on` returns false.
+    /// is the format of the undone log. In formats with GTIDs, transactions get new GTIDs. Calls `on_progress` with the
+    /// number of bytes so far; stops early if `on_progress` returns false.
     ///
     /// # Errors
     ///

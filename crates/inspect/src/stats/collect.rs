@@ -55,7 +55,7 @@ impl StatsSettings {
     }
 }
 
-/// Counts logs, in the order given. Calls `watch` with the bytes counted so far. If `watch` breaks, returns
+/// Counts logs, in the order given. Calls `on_progress` with the bytes counted so far. If `on_progress` breaks, returns
 /// [`InspectError::Stopped`].
 ///
 /// # Errors

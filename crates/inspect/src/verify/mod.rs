@@ -52,7 +52,7 @@ const WAITING_SIZE_MAX: usize = 16 << 20;
 
 /// Verifies logs, in the order given. Logs that follow each other by their names are also compared with each other.
 /// Logs that are missing in a directory or an index are faults, unless GTIDs show that they had no transactions. Calls
-/// `watch` with the bytes checked so far. If `watch` breaks, returns [`InspectError::Stopped`].
+/// `on_progress` with the bytes checked so far. If `on_progress` breaks, returns [`InspectError::Stopped`].
 ///
 /// # Errors
 ///

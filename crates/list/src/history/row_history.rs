@@ -54,6 +54,8 @@ pub struct RowHistory {
     pub beginning: HistoryBeginning,
     /// Torn ends of logs in use, which are not errors.
     pub torn_ends: Vec<String>,
+    /// Whether the logs have row changes of the table.
+    pub has_table: bool,
     /// Error for a condition whose column no table of the logs had.
     pub missing_column: Option<String>,
     /// Reasons why changes may be missing.

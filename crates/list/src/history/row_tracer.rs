@@ -18,8 +18,8 @@ use crate::list_source::ListSource;
 use crate::log_walk::ListWalk;
 use crate::row_condition::{ConditionCoverage, RowCondition};
 
-/// Finds all changes of a row. Calls `watch` with the number of each log, from 0, before reading the log. If `watch`
-/// breaks, the history ends with [`ListError::Stopped`].
+/// Finds all changes of a row. Calls `on_progress` with the number of each log, from 0, before reading the log. If
+/// `on_progress` breaks, the history ends with [`ListError::Stopped`].
 ///
 /// # Errors
 ///
@@ -46,7 +46,14 @@ pub fn row_history(
     // The trace may read a log twice, and then warns twice.
     torn.dedup();
     let missing_column = sightings.missing_column_error(&settings.conditions);
-    Ok(RowHistory { entries, beginning, torn_ends: torn, missing_column, gaps })
+    Ok(RowHistory {
+        entries,
+        beginning,
+        torn_ends: torn,
+        has_table: sightings.has_tables(),
+        missing_column,
+        gaps,
+    })
 }
 
 /// State of a trace.

@@ -23,8 +23,8 @@ pub trait ComparisonReader: fmt::Debug + Send {
     /// If the server or database of this side does not answer.
     fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure>;
 
-    /// Reads all rows of a table, and returns their digest. Calls `go_on` at intervals. If `go_on` breaks, the digest
-    /// is meaningless.
+    /// Reads all rows of a table, and returns their digest. Calls `may_continue` at intervals. If `may_continue`
+    /// breaks, the digest is meaningless.
     ///
     /// # Errors
     ///

@@ -89,7 +89,7 @@ impl TargetComparison {
         Ok(found.pairs)
     }
 
-    /// Compares a table. Calls `go_on` at intervals, which can stop the comparison.
+    /// Compares a table. Calls `may_continue` at intervals, which can stop the comparison.
     ///
     /// # Errors
     ///

@@ -67,9 +67,11 @@ pub(crate) fn run(command: &HistoryArgs, global: &GlobalArgs) -> CommandResult {
     }
     warn_of_gaps(&history.gaps);
     warn_of_missing_logs(&history, &found);
-    if history.entries.is_empty() {
-        let TableName { database, table } = &command.table;
-        warn!("the logs have no change of this row of {database}.{table}");
+    let TableName { database, table } = &command.table;
+    match (history.entries.is_empty(), history.has_table) {
+        (true, true) => warn!("the logs have no change of this row of {database}.{table}"),
+        (true, false) => warn!("the logs have no change of any row of {database}.{table}"),
+        (false, _) => {}
     }
     let mut out = io::stdout().lock();
     match command.json {
