@@ -66,6 +66,8 @@ pub(crate) struct StreamCompressor {
     ordered: Vec<u8>,
     /// Compressed sample.
     trial: Vec<u8>,
+    /// Hashes of pieces of a stream, by their last bits.
+    pieces: Vec<u32>,
 }
 
 /// Streams of this size and more are also searched for long repetitions that are far apart: whole values.
@@ -73,6 +75,12 @@ const DISTANT_SIZE_MIN: usize = 64 << 10;
 
 /// Shortest of these repetitions.
 const DISTANT_MATCH_MIN: u32 = 32;
+
+/// Number of hashes of pieces, as a power of two.
+const PIECES_BITS: u32 = 14;
+
+/// Share of a stream's pieces that must be known from before: the search costs more time than all the rest.
+const REPEATED_PIECES_MIN: f64 = 0.02;
 
 /// Streams up to this size are compressed as they are: a trial would cost more than it gains.
 const TRIAL_MIN: usize = 512;
@@ -95,10 +103,10 @@ impl StreamCompressor {
             distant.set_parameter(CParameter::EnableLongDistanceMatching(true)),
             distant.set_parameter(CParameter::LdmMinMatch(DISTANT_MATCH_MIN)),
             distant.set_parameter(CParameter::LdmHashLog(18)),
-            distant.set_parameter(CParameter::LdmHashRateLog(2)),
+            distant.set_parameter(CParameter::LdmHashRateLog(4)),
         ];
         assert!(set.iter().all(Result::is_ok), "ours: these parameters are in range");
-        Self { level_3, long_only, distant, ordered: Vec::new(), trial: Vec::new() }
+        Self { level_3, long_only, distant, ordered: Vec::new(), trial: Vec::new(), pieces: Vec::new() }
     }
 
     /// Appends the compressed stream, and returns its form. `width` is the size of its values, 0 if it varies.
@@ -166,7 +174,7 @@ impl StreamCompressor {
     fn frame(&mut self, bytes: &[u8], search: MatchSearch, out: &mut Vec<u8>) -> Result<(), ZstdFailure> {
         let context = match search {
             MatchSearch::Level3 => &mut self.level_3,
-            MatchSearch::LongOnly if bytes.len() >= DISTANT_SIZE_MIN => &mut self.distant,
+            MatchSearch::LongOnly if has_distant_repeats(bytes, &mut self.pieces) => &mut self.distant,
             MatchSearch::LongOnly => &mut self.long_only,
         };
         let start = out.len();
@@ -177,6 +185,37 @@ impl StreamCompressor {
         out.truncate(start + size);
         Ok(())
     }
+}
+
+/// Returns whether long pieces of a stream come again behind many other bytes. It compares pieces at places that the bytes
+/// choose: those of equal pieces are the same.
+fn has_distant_repeats(stream: &[u8], pieces: &mut Vec<u32>) -> bool {
+    /// Odd numbers whose products mix the bits of a number.
+    const MIX_32: u32 = 0x9e37_79b1;
+    const MIX_64: u64 = 0x9e37_79b9_7f4a_7c15;
+    /// High bits of a hash that are 0 at a chosen place: one of 128 places.
+    const PLACE_BITS: u32 = 7;
+    if stream.len() < DISTANT_SIZE_MIN {
+        return false;
+    }
+    pieces.clear();
+    pieces.resize(1 << PIECES_BITS, 0);
+    let (mut found, mut repeated) = (0_u32, 0_u32);
+    for window in stream.windows(DISTANT_MATCH_MIN as usize) {
+        let Some((start, _)) = window.split_first_chunk::<4>() else { break };
+        if u32::from_le_bytes(*start).wrapping_mul(MIX_32) >> (32 - PLACE_BITS) != 0 {
+            continue;
+        }
+        let words = window.as_chunks::<8>().0.iter();
+        let hash = words.fold(0, |hash: u64, word| {
+            (hash ^ u64::from_le_bytes(*word)).wrapping_mul(MIX_64).rotate_left(29)
+        });
+        let known = &mut pieces[(hash >> 32) as usize & ((1 << PIECES_BITS) - 1)];
+        found += 1;
+        repeated += u32::from(*known == hash as u32);
+        *known = hash as u32;
+    }
+    f64::from(repeated) >= f64::from(found) * REPEATED_PIECES_MIN && repeated > 0
 }
 
 /// Decompresses streams one after another, with the same context.
@@ -328,9 +367,10 @@ fn join_differences<const W: usize>(ordered: &[u8], out: &mut [u8]) {
     let (values, rest) = out.as_chunks_mut::<W>();
     let count = values.len();
     let (planes, tail) = ordered.split_at(count * W);
+    let planes: [&[u8]; W] = std::array::from_fn(|plane| &planes[plane * count..][..count]);
     let mut before = 0_u64;
     for (index, value) in values.iter_mut().enumerate() {
-        let folded = std::array::from_fn::<u8, W, _>(|plane| planes[plane * count + index]);
+        let folded = planes.map(|plane| plane[index]);
         before = before.wrapping_add(unfold(little_endian(&folded), W));
         let bytes = before.to_le_bytes();
         for (byte, number) in value.iter_mut().zip(bytes) {
