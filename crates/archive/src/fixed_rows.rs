@@ -1,8 +1,9 @@
 //! The same streams as in `row_layout`, faster: for rows of one size, without NULLs, each column is processed at once.
 
-use crate::row_layout::{ByteOrder, ColumnLayout, ImageLayout, LayoutScratch, RowLayout, is_set};
+use crate::row_layout::{ByteOrder, ColumnLayout, ImageLayout, LayoutScratch, RowLayout};
 use crate::segment_error::BlockDamage;
 use crate::stream_set::{StreamCursors, StreamSet};
+use crate::varint::StreamCursor;
 
 /// Column of an image, and the offset of its values in a row.
 #[derive(Clone, Copy)]
@@ -48,17 +49,24 @@ impl RowLayout {
                 gather(rows, self.row_size, placed, &mut streams.at(column.values).bytes);
                 continue;
             };
-            let before = self.first.start(earlier);
+            let change = ChangedColumn {
+                before: self.first.start(earlier),
+                after: start,
+                order: column.order,
+                row_size: self.row_size,
+                bit: RowBit { bytes: bits_size, bit },
+            };
             let differences = &mut streams.at(column.values + 2).bytes;
-            for (index, row) in rows.chunks_exact(self.row_size).enumerate() {
-                let (before, after) = (column.number_at(row, before), column.number_at(row, start));
-                match before == after {
-                    true => scratch.repeats[index * bits_size + bit / 8] |= 1 << (bit % 8),
-                    false => {
-                        let difference = after.wrapping_sub(before).to_le_bytes();
-                        differences.extend_from_slice(&difference[..column.fixed]);
-                    }
-                }
+            match column.fixed {
+                1 => change.split::<1>(rows, &mut scratch.repeats, differences),
+                2 => change.split::<2>(rows, &mut scratch.repeats, differences),
+                3 => change.split::<3>(rows, &mut scratch.repeats, differences),
+                4 => change.split::<4>(rows, &mut scratch.repeats, differences),
+                5 => change.split::<5>(rows, &mut scratch.repeats, differences),
+                6 => change.split::<6>(rows, &mut scratch.repeats, differences),
+                7 => change.split::<7>(rows, &mut scratch.repeats, differences),
+                8 => change.split::<8>(rows, &mut scratch.repeats, differences),
+                _ => change.split::<0>(rows, &mut scratch.repeats, differences),
             }
         }
         streams.at(self.repeats).bytes.extend_from_slice(&scratch.repeats);
@@ -125,24 +133,24 @@ impl RowLayout {
                 scatter(rows, self.row_size, placed, values);
                 continue;
             };
-            let before = self.first.start(earlier);
+            let change = ChangedColumn {
+                before: self.first.start(earlier),
+                after: start,
+                order: column.order,
+                row_size: self.row_size,
+                bit: RowBit { bytes: bits_size, bit },
+            };
             let differences = streams.at(column.values + 2);
-            for (index, row) in rows.chunks_exact_mut(self.row_size).enumerate() {
-                if is_set(&repeats[index * bits_size..(index + 1) * bits_size], bit) {
-                    row.copy_within(before..before + column.fixed, start);
-                    continue;
-                }
-                let mut difference = [0; 8];
-                difference[..column.fixed].copy_from_slice(differences.bytes(column.fixed)?);
-                let number = column.number_at(row, before).wrapping_add(u64::from_le_bytes(difference));
-                match column.order {
-                    ByteOrder::Little => {
-                        row[start..start + column.fixed]
-                            .copy_from_slice(&number.to_le_bytes()[..column.fixed]);
-                    }
-                    ByteOrder::Big => row[start..start + column.fixed]
-                        .copy_from_slice(&number.to_be_bytes()[8 - column.fixed..]),
-                }
+            match column.fixed {
+                1 => change.join::<1>(rows, repeats, differences)?,
+                2 => change.join::<2>(rows, repeats, differences)?,
+                3 => change.join::<3>(rows, repeats, differences)?,
+                4 => change.join::<4>(rows, repeats, differences)?,
+                5 => change.join::<5>(rows, repeats, differences)?,
+                6 => change.join::<6>(rows, repeats, differences)?,
+                7 => change.join::<7>(rows, repeats, differences)?,
+                8 => change.join::<8>(rows, repeats, differences)?,
+                _ => {}
             }
         }
         Ok(())
@@ -177,11 +185,82 @@ impl ImageLayout {
     }
 }
 
-impl ColumnLayout {
-    #[inline]
-    fn number_at(&self, row: &[u8], start: usize) -> u64 {
-        self.number(&row[start..start + self.fixed])
+/// Column in both images of rows: offsets of its values before and after an update.
+#[derive(Clone, Copy)]
+struct ChangedColumn {
+    before: usize,
+    after: usize,
+    order: ByteOrder,
+    row_size: usize,
+    bit: RowBit,
+}
+
+/// Bit of a column among those of each row.
+#[derive(Clone, Copy)]
+struct RowBit {
+    /// Bytes of a row's bits.
+    bytes: usize,
+    bit: usize,
+}
+
+impl ChangedColumn {
+    /// Appends the differences of the values that an update changes, and marks the others in `repeats`.
+    fn split<const W: usize>(self, rows: &[u8], repeats: &mut [u8], differences: &mut Vec<u8>) {
+        let RowBit { bytes, bit } = self.bit;
+        let rows = rows.chunks_exact(self.row_size);
+        for (row, bits) in rows.zip(repeats.chunks_exact_mut(bytes)) {
+            let before = value_at::<W>(row, self.before);
+            let after = value_at::<W>(row, self.after);
+            if before == after {
+                bits[bit / 8] |= 1 << (bit % 8);
+                continue;
+            }
+            let [before, after] = [before, after].map(|value| number_of(value, self.order));
+            let difference = after.wrapping_sub(before).to_le_bytes();
+            differences.extend_from_slice(&difference[..W]);
+        }
     }
+
+    /// Puts the values after an update into all rows, which have those before it.
+    fn join<const W: usize>(
+        self,
+        rows: &mut [u8],
+        repeats: &[u8],
+        differences: &mut StreamCursor<'_>,
+    ) -> Result<(), BlockDamage> {
+        let RowBit { bytes, bit } = self.bit;
+        let rows = rows.chunks_exact_mut(self.row_size);
+        for (row, bits) in rows.zip(repeats.chunks_exact(bytes)) {
+            let mut value = value_at::<W>(row, self.before);
+            if bits[bit / 8] >> (bit % 8) & 1 == 0 {
+                let difference = number_of(differences.array::<W>()?, ByteOrder::Little);
+                let number = number_of(value, self.order).wrapping_add(difference);
+                value.copy_from_slice(&number.to_le_bytes()[..W]);
+                if self.order == ByteOrder::Big {
+                    value.reverse();
+                }
+            }
+            row[self.after..self.after + W].copy_from_slice(&value);
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn value_at<const W: usize>(row: &[u8], start: usize) -> [u8; W] {
+    let mut value = [0; W];
+    value.copy_from_slice(&row[start..start + W]);
+    value
+}
+
+#[inline]
+fn number_of<const W: usize>(mut value: [u8; W], order: ByteOrder) -> u64 {
+    if order == ByteOrder::Big {
+        value.reverse();
+    }
+    let mut number = [0; 8];
+    number[..W].copy_from_slice(&value);
+    u64::from_le_bytes(number)
 }
 
 /// Appends a column's values of all rows.

@@ -101,6 +101,9 @@ impl RowLayout {
 
     /// Returns the number of rows; `None` if the bytes are not whole rows.
     pub(crate) fn count(&self, mut rows: &[u8]) -> Option<u64> {
+        if self.has_fixed_rows(rows) {
+            return Some((rows.len() / self.row_size) as u64);
+        }
         let mut count = 0;
         while !rows.is_empty() {
             rows = self.first.skip(rows)?;
@@ -401,7 +404,7 @@ impl ColumnLayout {
     }
 
     #[inline]
-    pub(crate) fn number(&self, value: &[u8]) -> u64 {
+    fn number(&self, value: &[u8]) -> u64 {
         match self.order {
             ByteOrder::Little => little_endian(value),
             ByteOrder::Big => {
@@ -428,7 +431,7 @@ fn little_endian(bytes: &[u8]) -> u64 {
 }
 
 #[inline]
-pub(crate) fn is_set(bits: &[u8], index: usize) -> bool {
+fn is_set(bits: &[u8], index: usize) -> bool {
     bits.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
 }
 
