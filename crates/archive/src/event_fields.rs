@@ -1,7 +1,7 @@
 //! Fields of the events whose numbers follow from those of earlier events: GTIDs, statements, commits.
 
 use binlog::events::{CommitStamps, GtidEvent, GtidTagged, LogicalClock};
-use binlog::{Event, EventFormat, EventType};
+use binlog::{Event, EventChecksum, EventFormat, EventType, RawEvent};
 
 use crate::row_layout::bare_event;
 use crate::segment_error::BlockDamage;
@@ -43,6 +43,17 @@ pub(crate) struct EventFieldWriter {
     gtids: TextWriter,
     heads: TextWriter,
     statements: TextWriter,
+    gtid: GtidScratch,
+}
+
+/// Buffers for one GTID event.
+#[derive(Default)]
+struct GtidScratch {
+    template: Vec<u8>,
+    /// Template as an event.
+    bytes: Vec<u8>,
+    /// Body that is put together from the template and the numbers.
+    again: Vec<u8>,
 }
 
 impl EventFieldWriter {
@@ -57,12 +68,15 @@ impl EventFieldWriter {
 
     /// Appends a GTID event to the streams. Returns false, and appends nothing, if it would not come back exactly.
     pub(crate) fn put_gtid(&mut self, event: &Event<'_>, body: &[u8], format: &EventFormat) -> bool {
-        let Some((template, numbers)) = split_gtid(event, format) else { return false };
-        let mut again = Vec::with_capacity(body.len());
-        if join_gtid(event.event_type(), &template, numbers, format, &mut again).is_err() || again != body {
+        let GtidScratch { template, bytes, again } = &mut self.gtid;
+        let Some(numbers) = split_gtid(event, format, template) else { return false };
+        again.clear();
+        let joined = bare_event(event.event_type(), template, bytes)
+            .is_some_and(|bare| join_gtid(bare, numbers, format, again).is_ok());
+        if !joined || again != body {
             return false;
         }
-        self.gtids.put(&template, &mut self.streams, TEMPLATES);
+        self.gtids.put(template, &mut self.streams, TEMPLATES);
         self.streams.put_difference(
             FixedStream::TransactionNumber,
             numbers.number,
@@ -161,6 +175,8 @@ pub(crate) struct FieldReader<'a> {
     pub(crate) streams: StreamCursors<'a>,
     pub(crate) last: LastValues,
     gtids: TextReader<'a>,
+    /// Events of the GTID templates, by number.
+    templates: Vec<TemplateEvent>,
     heads: TextReader<'a>,
     statements: TextReader<'a>,
 }
@@ -168,7 +184,7 @@ pub(crate) struct FieldReader<'a> {
 impl<'a> FieldReader<'a> {
     pub(crate) fn new(streams: StreamCursors<'a>) -> Self {
         let [gtids, heads, statements] = std::array::from_fn(|_| TextReader::default());
-        Self { streams, last: LastValues::default(), gtids, heads, statements }
+        Self { streams, last: LastValues::default(), gtids, templates: Vec::new(), heads, statements }
     }
 
     /// Appends the body of a GTID event from the streams.
@@ -178,7 +194,10 @@ impl<'a> FieldReader<'a> {
         format: &EventFormat,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
-        let (_, template) = self.gtids.take(&mut self.streams, TEMPLATES)?;
+        let (place, template) = self.gtids.take(&mut self.streams, TEMPLATES)?;
+        if place >= self.templates.len() {
+            self.templates.resize_with(place + 1, TemplateEvent::default);
+        }
         let number =
             self.streams.of(FixedStream::TransactionNumber).difference(self.last.number.wrapping_add(1))?;
         let sequence =
@@ -192,7 +211,8 @@ impl<'a> FieldReader<'a> {
         let original_us = immediate_us.wrapping_sub(earlier);
         let numbers = GtidFields { number, last_committed, sequence, immediate_us, original_us, size };
         self.last.follow(numbers);
-        join_gtid(event_type, template, numbers, format, out)
+        let event = self.templates[place].of(event_type, template);
+        join_gtid(event.ok_or(INVALID_GTID)?, numbers, format, out)
     }
 
     /// Appends the body of a MariaDB GTID event from the streams.
@@ -255,8 +275,8 @@ impl LastValues {
     }
 }
 
-/// Returns the event's body with all numbers set to 1, and the numbers.
-fn split_gtid(event: &Event<'_>, format: &EventFormat) -> Option<(Vec<u8>, GtidFields)> {
+/// Replaces `template` with the event's body with all numbers set to 1, and returns the numbers.
+fn split_gtid(event: &Event<'_>, format: &EventFormat, template: &mut Vec<u8>) -> Option<GtidFields> {
     let (number, clock, stamps) = match event {
         Event::Gtid(event) | Event::AnonymousGtid(event) => (event.gno, event.clock, event.stamps),
         Event::GtidTagged(event) => (event.gno, Some(event.clock), Some(event.stamps)),
@@ -275,9 +295,9 @@ fn split_gtid(event: &Event<'_>, format: &EventFormat) -> Option<(Vec<u8>, GtidF
     let original_us = if numbers.original_us == numbers.immediate_us { 1 } else { 2 };
     let ones =
         GtidFields { number: 1, last_committed: 1, sequence: 1, immediate_us: 1, original_us, size: 1 };
-    let mut template = Vec::with_capacity(64);
-    with_numbers(event, ones)?.encode(format, &mut template).ok()?;
-    Some((template, numbers))
+    template.clear();
+    with_numbers(event, ones)?.encode(format, template).ok()?;
+    Some(numbers)
 }
 
 /// Returns the event with other numbers.
@@ -309,19 +329,36 @@ fn with_numbers<'a>(event: &Event<'a>, numbers: GtidFields) -> Option<Event<'a>>
     })
 }
 
+/// Appends the body of a GTID event with the numbers and what its template has beside them.
 fn join_gtid(
-    event_type: EventType,
-    template: &[u8],
+    template: RawEvent<'_>,
     numbers: GtidFields,
     format: &EventFormat,
     out: &mut Vec<u8>,
 ) -> Result<(), BlockDamage> {
-    const DAMAGE: BlockDamage = BlockDamage("a GTID event is invalid");
-    let mut bytes = Vec::new();
-    let raw = bare_event(event_type, template, &mut bytes).ok_or(DAMAGE)?;
-    let event = raw.decode(format).map_err(|_| DAMAGE)?;
-    let event = with_numbers(&event, numbers).ok_or(DAMAGE)?;
-    event.encode(format, out).map_err(|_| DAMAGE)
+    let event = template.decode(format).map_err(|_| INVALID_GTID)?;
+    let event = with_numbers(&event, numbers).ok_or(INVALID_GTID)?;
+    event.encode(format, out).map_err(|_| INVALID_GTID)
+}
+
+const INVALID_GTID: BlockDamage = BlockDamage("a GTID event is invalid");
+
+/// Template of GTID events as an event, which most transactions of a block share.
+#[derive(Debug, Default)]
+struct TemplateEvent {
+    event_type: Option<EventType>,
+    bytes: Vec<u8>,
+}
+
+impl TemplateEvent {
+    /// Returns the event of a template. It is put together only for another type than the last time.
+    fn of(&mut self, event_type: EventType, template: &[u8]) -> Option<RawEvent<'_>> {
+        if self.event_type == Some(event_type) {
+            return RawEvent::new(&self.bytes, EventChecksum::Absent).ok();
+        }
+        self.event_type = Some(event_type);
+        bare_event(event_type, template, &mut self.bytes)
+    }
 }
 
 /// Size of a MariaDB GTID event's number.
