@@ -83,24 +83,32 @@ impl BlockDecoder {
 
     /// Returns the log's bytes of one block, given with its head.
     pub fn decode_one(&mut self, block: &[u8]) -> Result<Vec<u8>, SegmentError> {
+        let mut out = Vec::new();
+        self.decode_into(block, &mut out)?;
+        Ok(out)
+    }
+
+    /// Replaces `out` with the log's bytes of one block, given with its head.
+    pub(crate) fn decode_into(&mut self, block: &[u8], out: &mut Vec<u8>) -> Result<(), SegmentError> {
         let (head, body) = block.split_first_chunk().ok_or(SegmentError::Truncated { offset: 0 })?;
         let (_, checksum) = take_head(*head, 0)?;
         let frame = take_body(body, checksum).map_err(|damage| damage.at(0))?;
-        self.decode(&frame).map_err(|damage| damage.at(BLOCK_HEAD_SIZE as u64))
+        self.decode(&frame, out).map_err(|damage| damage.at(BLOCK_HEAD_SIZE as u64))
     }
 
-    /// Returns the log's bytes of a block.
-    pub(crate) fn decode(&mut self, frame: &BlockFrame<'_>) -> Result<Vec<u8>, BlockDamage> {
-        let mut out = Vec::with_capacity(frame.log_size);
+    /// Replaces `out` with the log's bytes of a block.
+    pub(crate) fn decode(&mut self, frame: &BlockFrame<'_>, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+        out.clear();
+        out.reserve_exact(frame.log_size);
         match frame.kind {
             BlockKind::End => {}
             BlockKind::Opaque => {
-                self.expander.expand(frame.content, StreamForm::Plain, frame.log_size, &mut out)?;
+                self.expander.expand(frame.content, StreamForm::Plain, frame.log_size, out)?;
             }
-            BlockKind::Events => self.decode_events(frame, &mut out)?,
+            BlockKind::Events => self.decode_events(frame, out)?,
         }
         match out.len() == frame.log_size {
-            true => Ok(out),
+            true => Ok(()),
             false => Err(BlockDamage("a block has another size than stated")),
         }
     }

@@ -38,6 +38,8 @@ pub struct BlockEncoder {
     frames: PayloadFrames,
     inner: Vec<u8>,
     decoder: BlockDecoder,
+    /// Block that was put together again as a trial.
+    restored: Vec<u8>,
     summary: BlockSummary,
 }
 
@@ -104,6 +106,7 @@ impl BlockEncoder {
             frames: PayloadFrames::default(),
             inner: Vec::new(),
             decoder: BlockDecoder::new(),
+            restored: Vec::new(),
             summary: BlockSummary::default(),
         }
     }
@@ -144,7 +147,8 @@ impl BlockEncoder {
                 put_block(BlockKind::Events, block, &mut bytes, |out| {
                     self.fields.streams.write(&mut self.compressor, out)
                 })?;
-                self.decoder.decode_one(&bytes).is_ok_and(|restored| restored == block.bytes)
+                let restored = self.decoder.decode_into(&bytes, &mut self.restored);
+                restored.is_ok() && self.restored == block.bytes
             }
         };
         if !is_restored {

@@ -111,7 +111,13 @@ impl<R: Read> SegmentReader<R> {
     }
 
     fn cut(&mut self, size: usize) -> Vec<u8> {
-        let rest = self.tail.split_off(size);
+        let mut rest = Vec::new();
+        if !self.is_at_end || size < self.tail.len() {
+            // Space for the next block, so that the vector need not grow while it is filled.
+            rest.reserve_exact(BLOCK_SIZE.max(self.tail.len() - size));
+            rest.extend_from_slice(&self.tail[size..]);
+        }
+        self.tail.truncate(size);
         self.offset += size as u64;
         std::mem::replace(&mut self.tail, rest)
     }

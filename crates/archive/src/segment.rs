@@ -158,7 +158,8 @@ pub fn read_segment(
         BlockDecoder::new,
         |decoder, (offset, body, checksum), parts| {
             let frame = take_body(&body, checksum).map_err(|damage| damage.at(offset))?;
-            let bytes = decoder.decode(&frame).map_err(|damage| damage.at(offset))?;
+            let mut bytes = Vec::new();
+            decoder.decode(&frame, &mut bytes).map_err(|damage| damage.at(offset))?;
             let size = bytes.len();
             Ok(parts.push((offset, frame.offset, bytes), size)?)
         },
