@@ -28,7 +28,7 @@ const SEGMENTS: &str = "segments";
 /// An archive of one server's logs, in any storage.
 #[derive(Clone, Debug)]
 pub struct Archive {
-    storage: ArchiveStorage,
+    pub(crate) storage: ArchiveStorage,
 }
 
 /// Result of archiving one log.
@@ -196,28 +196,6 @@ impl Archive {
         }
         upload.finish()?;
         Ok(TableFile { name, size, sha256: digest.finish() })
-    }
-
-    /// Returns the lists of columns of the tables, with their names below the folder of the change tables.
-    ///
-    /// # Errors
-    ///
-    /// Those of the storage.
-    pub fn column_lists(&self) -> Result<Vec<(String, Vec<u8>)>, ArchiveError> {
-        let lists = self.storage.read_all(&self.storage.list(TABLE_STATE)?)?;
-        let below = |name: String| name.strip_prefix(TABLES)?.strip_prefix('/').map(str::to_owned);
-        Ok(lists.into_iter().filter_map(|(name, list)| Some((below(name)?, list))).collect())
-    }
-
-    /// Saves a list of columns under its name below the folder of the change tables.
-    ///
-    /// # Errors
-    ///
-    /// Those of the storage.
-    pub fn save_column_list(&self, name: &str, list: &[u8]) -> Result<(), ArchiveError> {
-        let mut upload = self.storage.upload(&format!("{TABLES}/{name}"))?;
-        upload.put(list)?;
-        upload.finish()
     }
 
     /// Writes the manifest of a checked segment.

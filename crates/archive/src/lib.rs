@@ -11,6 +11,8 @@ mod block_frame;
 mod block_reader;
 mod block_summary;
 mod change_tables;
+#[cfg(feature = "storage")]
+mod column_list;
 mod event_fields;
 mod event_form;
 mod fixed_rows;
@@ -38,6 +40,8 @@ pub use crate::block_summary::BlockSummary;
 #[cfg(feature = "storage")]
 pub use crate::change_tables::TableWriter;
 pub use crate::change_tables::{LocalTables, ManifestTables, TableFile};
+#[cfg(feature = "storage")]
+pub use crate::column_list::ColumnList;
 pub use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
 pub use crate::manifest::{ChangedTable, ChangedTables, FRONT_SIZE, Manifest, ManifestStatistics};
 #[cfg(feature = "storage")]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::Ran;
@@ -149,4 +149,78 @@ fn logs_without_known_rows_are_archived_without_tables() -> Result<()> {
         serde_json::from_str(&run_well(&[], &["archive", "ls", &archive, "--json"])?.stdout)?;
     ensure!(document["logs"][1]["change_tables"]["missing"].is_string(), "{document}");
     Ok(())
+}
+
+/// Two processes add columns of the same tables at the same time: the names of one log, and numbers for the other log,
+/// which lacks names. Neither list may lose the columns of the other process.
+#[test]
+fn writers_at_the_same_time_keep_all_columns() -> Result<()> {
+    const ROUNDS: usize = 6;
+    let folder = TempDir::new()?;
+    let server = ObjectServer::start()?;
+    let logs = samples(&["charsets.binlog", "charsets-full-metadata.binlog"]);
+    let one_by_one = folder.path().join("wanted").display().to_string();
+    for log in &logs {
+        run_well(&[], &["archive", "--change-tables", "--to", &one_by_one, log])?;
+    }
+    let wanted = column_lines(Path::new(&one_by_one))?;
+    ensure!(wanted.values().all(|lines| lines.iter().any(|line| line.starts_with("%401\t"))), "{wanted:?}");
+    for round in 0..ROUNDS {
+        let place = folder.path().join(format!("round-{round}"));
+        archive_at_once(&[], &place.display().to_string(), &logs)?;
+        ensure!(column_lines(&place)? == wanted, "{:?}", column_lines(&place)?);
+        let url = server.url(&format!("round-{round}"));
+        archive_at_once(&server.variables(), &url, &logs)?;
+        for (name, lines) in &wanted {
+            // One process has created the list, and the other one its second revision.
+            let list = server
+                .read(&format!("round-{round}/tables/_bintide/database={name}@2"))
+                .context("no revision")?;
+            ensure!(sorted_lines(&String::from_utf8(list)?) == *lines, "{name}");
+        }
+    }
+    Ok(())
+}
+
+fn archive_at_once(variables: &[(&'static str, String)], location: &str, logs: &[String]) -> Result<()> {
+    let start = |log: &String| -> Result<_> {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().envs(variables.iter().cloned());
+        command.args(["archive", "--change-tables", "--to", location, log]);
+        Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+    };
+    let children = logs.iter().map(start).collect::<Result<Vec<_>>>()?;
+    for child in children {
+        let ran = Ran::from(child.wait_with_output()?);
+        ensure!(ran.code == Some(0), "{}", ran.stderr);
+    }
+    Ok(())
+}
+
+/// Returns the lines of the newest list of columns of each table, sorted.
+fn column_lines(archive: &Path) -> Result<BTreeMap<String, Vec<String>>> {
+    let mut newest: BTreeMap<String, (u64, Vec<String>)> = BTreeMap::new();
+    for database in fs::read_dir(archive.join("tables/_bintide"))? {
+        for list in fs::read_dir(database?.path())? {
+            let path = list?.path();
+            let name = path.display().to_string();
+            let name = name.rsplit_once("/database=").context("no database")?.1;
+            let (name, revision) = match name.rsplit_once('@') {
+                Some((name, revision)) => (name, revision.parse()?),
+                None => (name, 1),
+            };
+            let lines = sorted_lines(&fs::read_to_string(&path)?);
+            let known = newest.entry(name.to_owned()).or_default();
+            if known.0 < revision {
+                *known = (revision, lines);
+            }
+        }
+    }
+    Ok(newest.into_iter().map(|(name, (_, lines))| (name, lines)).collect())
+}
+
+fn sorted_lines(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use archive::{Archive, ArchiveError, LocalTables};
+use archive::{Archive, ArchiveError, ColumnList, CreateOutcome, LocalTables};
 use clap::Args;
 use columns::{
     ChangeDecoder, ChangeExport, ColumnsError, DecodeSettings, ExportLimits, ExportLog, export_logs,
@@ -38,8 +38,11 @@ pub(super) struct ChangeTableWriter {
     /// Directory of the files until they are uploaded. Also has the lists of columns, which stay.
     staging: TempDir,
     /// Lists of columns in the archive, by name; `None` until they are read.
-    column_lists: Option<HashMap<String, Vec<u8>>>,
+    column_lists: Option<HashMap<String, ColumnList>>,
 }
+
+/// Number of attempts to write the change tables of a log while other processes add columns to the lists.
+const ATTEMPTS_MAX: usize = 16;
 
 impl ChangeTableWriter {
     /// Creates the writer. Encrypted logs need the keyring.
@@ -64,26 +67,33 @@ impl ChangeTableWriter {
         log: &Path,
         is_stopping: impl Fn() -> bool,
     ) -> Result<LocalTables, ArchiveError> {
-        self.clear().map_err(|cause| self.failed(cause))?;
-        self.read_column_lists()?;
         let name = log.file_name().unwrap_or(log.as_os_str()).to_string_lossy().into_owned();
         let mut watch = |_| if is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        match self.export(log, &name, &mut watch) {
-            Ok(()) => {}
-            Err(ColumnsError::Stopped) => return Err(ArchiveError::Interrupted),
-            Err(error @ (ColumnsError::File { .. } | ColumnsError::Parquet { .. })) => {
-                return Err(ArchiveError::Tables { cause: Box::new(error) });
+        for _ in 0..ATTEMPTS_MAX {
+            self.clear().map_err(|cause| self.failed(cause))?;
+            self.read_column_lists()?;
+            match self.export(log, &name, &mut watch) {
+                Ok(()) => {}
+                Err(ColumnsError::Stopped) => return Err(ArchiveError::Interrupted),
+                Err(error @ (ColumnsError::File { .. } | ColumnsError::Parquet { .. })) => {
+                    return Err(ArchiveError::Tables { cause: Box::new(error) });
+                }
+                Err(error) => {
+                    self.clear().map_err(|cause| self.failed(cause))?;
+                    return Ok(LocalTables { missing: Some(error.to_string()), ..LocalTables::default() });
+                }
             }
-            Err(error) => {
-                self.clear().map_err(|cause| self.failed(cause))?;
-                return Ok(LocalTables { missing: Some(error.to_string()), ..LocalTables::default() });
+            if self.save_column_lists()? == CreateOutcome::Created {
+                let folder = self.staging.path().to_owned();
+                let names = exported_files(&folder, &name);
+                let names = names.map_err(|error| ArchiveError::Tables { cause: Box::new(error) })?;
+                return Ok(LocalTables { folder, names, missing: None });
             }
+            // Another process has changed a list, and may have chosen the same directory for other columns.
+            self.column_lists = None;
         }
-        self.save_column_lists()?;
-        let folder = self.staging.path().to_owned();
-        let names = exported_files(&folder, &name);
-        let names = names.map_err(|error| ArchiveError::Tables { cause: Box::new(error) })?;
-        Ok(LocalTables { folder, names, missing: None })
+        let cause = "other processes change the lists of columns all the time";
+        Err(ArchiveError::Tables { cause: cause.into() })
     }
 
     /// Deletes the files of the last log.
@@ -115,28 +125,38 @@ impl ChangeTableWriter {
         if self.column_lists.is_some() {
             return Ok(());
         }
-        let lists: HashMap<_, _> = self.archive.column_lists()?.into_iter().collect();
-        for (name, list) in &lists {
-            let path = self.staging.path().join(name);
+        let lists = self.archive.column_lists()?;
+        let root = self.staging.path();
+        let stale = exported_column_lists(root).map_err(|cause| self.failed(cause))?;
+        let removed = stale.iter().try_for_each(|(name, _)| fs::remove_file(root.join(name)));
+        removed.map_err(|cause| self.failed(cause))?;
+        for list in &lists {
+            let path = root.join(&list.name);
             let written =
-                path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, list));
+                path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, &list.text));
             written.map_err(|cause| self.failed(cause))?;
         }
-        self.column_lists = Some(lists);
+        self.column_lists = Some(lists.into_iter().map(|list| (list.name.clone(), list)).collect());
         Ok(())
     }
 
     /// Saves new lists of columns in the archive, before the files that depend on them.
-    fn save_column_lists(&mut self) -> Result<(), ArchiveError> {
+    fn save_column_lists(&mut self) -> Result<CreateOutcome, ArchiveError> {
         let found = exported_column_lists(self.staging.path()).map_err(|cause| self.failed(cause))?;
-        for (name, list) in found {
-            let known = self.column_lists.get_or_insert_default();
-            if known.get(&name) != Some(&list) {
-                self.archive.save_column_list(&name, &list)?;
-                known.insert(name, list);
+        let known = self.column_lists.get_or_insert_default();
+        for (name, text) in found {
+            let before = known.get(&name);
+            if before.is_some_and(|list| list.text == text) {
+                continue;
             }
+            let revision = before.map_or(1, |list| list.revision + 1);
+            let list = ColumnList { name: name.clone(), revision, text };
+            if self.archive.save_column_list(&list)? == CreateOutcome::Exists {
+                return Ok(CreateOutcome::Exists);
+            }
+            known.insert(name, list);
         }
-        Ok(())
+        Ok(CreateOutcome::Created)
     }
 
     fn failed(&self, cause: io::Error) -> ArchiveError {

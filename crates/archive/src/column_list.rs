@@ -1,0 +1,96 @@
+//! Lists of the columns of change tables, by which later logs find the directory for a definition of a table.
+//!
+//! A list is never changed: each change is a new object, which only one process can create. A process that is second
+//! reads the list of the first one, and decides again.
+
+use std::collections::BTreeMap;
+
+use crate::archive::Archive;
+use crate::archive_error::ArchiveError;
+use crate::change_tables::{TABLE_STATE, TABLES};
+use crate::storage::CreateOutcome;
+
+/// Sign between a list's name and its revision. Names of tables have it only encoded.
+const REVISION_SIGN: char = '@';
+
+/// List of the columns of a table's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnList {
+    /// Name below the folder of the change tables.
+    pub name: String,
+    /// Number of the list among those of this name, from 1.
+    pub revision: u64,
+    /// Content.
+    pub text: Vec<u8>,
+}
+
+impl ColumnList {
+    /// Returns the name of the list's object below the folder of the change tables.
+    fn object_name(&self) -> String {
+        match self.revision {
+            1 => self.name.clone(),
+            revision => format!("{}{REVISION_SIGN}{revision}", self.name),
+        }
+    }
+
+    /// Splits the name of an object into the list's name and its revision.
+    fn split_name(object: &str) -> Option<(&str, u64)> {
+        match object.rsplit_once(REVISION_SIGN) {
+            None => Some((object, 1)),
+            Some((name, revision)) => Some((name, revision.parse().ok().filter(|number| *number > 1)?)),
+        }
+    }
+}
+
+impl Archive {
+    /// Returns the newest list of each name.
+    ///
+    /// # Errors
+    ///
+    /// Those of the storage.
+    pub fn column_lists(&self) -> Result<Vec<ColumnList>, ArchiveError> {
+        let mut newest = BTreeMap::new();
+        for object in self.storage.list(TABLE_STATE)? {
+            let below = object.name.strip_prefix(TABLES).and_then(|name| name.strip_prefix('/'));
+            if let Some((name, revision)) = below.and_then(ColumnList::split_name) {
+                let known = newest.entry(name.to_owned()).or_insert_with(|| (revision, object.clone()));
+                if known.0 < revision {
+                    *known = (revision, object);
+                }
+            }
+        }
+        let objects: Vec<_> = newest.into_values().map(|(_, object)| object).collect();
+        let lists = self.storage.read_all(&objects)?.into_iter().filter_map(|(object, text)| {
+            let (name, revision) = ColumnList::split_name(object.strip_prefix(TABLES)?.strip_prefix('/')?)?;
+            Some(ColumnList { name: name.to_owned(), revision, text })
+        });
+        Ok(lists.collect())
+    }
+
+    /// Saves a list, unless the archive has one of this name and revision.
+    ///
+    /// # Errors
+    ///
+    /// Those of the storage.
+    pub fn save_column_list(&self, list: &ColumnList) -> Result<CreateOutcome, ArchiveError> {
+        self.storage.create(&format!("{TABLES}/{}", list.object_name()), list.text.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ColumnList;
+
+    #[test]
+    fn names_have_revisions() {
+        let check = |name: &str, revision, object: &str| {
+            let list = ColumnList { name: name.to_owned(), revision, text: Vec::new() };
+            assert_eq!(list.object_name(), object);
+            assert_eq!(ColumnList::split_name(object), Some((name, revision)));
+        };
+        check("_bintide/database=d/table=t.2.columns", 1, "_bintide/database=d/table=t.2.columns");
+        check("_bintide/database=d/table=t.columns", 12, "_bintide/database=d/table=t.columns@12");
+        assert_eq!(ColumnList::split_name("t.columns@x"), None);
+        assert_eq!(ColumnList::split_name("t.columns@1"), None);
+    }
+}
