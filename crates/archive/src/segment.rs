@@ -25,7 +25,7 @@ const SEGMENT_MAGIC: [u8; 8] = *b"\xffBTSEGM\n";
 pub const SEGMENT_FORMAT: u8 = 1;
 
 /// Largest size of the blocks in memory that wait for a worker, or for being written.
-const PIPELINE_SIZE: usize = 48 << 20;
+const PIPELINE_SIZE: usize = 32 << 20;
 
 /// Largest number of workers. Each needs 50 MB and more.
 const WORKERS_MAX: usize = 4;

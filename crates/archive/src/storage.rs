@@ -22,8 +22,11 @@ use url::Url;
 
 use crate::archive_error::ArchiveError;
 
-/// Size of the parts of an upload, and of the pieces of a download. S3 allows 10,000 parts of 5 MiB and more.
+/// Size of the parts of an upload. S3 allows 10,000 parts of 5 MiB and more.
 const PART_SIZE: usize = 8 << 20;
+
+/// Size of the pieces of a download.
+const PIECE_SIZE: u64 = 4 << 20;
 
 /// Number of parts that are sent, and of pieces that are fetched, at the same time. Bounds memory.
 const PARTS_MAX: usize = 3;
@@ -360,7 +363,7 @@ impl fmt::Debug for ObjectReader {
 impl ObjectReader {
     fn fetch_ahead(&mut self) {
         while self.pieces.len() < PARTS_MAX && self.next < self.size {
-            let end = (self.next + PART_SIZE as u64).min(self.size);
+            let end = (self.next + PIECE_SIZE).min(self.size);
             let (store, path) = (Arc::clone(&self.storage.shared.store), self.storage.path(&self.name));
             let range = self.next..end;
             self.next = end;

@@ -41,6 +41,10 @@ pub(super) struct ChangeTableWriter {
     column_lists: Option<HashMap<String, ColumnList>>,
 }
 
+/// Memory of the row groups that are being written. It is less than that of `export`, because the segment was written by
+/// the same process.
+const MEMORY_BYTES: usize = 64 << 20;
+
 /// Number of attempts to write the change tables of a log while other processes add columns to the lists.
 const ATTEMPTS_MAX: usize = 16;
 
@@ -114,7 +118,8 @@ impl ChangeTableWriter {
         watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), ColumnsError> {
         let reader = LogReader::open(log)?.with_keyring_file(self.keyring.as_ref())?;
-        let export = ChangeExport::open(self.staging.path(), ExportLimits::default())?;
+        let limits = ExportLimits { memory_bytes: MEMORY_BYTES, ..ExportLimits::default() };
+        let export = ChangeExport::open(self.staging.path(), limits)?;
         let log = ExportLog { name: name.to_owned(), reader };
         let mut decoder = ChangeDecoder::new(self.settings.clone());
         export_logs(std::iter::once(Ok(log)), &mut decoder, export, watch).map(drop)
