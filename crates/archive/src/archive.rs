@@ -38,6 +38,26 @@ pub enum ArchiveOutcome {
     Archived(Manifest),
     /// The log was in the archive already.
     Present(Manifest),
+    /// The archive had lost the log's segment or a change table: the log was archived again.
+    Repaired(Manifest),
+}
+
+/// Manifests of an archive.
+#[derive(Debug, Default)]
+pub struct ManifestList {
+    /// Manifests of the archived logs, the oldest log first.
+    pub manifests: Vec<Manifest>,
+    /// Manifests that cannot be read.
+    pub damaged: Vec<DamagedManifest>,
+}
+
+/// Manifest that is no description of a log.
+#[derive(Debug)]
+pub struct DamagedManifest {
+    /// Name of the log.
+    pub log: String,
+    /// Error, which names the manifest.
+    pub error: ArchiveError,
 }
 
 /// Trial of a segment before its manifest is written.
@@ -78,21 +98,22 @@ impl Archive {
         self.storage.location()
     }
 
-    /// Returns the manifests of all archived logs, the oldest log first.
+    /// Returns the manifests of all archived logs.
     ///
     /// # Errors
     ///
-    /// If a manifest cannot be read, or is invalid.
-    pub fn manifests(&self) -> Result<Vec<Manifest>, ArchiveError> {
+    /// Those of the storage.
+    pub fn manifests(&self) -> Result<ManifestList, ArchiveError> {
         let objects = self.storage.list(MANIFESTS)?;
-        let mut manifests = self
-            .storage
-            .read_all(&objects)?
-            .iter()
-            .map(|(name, bytes)| parse_manifest(name, bytes))
-            .collect::<Result<Vec<_>, _>>()?;
-        sort_by_age(&mut manifests);
-        Ok(manifests)
+        let mut list = ManifestList::default();
+        for (name, bytes) in self.storage.read_all(&objects)? {
+            match parse_manifest(&name, &bytes) {
+                Ok(manifest) => list.manifests.push(manifest),
+                Err(error) => list.damaged.push(DamagedManifest { log: log_of_manifest(&name), error }),
+            }
+        }
+        sort_by_age(&mut list.manifests);
+        Ok(list)
     }
 
     /// Returns whether the archive has segments, with or without manifests.
@@ -131,11 +152,14 @@ impl Archive {
         let open = || File::open(path).map_err(read_failed);
         let size = open()?.metadata().map_err(read_failed)?.len();
         let front = front_digest(open()?)?;
-        if let Some(known) = self.manifest(&log)? {
-            return match known.size == size && known.front_sha256 == front {
-                true => Ok(ArchiveOutcome::Present(known)),
-                false => Err(ArchiveError::OtherLog { name: log }),
-            };
+        let known = self.manifest(&log)?;
+        if let Some(known) = &known {
+            if known.size != size || known.front_sha256 != front {
+                return Err(ArchiveError::OtherLog { name: log });
+            }
+            if self.has_all_objects(known, &options)? {
+                return Ok(ArchiveOutcome::Present(known.clone()));
+            }
         }
         let segment = format!("{SEGMENTS}/{log}.{}", random_suffix());
         let mut upload = self.storage.upload(&segment)?;
@@ -147,16 +171,52 @@ impl Archive {
         }
         upload.finish()?;
         let mut manifest = Manifest::new(&log, front, segment, &summary);
-        let completed = match options.tables {
-            Some(tables) => self.add_tables(path, tables, &mut manifest),
-            None => Ok(()),
-        };
-        if let Err(error) = completed.and_then(|()| self.check_stored(&manifest, options.trial)) {
+        if let Err(error) = self.complete(path, options, known.as_ref(), &mut manifest) {
             // Without a manifest, the segment counts for nothing: `prune` finds it if it cannot be deleted now.
             let _ = self.storage.delete(&manifest.segment);
             return Err(error);
         }
-        self.seal(manifest)
+        match known {
+            Some(known) => self.replace(&known, manifest),
+            None => self.seal(manifest),
+        }
+    }
+
+    /// Adds the change tables to a new manifest, and checks what is stored. `known` is the manifest that it replaces.
+    fn complete(
+        &self,
+        path: &Path,
+        options: AddOptions<'_>,
+        known: Option<&Manifest>,
+        manifest: &mut Manifest,
+    ) -> Result<(), ArchiveError> {
+        if known.is_some_and(|known| known.sha256 != manifest.sha256) {
+            return Err(ArchiveError::OtherLog { name: manifest.log.clone() });
+        }
+        match options.tables {
+            // Another writer was first: its files stay.
+            Some(_) if known.is_none() && self.manifest(&manifest.log)?.is_some() => {}
+            Some(tables) => {
+                self.add_tables(path, tables, manifest)?;
+                self.check_tables(manifest, options.trial)?;
+            }
+            None => manifest.change_tables = known.and_then(|known| known.change_tables.clone()),
+        }
+        self.check_segment(manifest, options.trial)
+    }
+
+    /// Returns whether the archive still has the segment of a log, and the change tables if they are requested.
+    fn has_all_objects(&self, known: &Manifest, options: &AddOptions<'_>) -> Result<bool, ArchiveError> {
+        let mut objects = vec![(&known.segment, known.segment_size)];
+        if options.tables.is_some() {
+            objects.extend(tables_of(known).map(|file| (&file.name, file.size)));
+        }
+        for (name, size) in objects {
+            if self.storage.size(name)? != Some(size) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Adds the change tables of a log. Their names are the same at each attempt, so that readers never find a change
@@ -167,10 +227,6 @@ impl Archive {
         tables: &mut TableWriter<'_>,
         manifest: &mut Manifest,
     ) -> Result<(), ArchiveError> {
-        if self.manifest(&manifest.log)?.is_some() {
-            // Another writer was first: its files stay.
-            return Ok(());
-        }
         let LocalTables { folder, names, missing } = tables(path)?;
         let mut files = Vec::new();
         for name in &names {
@@ -198,14 +254,29 @@ impl Archive {
         Ok(TableFile { name, size, sha256: digest.finish() })
     }
 
+    /// Replaces the manifest of a log whose segment or change tables were lost, and deletes what only it names.
+    fn replace(&self, known: &Manifest, manifest: Manifest) -> Result<ArchiveOutcome, ArchiveError> {
+        self.storage.replace(&manifest_name(&manifest.log), manifest_text(&manifest))?;
+        // `prune` finds what cannot be deleted now.
+        let _ = self.storage.delete(&known.segment);
+        self.delete_other_tables(known, &manifest);
+        Ok(ArchiveOutcome::Repaired(manifest))
+    }
+
+    /// Deletes the change tables of one manifest that another one does not name.
+    fn delete_other_tables(&self, of: &Manifest, kept: &Manifest) {
+        let is_kept = |name: &str| tables_of(kept).any(|file| file.name == name);
+        for file in tables_of(of).filter(|file| !is_kept(&file.name)) {
+            let _ = self.storage.delete(&file.name);
+        }
+    }
+
     /// Writes the manifest of a checked segment.
     ///
     /// A request that failed may have been carried out, and a repeated one then finds the manifest of the first. So the
     /// segment is deleted only if another manifest was read: `prune` finds segments without one.
     fn seal(&self, manifest: Manifest) -> Result<ArchiveOutcome, ArchiveError> {
-        let mut text = serde_json::to_vec_pretty(&manifest).expect("ours: a manifest is plain data");
-        text.push(b'\n');
-        match self.storage.create(&manifest_name(&manifest.log), text)? {
+        match self.storage.create(&manifest_name(&manifest.log), manifest_text(&manifest))? {
             CreateOutcome::Created => return Ok(ArchiveOutcome::Archived(manifest)),
             CreateOutcome::Exists => {}
         }
@@ -216,25 +287,30 @@ impl Archive {
             return Ok(ArchiveOutcome::Archived(manifest));
         }
         let _ = self.storage.delete(&manifest.segment);
-        let is_kept = |name: &str| tables_of(&other).any(|file| file.name == name);
-        for file in tables_of(&manifest).filter(|file| !is_kept(&file.name)) {
-            let _ = self.storage.delete(&file.name);
-        }
+        self.delete_other_tables(&manifest, &other);
         match other.sha256 == manifest.sha256 {
             true => Ok(ArchiveOutcome::Present(other)),
             false => Err(ArchiveError::OtherLog { name: manifest.log }),
         }
     }
 
-    /// Checks that the storage has the segment and the change tables.
-    fn check_stored(&self, manifest: &Manifest, trial: SegmentTrial) -> Result<(), ArchiveError> {
+    /// Checks that the storage has the segment.
+    fn check_segment(&self, manifest: &Manifest, trial: SegmentTrial) -> Result<(), ArchiveError> {
         let found = self.storage.size(&manifest.segment)?;
         if found != Some(manifest.segment_size) {
             return Err(ArchiveError::MissingSegment { name: manifest.segment.clone() });
         }
         match trial {
+            SegmentTrial::Blocks => Ok(()),
+            SegmentTrial::ReadBack => self.verify(manifest),
+        }
+    }
+
+    /// Checks that the storage has the change tables.
+    fn check_tables(&self, manifest: &Manifest, trial: SegmentTrial) -> Result<(), ArchiveError> {
+        match trial {
             SegmentTrial::Blocks => tables_of(manifest).try_for_each(|file| self.check_table_size(file)),
-            SegmentTrial::ReadBack => self.verify(manifest).and_then(|()| self.verify_tables(manifest)),
+            SegmentTrial::ReadBack => self.verify_tables(manifest),
         }
     }
 
@@ -392,18 +468,22 @@ impl Archive {
         tables_of(manifest).try_for_each(|file| self.storage.delete(&file.name))
     }
 
-    /// Returns segments and change tables that no manifest names and that did not change since this time, in seconds since
-    /// 1970: uploads that were stopped.
+    /// Returns segments and change tables that no manifest names and that did not change since this time, in seconds
+    /// since 1970: uploads that were stopped. There are none while a manifest is damaged, because it may name them.
     ///
     /// # Errors
     ///
     /// Those of the storage.
     pub fn orphans(
         &self,
-        manifests: &[Manifest],
+        known: &ManifestList,
         unchanged_since_s: i64,
     ) -> Result<Vec<StoredObject>, ArchiveError> {
-        let named: HashSet<&str> = manifests
+        if !known.damaged.is_empty() {
+            return Ok(Vec::new());
+        }
+        let named: HashSet<&str> = known
+            .manifests
             .iter()
             .flat_map(|manifest| {
                 let tables = tables_of(manifest).map(|file| file.name.as_str());
@@ -522,6 +602,18 @@ fn tables_of(manifest: &Manifest) -> impl Iterator<Item = &TableFile> {
 
 fn manifest_name(log: &str) -> String {
     format!("{MANIFESTS}/{log}.json")
+}
+
+/// Returns the log of the manifest of this name.
+fn log_of_manifest(name: &str) -> String {
+    let file = name.rsplit_once('/').map_or(name, |(_, file)| file);
+    file.strip_suffix(".json").unwrap_or(file).to_owned()
+}
+
+fn manifest_text(manifest: &Manifest) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(manifest).expect("ours: a manifest is plain data");
+    text.push(b'\n');
+    text
 }
 
 fn parse_manifest(name: &str, bytes: &[u8]) -> Result<Manifest, ArchiveError> {

@@ -31,7 +31,9 @@ mod stream_set;
 mod varint;
 
 #[cfg(feature = "storage")]
-pub use crate::archive::{AddOptions, Archive, ArchiveOutcome, ArchivedLog, SegmentTrial};
+pub use crate::archive::{
+    AddOptions, Archive, ArchiveOutcome, ArchivedLog, DamagedManifest, ManifestList, SegmentTrial,
+};
 pub use crate::archive_error::ArchiveError;
 pub use crate::block_decoder::BlockDecoder;
 pub use crate::block_encoder::{BlockEncoder, EncodedBlock};

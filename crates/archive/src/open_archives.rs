@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use logs::{ArchivedContents, ArchivedLogs, LogError, NoLogsReason, set_archived_logs};
 
-use crate::archive::Archive;
+use crate::archive::{Archive, ManifestList};
 use crate::archive_error::ArchiveError;
 use crate::manifest::Manifest;
 use crate::storage::{ArchiveStorage, MissingFolder, is_object_url};
@@ -20,7 +20,7 @@ struct OpenArchives {
 
 struct OpenArchive {
     archive: Archive,
-    manifests: Vec<Manifest>,
+    known: ManifestList,
 }
 
 /// Folders that each archive has.
@@ -36,7 +36,7 @@ impl ArchivedLogs for OpenArchives {
     fn find(&self, path: &Path) -> Option<Result<Vec<PathBuf>, LogError>> {
         if let Some((location, log)) = log_of_archive(path) {
             let found = self.archive(&location, path);
-            match found.map(|archive| archive.manifests.iter().any(|manifest| manifest.log == log)) {
+            match found.and_then(|archive| archive.has_log(&log, path)) {
                 Ok(true) => return Some(Ok(vec![path.to_owned()])),
                 Ok(false) => {}
                 Err(error) if !is_archive(path) => return Some(Err(error)),
@@ -46,7 +46,12 @@ impl ArchivedLogs for OpenArchives {
         let location = path.to_str().filter(|_| is_archive(path))?;
         let found = self.archive(location, path).and_then(|archive| {
             let folder = Path::new(location);
-            let logs: Vec<_> = archive.manifests.iter().map(|manifest| folder.join(&manifest.log)).collect();
+            // Without the log of a damaged manifest, the logs would have a gap.
+            if let Some(damaged) = archive.known.damaged.first() {
+                return Err(unreadable(folder, &damaged.error));
+            }
+            let logs = archive.known.manifests.iter().map(|manifest| folder.join(&manifest.log));
+            let logs: Vec<_> = logs.collect();
             match logs.is_empty() {
                 true => Err(LogError::NoLogs { name: location.to_owned(), reason: NoLogsReason::EmptyIndex }),
                 false => Ok(logs),
@@ -58,7 +63,7 @@ impl ArchivedLogs for OpenArchives {
     fn open(&self, log: &Path) -> Option<Result<Box<dyn Read + Send>, LogError>> {
         let (location, name) = log_of_archive(log)?;
         let opened = self.archive(&location, log).and_then(|archive| {
-            let found = archive.manifests.iter().find(|manifest| manifest.log == name);
+            let found = archive.known.manifests.iter().find(|manifest| manifest.log == name);
             let missing = || unreadable(log, &ArchiveError::MissingSegment { name });
             let manifest = found.ok_or_else(missing)?;
             Ok(Box::new(archive.archive.open_log(manifest)) as Box<dyn Read + Send>)
@@ -69,7 +74,7 @@ impl ArchivedLogs for OpenArchives {
     fn contents(&self, log: &Path) -> Option<ArchivedContents> {
         let (location, name) = log_of_archive(log)?;
         let archive = self.archive(&location, log).ok()?;
-        archive.manifests.iter().find(|manifest| manifest.log == name).map(Manifest::contents)
+        archive.known.manifests.iter().find(|manifest| manifest.log == name).map(Manifest::contents)
     }
 }
 
@@ -84,9 +89,19 @@ impl OpenArchives {
         let storage = ArchiveStorage::open(key, MissingFolder::Refuse);
         let archive = Archive::new(storage.map_err(|error| unreadable(path, &error))?);
         let manifests = archive.manifests().map_err(|error| unreadable(path, &error))?;
-        let opened = Arc::new(OpenArchive { archive, manifests });
+        let opened = Arc::new(OpenArchive { archive, known: manifests });
         known.insert(key.to_owned(), Arc::clone(&opened));
         Ok(opened)
+    }
+}
+
+impl OpenArchive {
+    /// Returns whether the archive has a log.
+    fn has_log(&self, log: &str, path: &Path) -> Result<bool, LogError> {
+        match self.known.damaged.iter().find(|damaged| damaged.log == log) {
+            Some(damaged) => Err(unreadable(path, &damaged.error)),
+            None => Ok(self.known.manifests.iter().any(|manifest| manifest.log == log)),
+        }
     }
 }
 

@@ -195,6 +195,17 @@ impl ArchiveStorage {
         }
     }
 
+    /// Creates a small object, or replaces the one of this name.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object store.
+    pub fn replace(&self, name: &str, bytes: Vec<u8>) -> Result<(), ArchiveError> {
+        let path = self.path(name);
+        let put = self.shared.runtime.block_on(self.shared.store.put(&path, PutPayload::from(bytes)));
+        put.map(drop).map_err(|cause| self.failed("replace", name, cause))
+    }
+
     /// Deletes an object. One that does not exist is no error.
     ///
     /// # Errors

@@ -98,6 +98,17 @@ impl ObjectServer {
         Ok(())
     }
 
+    /// Deletes an object, without S3.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server refuses it.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        let (status, _) = request(self.filer_port, "DELETE", &object_path(name), &[])?;
+        ensure!((200..300).contains(&status), "{name}: status {status}");
+        Ok(())
+    }
+
     fn wait_until_ready(&mut self, master_port: u16) -> Result<()> {
         let end = Instant::now() + START_TIMEOUT;
         while Instant::now() < end {

@@ -229,6 +229,95 @@ fn damage_in_the_archive_is_found() -> Result<()> {
     Ok(())
 }
 
+/// A segment that disappears or is cut is written again by the next run, with a new manifest.
+#[test]
+fn a_lost_segment_is_written_again() -> Result<()> {
+    let server = ObjectServer::start()?;
+    let archive = Archive::on(&server, "lost");
+    let log = workspace_root().join("samples/types.binlog");
+    archive.add(std::slice::from_ref(&log), &[])?;
+    for cut in [false, true] {
+        let name = format!("lost/{}", segment_of(&archive)?);
+        match cut {
+            true => server.write(&name, &server.read(&name)?[..100])?,
+            false => server.remove(&name)?,
+        }
+        ensure!(archive.run(&["verify", &archive.location])?.code == Some(1));
+        let ran = archive.add(std::slice::from_ref(&log), &[])?;
+        ensure!(ran.stderr.contains("the log was archived again"), "{}", ran.stderr);
+        ensure!(format!("lost/{}", segment_of(&archive)?) != name, "the manifest names the lost segment");
+        restore_equals(&archive, &BTreeMap::from([("types.binlog".to_owned(), log.clone())]))?;
+        let again = archive.add(std::slice::from_ref(&log), &[])?;
+        ensure!(!again.stderr.contains("was archived again"), "{}", again.stderr);
+    }
+    Ok(())
+}
+
+/// Another log of the same name, size and first bytes must not replace what a manifest describes.
+#[test]
+fn a_lost_segment_is_not_replaced_by_another_log() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let archive =
+        Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
+    let log = folder.path().join("binlog.000001");
+    fs::copy(workspace_root().join("samples/types.binlog"), &log)?;
+    archive.add(std::slice::from_ref(&log), &[])?;
+    fs::remove_file(folder.path().join("archive").join(segment_of(&archive)?))?;
+    let mut bytes = fs::read(&log)?;
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&log, bytes)?;
+    let ran = archive.run(&["--to", &archive.location, &log.display().to_string()])?;
+    ensure!(ran.code == Some(1) && ran.stderr.contains("with other contents"), "{}", ran.stderr);
+    Ok(())
+}
+
+fn segment_of(archive: &Archive) -> Result<String> {
+    let ran = archive.run(&["ls", &archive.location, "--json"])?;
+    let document: Value = serde_json::from_str(&ran.stdout)?;
+    Ok(document["logs"][0]["segment"].as_str().context("no segment")?.to_owned())
+}
+
+/// The log of a damaged manifest is named, and all other logs are listed, verified, restored and pruned.
+#[test]
+fn a_damaged_manifest_hides_no_other_log() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let location = folder.path().join("archive").display().to_string();
+    let archive = Archive { location: location.clone(), variables: Vec::new() };
+    let mut logs = Vec::new();
+    for number in 1..=4 {
+        logs.push(folder.path().join(format!("binlog.00000{number}")));
+        fs::copy(workspace_root().join("samples/types.binlog"), &logs[number - 1])?;
+    }
+    archive.add(&logs, &[])?;
+    fs::write(folder.path().join("archive/manifests/binlog.000002.json"), "{}")?;
+    let segments = || -> Result<usize> { Ok(fs::read_dir(folder.path().join("archive/segments"))?.count()) };
+    let check = |arguments: &[&str]| -> Result<Ran> {
+        let ran = archive.run(arguments)?;
+        let text = format!("{}{}", ran.stdout, ran.stderr);
+        let is_named = text.contains("manifests/binlog.000002.json is invalid");
+        ensure!(ran.code == Some(1) && is_named, "{arguments:?}: {:?} {text}", ran.code);
+        Ok(ran)
+    };
+    let listed = check(&["ls", &location])?.stdout;
+    ensure!(["000001", "000003", "000004"].iter().all(|log| listed.contains(log)), "{listed}");
+    let document: Value = serde_json::from_str(&check(&["ls", &location, "--json"])?.stdout)?;
+    ensure!(document["damaged_manifests"][0]["log"] == "binlog.000002", "{document}");
+    ensure!(check(&["verify", &location])?.stdout.contains("3 of 4 logs"));
+    let to = folder.path().join("restored");
+    check(&["restore", &location, "--to", &path_text(&to)])?;
+    ensure!(fs::read_dir(&to)?.count() == 3);
+    check(&["prune", &location, "--keep", "1k", "--json"])?;
+    // The newest log, and that of the damaged manifest.
+    ensure!(segments()? == 2, "{} segments", segments()?);
+    // A named log does not depend on the manifest of another one. All logs would have a gap.
+    run(&["stats", &format!("{location}/binlog.000004")])?;
+    let all = Command::new(bintide()?).args(["stats", &location]).output()?;
+    let error = String::from_utf8_lossy(&all.stderr);
+    ensure!(!all.status.success() && error.contains("manifests/binlog.000002.json"), "{error}");
+    Ok(())
+}
+
 #[test]
 fn encrypted_logs_come_back_with_their_key() -> Result<()> {
     let samples = workspace_root().join("samples/encrypted");

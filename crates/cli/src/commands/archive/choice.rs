@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::anyhow;
-use archive::{Archive, Manifest};
+use archive::{Archive, DamagedManifest, Manifest, ManifestList};
 use binlog::gtid::GtidSet;
 use clap::Args;
 use logs::GtidSelection;
@@ -33,19 +33,27 @@ pub(super) struct ChoiceArgs {
     stop_datetime: Option<u64>,
 }
 
+/// Archived logs that were chosen.
+pub(super) struct ChosenLogs {
+    pub(super) archive: Archive,
+    pub(super) manifests: Vec<Manifest>,
+    /// Manifests that cannot be read: their logs may be among those that were meant.
+    pub(super) damaged: Vec<DamagedManifest>,
+}
+
 impl ChoiceArgs {
-    /// Opens the archive, and returns it with the chosen manifests.
-    pub(super) fn find(&self) -> Result<(Archive, Vec<Manifest>), CommandFailure> {
+    /// Opens the archive, and finds the chosen logs.
+    pub(super) fn find(&self) -> Result<ChosenLogs, CommandFailure> {
         let archive = open_archive(&self.location)?;
-        let mut chosen = match self.logs.is_empty() {
+        let ManifestList { mut manifests, damaged } = match self.logs.is_empty() {
             true => archived_logs(&archive)?,
-            false => self.named(&archive)?,
+            false => ManifestList { manifests: self.named(&archive)?, damaged: Vec::new() },
         };
-        chosen.retain(|manifest| self.is_chosen(manifest));
-        if chosen.is_empty() {
+        manifests.retain(|manifest| self.is_chosen(manifest));
+        if manifests.is_empty() && damaged.is_empty() {
             warn!("the archive has no log with these transactions or times");
         }
-        Ok((archive, chosen))
+        Ok(ChosenLogs { archive, manifests, damaged })
     }
 
     /// Reads only the manifests of the named logs, because another manifest may be damaged.

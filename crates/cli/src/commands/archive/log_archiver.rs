@@ -18,7 +18,7 @@ use logs::{
 
 #[cfg(feature = "columns")]
 use super::table_writer::ChangeTableWriter;
-use super::{digest_of, failed};
+use super::{digest_of, failed, text};
 use crate::exit::CommandFailure;
 use crate::log_args::add_advice;
 
@@ -215,6 +215,10 @@ impl<O: ArchiverObserver> LogArchiver<O> {
                 self.observer.present(log);
             }
             Ok(ArchiveOutcome::Archived(manifest)) => self.observer.archived(log, manifest),
+            Ok(ArchiveOutcome::Repaired(manifest)) => {
+                text::warn_repaired(log);
+                self.observer.archived(log, manifest);
+            }
             Err(ArchiveError::Interrupted) => return Ok(false),
             Err(error) => return Err(failed(error, &log.display().to_string())),
         }

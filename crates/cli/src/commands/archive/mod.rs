@@ -18,16 +18,19 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "columns")]
 use anyhow::Context;
 use anyhow::anyhow;
-use archive::{Archive, ArchiveError, ArchiveStorage, MissingFolder, is_object_url};
+use archive::{
+    Archive, ArchiveError, ArchiveStorage, DamagedManifest, ManifestList, MissingFolder, is_object_url,
+};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use tracing::error;
 
 pub(crate) use crate::commands::archive::received_logs::{
     ArchiverShutdown, ReceivedLogArchiver, RunningArchiver,
 };
 #[cfg(feature = "columns")]
 pub(crate) use crate::commands::archive::table_writer::ChangeTableArgs;
-use crate::exit::{CommandFailure, CommandResult};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -109,11 +112,12 @@ fn open_archive(location: &str) -> Result<Archive, CommandFailure> {
 }
 
 /// Returns the manifests of all logs of an archive.
-fn archived_logs(archive: &Archive) -> Result<Vec<archive::Manifest>, CommandFailure> {
+fn archived_logs(archive: &Archive) -> Result<ManifestList, CommandFailure> {
     let not_started = |error: ArchiveError| CommandFailure::NotStarted(anyhow!(error));
     let manifests = archive.manifests().map_err(not_started)?;
     // An upload that was interrupted may have left a segment.
-    if manifests.is_empty() && !archive.has_segments().map_err(not_started)? {
+    let has_none = manifests.manifests.is_empty() && manifests.damaged.is_empty();
+    if has_none && !archive.has_segments().map_err(not_started)? {
         let location = archive.location();
         let error = anyhow!("{location} is not an archive: it has neither manifests nor segments");
         return Err(CommandFailure::NotStarted(error));
@@ -187,4 +191,18 @@ fn table_writer(
 /// Returns a manifest as JSON.
 fn document(manifest: &archive::Manifest) -> Value {
     json!(manifest)
+}
+
+/// Reports manifests that cannot be read, and returns the verdict of a command that did its work for all other logs.
+fn report_damaged(damaged: &[DamagedManifest]) -> CommandVerdict {
+    for DamagedManifest { error, .. } in damaged {
+        error!("{error}");
+    }
+    if damaged.is_empty() { CommandVerdict::Success } else { CommandVerdict::FaultsFound }
+}
+
+/// Returns manifests that cannot be read as JSON.
+fn damaged_document(damaged: &[DamagedManifest]) -> Value {
+    let entry = |damaged: &DamagedManifest| json!({ "log": damaged.log, "fault": damaged.error.to_string() });
+    damaged.iter().map(entry).collect()
 }

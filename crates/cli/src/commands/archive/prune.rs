@@ -10,9 +10,9 @@ use logs::RetentionLimit;
 use serde_json::json;
 
 use super::text::total_size;
-use super::{archived_logs, document, failed, log_in, open_archive};
+use super::{archived_logs, damaged_document, document, failed, log_in, open_archive, report_damaged};
 use crate::commands::receive::retention::parse_retention;
-use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::exit::{CommandFailure, CommandResult};
 use crate::global_args::GlobalArgs;
 use crate::json_document::write_document;
 use crate::screen;
@@ -43,10 +43,10 @@ pub(super) struct PruneArgs {
 pub(super) fn run(command: &PruneArgs, global: &GlobalArgs) -> CommandResult {
     let archive = open_archive(&command.location)?;
     let not_started = |error| CommandFailure::NotStarted(anyhow!("{error}"));
-    let manifests = archived_logs(&archive)?;
+    let known = archived_logs(&archive)?;
     let now_s = Timestamp::now().as_second();
-    let expired = expired(&manifests, command.keep, now_s);
-    let orphans = archive.orphans(&manifests, now_s - ORPHAN_AGE).map_err(not_started)?;
+    let expired = expired(&known.manifests, command.keep, now_s);
+    let orphans = archive.orphans(&known, now_s - ORPHAN_AGE).map_err(not_started)?;
     if !command.dry_run {
         delete(&archive, &expired, &orphans)?;
     }
@@ -54,12 +54,15 @@ pub(super) fn run(command: &PruneArgs, global: &GlobalArgs) -> CommandResult {
     if command.json {
         let logs: Vec<_> = expired.iter().map(|manifest| document(manifest)).collect();
         let names: Vec<_> = orphans.iter().map(|object| &object.name).collect();
-        let document = json!({ "dry_run": command.dry_run, "logs": logs, "interrupted_uploads": names });
+        let mut document = json!({ "dry_run": command.dry_run, "logs": logs, "interrupted_uploads": names });
+        if !known.damaged.is_empty() {
+            document["damaged_manifests"] = damaged_document(&known.damaged);
+        }
         write_document(&mut out, &document)?;
     } else if !global.quiet {
         screen::print(&text(&archive, &expired, &orphans, command.dry_run), &mut out)?;
     }
-    Ok(CommandVerdict::Success)
+    Ok(report_damaged(&known.damaged))
 }
 
 fn delete(archive: &Archive, expired: &[&Manifest], orphans: &[StoredObject]) -> Result<(), CommandFailure> {

@@ -11,9 +11,9 @@ use clap::Args;
 use logs::{private_options, read_keyring, sync_parent};
 use serde_json::json;
 
-use super::choice::ChoiceArgs;
+use super::choice::{ChoiceArgs, ChosenLogs};
 use super::text::total_size;
-use super::{digest_of, failed, log_in};
+use super::{digest_of, failed, log_in, report_damaged};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -43,7 +43,7 @@ pub(super) struct RestoreArgs {
 pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
     let keyring = command.keyring.as_ref().map(read_keyring).transpose();
     let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?;
-    let (archive, manifests) = command.choice.find()?;
+    let ChosenLogs { archive, manifests, damaged } = command.choice.find()?;
     fs::create_dir_all(&command.to)
         .with_context(|| format!("could not create {}", command.to.display()))
         .map_err(CommandFailure::NotStarted)?;
@@ -75,7 +75,7 @@ pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
         let logs = counted(manifests.len() as u64, "log");
         screen::write_line(format_args!("{logs} restored byte for byte, {}", bytes(total)));
     }
-    Ok(CommandVerdict::Success)
+    Ok(report_damaged(&damaged))
 }
 
 /// Checks that an existing file is the log: an earlier run has restored it.

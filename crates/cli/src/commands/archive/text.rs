@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use serde_json::json;
 use tracing::warn;
 
-use super::choice::ChoiceArgs;
-use super::document;
-use crate::exit::{CommandResult, CommandVerdict};
+use super::choice::{ChoiceArgs, ChosenLogs};
+use super::{damaged_document, document, report_damaged};
+use crate::exit::CommandResult;
 use crate::global_args::GlobalArgs;
 use crate::json_document::write_document;
 use crate::screen::{self, ReportStyle, table_lines, visible};
@@ -18,16 +18,20 @@ use crate::units::{bytes, count, counted, share};
 
 /// Prints the chosen manifests.
 pub(super) fn list(choice: &ChoiceArgs, is_json: bool, global: &GlobalArgs) -> CommandResult {
-    let (_, manifests) = choice.find()?;
+    let ChosenLogs { manifests, damaged, .. } = choice.find()?;
     let mut out = io::stdout().lock();
     if is_json {
         let logs: Vec<_> = manifests.iter().map(document).collect();
-        write_document(&mut out, &json!({ "logs": logs }))?;
+        let mut document = json!({ "logs": logs });
+        if !damaged.is_empty() {
+            document["damaged_manifests"] = damaged_document(&damaged);
+        }
+        write_document(&mut out, &document)?;
     } else {
         let text = table(&manifests, ReportStyle::new(global.color.on_stdout()));
         screen::print(&text, &mut out)?;
     }
-    Ok(CommandVerdict::Success)
+    Ok(report_damaged(&damaged))
 }
 
 /// Returns a table of archived logs.
@@ -100,6 +104,14 @@ pub(super) fn warn_kept(log: &Path, manifest: &Manifest) {
     for (reason, events) in &manifest.statistics.whole_events {
         warn!("{log}: {} stored unchanged ({reason})", counted(*events, "event"));
     }
+}
+
+/// Warns of a log of which the archive had lost a part.
+pub(super) fn warn_repaired(log: &Path) {
+    warn!(
+        "{}: its segment or a change table was missing or truncated in the archive; the log was archived again",
+        log.display()
+    );
 }
 
 /// Warns of a log without the change tables that were requested.

@@ -5,7 +5,7 @@ use std::io;
 use clap::Args;
 use serde_json::json;
 
-use super::choice::ChoiceArgs;
+use super::choice::{ChoiceArgs, ChosenLogs};
 use super::log_in;
 use super::text::total_size;
 use crate::exit::{CommandResult, CommandVerdict};
@@ -28,9 +28,12 @@ pub(super) struct ArchiveVerifyArgs {
 
 /// Verifies the chosen logs.
 pub(super) fn run(command: &ArchiveVerifyArgs, global: &GlobalArgs) -> CommandResult {
-    let (archive, manifests) = command.choice.find()?;
+    let ChosenLogs { archive, manifests, damaged } = command.choice.find()?;
     let total = total_size(manifests.iter().map(|manifest| manifest.size));
-    let (mut done, mut equal, mut faults) = (0, 0, Vec::new());
+    let (mut done, mut equal) = (0, 0);
+    let unread = damaged.into_iter().map(|damaged| (damaged.log, damaged.error.to_string()));
+    let mut faults: Vec<_> = unread.collect();
+    let logs = manifests.len() + faults.len();
     let mut progress = ByteProgress::new(global, Some(total));
     for manifest in &manifests {
         if interrupt::is_stop_requested() {
@@ -49,8 +52,7 @@ pub(super) fn run(command: &ArchiveVerifyArgs, global: &GlobalArgs) -> CommandRe
     if command.json {
         let faults: Vec<_> =
             faults.iter().map(|(log, fault)| json!({ "log": log, "fault": fault })).collect();
-        let document =
-            json!({ "logs": manifests.len(), "byte_identical": equal, "bytes": total, "faults": faults });
+        let document = json!({ "logs": logs, "byte_identical": equal, "bytes": total, "faults": faults });
         write_document(&mut out, &document)?;
         return Ok(verdict);
     }
@@ -61,7 +63,7 @@ pub(super) fn run(command: &ArchiveVerifyArgs, global: &GlobalArgs) -> CommandRe
         text += &format!("{}\n", style.highlight_fault(&line));
     }
     if !global.quiet {
-        let logs = counted(manifests.len() as u64, "log");
+        let logs = counted(logs as u64, "log");
         text += &format!("{equal} of {logs} come back byte for byte, {}\n", bytes(total));
     }
     screen::print(&text, &mut out)?;
