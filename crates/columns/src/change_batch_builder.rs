@@ -1,5 +1,6 @@
 //! Building of record batches of one table's changes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::builder::{Int64Builder, PrimitiveBuilder, TimestampMicrosecondBuilder, UInt32Builder};
@@ -139,7 +140,7 @@ impl ChangeBatchBuilder {
             (Some(_), Some(_)) => 1,
             (Some(_), None) => 2,
         };
-        let mut count = 0;
+        let (mut count, mut described) = (0, 0);
         for row in decoder.rows(rows) {
             let row = row?;
             match &row.before {
@@ -151,20 +152,33 @@ impl ChangeBatchBuilder {
                 None => self.after.append_null(),
             }
             self.bytes += row.images().map(|image| image.bytes().len()).sum::<usize>();
-            self.operations.append_value(operation);
-            self.gtids.append(context.gtid);
-            self.commit_times.append_value(context.commit_us);
-            self.numbers.append_value(context.first_number.saturating_add(count));
-            self.threads.append_option(context.thread_id);
-            self.log_names.append(Some(context.log_name));
-            self.log_positions.append_value(context.log_position);
             self.rows += 1;
             count += 1;
             if self.rows >= BATCH_ROWS_MAX || self.bytes() >= BATCH_BYTES_MAX {
+                self.describe(operation, context, described..count);
+                described = count;
                 full(self.finish()?).map_err(EventFailure::from)?;
             }
         }
+        self.describe(operation, context, described..count);
         Ok(count)
+    }
+
+    /// Appends what rows of one event have beside their images. `changes` are their numbers in the event.
+    fn describe(&mut self, operation: i32, context: &ChangeContext<'_>, changes: Range<i64>) {
+        let count = usize::try_from(changes.end - changes.start).unwrap_or(0);
+        self.operations.append_value_n(operation, count);
+        self.gtids.append_n(context.gtid, count);
+        self.commit_times.append_value_n(context.commit_us, count);
+        for change in changes {
+            self.numbers.append_value(context.first_number.saturating_add(change));
+        }
+        match context.thread_id {
+            Some(thread_id) => self.threads.append_value_n(thread_id, count),
+            None => self.threads.append_nulls(count),
+        }
+        self.log_names.append_n(Some(context.log_name), count);
+        self.log_positions.append_value_n(context.log_position, count);
     }
 
     /// Returns a batch of all rows in the builder, and starts another one.
@@ -206,13 +220,16 @@ impl ChangeBatchBuilder {
 }
 
 impl RepeatedTextBuilder {
-    fn append(&mut self, text: Option<&str>) {
-        let Some(text) = text else { return self.keys.append_null() };
+    fn append_n(&mut self, text: Option<&str>, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let Some(text) = text else { return self.keys.append_nulls(count) };
         if self.texts.last().is_none_or(|last| last != text) {
             self.texts.push(text.to_owned());
         }
         // A batch has far fewer rows than a number of 32 bits counts.
-        self.keys.append_value(self.texts.len() as i32 - 1);
+        self.keys.append_value_n(self.texts.len() as i32 - 1, count);
     }
 
     fn finish(&mut self) -> Result<ArrayRef, ArrowError> {

@@ -6,7 +6,7 @@ use arrow_array::builder::{ListBuilder, MapBuilder, StringBuilder};
 use arrow_array::{ArrayRef, StructArray};
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{ArrowError, DataType, Field, Fields};
-use binlog::{RowChange, RowImage, Value};
+use binlog::{DecodeError, RowChange, RowField, RowImage, Value};
 
 use crate::change_schema::{ChangeSchema, exact_text_fields};
 use crate::columns_error::EventFailure;
@@ -26,6 +26,8 @@ pub(crate) struct ImageBuilder {
     exact: MapBuilder<StringBuilder, StringBuilder>,
     /// Rows without this image that are not in the arrays yet.
     pending_nulls: usize,
+    /// Rows with whole images and exact values that are not in `omitted` and `exact` yet.
+    pending_whole: usize,
     scratch: ValueScratch,
 }
 
@@ -67,6 +69,7 @@ impl ImageBuilder {
             omitted: ListBuilder::new(StringBuilder::new()).with_field(name_field),
             exact: exact.with_keys_field(Arc::new(keys)).with_values_field(Arc::new(values)),
             pending_nulls: 0,
+            pending_whole: 0,
             scratch: ValueScratch::default(),
         }
     }
@@ -91,49 +94,74 @@ impl ImageBuilder {
         let (mut next, mut has_omitted, mut has_exact) = (0, false, false);
         for field in image.fields() {
             let Some(Some(place)) = self.places.get(field.index()).copied() else { continue };
-            has_omitted |= place > next;
-            self.omit(next..place);
+            if place > next {
+                has_omitted = true;
+                self.omit(next..place)?;
+            }
             next = place + 1;
-            let document;
-            let value = match field.is_partial() {
-                false => field.value()?,
-                true => match row.document_after(field.index())? {
-                    Some(bytes) => {
-                        document = bytes;
-                        Value::Json(binlog::JsonDocument::new(&document))
-                    }
-                    None if field.bytes().is_none() => Value::Null,
-                    None => {
-                        let column = self.values[place].name().to_owned();
-                        return Err(ImageRefusal::MissingDocument(MissingDocument { column }));
-                    }
+            let appended = match field.is_partial() {
+                // The value is not moved: a copy would wait until all of its parts are stored.
+                false => match &field.value() {
+                    Ok(value) => self.values[place].append(value, &mut self.scratch),
+                    Err(error) => Err(*error),
                 },
+                true => self.append_partial(&field, row, place)?,
             };
-            let appended = self.values[place].append(&value, &mut self.scratch);
             if appended.map_err(|error| error.within(field.offset()))? == AppendResult::Inexact {
                 has_exact = true;
                 self.put_exact(place)?;
             }
         }
         let count = self.values.len();
-        has_omitted |= count > next;
-        self.omit(next..count);
-        self.omitted.append(has_omitted);
-        self.exact.append(has_exact).map_err(arrow_failure)?;
+        if count > next {
+            has_omitted = true;
+            self.omit(next..count)?;
+        }
+        match has_omitted || has_exact {
+            true => {
+                self.omitted.append(has_omitted);
+                self.exact.append(has_exact).map_err(arrow_failure)?;
+            }
+            false => self.pending_whole += 1,
+        }
         self.nulls.append_non_null();
         Ok(())
     }
 
+    /// Appends the document of a JSON column of which the log may have only the changes.
+    #[cold]
+    fn append_partial(
+        &mut self,
+        field: &RowField<'_, '_>,
+        row: &RowChange<'_, '_>,
+        place: usize,
+    ) -> Result<Result<AppendResult, DecodeError>, ImageRefusal> {
+        let value = &mut self.values[place];
+        match row.document_after(field.index())? {
+            Some(bytes) => {
+                Ok(value.append(&Value::Json(binlog::JsonDocument::new(&bytes)), &mut self.scratch))
+            }
+            None if field.bytes().is_none() => Ok(value.append(&Value::Null, &mut self.scratch)),
+            None => {
+                let column = value.name().to_owned();
+                Err(ImageRefusal::MissingDocument(MissingDocument { column }))
+            }
+        }
+    }
+
     /// Appends null to columns that the image does not have.
-    fn omit(&mut self, places: std::ops::Range<usize>) {
+    fn omit(&mut self, places: std::ops::Range<usize>) -> Result<(), EventFailure> {
+        self.put_pending_whole()?;
         for column in &mut self.values[places] {
             column.append_nulls(1);
             self.scratch.bytes += column.name().len();
             self.omitted.values().append_value(column.name());
         }
+        Ok(())
     }
 
     fn put_exact(&mut self, place: usize) -> Result<(), ImageRefusal> {
+        self.put_pending_whole()?;
         let text = String::from_utf8_lossy(&self.scratch.text);
         // The offsets of Arrow's texts are 32-bit numbers.
         check_size(self.exact.values().values_slice().len().saturating_add(text.len()))?;
@@ -148,6 +176,15 @@ impl ImageBuilder {
         if count > 0 {
             self.values.iter_mut().for_each(|column| column.append_nulls(count));
             self.nulls.append_n_nulls(count);
+            // The columns beside the image are null, too.
+            self.pending_whole += count;
+        }
+        Ok(())
+    }
+
+    fn put_pending_whole(&mut self) -> Result<(), EventFailure> {
+        let count = std::mem::take(&mut self.pending_whole);
+        if count > 0 {
             self.omitted.append_nulls(count);
             self.exact.append_nulls(count).map_err(arrow_failure)?;
         }
@@ -156,7 +193,7 @@ impl ImageBuilder {
 
     /// Returns the arrays of `rows` rows, and starts others.
     pub(crate) fn finish(&mut self, rows: usize) -> Result<ImageArrays, ArrowError> {
-        let put = self.put_pending_nulls();
+        let put = self.put_pending_nulls().and_then(|()| self.put_pending_whole());
         put.map_err(|_| ArrowError::InvalidArgumentError("maps without entries".to_owned()))?;
         self.scratch.bytes = 0;
         let arrays = self.values.iter_mut().map(ValueBuilder::finish);

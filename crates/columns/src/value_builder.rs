@@ -12,8 +12,8 @@ use arrow_array::{Array, ArrayRef, DictionaryArray, StringArray, StructArray};
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{ArrowError, DataType, Field};
 use binlog::{
-    BytesValue, Charset, DecodeError, DecodeReason, GeometryValue, JsonDocument, JsonHexDigits, JsonQuotes,
-    Time, Timestamp, Value, put_json_escaped,
+    BytesValue, Charset, Date, DecodeError, DecodeReason, GeometryValue, JsonDocument, JsonHexDigits,
+    JsonQuotes, Time, Timestamp, Value, put_json_escaped,
 };
 use stream::{epoch_day, epoch_micros, time_micros};
 
@@ -150,6 +150,10 @@ impl ValueBuilder {
                 array.append_value(decimal_number::to_i128(number));
             }
             (ArrayBuilder::Bytes(array), Value::Bytes(bytes)) => append_bytes(array, bytes, scratch),
+            (ArrayBuilder::Date(array), Value::Date(date)) => match day_number(*date) {
+                Some(day) => array.append_value(day),
+                None => return self.append_rare(value, scratch),
+            },
             _ => return self.append_rare(value, scratch),
         }
         Ok(AppendResult::Whole)
@@ -166,9 +170,7 @@ impl ValueBuilder {
             }
             (ArrayBuilder::Text(array), Value::Decimal(number)) => array.append_value(number.to_string()),
             (ArrayBuilder::Date(array), Value::Date(date)) => {
-                let day = epoch_day(*date).filter(|_| date.year <= YEAR_MAX);
-                let day = day.and_then(|day| i32::try_from(day).ok());
-                return Ok(append_or_text(array, day, scratch, |out| date.write(out)));
+                return Ok(append_or_text(array, day_number(*date), scratch, |out| date.write(out)));
             }
             (ArrayBuilder::Timestamp(array), Value::DateTime(moment)) => {
                 let micros = epoch_micros(moment).filter(|_| moment.date.year <= YEAR_MAX);
@@ -339,6 +341,13 @@ fn append_or_text<T: ArrowPrimitiveType>(
     scratch.text.clear();
     text(&mut scratch.text);
     AppendResult::Inexact
+}
+
+/// Returns the days from 1970 on; `None` for a date that is invalid, or later than those of MySQL.
+#[inline]
+fn day_number(date: Date) -> Option<i32> {
+    let day = epoch_day(date).filter(|_| date.year <= YEAR_MAX);
+    day.and_then(|day| i32::try_from(day).ok())
 }
 
 /// Returns the microseconds from 1970 on; `None` for the zero date.
