@@ -242,8 +242,7 @@ impl ChangeExport {
         *number += 1;
         let target = folder.join(format!("{}.{number}.parquet", self.log));
         let temporary = self.state_folder().join(UNFINISHED_FOLDER).join(format!("{}.parquet", self.batches));
-        let schema = std::sync::Arc::clone(&changes.schema.arrow);
-        ParquetPart::create(temporary, target, schema, self.limits.zstd_level)
+        ParquetPart::create(temporary, target, &changes.batch, self.limits.zstd_level)
     }
 
     /// Completes the file that was not used for longest, if too many are open.

@@ -19,6 +19,7 @@ mod change_batch_builder;
 mod change_decoder;
 mod change_export;
 mod change_schema;
+mod column_encodings;
 mod columns_error;
 mod decimal_number;
 mod export_run;

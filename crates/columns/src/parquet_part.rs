@@ -12,6 +12,7 @@ use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
+use crate::column_encodings::ColumnEncodings;
 use crate::columns_error::ColumnsError;
 
 /// A Parquet file while it is written, under a temporary name.
@@ -42,11 +43,11 @@ pub(crate) struct CompletePart {
 }
 
 impl ParquetPart {
-    /// Creates the file.
+    /// Creates the file for batches like this one, without writing it.
     pub(crate) fn create(
         temporary: PathBuf,
         target: PathBuf,
-        schema: SchemaRef,
+        first: &RecordBatch,
         level: ZstdLevel,
     ) -> Result<Self, ColumnsError> {
         let file = private_options().write(true).truncate(true).open(&temporary);
@@ -57,9 +58,13 @@ impl ParquetPart {
             .set_compression(Compression::ZSTD(level))
             // Row groups end at a number of bytes, which the export counts.
             .set_max_row_group_row_count(None)
-            .set_created_by(concat!("bintide ", env!("CARGO_PKG_VERSION")).to_owned())
-            .build();
-        let writer = ArrowWriter::try_new(file, SchemaRef::clone(&schema), Some(properties));
+            // Pages end at a number of bytes, too: small ones do not compress well.
+            .set_data_page_row_count_limit(usize::MAX)
+            .set_created_by(concat!("bintide ", env!("CARGO_PKG_VERSION")).to_owned());
+        let schema = first.schema();
+        let writer = ColumnEncodings::choose(first, &properties)
+            .map(|encodings| encodings.apply(properties).build())
+            .and_then(|properties| ArrowWriter::try_new(file, SchemaRef::clone(&schema), Some(properties)));
         let writer = writer.map_err(|cause| parquet_error(&temporary, cause))?;
         Ok(Self { temporary, target, schema, writer, last_use: 0, rows: 0 })
     }
