@@ -9,19 +9,22 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::measure::run_measured;
+use crate::cases::build_bintide;
+use crate::doc_page;
+use crate::measure::{RunMeasurement, run_measured};
 use crate::rewriting::{run, synced_command, zstd_command};
+use crate::table::{markdown, median};
 use crate::workloads::{LogCompression, REVISION, Workload, workload_log};
 
 /// Options of the bench of archives.
 #[derive(Args)]
 pub(crate) struct ArchiveBenchOptions {
     /// Number of runs of each measurement; the median counts
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// Do not measure times: only sizes, and whether logs come back
+    /// A short trial with one run of two logs, which writes nothing
     #[arg(long)]
-    sizes: bool,
+    quick: bool,
 }
 
 /// Measurements of one workload.
@@ -33,44 +36,73 @@ struct ArchiveResult {
     /// Size of the log that the server compressed at level 3.
     server: u64,
     archived: u64,
-    write: Times,
+    /// Size of the change tables.
+    tables: u64,
+    write: RunMeasurement,
+    zstd_3: RunMeasurement,
+    restore: RunMeasurement,
 }
 
-/// Median times of one workload in seconds.
-#[derive(Default)]
-struct Times {
-    ours: f64,
-    zstd_3: f64,
-    /// CPU time of a restore.
-    restore_cpu: f64,
+impl ArchiveResult {
+    fn rate(&self, seconds: f64) -> String {
+        format!("{:.0} MB/s", self.plain as f64 / 1e6 / seconds)
+    }
 }
 
-/// Measures all workloads, then restores all logs.
+/// Measures the workloads, then restores all logs.
 pub(crate) fn measure_archive(options: &ArchiveBenchOptions) -> Result<()> {
     ensure!(options.runs > 0, "--runs must be at least 1");
-    testkit::run_cargo(&["build", "--quiet", "--release", "--package", "bintide", "--features", "archive"])?;
     let bench = ArchiveBench {
-        bintide: testkit::target_dir().join("release/bintide"),
+        bintide: build_bintide()?,
         folder: testkit::target_dir().join("bench/archived"),
-        runs: if options.sizes { 0 } else { options.runs },
+        runs: if options.quick { 1 } else { options.runs },
+    };
+    let workloads: &[Workload] = match options.quick {
+        true => &[Workload::Oltp, Workload::Delete],
+        false => &Workload::ALL,
     };
     fs::create_dir_all(&bench.folder)?;
-    let results =
-        Workload::ALL.iter().map(|workload| bench.measure(*workload)).collect::<Result<Vec<_>>>()?;
-    print_table(&results);
-    let (identical, logs) = bench.restore_all()?;
-    let sum = |size: fn(&ArchiveResult) -> u64| results.iter().map(size).sum::<u64>() as f64;
-    let time = |time: fn(&Times) -> f64| results.iter().map(|result| time(&result.write)).sum::<f64>();
-    let plain = sum(|result| result.plain);
-    println!(
-        "archive: {:.2} of zstd -19, written {:.1} times as fast as zstd -3, restored at {:.0} MB/s a core, \
-         {identical} of {logs} logs byte-identical",
-        sum(|result| result.archived) / sum(|result| result.zstd_19),
-        time(|times| times.zstd_3) / time(|times| times.ours),
-        plain / 1e6 / time(|times| times.restore_cpu),
+    let load_before = load_average()?;
+    let mut results = Vec::new();
+    for workload in workloads {
+        let result = bench.measure(*workload).with_context(|| format!("in {}", workload.name()))?;
+        eprintln!("{}: archived in {:.2} s", workload.name(), result.write.seconds);
+        results.push(result);
+    }
+    let (identical, logs) = bench.restore_all(workloads)?;
+    let report = format!(
+        "{}{}\nThe load average of the machine was {load_before} before the run.\n",
+        table(&results),
+        doc_page::conditions()?
     );
+    let last_line = format!("{}, {identical} of {logs} logs byte-identical", summary(&results));
+    if options.quick {
+        println!("{report}");
+    } else {
+        doc_page::ARCHIVE.write("archive", &report)?;
+        doc_page::ARCHIVE.write("lines", &format!("```text\n{last_line}\n```"))?;
+    }
+    println!("{last_line}");
     ensure!(identical == logs, "not all logs came back");
     Ok(())
+}
+
+/// Returns the sizes and speeds of all workloads together.
+fn summary(results: &[ArchiveResult]) -> String {
+    let sum = |size: fn(&ArchiveResult) -> u64| results.iter().map(size).sum::<u64>() as f64;
+    let time = |time: fn(&ArchiveResult) -> f64| results.iter().map(time).sum::<f64>();
+    format!(
+        "archive: {:.2} of zstd -19, written {:.1} times as fast as zstd -3, restored at {:.0} MB/s a core",
+        sum(|result| result.archived) / sum(|result| result.zstd_19),
+        time(|result| result.zstd_3.seconds) / time(|result| result.write.seconds),
+        sum(|result| result.plain) / 1e6 / time(|result| result.restore.cpu_seconds),
+    )
+}
+
+/// Returns the load average of the last minute.
+fn load_average() -> Result<String> {
+    let text = fs::read_to_string("/proc/loadavg").context("could not read /proc/loadavg")?;
+    Ok(text.split(' ').next().unwrap_or_default().to_owned())
 }
 
 struct ArchiveBench {
@@ -88,26 +120,36 @@ impl ArchiveBench {
         let zstd = synced_command(&zstd_command(&["-q", "-3", "-T2", "-f"], &log, &whole)?, &whole);
         let restored = self.folder.join("restored");
         let restore = self.bintide_words(&["archive", "restore"], &[&archive], &[("--to", &restored)]);
-        let (mut ours, mut zstd_3, mut restore_cpu) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut write, mut zstd_3, mut read) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.runs {
             testkit::remove_dir(&archive)?;
-            ours.push(run_measured(&add, None)?.seconds);
-            zstd_3.push(run_measured(&zstd, None)?.seconds);
+            write.push(run_measured(&add, None)?);
+            zstd_3.push(run_measured(&zstd, None)?);
             testkit::remove_dir(&restored)?;
-            restore_cpu.push(run_measured(&restore, None)?.cpu_seconds);
+            read.push(run_measured(&restore, None)?);
         }
-        testkit::remove_dir(&archive)?;
         testkit::remove_dir(&restored)?;
-        run(&add)?;
-        let write = Times { ours: median(ours), zstd_3: median(zstd_3), restore_cpu: median(restore_cpu) };
         Ok(ArchiveResult {
             workload,
             plain: fs::metadata(&log)?.len(),
             zstd_19: self.zstd_19_size(workload, &log)?,
             server: fs::metadata(workload_log(workload, LogCompression::Compressed)?)?.len(),
             archived: folder_size(&archive)?,
-            write,
+            tables: self.tables_size(&log)?,
+            write: median(&write),
+            zstd_3: median(&zstd_3),
+            restore: median(&read),
         })
+    }
+
+    /// Returns the size of the change tables of a log.
+    fn tables_size(&self, log: &Path) -> Result<u64> {
+        let archive = self.folder.join("with-tables");
+        testkit::remove_dir(&archive)?;
+        run(&self.bintide_words(&["archive", "--change-tables"], &[log], &[("--to", &archive)]))?;
+        let size = folder_size(&archive.join("tables"))?;
+        testkit::remove_dir(&archive)?;
+        Ok(size)
     }
 
     /// Returns the size of `zstd -19` of a log. It takes a minute, so it is computed once.
@@ -122,7 +164,7 @@ impl ArchiveBench {
     }
 
     /// Archives and restores the samples and the logs of the workloads. Returns how many came back, and their number.
-    fn restore_all(&self) -> Result<(usize, usize)> {
+    fn restore_all(&self, workloads: &[Workload]) -> Result<(usize, usize)> {
         let mut logs = Vec::new();
         let mut folders = vec![testkit::workspace_root().join("samples")];
         while let Some(folder) = folders.pop() {
@@ -138,8 +180,8 @@ impl ArchiveBench {
             fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"\xfebin") || bytes.starts_with(b"\xfdbin"))
         });
         for form in LogCompression::ALL {
-            for workload in Workload::ALL {
-                logs.push(workload_log(workload, form)?);
+            for workload in workloads {
+                logs.push(workload_log(*workload, form)?);
             }
         }
         let mut identical = 0;
@@ -171,27 +213,38 @@ impl ArchiveBench {
     }
 }
 
-fn print_table(results: &[ArchiveResult]) {
-    println!(
-        "| log | plain | server, level 3 | zstd -19 | archive | of zstd -19 | archive | zstd -3 -T2 | restore, a core |"
-    );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
-    for result in results {
-        let megabytes = |size: u64| format!("{:.1} MB", size as f64 / 1e6);
-        let rate = |seconds: f64| format!("{:.0} MB/s", result.plain as f64 / 1e6 / seconds);
-        println!(
-            "| {} | {} | {} | {} | {} | {:.2} | {} | {} | {} |",
-            result.workload.name(),
+fn table(results: &[ArchiveResult]) -> String {
+    let heads = [
+        "log",
+        "plain",
+        "by the server",
+        "`zstd -19`",
+        "archive",
+        "of `zstd -19`",
+        "change tables",
+        "written",
+        "`zstd -3 -T2`",
+        "restored, a core",
+        "peak memory",
+    ];
+    let megabytes = |size: u64| format!("{:.1} MB", size as f64 / 1e6);
+    let rows = results.iter().map(|result| {
+        let peak = result.write.peak_bytes.max(result.restore.peak_bytes);
+        vec![
+            result.workload.name().to_owned(),
             megabytes(result.plain),
             megabytes(result.server),
             megabytes(result.zstd_19),
             megabytes(result.archived),
-            result.archived as f64 / result.zstd_19 as f64,
-            rate(result.write.ours),
-            rate(result.write.zstd_3),
-            rate(result.write.restore_cpu),
-        );
-    }
+            format!("{:.2}", result.archived as f64 / result.zstd_19 as f64),
+            megabytes(result.tables),
+            result.rate(result.write.seconds),
+            result.rate(result.zstd_3.seconds),
+            result.rate(result.restore.cpu_seconds),
+            megabytes(peak),
+        ]
+    });
+    markdown(&heads, rows)
 }
 
 /// Returns the size of all files of an archive, manifests included.
@@ -203,9 +256,4 @@ fn folder_size(folder: &Path) -> Result<u64> {
         size += if metadata.is_dir() { folder_size(&entry.path())? } else { metadata.len() };
     }
     Ok(size)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -167,7 +167,8 @@ fn command_words(program: &[OsString], options: &[&str], log: &Path) -> Vec<OsSt
 
 /// Builds bintide with the release profile, plus debug information, and returns its path.
 pub(super) fn build_bintide() -> Result<PathBuf> {
-    testkit::run_cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
+    let features = "archive,columns";
+    testkit::run_cargo(&["build", "--quiet", "--release", "--package", "bintide", "--features", features])?;
     Ok(testkit::target_dir().join("release/bintide"))
 }
 

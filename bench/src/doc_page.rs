@@ -12,6 +12,8 @@ use testkit::{PackageHome, TestPackage};
 /// Page of `docs/measured`, by its name, which is also that of the directory with its charts.
 pub(super) struct DocPage(pub(super) &'static str);
 
+/// Size and speed of archives.
+pub(super) const ARCHIVE: DocPage = DocPage("archive");
 /// Savings and costs of compression.
 pub(super) const COMPRESSION: DocPage = DocPage("compression");
 /// Lag of replay from a running server.
