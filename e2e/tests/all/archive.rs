@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -10,6 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use binlog::gtid::GtidSet;
+use binlog::{EventChecksum, EventType, MAGIC, NextPosition, RawEvent, move_event};
+use e2e::bounded;
 use e2e::command::Ran;
 use e2e::program::bintide;
 use serde_json::Value;
@@ -270,6 +273,59 @@ fn a_lost_segment_is_not_replaced_by_another_log() -> Result<()> {
     let ran = archive.run(&["--to", &archive.location, &log.display().to_string()])?;
     ensure!(ran.code == Some(1) && ran.stderr.contains("with other contents"), "{}", ran.stderr);
     Ok(())
+}
+
+/// Memory does not depend on the size of a transaction: this one is larger than the limit.
+#[test]
+fn large_transactions_need_little_memory() -> Result<()> {
+    const PEAK_KIB_MAX: u64 = 300 << 10;
+    let folder = tempfile::tempdir()?;
+    let log = large_transaction(folder.path())?;
+    ensure!(fs::metadata(&log)?.len() > PEAK_KIB_MAX << 10);
+    let location = path_text(&folder.path().join("archive"));
+    let restored = path_text(&folder.path().join("restored"));
+    let log_text = path_text(&log);
+    let add: &[&str] = &["archive", "--quiet", "--to", &location, &log_text];
+    let restore: &[&str] = &["archive", "restore", "--quiet", &location, "--to", &restored];
+    for arguments in [add, restore] {
+        let run = bounded::run(Command::new(bintide()?).args(arguments), Duration::from_secs(240))?;
+        ensure!(run.ran.code == Some(0), "{}", run.ran.stderr);
+        ensure!(run.peak_kib < PEAK_KIB_MAX, "{arguments:?}: {} KiB", run.peak_kib);
+    }
+    let same = Command::new("cmp").arg(&log).arg(Path::new(&restored).join("large.000001")).status()?;
+    ensure!(same.success(), "the restored log differs");
+    Ok(())
+}
+
+/// Writes a log whose only transaction has the rows of a sample's transaction many times.
+fn large_transaction(folder: &Path) -> Result<PathBuf> {
+    const REPEATS: usize = 90;
+    let plain = folder.join("plain");
+    let sample = path_text(&workspace_root().join("samples/large.binlog"));
+    run(&["decompress", "--quiet", "--output", &path_text(&plain), &sample])?;
+    let bytes = fs::read(plain.join("large.binlog"))?;
+    let mut rest = bytes.strip_prefix(&MAGIC).context("no magic number")?;
+    let mut events = Vec::new();
+    while let Some((event, behind)) = RawEvent::split_first(rest, EventChecksum::Crc32) {
+        events.push(event);
+        rest = behind;
+    }
+    let place = |event_type| events.iter().position(|event| event.event_type() == event_type);
+    let first = place(EventType::TableMap).context("no table map")?;
+    let end = place(EventType::Xid).context("no end of a transaction")?;
+    let path = folder.join("large.000001");
+    let mut file = BufWriter::new(fs::File::create(&path)?);
+    file.write_all(&MAGIC)?;
+    let mut position = MAGIC.len() as u64;
+    let rows = (0..REPEATS).flat_map(|_| &events[first..end]);
+    for event in events[..first].iter().chain(rows).chain([&events[end]]) {
+        let mut bytes = event.bytes().to_vec();
+        move_event(&mut bytes, EventChecksum::Crc32, NextPosition::FromStart(position));
+        file.write_all(&bytes)?;
+        position += bytes.len() as u64;
+    }
+    file.flush()?;
+    Ok(path)
 }
 
 fn segment_of(archive: &Archive) -> Result<String> {
