@@ -10,6 +10,8 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::properties::WriterPropertiesBuilder;
 use parquet::schema::types::ColumnPath;
 
+use crate::change_schema::names;
+
 /// Number of rows of the trial. More rows cost time for each file.
 const TRIAL_ROWS_MAX: usize = 8192;
 
@@ -81,6 +83,14 @@ impl ColumnEncodings {
             let path = dictionary.column_path().clone();
             columns.push(ColumnEncoding { path, plain: encoding, is_random: false });
         }
+        // The first rows may be all INSERTs: their file can have values before changes later.
+        for (index, column) in with_dictionary.iter().enumerate().filter(|(_, column)| is_empty(column)) {
+            let twin = twin_name(column.column_path());
+            let twin = columns.iter().find(|other| twin.as_deref() == Some(other.path.parts()));
+            if let Some(plain) = twin.map(|twin| twin.plain) {
+                columns[index].plain = plain;
+            }
+        }
         Ok(Self { columns })
     }
 
@@ -98,6 +108,23 @@ impl ColumnEncodings {
         }
         properties
     }
+}
+
+/// Returns whether all values of a column are null.
+fn is_empty(column: &ColumnChunkMetaData) -> bool {
+    let nulls = column.statistics().and_then(|statistics| statistics.null_count_opt());
+    nulls.is_some_and(|nulls| i64::try_from(nulls) == Ok(column.num_values()))
+}
+
+/// Returns the name of the same column in the other image.
+fn twin_name(path: &ColumnPath) -> Option<Vec<String>> {
+    let (image, rest) = path.parts().split_first()?;
+    let other = match image.as_str() {
+        names::BEFORE => names::AFTER,
+        names::AFTER => names::BEFORE,
+        _ => return None,
+    };
+    Some([&[other.to_owned()], rest].concat())
 }
 
 /// Returns the compression that looks only for long repetitions.

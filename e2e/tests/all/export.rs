@@ -383,7 +383,7 @@ fn large_logs_need_little_memory() -> Result<()> {
     let folder = TempDir::new()?;
     large::record(&["--binlog-row-metadata=FULL"], "large", folder.path())?;
     let (log, target) = (folder.path().join("large.binlog"), folder.path().join("changes"));
-    let mut command = command(&["export", "--json", "--memory=8M", "--row-group-size=100k", "--file-size=200k"])?;
+    let mut command = command(&["export", "--json", "--memory=8M", "--row-group-size=2k", "--file-size=5k"])?;
     let run = bounded::run(command.arg("--to").arg(&target).arg(&log), Duration::from_secs(120))?;
     ensure!(run.ran.code == Some(0), "{}", run.ran.stderr);
     ensure!(run.peak_kib < 250 << 10, "{} KiB", run.peak_kib);
