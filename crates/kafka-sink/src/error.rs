@@ -126,6 +126,53 @@ pub enum KafkaSinkError {
         /// Last error.
         reason: String,
     },
+    /// A schema that is not compatible with those before it.
+    #[error(
+        "the schema registry refuses the new schema of the subject {subject}: {reason}; make the table's definition compatible \
+         (new columns need a default or NULL), or relax the compatibility of this subject in the registry (PUT \
+         /config/{subject} with {{\"compatibility\":\"NONE\"}}), and start the stream again"
+    )]
+    IncompatibleSchema {
+        /// Subject.
+        subject: String,
+        /// Reason of the registry.
+        reason: String,
+    },
+    /// A schema that the registry refuses for another reason.
+    #[error("the schema registry refuses to register a schema of the subject {subject}: {reason}")]
+    RefusedSchema {
+        /// Subject.
+        subject: String,
+        /// Reason of the registry.
+        reason: String,
+    },
+    /// The schema registry does not answer.
+    #[error(
+        "the schema registry {url} did not answer within {seconds} s, and the next run writes the unconfirmed records: {reason}"
+    )]
+    RegistryAway {
+        /// Address.
+        url: String,
+        /// Seconds waited.
+        seconds: u64,
+        /// Last error.
+        reason: String,
+    },
+    /// A record that lacks values of its schema.
+    #[error(
+        "a record for the topic {topic} does not have the values of its schema (key {key}, transaction {transaction}): \
+         {reason}; the source must log whole rows (binlog_row_image=FULL)"
+    )]
+    Unencodable {
+        /// Topic.
+        topic: String,
+        /// Key as text.
+        key: String,
+        /// GTID of its transaction.
+        transaction: String,
+        /// Reason.
+        reason: String,
+    },
     /// Another error of librdkafka.
     #[error("{what} failed: {reason}")]
     Other {

@@ -21,6 +21,10 @@ use crate::kafka_properties::KafkaProperties;
 use crate::kafka_state::SharedKafkaState;
 use crate::pending_records::{PendingRecord, PendingRecords};
 use crate::progress_topic::{DEFINITIONS_KEY, PROGRESS_KEY, PROGRESS_PARTITION, SavedRecords, read_progress};
+use crate::record_encoder::{EncodedRecord, RecordEncoder};
+use crate::record_format::RecordFormats;
+use crate::registry_settings::RegistrySettings;
+use crate::schema_registry::SchemaRegistry;
 use crate::topic_catalogue::{TopicCatalogue, TopicPolicy};
 
 /// Size of uncommitted records at which they are committed. Bounds memory, which has them twice: here and in librdkafka.
@@ -59,6 +63,10 @@ pub struct KafkaSettings {
     pub topics: TopicPolicy,
     /// Topic for records that are too large for their topics; `None` to return an error.
     pub dead_letters: Option<String>,
+    /// Formats of keys and values.
+    pub formats: RecordFormats,
+    /// Schema registry; needed for Avro and JSON Schema.
+    pub registry: Option<RegistrySettings>,
     /// Returns whether the run is to end.
     pub is_stop_requested: fn() -> bool,
 }
@@ -81,6 +89,9 @@ pub struct KafkaSink {
     settings: KafkaSettings,
     producer: BaseProducer<KafkaContext>,
     topics: TopicCatalogue,
+    /// `None` for JSON, which comes as it is sent.
+    encoder: Option<RecordEncoder>,
+    encoded: EncodedRecord,
     /// Number of the topic with the progress.
     progress_topic: usize,
     /// Maximum size of a batch of several records.
@@ -149,11 +160,14 @@ impl KafkaSink {
         if let Some(name) = &settings.dead_letters {
             topics.add_dead_letters(name, size_property(settings, "message.max.bytes"))?;
         }
+        let encoder = encoder_of(settings, state)?;
         let SavedRecords { progress, definitions } = read_progress(&config, topics.name(progress_topic))?;
         let sink = Self {
             settings: settings.clone(),
             producer,
             topics,
+            encoder,
+            encoded: EncodedRecord::default(),
             progress_topic,
             batch_size,
             pending: PendingRecords::default(),
@@ -174,8 +188,15 @@ impl KafkaSink {
             begun.map_err(|error| self.fatal_error("starting a transaction", &error))?;
             self.is_open = true;
         }
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let sent = self.send_rest(&mut encoded);
+        self.encoded = encoded;
+        sent
+    }
+
+    fn send_rest(&mut self, encoded: &mut EncodedRecord) -> Result<(), KafkaSinkError> {
         while let Some(record) = self.pending.get(self.sent) {
-            match self.send(&record)? {
+            match self.send(&record, encoded)? {
                 SendResult::Taken => self.sent += 1,
                 SendResult::TransactionFailed => return Ok(()),
                 SendResult::TooLarge => self.bury(&[self.sent].into())?,
@@ -185,10 +206,21 @@ impl KafkaSink {
     }
 
     /// Hands a record to librdkafka.
-    fn send(&self, pending: &PendingRecord<'_>) -> Result<SendResult, KafkaSinkError> {
+    fn send(
+        &self,
+        pending: &PendingRecord<'_>,
+        encoded: &mut EncodedRecord,
+    ) -> Result<SendResult, KafkaSinkError> {
         let mut record: BaseRecord<'_, [u8], [u8], usize> =
             BaseRecord::with_opaque_to(self.topics.name(pending.topic), self.sent);
         (record.key, record.payload) = (pending.key, pending.value);
+        if let (Some(encoder), Some(number)) = (&self.encoder, pending.encoding) {
+            encoder
+                .encode(number, pending.key, pending.value, encoded)
+                .map_err(|error| self.unencodable(&error))?;
+            (record.key, record.payload) =
+                (pending.key.map(|_| &*encoded.key), pending.value.map(|_| &*encoded.value));
+        }
         if pending.topic == self.progress_topic {
             record.partition = Some(PROGRESS_PARTITION);
         }
@@ -315,6 +347,12 @@ impl KafkaSink {
         KafkaSinkError::TooLarge { topic, key, transaction, size }
     }
 
+    /// Returns the error of the next record to send, which does not fit its schema.
+    fn unencodable(&self, error: &serde_json::Error) -> KafkaSinkError {
+        let RefusedRecord { topic, key, transaction, .. } = self.refused_record(Some(&self.sent));
+        KafkaSinkError::Unencodable { topic, key, transaction, reason: error.to_string() }
+    }
+
     /// Describes a pending record for an error.
     fn refused_record(&self, number: Option<&usize>) -> RefusedRecord {
         let record = number.and_then(|number| self.pending.get(*number));
@@ -426,6 +464,7 @@ impl KafkaSink {
             value,
             header: None,
             letter: None,
+            encoding: None,
         };
         let definitions = match &progress.definitions {
             DefinitionsUpdate::Keep => None,
@@ -442,7 +481,11 @@ impl KafkaSink {
 impl BrokerSink for KafkaSink {
     fn push(&mut self, record: &KeyedRecord<'_>) -> io::Result<()> {
         let topic = self.topics.topic_of(record.kind)?;
-        self.pending.push(topic, record);
+        let encoding = match &mut self.encoder {
+            Some(encoder) => Some(encoder.encoding_of(record.kind, topic, self.topics.name(topic))?),
+            None => None,
+        };
+        self.pending.push(topic, encoding, record);
         if self.begun.is_none() {
             self.begun = Some(Instant::now());
             self.state.begin_waiting();
@@ -531,6 +574,24 @@ impl Drop for KafkaSink {
             let _ = self.producer.abort_transaction(BACKOFF);
         }
     }
+}
+
+/// Returns the encoder of keys and values; `None` for JSON, which comes as it is sent.
+fn encoder_of(
+    settings: &KafkaSettings,
+    state: &SharedKafkaState,
+) -> Result<Option<RecordEncoder>, KafkaSinkError> {
+    if !settings.formats.need_schemas() {
+        return Ok(None);
+    }
+    let registry = match &settings.registry {
+        Some(registry) => {
+            state.begin_registry();
+            Some(SchemaRegistry::new(registry.clone(), state.clone(), settings.is_stop_requested)?)
+        }
+        None => None,
+    };
+    Ok(Some(RecordEncoder::new(settings.formats, registry)))
 }
 
 /// Returns the configuration of a connection.

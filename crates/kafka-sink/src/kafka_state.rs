@@ -48,6 +48,17 @@ pub struct KafkaFigures {
     pub brokers: Option<BrokerFigures>,
     /// Last error of the connection, while records wait or no broker is connected.
     pub error: Option<String>,
+    /// Figures of the schema registry; `None` without one.
+    pub registry: Option<RegistryFigures>,
+}
+
+/// Figures of a schema registry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegistryFigures {
+    /// Registered schemas, with those that were registered already.
+    pub schemas: u64,
+    /// Error of the last attempt, until one succeeds.
+    pub error: Option<String>,
 }
 
 /// Figures of the brokers.
@@ -94,6 +105,26 @@ impl SharedKafkaState {
     pub(crate) fn begin_client(&self) {
         let mut state = self.lock();
         state.earlier_retries = state.figures.brokers.map_or(0, |brokers| brokers.retries);
+    }
+
+    /// States that there is a schema registry.
+    pub(crate) fn begin_registry(&self) {
+        self.lock().figures.registry = Some(RegistryFigures::default());
+    }
+
+    /// Sets an error of the schema registry. Returns whether it is the first one.
+    pub(crate) fn set_registry_error(&self, error: &str) -> bool {
+        let mut state = self.lock();
+        let registry = state.figures.registry.get_or_insert_default();
+        registry.error.replace(error.to_owned()).is_none()
+    }
+
+    /// Counts a registered schema. Returns the error that is over.
+    pub(crate) fn count_schema(&self) -> Option<String> {
+        let mut state = self.lock();
+        let registry = state.figures.registry.get_or_insert_default();
+        registry.schemas += 1;
+        registry.error.take()
     }
 
     pub(crate) fn count_dead_letters(&self, count: usize) {

@@ -7,15 +7,20 @@
 //! |---|---|
 //! | parse `kafka://HOST:PORT,…/` | [`KafkaAddress`] |
 //! | connect, and read the saved progress | [`KafkaSink::open`] |
+//! | choose the formats of keys and values | [`RecordFormats`], [`RegistrySettings`] |
 //! | show the state of the connection | [`SharedKafkaState`] |
 //!
 //! This crate never reads a log, never writes a record outside of a transaction, and never weakens a connection: TLS and
 //! logins are exactly as the properties of librdkafka request them.
 #![forbid(unsafe_code)]
 
+mod avro_encoder;
+mod avro_schema;
 mod client_statistics;
+mod connect_json;
 mod dead_letter;
 mod error;
+mod json_schema;
 mod kafka_address;
 mod kafka_context;
 mod kafka_properties;
@@ -23,11 +28,17 @@ mod kafka_sink;
 mod kafka_state;
 mod pending_records;
 mod progress_topic;
+mod record_encoder;
+mod record_format;
+mod registry_settings;
+mod schema_registry;
 mod topic_catalogue;
 
 pub use crate::error::KafkaSinkError;
 pub use crate::kafka_address::{KafkaAddress, KafkaAddressError};
 pub use crate::kafka_properties::{KafkaProperties, KafkaPropertyError};
 pub use crate::kafka_sink::{KafkaSettings, KafkaSink, OpenedKafka};
-pub use crate::kafka_state::{BrokerFigures, KafkaFigures, SharedKafkaState};
+pub use crate::kafka_state::{BrokerFigures, KafkaFigures, RegistryFigures, SharedKafkaState};
+pub use crate::record_format::{RecordFormat, RecordFormats};
+pub use crate::registry_settings::{RegistrySettings, RegistrySettingsError};
 pub use crate::topic_catalogue::TopicPolicy;

@@ -25,6 +25,7 @@ struct PendingEntry {
     value_size: Option<usize>,
     other: Option<(&'static str, usize)>,
     letter: Option<Box<LetterPart>>,
+    encoding: Option<usize>,
 }
 
 /// A record to send.
@@ -38,17 +39,19 @@ pub(crate) struct PendingRecord<'p> {
     pub(crate) header: Option<(&'static str, &'p [u8])>,
     /// Set for a part of a dead letter.
     pub(crate) letter: Option<&'p LetterPart>,
+    /// Number of the encoding of key and value; `None` to send them as they are.
+    pub(crate) encoding: Option<usize>,
 }
 
 impl PendingRecords {
-    pub(crate) fn push(&mut self, topic: usize, record: &KeyedRecord<'_>) {
+    pub(crate) fn push(&mut self, topic: usize, encoding: Option<usize>, record: &KeyedRecord<'_>) {
         let header = record.other_key.map(|OtherKey { header, key }| (header, key));
         let (key, value) = (record.key, record.value);
-        self.push_pending(PendingRecord { topic, key, value, header, letter: None });
+        self.push_pending(PendingRecord { topic, key, value, header, letter: None, encoding });
     }
 
     pub(crate) fn push_pending(&mut self, record: PendingRecord<'_>) {
-        let PendingRecord { topic, key, value, header, letter } = record;
+        let PendingRecord { topic, key, value, header, letter, encoding } = record;
         let start = self.bytes.len();
         for part in [key, value, header.map(|(_, value)| value)].into_iter().flatten() {
             self.bytes.extend_from_slice(part);
@@ -56,7 +59,7 @@ impl PendingRecords {
         let [key_size, value_size] = [key, value].map(|part| part.map(<[u8]>::len));
         let other = header.map(|(name, value)| (name, value.len()));
         let letter = letter.cloned().map(Box::new);
-        self.entries.push(PendingEntry { topic, start, key_size, value_size, other, letter });
+        self.entries.push(PendingEntry { topic, start, key_size, value_size, other, letter, encoding });
     }
 
     /// Replaces records by dead letters.
@@ -91,6 +94,7 @@ impl PendingRecords {
                 topic: letter.topic,
                 value: *value,
                 letter: Some(&part),
+                encoding: None,
                 ..*record
             });
         }
@@ -117,7 +121,7 @@ impl PendingRecords {
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<PendingRecord<'_>> {
-        let PendingEntry { topic, start, key_size, value_size, other, ref letter } =
+        let PendingEntry { topic, start, key_size, value_size, other, ref letter, encoding } =
             *self.entries.get(index)?;
         let mut rest = &self.bytes[start..];
         let mut take = |size: usize| {
@@ -127,7 +131,7 @@ impl PendingRecords {
         };
         let (key, value) = (key_size.map(&mut take), value_size.map(&mut take));
         let header = other.map(|(name, size)| (name, take(size)));
-        Some(PendingRecord { topic, key, value, header, letter: letter.as_deref() })
+        Some(PendingRecord { topic, key, value, header, letter: letter.as_deref(), encoding })
     }
 
     /// Marks the end of a source transaction.
@@ -146,12 +150,6 @@ impl PendingRecords {
             self.bytes.truncate(entry.start);
             self.entries.truncate(count);
         }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.entries.clear();
-        self.marked = 0;
     }
 }
 
@@ -182,7 +180,14 @@ mod tests {
             let mut pending = PendingRecords::default();
             for (index, value) in ["ab", "cde", "fg"].iter().enumerate() {
                 let (key, value) = (Some(&b"k"[..]), Some(value.as_bytes()));
-                pending.push_pending(PendingRecord { topic: 0, key, value, header: None, letter: None });
+                pending.push_pending(PendingRecord {
+                    topic: 0,
+                    key,
+                    value,
+                    header: None,
+                    letter: None,
+                    encoding: None,
+                });
                 if index == 1 {
                     pending.mark();
                 }
@@ -201,15 +206,30 @@ mod tests {
     #[test]
     fn records_are_kept_as_they_were_pushed() {
         let records = [
-            PendingRecord { topic: 1, key: Some(b"k"), value: Some(b"value"), header: None, letter: None },
+            PendingRecord {
+                topic: 1,
+                key: Some(b"k"),
+                value: Some(b"value"),
+                header: None,
+                letter: None,
+                encoding: None,
+            },
             PendingRecord {
                 topic: 2,
                 key: None,
                 value: Some(b""),
                 header: Some(("h", b"other")),
                 letter: None,
+                encoding: Some(3),
             },
-            PendingRecord { topic: 1, key: Some(b""), value: None, header: None, letter: None },
+            PendingRecord {
+                topic: 1,
+                key: Some(b""),
+                value: None,
+                header: None,
+                letter: None,
+                encoding: None,
+            },
         ];
         let mut pending = PendingRecords::default();
         for record in records {

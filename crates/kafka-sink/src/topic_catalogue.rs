@@ -62,7 +62,8 @@ pub(crate) struct TopicCatalogue {
     /// Topics in use, by number.
     names: Vec<String>,
     numbers: HashMap<String, usize>,
-    rows: HashMap<Arc<RecordTable>, usize>,
+    /// Topics of rows by database and table.
+    rows: HashMap<[String; 2], usize>,
     /// Topic of the last row.
     last: Option<(Arc<RecordTable>, usize)>,
     definitions: Option<usize>,
@@ -110,13 +111,14 @@ impl TopicCatalogue {
                 {
                     return Ok(*number);
                 }
-                let number = match self.rows.get(table) {
+                let names = [table.database.clone(), table.table.clone()];
+                let number = match self.rows.get(&names) {
                     Some(number) => *number,
                     None => {
                         let name = topic_name(&[&self.prefix, &table.database, &table.table]);
                         let number = self.add(&name)?;
-                        self.check_unshared(number, table)?;
-                        self.rows.insert(Arc::clone(table), number);
+                        self.check_unshared(number, &names)?;
+                        self.rows.insert(names, number);
                         number
                     }
                 };
@@ -151,14 +153,13 @@ impl TopicCatalogue {
     }
 
     /// Refuses a second table for a topic: names with other characters than Kafka's can become equal.
-    fn check_unshared(&self, number: usize, table: &RecordTable) -> Result<(), KafkaSinkError> {
-        let name = |table: &RecordTable| format!("{}.{}", table.database, table.table);
+    fn check_unshared(&self, number: usize, names: &[String; 2]) -> Result<(), KafkaSinkError> {
         match self.rows.iter().find(|(_, other)| **other == number) {
             None => Ok(()),
             Some((first, _)) => Err(KafkaSinkError::SharedTopic {
                 topic: self.names[number].clone(),
-                first: name(first),
-                second: name(table),
+                first: first.join("."),
+                second: names.join("."),
             }),
         }
     }
@@ -318,7 +319,11 @@ mod tests {
         let mut topics =
             TopicCatalogue::new("p", TopicPolicy::Require, ClientConfig::new(), existing, || false);
         let table = |database: &str, table: &str| {
-            KeyedRecordKind::Row(Arc::new(RecordTable { database: database.into(), table: table.into() }))
+            KeyedRecordKind::Row(Arc::new(RecordTable {
+                database: database.into(),
+                table: table.into(),
+                ..RecordTable::default()
+            }))
         };
         assert_eq!(topics.topic_of(&table("d", "a$b")).unwrap(), 0);
         assert_eq!(topics.topic_of(&table("d", "c")).unwrap(), 1);

@@ -49,6 +49,8 @@ pub struct ServerColumn {
     pub fraction: u64,
     /// True if the column accepts NULL.
     pub is_nullable: bool,
+    /// Default value, as the server writes it: MySQL as text, MariaDB as SQL.
+    pub default: Option<String>,
     /// Further attributes, in lower case: `auto_increment`, `on update current_timestamp`, `virtual generated`.
     pub extra: String,
 }
@@ -205,6 +207,7 @@ fn column(row: &NamedRow) -> ServerColumn {
         scale: number(row, "numeric_scale"),
         fraction: number(row, "datetime_precision"),
         is_nullable: text(row, "is_nullable") == "YES",
+        default: value(row, "column_default"),
         extra: text(row, "extra").to_ascii_lowercase(),
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use crate::record_table::RecordTable;
 use crate::resume_token::{ResumeToken, ResumeTokenError};
 use crate::stream_gtid_state::StreamGtidState;
 
@@ -80,15 +81,6 @@ pub enum KeyedRecordKind {
     Definition,
     /// Sign of life, which belongs to no transaction.
     Heartbeat,
-}
-
-/// Database and name of a table.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RecordTable {
-    /// Name of its database.
-    pub database: String,
-    /// Name.
-    pub table: String,
 }
 
 /// Progress that a broker saves.

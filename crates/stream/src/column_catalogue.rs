@@ -151,6 +151,21 @@ impl ColumnCatalogue {
         Ok(with_schema(logged, &facts, places).filter(|_| is_explained))
     }
 
+    /// Returns the catalogue's definition of a table; `None` if the catalogue lacks it.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be queried.
+    pub(crate) fn table_schema(&mut self, logged: &Table) -> Result<Option<TableSchema>, StreamError> {
+        let [database, table] =
+            [&logged.database, &logged.name].map(|name| String::from_utf8_lossy(name).into_owned());
+        match &mut self.source {
+            CatalogueSource::Log(definitions) => Ok(definitions.table(&database, &table).cloned()),
+            CatalogueSource::Server(ask) => ask(&database, &table)
+                .map_err(|cause| StreamError::Catalogue { table: format!("{database}.{table}"), cause }),
+        }
+    }
+
     /// Returns the definitions from the log, if these are the source.
     pub const fn definitions(&self) -> Option<&DdlSchema> {
         match &self.source {

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::column_catalogue::TableSchema;
 use regex_lite::{Regex, RegexBuilder};
 
 /// Rules for the columns of Debezium's records.
@@ -118,6 +119,15 @@ impl ColumnRules {
             ColumnSelection::Include(columns) => columns.matches(column),
             ColumnSelection::Exclude(columns) => !columns.matches(column),
         }
+    }
+
+    /// Returns the columns of the key of a table, whose columns have these full names.
+    pub(crate) fn key_of_definition(&self, names: &[String], definition: &TableSchema) -> Box<[usize]> {
+        let primary_key = || {
+            let place = |name: &String| definition.columns.iter().position(|column| column.name == *name);
+            definition.primary_key.iter().filter_map(place).collect()
+        };
+        self.keys.key_of(names).unwrap_or_else(primary_key)
     }
 
     pub(crate) fn mask_of(&self, column: &str) -> Option<&ColumnMask> {

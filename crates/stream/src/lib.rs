@@ -7,6 +7,7 @@
 //! | write the existing rows of tables before the changes | [`SnapshotWriter`] |
 //! | buffer records and write many at a time | [`RecordSink`] |
 //! | pass records with keys to a message broker | [`BrokerTarget`], [`BrokerSink`] |
+//! | describe records by schemas | [`RecordSchemas`], [`ConnectSchema`] |
 //! | learn table definitions from the DDL in the log | [`DdlSchema`] |
 //! | resume where a run ended | [`ResumeToken`], [`ResumePosition`] |
 //!
@@ -21,8 +22,12 @@ mod broker_target;
 mod catalogue_names;
 mod change;
 mod column_catalogue;
+mod column_default;
+mod column_domain;
 mod column_rules;
+mod connect_schema;
 mod ddl_schema;
+mod debezium_schema;
 mod debezium_writer;
 mod epoch;
 mod error;
@@ -35,6 +40,7 @@ mod original_positions;
 mod pipe_sink;
 mod record_index;
 mod record_sink;
+mod record_table;
 mod resume_token;
 mod schema_files;
 mod seek;
@@ -54,26 +60,28 @@ mod value_modes;
 
 pub use crate::broker_sink::{
     BrokerProgress, BrokerSink, CommittedPart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind, OtherKey,
-    RecordTable,
 };
 pub use crate::broker_target::BrokerTarget;
 pub use crate::catalogue_names::CatalogueNames;
 pub use crate::change::{DdlVerb, ResumePosition};
 pub use crate::column_catalogue::{
-    CatalogueError, ColumnCatalogue, ColumnSchema, SchemaMismatch, TableSchema,
+    CatalogueError, ColumnCatalogue, ColumnDdl, ColumnSchema, SchemaMismatch, TableSchema,
 };
 pub use crate::column_rules::{
     ColumnPatterns, ColumnRuleError, ColumnRules, ColumnSelection, MaskRule, MessageKeys,
 };
+pub use crate::connect_schema::{ConnectField, ConnectKind, ConnectParameter, ConnectSchema};
 pub use crate::ddl_schema::DdlSchema;
+pub use crate::debezium_schema::RecordSchemas;
 pub use crate::epoch::{epoch_day, epoch_micros, time_micros};
 pub use crate::error::StreamError;
 pub use crate::folder_sink::{FolderSink, lock_progress};
 pub use crate::pipe_sink::PipeSink;
 pub use crate::record_sink::{RecordSink, SavedProgress, SinkTarget, parse_progress};
+pub use crate::record_table::RecordTable;
 pub use crate::resume_token::{ResumeToken, ResumeTokenError};
 pub use crate::seek::seek;
-pub use crate::settings::{Envelope, QueryText, StatementPolicy, StreamSettings};
+pub use crate::settings::{Envelope, QueryText, SchemaPolicy, StatementPolicy, StreamSettings};
 pub use crate::snapshot_writer::SnapshotWriter;
 pub use crate::statement_effect::StatementEffect;
 pub use crate::stream_gtid_state::{StreamGtidState, StreamGtids};

@@ -25,6 +25,8 @@ pub struct StreamSettings {
     pub statements: StatementPolicy,
     /// Inclusion of the original statement in records.
     pub query_text: QueryText,
+    /// Schemas of the records.
+    pub schemas: SchemaPolicy,
     /// Name of the source in every record: Debezium's topic prefix.
     pub name: String,
     /// Program version in every Debezium record.
@@ -62,6 +64,16 @@ pub enum StatementPolicy {
     Refuse,
     /// Skip them.
     Skip,
+}
+
+/// Schemas of the records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SchemaPolicy {
+    /// They are not needed.
+    #[default]
+    Omit,
+    /// They are needed. The catalogue tells the default values of columns, which the log lacks.
+    Describe,
 }
 
 /// Inclusion of the original statement in records, if the source logs it (`binlog_rows_query_log_events`).

@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use crate::broker_sink::{KeyedRecordKind, RecordTable};
+use crate::broker_sink::KeyedRecordKind;
 use crate::column_catalogue::TableSchema;
 use crate::column_rules::ColumnRules;
 use crate::error::StreamError;
 use crate::json_writer::{put_integer, put_string};
 use crate::record_sink::RecordSink;
+use crate::record_table::{RecordTable, full_names};
 use crate::resume_token::ResumeToken;
 use crate::settings::{Envelope, StreamSettings};
 use crate::snapshot_column::SnapshotColumn;
@@ -114,19 +115,14 @@ impl SnapshotWriter {
         let mut cells: Vec<SnapshotColumn> =
             facts.columns.iter().map(|column| SnapshotColumn::new(column, self.modes)).collect();
         let parts = self.source_parts(names);
-        let full_names: Vec<String> =
-            facts.columns.iter().map(|column| format!("{}.{}.{}", names[0], names[1], column.name)).collect();
-        let primary_key = || {
-            let place = |name: &String| facts.columns.iter().position(|column| column.name == *name);
-            facts.primary_key.iter().filter_map(place).collect()
-        };
-        let key = self.rules.keys.key_of(&full_names).unwrap_or_else(primary_key);
+        let full_names = full_names(names, facts);
+        let key = self.rules.key_of_definition(&full_names, facts);
         let key = key.iter().map(|index| KeyCell { index: *index, cell: cells[*index].clone() }).collect();
         for ((cell, column), name) in cells.iter_mut().zip(&facts.columns).zip(&full_names) {
             cell.apply_rules(&self.rules, name, column);
         }
-        let [database, table] = names.map(str::to_owned);
-        let kind = KeyedRecordKind::Row(Arc::new(RecordTable { database, table }));
+        let table = RecordTable::of_definition(names, facts, self.modes, &self.rules);
+        let kind = KeyedRecordKind::Row(Arc::new(table));
         let names = names.map(str::to_owned);
         self.table = Some(TableSnapshot { names, kind, key, cells, parts, has_rows: false });
         self.write_bootstrap("bootstrap-start", output)

@@ -17,7 +17,7 @@ use crate::catalogue_names::CatalogueNames;
 use crate::change::{
     ChangedRow, DdlRecord, DdlVerb, EventCoordinates, FollowedSchema, ResumePosition, TransactionMetadata,
 };
-use crate::column_catalogue::{ColumnCatalogue, SchemaMismatch};
+use crate::column_catalogue::{ColumnCatalogue, SchemaMismatch, TableSchema};
 use crate::ddl_schema::DdlSchema;
 use crate::debezium_writer::{DebeziumWriter, EndRecord};
 use crate::error::{EventError, StreamError};
@@ -25,7 +25,7 @@ use crate::maxwell_writer::MaxwellWriter;
 use crate::original_positions::OriginalPositions;
 use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
-use crate::settings::{Envelope, QueryText, StatementPolicy, StreamSettings};
+use crate::settings::{Envelope, QueryText, SchemaPolicy, StatementPolicy, StreamSettings};
 use crate::statement_effect::{StatementEffect, apply_ddl, statement_text};
 use crate::table_plan::{PlanSettings, TablePlan, UnnamedColumnPolicy};
 use crate::transaction_buffer::PreparedTable;
@@ -523,21 +523,20 @@ impl Streamer {
         {
             return known(table, TableDecision::Excluded);
         }
-        if let Some(plan) =
-            TablePlan::new(&table, flavour, plan_settings(&self.settings, UnnamedColumnPolicy::Refuse))
-        {
+        let defined = defined_table(&self.settings, self.catalogue.as_mut(), &table)?;
+        let plan_settings =
+            |unnamed_columns| plan_settings(&self.settings, unnamed_columns, defined.as_ref());
+        if let Some(plan) = TablePlan::new(&table, flavour, plan_settings(UnnamedColumnPolicy::Refuse)) {
             return known(table, TableDecision::Selected(Arc::new(plan)));
         }
         if let Some(catalogue) = &mut self.catalogue
             && let Some(named) = catalogue.with_names(&table).map_err(EventError::Error)?
-            && let Some(plan) =
-                TablePlan::new(&named, flavour, plan_settings(&self.settings, UnnamedColumnPolicy::Refuse))
+            && let Some(plan) = TablePlan::new(&named, flavour, plan_settings(UnnamedColumnPolicy::Refuse))
         {
             let named = Some(CatalogueNames::new(named));
             return Ok(StreamTable { table, named, selection: TableDecision::Selected(Arc::new(plan)) });
         }
-        let plan =
-            TablePlan::new(&table, flavour, plan_settings(&self.settings, self.settings.unnamed_columns));
+        let plan = TablePlan::new(&table, flavour, plan_settings(self.settings.unnamed_columns));
         let meant = match (plan, &self.catalogue) {
             (Some(plan), _) => TableDecision::Selected(Arc::new(plan)),
             (None, None) => TableDecision::UnnamedColumns,
@@ -563,10 +562,11 @@ impl Streamer {
             && let Some(catalogue) = &mut self.catalogue
             && let Some(named) =
                 catalogue.with_names_by_rows(&known.table, rows).map_err(EventError::Error)?
+            && let defined = defined_table(&self.settings, Some(catalogue), &known.table)?
             && let Some(plan) = TablePlan::new(
                 &named,
                 within.format.flavour,
-                plan_settings(&self.settings, UnnamedColumnPolicy::Refuse),
+                plan_settings(&self.settings, UnnamedColumnPolicy::Refuse, defined.as_ref()),
             )
         {
             known.named = Some(CatalogueNames::new(named));
@@ -629,8 +629,24 @@ impl Streamer {
     }
 }
 
-fn plan_settings(settings: &StreamSettings, unnamed_columns: UnnamedColumnPolicy) -> PlanSettings<'_> {
-    PlanSettings { unnamed_columns, modes: settings.modes, rules: &settings.rules }
+fn plan_settings<'s>(
+    settings: &'s StreamSettings,
+    unnamed_columns: UnnamedColumnPolicy,
+    definition: Option<&'s TableSchema>,
+) -> PlanSettings<'s> {
+    PlanSettings { unnamed_columns, modes: settings.modes, rules: &settings.rules, definition }
+}
+
+/// Returns the catalogue's definition of a table, if schemas need its default values.
+fn defined_table(
+    settings: &StreamSettings,
+    catalogue: Option<&mut ColumnCatalogue>,
+    table: &Table,
+) -> Result<Option<TableSchema>, EventError> {
+    match catalogue.filter(|_| settings.schemas == SchemaPolicy::Describe) {
+        Some(catalogue) => catalogue.table_schema(table).map_err(EventError::Error),
+        None => Ok(None),
+    }
 }
 
 fn event_coordinates<'e>(event: &WalkEvent<'_>, input: StreamInput<'e>) -> EventCoordinates<'e> {

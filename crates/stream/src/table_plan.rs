@@ -4,9 +4,14 @@ use std::sync::Arc;
 
 use binlog::{Charset, Collation, Column, ColumnType, Flavour, GeometryType, Table};
 
-use crate::broker_sink::{KeyedRecordKind, RecordTable};
+use crate::broker_sink::KeyedRecordKind;
+use crate::column_catalogue::TableSchema;
+use crate::column_default::default_json;
+use crate::column_domain::ColumnDomain;
 use crate::column_rules::ColumnRules;
+use crate::connect_schema::ConnectField;
 use crate::json_writer::put_string;
+use crate::record_table::RecordTable;
 use crate::value_mask::{MaskedColumn, MaskedKind, ValueMask};
 use crate::value_modes::{DecimalMode, TimeMode, ValueModes};
 
@@ -26,6 +31,8 @@ pub(crate) struct PlanSettings<'s> {
     pub(crate) unnamed_columns: UnnamedColumnPolicy,
     pub(crate) modes: ValueModes,
     pub(crate) rules: &'s ColumnRules,
+    /// Definition of the table with its default values, if the catalogue has it.
+    pub(crate) definition: Option<&'s TableSchema>,
 }
 
 /// A table prepared for writing its rows as JSON.
@@ -69,7 +76,7 @@ pub(crate) struct ColumnPlan {
 impl TablePlan {
     /// Prepares a table; `None` if its columns have no names and are not to be numbered.
     pub(crate) fn new(table: &Table, flavour: Flavour, settings: PlanSettings<'_>) -> Option<Self> {
-        let PlanSettings { unnamed_columns, modes, rules } = settings;
+        let PlanSettings { unnamed_columns, modes, rules, .. } = settings;
         let columns = table.columns.iter().enumerate().map(|(index, column)| {
             let name = match (&column.name, unnamed_columns) {
                 (Some(name), _) => String::from_utf8_lossy(name).into_owned(),
@@ -94,14 +101,23 @@ impl TablePlan {
             let plan = columns.get(*column)?.clone();
             Some(MessageKeyColumn { column: *column, plan })
         };
-        let key = key.iter().filter_map(key_column).collect();
+        let key: Box<[MessageKeyColumn]> = key.iter().filter_map(key_column).collect();
         for ((plan, column), name) in columns.iter_mut().zip(&table.columns).zip(&full_names) {
             plan.apply_rules(rules, name, masked_column(column, plan));
         }
-        let names = RecordTable { database: database.clone(), table: table_name.clone() };
+        let field = |index: usize| {
+            column_field(&names[index], &table.columns[index], &columns[index], settings.definition)
+        };
+        let shown = (0..columns.len()).filter(|index| !columns[*index].is_excluded);
+        let records = RecordTable {
+            database: database.clone(),
+            table: table_name.clone(),
+            key: key.iter().map(|key: &MessageKeyColumn| field(key.column)).collect(),
+            columns: shown.map(field).collect(),
+        };
         Some(Self {
             name: format!("{database}.{table_name}").into(),
-            kind: KeyedRecordKind::Row(Arc::new(names)),
+            kind: KeyedRecordKind::Row(Arc::new(records)),
             database,
             table: table_name,
             columns: columns.into(),
@@ -142,6 +158,21 @@ impl ColumnPlan {
         self.is_excluded = !rules.selects(name);
         self.mask = rules.mask_of(name).and_then(|mask| ValueMask::new(mask, masked));
     }
+}
+
+/// Returns the field of a column in records.
+fn column_field(
+    name: &str,
+    column: &Column,
+    plan: &ColumnPlan,
+    definition: Option<&TableSchema>,
+) -> ConnectField {
+    let defined = definition.and_then(|table| table.columns.iter().find(|column| column.name == name));
+    let domain = ColumnDomain::from_log(column, plan);
+    let mut schema = domain.schema(plan.modes);
+    schema.is_optional = domain.is_optional(plan.nullable);
+    schema.default = defined.and_then(|column| default_json(column, plan.modes));
+    schema.field(name)
 }
 
 /// Returns the properties that decide on the mask of a column.

@@ -137,7 +137,7 @@ fn truncate_text(out: &mut Vec<u8>, start: usize, max: usize) {
 }
 
 /// Returns the text of a JSON string that this crate has written; `None` for another value.
-fn unescaped(json: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn unescaped(json: &[u8]) -> Option<Vec<u8>> {
     let text = json.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     let (mut plain, mut bytes) = (Vec::with_capacity(text.len()), text.iter().copied());
     while let Some(byte) = bytes.next() {

@@ -14,8 +14,9 @@ use std::{env, fs};
 use logs::LogReader;
 use sql::ReplicationFilter;
 use stream::{
-    Envelope, PipeSink, QueryText, RecordSink, ResumeToken, SinkTarget, StatementPolicy, StreamHooks,
-    StreamSettings, Streamer, UnnamedColumnPolicy, ValueModes, new_stream_walk, seek, stream_log,
+    Envelope, PipeSink, QueryText, RecordSink, ResumeToken, SchemaPolicy, SinkTarget, StatementPolicy,
+    StreamHooks, StreamSettings, Streamer, UnnamedColumnPolicy, ValueModes, new_stream_walk, seek,
+    stream_log,
 };
 
 #[derive(Clone, Default)]
@@ -38,6 +39,7 @@ fn settings(envelope: Envelope) -> StreamSettings {
         filter: ReplicationFilter::default(),
         modes: ValueModes::default(),
         rules: Arc::default(),
+        schemas: SchemaPolicy::Omit,
         unnamed_columns: UnnamedColumnPolicy::Number,
         statements: StatementPolicy::Refuse,
         query_text: QueryText::Include,

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use testkit::{Launch, TestServer};
+use testkit::{Launch, TestServer, workspace_root};
 
 use super::compare::{KnownDifference, ReferenceTool, compare, same_float, text};
 use super::{
@@ -118,12 +118,13 @@ const MORE_SETTINGS: [JudgedSettings; 7] = [
 
 /// Fetches Debezium, and compiles the program that runs it.
 pub(super) fn fetch(folder: &Path) -> Result<()> {
-    fetch_jars(folder, "debezium", &["Judge.java"])
+    fetch_jars(folder, "debezium", &["Judge.java", "Schemas.java"])
 }
 
 /// Runs both, compares the records, and prints the differences.
 pub(super) fn judge(folder: &Path) -> Result<()> {
     fetch(folder)?;
+    compare_schemas(folder)?;
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql("CREATE USER judge@'%' IDENTIFIED BY 'judge'; GRANT ALL ON *.* TO judge@'%'")?;
     let theirs = run_debezium(folder, &server)?;
@@ -133,6 +134,25 @@ pub(super) fn judge(folder: &Path) -> Result<()> {
         let theirs = read_with_debezium(folder, &server, settings.properties)?;
         compare_with_bintide(&server, &theirs, settings.options, known_difference_without_snapshot)?;
     }
+    Ok(())
+}
+
+/// Compares Debezium's schemas with those that the tests of `kafka-sink` compare with bintide's.
+fn compare_schemas(folder: &Path) -> Result<()> {
+    let (tests, written) =
+        (workspace_root().join("crates/kafka-sink/tests/debezium"), folder.join("schemas.jsonl"));
+    let mut java = Command::new("java");
+    java.arg("-cp").arg(class_path(folder)).arg("Schemas").arg(tests.join("tables.sql")).arg(&written);
+    let output = java.output().context("could not run java")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let expected = tests.join("schemas.jsonl");
+    ensure!(
+        fs::read_to_string(&written)? == fs::read_to_string(&expected)?,
+        "Debezium has other schemas: copy {} to {}, and run the tests of kafka-sink",
+        written.display(),
+        expected.display()
+    );
+    println!("Debezium's schemas are those of the tests");
     Ok(())
 }
 

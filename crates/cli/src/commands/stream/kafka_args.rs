@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
-use stream::Envelope;
+use clap::{Args, ValueEnum};
+use stream::{Envelope, SchemaPolicy};
 
 use crate::commands::stream::live::ResumedOutput;
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
@@ -26,6 +26,20 @@ pub(super) struct KafkaArgs {
     /// File with properties of librdkafka, one per line, such as sasl.password=…; properties of --kafka override them.
     #[arg(long, value_name = "FILE", requires = "to")]
     kafka_file: Option<PathBuf>,
+    /// Format of values [default: json]
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "to")]
+    value_format: Option<PartForm>,
+    /// Format of keys [default: that of values]
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "to")]
+    key_format: Option<PartForm>,
+    /// Schema registry with Confluent's interface: http://HOST:PORT/ or https://HOST:PORT/. The formats avro and
+    /// json-schema need it.
+    #[arg(long, value_name = "URL", requires = "to")]
+    schema_registry: Option<String>,
+    /// File with properties of the schema registry, one per line: basic.auth.user.info=USER:PASSWORD, and
+    /// ssl.ca.location=FILE with the certificates to trust.
+    #[arg(long, value_name = "FILE", requires = "schema_registry")]
+    schema_registry_file: Option<PathBuf>,
     /// Partitions of topics that bintide creates [default: the default of the brokers]
     #[arg(long, value_name = "NUMBER", requires = "to")]
     #[arg(value_parser = number_within::<u32>(1..=10_000))]
@@ -47,6 +61,19 @@ pub(super) struct KafkaArgs {
     heartbeat_interval: Option<u32>,
 }
 
+/// Value of `--key-format` and `--value-format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PartForm {
+    /// JSON without schemas
+    Json,
+    /// JSON with its schema in each record, as Kafka Connect's JSON converter writes it
+    JsonWithSchema,
+    /// Avro, with the schema in the registry
+    Avro,
+    /// JSON, with a JSON Schema in the registry
+    JsonSchema,
+}
+
 /// Stream whose records go to Kafka.
 #[cfg_attr(not(feature = "kafka"), expect(dead_code, reason = "only Kafka reads the fields"))]
 pub(super) struct KafkaStream<'s> {
@@ -59,6 +86,15 @@ impl KafkaArgs {
     /// Returns whether the output is Kafka.
     pub(super) const fn is_given(&self) -> bool {
         self.to.is_some()
+    }
+
+    /// Returns whether the records need schemas.
+    pub(super) fn schema_policy(&self) -> SchemaPolicy {
+        let is_plain = |form: Option<PartForm>| matches!(form, None | Some(PartForm::Json));
+        match is_plain(self.key_format) && is_plain(self.value_format) {
+            true => SchemaPolicy::Omit,
+            false => SchemaPolicy::Describe,
+        }
     }
 
     /// Returns the interval of heartbeats.
@@ -121,7 +157,58 @@ impl KafkaArgs {
         };
         let is_stop_requested = crate::interrupt::is_stop_requested;
         let (name, dead_letters) = (name.to_owned(), self.dead_letter.clone());
-        Ok(KafkaSettings { address, name, properties, topics, dead_letters, is_stop_requested })
+        let (formats, registry) = (self.formats(), self.registry()?);
+        Ok(KafkaSettings {
+            address,
+            name,
+            properties,
+            topics,
+            dead_letters,
+            formats,
+            registry,
+            is_stop_requested,
+        })
+    }
+
+    #[cfg(feature = "kafka")]
+    fn formats(&self) -> kafka_sink::RecordFormats {
+        let value = self.value_format.unwrap_or(PartForm::Json);
+        let key = self.key_format.unwrap_or(value);
+        kafka_sink::RecordFormats { key: key.into(), value: value.into() }
+    }
+
+    #[cfg(feature = "kafka")]
+    fn registry(&self) -> Result<Option<kafka_sink::RegistrySettings>, anyhow::Error> {
+        use anyhow::{Context as _, bail};
+
+        let Some(url) = &self.schema_registry else {
+            if self.formats().need_registry() {
+                bail!("the formats avro and json-schema need --schema-registry URL");
+            }
+            return Ok(None);
+        };
+        if !self.formats().need_registry() {
+            bail!("--schema-registry: needs --value-format or --key-format avro or json-schema");
+        }
+        let mut registry = kafka_sink::RegistrySettings::new(url).context("--schema-registry")?;
+        if let Some(path) = &self.schema_registry_file {
+            let text = logs::open_regular(path).and_then(std::io::read_to_string);
+            let text = text.with_context(|| format!("could not read {}", path.display()))?;
+            registry.add_file(&text).with_context(|| path.display().to_string())?;
+        }
+        Ok(Some(registry))
+    }
+}
+
+#[cfg(feature = "kafka")]
+impl From<PartForm> for kafka_sink::RecordFormat {
+    fn from(form: PartForm) -> Self {
+        match form {
+            PartForm::Json => Self::Json,
+            PartForm::JsonWithSchema => Self::JsonWithSchema,
+            PartForm::Avro => Self::Avro,
+            PartForm::JsonSchema => Self::JsonSchema,
+        }
     }
 }
 

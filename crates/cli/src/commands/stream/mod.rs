@@ -314,6 +314,7 @@ impl StreamArgs {
             },
             statements: if self.skip_statements { StatementPolicy::Skip } else { StatementPolicy::Refuse },
             query_text: if self.queries { QueryText::Include } else { QueryText::Omit },
+            schemas: self.kafka.schema_policy(),
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         })

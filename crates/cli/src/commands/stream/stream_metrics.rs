@@ -59,6 +59,16 @@ struct KafkaReadings {
     brokers: Option<BrokerReadings>,
     /// Last error since the last commit, or since the last broker was lost.
     error: Option<String>,
+    /// Figures of the schema registry, if there is one.
+    registry: Option<RegistryReadings>,
+}
+
+/// Figures of a schema registry.
+#[derive(Clone, Debug, Default)]
+struct RegistryReadings {
+    schemas: u64,
+    /// Error of the last attempt, until one succeeds.
+    error: Option<String>,
 }
 
 /// Figures of the brokers.
@@ -153,6 +163,16 @@ const STREAM_METRICS: &[StreamMetric] = &[
         "Records that were too large for their topics, and went to the topic of --dead-letter.",
         |figures| figures.kafka.as_ref().map(|kafka| kafka.dead_letters).into(),
     ),
+    StreamMetric::gauge(
+        "bintide_stream_registry_working",
+        "1 if the last request to the schema registry succeeded, otherwise 0.",
+        |figures| figures.registry().map(|registry| registry.error.is_none()).into(),
+    ),
+    StreamMetric::counter(
+        "bintide_stream_registry_schemas_total",
+        "Schemas that were registered, or found in the schema registry.",
+        |figures| figures.registry().map(|registry| registry.schemas).into(),
+    ),
 ];
 
 impl SharedStreamFigures {
@@ -231,6 +251,10 @@ impl SharedStreamFigures {
             waiting_bytes: figures.waiting_bytes,
             brokers,
             error: figures.error,
+            registry: figures.registry.map(|registry| {
+                let kafka_sink::RegistryFigures { schemas, error } = registry;
+                RegistryReadings { schemas, error }
+            }),
         })
     }
 
@@ -268,7 +292,14 @@ impl StreamFigures {
         self.kafka.as_ref()?.brokers
     }
 
+    fn registry(&self) -> Option<&RegistryReadings> {
+        self.kafka.as_ref()?.registry.as_ref()
+    }
+
     fn readiness(&self) -> Result<(), String> {
+        if let Some(error) = self.registry().and_then(|registry| registry.error.as_ref()) {
+            return Err(format!("the schema registry does not answer: {error}"));
+        }
         if let Some(error) = self.kafka.as_ref().and_then(|kafka| kafka.error.as_ref()) {
             return Err(format!("Kafka does not take records: {error}"));
         }

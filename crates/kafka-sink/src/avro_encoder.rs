@@ -1,0 +1,242 @@
+//! Records in Avro's binary form, encoded from their JSON.
+//!
+//! The crate `apache-avro` would build a tree of each record first. This code writes the bytes while it reads the JSON.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use stream::{ConnectField, ConnectKind, ConnectSchema};
+
+use crate::avro_schema::value_branch;
+
+/// Appends a record to `out`. Its fields must be in the order of the schema; others are left out.
+///
+/// # Errors
+///
+/// If the record does not have the values that the schema requires.
+pub(crate) fn put_avro(
+    out: &mut Vec<u8>,
+    schema: &ConnectSchema,
+    json: &[u8],
+) -> Result<(), serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    AvroValue { out, schema }.deserialize(&mut reader)?;
+    reader.end()
+}
+
+/// A value to encode.
+struct AvroValue<'v> {
+    out: &'v mut Vec<u8>,
+    schema: &'v ConnectSchema,
+}
+
+impl<'de> DeserializeSeed<'de> for AvroValue<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl AvroValue<'_> {
+    /// Starts a value that is not null.
+    fn begin(&mut self) {
+        if self.schema.is_optional {
+            put_long(self.out, value_branch(self.schema).into());
+        }
+    }
+
+    fn put_number<E: Error>(mut self, number: f64) -> Result<(), E> {
+        self.begin();
+        match self.schema.kind {
+            ConnectKind::Float32 => self.out.extend_from_slice(&(number as f32).to_le_bytes()),
+            ConnectKind::Float64 => self.out.extend_from_slice(&number.to_le_bytes()),
+            _ => return Err(E::custom(format_args!("a number in place of {:?}", self.schema.kind))),
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Visitor<'de> for AvroValue<'_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "a value of the schema {:?}", self.schema.kind)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        if !self.schema.is_optional {
+            return Err(E::custom("null, although the schema requires a value"));
+        }
+        put_long(self.out, (1 - value_branch(self.schema)).into());
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(mut self, truth: bool) -> Result<(), E> {
+        self.begin();
+        match self.schema.kind {
+            ConnectKind::Boolean => self.out.push(truth.into()),
+            _ => return Err(E::custom(format_args!("{truth} in place of {:?}", self.schema.kind))),
+        }
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(mut self, number: i64) -> Result<(), E> {
+        match self.schema.kind {
+            ConnectKind::Int16 | ConnectKind::Int32 | ConnectKind::Int64 => {
+                self.begin();
+                put_long(self.out, number);
+                Ok(())
+            }
+            _ => self.put_number(number as f64),
+        }
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        match i64::try_from(number) {
+            Ok(number) => self.visit_i64(number),
+            Err(_) => self.put_number(number as f64),
+        }
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
+        self.put_number(number)
+    }
+
+    fn visit_str<E: Error>(mut self, text: &str) -> Result<(), E> {
+        self.begin();
+        match self.schema.kind {
+            ConnectKind::Text => {
+                put_long(self.out, text.len() as i64);
+                self.out.extend_from_slice(text.as_bytes());
+                Ok(())
+            }
+            ConnectKind::Bytes => {
+                let size = base64_simd::STANDARD.decoded_length(text.as_bytes()).map_err(E::custom)?;
+                put_long(self.out, size as i64);
+                base64_simd::STANDARD.decode_append(text, self.out).map_err(E::custom)
+            }
+            _ => Err(E::custom(format_args!("a text in place of {:?}", self.schema.kind))),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
+        self.begin();
+        let ConnectKind::Array(schema) = &self.schema.kind else {
+            return Err(A::Error::custom(format_args!("an array in place of {:?}", self.schema.kind)));
+        };
+        let (mut bytes, mut count) = (Vec::new(), 0);
+        while items.next_element_seed(AvroValue { out: &mut bytes, schema })?.is_some() {
+            count += 1;
+        }
+        if count > 0 {
+            put_long(self.out, count);
+            self.out.extend_from_slice(&bytes);
+        }
+        put_long(self.out, 0);
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<(), A::Error> {
+        self.begin();
+        let ConnectKind::Struct(fields) = &self.schema.kind else {
+            return Err(A::Error::custom(format_args!("an object in place of {:?}", self.schema.kind)));
+        };
+        let mut left = &fields[..];
+        while let Some(found) = entries.next_key_seed(FieldPlace(left))? {
+            let Some(index) = found else {
+                entries.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            put_missing(self.out, &left[..index])?;
+            entries.next_value_seed(AvroValue { out: self.out, schema: &left[index].schema })?;
+            left = &left[index + 1..];
+        }
+        put_missing(self.out, left)
+    }
+}
+
+/// Place of a field's name among the fields that are left; `None` for another name.
+struct FieldPlace<'f>(&'f [ConnectField]);
+
+impl<'de> DeserializeSeed<'de> for FieldPlace<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Option<usize>, D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for FieldPlace<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the name of a field")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Option<usize>, E> {
+        Ok(self.0.iter().position(|field| field.name == name))
+    }
+}
+
+/// Encodes fields that the JSON lacks, as null.
+fn put_missing<E: Error>(out: &mut Vec<u8>, fields: &[ConnectField]) -> Result<(), E> {
+    for ConnectField { name, schema } in fields {
+        if !schema.is_optional {
+            return Err(E::custom(format_args!(
+                "the field {name} has no value, although the schema requires one"
+            )));
+        }
+        put_long(out, (1 - value_branch(schema)).into());
+    }
+    Ok(())
+}
+
+/// Appends a number in zigzag form, seven bits a byte, least significant bits first.
+fn put_long(out: &mut Vec<u8>, number: i64) {
+    let mut rest = ((number << 1) ^ (number >> 63)) as u64;
+    while rest > 0x7f {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use stream::{KeyedRecordKind, RecordSchemas};
+
+    use super::{put_avro, put_long};
+
+    #[test]
+    fn numbers_are_zigzag() {
+        let check = |number, wanted: &[u8]| {
+            let mut out = Vec::new();
+            put_long(&mut out, number);
+            assert_eq!(out, wanted, "{number}");
+        };
+        check(0, &[0]);
+        check(-1, &[1]);
+        check(64, &[0x80, 1]);
+        check(i64::MAX, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
+        check(i64::MIN, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
+    }
+
+    #[test]
+    fn fields_are_written_in_the_order_of_the_schema() {
+        let schema = RecordSchemas::of(&KeyedRecordKind::Transaction, "t").value;
+        let check = |json: &str, wanted: Option<&[u8]>| {
+            let mut out = Vec::new();
+            let put = put_avro(&mut out, &schema, json.as_bytes());
+            assert_eq!(put.ok().map(|()| &*out), wanted, "{json}");
+        };
+        // `resume` has no field. An absent field is null, if the schema allows that.
+        let begin = r#"{"status":"BEGIN","id":"x","ts_ms":1,"resume":"y"}"#;
+        check(begin, Some(b"\x0aBEGIN\x02x\x00\x00\x02"));
+        let end = r#"{"status":"E","id":"\u00e9","event_count":2,"data_collections":[{"data_collection":"t","event_count":2}],"ts_ms":1}"#;
+        check(end, Some(b"\x02E\x04\xc3\xa9\x02\x04\x02\x02\x02\x02t\x04\x00\x02"));
+        check(r#"{"status":"E","id":"x"}"#, None);
+        check(r#"{"status":null,"id":"x","ts_ms":1}"#, None);
+        check(r#"{"status":"E","id":7,"ts_ms":1}"#, None);
+    }
+}

@@ -1,0 +1,133 @@
+//! Address of a schema registry, and the login there.
+
+use std::fmt;
+
+use reqwest::Url;
+
+/// Property with a user and a password, as Confluent's clients name it.
+const LOGIN_PROPERTY: &str = "basic.auth.user.info";
+/// Property with a file of certificates.
+const AUTHORITY_PROPERTY: &str = "ssl.ca.location";
+
+/// Address of a schema registry, and the login there.
+#[derive(Clone, Debug)]
+pub struct RegistrySettings {
+    pub(crate) url: Url,
+    pub(crate) login: Option<RegistryLogin>,
+    /// File with the certificates to trust, as PEM; `None` for those of the system.
+    pub(crate) authority: Option<String>,
+}
+
+/// User and password.
+#[derive(Clone)]
+pub(crate) struct RegistryLogin {
+    pub(crate) user: String,
+    pub(crate) password: String,
+}
+
+impl fmt::Debug for RegistryLogin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("RegistryLogin").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Error of the settings of a schema registry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistrySettingsError {
+    /// Not an address.
+    #[error("{0:?} is not an address of a schema registry: expected http://HOST:PORT/ or https://HOST:PORT/")]
+    Malformed(String),
+    /// A user in the address.
+    #[error(
+        "an address of a schema registry has no user: give basic.auth.user.info=USER:PASSWORD in a file of \
+         --schema-registry-file"
+    )]
+    User,
+    /// An unknown property, or a malformed one.
+    #[error(
+        "line {0} is not a property of a schema registry: expected basic.auth.user.info=USER:PASSWORD or ssl.ca.location=FILE"
+    )]
+    Property(usize),
+}
+
+impl RegistrySettings {
+    /// Parses an address.
+    ///
+    /// # Errors
+    ///
+    /// If it is malformed, or has a user.
+    pub fn new(text: &str) -> Result<Self, RegistrySettingsError> {
+        // The text may have a password.
+        let shown = if text.contains('@') { "the address" } else { text };
+        let malformed = || RegistrySettingsError::Malformed(shown.to_owned());
+        let mut url = Url::parse(text).map_err(|_| malformed())?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(RegistrySettingsError::User);
+        }
+        let is_plain = url.query().is_none() && url.fragment().is_none();
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() || !is_plain {
+            return Err(malformed());
+        }
+        if !url.path().ends_with('/') {
+            let path = format!("{}/", url.path());
+            url.set_path(&path);
+        }
+        Ok(Self { url, login: None, authority: None })
+    }
+
+    /// Adds the properties of a file: one per line; empty lines and lines that start with `#` are ignored.
+    ///
+    /// # Errors
+    ///
+    /// If a line is not a known property.
+    pub fn add_file(&mut self, text: &str) -> Result<(), RegistrySettingsError> {
+        for (index, line) in text.lines().map(str::trim).enumerate() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let malformed = RegistrySettingsError::Property(index + 1);
+            let Some((name, value)) = line.split_once('=') else { return Err(malformed) };
+            match (name.trim(), value.trim()) {
+                (LOGIN_PROPERTY, value) => {
+                    let Some((user, password)) = value.split_once(':') else { return Err(malformed) };
+                    let (user, password) = (user.to_owned(), password.to_owned());
+                    self.login = Some(RegistryLogin { user, password });
+                }
+                (AUTHORITY_PROPERTY, file) => self.authority = Some(file.to_owned()),
+                _ => return Err(malformed),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RegistrySettings, RegistrySettingsError};
+
+    #[test]
+    fn addresses_have_no_user() {
+        let check = |text: &str, wanted: Option<&str>| {
+            let url = RegistrySettings::new(text).map(|settings| settings.url.to_string());
+            assert_eq!(url.as_deref().ok(), wanted, "{text}");
+        };
+        check("http://r:8081", Some("http://r:8081/"));
+        check("https://r/apis/ccompat/v7", Some("https://r/apis/ccompat/v7/"));
+        for malformed in ["r:8081", "ftp://r/", "http://r/?a=b", "http://me:x@r/", "http://"] {
+            check(malformed, None);
+        }
+    }
+
+    #[test]
+    fn logins_come_from_files() {
+        let mut settings = RegistrySettings::new("http://r/").unwrap();
+        settings.add_file("# login\n\nbasic.auth.user.info = me:a:b=c\nssl.ca.location=/ca.pem\n").unwrap();
+        let login = settings.login.as_ref().unwrap();
+        assert_eq!((&*login.user, &*login.password), ("me", "a:b=c"));
+        assert_eq!(settings.authority.as_deref(), Some("/ca.pem"));
+        assert!(!format!("{settings:?}").contains("a:b"), "{settings:?}");
+        for (line, wanted) in [("x=y", 1), ("\nbasic.auth.user.info=me", 2)] {
+            assert_eq!(settings.add_file(line), Err(RegistrySettingsError::Property(wanted)));
+        }
+    }
+}

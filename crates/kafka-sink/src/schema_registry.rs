@@ -1,0 +1,212 @@
+//! Client of a schema registry with Confluent's interface.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Certificate, Client, RequestBuilder, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use tracing::{info, warn};
+
+use crate::error::KafkaSinkError;
+use crate::kafka_state::SharedKafkaState;
+use crate::registry_settings::{RegistryLogin, RegistrySettings};
+
+/// Timeout of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time after which a registry that is away ends the stream.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause before the second attempt; it doubles with each attempt.
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+/// Longest pause between two attempts.
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// Interval at which pauses poll for Ctrl-C.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Type of requests and answers.
+const CONTENT: &str = "application/vnd.schemaregistry.v1+json";
+
+/// Language of a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SchemaLanguage {
+    Avro,
+    JsonSchema,
+}
+
+/// Schema to register under a subject.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SubjectSchema<'s> {
+    pub(crate) subject: &'s str,
+    pub(crate) language: SchemaLanguage,
+    pub(crate) schema: &'s Value,
+}
+
+/// Client of a schema registry.
+#[derive(Debug)]
+pub(crate) struct SchemaRegistry {
+    settings: RegistrySettings,
+    client: Client,
+    /// The client needs one. It runs only while a request does.
+    runtime: Runtime,
+    state: SharedKafkaState,
+    is_stop_requested: fn() -> bool,
+}
+
+/// Answer to a registration.
+#[derive(Debug, Deserialize)]
+struct RegisteredId {
+    id: u32,
+}
+
+/// Description of an error.
+#[derive(Debug, Default, Deserialize)]
+struct RegistryErrorBody {
+    #[serde(default)]
+    message: String,
+}
+
+/// Failure of an attempt.
+#[derive(Debug)]
+enum AttemptFailure {
+    /// Another attempt can succeed.
+    Transient(String),
+    /// The schema is not compatible with those before it.
+    Incompatible(String),
+    /// The registry refuses the request.
+    Refused(String),
+}
+
+impl SchemaRegistry {
+    pub(crate) fn new(
+        settings: RegistrySettings,
+        state: SharedKafkaState,
+        is_stop_requested: fn() -> bool,
+    ) -> Result<Self, KafkaSinkError> {
+        let failed = |reason: String| KafkaSinkError::Other {
+            what: "creating a client of the schema registry",
+            reason,
+        };
+        // Any other provider would be one more implementation of cryptography. It may be installed already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut client = Client::builder().timeout(REQUEST_TIMEOUT).user_agent("bintide");
+        if let Some(file) = &settings.authority {
+            let read = fs::read(file).map_err(|error| failed(format!("{file}: {error}")))?;
+            let found =
+                Certificate::from_pem_bundle(&read).map_err(|error| failed(format!("{file}: {error}")))?;
+            client = client.tls_certs_only(found);
+        }
+        let client = client.build().map_err(|error| failed(error.to_string()))?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| failed(error.to_string()))?;
+        Ok(Self { settings, client, runtime, state, is_stop_requested })
+    }
+
+    /// Registers a schema, unless it is registered already. Returns its number. Tries again while the registry is away.
+    pub(crate) fn register(&self, wanted: SubjectSchema<'_>) -> Result<u32, KafkaSinkError> {
+        let (begun, mut backoff) = (Instant::now(), BACKOFF_MIN);
+        loop {
+            let failure = match self.try_register(wanted) {
+                Ok(id) => {
+                    if let Some(error) = self.state.count_schema() {
+                        info!("the schema registry answers again, after: {error}");
+                    }
+                    return Ok(id);
+                }
+                Err(failure) => failure,
+            };
+            let subject = wanted.subject.to_owned();
+            let reason = match failure {
+                AttemptFailure::Transient(reason) => reason,
+                AttemptFailure::Incompatible(reason) => {
+                    return Err(KafkaSinkError::IncompatibleSchema { subject, reason });
+                }
+                AttemptFailure::Refused(reason) => {
+                    return Err(KafkaSinkError::RefusedSchema { subject, reason });
+                }
+            };
+            if self.state.set_registry_error(&reason) {
+                warn!("the schema registry does not answer: {reason}; retrying");
+            }
+            if begun.elapsed() + backoff > RETRY_TIMEOUT || self.is_stopped_within(backoff) {
+                let (url, seconds) = (self.settings.url.to_string(), begun.elapsed().as_secs());
+                return Err(KafkaSinkError::RegistryAway { url, seconds, reason });
+            }
+            backoff = (backoff * 2).min(BACKOFF_MAX);
+        }
+    }
+
+    /// Waits. Returns whether the run is to end.
+    fn is_stopped_within(&self, time: Duration) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            if (self.is_stop_requested)() {
+                return true;
+            }
+            thread::sleep(POLL_INTERVAL.min(time));
+        }
+        false
+    }
+
+    fn try_register(&self, wanted: SubjectSchema<'_>) -> Result<u32, AttemptFailure> {
+        let mut url = self.settings.url.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(["subjects", wanted.subject, "versions"]);
+        }
+        let schema = wanted.schema.to_string();
+        let body = match wanted.language {
+            SchemaLanguage::Avro => json!({ "schema": schema }),
+            SchemaLanguage::JsonSchema => json!({ "schema": schema, "schemaType": "JSON" }),
+        };
+        let mut request = self.client.post(url).header(CONTENT_TYPE, CONTENT).header(ACCEPT, CONTENT);
+        if let Some(RegistryLogin { user, password }) = &self.settings.login {
+            request = request.basic_auth(user, Some(password));
+        }
+        let RegistryAnswer { status, body } = self.send(request.body(body.to_string()))?;
+        if status.is_success() {
+            let answer: Result<RegisteredId, _> = serde_json::from_slice(&body);
+            return answer.map(|answer| answer.id).map_err(|error| {
+                AttemptFailure::Refused(format!("its answer is not that of a schema registry: {error}"))
+            });
+        }
+        let told: RegistryErrorBody = serde_json::from_slice(&body).unwrap_or_default();
+        let reason = match told.message.as_str() {
+            "" => format!("HTTP status {status}"),
+            message => format!("{message} (HTTP status {})", status.as_u16()),
+        };
+        Err(match status {
+            StatusCode::CONFLICT => AttemptFailure::Incompatible(reason),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => AttemptFailure::Transient(reason),
+            status if status.is_server_error() => AttemptFailure::Transient(reason),
+            _ => AttemptFailure::Refused(reason),
+        })
+    }
+
+    fn send(&self, request: RequestBuilder) -> Result<RegistryAnswer, AttemptFailure> {
+        let answer = self.runtime.block_on(async {
+            let answer = request.send().await?;
+            let status = answer.status();
+            Ok(RegistryAnswer { status, body: answer.bytes().await?.to_vec() })
+        });
+        answer.map_err(|error: reqwest::Error| AttemptFailure::Transient(causes_text(&error)))
+    }
+}
+
+/// Answer to a request.
+struct RegistryAnswer {
+    status: StatusCode,
+    body: Vec<u8>,
+}
+
+/// Returns an error with its causes.
+fn causes_text(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,86 @@
+//! Default values of columns, as JSON in the form of the column's values.
+
+use crate::column_catalogue::ColumnSchema;
+use crate::column_domain::ColumnDomain;
+use crate::settings::Envelope;
+use crate::snapshot_column::SnapshotColumn;
+use crate::value::ValueBuffers;
+use crate::value_modes::ValueModes;
+
+/// Time that stands for the present one in definitions.
+const EPOCH: &str = "1970-01-01 00:00:00";
+
+/// Returns the default value of a column, as JSON; `None` without one, or if it is not a constant.
+pub(crate) fn default_json(column: &ColumnSchema, modes: ValueModes) -> Option<String> {
+    let text = column.ddl.default.as_deref()?;
+    let domain = ColumnDomain::from_catalogue(column);
+    let text = match &domain {
+        // Like the connector, which takes the zero time for none.
+        ColumnDomain::Timestamp if column.nullable && text == EPOCH => return None,
+        ColumnDomain::Text | ColumnDomain::Bytes | ColumnDomain::Enum(_) | ColumnDomain::Set(_) => {
+            text.to_owned()
+        }
+        ColumnDomain::Decimal { scale, .. } => scaled_decimal(truth_number(text.trim()), (*scale).into())?,
+        ColumnDomain::DateTime { .. } | ColumnDomain::Timestamp if !text.trim().contains(' ') => {
+            format!("{} 00:00:00", text.trim())
+        }
+        _ => truth_number(text.trim()).to_owned(),
+    };
+    let (mut json, mut buffers) = (Vec::new(), ValueBuffers::default());
+    SnapshotColumn::new(column, modes).put(&mut json, text.as_bytes(), Envelope::Debezium, &mut buffers)?;
+    String::from_utf8(json).ok().filter(|json| json != "null")
+}
+
+fn truth_number(text: &str) -> &str {
+    match text {
+        "TRUE" => "1",
+        "FALSE" => "0",
+        number => number,
+    }
+}
+
+/// Returns a decimal with this number of digits after the point; `None` if it has more of them, or an exponent.
+fn scaled_decimal(text: &str, scale: usize) -> Option<String> {
+    let (whole, behind) = text.split_once('.').unwrap_or((text, ""));
+    let behind = behind.trim_end_matches('0');
+    let digits = whole.strip_prefix(['-', '+']).unwrap_or(whole);
+    let is_number = digits.chars().chain(behind.chars()).all(|digit| digit.is_ascii_digit());
+    if !is_number || behind.len() > scale || digits.len() + behind.len() == 0 {
+        return None;
+    }
+    let whole = whole.strip_prefix('+').unwrap_or(whole);
+    Some(if scale == 0 { whole.to_owned() } else { format!("{whole}.{behind:0<scale$}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::default_json;
+    use crate::column_catalogue::{ColumnDdl, ColumnSchema};
+    use crate::value_modes::ValueModes;
+
+    #[test]
+    fn defaults_have_the_form_of_values() {
+        let check = |column_type: &str, default: &str, wanted: Option<&str>| {
+            let data_type = column_type.split(['(', ' ']).next().unwrap_or_default().to_owned();
+            let ddl = ColumnDdl { default: Some(default.to_owned()), ..ColumnDdl::default() };
+            let column_type = column_type.to_owned();
+            let column = ColumnSchema { data_type, column_type, ddl, ..ColumnSchema::default() };
+            assert_eq!(default_json(&column, ValueModes::default()).as_deref(), wanted, "{default}");
+        };
+        check("int", "-1", Some("-1"));
+        check("int", "x", None);
+        check("tinyint(1)", "TRUE", Some("1"));
+        check("decimal(5,2)", "7.5", Some("\"Au4=\""));
+        check("decimal(5,2)", "-1", Some("\"nA==\""));
+        check("decimal(5,2)", "1.005", None);
+        check("decimal(5,0)", "1.0", Some("\"AQ==\""));
+        check("varchar(9)", "it's", Some("\"it's\""));
+        check("enum('a','b')", "b", Some("\"b\""));
+        check("date", "1970-01-02", Some("1"));
+        check("datetime(3)", "1970-01-01 00:00:01.5", Some("1500"));
+        check("datetime", "1970-01-02", Some("86400000"));
+        check("timestamp", super::EPOCH, Some("\"1970-01-01T00:00:00Z\""));
+        check("time", "00:00:01", Some("1000000"));
+        check("varbinary(9)", "ab", Some("\"YWI=\""));
+    }
+}
