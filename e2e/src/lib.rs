@@ -22,6 +22,7 @@
 //! | [`identity`] | many runs with random arguments |
 //! | [`json_schema`] | JSON documents, compared with their schemas |
 //! | [`received`] | received logs compared with the server's own |
+//! | [`registry`] | topics whose records have their schemas in a registry, decoded by other programs |
 //! | [`relay_soak`] | relays that serve every form while faults are injected at random |
 //! | [`relayed`] | relays, and replicas that follow them |
 //! | [`replays`] | logs applied to another server, and comparisons of the servers |
@@ -54,6 +55,7 @@ pub mod options;
 pub mod program;
 pub mod readers;
 pub mod received;
+pub mod registry;
 pub mod relay_soak;
 pub mod relayed;
 pub mod replays;

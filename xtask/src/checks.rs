@@ -7,7 +7,8 @@ use std::{env, fs, thread};
 
 use anyhow::{Context, Result, ensure};
 use testkit::{
-    KafkaBroker, PackageHome, SERVERS_VARIABLE, TestPackage, run_cargo, run_cargo_with, workspace_root,
+    KafkaBroker, PackageHome, RegistryServer, SERVERS_VARIABLE, TestPackage, run_cargo, run_cargo_with,
+    workspace_root,
 };
 
 /// Fetches the servers, builds the command, and runs every test of the workspace. `filters` go to the test programs;
@@ -18,6 +19,7 @@ pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()>
         PackageHome::find(package)?;
     }
     KafkaBroker::fetch()?;
+    RegistryServer::fetch()?;
     run_cargo(&BUILD_BINTIDE)?;
     let mut arguments = vec!["test", "--workspace", "--no-fail-fast", "--features", TESTED_FEATURES];
     if !filters.is_empty() {

@@ -22,6 +22,7 @@
 //! | `package_home` | the programs of a server: [`PackageHome`] |
 //! | [`KafkaBroker`] | a broker of Apache Kafka |
 //! | `launch` | a server to start: [`Launch`] |
+//! | [`RegistryServer`] | a schema registry |
 //! | [`PythonEnvironment`] | a Python with packages, such as DuckDB |
 //! | [`TestPackage`] | all available servers, from MySQL 5.5.9 to MariaDB 11.8 |
 //! | `proxy` | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
@@ -47,6 +48,7 @@ mod package;
 mod package_home;
 mod proxy;
 mod python_environment;
+mod registry_server;
 mod seeded_random;
 mod server;
 mod spawner;
@@ -67,6 +69,7 @@ pub use crate::package::{SERVERS_VARIABLE, TestPackage};
 pub use crate::package_home::PackageHome;
 pub use crate::proxy::{CutMode, Proxy, TrafficRecording};
 pub use crate::python_environment::PythonEnvironment;
+pub use crate::registry_server::RegistryServer;
 pub use crate::seeded_random::{SeededRandom, seed_from_env};
 pub use crate::server::{ServerClient, TestServer, stop_lasting};
 pub use crate::tamper::{AfterPacket, ServerPacket, TamperProxy};

@@ -20,6 +20,10 @@ impl PythonEnvironment {
     pub const READERS: Self =
         Self { folder: "readers-1", packages: &["duckdb==1.5.5", "pyarrow==26.0.1", "pytz==2025.2"] };
 
+    /// Readers of Kafka's topics, and of Avro.
+    pub const KAFKA: Self =
+        Self { folder: "kafka-readers-1", packages: &["confluent-kafka==2.16.1", "fastavro==1.13.1"] };
+
     /// Tools that build and test the Python package, and the libraries that its tests use.
     pub const PACKAGE_TESTS: Self = Self {
         folder: "python-1",
