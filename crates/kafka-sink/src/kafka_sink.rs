@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,21 +27,25 @@ use crate::record_format::RecordFormats;
 use crate::registry_settings::RegistrySettings;
 use crate::schema_registry::SchemaRegistry;
 use crate::topic_catalogue::{TopicCatalogue, TopicPolicy};
+use crate::transaction_committer::{CommitOutcome, RunningCommit, TransactionCommitter, TransactionFailure};
 
-/// Size of uncommitted records at which they are committed. Bounds memory, which has them twice: here and in librdkafka.
-const PENDING_SIZE_MAX: usize = 16 << 20;
+/// Size of uncommitted records at which they are committed. Bounds memory, which has them three times: those of the commit
+/// that runs, those after it, and in librdkafka.
+const PENDING_SIZE_MAX: usize = 24 << 20;
 /// Number of uncommitted records at which they are committed. librdkafka needs some 200 bytes for each.
-const PENDING_RECORDS_MAX: usize = 50_000;
-/// Time after which uncommitted records are committed.
-const COMMIT_INTERVAL: Duration = Duration::from_millis(200);
+const PENDING_RECORDS_MAX: usize = 75_000;
+/// Shortest time after which uncommitted records are committed.
+const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(200);
+/// Longest time after which uncommitted records are committed.
+const COMMIT_INTERVAL_MAX: Duration = Duration::from_secs(2);
+/// Time between two commits as a multiple of the time that a commit takes, so that the brokers mostly take records.
+const COMMIT_INTERVAL_FACTOR: u32 = 4;
 /// Interval at which progress without records is saved.
 const IDLE_COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout of the first contact with the brokers.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time between two looks at the brokers' answers while a transaction is aborted.
 const ABORT_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Time after which a run that is to end stops waiting for the brokers.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which blocking waits poll for Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval at which librdkafka counts the brokers that are connected.
@@ -87,7 +92,7 @@ pub struct OpenedKafka {
 /// A transaction that the brokers abort is sent again, until they commit it.
 pub struct KafkaSink {
     settings: KafkaSettings,
-    producer: BaseProducer<KafkaContext>,
+    committer: TransactionCommitter,
     topics: TopicCatalogue,
     /// `None` for JSON, which comes as it is sent.
     encoder: Option<RecordEncoder>,
@@ -102,12 +107,27 @@ pub struct KafkaSink {
     sent: usize,
     /// True within a transaction of Kafka.
     is_open: bool,
+    /// True after a failure of the transaction, until its commit recovers from it.
+    has_failed: bool,
     /// Time of the first uncommitted record.
     begun: Option<Instant>,
+    /// Transaction whose commit runs. The uncommitted records come after it.
+    running: Option<PendingCommit>,
+    commit_interval: Duration,
     committed: Instant,
     /// Last committed progress.
     progress: Option<BrokerProgress>,
     state: SharedKafkaState,
+}
+
+/// Transaction whose commit runs.
+#[derive(Debug)]
+struct PendingCommit {
+    commit: RunningCommit,
+    records: PendingRecords,
+    progress: Option<BrokerProgress>,
+    /// Time of its first record.
+    begun: Option<Instant>,
 }
 
 /// Record that is refused, for an error.
@@ -123,15 +143,6 @@ struct RefusedRecord {
 enum FailedOutcome {
     Committed,
     NotCommitted,
-}
-
-/// Failure of a transaction of Kafka.
-#[derive(Debug)]
-enum TransactionFailure {
-    /// It is to be aborted, and sent again.
-    Abort(String),
-    /// The sink is not usable any more.
-    Fatal(KafkaSinkError),
 }
 
 /// Result of handing a record to librdkafka.
@@ -162,9 +173,16 @@ impl KafkaSink {
         }
         let encoder = encoder_of(settings, state)?;
         let SavedRecords { progress, definitions } = read_progress(&config, topics.name(progress_topic))?;
+        let (name, state) = (settings.name.clone(), state.clone());
+        let committer = TransactionCommitter {
+            producer: Arc::new(producer),
+            name,
+            state: state.clone(),
+            is_stop_requested,
+        };
         let sink = Self {
             settings: settings.clone(),
-            producer,
+            committer,
             topics,
             encoder,
             encoded: EncodedRecord::default(),
@@ -173,10 +191,13 @@ impl KafkaSink {
             pending: PendingRecords::default(),
             sent: 0,
             is_open: false,
+            has_failed: false,
             begun: None,
+            running: None,
+            commit_interval: COMMIT_INTERVAL_MIN,
             committed: Instant::now(),
             progress: progress.clone(),
-            state: state.clone(),
+            state,
         };
         Ok(OpenedKafka { sink, progress, definitions })
     }
@@ -184,8 +205,8 @@ impl KafkaSink {
     /// Hands all pending records to librdkafka. Stops at the first one that it refuses because its transaction has failed.
     fn send_pending(&mut self) -> Result<(), KafkaSinkError> {
         if !self.is_open {
-            let begun = self.producer.begin_transaction();
-            begun.map_err(|error| self.fatal_error("starting a transaction", &error))?;
+            let begun = self.committer.producer.begin_transaction();
+            begun.map_err(|error| self.committer.fatal_error("starting a transaction", &error))?;
             self.is_open = true;
         }
         let mut encoded = std::mem::take(&mut self.encoded);
@@ -198,7 +219,10 @@ impl KafkaSink {
         while let Some(record) = self.pending.get(self.sent) {
             match self.send(&record, encoded)? {
                 SendResult::Taken => self.sent += 1,
-                SendResult::TransactionFailed => return Ok(()),
+                SendResult::TransactionFailed => {
+                    self.has_failed = true;
+                    return Ok(());
+                }
                 SendResult::TooLarge => self.bury(&[self.sent].into())?,
             }
         }
@@ -229,14 +253,14 @@ impl KafkaSink {
         }
         let begun = Instant::now();
         loop {
-            let (error, refused) = match self.producer.send(record) {
+            let (error, refused) = match self.committer.producer.send(record) {
                 Ok(()) => return Ok(SendResult::Taken),
                 Err(refused) => refused,
             };
             match error.rdkafka_error_code() {
                 Some(RDKafkaErrorCode::QueueFull) => {
-                    self.check_stop(begun)?;
-                    self.producer.poll(DELIVERY_POLL_INTERVAL);
+                    self.committer.check_stop(begun)?;
+                    self.committer.producer.poll(DELIVERY_POLL_INTERVAL);
                     record = refused;
                 }
                 Some(RDKafkaErrorCode::MessageSizeTooLarge) => return Ok(SendResult::TooLarge),
@@ -277,67 +301,122 @@ impl KafkaSink {
         Ok(())
     }
 
-    /// Sends all pending records, waits until they are delivered, and commits the transaction.
-    fn commit_pending(&mut self) -> Result<(), TransactionFailure> {
+    /// Sends all pending records. Their transaction can then be committed.
+    fn finish_sending(&mut self) -> Result<(), TransactionFailure> {
         self.send_pending().map_err(TransactionFailure::Fatal)?;
-        let begun = Instant::now();
-        while self.producer.in_flight_count() > 0 {
-            self.producer.poll(DELIVERY_POLL_INTERVAL);
-            self.check_stop(begun).map_err(TransactionFailure::Fatal)?;
+        match self.sent < self.pending.len() {
+            true => Err(TransactionFailure::Abort("a record could not be sent".to_owned())),
+            false => Ok(()),
         }
-        if self.sent < self.pending.len() {
-            return Err(TransactionFailure::Abort("a record could not be sent".to_owned()));
+    }
+
+    /// Starts the commit of all pending records.
+    fn start_commit(&mut self, progress: Option<&BrokerProgress>) -> Result<(), KafkaSinkError> {
+        if let Err(failure) = self.finish_sending() {
+            return self.settle(failure, progress);
         }
+        let (commit, records) = (self.committer.start(), std::mem::take(&mut self.pending));
+        let progress = progress.cloned();
+        self.running = Some(PendingCommit { commit, records, progress, begun: self.begun.take() });
+        (self.sent, self.is_open) = (0, false);
+        Ok(())
+    }
+
+    /// Waits for the end of the commit that runs. If it fails, sends its records again, before those after it.
+    fn finish_commit(&mut self) -> Result<(), KafkaSinkError> {
+        let Some(PendingCommit { commit, records, progress, begun }) = self.running.take() else {
+            return Ok(());
+        };
+        let CommitOutcome { result, elapsed } = commit.wait();
+        self.commit_interval =
+            (elapsed * COMMIT_INTERVAL_FACTOR).clamp(COMMIT_INTERVAL_MIN, COMMIT_INTERVAL_MAX);
+        let Err(failure) = result else {
+            self.note_commit(&records, progress.as_ref());
+            return Ok(());
+        };
+        let later = std::mem::replace(&mut self.pending, records);
+        let later_begun = std::mem::replace(&mut self.begun, begun);
+        (self.sent, self.is_open) = (self.pending.len(), true);
+        let settled = self.settle(failure, progress.as_ref());
+        (self.pending, self.begun) = (later, later_begun);
+        settled
+    }
+
+    /// Recovers from a failure of the transaction of the pending records, and commits them.
+    fn settle(
+        &mut self,
+        mut failure: TransactionFailure,
+        progress: Option<&BrokerProgress>,
+    ) -> Result<(), KafkaSinkError> {
         loop {
-            let error = match self.producer.commit_transaction(POLL_INTERVAL) {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
+            let recovered = match failure {
+                TransactionFailure::Abort(reason) => self.recover_from_abort(&reason),
+                TransactionFailure::Fatal(error) => Err(error),
             };
-            match &error {
-                KafkaError::Transaction(cause) if cause.txn_requires_abort() => {
-                    return Err(TransactionFailure::Abort(cause.to_string()));
+            if let Err(error) = recovered {
+                if !self.may_reconnect(&error) {
+                    return Err(error);
                 }
-                error if is_retriable(error) => {
-                    self.check_stop(begun).map_err(TransactionFailure::Fatal)?;
-                }
-                _ => {
-                    return Err(TransactionFailure::Fatal(
-                        self.fatal_error("committing a transaction", &error),
-                    ));
+                if self.reconnect(error, progress)? == FailedOutcome::Committed {
+                    break;
                 }
             }
+            self.has_failed = false;
+            let committed = self.finish_sending().and_then(|()| self.committer.commit());
+            match committed {
+                Ok(()) => break,
+                Err(again) => failure = again,
+            }
         }
+        let records = std::mem::take(&mut self.pending);
+        (self.sent, self.is_open, self.has_failed, self.begun) = (0, false, false, None);
+        self.note_commit(&records, progress);
+        Ok(())
+    }
+
+    /// Takes notice of a committed transaction.
+    fn note_commit(&mut self, records: &PendingRecords, progress: Option<&BrokerProgress>) {
+        self.state.count_commit(records.len(), records.size());
+        if let Some(error) = self.state.end_waiting() {
+            info!("the brokers commit transactions again, after: {error}");
+        }
+        if self.pending.len() > 0 {
+            self.state.begin_waiting();
+        }
+        if let Some(progress) = progress {
+            self.progress = Some(progress.clone());
+        }
+        self.committed = Instant::now();
+        self.show_waiting();
+    }
+
+    /// Shows the number and size of the uncommitted records.
+    fn show_waiting(&self) {
+        let running = self.running.as_ref().map(|running| &running.records);
+        let [records, bytes] = running.map_or([0, 0], |records| [records.len(), records.size()]);
+        self.state.set_waiting(self.pending.len() + records, self.pending.size() + bytes);
     }
 
     /// Aborts the transaction. All pending records are to be sent again.
     fn abort_transaction(&mut self) -> Result<(), KafkaSinkError> {
-        self.sent = 0;
+        (self.sent, self.has_failed) = (0, false);
         if !self.is_open {
             return Ok(());
         }
         let begun = Instant::now();
         loop {
             // The transaction is over only once the results of its records were taken.
-            self.producer.poll(Duration::ZERO);
-            match self.producer.abort_transaction(ABORT_POLL_INTERVAL) {
+            self.committer.producer.poll(Duration::ZERO);
+            match self.committer.producer.abort_transaction(ABORT_POLL_INTERVAL) {
                 Ok(()) => break,
-                Err(error) if is_retriable(&error) => self.check_stop(begun)?,
-                Err(error) => return Err(self.fatal_error("aborting a transaction", &error)),
+                Err(error) if is_retriable(&error) => self.committer.check_stop(begun)?,
+                Err(error) => return Err(self.committer.fatal_error("aborting a transaction", &error)),
             }
         }
         self.is_open = false;
         // The records of the transaction are sent again.
-        self.producer.context().take_failures();
+        self.committer.producer.context().take_failures();
         self.state.count_abort();
-        Ok(())
-    }
-
-    /// Gives an error if the run is to end, and the brokers have not answered for a while.
-    fn check_stop(&self, begun: Instant) -> Result<(), KafkaSinkError> {
-        if (self.settings.is_stop_requested)() && begun.elapsed() > STOP_TIMEOUT {
-            let reason = self.state.error().unwrap_or_else(|| "they do not answer".to_owned());
-            return Err(KafkaSinkError::Unconfirmed { reason });
-        }
         Ok(())
     }
 
@@ -361,21 +440,6 @@ impl KafkaSink {
             key: key_text(record.and_then(|record| record.key)),
             transaction: transaction_text(record.and_then(|record| record.value)),
             size: record.and_then(|record| record.value).map_or(0, <[u8]>::len),
-        }
-    }
-
-    fn fatal_error(&self, what: &'static str, error: &KafkaError) -> KafkaSinkError {
-        let code = match self.producer.client().fatal_error() {
-            Some((code, _)) => Some(code),
-            None => error.rdkafka_error_code(),
-        };
-        match code {
-            Some(
-                RDKafkaErrorCode::Fenced
-                | RDKafkaErrorCode::ProducerFenced
-                | RDKafkaErrorCode::InvalidProducerEpoch,
-            ) => KafkaSinkError::Fenced { name: self.settings.name.clone() },
-            _ => KafkaSinkError::Other { what, reason: reason_of(error) },
         }
     }
 
@@ -412,7 +476,8 @@ impl KafkaSink {
     }
 
     fn replace_producer(&mut self, config: &ClientConfig) -> Result<(), KafkaSinkError> {
-        (self.producer, _) = connect(config, &self.settings, &self.state, self.batch_size)?;
+        let (producer, _) = connect(config, &self.settings, &self.state, self.batch_size)?;
+        self.committer.producer = Arc::new(producer);
         (self.is_open, self.sent) = (false, 0);
         self.state.begin_waiting();
         Ok(())
@@ -420,7 +485,7 @@ impl KafkaSink {
 
     /// Aborts the transaction, to send its records again after a pause.
     fn recover_from_abort(&mut self, reason: &str) -> Result<(), KafkaSinkError> {
-        let failures = self.producer.context().take_failures();
+        let failures = self.committer.producer.context().take_failures();
         let is_size = |failure: &&DeliveryFailure| failure.code == RDKafkaErrorCode::MessageSizeTooLarge;
         let permanent = failures.iter().find(|failure| failure.is_permanent() && !is_size(failure));
         if let Some(DeliveryFailure { number, code }) = permanent {
@@ -490,13 +555,19 @@ impl BrokerSink for KafkaSink {
             self.begun = Some(Instant::now());
             self.state.begin_waiting();
         }
-        self.state.set_waiting(self.pending.len(), self.pending.size());
-        // After a failure, the rest waits for the commit.
-        if self.sent + 1 == self.pending.len()
+        self.show_waiting();
+        if self.running.as_ref().is_some_and(|running| running.commit.is_finished()) {
+            self.finish_commit()?;
+        }
+        // While a commit runs, and after a failure, the records wait.
+        if self.running.is_none()
+            && !self.has_failed
             && let Err(error) = self.send_pending()
-            && !matches!(error, KafkaSinkError::Fenced { .. } | KafkaSinkError::Other { .. })
         {
-            return Err(error.into());
+            self.has_failed = true;
+            if !matches!(error, KafkaSinkError::Fenced { .. } | KafkaSinkError::Other { .. }) {
+                return Err(error.into());
+            }
         }
         Ok(())
     }
@@ -510,53 +581,41 @@ impl BrokerSink for KafkaSink {
     }
 
     fn is_commit_due(&self) -> bool {
-        self.begun.is_some_and(|begun| begun.elapsed() >= COMMIT_INTERVAL)
+        let is_running = self.running.as_ref().is_some_and(|running| !running.commit.is_finished());
+        !is_running && self.begun.is_some_and(|begun| begun.elapsed() >= self.commit_interval)
     }
 
     fn commit(&mut self, progress: Option<&BrokerProgress>) -> io::Result<()> {
         let is_idle = self.pending.len() == 0
             && progress.is_none_or(|progress| progress.definitions == DefinitionsUpdate::Keep);
-        if is_idle && self.committed.elapsed() < IDLE_COMMIT_INTERVAL {
+        if is_idle && (self.running.is_some() || self.committed.elapsed() < IDLE_COMMIT_INTERVAL) {
             // Transactions without records may be read again.
             return Ok(());
         }
+        self.finish_commit()?;
         if let Some(progress) = progress {
             self.push_progress(progress);
         }
-        loop {
-            let failure = match self.commit_pending() {
-                Ok(()) => break,
-                Err(TransactionFailure::Abort(reason)) => self.recover_from_abort(&reason),
-                Err(TransactionFailure::Fatal(error)) => Err(error),
-            };
-            let Err(error) = failure else { continue };
-            if !self.may_reconnect(&error) {
-                return Err(error.into());
-            }
-            if self.reconnect(error, progress)? == FailedOutcome::Committed {
-                break;
-            }
-        }
-        self.state.count_commit(self.pending.len(), self.pending.size());
-        if let Some(error) = self.state.end_waiting() {
-            info!("the brokers commit transactions again, after: {error}");
-        }
-        self.pending.clear();
-        self.state.set_waiting(0, 0);
-        self.progress = progress.cloned().or(self.progress.take());
-        (self.sent, self.is_open, self.begun, self.committed) = (0, false, None, Instant::now());
-        Ok(())
+        Ok(self.start_commit(progress)?)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(self.finish_commit()?)
     }
 
     fn rewind(&mut self) -> io::Result<()> {
         self.abort_transaction()?;
         self.pending.truncate(self.pending.marked());
-        self.state.set_waiting(self.pending.len(), self.pending.size());
+        self.show_waiting();
         Ok(())
     }
 
-    fn poll(&mut self) {
-        self.producer.poll(Duration::ZERO);
+    fn poll(&mut self) -> io::Result<()> {
+        self.committer.producer.poll(Duration::ZERO);
+        match &self.running {
+            Some(running) if running.commit.is_finished() => Ok(self.finish_commit()?),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -569,9 +628,12 @@ impl fmt::Debug for KafkaSink {
 /// Ends an open transaction. Otherwise readers would wait for its timeout.
 impl Drop for KafkaSink {
     fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            let _ = running.commit.wait();
+        }
         if self.is_open {
-            self.producer.poll(Duration::ZERO);
-            let _ = self.producer.abort_transaction(BACKOFF);
+            self.committer.producer.poll(Duration::ZERO);
+            let _ = self.committer.producer.abort_transaction(BACKOFF);
         }
     }
 }
@@ -610,7 +672,7 @@ fn producer_config(connection: &ClientConfig, settings: &KafkaSettings, batch_si
     config.set_log_level(RDKafkaLogLevel::Warning);
     // Java's partitioner, so that equal keys are in equal partitions of the topics of other producers.
     config.set("partitioner", "murmur2_random").set("linger.ms", "2").set("batch.num.messages", "50000");
-    config.set("queue.buffering.max.messages", "100000").set("queue.buffering.max.kbytes", "65536");
+    config.set("queue.buffering.max.messages", "150000").set("queue.buffering.max.kbytes", "65536");
     config.set("statistics.interval.ms", STATISTICS_INTERVAL.as_millis().to_string());
     for (name, value) in connection.config_map() {
         config.set(name, value);
@@ -728,7 +790,7 @@ fn check_open(
     })
 }
 
-fn is_retriable(error: &KafkaError) -> bool {
+pub(crate) fn is_retriable(error: &KafkaError) -> bool {
     match error {
         KafkaError::Transaction(cause) => !cause.is_fatal() && (cause.is_retriable() || is_timeout(cause)),
         KafkaError::Flush(_) => true,
@@ -740,7 +802,7 @@ fn is_timeout(cause: &RDKafkaError) -> bool {
     matches!(cause.code(), RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::RequestTimedOut)
 }
 
-fn reason_of(error: &KafkaError) -> String {
+pub(crate) fn reason_of(error: &KafkaError) -> String {
     match error {
         KafkaError::Transaction(cause) => cause.to_string(),
         error => error.to_string(),

@@ -33,6 +33,7 @@ mod record_format;
 mod registry_settings;
 mod schema_registry;
 mod topic_catalogue;
+mod transaction_committer;
 
 pub use crate::error::KafkaSinkError;
 pub use crate::kafka_address::{KafkaAddress, KafkaAddressError};

@@ -30,12 +30,19 @@ pub trait BrokerSink: fmt::Debug {
     fn is_commit_due(&self) -> bool;
 
     /// Commits the uncommitted records, and saves the progress in the same transaction. Without progress, the saved
-    /// progress stays.
+    /// progress stays. The commit may end later.
     ///
     /// # Errors
     ///
-    /// If the broker refuses a record or the transaction, or another process has taken over.
+    /// If the broker refuses a record or a transaction, or another process has taken over.
     fn commit(&mut self, progress: Option<&BrokerProgress>) -> io::Result<()>;
+
+    /// Waits until everything is committed that was to be.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`BrokerSink::commit`].
+    fn finish(&mut self) -> io::Result<()>;
 
     /// Discards the uncommitted records after the last mark.
     ///
@@ -44,8 +51,12 @@ pub trait BrokerSink: fmt::Debug {
     /// If the sink is not usable any more.
     fn rewind(&mut self) -> io::Result<()>;
 
-    /// Takes notice of the state of the broker. Called regularly while there are no records.
-    fn poll(&mut self);
+    /// Takes notice of the state of the broker, and of commits that have ended. Called regularly while there are no records.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`BrokerSink::commit`].
+    fn poll(&mut self) -> io::Result<()>;
 }
 
 /// Record with its key.

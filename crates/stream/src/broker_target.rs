@@ -63,8 +63,12 @@ impl BrokerTarget {
         self.sink.is_commit_due()
     }
 
-    pub(crate) fn poll(&mut self) {
-        self.sink.poll();
+    pub(crate) fn poll(&mut self) -> io::Result<()> {
+        self.sink.poll()
+    }
+
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.sink.finish()
     }
 
     /// Pushes the first `count` entries of an index, and removes them from it. Returns the size of their records.

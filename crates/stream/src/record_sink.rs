@@ -219,12 +219,18 @@ impl RecordSink {
 
     /// Lets a broker take notice of its connections while there are no records. Returns whether it is to be called
     /// regularly.
-    pub fn poll(&mut self) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// If a commit has failed.
+    pub fn poll(&mut self) -> io::Result<bool> {
         match &mut self.target {
-            SinkTarget::Broker(broker) => broker.poll(),
-            SinkTarget::Pipe(_) | SinkTarget::Files(_) => return false,
+            SinkTarget::Broker(broker) => {
+                let polled = broker.poll();
+                self.unless_failed(polled).map(|()| true)
+            }
+            SinkTarget::Pipe(_) | SinkTarget::Files(_) => Ok(false),
         }
-        true
     }
 
     /// Returns whether a save is due: a file has reached its maximum size, or records have waited for a broker long enough.
@@ -279,7 +285,8 @@ impl RecordSink {
         }
         self.save()?;
         match self.target {
-            SinkTarget::Pipe(..) | SinkTarget::Broker(_) => Ok(()),
+            SinkTarget::Pipe(..) => Ok(()),
+            SinkTarget::Broker(mut broker) => broker.finish(),
             SinkTarget::Files(files) => files.finish(),
         }
     }
@@ -529,7 +536,13 @@ mod tests {
             Ok(())
         }
 
-        fn poll(&mut self) {}
+        fn finish(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn poll(&mut self) -> io::Result<()> {
+            Ok(())
+        }
     }
 
     /// Output to a broker, after a run that has saved this position and committed a part of the next transaction.

@@ -1,5 +1,6 @@
 //! Follows a running server's log and writes records until the first Ctrl-C, over lost connections.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread;
@@ -253,8 +254,9 @@ fn save_while_idle(
 ) -> Result<ControlFlow<()>, StreamDisconnect> {
     while !source.has_more()? {
         live.figures.set_caught_up();
-        output.save().map_err(|error| StreamDisconnect::Failed(failed(error.into())))?;
-        if !output.poll() && !output.has_unread_marks() && live.heartbeats.is_none() {
+        let failed = |error: io::Error| StreamDisconnect::Failed(failed(error.into()));
+        output.save().map_err(failed)?;
+        if !output.poll().map_err(failed)? && !output.has_unread_marks() && live.heartbeats.is_none() {
             break;
         }
         // Continue without an event: the reader may take records, and brokers and heartbeats may be due.
