@@ -16,6 +16,8 @@ pub(super) struct DocPage(pub(super) &'static str);
 pub(super) const ARCHIVE: DocPage = DocPage("archive");
 /// Savings and costs of compression.
 pub(super) const COMPRESSION: DocPage = DocPage("compression");
+/// Cost of writing to Kafka.
+pub(super) const KAFKA: DocPage = DocPage("kafka");
 /// Lag of replay from a running server.
 pub(super) const LAG: DocPage = DocPage("lag");
 /// Cost of serving logs.

