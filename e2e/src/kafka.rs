@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use futures_executor::block_on;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
@@ -104,6 +107,23 @@ pub fn read_matching_topics(
         }
     }
     Ok(records)
+}
+
+/// Creates topics of one partition.
+///
+/// # Errors
+///
+/// Returns an error if the broker does not create one of them.
+pub fn create_topics(broker: &KafkaBroker, names: &[&str]) -> Result<()> {
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", broker.address()).create()?;
+    let topics: Vec<NewTopic<'_>> =
+        names.iter().map(|name| NewTopic::new(name, 1, TopicReplication::Fixed(1))).collect();
+    let options = AdminOptions::new().operation_timeout(Some(READ_TIMEOUT));
+    for created in block_on(admin.create_topics(&topics, &options))? {
+        created.map_err(|(topic, code)| anyhow!("could not create {topic}: {code}"))?;
+    }
+    Ok(())
 }
 
 /// Returns a command that streams to a broker.

@@ -202,6 +202,17 @@ impl KafkaSink {
         Ok(OpenedKafka { sink, progress, definitions })
     }
 
+    /// Saves the progress of a stream that another program has begun.
+    ///
+    /// # Errors
+    ///
+    /// If the brokers do not commit it.
+    pub fn save(&mut self, progress: &BrokerProgress) -> Result<(), KafkaSinkError> {
+        self.push_progress(progress);
+        self.start_commit(Some(progress))?;
+        self.finish_commit()
+    }
+
     /// Hands all pending records to librdkafka. Stops at the first one that it refuses because its transaction has failed.
     fn send_pending(&mut self) -> Result<(), KafkaSinkError> {
         if !self.is_open {
@@ -657,7 +668,7 @@ fn encoder_of(
 }
 
 /// Returns the configuration of a connection.
-fn connection_config(settings: &KafkaSettings) -> ClientConfig {
+pub(crate) fn connection_config(settings: &KafkaSettings) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("client.id", "bintide").set("bootstrap.servers", &settings.address.brokers);
     config.set_log_level(RDKafkaLogLevel::Warning);

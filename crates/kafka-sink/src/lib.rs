@@ -8,6 +8,7 @@
 //! | parse `kafka://HOST:PORT,…/` | [`KafkaAddress`] |
 //! | connect, and read the saved progress | [`KafkaSink::open`] |
 //! | choose the formats of keys and values | [`RecordFormats`], [`RegistrySettings`] |
+//! | continue where a Debezium connector stopped | [`DebeziumOffset`], [`KafkaSink::save`] |
 //! | show the state of the connection | [`SharedKafkaState`] |
 //!
 //! This crate never reads a log, never writes a record outside of a transaction, and never weakens a connection: TLS and
@@ -19,7 +20,9 @@ mod avro_schema;
 mod client_statistics;
 mod connect_json;
 mod dead_letter;
+mod debezium_offset;
 mod error;
+mod java_map;
 mod json_schema;
 mod kafka_address;
 mod kafka_context;
@@ -35,6 +38,7 @@ mod schema_registry;
 mod topic_catalogue;
 mod transaction_committer;
 
+pub use crate::debezium_offset::{DebeziumOffset, DebeziumOffsetError};
 pub use crate::error::KafkaSinkError;
 pub use crate::kafka_address::{KafkaAddress, KafkaAddressError};
 pub use crate::kafka_properties::{KafkaProperties, KafkaPropertyError};

@@ -101,10 +101,23 @@ pub struct BrokerProgress {
     pub token: Option<ResumeToken>,
     /// Records of the following transaction that are committed already.
     pub part: CommittedPart,
+    /// Part of the following transaction that another program has written.
+    pub skip: Option<TransactionSkip>,
     /// GTIDs received from a server; `None` if the records come from log files.
     pub gtid_state: Option<StreamGtidState>,
     /// Table definitions.
     pub definitions: DefinitionsUpdate,
+}
+
+/// Part of a transaction that another program has written, as Debezium counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransactionSkip {
+    /// Number of events, from the BEGIN on.
+    pub events: u64,
+    /// Number of rows of the event after them.
+    pub rows: u64,
+    /// True if the record of the transaction's start is written.
+    pub has_start: bool,
 }
 
 /// Saved table definitions after a commit.
@@ -149,7 +162,7 @@ impl CommittedPart {
 }
 
 /// Writes a line with the position, or `-`; then `records NUMBER CHECKSUM` if a part of the next transaction is committed,
-/// and the server with its GTIDs if there is one.
+/// `skip EVENTS ROWS START` if another program has written a part of it, and the server with its GTIDs if there is one.
 impl fmt::Display for BrokerProgress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.token {
@@ -159,6 +172,9 @@ impl fmt::Display for BrokerProgress {
         let CommittedPart { records, checksum } = self.part;
         if records > 0 {
             writeln!(out, "records {records} {checksum}")?;
+        }
+        if let Some(TransactionSkip { events, rows, has_start }) = self.skip {
+            writeln!(out, "skip {events} {rows} {}", u8::from(has_start))?;
         }
         match &self.gtid_state {
             Some(gtid_state) => write!(out, "{gtid_state}"),
@@ -185,34 +201,46 @@ impl BrokerProgress {
             part.checksum = checksum.parse().map_err(|_| malformed())?;
             rest = after;
         }
+        let mut skip = None;
+        if let Some(line) = rest.strip_prefix("skip ") {
+            let (numbers, after) = line.split_once('\n').ok_or_else(malformed)?;
+            let numbers: Option<Vec<u64>> = numbers.split(' ').map(|number| number.parse().ok()).collect();
+            let Some([events, rows, start]) = numbers.as_deref() else { return Err(malformed()) };
+            skip = Some(TransactionSkip { events: *events, rows: *rows, has_start: *start == 1 });
+            rest = after;
+        }
         let gtid_state = match rest.is_empty() {
             true => None,
             false => Some(StreamGtidState::parse(rest).ok_or_else(malformed)?),
         };
-        Ok(Self { token, part, gtid_state, definitions: DefinitionsUpdate::Keep })
+        Ok(Self { token, part, skip, gtid_state, definitions: DefinitionsUpdate::Keep })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BrokerProgress, CommittedPart, DefinitionsUpdate};
+    use super::{BrokerProgress, CommittedPart, DefinitionsUpdate, TransactionSkip};
     use crate::stream_gtid_state::StreamGtidState;
 
     #[test]
     fn progress_round_trips_as_text() {
-        let check = |token: Option<&str>, records, server: Option<&str>, wanted: &str| {
+        let check = |token: Option<&str>, records, skip, server: Option<&str>, wanted: &str| {
             let progress = BrokerProgress {
                 token: token.map(|token| token.parse().unwrap()),
                 part: CommittedPart { records, checksum: records as u32 * 3 },
+                skip,
                 gtid_state: server.map(|server| StreamGtidState::new(server.to_owned())),
                 definitions: DefinitionsUpdate::Keep,
             };
             assert_eq!(progress.to_string(), wanted);
             assert_eq!(BrokerProgress::parse(wanted), Ok(progress));
         };
-        check(Some("binlog.000001:10"), 0, None, "binlog.000001:10\n");
-        check(None, 7, None, "-\nrecords 7 21\n");
-        check(Some("binlog.000001:10,a:1"), 7, Some("b"), "binlog.000001:10,a:1\nrecords 7 21\nserver b\n");
+        check(Some("binlog.000001:10"), 0, None, None, "binlog.000001:10\n");
+        check(None, 7, None, None, "-\nrecords 7 21\n");
+        let text = "binlog.000001:10,a:1\nrecords 7 21\nserver b\n";
+        check(Some("binlog.000001:10,a:1"), 7, None, Some("b"), text);
+        let skip = TransactionSkip { events: 2, rows: 1, has_start: true };
+        check(Some("binlog.000001:10"), 7, Some(skip), None, "binlog.000001:10\nrecords 7 21\nskip 2 1 1\n");
         for malformed in ["", "x", "binlog.000001:10\nrecords 7\n", "binlog.000001:10\nx"] {
             assert!(BrokerProgress::parse(malformed).is_err(), "{malformed:?}");
         }

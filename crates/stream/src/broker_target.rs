@@ -2,7 +2,9 @@
 
 use std::io;
 
-use crate::broker_sink::{BrokerProgress, BrokerSink, CommittedPart, DefinitionsUpdate, KeyedRecord};
+use crate::broker_sink::{
+    BrokerProgress, BrokerSink, CommittedPart, DefinitionsUpdate, KeyedRecord, TransactionSkip,
+};
 use crate::ddl_schema::DdlSchema;
 use crate::record_index::{RecordIndex, RecordIndexEntry};
 use crate::resume_token::ResumeToken;
@@ -122,6 +124,7 @@ impl BrokerTarget {
     pub(crate) fn commit(
         &mut self,
         token: Option<ResumeToken>,
+        skip: Option<TransactionSkip>,
         gtid_state: Option<StreamGtidState>,
         definitions: Option<DdlSchema>,
     ) -> io::Result<()> {
@@ -133,7 +136,8 @@ impl BrokerTarget {
             None if self.forgets_definitions => DefinitionsUpdate::Forget,
             None => DefinitionsUpdate::Keep,
         };
-        self.sink.commit(Some(&BrokerProgress { token, part: self.open, gtid_state, definitions }))?;
+        let part = self.open;
+        self.sink.commit(Some(&BrokerProgress { token, part, skip, gtid_state, definitions }))?;
         self.forgets_definitions = false;
         self.committed = self.open;
         Ok(())

@@ -101,17 +101,25 @@ impl DebeziumWriter {
         if !self.id.is_empty() {
             return;
         }
+        self.resume(head, at);
         let out = &mut output.bytes;
-        match &head.gtid {
-            Some(gtid) => put_string(&mut self.id, gtid),
-            None => put_string(&mut self.id, &format!("file={},pos={}", at.log, at.position)),
-        }
         out.extend_from_slice(b"{\"status\":\"BEGIN\",\"id\":");
         out.extend_from_slice(&self.id);
         out.extend_from_slice(b",\"event_count\":null,\"data_collections\":null,\"ts_ms\":");
         put_integer(out, at.commit_time_us(head) / 1000);
         out.extend_from_slice(b"}\n");
         self.index_boundary(output);
+    }
+
+    /// Continues a transaction whose BEGIN record is written.
+    pub(crate) fn resume(&mut self, head: &TransactionMetadata, at: &EventCoordinates<'_>) {
+        if !self.id.is_empty() {
+            return;
+        }
+        match &head.gtid {
+            Some(gtid) => put_string(&mut self.id, gtid),
+            None => put_string(&mut self.id, &format!("file={},pos={}", at.log, at.position)),
+        }
     }
 
     /// Indexes the BEGIN or END record of the transaction.
@@ -203,6 +211,14 @@ impl DebeziumWriter {
             RowsKind::Update | RowsKind::PartialUpdate => {
                 self.write_record(output, head, change, DebeziumOp::Update)
             }
+        }
+    }
+
+    /// Counts the records of a row that are written already.
+    pub(crate) fn skip_row(&self, head: &mut TransactionMetadata, change: &ChangedRow<'_, '_>) {
+        head.count_row(self.table);
+        if matches!(change.kind, RowsKind::Update | RowsKind::PartialUpdate) && changes_primary_key(change) {
+            head.count_row(self.table);
         }
     }
 

@@ -60,6 +60,7 @@ mod value_modes;
 
 pub use crate::broker_sink::{
     BrokerProgress, BrokerSink, CommittedPart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind, OtherKey,
+    TransactionSkip,
 };
 pub use crate::broker_target::BrokerTarget;
 pub use crate::catalogue_names::CatalogueNames;

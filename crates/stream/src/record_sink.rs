@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use binlog::Event as Body;
 
-use crate::broker_sink::{KeyedRecord, KeyedRecordKind};
+use crate::broker_sink::{KeyedRecord, KeyedRecordKind, TransactionSkip};
 use crate::broker_target::BrokerTarget;
 use crate::ddl_schema::DdlSchema;
 use crate::folder_sink::{FolderSink, StreamCheckpoint};
@@ -37,6 +37,8 @@ pub struct RecordSink {
     new_schema: Option<DdlSchema>,
     /// True if the mark is newer than the saved progress.
     is_newer: bool,
+    /// Part of the transaction after the mark that another program has written.
+    skip: Option<TransactionSkip>,
 }
 
 /// Target of the records.
@@ -80,6 +82,7 @@ impl RecordSink {
             server: String::new(),
             new_schema: None,
             is_newer: false,
+            skip: None,
         }
     }
 
@@ -88,6 +91,18 @@ impl RecordSink {
     pub fn resumed_at(mut self, token: Option<ResumeToken>) -> Self {
         self.marked = token.map(|token| SinkMark { token, size: 0 });
         self
+    }
+
+    /// Sets the part of the next transaction that another program has written.
+    #[must_use]
+    pub const fn resumed_within(mut self, skip: Option<TransactionSkip>) -> Self {
+        self.skip = skip;
+        self
+    }
+
+    /// Returns the part of the next transaction that another program has written.
+    pub const fn skip(&self) -> Option<TransactionSkip> {
+        self.skip
     }
 
     /// Sets the server whose log follows. `gtid_state` holds the GTIDs received so far, perhaps from another server. They are
@@ -191,7 +206,7 @@ impl RecordSink {
         }
         let size = self.written + self.bytes.len() as u64;
         self.marked = Some(SinkMark { token, size });
-        self.is_newer = true;
+        (self.is_newer, self.skip) = (true, None);
         self.index.iter_mut().for_each(RecordIndex::end_transaction);
         if matches!(&self.target, SinkTarget::Pipe(pipe) if pipe.is_mark_due(size)) {
             self.mark_pipe();
@@ -412,7 +427,7 @@ impl RecordSink {
             false => self.new_schema.take(),
         };
         let token = self.marked.as_ref().map(|mark| mark.token.clone());
-        broker.commit(token, self.gtid_state.clone(), definitions)?;
+        broker.commit(token, self.skip, self.gtid_state.clone(), definitions)?;
         self.is_newer = false;
         Ok(())
     }

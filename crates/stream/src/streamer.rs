@@ -1,5 +1,6 @@
 //! Conversion of events to records.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use logs::{
 };
 use sql::{UnmatchedRules, classify_statement};
 
+use crate::broker_sink::TransactionSkip;
 use crate::catalogue_names::CatalogueNames;
 use crate::change::{
     ChangedRow, DdlRecord, DdlVerb, EventCoordinates, FollowedSchema, ResumePosition, TransactionMetadata,
@@ -47,6 +49,8 @@ pub struct Streamer {
     /// Walk into the payloads of single events.
     walk: EventWalk,
     payload: Option<CurrentPayload>,
+    /// Part of the first transaction that another program has written.
+    skip: Option<SkipProgress>,
     /// Positions in the source's log, if the current log was rewritten.
     original_positions: Option<OriginalPositions>,
 }
@@ -67,6 +71,14 @@ struct CurrentPayload {
     position: u64,
     timestamp: u32,
     server_id: u32,
+}
+
+/// Part of a transaction to leave out, and the number of its events so far.
+#[derive(Clone, Copy, Debug)]
+struct SkipProgress {
+    skip: TransactionSkip,
+    /// Events from the BEGIN on; `None` before it.
+    events: Option<u64>,
 }
 
 /// The transaction being read.
@@ -135,6 +147,7 @@ impl Streamer {
             open: CurrentTransaction::default(),
             walk: EventWalk::default(),
             payload: None,
+            skip: None,
             original_positions: None,
         }
     }
@@ -148,6 +161,12 @@ impl Streamer {
     /// Uses a catalogue for column names that the log lacks.
     pub fn with_column_catalogue(self, catalogue: ColumnCatalogue) -> Self {
         Self { catalogue: Some(catalogue), ..self }
+    }
+
+    /// Leaves out a part of the first transaction, which another program has written.
+    #[must_use]
+    pub fn skipping(self, skip: Option<TransactionSkip>) -> Self {
+        Self { skip: skip.map(|skip| SkipProgress { skip, events: None }), ..self }
     }
 
     /// Returns the current table definitions, if they come from the log's DDL statements.
@@ -371,6 +390,7 @@ impl Streamer {
         }
         head.clear();
         (*xid, *is_definition) = (None, false);
+        self.skip = None;
         Ok(())
     }
 
@@ -382,6 +402,7 @@ impl Streamer {
     ) -> Result<(), EventError> {
         let mut plain = Vec::new();
         let raw = raw.plain(within.format, EVENT_SIZE_MAX, &mut plain)?;
+        self.count_skipped_event(&raw, within.format)?;
         match raw.decode(within.format)? {
             Body::TableMap(map) => self.take_table_map(&map, within)?,
             Body::WriteRows(rows) | Body::UpdateRows(rows) | Body::DeleteRows(rows) => {
@@ -408,9 +429,36 @@ impl Streamer {
         Ok(())
     }
 
+    /// Counts an event of the transaction of which a part is left out. Those in a payload count as one.
+    fn count_skipped_event(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), EventError> {
+        let Some(SkipProgress { events, .. }) = &mut self.skip else { return Ok(()) };
+        let is_begin = matches!(EventRole::of(raw, format)?, EventRole::Begin | EventRole::GtidAndBegin);
+        *events = match events {
+            Some(count) if self.payload.is_none() => Some(*count + 1),
+            Some(count) => Some(*count),
+            None => is_begin.then_some(0),
+        };
+        Ok(())
+    }
+
+    /// Returns the number of rows to leave out of the present event.
+    fn skipped_rows(&mut self) -> u64 {
+        let Some(SkipProgress { skip, events: Some(events) }) = &mut self.skip else { return 0 };
+        match (*events).cmp(&skip.events) {
+            Ordering::Less => u64::MAX,
+            Ordering::Equal => std::mem::take(&mut skip.rows),
+            Ordering::Greater => 0,
+        }
+    }
+
     fn write_begin(&mut self, within: &ContentContext<'_>, output: &mut RecordSink) {
         if let EnvelopeWriter::Debezium(debezium) = &mut self.writer {
-            debezium.begin(output, &self.open.head, &within.at);
+            match self.skip {
+                Some(SkipProgress { skip: TransactionSkip { has_start: true, .. }, .. }) => {
+                    debezium.resume(&self.open.head, &within.at);
+                }
+                _ => debezium.begin(output, &self.open.head, &within.at),
+            }
         }
     }
 
@@ -612,6 +660,7 @@ impl Streamer {
         within: ContentContext<'_>,
         output: &mut RecordSink,
     ) -> Result<(), EventError> {
+        let skipped_rows = self.skipped_rows();
         let (head, at) = (&mut self.open.head, &within.at);
         match &mut self.writer {
             EnvelopeWriter::Debezium(debezium) => {
@@ -619,6 +668,10 @@ impl Streamer {
                 debezium.begin_rows(plan, head, at);
                 for (row, index) in decoder.rows(rows).zip(0..) {
                     let change = ChangedRow { plan, kind: rows.kind, index, row: &row? };
+                    if index < skipped_rows {
+                        debezium.skip_row(head, &change);
+                        continue;
+                    }
                     debezium.write_row(output, head, &change)?;
                     output.drain_if_full().map_err(|error| EventError::Error(error.into()))?;
                 }

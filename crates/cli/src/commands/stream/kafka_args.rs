@@ -135,39 +135,22 @@ impl KafkaArgs {
         let target = BrokerTarget::new(Box::new(sink), progress.part, definitions);
         let resume = ResumePoint { token: progress.token.clone(), gtid_state: progress.gtid_state };
         let output = RecordSink::new(SinkTarget::Broker(Box::new(target))).resumed_at(progress.token);
+        let output = output.resumed_within(progress.skip);
         Ok(ResumedOutput { output, resume })
     }
 
     #[cfg(feature = "kafka")]
     fn settings(&self, to: &str, name: &str) -> Result<kafka_sink::KafkaSettings, anyhow::Error> {
-        use anyhow::Context as _;
-        use kafka_sink::{KafkaProperties, KafkaSettings, TopicPolicy};
+        use kafka_sink::{KafkaSettings, TopicPolicy};
 
-        let address = to.parse().context("--to")?;
-        let mut properties = KafkaProperties::default();
-        if let Some(path) = &self.kafka_file {
-            let text = logs::open_regular(path).and_then(std::io::read_to_string);
-            let text = text.with_context(|| format!("could not read {}", path.display()))?;
-            properties.add_file(&text).with_context(|| path.display().to_string())?;
-        }
-        self.kafka.iter().try_for_each(|text| properties.add_argument(text)).context("--kafka")?;
+        let connection = KafkaConnection { to, kafka: &self.kafka, kafka_file: self.kafka_file.as_deref() };
         let topics = match self.require_topics {
             true => TopicPolicy::Require,
             false => TopicPolicy::Create { partitions: self.partitions, replication: self.replication },
         };
-        let is_stop_requested = crate::interrupt::is_stop_requested;
-        let (name, dead_letters) = (name.to_owned(), self.dead_letter.clone());
-        let (formats, registry) = (self.formats(), self.registry()?);
-        Ok(KafkaSettings {
-            address,
-            name,
-            properties,
-            topics,
-            dead_letters,
-            formats,
-            registry,
-            is_stop_requested,
-        })
+        let settings = connection_settings(&connection, name, topics)?;
+        let (dead_letters, formats, registry) = (self.dead_letter.clone(), self.formats(), self.registry()?);
+        Ok(KafkaSettings { dead_letters, formats, registry, ..settings })
     }
 
     #[cfg(feature = "kafka")]
@@ -200,6 +183,47 @@ impl KafkaArgs {
     }
 }
 
+/// Options of a connection to Kafka.
+#[cfg(feature = "kafka")]
+pub(super) struct KafkaConnection<'k> {
+    pub(super) to: &'k str,
+    pub(super) kafka: &'k [String],
+    pub(super) kafka_file: Option<&'k std::path::Path>,
+}
+
+/// Returns the settings of a connection, with records as JSON.
+#[cfg(feature = "kafka")]
+pub(super) fn connection_settings(
+    connection: &KafkaConnection<'_>,
+    name: &str,
+    topics: kafka_sink::TopicPolicy,
+) -> Result<kafka_sink::KafkaSettings, anyhow::Error> {
+    use anyhow::Context as _;
+    use kafka_sink::{KafkaProperties, KafkaSettings, RecordFormats};
+
+    let KafkaConnection { to, kafka, kafka_file } = *connection;
+    let address = to.parse().context("--to")?;
+    let mut properties = KafkaProperties::default();
+    if let Some(path) = kafka_file {
+        let text = logs::open_regular(path).and_then(std::io::read_to_string);
+        let text = text.with_context(|| format!("could not read {}", path.display()))?;
+        properties.add_file(&text).with_context(|| path.display().to_string())?;
+    }
+    kafka.iter().try_for_each(|text| properties.add_argument(text)).context("--kafka")?;
+    let (name, is_stop_requested) = (name.to_owned(), crate::interrupt::is_stop_requested);
+    let (dead_letters, formats, registry) = (None, RecordFormats::default(), None);
+    Ok(KafkaSettings {
+        address,
+        name,
+        properties,
+        topics,
+        dead_letters,
+        formats,
+        registry,
+        is_stop_requested,
+    })
+}
+
 #[cfg(feature = "kafka")]
 impl From<PartForm> for kafka_sink::RecordFormat {
     fn from(form: PartForm) -> Self {
@@ -213,7 +237,7 @@ impl From<PartForm> for kafka_sink::RecordFormat {
 }
 
 /// Parses the name of a topic.
-fn parse_topic(text: &str) -> Result<String, String> {
+pub(super) fn parse_topic(text: &str) -> Result<String, String> {
     /// Maximum size of a name, in Kafka.
     const NAME_SIZE_MAX: usize = 249;
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);

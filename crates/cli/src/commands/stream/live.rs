@@ -169,7 +169,8 @@ fn connection(
     live.figures.set_connected();
     output.follow(&server, resume.gtid_state.clone());
     // A new streamer drops the rest of an interrupted transaction.
-    let mut streamer = live.schema.clone().attach_to(Streamer::new(live.settings.clone()));
+    let mut streamer =
+        live.schema.clone().attach_to(Streamer::new(live.settings.clone()).skipping(output.skip()));
     let ended = process_events(live, resume, &mut source, &mut streamer, output);
     live.unmatched.retain_unmatched(streamer.unmatched_rules());
     if let Some(definitions) = streamer.definitions() {

@@ -54,7 +54,7 @@ pub(super) fn write_records(
         let before = &found.places[..found.places.len() - places.len()];
         defined(found, before, &places[0], token, definitions)?;
     }
-    let streamer = schema.attach_to(Streamer::new(settings));
+    let streamer = schema.attach_to(Streamer::new(settings).skipping(output.skip()));
     let mut work = LogStreamWork { found, streamer, saver: ProgressSaver::new(figures) };
     let outcome = work.each(places, resume.as_ref(), &mut output);
     // Otherwise, rules may have matched in the part read by an earlier run, or may match later.

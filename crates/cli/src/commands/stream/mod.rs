@@ -1,5 +1,6 @@
 //! `bintide stream`: writes row changes as JSON records.
 
+mod adopt;
 mod debezium_args;
 mod heartbeat_timer;
 mod kafka_args;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use logs::open_regular;
 use servers::{ServerAddress, SqlConnection};
 use stream::{
@@ -63,6 +64,9 @@ Examples:
   To Apache Kafka, each transaction exactly once:
       bintide stream --format debezium --from mysql://repl@db1/ \\
           --to kafka://b1:9092,b2:9092/
+  Continue in Kafka where a Debezium connector stopped:
+      bintide stream adopt --debezium-offsets data/offsets.dat \\
+          --to kafka://b1:9092,b2:9092/
   Resume after a transaction:
       bintide stream --format debezium --resume binlog.000012:7301 \\
           /var/lib/mysql
@@ -73,12 +77,15 @@ table definitions in the logs; --columns numbered needs no names.";
 
 /// Arguments of `bintide stream`.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct StreamArgs {
+    #[command(subcommand)]
+    action: Option<StreamAction>,
     #[command(flatten)]
     inputs: LogArgs,
     /// Record format.
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    format: RecordForm,
+    #[arg(long, value_enum, value_name = "FORMAT", required = true)]
+    format: Option<RecordForm>,
     /// Column names in records
     #[arg(long, value_enum, value_name = "NAMES", default_value_t = ColumnNaming::Named)]
     columns: ColumnNaming,
@@ -110,6 +117,16 @@ pub(crate) struct StreamArgs {
     metrics: MetricsArgs,
     #[command(flatten)]
     tables: TableArgs,
+}
+
+/// Commands of `stream`.
+#[derive(Debug, Subcommand)]
+enum StreamAction {
+    /// Continue where a Debezium connector stopped.
+    ///
+    /// Saves the connector's place as the progress of a stream to Kafka, which then continues in the connector's topics,
+    /// without a gap and without a repetition. The connector must be stopped, and its offsets must be saved.
+    Adopt(adopt::StreamAdoptArgs),
 }
 
 /// Options that name a running server.
@@ -185,6 +202,9 @@ enum ColumnNaming {
 
 /// Writes records of logs, or of a running server.
 pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
+    if let Some(StreamAction::Adopt(arguments)) = &command.action {
+        return adopt::run(arguments);
+    }
     command.temporary.limit();
     command.metrics.check()?;
     let settings = command.settings()?;
@@ -299,8 +319,9 @@ impl StreamArgs {
 
     fn settings(&self) -> Result<StreamSettings, CommandFailure> {
         let envelope = match self.format {
-            RecordForm::Debezium => Envelope::Debezium,
-            RecordForm::Maxwell => Envelope::Maxwell,
+            Some(RecordForm::Maxwell) => Envelope::Maxwell,
+            // It is required.
+            Some(RecordForm::Debezium) | None => Envelope::Debezium,
         };
         self.debezium.check(envelope)?;
         Ok(StreamSettings {

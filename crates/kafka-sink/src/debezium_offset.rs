@@ -1,0 +1,220 @@
+//! Offsets of Debezium's MySQL connector, as Kafka Connect stores them in a file or a topic.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message as _;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use serde::Deserialize;
+use serde_json::Value;
+use stream::{
+    BrokerProgress, CommittedPart, DefinitionsUpdate, ResumePosition, ResumeToken, StreamGtidState,
+    StreamGtids, TransactionSkip,
+};
+
+use crate::java_map::{JavaMapEntry, parse_java_map};
+use crate::kafka_sink::{KafkaSettings, connection_config};
+
+/// Name of the server in the progress of an adopted stream: the position counts only for its GTIDs.
+const SERVER: &str = "debezium";
+/// Time limit for reading a topic.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// Interval at which the timeout is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Offset of a connector: the place where it stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DebeziumOffset {
+    /// Name of the connector.
+    pub connector: String,
+    /// Its topic prefix.
+    pub prefix: String,
+    position: OffsetPosition,
+}
+
+/// Value of an offset.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+struct OffsetPosition {
+    #[serde(default)]
+    file: Option<String>,
+    #[serde(default)]
+    pos: u64,
+    /// GTIDs of complete transactions.
+    #[serde(default)]
+    gtids: Option<String>,
+    /// Processed events of the next transaction, from its BEGIN on.
+    #[serde(default)]
+    event: u64,
+    /// Processed rows of the event after them.
+    #[serde(default)]
+    row: u64,
+    /// Set if the records of transactions' starts and ends are written.
+    #[serde(default)]
+    transaction_id: Option<String>,
+    /// Set while a snapshot is taken.
+    #[serde(default)]
+    snapshot: Option<Value>,
+}
+
+/// Error of reading offsets.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DebeziumOffsetError {
+    /// Not a file of offsets.
+    #[error("this is not a file of offsets of Kafka Connect: expected a serialized java.util.HashMap")]
+    Format,
+    /// No offset of a connector.
+    #[error("there is no offset of a Debezium connector for MySQL")]
+    None,
+    /// Offsets of several connectors.
+    #[error("there are offsets of several connectors: {0}; choose one by --connector")]
+    Several(String),
+    /// A malformed offset.
+    #[error("the offset of the connector {connector} is malformed: {reason}")]
+    Malformed {
+        /// Connector.
+        connector: String,
+        /// Reason.
+        reason: String,
+    },
+    /// An unfinished snapshot.
+    #[error(
+        "the connector {0} has not finished its snapshot: let it finish, or start a new stream with --snapshot"
+    )]
+    Snapshot(String),
+    /// A topic that cannot be read.
+    #[error("could not read the topic {topic}: {reason}")]
+    Topic {
+        /// Topic.
+        topic: String,
+        /// Reason.
+        reason: String,
+    },
+}
+
+impl DebeziumOffset {
+    /// Parses a file of offsets, and returns that of a connector. Its name may be left out if there is only one.
+    ///
+    /// # Errors
+    ///
+    /// If the file is malformed, or does not have the offset.
+    pub fn from_file(bytes: &[u8], connector: Option<&str>) -> Result<Self, DebeziumOffsetError> {
+        let entries = parse_java_map(bytes).ok_or(DebeziumOffsetError::Format)?;
+        let pairs = entries.into_iter().filter_map(|JavaMapEntry { key, value }| Some((key, value?)));
+        Self::choose(pairs.collect(), connector)
+    }
+
+    /// Reads a topic of offsets, and returns that of a connector.
+    ///
+    /// # Errors
+    ///
+    /// If the topic cannot be read, or does not have the offset.
+    pub fn from_topic(
+        settings: &KafkaSettings,
+        topic: &str,
+        connector: Option<&str>,
+    ) -> Result<Self, DebeziumOffsetError> {
+        let failed = |error: KafkaError| DebeziumOffsetError::Topic {
+            topic: topic.to_owned(),
+            reason: error.to_string(),
+        };
+        let mut config = connection_config(settings);
+        config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
+        config.set("enable.auto.commit", "false").set("group.id", topic);
+        let consumer: BaseConsumer = config.create().map_err(failed)?;
+        let metadata = consumer.fetch_metadata(Some(topic), READ_TIMEOUT).map_err(failed)?;
+        let mut partitions = TopicPartitionList::new();
+        for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
+            partitions.add_partition_offset(topic, partition.id(), Offset::Beginning).map_err(failed)?;
+        }
+        let (mut left, mut arrived) = (partitions.count(), Instant::now());
+        consumer.assign(&partitions).map_err(failed)?;
+        // The last record of a key counts.
+        let mut offsets: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        while left > 0 {
+            match consumer.poll(POLL_INTERVAL) {
+                Some(Ok(record)) => {
+                    let key = record.key().unwrap_or_default().to_vec();
+                    match record.payload() {
+                        Some(value) => drop(offsets.insert(key, value.to_vec())),
+                        None => drop(offsets.remove(&key)),
+                    }
+                    arrived = Instant::now();
+                }
+                Some(Err(KafkaError::PartitionEOF(_))) => left -= 1,
+                Some(Err(error)) if arrived.elapsed() > READ_TIMEOUT => return Err(failed(error)),
+                None if arrived.elapsed() > READ_TIMEOUT => {
+                    return Err(failed(KafkaError::NoMessageReceived));
+                }
+                Some(Err(_)) | None => {}
+            }
+        }
+        Self::choose(offsets, connector)
+    }
+
+    fn choose(
+        offsets: BTreeMap<Vec<u8>, Vec<u8>>,
+        connector: Option<&str>,
+    ) -> Result<Self, DebeziumOffsetError> {
+        let mut found = Vec::new();
+        for (key, value) in &offsets {
+            let Some((name, prefix)) = connector_of(key) else { continue };
+            if connector.is_none_or(|wanted| wanted == name) {
+                found.push((name, prefix, value));
+            }
+        }
+        let names = || found.iter().map(|(name, ..)| name.as_str()).collect::<Vec<&str>>().join(", ");
+        let [(name, prefix, value)] = &found[..] else {
+            return Err(if found.is_empty() {
+                DebeziumOffsetError::None
+            } else {
+                DebeziumOffsetError::Several(names())
+            });
+        };
+        let position: OffsetPosition = serde_json::from_slice(value).map_err(|error| {
+            DebeziumOffsetError::Malformed { connector: name.clone(), reason: error.to_string() }
+        })?;
+        if position.snapshot.is_some() {
+            return Err(DebeziumOffsetError::Snapshot(name.clone()));
+        }
+        Ok(Self { connector: name.clone(), prefix: prefix.clone(), position })
+    }
+
+    /// Returns the progress of a stream that continues where the connector stopped.
+    ///
+    /// # Errors
+    ///
+    /// If the offset is malformed.
+    pub fn progress(&self) -> Result<BrokerProgress, DebeziumOffsetError> {
+        let OffsetPosition { file, pos, gtids, event, row, transaction_id, .. } = &self.position;
+        let malformed = |reason: &str| DebeziumOffsetError::Malformed {
+            connector: self.connector.clone(),
+            reason: reason.to_owned(),
+        };
+        let log = file.clone().ok_or_else(|| malformed("it has no file"))?;
+        let gtid_state = match gtids.as_deref().filter(|text| !text.trim().is_empty()) {
+            None => None,
+            Some(text) => {
+                let gtids = StreamGtids::parse(text).ok_or_else(|| malformed("its GTIDs"))?;
+                Some(StreamGtidState { server: SERVER.to_owned(), gtids: Some(gtids) })
+            }
+        };
+        let skip = TransactionSkip { events: *event, rows: *row, has_start: transaction_id.is_some() };
+        Ok(BrokerProgress {
+            token: Some(ResumeToken { place: ResumePosition { log, position: *pos }, gtid: None }),
+            part: CommittedPart::default(),
+            skip: Some(skip).filter(|skip| skip.events > 0 || skip.rows > 0),
+            gtid_state,
+            definitions: DefinitionsUpdate::Keep,
+        })
+    }
+}
+
+/// Returns connector and topic prefix of a key: `["connector",{"server":"prefix"}]`.
+fn connector_of(key: &[u8]) -> Option<(String, String)> {
+    let (name, partition): (String, BTreeMap<String, Value>) = serde_json::from_slice(key).ok()?;
+    let prefix = partition.get("server")?.as_str()?.to_owned();
+    Some((name, prefix))
+}

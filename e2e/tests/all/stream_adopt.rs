@@ -1,0 +1,161 @@
+//! `bintide stream adopt` after a real Debezium Server: its topics have each change exactly once.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::wait_for_within;
+use e2e::kafka::{create_topics, read_matching_topics, stream_to};
+use e2e::program::bintide;
+use serde_json::Value;
+use testkit::{DebeziumServer, KafkaBroker, Launch, TestServer};
+
+/// Time limit of waits.
+const TIMEOUT: Duration = Duration::from_secs(180);
+/// Topic prefix of the connector.
+const PREFIX: &str = "shop";
+/// Properties of a connector whose offsets are in a topic.
+const OFFSET_TOPIC: [&str; 5] = [
+    "debezium.source.offset.storage=org.apache.kafka.connect.storage.KafkaOffsetBackingStore",
+    "debezium.source.offset.storage.topic=offsets",
+    "debezium.source.offset.storage.partitions=1",
+    "debezium.source.offset.storage.replication.factor=1",
+    "debezium.source.provide.transaction.metadata=true",
+];
+
+/// A broker, a source, and a connector between them.
+struct Stage {
+    broker: KafkaBroker,
+    source: TestServer,
+    debezium: DebeziumServer,
+}
+
+impl Stage {
+    /// Starts all three. `more` are properties of the connector.
+    fn new(more: &[&str]) -> Result<Self> {
+        let (broker, source) =
+            (KafkaBroker::start(&[])?, Launch::mysql().option("--binlog-row-metadata=FULL").start()?);
+        source.sql(
+            "create user debezium@'%' identified by 'debezium'; grant all on *.* to debezium@'%'; create database d;
+             create table d.t (id int primary key auto_increment, a int); create table d.z (id int primary key auto_increment)",
+        )?;
+        create_topics(&broker, &[PREFIX, "shop.d.t", "shop.d.z", "shop.transaction"])?;
+        let address = format!("debezium.source.bootstrap.servers={}", broker.address());
+        let more = [&[&*address], more].concat();
+        let mut debezium = DebeziumServer::new(PREFIX, &source, &broker, &more)?;
+        debezium.start()?;
+        let stage = Self { broker, source, debezium };
+        wait_for_within(TIMEOUT, || {
+            stage.source.sql("insert into d.z values ()")?;
+            thread::sleep(Duration::from_secs(1));
+            ensure!(!stage.topic("shop.d.z")?.is_empty(), "{}", stage.debezium.last_log_lines());
+            Ok(())
+        })?;
+        Ok(stage)
+    }
+
+    fn topic(&self, name: &str) -> Result<Vec<Value>> {
+        let records = read_matching_topics(&self.broker, |topic| topic == name)?;
+        let values = records.iter().filter_map(|record| record.value.as_deref());
+        values.map(|value| Ok(serde_json::from_str(value)?)).collect()
+    }
+
+    /// Waits until the topic of the table has this number of changes.
+    fn wait_for_changes(&self, wanted: usize) -> Result<()> {
+        wait_for_within(TIMEOUT, || {
+            let found = self.topic("shop.d.t")?.len();
+            ensure!(found >= wanted, "{found} changes: {}", self.debezium.last_log_lines());
+            Ok(())
+        })
+    }
+
+    fn adopt(&self, offsets: &[&str]) -> Result<String> {
+        let mut command = std::process::Command::new(bintide()?);
+        command.env_clear().args(["stream", "adopt"]).args(offsets);
+        command.args(["--to", &format!("kafka://{}/", self.broker.address())]);
+        let ran = command.output()?;
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        ensure!(ran.status.success(), "{}: {said}", ran.status);
+        Ok(said)
+    }
+
+    /// Streams up to the end of the source's log.
+    fn stream(&self) -> Result<()> {
+        let from = format!("mysql://root@127.0.0.1:{}/", self.source.port());
+        let ran = stream_to(&self.broker, &["--name", PREFIX, "--from", &from, "--stop-at-end"])?.output()?;
+        ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        Ok(())
+    }
+
+    /// Checks that each row was inserted once, and updated once if its number is at most `updated`. Rows of a transaction
+    /// have consecutive numbers.
+    fn check_changes(&self, rows: i64, updated: i64) -> Result<()> {
+        let mut changes: BTreeMap<(i64, String), u64> = BTreeMap::new();
+        let mut orders: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+        for record in self.topic("shop.d.t")? {
+            let id = record["after"]["id"].as_i64().context("no row")?;
+            *changes.entry((id, record["op"].to_string())).or_default() += 1;
+            if let Some(order) = record["transaction"]["total_order"].as_i64() {
+                orders.entry(record["transaction"]["id"].to_string()).or_default().push(order);
+            }
+        }
+        let repeated = changes.iter().find(|(_, count)| **count != 1);
+        ensure!(repeated.is_none(), "{repeated:?}");
+        let wanted = usize::try_from(rows + updated)?;
+        ensure!(changes.len() == wanted, "{} changes, expected {wanted}", changes.len());
+        for (transaction, mut orders) in orders {
+            orders.sort_unstable();
+            let is_whole = orders.iter().zip(1..).all(|(order, wanted)| *order == wanted);
+            ensure!(is_whole, "{transaction}: {orders:?}");
+        }
+        Ok(())
+    }
+}
+
+/// After the last change, the offset of a connector is within its transaction.
+#[test]
+fn streams_continue_after_a_connector_without_a_gap() -> Result<()> {
+    let mut stage = Stage::new(&[])?;
+    stage.source.sql(
+        "insert into d.t (a) values (1), (2), (3); begin; insert into d.t (a) values (4); update d.t set a = a + 1; commit",
+    )?;
+    stage.wait_for_changes(8)?;
+    stage.debezium.stop()?;
+    stage.source.sql("insert into d.t (a) values (5), (6)")?;
+    let offsets = stage.debezium.offsets();
+    let file = offsets.to_str().context("the name is not UTF-8")?.to_owned();
+    let said = stage.adopt(&["--debezium-offsets", &file])?;
+    ensure!(
+        said.contains("the stream shop continues where the connector") && said.contains("GTIDs"),
+        "{said}"
+    );
+    stage.stream()?;
+    stage.check_changes(6, 4)?;
+    stage.source.sql("insert into d.t (a) values (7)")?;
+    stage.stream()?;
+    stage.check_changes(7, 4)?;
+    // A second adoption would write changes again.
+    let refused = stage.adopt(&["--debezium-offsets", &file]);
+    let refused = refused.err().context("adopted again")?.to_string();
+    ensure!(refused.contains("the stream shop has progress already"), "{refused}");
+    Ok(())
+}
+
+/// The offsets are in a topic, and the connector stops within a transaction of many rows.
+#[test]
+fn streams_continue_within_a_transaction() -> Result<()> {
+    let mut stage = Stage::new(&OFFSET_TOPIC)?;
+    let rows = 60_000;
+    stage.source.sql(&format!(
+        "set cte_max_recursion_depth = 1000000; insert into d.t (a) with recursive n (i) as (select 1 union all select i + 1 from n
+         where i < {rows}) select i from n; update d.t set a = a + 1"
+    ))?;
+    stage.wait_for_changes(rows + 1000)?;
+    stage.debezium.stop()?;
+    let written = stage.topic("shop.d.t")?.len();
+    println!("the connector has written {written} of {} changes", 2 * rows);
+    stage.adopt(&["--debezium-offset-topic", "offsets"])?;
+    stage.stream()?;
+    stage.check_changes(rows.try_into()?, rows.try_into()?)
+}
