@@ -623,10 +623,8 @@ impl BrokerSink for KafkaSink {
 
     fn poll(&mut self) -> io::Result<()> {
         self.committer.producer.poll(Duration::ZERO);
-        match &self.running {
-            Some(running) if running.commit.is_finished() => Ok(self.finish_commit()?),
-            _ => Ok(()),
-        }
+        // While no records come, those that arrive during the commit are best committed together.
+        Ok(self.finish_commit()?)
     }
 }
 

@@ -51,7 +51,7 @@ pub trait BrokerSink: fmt::Debug {
     /// If the sink is not usable any more.
     fn rewind(&mut self) -> io::Result<()>;
 
-    /// Takes notice of the state of the broker, and of commits that have ended. Called regularly while there are no records.
+    /// Takes notice of the state of the broker, and waits for the end of a commit. Called regularly while there are no records.
     ///
     /// # Errors
     ///
