@@ -204,7 +204,7 @@ fn put_long(out: &mut Vec<u8>, number: i64) {
 
 #[cfg(test)]
 mod tests {
-    use stream::{KeyedRecordKind, RecordSchemas};
+    use stream::{ConnectKind, ConnectSchema, KeyedRecordKind, RecordSchemas};
 
     use super::{put_avro, put_long};
 
@@ -220,6 +220,24 @@ mod tests {
         check(64, &[0x80, 1]);
         check(i64::MAX, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
         check(i64::MIN, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
+    }
+
+    #[test]
+    fn doubles_are_exact() {
+        let schema = ConnectSchema {
+            kind: ConnectKind::Float64,
+            is_optional: false,
+            name: None,
+            version: None,
+            doc: None,
+            parameters: Vec::new(),
+            default: None,
+        };
+        for number in [51.248178375505404_f64, 97.45365320034685] {
+            let mut out = Vec::new();
+            put_avro(&mut out, &schema, number.to_string().as_bytes()).unwrap();
+            assert_eq!(out, number.to_le_bytes(), "{number}");
+        }
     }
 
     #[test]
