@@ -1,6 +1,6 @@
 //! Offsets of Debezium's MySQL connector, as Kafka Connect stores them in a file or a topic.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -129,11 +129,12 @@ impl DebeziumOffset {
         for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
             partitions.add_partition_offset(topic, partition.id(), Offset::Beginning).map_err(failed)?;
         }
-        let (mut left, mut arrived) = (partitions.count(), Instant::now());
+        // While others write, the end of a partition is reported several times.
+        let (mut ended, mut arrived) = (BTreeSet::new(), Instant::now());
         consumer.assign(&partitions).map_err(failed)?;
         // The last record of a key counts.
         let mut offsets: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-        while left > 0 {
+        while ended.len() < partitions.count() {
             match consumer.poll(POLL_INTERVAL) {
                 Some(Ok(record)) => {
                     let key = record.key().unwrap_or_default().to_vec();
@@ -143,7 +144,9 @@ impl DebeziumOffset {
                     }
                     arrived = Instant::now();
                 }
-                Some(Err(KafkaError::PartitionEOF(_))) => left -= 1,
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    ended.insert(partition);
+                }
                 Some(Err(error)) if arrived.elapsed() > READ_TIMEOUT => return Err(failed(error)),
                 None if arrived.elapsed() > READ_TIMEOUT => {
                     return Err(failed(KafkaError::NoMessageReceived));
