@@ -91,6 +91,8 @@ impl SchemaRegistry {
         // Any other provider would be one more implementation of cryptography. It may be installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut client = Client::builder().timeout(REQUEST_TIMEOUT).user_agent("bintide");
+        // A redirect must not lead to a connection without TLS.
+        client = client.https_only(settings.url.scheme() == "https");
         if let Some(file) = &settings.authority {
             let read = fs::read(file).map_err(|error| failed(format!("{file}: {error}")))?;
             let found =
