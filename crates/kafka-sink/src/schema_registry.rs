@@ -25,6 +25,8 @@ const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Interval at which pauses poll for Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Size at which the rest of an answer is left out. Bounds memory.
+const ANSWER_SIZE_MAX: usize = 1 << 20;
 /// Type of requests and answers.
 const CONTENT: &str = "application/vnd.schemaregistry.v1+json";
 
@@ -187,9 +189,14 @@ impl SchemaRegistry {
 
     fn send(&self, request: RequestBuilder) -> Result<RegistryAnswer, AttemptFailure> {
         let answer = self.runtime.block_on(async {
-            let answer = request.send().await?;
-            let status = answer.status();
-            Ok(RegistryAnswer { status, body: answer.bytes().await?.to_vec() })
+            let mut answer = request.send().await?;
+            let (status, mut body) = (answer.status(), Vec::new());
+            while body.len() < ANSWER_SIZE_MAX
+                && let Some(chunk) = answer.chunk().await?
+            {
+                body.extend_from_slice(&chunk);
+            }
+            Ok(RegistryAnswer { status, body })
         });
         answer.map_err(|error: reqwest::Error| AttemptFailure::Transient(causes_text(&error)))
     }
