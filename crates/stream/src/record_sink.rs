@@ -37,6 +37,8 @@ pub struct RecordSink {
     new_schema: Option<DdlSchema>,
     /// True if the mark is newer than the saved progress.
     is_newer: bool,
+    /// True after a failure of a broker: nothing is committed any more.
+    has_failed: bool,
     /// Part of the transaction after the mark that another program has written.
     skip: Option<TransactionSkip>,
 }
@@ -82,6 +84,7 @@ impl RecordSink {
             server: String::new(),
             new_schema: None,
             is_newer: false,
+            has_failed: false,
             skip: None,
         }
     }
@@ -391,10 +394,11 @@ impl RecordSink {
         self.unless_failed(pushed)
     }
 
-    /// Forgets the mark after a failure: a later save must not count records that were not written.
+    /// Discards the mark after a failure, and ends all commits: a later save must not count records that were not
+    /// written, and pushes some records again.
     fn unless_failed(&mut self, result: io::Result<()>) -> io::Result<()> {
         if result.is_err() {
-            (self.marked, self.is_newer) = (None, false);
+            (self.marked, self.is_newer, self.has_failed) = (None, false, true);
         }
         result
     }
@@ -422,6 +426,9 @@ impl RecordSink {
 
     fn commit_to_broker(&mut self) -> io::Result<()> {
         let SinkTarget::Broker(broker) = &mut self.target else { return Ok(()) };
+        if self.has_failed {
+            return Ok(());
+        }
         let definitions = match broker.is_in_transaction() {
             true => None,
             false => self.new_schema.take(),
@@ -515,11 +522,18 @@ mod tests {
         pending: Vec<String>,
         marked: usize,
         commits: Rc<RefCell<Vec<String>>>,
+        /// Record that is refused once.
+        refused: Option<String>,
     }
 
     impl BrokerSink for ListBroker {
         fn push(&mut self, record: &KeyedRecord<'_>) -> io::Result<()> {
-            self.pending.push(String::from_utf8_lossy(record.value.unwrap()).into_owned());
+            let value = String::from_utf8_lossy(record.value.unwrap()).into_owned();
+            if self.refused.as_ref() == Some(&value) {
+                self.refused = None;
+                return Err(io::ErrorKind::Other.into());
+            }
+            self.pending.push(value);
             Ok(())
         }
 
@@ -622,6 +636,20 @@ mod tests {
         check("a|b<b|", &["a,b: log:6+0"]);
         check("a!<a|", &["a: log:5+0"]);
         check("ab!c!<abcd|", &["a,b: +2", "c,d: log:11+0"]);
+    }
+
+    #[test]
+    fn nothing_is_committed_after_a_failure() {
+        let commits = Rc::new(RefCell::new(Vec::new()));
+        let refused = Some("c".to_owned());
+        let sink = ListBroker { commits: Rc::clone(&commits), refused, ..ListBroker::default() };
+        let target = BrokerTarget::new(Box::new(sink), CommittedPart::default(), None);
+        let output = RecordSink::new(SinkTarget::Broker(Box::new(target)));
+        let mut given = BrokerFixture { output, commits };
+        assert!(given.write("ab|c|").is_err());
+        // An orderly shutdown saves once more, and pushes the records again.
+        given.output.save().unwrap();
+        assert!(given.commits.borrow().is_empty(), "{:?}", given.commits);
     }
 
     #[test]
