@@ -54,6 +54,8 @@ const STATISTICS_INTERVAL: Duration = Duration::from_secs(1);
 const DELIVERY_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Pause before records are sent again.
 const BACKOFF: Duration = Duration::from_secs(1);
+/// Longest time that a run waits for a commit after an error.
+const DROP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Settings of a sink.
 #[derive(Clone, Debug)]
@@ -638,7 +640,7 @@ impl fmt::Debug for KafkaSink {
 impl Drop for KafkaSink {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
-            let _ = running.commit.wait();
+            running.commit.wait_within(DROP_TIMEOUT);
         }
         if self.is_open {
             self.committer.producer.poll(Duration::ZERO);

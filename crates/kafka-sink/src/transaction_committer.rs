@@ -118,6 +118,14 @@ impl RunningCommit {
         self.0.is_finished()
     }
 
+    /// Waits for the end, at most for this time.
+    pub(crate) fn wait_within(self, timeout: Duration) {
+        let begun = Instant::now();
+        while !self.is_finished() && begun.elapsed() < timeout {
+            thread::sleep(DELIVERY_POLL_INTERVAL);
+        }
+    }
+
     /// Waits for the end.
     pub(crate) fn wait(self) -> CommitOutcome {
         self.0.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
