@@ -352,6 +352,10 @@ impl KafkaSink {
         (self.sent, self.is_open) = (self.pending.len(), true);
         let settled = self.settle(failure, progress.as_ref());
         (self.pending, self.begun) = (later, later_begun);
+        if self.pending.len() > 0 {
+            self.state.begin_waiting();
+        }
+        self.show_waiting();
         settled
     }
 
