@@ -191,7 +191,7 @@ impl DebeziumOffset {
     ///
     /// If the offset is malformed.
     pub fn progress(&self) -> Result<BrokerProgress, DebeziumOffsetError> {
-        let OffsetPosition { file, pos, gtids, event, row, transaction_id, .. } = &self.position;
+        let OffsetPosition { file, pos, gtids, event, row, .. } = &self.position;
         let malformed = |reason: &str| DebeziumOffsetError::Malformed {
             connector: self.connector.clone(),
             reason: reason.to_owned(),
@@ -204,14 +204,33 @@ impl DebeziumOffset {
                 Some(StreamGtidState { server: SERVER.to_owned(), gtids: Some(gtids) })
             }
         };
-        let skip = TransactionSkip { events: *event, rows: *row, has_start: transaction_id.is_some() };
+        let has_start = self.has_start(gtid_state.as_ref());
+        let skip = TransactionSkip { events: *event, rows: *row, has_start };
         Ok(BrokerProgress {
             token: Some(ResumeToken { place: ResumePosition { log, position: *pos }, gtid: None }),
             part: CommittedPart::default(),
-            skip: Some(skip).filter(|skip| skip.events > 0 || skip.rows > 0),
+            skip: Some(skip).filter(|skip| skip.events > 0 || skip.rows > 0 || skip.has_start),
             gtid_state,
             definitions: DefinitionsUpdate::Keep,
         })
+    }
+
+    /// Returns whether the record of the next transaction's start is written. With the record of a transaction's end, the
+    /// connector saves the id of the ended transaction.
+    fn has_start(&self, gtid_state: Option<&StreamGtidState>) -> bool {
+        let OffsetPosition { file, pos, event, row, transaction_id, .. } = &self.position;
+        let Some(id) = transaction_id else { return false };
+        if *event > 0 || *row > 0 {
+            return true;
+        }
+        match gtid_state {
+            Some(complete) => {
+                let mut extended = complete.clone();
+                extended.add(Some(id.as_str()));
+                extended.gtids.is_some() && extended != *complete
+            }
+            None => file.as_ref().is_some_and(|file| *id == format!("file={file},pos={pos}")),
+        }
     }
 }
 
@@ -220,4 +239,37 @@ fn connector_of(key: &[u8]) -> Option<(String, String)> {
     let (name, partition): (String, BTreeMap<String, Value>) = serde_json::from_slice(key).ok()?;
     let prefix = partition.get("server")?.as_str()?.to_owned();
     Some((name, prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DebeziumOffset;
+
+    #[test]
+    fn offsets_become_progress() {
+        let check = |offset: &str, wanted: &str| {
+            let key = br#"["kafka",{"server":"shop"}]"#.to_vec();
+            let offset = offset.replace('U', "3e11fa47-71ca-11e1-9e33-c80aa9429562");
+            let wanted = wanted.replace('U', "3e11fa47-71ca-11e1-9e33-c80aa9429562");
+            let found = DebeziumOffset::choose([(key, offset.clone().into_bytes())].into(), None).unwrap();
+            assert_eq!(found.progress().unwrap().to_string(), wanted, "{offset}");
+        };
+        check(r#"{"file":"b.1","pos":4}"#, "b.1:4\n");
+        check(r#"{"file":"b.1","pos":4,"event":2}"#, "b.1:4\nskip 2 0 0\n");
+        // Within a transaction, after its start, and after the end of the one before.
+        check(
+            r#"{"file":"b.1","pos":4,"event":2,"row":1,"transaction_id":"file=b.1,pos=4"}"#,
+            "b.1:4\nskip 2 1 1\n",
+        );
+        check(r#"{"file":"b.1","pos":4,"transaction_id":"file=b.1,pos=4"}"#, "b.1:4\nskip 0 0 1\n");
+        check(r#"{"file":"b.1","pos":400,"transaction_id":"file=b.1,pos=4"}"#, "b.1:400\n");
+        check(
+            r#"{"file":"b.1","pos":4,"gtids":"U:1-5","transaction_id":"U:6"}"#,
+            "b.1:4\nskip 0 0 1\nserver debezium\ngtids U:1-5\n",
+        );
+        check(
+            r#"{"file":"b.1","pos":4,"gtids":"U:1-5","transaction_id":"U:5"}"#,
+            "b.1:4\nserver debezium\ngtids U:1-5\n",
+        );
+    }
 }
