@@ -69,7 +69,7 @@ pub enum DebeziumOffsetError {
     #[error("there is no offset of a Debezium connector for MySQL")]
     None,
     /// Offsets of several connectors.
-    #[error("there are offsets of several connectors: {0}; choose one by --connector")]
+    #[error("there are offsets of several connectors: {0}; choose one with --connector")]
     Several(String),
     /// A malformed offset.
     #[error("the offset of the connector {connector} is malformed: {reason}")]
@@ -196,11 +196,11 @@ impl DebeziumOffset {
             connector: self.connector.clone(),
             reason: reason.to_owned(),
         };
-        let log = file.clone().ok_or_else(|| malformed("it has no file"))?;
+        let log = file.clone().ok_or_else(|| malformed("the field `file` is missing"))?;
         let gtid_state = match gtids.as_deref().filter(|text| !text.trim().is_empty()) {
             None => None,
             Some(text) => {
-                let gtids = StreamGtids::parse(text).ok_or_else(|| malformed("its GTIDs"))?;
+                let gtids = StreamGtids::parse(text).ok_or_else(|| malformed("invalid GTIDs"))?;
                 Some(StreamGtidState { server: SERVER.to_owned(), gtids: Some(gtids) })
             }
         };

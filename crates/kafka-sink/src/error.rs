@@ -128,9 +128,9 @@ pub enum KafkaSinkError {
     },
     /// A schema that is not compatible with those before it.
     #[error(
-        "the schema registry refuses the new schema of the subject {subject}: {reason}; make the table's definition compatible \
-         (new columns need a default or NULL), or relax the compatibility of this subject in the registry (PUT \
-         /config/{subject} with {{\"compatibility\":\"NONE\"}}), and start the stream again"
+        "the schema registry refuses the new schema of the subject {subject}: {reason}. Make the table's definition compatible \
+         (new columns need a default or NULL), or lower the subject's compatibility level (PUT /config/{subject} with \
+         {{\"compatibility\":\"NONE\"}}). Then start the stream again"
     )]
     IncompatibleSchema {
         /// Subject.
@@ -148,7 +148,7 @@ pub enum KafkaSinkError {
     },
     /// The schema registry does not answer.
     #[error(
-        "the schema registry {url} did not answer within {seconds} s, and the next run writes the unconfirmed records: {reason}"
+        "the schema registry {url} did not answer within {seconds} s: {reason}. The next run writes the unconfirmed records"
     )]
     RegistryAway {
         /// Address.
@@ -160,8 +160,8 @@ pub enum KafkaSinkError {
     },
     /// A record that lacks values of its schema.
     #[error(
-        "a record for the topic {topic} does not have the values of its schema (key {key}, transaction {transaction}): \
-         {reason}; the source must log whole rows (binlog_row_image=FULL)"
+        "a record for the topic {topic} does not match its schema (key {key}, transaction {transaction}): {reason}. The source \
+         must log whole rows (binlog_row_image=FULL)"
     )]
     Unencodable {
         /// Topic.

@@ -22,7 +22,7 @@ pub enum KafkaAddressError {
     Malformed(String),
     /// A user in the address.
     #[error(
-        "an address of Kafka has no user: give sasl.username and sasl.password in a file of --kafka-file"
+        "an address of Kafka must not contain a user: put sasl.username and sasl.password into a file, for --kafka-file"
     )]
     User,
 }

@@ -39,7 +39,7 @@ pub enum RegistrySettingsError {
     Malformed(String),
     /// A user in the address.
     #[error(
-        "an address of a schema registry has no user: give basic.auth.user.info=USER:PASSWORD in a file of \
+        "an address of a schema registry must not contain a user: put basic.auth.user.info=USER:PASSWORD into a file, for \
          --schema-registry-file"
     )]
     User,

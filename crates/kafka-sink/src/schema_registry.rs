@@ -171,7 +171,7 @@ impl SchemaRegistry {
         if status.is_success() {
             let answer: Result<RegisteredId, _> = serde_json::from_slice(&body);
             return answer.map(|answer| answer.id).map_err(|error| {
-                AttemptFailure::Refused(format!("its answer is not that of a schema registry: {error}"))
+                AttemptFailure::Refused(format!("unexpected answer: {error}"))
             });
         }
         let told: RegistryErrorBody = serde_json::from_slice(&body).unwrap_or_default();

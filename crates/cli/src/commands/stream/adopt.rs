@@ -64,7 +64,7 @@ impl StreamAdoptArgs {
         let OpenedKafka { mut sink, progress: saved, .. } = opened;
         ensure!(
             saved.is_none(),
-            "the stream {name} has progress already: choose another name by --name, or delete the topic \
+            "the stream {name} has progress already: choose another name with --name, or delete the topic \
              {name}.bintide-progress"
         );
         sink.save(&progress).context("--to")?;
@@ -72,7 +72,7 @@ impl StreamAdoptArgs {
         let gtids = progress.gtid_state.and_then(|state| state.gtids);
         let gtids = gtids.map(|gtids| format!(" (GTIDs {gtids})")).unwrap_or_default();
         eprintln!(
-            "the stream {name} continues where the connector {} stopped: {place}{gtids}; start it with bintide stream \
+            "the stream {name} continues where the connector {} stopped: {place}{gtids}. Start it with: bintide stream \
              --format debezium --name {name} --to {}",
             offset.connector, self.to
         );
