@@ -170,9 +170,9 @@ impl SchemaRegistry {
         let RegistryAnswer { status, body } = self.send(request.body(body.to_string()))?;
         if status.is_success() {
             let answer: Result<RegisteredId, _> = serde_json::from_slice(&body);
-            return answer.map(|answer| answer.id).map_err(|error| {
-                AttemptFailure::Refused(format!("unexpected answer: {error}"))
-            });
+            return answer
+                .map(|answer| answer.id)
+                .map_err(|error| AttemptFailure::Refused(format!("unexpected answer: {error}")));
         }
         let told: RegistryErrorBody = serde_json::from_slice(&body).unwrap_or_default();
         let reason = match told.message.as_str() {

@@ -14,10 +14,10 @@ pub(super) struct StreamAdoptArgs {
     /// File with the offsets of Debezium Server, or of Kafka Connect in standalone mode
     #[arg(long, value_name = "FILE", required_unless_present = "debezium_offset_topic")]
     debezium_offsets: Option<PathBuf>,
-    /// Topic with the offsets of Kafka Connect
+    /// Topic with the offsets of Kafka Connect in distributed mode (offset.storage.topic)
     #[arg(long, value_name = "TOPIC", value_parser = parse_topic, conflicts_with = "debezium_offsets")]
     debezium_offset_topic: Option<String>,
-    /// Name of the connector. Needed if there are offsets of several ones.
+    /// Name of the connector; required if there are offsets of several connectors
     #[arg(long, value_name = "NAME")]
     connector: Option<String>,
     /// Brokers of the topics: kafka://HOST:PORT,HOST:PORT/

@@ -15,9 +15,9 @@ use crate::value_parsers::number_within;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Apache Kafka, instead of a pipe or files")]
 pub(super) struct KafkaArgs {
-    /// Write records to Kafka, each transaction exactly once for readers of committed records:
-    /// kafka://HOST:PORT,HOST:PORT/. Topics and keys are those of Debezium; --name is the topic prefix. The position is
-    /// saved there, too. Needs --format debezium.
+    /// Write records to Kafka: kafka://HOST:PORT,HOST:PORT/. Consumers of committed records get each transaction exactly
+    /// once. Topics and keys are those of Debezium; --name is the topic prefix. The position is saved there, too. Needs
+    /// --format debezium.
     #[arg(long, value_name = "BROKERS", conflicts_with_all = ["progress", "out", "resume"])]
     to: Option<String>,
     /// Property of librdkafka, such as security.protocol=ssl or compression.type=lz4.
@@ -32,8 +32,8 @@ pub(super) struct KafkaArgs {
     /// Format of keys [default: that of values]
     #[arg(long, value_enum, value_name = "FORMAT", requires = "to")]
     key_format: Option<PartForm>,
-    /// Schema registry with Confluent's interface: http://HOST:PORT/ or https://HOST:PORT/. The formats avro and
-    /// json-schema need it.
+    /// Schema registry with Confluent's API: http://HOST:PORT/ or https://HOST:PORT/. Required by the formats avro and
+    /// json-schema.
     #[arg(long, value_name = "URL", requires = "to")]
     schema_registry: Option<String>,
     /// File with properties of the schema registry, one per line: basic.auth.user.info=USER:PASSWORD, and

@@ -124,8 +124,9 @@ pub(crate) struct StreamArgs {
 enum StreamAction {
     /// Continue where a Debezium connector stopped.
     ///
-    /// Saves the connector's place as the progress of a stream to Kafka, which then continues in the connector's topics,
-    /// without a gap and without a repetition. The connector must be stopped, and its offsets must be saved.
+    /// Saves the connector's offset as the progress of a new stream to Kafka. The stream then continues in the
+    /// connector's topics, without a gap and without a repetition. Stop the connector first: it saves its offset when it
+    /// stops.
     Adopt(adopt::StreamAdoptArgs),
 }
 
