@@ -238,6 +238,7 @@ impl<R: ServerRole> clap::Args for ConnectionArgs<R> {
             .short('?')
             .action(ArgAction::HelpLong)
             .help("Print help")
+            .help_heading(None::<&'static str>)
             .global(true);
         command.disable_help_flag(true).arg(help)
     }

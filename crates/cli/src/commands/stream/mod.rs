@@ -103,18 +103,19 @@ pub(crate) struct StreamArgs {
     /// Name of the source in Debezium's records: its topic prefix.
     #[arg(long, value_name = "NAME", default_value = "bintide")]
     name: String,
-    #[command(flatten)]
-    debezium: DebeziumArgs,
+    // The heading of a group also applies to all arguments after it.
     #[command(flatten)]
     temporary: TemporaryFiles,
+    #[command(flatten)]
+    metrics: MetricsArgs,
+    #[command(flatten)]
+    debezium: DebeziumArgs,
     #[command(flatten)]
     server: StreamSourceArgs,
     #[command(flatten)]
     goes_on: OutputArgs,
     #[command(flatten)]
     kafka: KafkaArgs,
-    #[command(flatten)]
-    metrics: MetricsArgs,
     #[command(flatten)]
     tables: TableArgs,
 }
