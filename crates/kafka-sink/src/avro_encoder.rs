@@ -82,6 +82,10 @@ impl<'de> Visitor<'de> for AvroValue<'_> {
     }
 
     fn visit_i64<E: Error>(mut self, number: i64) -> Result<(), E> {
+        let is_small = matches!(self.schema.kind, ConnectKind::Int16 | ConnectKind::Int32);
+        if is_small && i32::try_from(number).is_err() {
+            return Err(E::custom(format!("{number} does not fit into 32 bits")));
+        }
         match self.schema.kind {
             ConnectKind::Int16 | ConnectKind::Int32 | ConnectKind::Int64 => {
                 self.begin();
