@@ -53,9 +53,19 @@ struct OffsetPosition {
     /// Set if the records of transactions' starts and ends are written.
     #[serde(default)]
     transaction_id: Option<String>,
-    /// Set while a snapshot is taken.
+    /// Kind of the snapshot that is taken; `false` or absent without one.
     #[serde(default)]
     snapshot: Option<Value>,
+    /// Set if all rows of the snapshot are written.
+    #[serde(default)]
+    snapshot_completed: bool,
+}
+
+impl OffsetPosition {
+    fn is_in_snapshot(&self) -> bool {
+        let has_begun = self.snapshot.as_ref().is_some_and(|kind| *kind != Value::Bool(false));
+        has_begun && !self.snapshot_completed
+    }
 }
 
 /// Error of reading offsets.
@@ -179,7 +189,7 @@ impl DebeziumOffset {
         let position: OffsetPosition = serde_json::from_slice(value).map_err(|error| {
             DebeziumOffsetError::Malformed { connector: name.clone(), reason: error.to_string() }
         })?;
-        if position.snapshot.is_some() {
+        if position.is_in_snapshot() {
             return Err(DebeziumOffsetError::Snapshot(name.clone()));
         }
         Ok(Self { connector: name.clone(), prefix: prefix.clone(), position })
