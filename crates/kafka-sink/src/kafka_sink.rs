@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
@@ -26,7 +27,7 @@ use crate::record_encoder::{EncodedRecord, RecordEncoder};
 use crate::record_format::RecordFormats;
 use crate::registry_settings::RegistrySettings;
 use crate::schema_registry::SchemaRegistry;
-use crate::topic_catalogue::{TopicCatalogue, TopicPolicy};
+use crate::topic_catalogue::{TopicCatalogue, TopicPolicy, progress_topic_name};
 use crate::transaction_committer::{CommitOutcome, RunningCommit, TransactionCommitter, TransactionFailure};
 
 /// Size of uncommitted records at which they are committed. Bounds memory, which has them three times: those of the commit
@@ -34,6 +35,8 @@ use crate::transaction_committer::{CommitOutcome, RunningCommit, TransactionComm
 const PENDING_SIZE_MAX: usize = 24 << 20;
 /// Number of uncommitted records at which they are committed. librdkafka needs some 200 bytes for each.
 const PENDING_RECORDS_MAX: usize = 75_000;
+/// Size of librdkafka's queue in bytes.
+const QUEUE_SIZE: usize = 64 << 20;
 /// Shortest time after which uncommitted records are committed.
 const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(200);
 /// Longest time after which uncommitted records are committed.
@@ -128,7 +131,7 @@ struct PendingCommit {
     commit: RunningCommit,
     records: PendingRecords,
     progress: Option<BrokerProgress>,
-    /// Time of its first record.
+    /// Time of its first record, or of the commit's start if there is none.
     begun: Option<Instant>,
 }
 
@@ -202,6 +205,27 @@ impl KafkaSink {
             state,
         };
         Ok(OpenedKafka { sink, progress, definitions })
+    }
+
+    /// Returns whether a stream of this name has saved progress. Does not disturb a run of the stream.
+    ///
+    /// # Errors
+    ///
+    /// If the brokers cannot be reached, or the progress cannot be read.
+    pub fn has_progress(settings: &KafkaSettings) -> Result<bool, KafkaSinkError> {
+        let config = connection_config(settings);
+        let consumer: BaseConsumer = config.create().map_err(config_error)?;
+        let metadata = consumer.fetch_metadata(None, OPEN_TIMEOUT);
+        let metadata = metadata.map_err(|error| KafkaSinkError::Unreachable {
+            brokers: settings.address.brokers.clone(),
+            seconds: OPEN_TIMEOUT.as_secs(),
+            reason: reason_of(&error),
+        })?;
+        let topic = progress_topic_name(&settings.name);
+        match metadata.topics().iter().any(|existing| existing.name() == topic) {
+            true => Ok(read_progress(&config, &topic)?.progress.is_some()),
+            false => Ok(false),
+        }
     }
 
     /// Saves the progress of a stream that another program has begun.
@@ -330,7 +354,8 @@ impl KafkaSink {
         }
         let (commit, records) = (self.committer.start(), std::mem::take(&mut self.pending));
         let progress = progress.cloned();
-        self.running = Some(PendingCommit { commit, records, progress, begun: self.begun.take() });
+        let begun = self.begun.take().or_else(|| Some(Instant::now()));
+        self.running = Some(PendingCommit { commit, records, progress, begun });
         (self.sent, self.is_open) = (0, false);
         Ok(())
     }
@@ -687,7 +712,10 @@ fn producer_config(connection: &ClientConfig, settings: &KafkaSettings, batch_si
     config.set_log_level(RDKafkaLogLevel::Warning);
     // Java's partitioner, so that equal keys are in equal partitions of the topics of other producers.
     config.set("partitioner", "murmur2_random").set("linger.ms", "2").set("batch.num.messages", "50000");
-    config.set("queue.buffering.max.messages", "150000").set("queue.buffering.max.kbytes", "65536");
+    // librdkafka refuses a record that is larger than its queue, even if the queue is empty.
+    let queue_size = QUEUE_SIZE.max(2 * size_property(settings, "message.max.bytes"));
+    config.set("queue.buffering.max.messages", "150000");
+    config.set("queue.buffering.max.kbytes", (queue_size >> 10).to_string());
     config.set("statistics.interval.ms", STATISTICS_INTERVAL.as_millis().to_string());
     for (name, value) in connection.config_map() {
         config.set(name, value);

@@ -213,7 +213,7 @@ impl TopicCatalogue {
 
     /// Returns the topic of the saved progress, which has one partition and is compacted. Creates it if it is missing.
     pub(crate) fn progress_topic(&mut self) -> Result<usize, KafkaSinkError> {
-        let name = topic_name(&[&self.prefix, "bintide-progress"]);
+        let name = progress_topic_name(&self.prefix);
         if self.existing.contains(&name) {
             self.check_compaction(&name)?;
             return Ok(self.add_existing(&name));
@@ -293,6 +293,11 @@ impl TopicCatalogue {
 /// Returns a number for librdkafka, for which -1 is the default of the brokers.
 fn or_default(number: Option<u32>) -> i32 {
     number.and_then(|number| i32::try_from(number).ok()).unwrap_or(-1)
+}
+
+/// Returns the name of the topic with the progress of a stream.
+pub(crate) fn progress_topic_name(stream: &str) -> String {
+    topic_name(&[stream, "bintide-progress"])
 }
 
 /// Joins the parts of a topic's name. Kafka does not allow other characters than letters, digits, `.`, `_` and `-`;

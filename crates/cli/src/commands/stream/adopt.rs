@@ -60,13 +60,16 @@ impl StreamAdoptArgs {
         let offset = self.offset()?;
         let progress = offset.progress()?;
         let name = self.name.clone().unwrap_or_else(|| offset.prefix.clone());
-        let opened = KafkaSink::open(&self.settings(&name)?, &SharedKafkaState::default()).context("--to")?;
-        let OpenedKafka { mut sink, progress: saved, .. } = opened;
+        let settings = self.settings(&name)?;
+        // Opening the sink fences off a run of the stream: the first look must not do that.
         ensure!(
-            saved.is_none(),
+            !KafkaSink::has_progress(&settings).context("--to")?,
             "the stream {name} has progress already: choose another name with --name, or delete the topic \
              {name}.bintide-progress"
         );
+        let OpenedKafka { mut sink, progress: saved, .. } =
+            KafkaSink::open(&settings, &SharedKafkaState::default()).context("--to")?;
+        ensure!(saved.is_none(), "another process has started the stream {name}");
         sink.save(&progress).context("--to")?;
         let place = progress.token.map(|token| token.to_string()).unwrap_or_default();
         let gtids = progress.gtid_state.and_then(|state| state.gtids);
