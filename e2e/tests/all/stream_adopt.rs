@@ -115,6 +115,7 @@ impl Stage {
 
 /// After the last change, the offset of a connector is within its transaction.
 #[test]
+#[ignore = "fetches Debezium Server: 781 MB"]
 fn streams_continue_after_a_connector_without_a_gap() -> Result<()> {
     let mut stage = Stage::new(&[])?;
     stage.source.sql(
@@ -144,6 +145,7 @@ fn streams_continue_after_a_connector_without_a_gap() -> Result<()> {
 
 /// The offsets are in a topic, and the connector stops within a transaction of many rows.
 #[test]
+#[ignore = "fetches Debezium Server: 781 MB"]
 fn streams_continue_within_a_transaction() -> Result<()> {
     let mut stage = Stage::new(&OFFSET_TOPIC)?;
     let rows = 60_000;
@@ -154,7 +156,7 @@ fn streams_continue_within_a_transaction() -> Result<()> {
     stage.wait_for_changes(rows + 1000)?;
     stage.debezium.stop()?;
     let written = stage.topic("shop.d.t")?.len();
-    println!("the connector has written {written} of {} changes", 2 * rows);
+    ensure!(written < 2 * rows, "the connector wrote all changes before its end: the test needs more rows");
     stage.adopt(&["--debezium-offset-topic", "offsets"])?;
     stage.stream()?;
     stage.check_changes(rows.try_into()?, rows.try_into()?)
