@@ -2,6 +2,8 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, Keyring};
 
@@ -12,13 +14,29 @@ use crate::regular_file::open_regular;
 /// Maximum size of a keyring file in bytes: a thousand keys take less than a mebibyte.
 const KEYRING_SIZE_MAX: u64 = 64 << 20;
 
+/// Time for which an invalid keyring file is read again: a server overwrites the file when it rotates a key.
+const REWRITE_TIMEOUT: Duration = Duration::from_millis(300);
+/// Pause before an invalid keyring file is read again.
+const REWRITE_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Reads a keyring file: the data file of `component_keyring_file` or of the old plugin `keyring_file`.
 ///
 /// # Errors
 ///
 /// If the file cannot be read, is not a regular file, or is not a keyring.
 pub fn read_keyring(path: impl AsRef<Path>) -> Result<Keyring, LogError> {
-    let path = path.as_ref();
+    let begun = Instant::now();
+    loop {
+        match read_keyring_once(path.as_ref()) {
+            Err(LogError::InvalidKeyring { .. }) if begun.elapsed() < REWRITE_TIMEOUT => {
+                thread::sleep(REWRITE_POLL_INTERVAL);
+            }
+            read => return read,
+        }
+    }
+}
+
+fn read_keyring_once(path: &Path) -> Result<Keyring, LogError> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
     // Refuse a pipe: it could block forever, and would be empty when the keyring is read again for the next log.
@@ -52,10 +70,27 @@ pub(crate) fn open_header(
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, thread};
+
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
 
-    use super::read_keyring;
+    use super::{REWRITE_POLL_INTERVAL, read_keyring};
+
+    #[test]
+    fn a_keyring_that_a_server_overwrites_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keyring");
+        fs::write(&path, "").unwrap();
+        assert!(read_keyring(&path).is_err());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(REWRITE_POLL_INTERVAL);
+                fs::write(&path, r#"{"version":"1.0","elements":[]}"#).unwrap();
+            });
+            assert_eq!(read_keyring(&path).map(drop).map_err(|error| error.to_string()), Ok(()));
+        });
+    }
 
     #[test]
     fn a_pipe_is_refused_at_once() {
