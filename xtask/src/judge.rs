@@ -1,6 +1,6 @@
 //! Compares the records of `bintide stream` with those of Debezium and Maxwell. The tool and bintide read the same
 //! server's log, and their records are compared field by field. Then these tools and others read a relay of compressed
-//! logs.
+//! logs. Last, bintide continues where a Debezium Server stopped.
 
 mod compare;
 mod debezium;
@@ -20,10 +20,13 @@ use testkit::{TestServer, target_dir};
 
 use testkit::workspace_root;
 
-use crate::checks::TESTED_FEATURES;
+use crate::checks::{TESTED_FEATURES, run_example};
 
 /// Value of the last row, which no other record has.
 const LAST_VALUE: &str = "424242";
+
+/// Rows of the transaction in which Debezium Server stops: writing them takes longer than its stop.
+const ADOPTED_ROWS: u64 = 200_000;
 
 /// Parts of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -34,6 +37,8 @@ pub(crate) enum JudgePart {
     Maxwell,
     /// Run Debezium, Maxwell, canal and python-mysql-replication on a relay
     Relay,
+    /// Continue where a Debezium Server stopped: fetches 781 MB
+    Adoption,
 }
 
 /// Runs one part, or all of them.
@@ -48,6 +53,7 @@ pub(crate) fn run_judges(only: Option<JudgePart>) -> Result<()> {
             JudgePart::Debezium => debezium::judge(&make_folder(&folder.join("debezium"))?)?,
             JudgePart::Maxwell => maxwell::judge(&make_folder(&folder.join("maxwell"))?)?,
             JudgePart::Relay => through_relay::judge(&folder)?,
+            JudgePart::Adoption => run_example("adoption", [ADOPTED_ROWS, 0])?,
         }
     }
     Ok(())

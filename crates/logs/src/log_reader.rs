@@ -520,7 +520,7 @@ impl LogReader {
         Ok(true)
     }
 
-    /// Reads until the tail has `size` bytes. Returns whether the tail has so many bytes.
+    /// Reads until the tail has `size` bytes. Returns whether it has that many bytes.
     fn read_head(&mut self, size: usize) -> Result<bool, LogError> {
         while self.tail.len() < size {
             let read = self.input.read(size - self.tail.len(), ReadMode::Full, &mut self.tail);

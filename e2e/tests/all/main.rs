@@ -74,7 +74,6 @@ mod stats_selection;
 mod store_diff;
 mod stores;
 mod stream;
-mod stream_adopt;
 mod stream_kafka;
 mod stream_live;
 mod stream_registry;

@@ -1,6 +1,10 @@
-//! `bintide stream adopt` after a real Debezium Server: its topics have each change exactly once.
+//! `cargo xtask judge adoption`: `bintide stream adopt` after a real Debezium Server. The topics then have each change
+//! exactly once.
+//!
+//! Arguments: the number of rows of the transaction in which the connector stops, and a seed, which is not used.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::thread;
 use std::time::Duration;
 
@@ -10,6 +14,16 @@ use e2e::kafka::{create_topics, read_matching_topics, stream_to};
 use e2e::program::bintide;
 use serde_json::Value;
 use testkit::{DebeziumServer, KafkaBroker, Launch, TestServer};
+
+fn main() -> Result<()> {
+    let rows = env::args().nth(1).context("the number of rows is missing")?;
+    continue_after_a_transaction()?;
+    continue_within_a_transaction(rows.parse()?)?;
+    println!(
+        "bintide continued after Debezium Server, and within a transaction of {rows} rows: no change is missing or repeated"
+    );
+    Ok(())
+}
 
 /// Time limit of waits.
 const TIMEOUT: Duration = Duration::from_secs(180);
@@ -114,9 +128,7 @@ impl Stage {
 }
 
 /// After the last change, the offset of a connector is within its transaction.
-#[test]
-#[ignore = "fetches Debezium Server: 781 MB"]
-fn streams_continue_after_a_connector_without_a_gap() -> Result<()> {
+fn continue_after_a_transaction() -> Result<()> {
     let mut stage = Stage::new(&[])?;
     stage.source.sql(
         "insert into d.t (a) values (1), (2), (3); begin; insert into d.t (a) values (4); update d.t set a = a + 1; commit",
@@ -144,11 +156,8 @@ fn streams_continue_after_a_connector_without_a_gap() -> Result<()> {
 }
 
 /// The offsets are in a topic, and the connector stops within a transaction of many rows.
-#[test]
-#[ignore = "fetches Debezium Server: 781 MB"]
-fn streams_continue_within_a_transaction() -> Result<()> {
+fn continue_within_a_transaction(rows: usize) -> Result<()> {
     let mut stage = Stage::new(&OFFSET_TOPIC)?;
-    let rows = 60_000;
     stage.source.sql(&format!(
         "set cte_max_recursion_depth = 1000000; insert into d.t (a) with recursive n (i) as (select 1 union all select i + 1 from n
          where i < {rows}) select i from n; update d.t set a = a + 1"
