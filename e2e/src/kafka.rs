@@ -109,6 +109,17 @@ pub fn read_matching_topics(
     Ok(records)
 }
 
+/// Returns the end of a topic of one partition: the number of its records, if no producer of it uses transactions.
+///
+/// # Errors
+///
+/// Returns an error if the broker does not answer.
+pub fn end_offset(broker: &KafkaBroker, topic: &str) -> Result<usize> {
+    let consumer: BaseConsumer = ClientConfig::new().set("bootstrap.servers", broker.address()).create()?;
+    let (_, end) = consumer.fetch_watermarks(topic, 0, READ_TIMEOUT)?;
+    Ok(usize::try_from(end)?)
+}
+
 /// Creates topics of one partition.
 ///
 /// # Errors
