@@ -44,18 +44,13 @@ impl RowLayout {
         scratch.repeats.clear();
         scratch.repeats.resize(bits_size * (rows.len() / self.row_size), 0);
         for placed in second.placed(self.first.size()) {
-            let PlacedColumn { start, column } = placed;
+            let column = placed.column;
             let Some((earlier, bit)) = column.earlier else {
                 gather(rows, self.row_size, placed, &mut streams.at(column.values).bytes);
                 continue;
             };
-            let change = ChangedColumn {
-                before: self.first.start(earlier),
-                after: start,
-                order: column.order,
-                row_size: self.row_size,
-                bit: RowBit { bytes: bits_size, bit },
-            };
+            let bit = RowBit { bytes: bits_size, bit };
+            let change = self.changed_column(placed, earlier, bit);
             let differences = &mut streams.at(column.values + 2).bytes;
             match column.fixed {
                 1 => change.split::<1>(rows, &mut scratch.repeats, differences),
@@ -127,19 +122,14 @@ impl RowLayout {
         let bits_size = self.shared.div_ceil(8);
         let repeats = streams.at(self.repeats).bytes(count * bits_size)?;
         for placed in second.placed(self.first.size()) {
-            let PlacedColumn { start, column } = placed;
+            let column = placed.column;
             let Some((earlier, bit)) = column.earlier else {
                 let values = streams.at(column.values).bytes(count * column.fixed)?;
                 scatter(rows, self.row_size, placed, values);
                 continue;
             };
-            let change = ChangedColumn {
-                before: self.first.start(earlier),
-                after: start,
-                order: column.order,
-                row_size: self.row_size,
-                bit: RowBit { bytes: bits_size, bit },
-            };
+            let bit = RowBit { bytes: bits_size, bit };
+            let change = self.changed_column(placed, earlier, bit);
             let differences = streams.at(column.values + 2);
             match column.fixed {
                 1 => change.join::<1>(rows, repeats, differences)?,
@@ -154,6 +144,13 @@ impl RowLayout {
             }
         }
         Ok(())
+    }
+
+    /// Returns a column of the second image whose value before an update is column `earlier` of the first one.
+    fn changed_column(&self, placed: PlacedColumn<'_>, earlier: usize, bit: RowBit) -> ChangedColumn {
+        let PlacedColumn { start, column } = placed;
+        let (before, row_size) = (self.first.start(earlier), self.row_size);
+        ChangedColumn { before, after: start, order: column.order, row_size, bit }
     }
 }
 
