@@ -228,15 +228,7 @@ mod tests {
 
     #[test]
     fn doubles_are_exact() {
-        let schema = ConnectSchema {
-            kind: ConnectKind::Float64,
-            is_optional: false,
-            name: None,
-            version: None,
-            doc: None,
-            parameters: Vec::new(),
-            default: None,
-        };
+        let schema = ConnectSchema::new(ConnectKind::Float64);
         for number in [51.248178375505404_f64, 97.45365320034685] {
             let mut out = Vec::new();
             put_avro(&mut out, &schema, number.to_string().as_bytes()).unwrap();

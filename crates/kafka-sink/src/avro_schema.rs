@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 use stream::{ConnectKind, ConnectSchema};
 
+use crate::connect_json::{default_value, parameters_object};
+
 /// Returns the Avro schema of a record. Names are adjusted as Debezium does with `schema.name.adjustment.mode=avro` and
 /// `field.name.adjustment.mode=avro`.
 pub(crate) fn avro_schema(schema: &ConnectSchema) -> Value {
@@ -111,9 +113,7 @@ fn add_properties(avro: &mut Map<String, Value>, schema: &ConnectSchema) {
         avro.insert("connect.version".to_owned(), json!(version));
     }
     if !schema.parameters.is_empty() {
-        let pairs =
-            schema.parameters.iter().map(|parameter| (parameter.name.to_owned(), json!(parameter.value)));
-        avro.insert("connect.parameters".to_owned(), Value::Object(pairs.collect()));
+        avro.insert("connect.parameters".to_owned(), parameters_object(schema));
     }
     if let Some(default) = avro_default(schema) {
         avro.insert("connect.default".to_owned(), default);
@@ -146,7 +146,7 @@ fn add_logical_type(avro: &mut Map<String, Value>, schema: &ConnectSchema) {
 
 /// Returns the default value in Avro's form, which has bytes as characters.
 fn avro_default(schema: &ConnectSchema) -> Option<Value> {
-    let value: Value = serde_json::from_str(schema.default.as_deref()?).ok()?;
+    let value = default_value(schema)?;
     match (&schema.kind, value) {
         (ConnectKind::Bytes, Value::String(text)) => {
             let bytes = base64_simd::STANDARD.decode_to_vec(text).ok()?;

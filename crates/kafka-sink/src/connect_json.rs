@@ -36,14 +36,22 @@ fn schema_object(schema: &ConnectSchema) -> Map<String, Value> {
         json.insert("doc".to_owned(), json!(doc));
     }
     if !schema.parameters.is_empty() {
-        let pairs =
-            schema.parameters.iter().map(|parameter| (parameter.name.to_owned(), json!(parameter.value)));
-        json.insert("parameters".to_owned(), Value::Object(pairs.collect()));
+        json.insert("parameters".to_owned(), parameters_object(schema));
     }
-    if let Some(default) = schema.default.as_deref().and_then(|text| serde_json::from_str(text).ok()) {
+    if let Some(default) = default_value(schema) {
         json.insert("default".to_owned(), default);
     }
     json
+}
+
+/// Returns the parameters of a type, by name.
+pub(crate) fn parameters_object(schema: &ConnectSchema) -> Value {
+    schema.parameters.iter().map(|parameter| (parameter.name.to_owned(), json!(parameter.value))).collect()
+}
+
+/// Returns the default of a type.
+pub(crate) fn default_value(schema: &ConnectSchema) -> Option<Value> {
+    schema.default.as_deref().and_then(|text| serde_json::from_str(text).ok())
 }
 
 const fn type_name(kind: &ConnectKind) -> &'static str {

@@ -3,6 +3,8 @@
 use serde_json::{Map, Value, json};
 use stream::{ConnectKind, ConnectSchema};
 
+use crate::connect_json::{default_value, parameters_object};
+
 /// Returns the JSON Schema of a record.
 ///
 /// Objects within the record have no other properties than those of the schema, so that a registry accepts new columns.
@@ -75,11 +77,9 @@ fn add_annotations(json: &mut Map<String, Value>, schema: &ConnectSchema) {
         json.insert("description".to_owned(), json!(doc));
     }
     if !schema.parameters.is_empty() {
-        let pairs =
-            schema.parameters.iter().map(|parameter| (parameter.name.to_owned(), json!(parameter.value)));
-        json.insert("connect.parameters".to_owned(), Value::Object(pairs.collect()));
+        json.insert("connect.parameters".to_owned(), parameters_object(schema));
     }
-    if let Some(default) = schema.default.as_deref().and_then(|text| serde_json::from_str(text).ok()) {
+    if let Some(default) = default_value(schema) {
         json.insert("default".to_owned(), default);
     }
 }

@@ -63,7 +63,8 @@ pub struct ConnectParameter {
 }
 
 impl ConnectSchema {
-    pub(crate) const fn new(kind: ConnectKind) -> Self {
+    /// Returns a type without a name, whose values may not be null.
+    pub const fn new(kind: ConnectKind) -> Self {
         Self {
             kind,
             is_optional: false,
