@@ -41,7 +41,7 @@ pub(super) fn create_topics(broker: &KafkaBroker, names: &[String]) -> Result<()
     Ok(())
 }
 
-/// Returns the number of records of a topic that nobody writes in transactions.
+/// Returns the number of records of a topic whose producers use no transactions.
 pub(super) fn end_offset(broker: &KafkaBroker, topic: &str) -> Result<u64> {
     thread_local! {
         static CONSUMER: std::cell::OnceCell<BaseConsumer> = const { std::cell::OnceCell::new() };

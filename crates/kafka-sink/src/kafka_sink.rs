@@ -99,7 +99,7 @@ pub struct KafkaSink {
     settings: KafkaSettings,
     committer: TransactionCommitter,
     topics: TopicCatalogue,
-    /// `None` for JSON, which comes as it is sent.
+    /// `None` for JSON, which needs no encoding.
     encoder: Option<RecordEncoder>,
     encoded: EncodedRecord,
     /// Number of the topic with the progress.
@@ -654,7 +654,7 @@ impl BrokerSink for KafkaSink {
 
     fn poll(&mut self) -> io::Result<()> {
         self.committer.producer.poll(Duration::ZERO);
-        // While no records come, those that arrive during the commit are best committed together.
+        // No records come: wait for the commit, so that all records that arrive meanwhile share the next commit.
         Ok(self.finish_commit()?)
     }
 }
@@ -678,7 +678,7 @@ impl Drop for KafkaSink {
     }
 }
 
-/// Returns the encoder of keys and values; `None` for JSON, which comes as it is sent.
+/// Returns the encoder of keys and values; `None` for JSON, which needs no encoding.
 fn encoder_of(
     settings: &KafkaSettings,
     state: &SharedKafkaState,

@@ -55,7 +55,7 @@ pub struct KafkaFigures {
 /// Figures of a schema registry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistryFigures {
-    /// Registered schemas, with those that were registered already.
+    /// Schemas in use, including those that the registry already had.
     pub schemas: u64,
     /// Error of the last attempt, until one succeeds.
     pub error: Option<String>,

@@ -38,7 +38,7 @@ pub(crate) enum TransactionFailure {
     Fatal(KafkaSinkError),
 }
 
-/// A commit in a thread of its own.
+/// Commit that runs in a separate thread.
 #[derive(Debug)]
 pub(crate) struct RunningCommit(JoinHandle<CommitOutcome>);
 
@@ -77,7 +77,7 @@ impl TransactionCommitter {
         }
     }
 
-    /// Commits in a thread of its own. Until its end, the producer must not be given records.
+    /// Starts a commit in a separate thread. Until its end, the caller must give the producer no records.
     pub(crate) fn start(&self) -> RunningCommit {
         let committer = self.clone();
         RunningCommit(thread::spawn(move || {

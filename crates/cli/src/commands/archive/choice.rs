@@ -37,7 +37,7 @@ pub(super) struct ChoiceArgs {
 pub(super) struct ChosenLogs {
     pub(super) archive: Archive,
     pub(super) manifests: Vec<Manifest>,
-    /// Manifests that cannot be read: their logs may be among those that were meant.
+    /// Manifests that cannot be read. Their logs may be among the chosen ones.
     pub(super) damaged: Vec<DamagedManifest>,
 }
 
