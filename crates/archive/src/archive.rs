@@ -38,8 +38,10 @@ pub enum ArchiveOutcome {
     Archived(Manifest),
     /// The log was in the archive already.
     Present(Manifest),
-    /// The archive had lost the log's segment or a change table: the log was archived again.
+    /// The archive had lost the log's segment or a change table, which was written again.
     Repaired(Manifest),
+    /// The log was in the archive already, without change tables: those were added.
+    TablesAdded(Manifest),
 }
 
 /// Manifests of an archive.
@@ -157,8 +159,8 @@ impl Archive {
             if known.size != size || known.front_sha256 != front {
                 return Err(ArchiveError::OtherLog { name: log });
             }
-            if self.has_all_objects(known, &options)? {
-                return Ok(ArchiveOutcome::Present(known.clone()));
+            if self.has_segment(known)? {
+                return self.complete_tables(path, options, known);
             }
         }
         let segment = format!("{SEGMENTS}/{log}.{}", random_suffix());
@@ -205,18 +207,38 @@ impl Archive {
         self.check_segment(manifest, options.trial)
     }
 
-    /// Returns whether the archive still has the segment of a log, and the change tables if they are requested.
-    fn has_all_objects(&self, known: &Manifest, options: &AddOptions<'_>) -> Result<bool, ArchiveError> {
-        let mut objects = vec![(&known.segment, known.segment_size)];
-        if options.tables.is_some() {
-            objects.extend(tables_of(known).map(|file| (&file.name, file.size)));
+    /// Returns whether the archive still has the segment of a log.
+    fn has_segment(&self, known: &Manifest) -> Result<bool, ArchiveError> {
+        Ok(self.storage.size(&known.segment)? == Some(known.segment_size))
+    }
+
+    /// Writes the change tables of an archived log if they are requested and the archive lacks one of them.
+    fn complete_tables(
+        &self,
+        path: &Path,
+        options: AddOptions<'_>,
+        known: &Manifest,
+    ) -> Result<ArchiveOutcome, ArchiveError> {
+        let AddOptions { tables: Some(tables), trial, .. } = options else {
+            return Ok(ArchiveOutcome::Present(known.clone()));
+        };
+        let mut is_complete = known.change_tables.is_some();
+        for file in tables_of(known) {
+            is_complete &= self.storage.size(&file.name)? == Some(file.size);
         }
-        for (name, size) in objects {
-            if self.storage.size(name)? != Some(size) {
-                return Ok(false);
+        if is_complete {
+            return Ok(ArchiveOutcome::Present(known.clone()));
+        }
+        let mut manifest = known.clone();
+        self.add_tables(path, tables, &mut manifest)?;
+        self.check_tables(&manifest, trial)?;
+        match known.change_tables {
+            Some(_) => self.replace(known, manifest),
+            None => {
+                self.storage.replace(&manifest_name(&manifest.log), manifest_text(&manifest))?;
+                Ok(ArchiveOutcome::TablesAdded(manifest))
             }
         }
-        Ok(true)
     }
 
     /// Adds the change tables of a log. Their names are the same at each attempt, so that readers never find a change
@@ -258,7 +280,9 @@ impl Archive {
     fn replace(&self, known: &Manifest, manifest: Manifest) -> Result<ArchiveOutcome, ArchiveError> {
         self.storage.replace(&manifest_name(&manifest.log), manifest_text(&manifest))?;
         // `prune` finds what cannot be deleted now.
-        let _ = self.storage.delete(&known.segment);
+        if known.segment != manifest.segment {
+            let _ = self.storage.delete(&known.segment);
+        }
         self.delete_other_tables(known, &manifest);
         Ok(ArchiveOutcome::Repaired(manifest))
     }

@@ -136,6 +136,33 @@ fn damage_is_found(server: &ObjectServer, location: &str) -> Result<()> {
     Ok(())
 }
 
+/// Tables that are requested later are added, and a lost table is written again. The segment stays.
+#[test]
+fn missing_tables_are_written_beside_the_segment() -> Result<()> {
+    let folder = TempDir::new()?;
+    let archive = folder.path().join("archive");
+    let location = archive.display().to_string();
+    let log = &samples(&["types.binlog"])[0];
+    let segments = || -> Result<Vec<PathBuf>> {
+        fs::read_dir(archive.join("segments"))?.map(|entry| Ok(entry?.path())).collect()
+    };
+    run_well(&[], &["archive", "--to", &location, log])?;
+    let segment = segments()?;
+    let add = ["archive", "--change-tables", "--to", &location, log];
+    let ran = run_well(&[], &add)?;
+    ensure!(!ran.stderr.contains("written again"), "{}", ran.stderr);
+    let tables = parquet_files(&archive.join("tables"))?;
+    let (lost, _) = tables.first_key_value().context("no tables")?;
+    fs::remove_file(archive.join("tables").join(lost))?;
+    ensure!(run(&[], &["archive", "verify", &location])?.code == Some(1));
+    let ran = run_well(&[], &add)?;
+    ensure!(ran.stderr.contains("it was written again"), "{}", ran.stderr);
+    ensure!(parquet_files(&archive.join("tables"))? == tables, "other tables were written");
+    ensure!(segments()? == segment, "the segment was written again");
+    run_well(&[], &["archive", "verify", &location])?;
+    Ok(())
+}
+
 #[test]
 fn logs_without_known_rows_are_archived_without_tables() -> Result<()> {
     let folder = TempDir::new()?;

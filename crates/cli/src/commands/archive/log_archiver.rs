@@ -214,7 +214,9 @@ impl<O: ArchiverObserver> LogArchiver<O> {
                 }
                 self.observer.present(log);
             }
-            Ok(ArchiveOutcome::Archived(manifest)) => self.observer.archived(log, manifest),
+            Ok(ArchiveOutcome::Archived(manifest) | ArchiveOutcome::TablesAdded(manifest)) => {
+                self.observer.archived(log, manifest);
+            }
             Ok(ArchiveOutcome::Repaired(manifest)) => {
                 text::warn_repaired(log);
                 self.observer.archived(log, manifest);

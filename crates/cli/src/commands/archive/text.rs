@@ -109,7 +109,7 @@ pub(super) fn warn_kept(log: &Path, manifest: &Manifest) {
 /// Warns of a log of which the archive had lost a part.
 pub(super) fn warn_repaired(log: &Path) {
     warn!(
-        "{}: its segment or a change table was missing or truncated in the archive; the log was archived again",
+        "{}: its segment or a change table was missing or truncated in the archive; it was written again",
         log.display()
     );
 }
