@@ -172,7 +172,13 @@ pub(super) fn build_bintide() -> Result<PathBuf> {
     Ok(testkit::target_dir().join("release/bintide"))
 }
 
-fn mysqlbinlog_words() -> Result<Vec<OsString>> {
+/// Returns the words of a command as text for the shell.
+pub(super) fn shell_words(words: &[OsString]) -> String {
+    let quoted = |word: &OsString| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"));
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn mysqlbinlog_words() -> Result<Vec<OsString>> {
     let command = PackageHome::find(TestPackage::Mysql)?.command("mysqlbinlog")?;
     let mut words = vec![command.get_program().to_owned()];
     words.extend(command.get_args().map(OsString::from));

@@ -4,6 +4,7 @@
 //! Each bench is a list of [`BenchCase`]s. A case is one job and its contenders, with ours first. All inputs are real logs,
 //! created if they are missing (`cargo xtask workloads`).
 
+mod archive_reading;
 mod archiving;
 mod cases;
 mod chart;
@@ -56,6 +57,8 @@ enum BenchCommand {
     Compress(RaceOptions),
     /// `bintide archive` and zstd: size, speed, and whether each log comes back
     Archive(archiving::ArchiveBenchOptions),
+    /// Reading archives: a count by DuckDB beside stats and mysqlbinlog on the logs, and replay from an S3 server
+    ArchiveReading(archive_reading::ArchiveReadingOptions),
     /// `bintide decompress` and `zstd -d`
     Decompress(RaceOptions),
     /// Peak memory of dump, stats, verify, compress and decompress on one transaction of 1 GiB
@@ -142,6 +145,7 @@ fn main() -> Result<()> {
         BenchCommand::Undo(racing) => run_race(cases::undo_cases()?, racing),
         BenchCommand::Compress(racing) => run_race(rewriting::compress_cases()?, racing),
         BenchCommand::Archive(options) => archiving::measure_archive(options),
+        BenchCommand::ArchiveReading(options) => archive_reading::measure_archive_reading(options),
         BenchCommand::Decompress(racing) => run_race(rewriting::decompress_cases()?, racing),
         BenchCommand::Memory(racing) => {
             let mut cases = cases::memory_cases()?;

@@ -18,7 +18,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use self::contender::{BenchCommitOrder, ReplayContender, ReplayMeasurement, ReplicaLogging};
+use self::contender::{BenchCommitOrder, ReplayContender, ReplicaLogging};
+pub(crate) use self::contender::{ReplayInput, ReplayMeasurement};
 use self::replay_logs::{PreparedReplayLog, ReplayLogKind};
 use super::cases;
 
@@ -76,6 +77,28 @@ pub(crate) fn measure_replay(options: &ReplayBenchOptions) -> Result<()> {
     }
     report::compare(&races, options)
 }
+
+/// Replays sysbench's log from each of these inputs, in turns. Returns the median of each.
+pub(crate) fn measure_inputs(
+    bintide: &Path,
+    inputs: &[ReplayInput],
+    runs: usize,
+) -> Result<Vec<ReplayMeasurement>> {
+    let log = replay_logs::prepare(ReplayLogKind::Sysbench, INPUT_TRANSACTIONS, bintide)?;
+    inputs.iter().try_for_each(|input| input.prepare(&log, bintide))?;
+    let mut found: Vec<Vec<ReplayMeasurement>> = inputs.iter().map(|_| Vec::new()).collect();
+    for _ in 0..runs {
+        for (input, found) in inputs.iter().zip(&mut found) {
+            let run = input.run(&log, bintide).with_context(|| format!("could not replay {}", input.name))?;
+            eprintln!("replay from {}: {}", input.name, run.line());
+            found.push(run);
+        }
+    }
+    Ok(found.iter().map(|runs| contender::median(runs)).collect())
+}
+
+/// Number of transactions that are replayed from each input.
+const INPUT_TRANSACTIONS: u32 = 100_000;
 
 /// Runs all contenders of a log, in turns.
 fn run_race(log: PreparedReplayLog, options: &ReplayBenchOptions, bintide: &Path) -> Result<ReplayRace> {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
 use super::replay_logs::PreparedReplayLog;
 use super::start_tables::OPTIONS;
+use crate::cases::shell_words;
 use crate::measure::run_measured;
 use crate::workload_runs::{cpu_seconds, machine_cpu_seconds};
 
@@ -35,6 +37,41 @@ pub(super) enum ReplayContender {
     BintideLogging(BenchCommitOrder),
 }
 
+/// Input of `bintide replay`.
+pub(crate) struct ReplayInput {
+    pub(crate) name: &'static str,
+    /// Archive that has the log; `None` for the log itself.
+    pub(crate) archive: Option<String>,
+    /// Environment variables with which bintide finds the archive.
+    pub(crate) variables: Vec<(&'static str, String)>,
+}
+
+impl ReplayInput {
+    /// Archives the log, if it is read from an archive.
+    pub(super) fn prepare(&self, log: &PreparedReplayLog, bintide: &Path) -> Result<()> {
+        let Some(archive) = &self.archive else { return Ok(()) };
+        let variables = self.variables.iter().map(|(name, value)| (name, value));
+        let mut command = Command::new(bintide);
+        command.args(["archive", "--quiet", "--to", archive]).arg(log.log()).envs(variables);
+        ensure!(command.status()?.success(), "could not archive the log to {archive}");
+        Ok(())
+    }
+
+    /// Applies the log to a new server in groups, and checks the result.
+    pub(super) fn run(&self, log: &PreparedReplayLog, bintide: &Path) -> Result<ReplayMeasurement> {
+        let order = BenchCommitOrder::Grouped;
+        let server = ReplayContender::Bintide(order).launch(log)?.start()?;
+        measure_on(&server, log, || {
+            let output = testkit::target_dir().join("bench/replay.json");
+            let input = self.archive.as_ref().map_or_else(|| log.log().into(), OsString::from);
+            let variables = self.variables.iter().map(|(name, value)| format!("{name}={value}").into());
+            let program = std::iter::once("env".into()).chain(variables);
+            let command = program.chain(bintide_command(bintide, order, &server, input)).collect::<Vec<_>>();
+            measure_program(&command, Some(&output))
+        })
+    }
+}
+
 /// Binary log of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplicaLogging {
@@ -56,21 +93,21 @@ pub(super) enum BenchCommitOrder {
 
 /// Measurements of one run.
 #[derive(Clone, Debug)]
-pub(super) struct ReplayMeasurement {
-    pub(super) seconds: f64,
+pub(crate) struct ReplayMeasurement {
+    pub(crate) seconds: f64,
     /// CPU time of the server that the log was applied to.
     pub(super) target_cpu_seconds: f64,
     /// Usage of the programs that applied the log, unless the server applied it itself.
-    pub(super) program: Option<ProgramUsage>,
+    pub(crate) program: Option<ProgramUsage>,
     /// Fraction of all cores' time that other programs used: 0 to 1.
     pub(super) others_share: f64,
 }
 
 /// CPU time and memory of a program.
 #[derive(Clone, Debug)]
-pub(super) struct ProgramUsage {
+pub(crate) struct ProgramUsage {
     pub(super) cpu_seconds: f64,
-    pub(super) peak_bytes: u64,
+    pub(crate) peak_bytes: u64,
     /// Report of the program itself.
     pub(super) outcome: Option<PrintedOutcome>,
 }
@@ -130,29 +167,19 @@ impl ReplayContender {
     /// Applies the log to a new server, and checks the result.
     pub(super) fn run(self, log: &PreparedReplayLog, bintide: &Path) -> Result<ReplayMeasurement> {
         let server = self.launch(log)?.start()?;
-        log.kind.start().warm_up(&server)?;
-        let (begin, server_before, machine_before) =
-            (Instant::now(), cpu_seconds(&server)?, machine_cpu_seconds()?);
-        let (seconds, own) = match self {
+        measure_on(&server, log, || match self {
             Self::Native(_, workers) => {
                 server.sql(&format!("set global replica_parallel_workers = {workers}"))?;
-                (catch_up(&server, log.gtids())?, None)
+                Ok((catch_up(&server, log.gtids())?, None))
             }
-            Self::Pipe => measure_program(&pipe_command(&server, log)?, None)?,
+            Self::Pipe => measure_program(&pipe_command(&server, log)?, None),
             Self::Bintide(order) | Self::BintideLogging(order) => {
                 let output = testkit::target_dir().join("bench/replay.json");
-                let mut command = bintide_command(bintide, order, &server, log);
+                let mut command = bintide_command(bintide, order, &server, log.log().into());
                 command.extend(matches!(self, Self::BintideLogging(_)).then(|| "--log".into()));
-                measure_program(&command, Some(&output))?
+                measure_program(&command, Some(&output))
             }
-        };
-        let target_cpu_seconds = cpu_seconds(&server)? - server_before;
-        let used = machine_cpu_seconds()? - machine_before;
-        let others = used - target_cpu_seconds - own.as_ref().map_or(0.0, |own| own.cpu_seconds);
-        let all = thread::available_parallelism()?.get() as f64 * begin.elapsed().as_secs_f64();
-        let others_share = (others / all).clamp(0.0, 1.0);
-        log.check(&server)?;
-        Ok(ReplayMeasurement { seconds, target_cpu_seconds, program: own, others_share })
+        })
     }
 
     fn launch(self, log: &PreparedReplayLog) -> Result<Launch> {
@@ -186,6 +213,25 @@ impl ReplayMeasurement {
         }
         line
     }
+}
+
+/// Prepares a server, measures what applies the log to it, and checks the result. `apply` returns its time in seconds.
+fn measure_on(
+    server: &TestServer,
+    log: &PreparedReplayLog,
+    apply: impl FnOnce() -> Result<(f64, Option<ProgramUsage>)>,
+) -> Result<ReplayMeasurement> {
+    log.kind.start().warm_up(server)?;
+    let (begin, server_before, machine_before) =
+        (Instant::now(), cpu_seconds(server)?, machine_cpu_seconds()?);
+    let (seconds, program) = apply()?;
+    let target_cpu_seconds = cpu_seconds(server)? - server_before;
+    let used = machine_cpu_seconds()? - machine_before;
+    let others = used - target_cpu_seconds - program.as_ref().map_or(0.0, |program| program.cpu_seconds);
+    let all = thread::available_parallelism()?.get() as f64 * begin.elapsed().as_secs_f64();
+    let others_share = (others / all).clamp(0.0, 1.0);
+    log.check(server)?;
+    Ok(ReplayMeasurement { seconds, target_cpu_seconds, program, others_share })
 }
 
 /// Returns the run with the median time, with the largest peak memory of all runs.
@@ -226,12 +272,12 @@ fn bintide_command(
     bintide: &Path,
     order: BenchCommitOrder,
     server: &TestServer,
-    log: &PreparedReplayLog,
+    input: OsString,
 ) -> Vec<OsString> {
     let to = format!("mysql://root@localhost/?socket={}", server.socket().display());
     let words =
         ["replay", "--quiet", "--json", "--commit-order", order.name(), "--to", &to].map(OsString::from);
-    std::iter::once(bintide.into()).chain(words).chain([log.log().into()]).collect()
+    std::iter::once(bintide.into()).chain(words).chain([input]).collect()
 }
 
 fn pipe_command(server: &TestServer, log: &PreparedReplayLog) -> Result<Vec<OsString>> {
@@ -239,15 +285,10 @@ fn pipe_command(server: &TestServer, log: &PreparedReplayLog) -> Result<Vec<OsSt
     from.arg("--no-defaults").arg(log.log());
     let mut to = server.client().command()?;
     to.arg("--binary-mode");
-    let words = |command: &std::process::Command| {
+    let words = |command: &Command| {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
-        words.map(|word| shell_quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+        shell_words(&words.map(OsString::from).collect::<Vec<_>>())
     };
     let script = format!("{} | {}", words(&from), words(&to));
     Ok(["sh", "-c", &script].map(OsString::from).to_vec())
-}
-
-/// Quotes a word for the shell.
-fn shell_quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
