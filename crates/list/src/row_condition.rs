@@ -6,9 +6,12 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use binlog::events::Rows;
 use binlog::{
     Charset, Column, DecodeError, EventFormat, JsonQuotes, RowChange, RowField, RowImage, Table, Value,
 };
+
+use memchr::memmem::Finder;
 
 use crate::column_charset::charset_of;
 use crate::located_event::OutputRefusal;
@@ -276,7 +279,12 @@ struct WantedColumn<'c> {
     value: &'c ConditionValue,
     /// The value as images store it, if it is an integer.
     stored: Option<StoredInteger>,
+    /// Search for the stored value in all rows of an event, if it has enough bytes to be rare.
+    finder: Option<Finder<'static>>,
 }
+
+/// Size in bytes from which on a stored integer is searched in whole events.
+const SEARCHED_SIZE_MIN: usize = 4;
 
 /// Sizes of integers in bytes.
 const INTEGER_SIZES: [usize; 5] = [1, 2, 3, 4, 8];
@@ -308,7 +316,10 @@ impl<'c> WantedColumn<'c> {
             ConditionValue::Text { number, .. } => *number,
             ConditionValue::Null => None,
         };
-        Self { index, value, stored: number.and_then(|number| StoredInteger::new(column, number)) }
+        let stored = number.and_then(|number| StoredInteger::new(column, number));
+        let searched = stored.filter(|stored| stored.size >= SEARCHED_SIZE_MIN);
+        let finder = searched.map(|stored| Finder::new(&stored.bytes[..stored.size]).into_owned());
+        Self { index, value, stored, finder }
     }
 
     #[inline]
@@ -350,6 +361,20 @@ impl<'c> RowTest<'c> {
     /// Returns the bits of the conditions whose column the table lacks.
     pub(crate) const fn missing(&self) -> u64 {
         self.missing
+    }
+
+    /// Returns whether a row of the event may meet the conditions, without splitting its rows into fields. False if the
+    /// images have all required columns, and the stored bytes of a required value are nowhere in the rows.
+    pub(crate) fn may_pass(&self, rows: &Rows<'_>) -> bool {
+        let Some(wanted) = &self.wanted else { return true };
+        let is_in_images = |column: &WantedColumn<'_>| {
+            rows.columns.contains(column.index)
+                && rows.columns_after.is_none_or(|after| after.contains(column.index))
+        };
+        let may_have_value = |column: &WantedColumn<'_>| {
+            column.finder.as_ref().is_none_or(|finder| finder.find(rows.rows).is_some())
+        };
+        !wanted.iter().all(is_in_images) || wanted.iter().all(may_have_value)
     }
 
     /// Returns whether all conditions hold before the change or after it. If the row's images do not contain a column

@@ -158,6 +158,9 @@ impl<'s> RowSearch<'s> {
             add_gap(part, ChangePlace::new(located, 0), gap);
             return Ok(());
         }
+        if !test.may_pass(rows) {
+            return Ok(());
+        }
         for (number, row) in (0..).zip(decoder.rows(rows)) {
             let row = row?;
             let states = test.states(&row, located.format)?;
