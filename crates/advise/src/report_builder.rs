@@ -33,7 +33,7 @@ pub(crate) struct ReportBuilder<'b> {
 const CUT_ALLOWANCE: f64 = 0.03;
 
 /// Logs that cover less time allow no daily figures, in microseconds.
-const SPAN_MIN_US: u64 = 1_000_000;
+const SPAN_MIN_US: u64 = 60_000_000;
 
 const DAY_US: f64 = 86_400e6;
 

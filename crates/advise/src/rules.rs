@@ -304,15 +304,13 @@ fn uncertainties(report: &AdviseReport, facts: &AdviceFacts<'_>, best: Option<&L
     let covered = report.totals.covered_s;
     if report.totals.bytes_plain_per_day.is_some() && covered < SPAN_CERTAIN_MIN_S {
         let covered = match covered {
-            ..1.5 => "1 second".to_owned(),
-            ..59.5 => format!("{covered:.0} seconds"),
             ..90.0 => "1 minute".to_owned(),
             _ => format!("{:.0} minutes", covered / 60.0),
         };
         doubts.push(format!("The logs cover only {covered}: other times of the day may differ."));
     }
     if report.totals.bytes_plain_per_day.is_none() {
-        doubts.push("The logs cover less than a second: there are no daily figures.".to_owned());
+        doubts.push("The logs cover less than a minute: there are no daily figures.".to_owned());
     }
     doubts.push("Times were measured on this machine: a slower or busier one takes longer.".to_owned());
     doubts
@@ -400,12 +398,12 @@ mod tests {
     #[test]
     fn little_data_gives_uncertain_advice() {
         let mut little = report(99, 0, &[(3, 56, 3.0), (6, 56, 9.0)]);
-        little.totals.covered_s = 9.4;
+        little.totals.covered_s = 75.0;
         little.levels[0].latency.transactions = 5;
         let advice = advise(&little);
         let said =
             |text: &str| advice.reasons.iter().chain(&advice.uncertainties).any(|said| said.contains(text));
-        assert!(said("cover only 9 seconds") && said("the slowest takes 1.0 s longer"), "{advice:#?}");
+        assert!(said("cover only 1 minute") && said("the slowest takes 1.0 s longer"), "{advice:#?}");
         assert!(!said("1 in 100") && !said("Level 6"), "{advice:#?}");
         let advice = advise(&report(99, 0, USUAL));
         let said =
