@@ -118,14 +118,7 @@ fn totals(report: &StatsReport, style: ReportStyle, zone: &TimeZone) -> String {
     if let Some(span) = report.span {
         let took = Duration::from_micros(span.last.0.saturating_sub(span.first.0));
         line("commits", format!("{} to {}", span.first.in_zone(zone), span.last.in_zone(zone)));
-        line(
-            "",
-            format!(
-                "{}; {} per second",
-                duration(took),
-                counted(per_second(totals.transactions, took), "transaction")
-            ),
-        );
+        line("", format!("{}; {}", duration(took), transaction_rate(totals.transactions, took)));
     }
     let or_none = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
     line("GTIDs", or_none(&report.gtids.set));
@@ -167,10 +160,17 @@ fn rows_line(report: &StatsReport) -> String {
     )
 }
 
-fn per_second(number: u64, took: Duration) -> u64 {
+/// Returns the rate of transactions, with a decimal if it is low.
+fn transaction_rate(number: u64, took: Duration) -> String {
     match took.as_secs_f64() {
-        seconds if seconds >= 0.001 => (number as f64 / seconds).round() as u64,
-        _ => number,
+        seconds if seconds < 0.001 => format!("{} per second", counted(number, "transaction")),
+        seconds if number as f64 / seconds < 9.95 => {
+            format!("{:.1} transactions per second", number as f64 / seconds)
+        }
+        seconds => {
+            let rate = (number as f64 / seconds).round() as u64;
+            format!("{} per second", counted(rate, "transaction"))
+        }
     }
 }
 
