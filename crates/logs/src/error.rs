@@ -333,6 +333,11 @@ impl fmt::Display for NoLogsReason {
     }
 }
 
+/// Returns whether the disk or a quota is full, or a file would exceed the system's limit on file sizes.
+pub fn is_disk_full(cause: &io::Error) -> bool {
+    matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
 impl LogError {
     /// Returns whether the log itself is damaged. Otherwise the log could not be read: it does not exist, or the user
     /// may not read it, or its key is missing.
@@ -350,8 +355,7 @@ impl LogError {
 
     /// Returns whether the disk or a quota is full, or a file would exceed the system's limit on file sizes.
     pub fn is_disk_full(&self) -> bool {
-        let is_full = |cause: &io::Error| matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge);
-        matches!(self, Self::Io { cause, .. } if is_full(cause))
+        matches!(self, Self::Io { cause, .. } if is_disk_full(cause))
     }
 
     /// Returns whether a keyring file could not be read, is invalid, or has no key for a log. The error may be

@@ -79,7 +79,7 @@ pub use crate::archived_logs::{
 pub use crate::change_origin::ChangeOrigin;
 pub use crate::chunk_context::{ChunkContext, ContextError, ContextTracker, ends_statement, transaction_at};
 pub use crate::encrypted_spool::EncryptedSpool;
-pub use crate::error::{LogError, NoLogsReason};
+pub use crate::error::{LogError, NoLogsReason, is_disk_full};
 pub use crate::event_chunk::{EventChunk, LogEvent};
 pub use crate::event_walk::{
     EventWalk, InnerPosition, PayloadEndStep, PayloadFailure, WalkEvent, WalkSource, WalkStep, WalkSteps,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use binlog::events::{ColumnSet, Rows, RowsFlags};
 use binlog::{Cursor, RowDecoder};
-use logs::EncryptedSpool;
+use logs::{EncryptedSpool, is_disk_full};
 
 use crate::json_writer::put_token;
 use crate::resume_token::ResumeToken;
@@ -179,9 +179,7 @@ fn temporary_file_error(folder: &Path, error: io::Error) -> io::Error {
     match kind {
         // The limit of temporary files: this error has the directory already.
         ErrorKind::Other => error,
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            io::Error::new(kind, format!("temporary file in {folder}: {error}"))
-        }
+        _ if is_disk_full(&error) => io::Error::new(kind, format!("temporary file in {folder}: {error}")),
         _ => io::Error::new(
             kind,
             format!(

@@ -1,6 +1,6 @@
 //! Reads logs and writes records, until the end or the first Ctrl-C.
 
-use std::io::ErrorKind::{BrokenPipe, FileTooLarge, QuotaExceeded, StorageFull};
+use std::io::ErrorKind::BrokenPipe;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -231,9 +231,7 @@ pub(super) fn failed(error: stream::StreamError) -> CommandFailure {
     CommandFailure::Failed(match error {
         stream::StreamError::Log(error) => add_advice(error),
         stream::StreamError::Write(error) if error.kind() == BrokenPipe => error.into(),
-        stream::StreamError::Write(ref full)
-            if matches!(full.kind(), StorageFull | QuotaExceeded | FileTooLarge) =>
-        {
+        stream::StreamError::Write(ref full) if logs::is_disk_full(full) => {
             anyhow!(
                 "{error}; free disk space and run the command again: with --out or --progress, it resumes where it \
                  stopped"
