@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use e2e::command;
-use e2e::json_schema::check_document;
+use e2e::json_schema::{check_document, check_documents};
 use e2e::program::bintide;
 use e2e::relayed::RelayProcess;
 use serde_json::Value;
@@ -67,6 +67,32 @@ fn documents_of_samples_have_their_schemas() -> Result<()> {
     check_run("diff", &["diff", "gtids", "gtids-compressed"])?;
     check_run("diff", &["diff", "gtids", "incident"])?;
     Ok(())
+}
+
+#[test]
+fn lines_of_samples_have_their_schemas() -> Result<()> {
+    for name in samples()? {
+        check_lines("dump-line", &["dump", "--json", &name])?;
+    }
+    check_lines(
+        "history-line",
+        &["history", "--json", "--table=types.integers", "--where=@1=1", "types.binlog"],
+    )?;
+    check_lines("history-line", &["history", "--json", "--table=rotation.t", "--where=@1=1", "rotation"])
+}
+
+/// Runs a command on the samples, and checks each line. The command may end at a fault of the log.
+fn check_lines(schema: &str, arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().env("TZ", "UTC").args(arguments).current_dir(workspace_root().join("samples"));
+    let output = command.stdin(Stdio::null()).output()?;
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let lines: Vec<Value> = lines
+        .map(serde_json::from_slice)
+        .collect::<Result<_, _>>()
+        .with_context(|| format!("{arguments:?} printed a line that is no JSON"))?;
+    ensure!(!lines.is_empty(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    check_documents(schema, &lines).with_context(|| format!("bintide {}", arguments.join(" ")))
 }
 
 #[test]
