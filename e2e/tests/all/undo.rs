@@ -28,7 +28,8 @@ enum ApplyMethod {
 
 impl ApplyMethod {
     /// One for each run of the test.
-    const ALL: [Self; OPTIONS.len()] = [Self::Target, Self::Script, Self::Target, Self::Mysqlbinlog];
+    const ALL: [Self; OPTIONS.len()] =
+        [Self::Target, Self::Script, Self::Target, Self::Mysqlbinlog, Self::Target];
 }
 
 /// Rows of all tables, in an order that does not depend on their pages.
@@ -36,11 +37,12 @@ const ROWS: &str = "use d; select * from customers order by id; select * from or
     select * from items order by a, b";
 
 /// Server options, each for a run of the test.
-const OPTIONS: [&[&str]; 4] = [
+const OPTIONS: [&[&str]; 5] = [
     &[],
     &["--binlog-transaction-compression=ON", "--binlog-row-value-options=PARTIAL_JSON"],
     &["--binlog-row-metadata=FULL", "--max-binlog-size=8192"],
     &["--gtid-mode=OFF", "--binlog-checksum=NONE"],
+    &["--binlog-encryption=ON", "--binlog-transaction-compression=ON"],
 ];
 
 #[test]
@@ -54,6 +56,8 @@ fn inverses_of_random_transactions_restore_the_tables() -> Result<()> {
         } else {
             launch
         };
+        let is_encrypted = options.contains(&"--binlog-encryption=ON");
+        let launch = if is_encrypted { launch.keyring() } else { launch };
         let server = launch.options(options.to_vec()).start()?;
         server.sql(TABLES)?;
         server.sql(&transactions(&mut random, 40))?;
@@ -67,8 +71,13 @@ fn inverses_of_random_transactions_restore_the_tables() -> Result<()> {
         let folder = TempDir::new()?;
         let inverse = folder.path().join("inverse.binlog");
         let start = format!("{}:4", undone[0].file_name().context("no name")?.to_string_lossy());
-        undo(&logs, &["--start-position", &start], &inverse)?;
-        undo_and_apply(&server, &logs, &["--start-position", &start], method)?;
+        let keyring = server.datadir().join("keyring").display().to_string();
+        let mut args = vec!["--start-position", &start];
+        if is_encrypted {
+            args.extend(["--keyring", &keyring]);
+        }
+        undo(&logs, &args, &inverse)?;
+        undo_and_apply(&server, &logs, &args, method)?;
         let restored = server.sql(ROWS)?;
         ensure!(restored == before, "{options:?}: {restored}\ninstead of\n{before}");
         let again = folder.path().join("again.binlog");
@@ -78,6 +87,49 @@ fn inverses_of_random_transactions_restore_the_tables() -> Result<()> {
         ensure!(server.sql(ROWS)? == after, "{options:?}: the inverse of the inverse is not the change");
     }
     Ok(())
+}
+
+/// Without some transactions that changed their rows last, the tables are what they would be if these had never run. Other
+/// transactions are refused, and change nothing.
+#[test]
+fn random_subsets_are_undone_or_refused() -> Result<()> {
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql(TABLES)?;
+    server.sql(&transactions(&mut random, 30))?;
+    let first = last_gtid(&server)?.1 + 1;
+    server.sql(&transactions(&mut random, 30))?;
+    let ((uuid, last), logs, before) = (last_gtid(&server)?, server.binlogs()?, server.sql(ROWS)?);
+    let mut refused = 0;
+    for draw in 0..60 {
+        let size = 1 + draw % 3;
+        let chosen = (0..size).map(|_| first + random.below((last + 1 - first) as usize) as u64);
+        let chosen: Vec<String> = chosen.map(|number| format!("{uuid}:{number}")).collect();
+        let chosen = chosen.join(",");
+        let output = undo_on(&server, &logs, &["--gtid", &chosen])?;
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.code() == Some(1) && error.contains("nothing was changed"), "{error}");
+            ensure!(server.sql(ROWS)? == before, "{chosen}: a refused inverse changed rows");
+            refused += 1;
+            continue;
+        }
+        let other = Launch::mysql().start()?;
+        let ran = command::replay(&logs, &other, &["--exclude-gtids", &chosen, "--no-log"])?;
+        ensure!(ran.code == Some(0), "{}", ran.stderr);
+        let (found, wanted) = (server.sql(ROWS)?, other.sql(ROWS)?);
+        ensure!(found == wanted, "{chosen}: {found}\ninstead of\n{wanted}");
+        return Ok(());
+    }
+    anyhow::bail!("all {refused} subsets were refused")
+}
+
+/// Returns the UUID of the server's GTIDs, and the number of the last one.
+fn last_gtid(server: &TestServer) -> Result<(String, u64)> {
+    let set = server.sql("select @@gtid_executed")?;
+    let (uuid, numbers) = set.trim().split_once(':').context("no GTIDs")?;
+    let last = numbers.rsplit(['-', ':']).next().context("no numbers")?;
+    Ok((uuid.to_owned(), last.parse()?))
 }
 
 #[test]
