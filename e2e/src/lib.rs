@@ -34,6 +34,7 @@
 //! | [`workload`] | random SQL, run on a real server |
 #![forbid(unsafe_code)]
 
+pub mod archived;
 pub mod as_sql;
 pub mod bomb;
 pub mod bounded;

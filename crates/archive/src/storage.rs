@@ -273,6 +273,7 @@ fn open_url(location: &str) -> Result<(Arc<dyn ObjectStore>, ObjectPath), Archiv
             GoogleCloudStorageBuilder::from_env().with_url(location).build().map(|store| Arc::new(store) as _)
         }
         "s3" | "s3a" => aws_profile::with_profile(AmazonS3Builder::from_env())
+            .map_err(|why| invalid(location, why))?
             .with_url(location)
             .build()
             .map(|store| Arc::new(store) as _),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -272,6 +273,29 @@ fn a_lost_segment_is_not_replaced_by_another_log() -> Result<()> {
     fs::write(&log, bytes)?;
     let ran = archive.run(&["--to", &archive.location, &log.display().to_string()])?;
     ensure!(ran.code == Some(1) && ran.stderr.contains("with other contents"), "{}", ran.stderr);
+    Ok(())
+}
+
+/// Commands would read an archive in the directory of its logs in place of the logs. A pipe has no second reading.
+#[test]
+fn unsuitable_logs_and_places_are_refused() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let location = path_text(&folder.path().join("archive"));
+    let archive = Archive { location: location.clone(), variables: Vec::new() };
+    let log = folder.path().join("binlog.000001");
+    fs::copy(workspace_root().join("samples/types.binlog"), &log)?;
+    let own = path_text(folder.path());
+    let ran = archive.run(&["--to", &own, &path_text(&log)])?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("a directory of its own"), "{}", ran.stderr);
+    let pipe = folder.path().join("pipe");
+    ensure!(Command::new("mkfifo").arg(&pipe).status()?.success());
+    for special in [pipe.as_path(), Path::new("/dev/null")] {
+        let ran = archive.run(&["--to", &location, &path_text(special)])?;
+        ensure!(ran.code == Some(2) && ran.stderr.contains("is not a regular file"), "{}", ran.stderr);
+    }
+    archive.add(&[log], &[])?;
+    let manifest = fs::metadata(folder.path().join("archive/manifests/binlog.000001.json"))?;
+    ensure!(manifest.permissions().mode() & 0o027 == 0, "other users can read the archive");
     Ok(())
 }
 

@@ -2,15 +2,15 @@
 //! would be an error.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Ran, replay};
+use e2e::command::{Ran, address, replay};
 use e2e::program::bintide;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Launch, workspace_root};
+use testkit::{Launch, ObjectServer, workspace_root};
 
 /// Archive of the six logs of a sample. The first one has the statements, the last one an INSERT.
 struct SparseArchive {
@@ -94,6 +94,59 @@ fn lists_and_histories_read_only_needed_segments() -> Result<()> {
     archive.check_missing(&["dump", "--json", &exclude])?;
     archive.check_missing(&["dump", &include])?;
     SparseArchive::create(&[1, 2, 3, 4, 5, 6])?.check_same(&["dump", "-vv", &include])
+}
+
+/// Commands that read logs read them from an S3 server. The others refuse archives, and name the remedy.
+#[test]
+fn commands_read_an_archive_on_a_server() -> Result<()> {
+    let server = ObjectServer::start()?;
+    let location = server.url("read");
+    let log = workspace_root().join("samples/types.binlog");
+    let run = |arguments: &[&str], input: &Path| -> Result<Ran> {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().envs(server.variables()).args(arguments);
+        Ok(command.arg(input).output()?.into())
+    };
+    let added = run(&["archive", "--to", &location], &log)?;
+    ensure!(added.code == Some(0), "{}", added.stderr);
+    let archived = PathBuf::from(format!("{location}/types.binlog"));
+    for arguments in [
+        &["dump", "-vv"][..],
+        &["dump", "--json"],
+        &["stats", "--by=table"],
+        &["history", "--table=types.integers", "--where=@1=1"],
+        &["undo", "--sql", "--table=*"],
+        &["advise", "--json", "--levels=1"],
+        &["stream", "--format=maxwell", "--schema=ddl"],
+    ] {
+        let (found, wanted) = (run(arguments, &archived)?, run(arguments, &log)?);
+        ensure!(found.code == wanted.code, "{arguments:?}: {found:?} {wanted:?}");
+        let is_measured = arguments[0] == "advise" || arguments[0] == "stats";
+        ensure!(is_measured || found.stdout == wanted.stdout, "{arguments:?}: {found:?} {wanted:?}");
+    }
+    let target = Launch::mysql().start()?;
+    let ran = run(&["replay", "--to", &address("root", &target)], Path::new(&location))?;
+    ensure!(ran.code == Some(0), "{}", ran.stderr);
+    for arguments in [&["compress", "--output=new"][..], &["decompress", "--output=new"], &["relay"]] {
+        let ran = run(arguments, if arguments[0] == "relay" { Path::new(&location) } else { &archived })?;
+        ensure!(ran.code == Some(2) && ran.stderr.contains("archive restore"), "{arguments:?}: {ran:?}");
+    }
+    let ran = run(&["export", "--to", &location], &log)?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("archive --change-tables"), "{ran:?}");
+    Ok(())
+}
+
+/// Credentials that bintide would not find are named, in place of a failed request.
+#[test]
+fn unsupported_settings_of_a_profile_are_named() -> Result<()> {
+    let folder = TempDir::new()?;
+    let config = folder.path().join("config");
+    fs::write(&config, "[profile backup]\nregion = eu-west-1\nrole_arn = arn:aws:iam::1:role/r\n")?;
+    let mut command = Command::new(bintide()?);
+    command.env_clear().env("AWS_PROFILE", "backup").env("AWS_CONFIG_FILE", &config);
+    let ran = Ran::from(command.args(["archive", "ls", "s3://backups/db1"]).output()?);
+    ensure!(ran.code == Some(2) && ran.stderr.contains("role_arn, which is not supported"), "{ran:?}");
+    Ok(())
 }
 
 #[test]

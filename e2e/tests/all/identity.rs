@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use e2e::archived::check_logs_come_back;
 use e2e::compare::{Run, difference};
 use e2e::identity::{self, SEED};
 use e2e::logs::Logs;
@@ -99,7 +100,7 @@ fn every_sample_with_random_options() -> Result<()> {
     identity::check_random("samples", &Logs::samples()?, testkit::seed_from_env(SEED), 600)
 }
 
-/// The same with logs of random SQL on a new server.
+/// The same with logs of random SQL on a new server, which an archive also gives back.
 #[test]
 fn fresh_logs_with_random_options() -> Result<()> {
     let seed = testkit::seed_from_env(SEED);
@@ -107,5 +108,7 @@ fn fresh_logs_with_random_options() -> Result<()> {
     for number in 0..4 {
         workload::record(seed + number, &format!("workload-{number}"), folder.path())?;
     }
+    let logs: Result<Vec<_>> = fs::read_dir(folder.path())?.map(|entry| Ok(entry?.path())).collect();
+    check_logs_come_back(&logs?)?;
     identity::check_random("workloads", &Logs::read(folder.path())?, seed, 200)
 }

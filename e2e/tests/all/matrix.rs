@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ::replay::CommitOrder;
 use anyhow::{Context, Result, ensure};
+use e2e::archived::check_logs_come_back;
 use e2e::as_sql::{address, are_equal, replay, rows};
 use e2e::command::{self, wait_until};
 use e2e::compare::{LOGS, Run};
@@ -108,6 +109,11 @@ fn catalogues_of_all_servers_have_the_same_columns_and_indexes() -> Result<()> {
         ensure!(catalogue.invisible_indexes(b"c", b"t")?.is_empty());
         Ok(())
     })
+}
+
+#[test]
+fn archives_give_back_each_log() -> Result<()> {
+    check_each(&TestPackage::from_env()?, |server| check_logs_come_back(&server.logs))
 }
 
 #[test]

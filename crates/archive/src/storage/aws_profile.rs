@@ -7,9 +7,16 @@ use std::path::PathBuf;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 
+/// Settings of a profile from which the AWS command line would get credentials, and bintide does not.
+const UNSUPPORTED: [&str; 4] = ["role_arn", "credential_process", "sso_session", "sso_start_url"];
+
 /// Adds what the environment does not set from the files of the AWS command line: keys, region and endpoint of the
 /// profile. An endpoint with `http://` is used without TLS, because it was given so.
-pub(super) fn with_profile(mut builder: AmazonS3Builder) -> AmazonS3Builder {
+///
+/// # Errors
+///
+/// If only an unsupported setting of the profile names credentials.
+pub(super) fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder, String> {
     let profile = env::var("AWS_PROFILE").unwrap_or_else(|_| "default".to_owned());
     let credentials = read_section("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", &profile);
     let section = if profile == "default" { profile } else { format!("profile {profile}") };
@@ -23,6 +30,14 @@ pub(super) fn with_profile(mut builder: AmazonS3Builder) -> AmazonS3Builder {
         if let Some(token) = value("aws_session_token") {
             builder = builder.with_token(token);
         }
+    } else if !has_keys && env::var_os("AWS_WEB_IDENTITY_TOKEN_FILE").is_none() {
+        let is_set = |name: &&str| value(name).is_some();
+        if let Some(name) = UNSUPPORTED.into_iter().find(is_set) {
+            return Err(format!(
+                "the AWS profile gets its credentials by {name}, which is not supported: put them into the \
+                 environment, as `aws configure export-credentials --format env` prints them"
+            ));
+        }
     }
     let settings =
         [(AmazonS3ConfigKey::DefaultRegion, "region"), (AmazonS3ConfigKey::Endpoint, "endpoint_url")];
@@ -33,10 +48,10 @@ pub(super) fn with_profile(mut builder: AmazonS3Builder) -> AmazonS3Builder {
             builder = builder.with_config(key, value);
         }
     }
-    match builder.get_config_value(&AmazonS3ConfigKey::Endpoint) {
+    Ok(match builder.get_config_value(&AmazonS3ConfigKey::Endpoint) {
         Some(endpoint) if endpoint.starts_with("http://") => builder.with_allow_http(true),
         _ => builder,
-    }
+    })
 }
 
 /// Returns the settings of one section. A file that is missing has none.

@@ -25,6 +25,7 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
 use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
+use crate::output_directory::refuse_url;
 use crate::progress::ByteProgress;
 use crate::transaction_args::TransactionArgs;
 use crate::units::{bytes, counted, duration};
@@ -119,6 +120,10 @@ enum ExportNaming {
 /// Exports the logs.
 pub(crate) fn run(command: &ExportArgs, global: &GlobalArgs) -> CommandResult {
     let started = Instant::now();
+    refuse_url(&command.to).map_err(|error| {
+        let remedy = "to write to object storage, use `bintide archive --change-tables`";
+        CommandFailure::NotStarted(anyhow!("--to: {error}; {remedy}"))
+    })?;
     let mut found = command.inputs.find_logs()?;
     found.check_indexes()?;
     check_names(&found)?;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use binlog::{EventFormat, Flavour, ServerVersion, ZstdLevel};
 use clap::Args;
-use logs::NewestReceivedLogs;
+use logs::{NewestReceivedLogs, archived_contents};
 use rewrite::{
     CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileReport, MinimumGain, OldFormatPolicy,
     OutputEncryption, ResourcePlan, RewriteAction, RewriteOutcome, RewriteProgress, RewriteTally, WriteMode,
@@ -351,6 +351,10 @@ fn files(found: &InputLogs) -> Result<Vec<(&InputPlace, &PathBuf)>, CommandFailu
         InputPlace::File(path) if is_special(path) => Err(CommandFailure::NotStarted(anyhow!(
             "{} is not a regular file: large transactions are read twice, but a pipe or a device can be read only \
              once; give a file",
+            path.display()
+        ))),
+        InputPlace::File(path) if archived_contents(path).is_some() => Err(CommandFailure::NotStarted(anyhow!(
+            "{} is in an archive, and only files can be rewritten: restore it first with `bintide archive restore`",
             path.display()
         ))),
         InputPlace::File(path) => Ok((place, path)),

@@ -15,6 +15,7 @@ use anyhow::anyhow;
 use binlog::ZstdLevel;
 use clap::Args;
 use jiff::tz::TimeZone;
+use logs::archived_contents;
 use serde::Serialize;
 use servers::{ServerAddress, SqlConnection};
 use tracing::{error, warn};
@@ -270,7 +271,8 @@ fn source<'f>(
         return Err(CommandFailure::NotStarted(refusal));
     };
     let data = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
-    let Some(bytes) = data.map(|data| data.len()) else {
+    let archived = || archived_contents(path).map(|contents| contents.size);
+    let Some(bytes) = data.map(|data| data.len()).or_else(archived) else {
         return Err(CommandFailure::NotStarted(anyhow!(
             "{} is not a regular file: advise reads logs twice, but a pipe or a device can be read only once; give a \
              file",

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
-use archive::{Manifest, MissingFolder};
+use anyhow::{Context, anyhow, bail};
+use archive::{Manifest, MissingFolder, is_object_url};
 use clap::Args;
 use logs::{find_running_server, is_received_store, parent_of};
 use serde_json::json;
@@ -82,6 +82,9 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
             }
         }
     }
+    for log in &logs {
+        check_log(log, location).map_err(CommandFailure::NotStarted)?;
+    }
     if command.then_remove {
         check_removal(&logs)?;
     }
@@ -102,6 +105,24 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
         }
     }
     archiver.observer.finish()
+}
+
+/// Refuses a log that cannot be read from its start again, and an archive in the directory of the log: commands that are
+/// given the directory would read the archive in place of the logs.
+fn check_log(log: &Path, location: &str) -> anyhow::Result<()> {
+    let name = log.display();
+    if fs::metadata(log).is_ok_and(|found| !found.is_file()) {
+        bail!("{name} is not a regular file: expected a log");
+    }
+    let canonical = |path: &Path| path.canonicalize().ok();
+    if !is_object_url(location)
+        && canonical(Path::new(location)).is_some_and(|archive| canonical(parent_of(log)) == Some(archive))
+    {
+        bail!(
+            "{location} is the directory of {name}: give the archive a directory of its own, such as {location}/archive"
+        );
+    }
+    Ok(())
 }
 
 /// Waits for the next check of the store. Returns false once the run must stop.

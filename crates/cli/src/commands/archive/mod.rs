@@ -22,6 +22,7 @@ use archive::{
     Archive, ArchiveError, ArchiveStorage, DamagedManifest, ManifestList, MissingFolder, is_object_url,
 };
 use clap::{Args, Subcommand};
+use nix::sys::stat::{Mode, umask};
 use serde_json::{Value, json};
 use tracing::error;
 
@@ -81,7 +82,7 @@ enum ArchiveAction {
     Verify(verify::ArchiveVerifyArgs),
     /// Restore archived logs byte for byte.
     Restore(restore::RestoreArgs),
-    /// Delete the oldest archived logs, and parts of uploads that were interrupted.
+    /// Delete the oldest archived logs, and segments of uploads that were interrupted.
     Prune(prune::PruneArgs),
 }
 
@@ -126,8 +127,18 @@ fn archived_logs(archive: &Archive) -> Result<ManifestList, CommandFailure> {
 }
 
 fn open_storage(location: &str, missing: MissingFolder) -> Result<Archive, CommandFailure> {
+    if missing == MissingFolder::Create && !is_object_url(location) {
+        protect_new_files();
+    }
     let storage = ArchiveStorage::open(location, missing);
     storage.map(Archive::new).map_err(|error| CommandFailure::NotStarted(anyhow!(error)))
+}
+
+/// Denies other users access to the files that this process creates: logs contain the data of tables.
+fn protect_new_files() {
+    let others = Mode::from_bits_truncate(0o027);
+    let denied = umask(others);
+    umask(denied | others);
 }
 
 /// Returns the name of a log in an archive, for messages.

@@ -19,9 +19,9 @@ use tempfile::TempDir;
 /// Options of change tables.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct ChangeTableArgs {
-    /// Also write the row changes of each log into the archive, as change tables (Parquet) that DuckDB, Spark and Trino
-    /// read there: tables/database=DB/table=TABLE/day=DAY/. Columns whose names the log lacks are named @1, @2 and so
-    /// on.
+    /// Also write the row changes of each log into the archive, as change tables (Parquet) that DuckDB, pyarrow and
+    /// Spark read there: tables/database=DB/table=TABLE/day=DAY/. Columns whose names the log lacks are named @1, @2
+    /// and so on.
     #[arg(long)]
     pub(crate) change_tables: bool,
     /// With --change-tables, skip changes that are logged as statements. By default, a log with such changes gets no

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
+use logs::find_archived_logs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use receive::{AckCondition, LogReceiver, ReceiveControl};
 use relay::{AccountFile, FormChoice, RelayStore, UpstreamControl};
@@ -173,6 +174,12 @@ fn serve_stored(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> Comm
         let name = folder.display();
         return Err(CommandFailure::NotStarted(anyhow!(
             "{name} is a file; expected a directory of logs or its index"
+        )));
+    }
+    if find_archived_logs(folder).is_some() {
+        return Err(CommandFailure::NotStarted(anyhow!(
+            "{} is an archive, and relay serves only files: restore its logs first with `bintide archive restore`",
+            folder.display()
         )));
     }
     let site = RelaySite::new(None);

@@ -1,0 +1,37 @@
+//! Logs that go into an archive and come back.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+use crate::command::Ran;
+use crate::program::bintide;
+
+/// Archives these logs in a directory, restores them, and compares each byte. The names of the logs must differ.
+///
+/// # Errors
+///
+/// Returns an error if a command fails, or a log differs.
+pub fn check_logs_come_back(logs: &[PathBuf]) -> Result<()> {
+    let folder = TempDir::new()?;
+    let (archive, restored) = (folder.path().join("archive"), folder.path().join("restored"));
+    run(Command::new(bintide()?).args(["archive", "--quiet", "--to"]).arg(&archive).args(logs))?;
+    run(Command::new(bintide()?)
+        .args(["archive", "restore", "--quiet", "--to"])
+        .arg(&restored)
+        .arg(&archive))?;
+    for log in logs {
+        let name = log.file_name().context("a log without a name")?;
+        ensure!(fs::read(log)? == fs::read(restored.join(name))?, "{} came back otherwise", log.display());
+    }
+    Ok(())
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let ran = Ran::from(command.env_clear().output()?);
+    ensure!(ran.code == Some(0), "{}", ran.stderr);
+    Ok(())
+}
