@@ -32,6 +32,7 @@ pub mod keys;
 mod lag_tracker;
 mod load_file_content;
 mod log_survey;
+mod lost_temporary_tables;
 pub mod net_change;
 mod preflight_finding;
 mod replay_error;

@@ -29,6 +29,7 @@ use logs::ThreadPanic;
 
 use crate::applied_check::AppliedCheck;
 use crate::commit_order::CommitOrder;
+use crate::lost_temporary_tables::LostTemporaryTables;
 use crate::replay_error::ReplayError;
 use crate::replay_options::ReplayOptions;
 use crate::replay_progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
@@ -86,6 +87,7 @@ pub fn replay(
                 filter: &options.filter,
                 unmatched: options.filter.unmatched_rules(),
                 gap: options.gap,
+                lost_tables: LostTemporaryTables::default(),
             };
             let read = ThreadPanic::catch("reads the logs", || {
                 transaction_reader::read(source, rules, &to_builder, queue)

@@ -41,8 +41,8 @@ mod wildcard_pattern;
 pub use crate::replication_filter::{FilterRule, FilterRuleError, ReplicationFilter};
 pub use crate::sql_words::{SqlWord, SqlWords};
 pub use crate::statement::{
-    StatementKind, TableReference, classify_statement, find_start_transaction, first_word,
-    is_account_statement,
+    StatementKind, TableReference, TemporaryTableChange, classify_statement, find_start_transaction,
+    first_word, is_account_statement, temporary_table_change,
 };
 pub use crate::statement_digest::statement_digest;
 pub use crate::table_pattern::{TablePattern, split_table_name};

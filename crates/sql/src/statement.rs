@@ -100,6 +100,37 @@ pub fn is_account_statement(sql: &[u8]) -> bool {
     }
 }
 
+/// Change of the temporary tables of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TemporaryTableChange {
+    /// Creates this table.
+    Create(TableReference),
+    /// Drops these tables.
+    Drop(Vec<TableReference>),
+}
+
+/// Returns the change that `CREATE TEMPORARY TABLE` or `DROP TEMPORARY TABLE` makes; `None` for other statements.
+pub fn temporary_table_change(sql: &[u8]) -> Option<TemporaryTableChange> {
+    let words = &mut TokenCursor::new(sql, ANSI_QUOTES);
+    words.skip_set_statement();
+    let verb = take_keyword(words);
+    skip_create_options(words);
+    if !words.take_word("TEMPORARY") || !(words.take_word("TABLE") || words.take_word("TABLES")) {
+        return None;
+    }
+    match verb.as_str() {
+        "CREATE" => {
+            words.skip_words(&["IF", "NOT", "EXISTS"]);
+            take_table(words).map(TemporaryTableChange::Create)
+        }
+        "DROP" => {
+            words.skip_words(&["IF", "EXISTS"]);
+            Some(TemporaryTableChange::Drop(take_list(words)))
+        }
+        _ => None,
+    }
+}
+
 /// Returns the first word of a statement after comments, in upper case. Returns an empty string if the statement does
 /// not start with a word, for example with a comment that only some servers execute. Skips MariaDB's `SET STATEMENT …
 /// FOR`.

@@ -53,6 +53,35 @@ fn load_data_uses_the_original_character_set() -> Result<()> {
     ends_equal(&source, &ORDERS, &[])
 }
 
+/// After the stop, the session with the temporary table is gone. A statement must not use another table of its name.
+#[test]
+fn a_replay_does_not_continue_without_its_temporary_tables() -> Result<()> {
+    let source = source(
+        "create database d; use d; create table x (a int); insert into x values (99); create table r (a int);
+         set session binlog_format = statement; create temporary table x (a int); insert into x values (1);
+         insert into r select a from x; update x set a = a + 1; insert into r select a from x;
+         drop temporary table x; insert into r values (7)",
+    )?;
+    let executed = source.sql("select @@gtid_executed")?;
+    let (uuid, last) = executed.trim().split_once(":1-").context("no GTIDs")?;
+    let last: u64 = last.parse()?;
+    let logs = source.binlogs()?;
+    let target = target("--skip-log-bin")?;
+    let stop = format!("{uuid}:{}", last - 3);
+    let ran = replay(&logs, &target, &["--stop-gtid", &stop])?;
+    ensure!(ran.code == Some(0), "{ran:?}");
+    let before = target.sql("select * from d.r; select * from d.x")?;
+    ensure!(before == "1\n99\n", "{before}");
+    let ran = replay(&logs, &target, &[])?;
+    ensure!(ran.code == Some(1) && ran.stderr.contains("the temporary table d.x of connection"), "{ran:?}");
+    ensure!(target.sql("select * from d.r; select * from d.x")? == before, "a table was changed");
+    // Once the table is dropped, nothing is lost.
+    let ran =
+        replay(&logs, &target, &["--start-after-gtid", &format!("{uuid}:{}", last - 1), "--allow-gap"])?;
+    ensure!(ran.code == Some(0) && target.sql("select a from d.r where a = 7")?.trim() == "7", "{ran:?}");
+    Ok(())
+}
+
 /// The log has the time zone only of statements that depend on it.
 #[test]
 fn variables_set_by_functions_are_restored() -> Result<()> {

@@ -27,6 +27,7 @@ use super::{ReplayObserver, limits, replay};
 use crate::applied_check::AppliedCheck;
 use crate::apply_plan::SourceStatement;
 use crate::commit_order::CommitOrder;
+use crate::lost_temporary_tables::LostTemporaryTables;
 use crate::replay_error::{TargetFailure, TargetFailureKind};
 use crate::replay_log::ReplayLog;
 use crate::replay_options::{GapPolicy, ReplayOptions};
@@ -397,6 +398,7 @@ fn options(order: CommitOrder, mode: ParallelMode, workers: usize) -> ReplayOpti
         selection: TransactionSelection::default(),
         filter: ReplicationFilter::default(),
         gap: GapPolicy::Refuse,
+        lost_tables: LostTemporaryTables::default(),
     }
 }
 

@@ -9,6 +9,7 @@ use sql::{ReplicationFilter, UnmatchedRules};
 
 use crate::applied_check::AppliedCheck;
 use crate::apply_plan::{ApplyPlan, ApplyStep};
+use crate::lost_temporary_tables::LostTemporaryTables;
 use crate::replay_error::ReplayError;
 use crate::replay_options::GapPolicy;
 use crate::run::group_queue::GroupQueue;
@@ -16,7 +17,7 @@ use crate::run::transaction_batch::{ReadProgress, TransactionBatch};
 use crate::source_transaction::TransactionHead;
 use crate::transaction_filter::TransactionFilter;
 use crate::transaction_selection::{LateTransactions, SelectionChoice, TransactionSelector};
-use crate::transaction_source::{LeftOutLogs, TransactionSource};
+use crate::transaction_source::{LeftOutLogs, SizedTransaction, TransactionSource};
 
 /// Maximum batches between reader and group builder. Bounds memory, with the size of a batch.
 const BATCHES_MAX: usize = 4;
@@ -96,6 +97,7 @@ pub(super) struct ReadRules<'s> {
     /// not look up the transaction's names, and these names may match rules.
     pub(super) unmatched: UnmatchedRules,
     pub(super) gap: GapPolicy,
+    pub(super) lost_tables: LostTemporaryTables,
 }
 
 impl ReadRules<'_> {
@@ -154,6 +156,9 @@ pub(super) fn fill_batch(
                 if choice == SelectionChoice::Take {
                     rules.unmatched = UnmatchedRules::default();
                 }
+                if let (SelectionChoice::Take, SizedTransaction::Held(transaction)) = (choice, &found) {
+                    rules.lost_tables.skip(transaction);
+                }
                 batch.so_far.skipped += 1;
                 if source.bytes_read() >= end {
                     return Ok(SourceState::Yes);
@@ -173,6 +178,9 @@ pub(super) fn fill_batch(
         }
         let plan = plan.and_then(|plan| filter.apply(plan));
         let plan = plan.map_err(|error| ReplayError::Plan { transaction: head.to_string(), error })?;
+        if let Some(reason) = rules.lost_tables.reason_against(&plan) {
+            return Err(ReplayError::Refused(format!("{head} cannot be applied: {reason}")));
+        }
         size +=
             plan.steps.iter().map(ApplyStep::size).sum::<usize>() + size_of::<(TransactionHead, ApplyPlan)>();
         if !plan.is_in_memory() {
