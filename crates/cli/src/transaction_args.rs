@@ -1,5 +1,8 @@
 //! Selection of transactions by time and GTID, and of tables: for commands that answer questions about logs.
 
+#[cfg(feature = "columns")]
+use std::collections::BTreeSet;
+
 use binlog::gtid::GtidSet;
 use clap::Args;
 use inspect::stats::StatsSelection;
@@ -48,4 +51,24 @@ impl TransactionArgs {
             },
         })
     }
+
+    /// Returns the options that are set, in a fixed order and form; empty if everything is selected.
+    #[cfg(feature = "columns")]
+    pub(crate) fn description(&self) -> String {
+        let mut options = Vec::new();
+        options.extend(self.start_datetime.map(|time| format!("--start-datetime {time}")));
+        options.extend(self.stop_datetime.map(|time| format!("--stop-datetime {time}")));
+        options.extend(self.gtid.as_ref().map(|gtids| format!("--gtid {}", one_line(gtids))));
+        options
+            .extend(self.exclude_gtids.as_ref().map(|gtids| format!("--exclude-gtids {}", one_line(gtids))));
+        let tables: BTreeSet<&String> = self.table.iter().collect();
+        options.extend(tables.iter().map(|table| format!("--table {table}")));
+        options.extend(self.database.as_ref().map(|database| format!("--database {database}")));
+        options.join(" ")
+    }
+}
+
+#[cfg(feature = "columns")]
+fn one_line(gtids: &GtidSet) -> String {
+    gtids.to_string().replace('\n', "")
 }

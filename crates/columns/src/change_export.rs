@@ -3,6 +3,7 @@
 //! ```text
 //! database=shop/table=orders/day=2026-11-22/binlog.000012.1.parquet
 //! _bintide/binlog.000012.files                   files with the changes of this log
+//! _bintide/selection                             the selected changes
 //! _bintide/database=shop/table=orders.columns    columns of the files of this table
 //! _bintide/unfinished/                           files that are being written
 //! ```
@@ -25,6 +26,12 @@ const STATE_FOLDER: &str = "_bintide";
 
 /// Directory of unfinished files, in that of the export's own.
 const UNFINISHED_FOLDER: &str = "unfinished";
+
+/// End of the names of the lists of files, in that of the export's own.
+const LIST_END: &str = "files";
+
+/// File with the selection of the export, in that of the export's own.
+const SELECTION_FILE: &str = "selection";
 
 /// Limits of an export.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +128,31 @@ impl ChangeExport {
             counts: ExportCounts::default(),
             _lock: lock,
         })
+    }
+
+    /// Records the selected changes, as text. A directory has the files of one selection, because the export of a log
+    /// replaces all of its earlier files.
+    ///
+    /// # Errors
+    ///
+    /// If the directory has files of another selection, or the text cannot be read or written.
+    pub fn record_selection(&self, selection: &str) -> Result<(), ColumnsError> {
+        let state = self.root.join(STATE_FOLDER);
+        let path = state.join(SELECTION_FILE);
+        let known = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            known => known.map_err(|cause| file_error("read", &path, cause))?,
+        };
+        if known == selection {
+            return Ok(());
+        }
+        let is_list = |path: &PathBuf| path.extension().is_some_and(|end| end == LIST_END);
+        if entries(&state).map_err(|cause| file_error("list", &state, cause))?.iter().any(is_list) {
+            let known = if known.is_empty() { "all changes".to_owned() } else { known };
+            return Err(ColumnsError::OtherSelection { folder: self.root.clone(), known });
+        }
+        replace_file(&path, selection.as_bytes(), FileAccess::Private)
+            .map_err(|cause| file_error("write", &path, cause))
     }
 
     /// Returns the numbers of what the export has written. They include only logs that have ended.
@@ -331,7 +363,7 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Returns the path of the list of a log's files. `log` is its encoded name.
 fn list_path(root: &Path, log: &str) -> PathBuf {
-    root.join(STATE_FOLDER).join(format!("{log}.files"))
+    root.join(STATE_FOLDER).join(format!("{log}.{LIST_END}"))
 }
 
 /// Reads a list of files; empty if it is missing.

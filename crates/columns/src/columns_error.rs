@@ -54,6 +54,17 @@ pub enum ColumnsError {
         /// Start of the incident event.
         offset: u64,
     },
+    /// The directory has an export of another selection, whose files would be replaced.
+    #[error(
+        "{} has an export of {known}: another selection would replace its files; give another directory",
+        folder.display()
+    )]
+    OtherSelection {
+        /// Directory of the export.
+        folder: PathBuf,
+        /// The selection.
+        known: String,
+    },
     /// A log ends within a transaction.
     #[error(
         "{log} ends within the transaction that starts at {start}: if a server is writing the log, try again"

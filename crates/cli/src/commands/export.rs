@@ -135,6 +135,9 @@ pub(crate) fn run(command: &ExportArgs, global: &GlobalArgs) -> CommandResult {
     let mut decoder = command.decoder(source)?;
     let export = ChangeExport::open(&command.to, command.files.limits());
     let export = export.context("--to").map_err(CommandFailure::NotStarted)?;
+    export
+        .record_selection(&command.transactions.description())
+        .map_err(|error| CommandFailure::NotStarted(anyhow!(error).context("--to")))?;
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let mut watch = |bytes_done| {
         progress.update(bytes_done);
