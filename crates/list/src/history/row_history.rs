@@ -60,6 +60,8 @@ pub struct RowHistory {
     pub missing_column: Option<String>,
     /// Reasons why changes may be missing.
     pub gaps: HistoryGaps,
+    /// Key of the row, if the conditions are on other columns: other rows may meet them, too.
+    pub chosen_row: Option<Vec<RowCondition>>,
 }
 
 /// Beginning of a history.

@@ -38,11 +38,12 @@ pub fn row_history(
         current: None,
         newest: None,
         gaps: HistoryGaps::default(),
+        chosen_row: None,
     };
     let beginning = tracer.trace_backward()?;
     tracer.entries.reverse();
     tracer.trace_forward()?;
-    let RowTracer { mut torn, entries, sightings, gaps, .. } = tracer;
+    let RowTracer { mut torn, entries, sightings, gaps, chosen_row, .. } = tracer;
     // The trace may read a log twice, and then warns twice.
     torn.dedup();
     let missing_column = sightings.missing_column_error(&settings.conditions);
@@ -53,6 +54,7 @@ pub fn row_history(
         has_table: sightings.has_tables(),
         missing_column,
         gaps,
+        chosen_row,
     })
 }
 
@@ -70,6 +72,8 @@ struct RowTracer<'s> {
     newest: Option<NewestChange>,
     /// Gaps in the row's history.
     gaps: HistoryGaps,
+    /// See [`RowHistory::chosen_row`].
+    chosen_row: Option<RowIdentity>,
 }
 
 /// End of the changes that were found backward.
@@ -124,6 +128,10 @@ impl RowTracer<'_> {
             // A DELETE of an earlier row with the same key is no change of this row.
             if !states.after && !is_first {
                 return TraceStep::End(HistoryBeginning::Unknown);
+            }
+            if is_first {
+                let key = after.as_ref().or(before.as_ref());
+                self.chosen_row = key.filter(|key| !is_same(key, &self.settings.conditions)).cloned();
             }
             if is_first && let Some(identity) = after.clone() {
                 self.newest = Some(NewestChange { log, place, identity });

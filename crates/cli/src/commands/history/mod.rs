@@ -65,6 +65,14 @@ pub(crate) fn run(command: &HistoryArgs, global: &GlobalArgs) -> CommandResult {
     if let Some(error) = &history.missing_column {
         return Err(CommandFailure::Failed(anyhow!("{error}")));
     }
+    if let Some(key) = &history.chosen_row {
+        let key: Vec<String> = key.iter().map(ToString::to_string).collect();
+        warn!(
+            "this is the row {} of the newest change that matches; other rows may match, too: choose a row by its \
+             primary key",
+            key.join(" and ")
+        );
+    }
     warn_of_gaps(&history.gaps);
     warn_of_missing_logs(&history, &found);
     let TableName { database, table } = &command.table;
