@@ -75,7 +75,8 @@ fn ddl_verb(first: &str, query: &Query<'_>, flavour: Flavour) -> Option<DdlVerb>
     let words = SqlWords::parse(&statement_text(query, flavour), sql_mode_of(query));
     match words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words)) {
         DdlStatement::CreateIndex { .. } | DdlStatement::DropIndex { .. } => Some(DdlVerb::Alter),
-        DdlStatement::Other => None,
+        // A temporary table is not the table of that name that consumers know.
+        DdlStatement::CreateTemporaryTable | DdlStatement::DropTemporaryTables | DdlStatement::Other => None,
         _ => Some(by_first_word),
     }
 }
@@ -154,7 +155,8 @@ mod tests {
             assert_eq!(ddl_verb(&first_word(query.sql), &query, Flavour::MySql), wanted, "{sql}");
         };
         check("create table t (a int, index (a))", Some(DdlVerb::Create));
-        check("create temporary table t (a int)", Some(DdlVerb::Create));
+        check("create temporary table t (a int)", None);
+        check("drop temporary table t", None);
         check("create unique index i on t (a)", Some(DdlVerb::Alter));
         check("drop index i on t", Some(DdlVerb::Alter));
         check("create database my_index", Some(DdlVerb::Create));
