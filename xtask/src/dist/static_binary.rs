@@ -47,7 +47,7 @@ pub(crate) fn build(release: &Release, arch: PackageArch, features: FeatureSet) 
     let zigbuild = ZIGBUILD.ensure()?;
     let target = arch.rust_target();
     run(Command::new("rustup").args(["--quiet", "target", "add", &target]).current_dir(&source))?;
-    let target_dir = release.folder.join(match features {
+    let target_dir = release.directory.join(match features {
         FeatureSet::Packaged => "build",
         FeatureSet::Minimal => "build-minimal",
     });
@@ -63,22 +63,22 @@ pub(crate) fn build(release: &Release, arch: PackageArch, features: FeatureSet) 
     ]);
     cargo.arg(features.argument()).arg("--target-dir").arg(&target_dir);
     cargo.env("PATH", path_with(&zigbuild)?).env("CARGO_ZIGBUILD_PYTHON_PATH", ensure_zig()?);
-    let folders = [(source, "/bintide"), (cargo_home()?, "/cargo"), (target_dir.clone(), "/build")];
+    let directories = [(source, "/bintide"), (cargo_home()?, "/cargo"), (target_dir.clone(), "/build")];
     let remapped: Vec<String> =
-        folders.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect();
+        directories.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect();
     cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", remapped.join("\u{1f}"));
     let mapped: Vec<String> =
-        folders.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).collect();
+        directories.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).collect();
     cargo.env("CFLAGS", mapped.join(" "));
     run(&mut cargo)?;
     Ok(target_dir.join(target).join("dist/bintide"))
 }
 
-/// Returns the program search path with the folder of a program in front.
+/// Returns the program search path with the directory of a program in front.
 fn path_with(program: &Path) -> Result<OsString> {
-    let folder = program.parent().context("a program without a folder")?.to_path_buf();
+    let directory = program.parent().context("a program without a directory")?.to_path_buf();
     let others = env::var_os("PATH").unwrap_or_default();
-    Ok(env::join_paths([folder].into_iter().chain(env::split_paths(&others)))?)
+    Ok(env::join_paths([directory].into_iter().chain(env::split_paths(&others)))?)
 }
 
 fn cargo_home() -> Result<PathBuf> {
@@ -88,16 +88,20 @@ fn cargo_home() -> Result<PathBuf> {
 
 /// Returns the Python that has zig, in a virtual environment of the cache.
 fn ensure_zig() -> Result<PathBuf> {
-    let folder = testkit::cache_dir().join(format!("ziglang-{ZIG_VERSION}"));
-    let python = folder.join("bin/python3");
-    if !folder.join("complete").exists() {
+    let directory = testkit::cache_dir().join(format!("ziglang-{ZIG_VERSION}"));
+    let python = directory.join("bin/python3");
+    if !directory.join("complete").exists() {
         eprintln!("fetching zig {ZIG_VERSION} from PyPI: once");
-        run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        run(Command::new("python3").args(["-m", "venv"]).arg(&directory))?;
         let package = format!("ziglang=={ZIG_VERSION}");
         run(Command::new(&python).args(["-m", "pip", "install", "--quiet", &package]))?;
-        fs::write(folder.join("complete"), "")?;
+        fs::write(directory.join("complete"), "")?;
     }
     let found = stdout_of(Command::new(&python).args(["-m", "ziglang", "version"]))?;
-    ensure!(found.trim() == ZIG_VERSION, "expected zig {ZIG_VERSION} in {}, found {found}", folder.display());
+    ensure!(
+        found.trim() == ZIG_VERSION,
+        "expected zig {ZIG_VERSION} in {}, found {found}",
+        directory.display()
+    );
     Ok(python)
 }
