@@ -114,8 +114,8 @@ pub(crate) struct TableTally {
 impl LevelBytes {
     pub(crate) fn add(&mut self, plain: u64, after: impl Iterator<Item = u64>) {
         self.plain += plain;
-        for (place, bytes) in after.enumerate() {
-            match self.after.get_mut(place) {
+        for (index, bytes) in after.enumerate() {
+            match self.after.get_mut(index) {
                 Some(sum) => *sum += bytes,
                 None => self.after.push(bytes),
             }
@@ -222,8 +222,8 @@ impl AdviseTally {
     fn add_measured(&mut self, record: &TransactionRecord, part: &MeasuredPart, number: usize, is_new: bool) {
         let (share, weight) = (record.share, record.share.weight());
         let plain = share.part(record.plain);
-        let place = number * self.levels..(number + 1) * self.levels;
-        let (Some(made), Some(whole)) = (part.made.get(place.clone()), part.after.get(place)) else {
+        let index = number * self.levels..(number + 1) * self.levels;
+        let (Some(made), Some(whole)) = (part.made.get(index.clone()), part.after.get(index)) else {
             unreachable!("ours: the worker measured it at every level");
         };
         let after = || whole.iter().map(|after| share.part(*after));
@@ -237,9 +237,9 @@ impl AdviseTally {
         size.transactions += weight;
         size.bytes.add(plain, after());
         size.latency.resize(self.levels, LatencyHistogram::default());
-        for (place, (made, whole)) in made.iter().zip(whole).enumerate() {
-            size.latency[place].add(made.ns, weight, u64::from(is_new));
-            let level = &mut self.by_level[place];
+        for (index, (made, whole)) in made.iter().zip(whole).enumerate() {
+            size.latency[index].add(made.ns, weight, u64::from(is_new));
+            let level = &mut self.by_level[index];
             level.latency.add(made.ns, weight, u64::from(is_new));
             level.inner += share.part(record.inner);
             level.frames += share.part(made.frame.unwrap_or(record.inner));

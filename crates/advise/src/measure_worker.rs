@@ -35,7 +35,7 @@ pub(crate) struct MeasureShared<'s> {
     /// The level that represents compressed transactions in network traffic.
     pub(crate) base: ZstdLevel,
     /// Index of the base level in `levels`.
-    pub(crate) base_place: usize,
+    pub(crate) base_index: usize,
     /// Part of a large transaction that is measured.
     pub(crate) coverage: LargeCoverage,
     /// One work item in this many supplies payloads for the dictionary.
@@ -145,7 +145,7 @@ struct PayloadSizes {
     /// Bytes of the payload's events.
     size: u64,
     /// Bytes of these events in a log that is not compressed: each with its checksum.
-    behind: u64,
+    bytes_after: u64,
 }
 
 /// Payload of a transaction at the end of the arena.
@@ -344,11 +344,11 @@ impl<'s> MeasureWorker<'s> {
             false => segment.events().skip(1).for_each(|event| take(event, &format)),
             true => {
                 // The tables need all events of a transaction that is measured in pieces.
-                let wanted = match self.shared.coverage {
+                let measured_range = match self.shared.coverage {
                     LargeCoverage::Whole => extent.clone(),
                     LargeCoverage::Front(size) => extent.start..extent.end.min(extent.start + size),
                 };
-                reread(&self.shared.sources[source], wanted, |event, format| {
+                reread(&self.shared.sources[source], measured_range, |event, format| {
                     if event.offset > extent.start {
                         take(event, format);
                     }
@@ -407,7 +407,7 @@ impl<'s> MeasureWorker<'s> {
         let in_pieces =
             (is_cut && self.shared.coverage == LargeCoverage::Whole).then_some(RereadSource::Payload(offset));
         let record = TransactionRecord {
-            plain: inside.behind + self.gtid_size(source, &gtid, inside.behind, &format)?,
+            plain: inside.bytes_after + self.gtid_size(source, &gtid, inside.bytes_after, &format)?,
             inner: inside.size,
             commit_us: commit_us(&whole.outline),
             ..TransactionRecord::plain(share.of, share)
@@ -441,12 +441,12 @@ impl<'s> MeasureWorker<'s> {
     ) -> Result<Option<PayloadSizes>, PayloadError> {
         let (start, limit, within) = (self.arena.len(), self.arena_limit(false), format.inside_payload());
         self.names.begin();
-        let (mut size, mut behind) = (0, 0);
+        let (mut size, mut bytes_after) = (0, 0);
         let mut inner = self.opener.open(body)?;
         while let Some(event) = inner.next_event()? {
             self.names.take(&event, &within);
             size += event.bytes().len() as u64;
-            behind += (event.bytes().len() + checksum_size) as u64;
+            bytes_after += (event.bytes().len() + checksum_size) as u64;
             if !may_be_large && size > self.shared.sizes.large as u64 {
                 return Ok(None);
             }
@@ -454,7 +454,7 @@ impl<'s> MeasureWorker<'s> {
                 self.arena.extend_from_slice(event.bytes());
             }
         }
-        Ok(Some(PayloadSizes { start, size, behind }))
+        Ok(Some(PayloadSizes { start, size, bytes_after }))
     }
 
     /// Adds a compressed transaction that is too large for memory.
@@ -501,9 +501,9 @@ impl<'s> MeasureWorker<'s> {
             LargeCoverage::Whole => (seen, Some(RereadSource::Payload(offset))),
             LargeCoverage::Front(_) => (head.size(seen), None),
         };
-        let behind = size.saturating_add(scaled(events * checksum_size, size, seen));
+        let bytes_after = size.saturating_add(scaled(events * checksum_size, size, seen));
         let record = TransactionRecord {
-            plain: behind.saturating_add(self.gtid_size(source, &gtid, behind, &format)?),
+            plain: bytes_after.saturating_add(self.gtid_size(source, &gtid, bytes_after, &format)?),
             inner: size,
             commit_us,
             ..TransactionRecord::plain(now, share)
@@ -722,17 +722,17 @@ impl MeasureWorker<'_> {
         (HEADER_SIZE + self.scratch.len() + ready.gtid.as_raw().checksum().size()) as u64 + frame
     }
 
-    /// Returns the size of a GTID event that `behind` bytes follow.
+    /// Returns the size of a GTID event that `bytes_after` bytes follow.
     fn gtid_size(
         &mut self,
         source: usize,
         gtid: &RawEventBuf,
-        behind: u64,
+        bytes_after: u64,
         format: &EventFormat,
     ) -> Result<u64, InspectError> {
         self.scratch.clear();
         let raw = gtid.as_raw();
-        let resized = put_gtid_resized(&raw, behind, NextPosition::Fixed(0), format, &mut self.scratch);
+        let resized = put_gtid_resized(&raw, bytes_after, NextPosition::Fixed(0), format, &mut self.scratch);
         match resized {
             Ok(()) => Ok(self.scratch.len() as u64),
             Err(error) => {
@@ -787,7 +787,7 @@ impl MeasureWorker<'_> {
             // Compressing a large frame again on the connection saves nothing.
             false => {
                 let size =
-                    made.get(self.shared.base_place).and_then(|made| made.frame).unwrap_or(ready.inner_size);
+                    made.get(self.shared.base_index).and_then(|made| made.frame).unwrap_or(ready.inner_size);
                 let size = self.payload_event_size(ready, size) + gtid.bytes().len() as u64;
                 SentBytes { uncompressed: size, zlib: size, zstd: size, ..SentBytes::default() }
             }

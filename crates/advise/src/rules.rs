@@ -194,22 +194,22 @@ fn facts(report: &AdviseReport) -> AdviceFacts<'_> {
 
 /// Starts at the default level or the nearest one to it, and goes to lower or higher levels as long as that pays.
 fn best<'r>(levels: &[&'r LevelReport]) -> Option<&'r LevelReport> {
-    let mut place = levels.iter().position(|level| level.level >= 3).or(levels.len().checked_sub(1))?;
-    while let Some(lower) = place.checked_sub(1)
-        && levels[place].saved_share - levels[lower].saved_share <= EASE_LOSS
-        && levels[lower].compress_s_per_gb <= levels[place].compress_s_per_gb * EASE_WORK
+    let mut index = levels.iter().position(|level| level.level >= 3).or(levels.len().checked_sub(1))?;
+    while let Some(lower) = index.checked_sub(1)
+        && levels[index].saved_share - levels[lower].saved_share <= EASE_LOSS
+        && levels[lower].compress_s_per_gb <= levels[index].compress_s_per_gb * EASE_WORK
     {
-        place = lower;
+        index = lower;
     }
-    while let Some(higher) = levels.get(place + 1)
-        && higher.saved_share - levels[place].saved_share >= STEP_GAIN
-        && higher.compress_s_per_gb <= levels[place].compress_s_per_gb * STEP_WORK
+    while let Some(higher) = levels.get(index + 1)
+        && higher.saved_share - levels[index].saved_share >= STEP_GAIN
+        && higher.compress_s_per_gb <= levels[index].compress_s_per_gb * STEP_WORK
         && higher.compress_s_per_day.is_none_or(|seconds| seconds <= CORES_MAX * 86_400.0)
         && higher.latency.p99_us <= P99_MAX_US
     {
-        place += 1;
+        index += 1;
     }
-    Some(levels[place])
+    Some(levels[index])
 }
 
 fn reasons(report: &AdviseReport, facts: &AdviceFacts<'_>, best: Option<&LevelReport>) -> Vec<String> {
@@ -475,8 +475,8 @@ mod tests {
         old.server.can_compress = false;
         old.server.level_setting = LevelSetting::Ignored;
         let advice = advise(&old);
-        let wanted = "(5.7.44-log) cannot compress transactions: MySQL can from 8.0.20 on.";
-        assert!(advice.headline.ends_with(wanted), "{advice:#?}");
+        let expected = "(5.7.44-log) cannot compress transactions: MySQL can from 8.0.20 on.";
+        assert!(advice.headline.ends_with(expected), "{advice:#?}");
         assert!(!advice.uncertainties.join(" ").contains("level_zstd"), "{advice:#?}");
     }
 

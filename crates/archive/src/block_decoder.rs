@@ -50,14 +50,14 @@ struct UnfinishedEvent {
     /// Header, without the size. Its position may lack the size.
     header: EventHeader,
     position: PositionForm,
-    place: BlockPlace,
+    destination: EventDestination,
     /// Start of the event in the output.
     start: usize,
 }
 
 /// Place of an event that is put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BlockPlace {
+enum EventDestination {
     /// In the log, which starts at this position.
     Log(u64),
     Payload,
@@ -138,7 +138,7 @@ impl BlockDecoder {
             events.take_map()?;
         }
         while !events.fields.streams.of(FixedStream::Form).is_empty() {
-            events.take_event(BlockPlace::Log(frame.offset), &mut self.inner, out)?;
+            events.take_event(EventDestination::Log(frame.offset), &mut self.inner, out)?;
             if out.len() > frame.log_size {
                 return Err(BlockDamage("a block is larger than stated"));
             }
@@ -153,29 +153,31 @@ impl BlockDecoder {
 impl<'a> BlockEvents<'a, '_> {
     fn take_event(
         &mut self,
-        place: BlockPlace,
+        destination: EventDestination,
         inner: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
         let (_, form) = self.forms.take(&mut self.fields.streams, FORMS)?;
         let form = EventForm::decode(form)?;
         match form.body {
-            BodyForm::Description if matches!(place, BlockPlace::Log(_)) => {
+            BodyForm::Description if matches!(destination, EventDestination::Log(_)) => {
                 out.extend_from_slice(self.description);
                 return Ok(());
             }
-            BodyForm::Whole if matches!(place, BlockPlace::Log(_)) => {
+            BodyForm::Whole if matches!(destination, EventDestination::Log(_)) => {
                 out.extend_from_slice(self.fields.streams.of(FixedStream::Whole).sized()?);
                 return Ok(());
             }
             _ => {}
         }
         let start = out.len();
-        let open = self.take_header(form, start, place)?;
+        let open = self.take_header(form, start, destination)?;
         out.extend_from_slice(&[0; HEADER_SIZE]);
         match form.body {
-            BodyForm::Payload if matches!(place, BlockPlace::Log(_)) => self.take_payload(inner, out)?,
-            body => self.take_event_body(body, form.event_type, place, out)?,
+            BodyForm::Payload if matches!(destination, EventDestination::Log(_)) => {
+                self.take_payload(inner, out)?
+            }
+            body => self.take_event_body(body, form.event_type, destination, out)?,
         }
         self.finish_event(open, out)
     }
@@ -184,7 +186,7 @@ impl<'a> BlockEvents<'a, '_> {
         &mut self,
         body: BodyForm,
         event_type: EventType,
-        place: BlockPlace,
+        destination: EventDestination,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
         match body {
@@ -197,7 +199,8 @@ impl<'a> BlockEvents<'a, '_> {
             }
             BodyForm::Rows => self.take_rows(event_type, out),
             BodyForm::Gtid => {
-                let format = if place == BlockPlace::Payload { &self.inner_format } else { &self.format };
+                let format =
+                    if destination == EventDestination::Payload { &self.inner_format } else { &self.format };
                 self.fields.take_gtid(event_type, format, out)
             }
             BodyForm::MariadbGtid => self.fields.take_mariadb_gtid(out),
@@ -214,18 +217,18 @@ impl<'a> BlockEvents<'a, '_> {
         &mut self,
         form: EventForm,
         start: usize,
-        place: BlockPlace,
+        destination: EventDestination,
     ) -> Result<UnfinishedEvent, BlockDamage> {
         let last = &mut self.fields.last;
         let timestamp =
             self.fields.streams.of(FixedStream::Timestamp).difference(u64::from(last.timestamp))?;
         last.timestamp = u32::try_from(timestamp).map_err(|_| BlockDamage("a time is too large"))?;
-        let next_position = match (form.position, place) {
+        let next_position = match (form.position, destination) {
             (PositionForm::Zero, _) => 0,
-            (PositionForm::End, BlockPlace::Log(offset)) => offset.wrapping_add(start as u64) as u32,
-            (PositionForm::Chained, BlockPlace::Log(_)) => last.next_position,
+            (PositionForm::End, EventDestination::Log(offset)) => offset.wrapping_add(start as u64) as u32,
+            (PositionForm::Chained, EventDestination::Log(_)) => last.next_position,
             (PositionForm::Stored, _) => self.fields.streams.of(FixedStream::NextPosition).varint()? as u32,
-            (PositionForm::End | PositionForm::Chained, BlockPlace::Payload) => {
+            (PositionForm::End | PositionForm::Chained, EventDestination::Payload) => {
                 return Err(BlockDamage("an event of a payload has a position"));
             }
         };
@@ -237,22 +240,22 @@ impl<'a> BlockEvents<'a, '_> {
             next_position,
             flags: EventFlags(form.flags),
         };
-        Ok(UnfinishedEvent { header, position: form.position, place, start })
+        Ok(UnfinishedEvent { header, position: form.position, destination, start })
     }
 
     /// Completes the header of an event, and appends its checksum.
     fn finish_event(&mut self, open: UnfinishedEvent, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
-        let UnfinishedEvent { mut header, position, place, start } = open;
-        let checksum = match place {
-            BlockPlace::Log(_) => self.format.checksum.for_events(),
-            BlockPlace::Payload => EventChecksum::Absent,
+        let UnfinishedEvent { mut header, position, destination, start } = open;
+        let checksum = match destination {
+            EventDestination::Log(_) => self.format.checksum.for_events(),
+            EventDestination::Payload => EventChecksum::Absent,
         };
         let size = out.len() - start + checksum.size();
         header.size = u32::try_from(size).map_err(|_| BlockDamage("an event is too large"))?;
         if let PositionForm::End | PositionForm::Chained = position {
             header.next_position = header.next_position.wrapping_add(header.size);
         }
-        if let BlockPlace::Log(_) = place {
+        if let EventDestination::Log(_) = destination {
             self.fields.last.next_position = header.next_position;
         }
         out[start..start + HEADER_SIZE].copy_from_slice(&header.encode());
@@ -316,7 +319,7 @@ impl<'a> BlockEvents<'a, '_> {
         inner.clear();
         let mut nothing = Vec::new();
         for _ in 0..events {
-            self.take_event(BlockPlace::Payload, &mut nothing, inner)?;
+            self.take_event(EventDestination::Payload, &mut nothing, inner)?;
             if inner.len() > 2 * INNER_SIZE_MAX {
                 return Err(BlockDamage("a payload is too large"));
             }

@@ -276,10 +276,10 @@ impl BlockEncoder {
             self.fields.streams.put(FixedStream::Payload, events);
             let mut rest = &inner[..];
             let scene = EventScene { format: inner_format, position: None };
-            while let Some((event, behind)) = RawEvent::split_first(rest, EventChecksum::Absent) {
+            while let Some((event, after)) = RawEvent::split_first(rest, EventChecksum::Absent) {
                 self.summary.inner_events += 1;
                 self.put_event(&event, scene);
-                rest = behind;
+                rest = after;
             }
         }
         self.inner = inner;

@@ -87,9 +87,9 @@ impl<R: Read> SegmentReader<R> {
     /// Reads until the tail has `size` bytes, or all of the log.
     fn fill(&mut self, size: usize) -> io::Result<()> {
         while self.tail.len() < size && !self.is_at_end {
-            let wanted = (size - self.tail.len()) as u64;
-            let read = self.input.by_ref().take(wanted).read_to_end(&mut self.tail)?;
-            self.is_at_end = (read as u64) < wanted;
+            let needed = (size - self.tail.len()) as u64;
+            let read = self.input.by_ref().take(needed).read_to_end(&mut self.tail)?;
+            self.is_at_end = (read as u64) < needed;
         }
         Ok(())
     }
@@ -148,14 +148,14 @@ impl<R: Read> SegmentReader<R> {
                         break;
                     }
                 }
-                NextEvent::NeedMore(wanted) if has_first(end, self.offset) && end + wanted > BLOCK_SIZE => {
+                NextEvent::NeedMore(needed) if has_first(end, self.offset) && end + needed > BLOCK_SIZE => {
                     break;
                 }
                 NextEvent::NeedMore(_) if self.is_at_end => {
                     self.state = ReaderState::Opaque(OpaqueReason::Torn);
                     break;
                 }
-                NextEvent::NeedMore(wanted) => self.fill(end + wanted)?,
+                NextEvent::NeedMore(needed) => self.fill(end + needed)?,
                 NextEvent::Large(size) => {
                     self.opaque = Some((size, OpaqueReason::LargeEvent));
                     self.maps = StatementMaps::default();

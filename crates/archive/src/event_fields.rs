@@ -128,12 +128,12 @@ impl EventFieldWriter {
         let Some((fixed, rest)) = body.split_first_chunk::<13>() else { return false };
         let [a, b, c, d, e, f, g, h, database, _, _, low, high] = *fixed;
         let status = usize::from(u16::from_le_bytes([low, high]));
-        let behind = status + usize::from(database) + 1;
-        if rest.len() < behind {
+        let after = status + usize::from(database) + 1;
+        if rest.len() < after {
             return false;
         }
         let thread_id = u32::from_le_bytes([a, b, c, d]);
-        let (head, sql) = body[8..].split_at(5 + behind);
+        let (head, sql) = body[8..].split_at(5 + after);
         self.streams.put_difference(
             FixedStream::ThreadId,
             u64::from(thread_id),
@@ -194,9 +194,9 @@ impl<'a> FieldReader<'a> {
         format: &EventFormat,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
-        let (place, template) = self.gtids.take(&mut self.streams, TEMPLATES)?;
-        if place >= self.templates.len() {
-            self.templates.resize_with(place + 1, TemplateEvent::default);
+        let (index, template) = self.gtids.take(&mut self.streams, TEMPLATES)?;
+        if index >= self.templates.len() {
+            self.templates.resize_with(index + 1, TemplateEvent::default);
         }
         let number =
             self.streams.of(FixedStream::TransactionNumber).difference(self.last.number.wrapping_add(1))?;
@@ -211,7 +211,7 @@ impl<'a> FieldReader<'a> {
         let original_us = immediate_us.wrapping_sub(earlier);
         let numbers = GtidFields { number, last_committed, sequence, immediate_us, original_us, size };
         self.last.follow(numbers);
-        let event = self.templates[place].of(event_type, template);
+        let event = self.templates[index].of(event_type, template);
         join_gtid(event.ok_or(INVALID_GTID)?, numbers, format, out)
     }
 

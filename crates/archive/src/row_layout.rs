@@ -139,7 +139,7 @@ impl RowLayout {
         streams.at(self.nulls).bytes.extend_from_slice(nulls);
         scratch.values.clear();
         for (index, column) in self.first.columns.iter().enumerate() {
-            let (value, behind) = match is_set(nulls, index) {
+            let (value, after) = match is_set(nulls, index) {
                 true => (&rest[..0], rest),
                 false => column.split(rest).unwrap_or((rest, &[])),
             };
@@ -147,7 +147,7 @@ impl RowLayout {
                 let start = rows.len() - rest.len();
                 scratch.values.push((start, start + value.len()));
             }
-            rest = behind;
+            rest = after;
             if !is_set(nulls, index) {
                 column.put(value, streams);
             }
@@ -176,8 +176,8 @@ impl RowLayout {
             if is_set(nulls, index) {
                 continue;
             }
-            let (value, behind) = column.split(rest).unwrap_or((rest, &[]));
-            rest = behind;
+            let (value, after) = column.split(rest).unwrap_or((rest, &[]));
+            rest = after;
             match column.earlier.filter(|(earlier, _)| !is_set(&scratch.nulls, *earlier)) {
                 Some((earlier, bit)) => {
                     let (start, end) = scratch.values[earlier];

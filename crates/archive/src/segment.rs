@@ -248,7 +248,7 @@ impl SegmentHead {
             return Err(SegmentError::Truncated { offset: fixed.len() as u64 }.into());
         };
         if format != SEGMENT_FORMAT {
-            return Err(SegmentError::Version { found: format, wanted: SEGMENT_FORMAT }.into());
+            return Err(SegmentError::Version { found: format, expected: SEGMENT_FORMAT }.into());
         }
         match flag {
             0 => return Ok((Self::default(), size as u64)),

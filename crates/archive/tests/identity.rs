@@ -129,9 +129,9 @@ proptest! {
     ) {
         let samples = samples();
         let mut log = fs::read(&samples[sample.index(samples.len())]).unwrap();
-        for (place, byte) in changes {
-            let place = place.index(log.len());
-            log[place] = byte;
+        for (offset, byte) in changes {
+            let offset = offset.index(log.len());
+            log[offset] = byte;
         }
         log.truncate(log.len() - cut.index(log.len()) / 4);
         let (segment, _) = write(&log);

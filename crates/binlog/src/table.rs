@@ -379,10 +379,10 @@ mod tests {
         }
     }
 
-    fn check_type(type_code: u8, metadata: &[u8], wanted: Result<(ColumnType, u32), &str>) {
+    fn check_type(type_code: u8, metadata: &[u8], expected: Result<(ColumnType, u32), &str>) {
         let table = Table::new(&map(&[type_code], metadata, &[])).map_err(|error| error.to_string());
         let found = table.map(|table| (table.columns[0].column_type, table.columns[0].metadata));
-        assert_eq!(found, wanted.map_err(str::to_owned), "{type_code} {metadata:02x?}");
+        assert_eq!(found, expected.map_err(str::to_owned), "{type_code} {metadata:02x?}");
     }
 
     #[test]
@@ -440,9 +440,9 @@ mod tests {
     }
 
     /// Checks the effect of one optional field on each column.
-    fn check(optional: &[u8], show: impl Fn(&Table) -> String, wanted: &str) {
+    fn check(optional: &[u8], show: impl Fn(&Table) -> String, expected: &str) {
         let shown = with(optional).map_or_else(|error| error.to_string(), |table| show(&table));
-        assert_eq!(shown, wanted, "{optional:02x?}");
+        assert_eq!(shown, expected, "{optional:02x?}");
     }
 
     fn each<T: ToString>(table: &Table, get: impl Fn(&super::Column) -> Option<T>) -> String {
@@ -479,11 +479,11 @@ mod tests {
 
     #[test]
     fn collations_of_mariadb_count_geometries() {
-        let check = |optional: &[u8], wanted: &str| {
+        let check = |optional: &[u8], expected: &str| {
             let map = TableMap { flavour: Flavour::MariaDb, ..map(TYPES, METADATA, optional) };
             assert_eq!(
                 each(&Table::new(&map).unwrap(), |column| column.collation),
-                wanted,
+                expected,
                 "{optional:02x?}"
             );
         };

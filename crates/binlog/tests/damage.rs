@@ -21,8 +21,8 @@ fn logs_cut_at_every_byte() {
         for_each_event(&sample.bytes, |position, raw, _| {
             for size in sizes_to_try(raw.bytes().len()) {
                 let cut = framer.clone().next(&raw.bytes()[..size]);
-                let wanted = if size < HEADER_SIZE { HEADER_SIZE } else { raw.bytes().len() };
-                assert_eq!(cut, Ok(FramerOutput::NeedMore { wanted }), "{} {position}+{size}", sample.name);
+                let needed = if size < HEADER_SIZE { HEADER_SIZE } else { raw.bytes().len() };
+                assert_eq!(cut, Ok(FramerOutput::NeedMore { needed }), "{} {position}+{size}", sample.name);
             }
             assert_eq!(framer.next(raw.bytes()), Ok(FramerOutput::Event(*raw)));
         });
@@ -51,11 +51,11 @@ fn events_with_one_byte_changed() {
     let mut random = RandomBytes(1);
     for sample in samples() {
         for_some_events(&sample, |position, raw, format| {
-            for place in sizes_to_try(raw.bytes().len()) {
+            for offset in sizes_to_try(raw.bytes().len()) {
                 let mut changed = raw.bytes().to_vec();
-                changed[place] ^= (random.next() as u8).max(1);
+                changed[offset] ^= (random.next() as u8).max(1);
                 let Ok(changed) = RawEvent::new(&changed, raw.checksum()) else { continue };
-                let what = || format!("{} {position}+{place}", sample.name);
+                let what = || format!("{} {position}+{offset}", sample.name);
                 if raw.checksum() == EventChecksum::Crc32 {
                     assert_eq!(changed.verify().is_ok(), is_only_in_use(raw, &changed), "{}", what());
                 }

@@ -58,7 +58,7 @@ const _: () = assert!(size_of::<IndexEntry>() == 40, "documented");
 const ENTRIES_MAX: usize = u32::MAX as usize;
 
 impl IndexEntry {
-    pub(crate) const fn place(&self) -> EventLocation {
+    pub(crate) const fn location(&self) -> EventLocation {
         EventLocation { log: self.log, offset: self.offset }
     }
 }
@@ -189,7 +189,7 @@ impl<'g> IndexBuilder<'g> {
         }
     }
 
-    fn end(&mut self, ScannedStart { id, place }: ScannedStart) {
+    fn end(&mut self, ScannedStart { id, location }: ScannedStart) {
         let hash = std::mem::take(&mut self.hash).halves();
         if let TransactionId::Gtid(gtid) = id {
             self.known.add(gtid);
@@ -206,7 +206,7 @@ impl<'g> IndexBuilder<'g> {
             sources.push(origin);
             sources.len() as u32 - 1
         });
-        let EventLocation { log, offset } = place;
+        let EventLocation { log, offset } = location;
         self.index.entries.push(IndexEntry { hash, number, offset, log, source });
     }
 

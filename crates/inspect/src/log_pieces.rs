@@ -194,8 +194,8 @@ fn resume_within(
         return None;
     }
     let resumed = reader.resume_at(is_restart_point).ok().flatten()?;
-    let (field, wanted) = ("event size", "one that ends where another event starts");
-    let reason = DecodeReason::Unexpected { field, found: torn.wanted as u64, wanted };
+    let (field, expected) = ("event size", "one that ends where another event starts");
+    let reason = DecodeReason::Unexpected { field, found: torn.expected as u64, expected };
     let (name, error) = (reader.name().to_owned(), DecodeError::new(SIZE_OFFSET, reason));
     Some((logs::LogError::Corrupt { name, offset: torn.offset, error }, resumed))
 }

@@ -159,8 +159,8 @@ mod tests {
     /// read.
     fn without_checksum(line: &str) -> String {
         match line.split_once("\"checksum\":") {
-            Some((before, behind)) if line.contains("\"Transaction_payload\"") => {
-                before.to_owned() + behind.split_once(',').unwrap().1
+            Some((before, after)) if line.contains("\"Transaction_payload\"") => {
+                before.to_owned() + after.split_once(',').unwrap().1
             }
             _ => line.to_owned(),
         }

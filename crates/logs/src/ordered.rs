@@ -468,7 +468,7 @@ mod tests {
         (out, result)
     }
 
-    fn wanted(parts: &[u64]) -> String {
+    fn expected(parts: &[u64]) -> String {
         let mut out = String::new();
         for (number, parts) in parts.iter().enumerate() {
             (0..*parts).for_each(|part| write!(out, "{number}.{part} ").unwrap());
@@ -481,7 +481,7 @@ mod tests {
         let parts = [2; 40];
         for bytes in [0, 1000, 1 << 20] {
             let (out, found) = run(&parts, bytes, fault);
-            assert_eq!(out, wanted(&parts[..items]) + more, "{bytes}");
+            assert_eq!(out, expected(&parts[..items]) + more, "{bytes}");
             assert_eq!(
                 found,
                 result.map_err(|(kind, number)| PipelineTestError::At(kind, number)),
@@ -571,12 +571,12 @@ mod tests {
                 },
             );
             prop_assert_eq!(result, Ok(()));
-            let wanted: Vec<(usize, usize)> = sizes
+            let expected: Vec<(usize, usize)> = sizes
                 .iter()
                 .enumerate()
                 .flat_map(|(number, size)| (0..size / 50).map(move |part| (number, part)))
                 .collect();
-            prop_assert_eq!(out, wanted);
+            prop_assert_eq!(out, expected);
             // One more item, one part for each of three workers, and one part that is being delivered.
             let most = (bytes + 5 * (300 + OVERHEAD_SIZE)) as isize;
             prop_assert!(held_max.load(Ordering::SeqCst) <= most, "{:?} of {}", held_max, most);

@@ -519,8 +519,8 @@ mod tests {
     #[test]
     fn spooled_batches_write_the_same_text() {
         let buffer = Arc::new(EventBuffer::new([event(1), event(2), event(3)].concat()));
-        let wanted = text(batch(&buffer));
-        assert!(wanted.contains("### INSERT INTO `d`.`t`\n### SET\n###   @1=3\n"), "{wanted}");
+        let expected = text(batch(&buffer));
+        assert!(expected.contains("### INSERT INTO `d`.`t`\n### SET\n###   @1=3\n"), "{expected}");
         let mut away = batch(&buffer);
         let (mut spool, mut known) = (DumpSpool::default(), SpooledBuffers::new());
         away.spool(&mut spool, &mut known).unwrap();
@@ -528,8 +528,8 @@ mod tests {
         again.spool(&mut spool, &mut known).unwrap();
         assert_eq!(known.len(), 1);
         drop((spool, known, buffer));
-        assert_eq!(text(away), wanted);
-        assert_eq!(text(again), wanted);
+        assert_eq!(text(away), expected);
+        assert_eq!(text(again), expected);
     }
     /// Writes a batch after one byte of its log was changed.
     fn written_after_change(at: u64) -> io::Result<String> {

@@ -81,15 +81,15 @@ impl AckGate {
             publish();
         }
         state.synced += 1;
-        let (wanted, deadline) = (state.synced, Instant::now() + timeout);
-        while !state.is_asynchronous && state.count(wanted) < replicas {
+        let (sync, deadline) = (state.synced, Instant::now() + timeout);
+        while !state.is_asynchronous && state.count(sync) < replicas {
             if is_cancelled() {
                 return AckOutcome::Cancelled;
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 state.is_asynchronous = true;
-                let acknowledged = state.count(wanted);
+                let acknowledged = state.count(sync);
                 drop(state);
                 self.note_timeout(acknowledged);
                 return AckOutcome::Acknowledge;

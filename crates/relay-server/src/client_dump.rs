@@ -347,7 +347,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         self.session.registration.client.change(|facts| {
             let caught_up_us = facts.progress.as_ref().and_then(|progress| progress.caught_up_us);
             let (log, position) = (Arc::clone(reader.log()), reader.position());
-            facts.place = Some((session.log().to_string(), session.position()));
+            facts.position = Some((session.log().to_string(), session.position()));
             facts.bytes_sent += bytes;
             facts.transactions_sent += transactions;
             facts.committed_us = dump.committed_us;
@@ -381,7 +381,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
         // Request acknowledgements only for the last event of a transaction, as a server does.
         let acknowledge = match piece.ends_transaction && piece.end > 0 {
-            true => AckRequest::Wanted,
+            true => AckRequest::Requested,
             false => AckRequest::No,
         };
         match self.open.take() {

@@ -214,7 +214,7 @@ impl ClientState {
             command: ClientActivity::CONNECT.command,
             state: ClientActivity::CONNECT.state,
             state_s: 0,
-            place: None,
+            position: None,
             bytes_sent: 0,
             transactions_sent: 0,
             committed_us: None,

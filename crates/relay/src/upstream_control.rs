@@ -161,7 +161,7 @@ pub struct UpstreamTls {
     /// File of certificate authorities.
     pub authorities: Option<PathBuf>,
     /// Directory of certificate authorities.
-    pub authority_folder: Option<PathBuf>,
+    pub authority_directory: Option<PathBuf>,
     /// File of the client certificate.
     pub certificate: Option<PathBuf>,
     /// File of the client certificate's key.
@@ -181,7 +181,7 @@ pub struct UpstreamError {
 
 /// Client that reads a log, with the index of the log in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LogReaderPlace {
+pub(crate) struct LogReaderPosition {
     pub(crate) log: usize,
     pub(crate) connection_id: u32,
     /// Account and address, as `user@host:port`.
@@ -195,10 +195,10 @@ pub fn oldest_log_in_use(facts: &dyn RelayFacts, names: &[std::sync::Arc<str>]) 
 }
 
 /// Returns the clients that read logs.
-pub(crate) fn log_readers(facts: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Vec<LogReaderPlace> {
+pub(crate) fn log_readers(facts: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Vec<LogReaderPosition> {
     let reader = |client: crate::relay_facts::ClientFacts| {
-        let (log, _) = client.place.filter(|_| client.command.starts_with("Binlog Dump"))?;
-        Some(LogReaderPlace {
+        let (log, _) = client.position.filter(|_| client.command.starts_with("Binlog Dump"))?;
+        Some(LogReaderPosition {
             log: names.iter().position(|name| **name == *log)?,
             connection_id: client.connection_id,
             client: format!("{}@{}", client.user, client.host),

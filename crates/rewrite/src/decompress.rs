@@ -81,7 +81,7 @@ impl RewriteWorker<'_> {
         let summary = *inner.summary();
         self.batch.tally.opening.record(spent);
         self.batch.flush(sender)?;
-        let (position, placed) = match next {
+        let (position, fixup) = match next {
             Some(_) => (NextPosition::Fixed(closed.gtid.raw.header().next_position), None),
             None => (NextPosition::Fixed(0), Some(checksum)),
         };
@@ -96,7 +96,7 @@ impl RewriteWorker<'_> {
                 summary.uncompressed_size
             )));
         }
-        sender.push(OutputPart::GtidFinal { bytes, placed }, size)?;
+        sender.push(OutputPart::GtidFinal { bytes, fixup }, size)?;
         Ok(summary)
     }
 

@@ -76,7 +76,7 @@ impl fmt::Debug for LogRenderer {
         out.debug_struct("LogRenderer")
             .field("action", &self.action)
             .field("log", &self.reader.name())
-            .field("place", &self.place())
+            .field("position", &self.position())
             .finish_non_exhaustive()
     }
 }
@@ -108,14 +108,14 @@ impl LogRenderer {
         })
     }
 
-    /// Continues at a position that [`LogRenderer::place`] returned for the same log, the same action and the same
+    /// Continues at a position that [`LogRenderer::position`] returned for the same log, the same action and the same
     /// limits. Call it before the first step.
     ///
     /// # Errors
     ///
     /// If the log cannot be read, or ends before the position.
-    pub fn start_at(&mut self, place: TransactionMove) -> Result<(), RewriteError> {
-        if place.before <= MAGIC.len() as u64 {
+    pub fn start_at(&mut self, position: TransactionMove) -> Result<(), RewriteError> {
+        if position.before <= MAGIC.len() as u64 {
             return Ok(());
         }
         let offset = match self.reader.next_event()? {
@@ -127,16 +127,16 @@ impl LogRenderer {
         if let Some(format) = self.reader.format() {
             self.units.check_format(format, offset)?;
         }
-        if place.before < self.reader.position() {
+        if position.before < self.reader.position() {
             return Err(RewriteError::Changed { name: self.reader.name().to_owned() });
         }
-        self.reader.skip_to(place.before)?;
-        self.position = place.after;
+        self.reader.skip_to(position.before)?;
+        self.position = position.after;
         Ok(())
     }
 
     /// Returns the position up to which the log is written, which is between two transactions.
-    pub fn place(&self) -> TransactionMove {
+    pub fn position(&self) -> TransactionMove {
         let before = self.cutter.open_outline().map_or(self.reader.position(), |open| open.position);
         TransactionMove { before, after: self.position }
     }

@@ -109,10 +109,10 @@ impl ResourcePlan {
         PipelineLimits { workers: self.workers, bytes: self.queue_bytes }
     }
 
-    /// Returns the sizes for [`rewrite`](crate::rewrite). Payloads of large transactions are spooled to `folder`.
-    pub fn sizes(&self, folder: &std::path::Path) -> RewriteLimits {
+    /// Returns the sizes for [`rewrite`](crate::rewrite). Payloads of large transactions are spooled to `directory`.
+    pub fn sizes(&self, directory: &std::path::Path) -> RewriteLimits {
         let Self { large, large_threads, .. } = *self;
-        RewriteLimits { unit: MIB as usize, large, large_threads, folder: folder.to_owned() }
+        RewriteLimits { unit: MIB as usize, large, large_threads, directory: directory.to_owned() }
     }
 }
 

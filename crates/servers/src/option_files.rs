@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn invalid_options_are_errors() {
-        let check = |group: &str, lines: &[&str], wanted: &str| {
-            assert_eq!(read(group, lines).unwrap_err(), wanted);
+        let check = |group: &str, lines: &[&str], expected: &str| {
+            assert_eq!(read(group, lines).unwrap_err(), expected);
         };
         check("client", &["user=u", "port=x"], "/my.cnf, line 2: port is x; expected a number up to 65535");
         check("client", &["ssl-odd=1"], "/my.cnf, line 1: ssl-odd is not supported: remove the option");

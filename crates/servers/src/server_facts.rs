@@ -97,7 +97,7 @@ impl ServerFacts {
         if self.is_older_than([major, minor, patch]) {
             return Err(ConnectionError::TooOld {
                 found: self.version.clone(),
-                wanted: format!("{major}.{minor}.{patch}"),
+                expected: format!("{major}.{minor}.{patch}"),
             });
         }
         Ok(())
@@ -110,7 +110,7 @@ fn query_gtid_executed(connection: &mut SqlConnection) -> Result<GtidSet, Connec
     text.parse().map_err(|_| ConnectionError::UnexpectedAnswer {
         question: "gtid_executed",
         found: text,
-        wanted: "a set of GTIDs",
+        expected: "a set of GTIDs",
     })
 }
 
@@ -125,7 +125,7 @@ fn query_gtid_mode(connection: &mut SqlConnection) -> Result<GtidMode, Connectio
             return Err(ConnectionError::UnexpectedAnswer {
                 question: "gtid_mode",
                 found: text,
-                wanted: "one of its four modes",
+                expected: "one of its four modes",
             });
         }
     })
@@ -133,5 +133,9 @@ fn query_gtid_mode(connection: &mut SqlConnection) -> Result<GtidMode, Connectio
 
 fn query_number(connection: &mut SqlConnection, question: &'static str) -> Result<usize, ConnectionError> {
     let text = connection.value(question)?.unwrap_or_default();
-    text.parse().map_err(|_| ConnectionError::UnexpectedAnswer { question, found: text, wanted: "a number" })
+    text.parse().map_err(|_| ConnectionError::UnexpectedAnswer {
+        question,
+        found: text,
+        expected: "a number",
+    })
 }

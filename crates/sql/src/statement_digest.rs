@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(sql: &str, wanted: &str) {
-        assert_eq!(statement_digest(sql.as_bytes(), 0), wanted, "{sql}");
+    fn check(sql: &str, expected: &str) {
+        assert_eq!(statement_digest(sql.as_bytes(), 0), expected, "{sql}");
     }
 }

@@ -98,11 +98,11 @@ mod tests {
         ReplicationFilter::new(rules).unwrap().unmatched_rules()
     }
 
-    fn check(note: impl FnOnce(&mut UnmatchedRules), wanted: &[&str]) {
+    fn check(note: impl FnOnce(&mut UnmatchedRules), expected: &[&str]) {
         let mut unmatched = unmatched();
         note(&mut unmatched);
         let rules: Vec<_> = unmatched.into_rules().iter().map(ToString::to_string).collect();
-        assert_eq!(rules, wanted);
+        assert_eq!(rules, expected);
     }
 
     #[test]

@@ -249,8 +249,9 @@ mod tests {
 
     #[test]
     fn decimals_are_scaled() {
-        let check =
-            |text, scale, wanted: Option<&str>| assert_eq!(rescale_decimal(text, scale).as_deref(), wanted);
+        let check = |text, scale, expected: Option<&str>| {
+            assert_eq!(rescale_decimal(text, scale).as_deref(), expected)
+        };
         check("1.5", 2, Some("1.50"));
         check("-01.500", 1, Some("-1.5"));
         check("1.51", 1, None);
@@ -263,8 +264,8 @@ mod tests {
 
     #[test]
     fn fractions_are_filled_up() {
-        let check = |text, fraction, wanted: Option<&str>| {
-            assert_eq!(rescale_fraction(text, "dd:dd", fraction).as_deref(), wanted)
+        let check = |text, fraction, expected: Option<&str>| {
+            assert_eq!(rescale_fraction(text, "dd:dd", fraction).as_deref(), expected)
         };
         check("10:20", 0, Some("10:20"));
         check("10:20", 3, Some("10:20.000"));

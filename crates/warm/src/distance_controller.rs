@@ -52,7 +52,7 @@ pub struct ControlReading {
     /// Reads by the applier.
     pub applier: DiskWaits,
     /// True if the applier has work and its position has moved.
-    pub is_behind: bool,
+    pub is_lagging: bool,
     /// Threads of the server that run statements of other clients.
     pub others_running: u64,
 }
@@ -103,7 +103,7 @@ const DISTANCE_MIN: u64 = 32;
 const LEAD_MIN: Duration = Duration::from_millis(100);
 /// Reads per second that determine the number of connections. More reads would take too much room in the buffer pool,
 /// and few disks are faster.
-const READS_PER_SECOND_WANTED: u32 = 6400;
+const READS_PER_SECOND_GOAL: u32 = 6400;
 /// Sequential reads for which a search may have to wait: the reads of two statements.
 const READS_PER_SEARCH_MAX: u32 = 32;
 /// Time without gain after which warming stops.
@@ -221,7 +221,7 @@ impl DistanceController {
 
     /// Returns whether almost nothing is read. Returns `false` if the applier has no work, or there are few searches.
     fn reads_little(&mut self, reading: &ControlReading, saved: Duration) -> bool {
-        if !reading.is_behind {
+        if !reading.is_lagging {
             return false;
         }
         self.sample.add(reading, saved);
@@ -234,7 +234,7 @@ impl DistanceController {
 
     /// Returns whether warming saves next to none of the applier's time.
     fn gains_nothing(&mut self, reading: &ControlReading, saved: Duration) -> bool {
-        if !reading.is_behind {
+        if !reading.is_lagging {
             return false; // The applier had no work.
         }
         self.gain.add(reading, saved);
@@ -288,14 +288,14 @@ impl ControlLimits {
     }
 
     /// Returns the number of connections: one more up to the usual number, then as many as needed for
-    /// [`READS_PER_SECOND_WANTED`], each reading one page at a time.
+    /// [`READS_PER_SECOND_GOAL`], each reading one page at a time.
     fn connections(&self, reading: &ControlReading, now: usize) -> usize {
         let SearchConnections { usual, max } = self.threads;
         if now < usual {
             return now + 1;
         }
         match reading.ours.mean().filter(|_| reading.ours.pages >= MEAN_READS_MIN) {
-            Some(each) => ((each * READS_PER_SECOND_WANTED).as_secs_f64().ceil() as usize).clamp(usual, max),
+            Some(each) => ((each * READS_PER_SECOND_GOAL).as_secs_f64().ceil() as usize).clamp(usual, max),
             None => now,
         }
     }
@@ -340,7 +340,7 @@ mod tests {
             passed: 1800,
             ours: waits(1900, 1000),
             applier: waits(50, 1000),
-            is_behind: true,
+            is_lagging: true,
             others_running: 1,
         }
     }
@@ -377,13 +377,13 @@ mod tests {
 
     #[test]
     fn connections_grow_with_read_latency() {
-        let check = |threads, each_us, wanted| {
+        let check = |threads, each_us, expected| {
             let mut controller = DistanceController::new(ControlLimits { threads, ..BOUNDS });
             steps(&mut controller, &ControlReading { ours: waits(1900, each_us), ..useful() }, 3);
-            assert_eq!(controller.workers(), wanted, "{each_us}");
+            assert_eq!(controller.workers(), expected, "{each_us}");
         };
-        for (each_us, wanted) in [(200, 10), (1000, 10), (3000, 20), (5000, 32), (50_000, 32)] {
-            check(SearchConnections::MEASURED, each_us, wanted);
+        for (each_us, expected) in [(200, 10), (1000, 10), (3000, 20), (5000, 32), (50_000, 32)] {
+            check(SearchConnections::MEASURED, each_us, expected);
             check(SearchConnections::fixed(4), each_us, 4);
         }
     }
@@ -399,7 +399,7 @@ mod tests {
                 controller.distance()
             })
             .collect();
-        let until = |wanted: u64| distances.iter().position(|distance| *distance >= wanted).unwrap();
+        let until = |expected: u64| distances.iter().position(|distance| *distance >= expected).unwrap();
         assert_eq!((until(3000), until(4000)), (3, 18));
     }
 
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn searches_are_sampled_while_all_pages_are_cached() {
         let in_memory = ControlReading { ours: waits(2, 100), applier: DiskWaits::default(), ..useful() };
-        let idle = ControlReading { is_behind: false, ..in_memory };
+        let idle = ControlReading { is_lagging: false, ..in_memory };
         let few = ControlReading { touches: 30, ..in_memory };
         let mut controller = DistanceController::new(BOUNDS);
         // An applier without work, or a few searches, change nothing. The searches of several readings add up.
@@ -476,7 +476,7 @@ mod tests {
         assert_eq!(states.last(), Some(&WarmState::NoGain));
         // An applier without work does not count as no gain, nor do a few searches.
         for reading in
-            [ControlReading { is_behind: false, ..in_memory }, ControlReading { touches: 1, ..in_memory }]
+            [ControlReading { is_lagging: false, ..in_memory }, ControlReading { touches: 1, ..in_memory }]
         {
             let mut controller = DistanceController::new(BOUNDS);
             assert!(!steps(&mut controller, &reading, 300).contains(&WarmState::NoGain), "{reading:?}");

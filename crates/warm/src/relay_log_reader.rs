@@ -97,7 +97,7 @@ struct CachedTouchPlan {
 #[derive(Clone, Copy)]
 struct EventScope<'a> {
     /// End of the event.
-    place: RelayPosition,
+    position: RelayPosition,
     timestamp: u32,
     format: &'a EventFormat,
 }
@@ -191,13 +191,13 @@ impl RelayLogReader<'_> {
 
     /// Makes one pass, starting at the applier's position.
     fn run_pass(&mut self, begin: PassStart) -> Result<ReaderAction, WarmError> {
-        let Some((mut way, log)) = LogSequence::starting_at(&self.logs, begin.place.log)? else {
+        let Some((mut way, log)) = LogSequence::starting_at(&self.logs, begin.position.log)? else {
             // The log was purged since the applier reported it, or is not in the index yet.
             self.shared.sleep(RETRY_BACKOFF);
             return Ok(ReaderAction::Restart);
         };
         let mut reader = self.open(&log)?;
-        skip_to(&mut reader, begin.place.offset)?;
+        skip_to(&mut reader, begin.position.offset)?;
         let mut pieces = new_pieces(reader);
         // Some searches in the window may not have run.
         self.window.clear();
@@ -210,7 +210,7 @@ impl RelayLogReader<'_> {
             excluded_tables: HashSet::new(),
             plans: HashMap::new(),
             batcher: TouchBatcher::new(BATCH_SIZE),
-            log: begin.place.log,
+            log: begin.position.log,
         };
         let mut walk = EventWalk::default();
         loop {
@@ -355,7 +355,7 @@ impl RelayLogPass<'_, '_> {
             if event.inner.is_none() {
                 timestamp = event.raw.header().timestamp;
             }
-            let at = EventScope { place: self.position(event.end), timestamp, format: event.format };
+            let at = EventScope { position: self.position(event.end), timestamp, format: event.format };
             let turn = self.read_event(&event.raw, at).map_err(|fault| self.to_error(fault, event.offset))?;
             if turn != ReaderAction::Continue {
                 return Ok(turn);
@@ -375,7 +375,7 @@ impl RelayLogPass<'_, '_> {
             LogEndAction::Wait => {
                 self.reader.shared.sleep(LOG_POLL_INTERVAL);
                 let is_overtaken =
-                    |place: RelayPosition| self.reader.shared.is_passed(self.reader.channel, place);
+                    |position: RelayPosition| self.reader.shared.is_passed(self.reader.channel, position);
                 let next = RelayPosition { log: self.log.next(), offset: 0 };
                 if is_overtaken(next) {
                     return Ok(ReaderAction::Restart);
@@ -427,7 +427,8 @@ impl RelayLogPass<'_, '_> {
 
     /// Skips a change that the applier filters out.
     fn skip_filtered(&self, at: EventScope<'_>) -> ReaderAction {
-        let mark = LeadMark { place: at.place, events: 1, timestamp: at.timestamp, ..LeadMark::default() };
+        let mark =
+            LeadMark { position: at.position, events: 1, timestamp: at.timestamp, ..LeadMark::default() };
         self.reader.shared.add_mark(self.reader.channel, mark, |counts| counts.filtered += 1);
         ReaderAction::Continue
     }
@@ -440,9 +441,9 @@ impl RelayLogPass<'_, '_> {
         at: EventScope<'_>,
     ) -> ReaderAction {
         let size = raw.bytes().len() as u64;
-        let place = RelayPosition { offset: at.place.offset.saturating_sub(size), ..at.place };
-        self.reader.shared.begin_transaction(self.reader.channel, gtid, place);
-        self.wait_for_room(at.place)
+        let position = RelayPosition { offset: at.position.offset.saturating_sub(size), ..at.position };
+        self.reader.shared.begin_transaction(self.reader.channel, gtid, position);
+        self.wait_for_room(at.position)
     }
 
     /// Takes a statement, which may change table definitions or rows.
@@ -453,10 +454,10 @@ impl RelayLogPass<'_, '_> {
         at: EventScope<'_>,
     ) -> Result<ReaderAction, WarmEventError> {
         let (shared, channel) = (self.reader.shared, self.reader.channel);
-        if EventRole::of(raw, at.format)? != EventRole::Statement || shared.is_passed(channel, at.place) {
+        if EventRole::of(raw, at.format)? != EventRole::Statement || shared.is_passed(channel, at.position) {
             return Ok(ReaderAction::Continue);
         }
-        let turn = self.wait_for_room(at.place);
+        let turn = self.wait_for_room(at.position);
         if turn != ReaderAction::Continue {
             return Ok(turn);
         }
@@ -467,10 +468,10 @@ impl RelayLogPass<'_, '_> {
             return Ok(self.skip_filtered(at));
         }
         if !is_row_statement(query.sql) {
-            shared.add_definition_change(channel, at.place);
+            shared.add_definition_change(channel, at.position);
         }
         let mut mark =
-            LeadMark { place: at.place, events: 1, timestamp: at.timestamp, ..LeadMark::default() };
+            LeadMark { position: at.position, events: 1, timestamp: at.timestamp, ..LeadMark::default() };
         if shared.is_too_close(channel) {
             shared.add_mark(channel, mark, |_| ());
             return Ok(ReaderAction::Continue);
@@ -492,17 +493,17 @@ impl RelayLogPass<'_, '_> {
             }
         });
         if let (Ok(search), true) = (found, is_new) {
-            self.push(SearchQuery::Statement(search), at.place);
+            self.push(SearchQuery::Statement(search), at.position);
         }
         Ok(ReaderAction::Continue)
     }
 
     /// Waits until there is room for more searches.
-    fn wait_for_room(&mut self, place: RelayPosition) -> ReaderAction {
+    fn wait_for_room(&mut self, position: RelayPosition) -> ReaderAction {
         let (shared, channel) = (self.reader.shared, self.reader.channel);
         if !shared.has_room(channel) {
             // Do not hold back gathered searches while waiting.
-            self.flush(place);
+            self.flush(position);
         }
         shared.wait_for_room(channel, self.start)
     }
@@ -513,10 +514,10 @@ impl RelayLogPass<'_, '_> {
         if rows.flags.contains(RowsFlags::STATEMENT_END) {
             self.excluded_tables.clear();
         }
-        if rows.column_count == 0 || shared.is_passed(channel, at.place) {
+        if rows.column_count == 0 || shared.is_passed(channel, at.position) {
             return Ok(ReaderAction::Continue);
         }
-        let turn = self.wait_for_room(at.place);
+        let turn = self.wait_for_room(at.position);
         if turn != ReaderAction::Continue {
             return Ok(turn);
         }
@@ -526,7 +527,7 @@ impl RelayLogPass<'_, '_> {
         let decoder = self.tables.decoder(rows)?;
         let count = decoder.count(rows)?;
         let mut mark =
-            LeadMark { place: at.place, events: 1, touches: 0, rows: count, timestamp: at.timestamp };
+            LeadMark { position: at.position, events: 1, touches: 0, rows: count, timestamp: at.timestamp };
         if shared.is_too_close(channel) || shared.are_rows_changed(channel, count) {
             shared.add_mark(channel, mark, |_| ());
             return Ok(ReaderAction::Continue);
@@ -546,7 +547,7 @@ impl RelayLogPass<'_, '_> {
             counts.touches += found.touches;
             counts.repeated += found.repeated;
         });
-        self.push_all(full, at.place);
+        self.push_all(full, at.position);
         Ok(ReaderAction::Continue)
     }
 
@@ -598,20 +599,20 @@ impl RelayLogPass<'_, '_> {
         Ok(plan)
     }
 
-    fn flush(&mut self, place: RelayPosition) {
+    fn flush(&mut self, position: RelayPosition) {
         let batches = self.batcher.flush();
-        self.push_all(batches, place);
+        self.push_all(batches, position);
     }
 
-    fn push_all(&self, batches: Vec<TouchBatch>, place: RelayPosition) {
+    fn push_all(&self, batches: Vec<TouchBatch>, position: RelayPosition) {
         for batch in batches {
-            self.push(SearchQuery::Batch(batch), place);
+            self.push(SearchQuery::Batch(batch), position);
         }
     }
 
-    fn push(&self, search: SearchQuery, place: RelayPosition) {
+    fn push(&self, search: SearchQuery, position: RelayPosition) {
         let (channel, epoch) = (self.reader.channel, self.start.epoch);
-        self.reader.shared.push(SearchJob { channel, epoch, place, search });
+        self.reader.shared.push(SearchJob { channel, epoch, position, search });
     }
 
     const fn position(&self, offset: u64) -> RelayPosition {
@@ -621,9 +622,11 @@ impl RelayLogPass<'_, '_> {
     fn to_error(&self, fault: WarmEventError, offset: u64) -> WarmError {
         match fault {
             WarmEventError::Error(error) => error,
-            WarmEventError::Decode(reason) => {
-                WarmError::Corrupt { log: self.reader.logs.to_string(), place: self.position(offset), reason }
-            }
+            WarmEventError::Decode(reason) => WarmError::Corrupt {
+                log: self.reader.logs.to_string(),
+                position: self.position(offset),
+                reason,
+            },
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct ReplicaChannel {
     /// Name; empty for the default channel.
     pub(crate) name: String,
     /// Position of the applier; `None` while the replica does not report it.
-    pub(crate) place: Option<RelayPosition>,
+    pub(crate) position: Option<RelayPosition>,
     /// Name of the applier's relay log, as reported.
     pub(crate) log: String,
     /// True if the applier runs.
@@ -259,12 +259,12 @@ impl ReplicaMonitor {
 
 impl ReplicaChannel {
     /// Returns a channel without an applier: all logs from this position on are ahead.
-    pub(crate) fn without_applier(place: RelayPosition) -> Self {
+    pub(crate) fn without_applier(position: RelayPosition) -> Self {
         let (name, log) = (String::new(), String::new());
         let (filter, under_way) = (ReplicationFilter::default(), None);
         Self {
             name,
-            place: Some(place),
+            position: Some(position),
             log,
             is_applying: false,
             lag_s: None,
@@ -375,7 +375,7 @@ fn number(connection: &mut SqlConnection, name: &'static str) -> Result<u64, ser
     found.parse().map_err(|_| servers::ConnectionError::UnexpectedAnswer {
         question: name,
         found,
-        wanted: "a number",
+        expected: "a number",
     })
 }
 
@@ -388,7 +388,7 @@ fn channel(row: &NamedRow) -> ReplicaChannel {
     let offset = value(["Relay_Log_Pos"; 2]).and_then(|offset| offset.parse().ok());
     ReplicaChannel {
         name: value(["Channel_Name", "Connection_name"]).unwrap_or_default(),
-        place: offset.and_then(|offset| RelayPosition::of(&log, offset)),
+        position: offset.and_then(|offset| RelayPosition::of(&log, offset)),
         log,
         is_applying: value(["Replica_SQL_Running", "Slave_SQL_Running"]).is_some_and(|is| is == "Yes"),
         lag_s: value(["Seconds_Behind_Source", "Seconds_Behind_Master"]).and_then(|lag| lag.parse().ok()),
@@ -432,8 +432,8 @@ mod tests {
 
     #[test]
     fn channels_have_separate_logs() {
-        let check = |channel, wanted: &str| {
-            assert_eq!(channel_relay_index(Path::new("/d/relay.index"), channel), Path::new(wanted));
+        let check = |channel, expected: &str| {
+            assert_eq!(channel_relay_index(Path::new("/d/relay.index"), channel), Path::new(expected));
         };
         check("", "/d/relay.index");
         check("East_1", "/d/relay-east_1.index");
@@ -476,7 +476,7 @@ mod tests {
             row(["Relay_Log_File", "Relay_Log_Pos", "Slave_SQL_Running", "Seconds_Behind_Master"]);
         let found = channel(&new);
         assert_eq!(found, channel(&old));
-        assert_eq!(found.place, Some(RelayPosition { log: 7.into(), offset: 4711 }));
+        assert_eq!(found.position, Some(RelayPosition { log: 7.into(), offset: 4711 }));
         assert_eq!((found.is_applying, found.lag_s), (true, Some(12)));
     }
 }

@@ -117,7 +117,7 @@ pub struct ChannelStatus {
     /// True if the applier runs.
     pub is_applying: bool,
     /// Position up to which changes were searched.
-    pub place: Option<RelayPosition>,
+    pub position: Option<RelayPosition>,
     /// Number of searches ahead of the applier.
     pub touches_ahead: u64,
     /// Number of events ahead of the applier.

@@ -182,8 +182,8 @@ impl TouchPlan {
                 _ => true,
             };
             let needed = search.purpose.needed_values(kind, is_changed);
-            let key = |wanted: bool, fields: &Option<RowFields<'_, '_>>| match fields {
-                Some(fields) if wanted => self.key(search, fields),
+            let key = |is_needed: bool, fields: &Option<RowFields<'_, '_>>| match fields {
+                Some(fields) if is_needed => self.key(search, fields),
                 _ => Ok(None),
             };
             let (old, new) = (key(needed.old, &before)?, key(needed.new, &after)?);
@@ -293,9 +293,9 @@ fn match_columns(log: &Table, definition: &ReplicaTable) -> Option<Vec<usize>> {
         let name = column.name.as_deref()?;
         definition.columns.iter().position(|target| target.name.as_bytes().eq_ignore_ascii_case(name))
     });
-    let by_place = || (0..log.columns.len()).collect();
+    let by_index = || (0..log.columns.len()).collect();
     let is_of_size = log.columns.len() == definition.columns.len();
-    named.collect::<Option<Vec<_>>>().or_else(|| is_of_size.then(by_place))
+    named.collect::<Option<Vec<_>>>().or_else(|| is_of_size.then(by_index))
 }
 
 #[cfg(test)]
@@ -343,7 +343,7 @@ mod tests {
     }
 
     /// Rows have one digit per column, `n` for NULL; the images of an update are separated by `>`.
-    fn check(buffering: &str, kind: RowsKind, change: &str, wanted: &[&str]) {
+    fn check(buffering: &str, kind: RowsKind, change: &str, expected: &[&str]) {
         let values =
             |text: &str| text.chars().map(|one| one.to_digit(10).map(|digit| digit as i32)).collect();
         let images = change.split('>').map(|text| image(&Vec::from_iter::<Vec<_>>(values(text))));
@@ -362,7 +362,7 @@ mod tests {
             };
             plan.touches(kind, &row.unwrap(), &mut take).unwrap();
         }
-        assert_eq!(found, wanted, "{kind:?} {change}");
+        assert_eq!(found, expected, "{kind:?} {change}");
     }
 
     #[test]

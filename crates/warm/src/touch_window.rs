@@ -131,7 +131,7 @@ mod tests {
     fn repeated_searches_are_dropped() {
         let (primary, other) = (aim("`PRIMARY`", &["`a`"]), aim("`k`", &["`b`"]));
         let mut window = TouchWindow::new(3);
-        let mut check = |touch, wanted| assert_eq!(window.is_new(&touch), wanted, "{touch:?}");
+        let mut check = |touch, expected| assert_eq!(window.is_new(&touch), expected, "{touch:?}");
         check(value(&primary, 1), true);
         check(value(&primary, 1), false);
         check(value(&other, 1), true);

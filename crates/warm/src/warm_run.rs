@@ -323,7 +323,7 @@ struct LastMeasurement {
     reads: DiskReads,
     touches: u64,
     passed: u64,
-    places: Vec<Option<RelayPosition>>,
+    positions: Vec<Option<RelayPosition>>,
 }
 
 impl WarmSupervisor<'_> {
@@ -425,7 +425,7 @@ impl WarmSupervisor<'_> {
             reads: self.read_totals.total(),
             touches: self.shared.counts().touches,
             passed: self.shared.passed(),
-            places: channels.iter().map(|channel| channel.applier).collect(),
+            positions: channels.iter().map(|channel| channel.applier).collect(),
         };
         let Some(last) = self.measured.replace(now.clone()) else { return Ok(()) };
         let elapsed = now.at - last.at;
@@ -446,7 +446,7 @@ impl WarmSupervisor<'_> {
             passed: now.passed - last.passed,
             ours: ours.since(last.reads.ours.unwrap_or_default()),
             applier: applier.since(last.reads.applier.unwrap_or_default()),
-            is_behind: has_work && now.places != last.places,
+            is_lagging: has_work && now.positions != last.positions,
             others_running: read_counters::others_running(replica, controller.workers(), self.run.appliers)?,
         };
         let before = std::mem::replace(&mut self.state, controller.step(&reading));

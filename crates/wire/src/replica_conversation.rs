@@ -289,13 +289,13 @@ impl ReplicaConversation {
             (ReplicaStart::Gtids { .. }, Flavour::MariaDb) => {
                 return Err(WireError::UnsupportedStart {
                     flavour: "MariaDB",
-                    wanted: "a file and position, or a GTID position such as 0-1-270",
+                    expected: "a file and position, or a GTID position such as 0-1-270",
                 });
             }
             (ReplicaStart::MariadbGtids { .. }, Flavour::MySql) => {
                 return Err(WireError::UnsupportedStart {
                     flavour: "MySQL",
-                    wanted: "a file and position, or a GTID set",
+                    expected: "a file and position, or a GTID set",
                 });
             }
             (ReplicaStart::Position { position, .. }, Flavour::MariaDb)
@@ -303,7 +303,7 @@ impl ReplicaConversation {
             {
                 return Err(WireError::UnsupportedStart {
                     flavour: "MariaDB",
-                    wanted: "a position below 4 GiB, or a GTID position",
+                    expected: "a position below 4 GiB, or a GTID position",
                 });
             }
             _ => {}
@@ -558,8 +558,8 @@ fn semi_sync(_: &ReplicaOptions, facts: &mut SourceFacts, value: Option<&[u8]>) 
     Ok(())
 }
 
-fn answer(question: &'static str, found: Option<&[u8]>, wanted: &'static str) -> WireError {
-    WireError::UnexpectedAnswer { question, found: found.map_or_else(|| "NULL".to_owned(), text), wanted }
+fn answer(question: &'static str, found: Option<&[u8]>, expected: &'static str) -> WireError {
+    WireError::UnexpectedAnswer { question, found: found.map_or_else(|| "NULL".to_owned(), text), expected }
 }
 
 fn text(value: &[u8]) -> String {

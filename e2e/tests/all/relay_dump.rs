@@ -129,7 +129,7 @@ fn relay_of(server: &TestServer, folder: &tempfile::TempDir) -> Result<Arc<FormS
     let index = logs.first().context("the server has no logs")?.with_extension("index");
     let store = Arc::new(RelayStore::open(index, None)?);
     let clock = || Duration::ZERO;
-    let limits = SourceLimits { folder: folder.path().to_owned(), cache_bytes: 1 << 20, clock };
+    let limits = SourceLimits { directory: folder.path().to_owned(), cache_bytes: 1 << 20, clock };
     Ok(Arc::new(FormSource::new(store, LogForm::AsIs, limits)))
 }
 

@@ -365,8 +365,8 @@ fn sockets_folders_and_client_certificates() -> Result<()> {
         }
         let hashed = TlsPolicy {
             mode: SslMode::VerifyIdentity,
-            authority_folder: Some(folder.clone()),
-            revocation_folder: Some(folder),
+            authority_directory: Some(folder.clone()),
+            revocation_directory: Some(folder),
             ..TlsPolicy::default()
         };
         ensure!(connect(&address(server.port(), hashed))? == ConnectionOutcome::Encrypted);

@@ -398,9 +398,9 @@ fn semi_sync(server: &TestServer, options: &LinkOptions, on: &str, status: &str)
         let client = scope.spawn(|| server.sql(&inserts));
         while !client.is_finished() {
             let live = source.next()?.context("the dump has ended")?;
-            if live.acknowledge == AckRequest::Wanted {
-                let place = source.place();
-                source.acknowledge(&place)?;
+            if live.acknowledge == AckRequest::Requested {
+                let position = source.position();
+                source.acknowledge(&position)?;
                 acknowledgements += 1;
             }
         }

@@ -163,8 +163,8 @@ impl TransactionTracker {
     }
 
     /// Describes the events allowed next.
-    pub const fn wanted(&self) -> &'static str {
-        self.grammar.wanted()
+    pub const fn expected(&self) -> &'static str {
+        self.grammar.expected()
     }
 
     /// Follows the next event, which starts at `position` of its file.

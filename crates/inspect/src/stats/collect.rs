@@ -321,11 +321,11 @@ mod tests {
             }
             for selection in selections {
                 let settings = StatsSettings { selection, ..broken_down() };
-                let wanted = as_json(&collect_with(paths, PIECE_SIZES, &settings).expect("no report"));
+                let expected = as_json(&collect_with(paths, PIECE_SIZES, &settings).expect("no report"));
                 for (chunk_size, large_size) in cuts {
                     let cut = PieceSizes { chunk_size, large_size };
                     let found = as_json(&collect_with(paths, cut, &settings).expect("no report"));
-                    assert_eq!(found, wanted, "{} cut as {cut:?}", sample.display());
+                    assert_eq!(found, expected, "{} cut as {cut:?}", sample.display());
                 }
             }
         }
@@ -363,13 +363,13 @@ mod tests {
             for breakdown in &report.by {
                 let groups = breakdown.groups.iter().map(|group| group.counts.rows()).sum::<u64>();
                 let rest = breakdown.without_text.map_or(0, |counts| counts.rows());
-                let wanted = report.totals.changes.total().rows;
+                let expected = report.totals.changes.total().rows;
                 let found = groups + rest;
                 // An incomplete transaction has no commit, so it is in no group of transactions.
                 let has_all = matches!(breakdown.by, BreakdownKind::Table | BreakdownKind::Statement)
                     || report.totals.transactions_incomplete == 0;
-                let is_right = if has_all { found == wanted } else { found < wanted };
-                assert!(is_right, "{} by {:?}: {found}, {wanted}", sample.display(), breakdown.by);
+                let is_right = if has_all { found == expected } else { found < expected };
+                assert!(is_right, "{} by {:?}: {found}, {expected}", sample.display(), breakdown.by);
             }
         }
     }
@@ -379,7 +379,7 @@ mod tests {
         let samples = samples();
         for sample in &samples {
             let paths = std::slice::from_ref(sample);
-            let wanted =
+            let expected =
                 serde_json::to_string(&collect(paths, PIECE_SIZES).expect("no report")).expect("not JSON");
             for (chunk_size, large_size) in
                 [(1, usize::MAX), (500, usize::MAX), (1, 0), (500, 0), (1 << 20, 0)]
@@ -387,14 +387,14 @@ mod tests {
                 let cut = PieceSizes { chunk_size, large_size };
                 let found =
                     serde_json::to_string(&collect(paths, cut).expect("no report")).expect("not JSON");
-                assert_eq!(found, wanted, "{} cut as {cut:?}", sample.display());
+                assert_eq!(found, expected, "{} cut as {cut:?}", sample.display());
             }
         }
-        let wanted = collect(&samples, PIECE_SIZES).expect("no report");
+        let expected = collect(&samples, PIECE_SIZES).expect("no report");
         let found = collect(&samples, PieceSizes { chunk_size: 1, large_size: 0 }).expect("no report");
         assert_eq!(
             serde_json::to_string(&found).expect("not JSON"),
-            serde_json::to_string(&wanted).expect("not JSON"),
+            serde_json::to_string(&expected).expect("not JSON"),
             "all logs together"
         );
     }

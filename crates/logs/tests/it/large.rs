@@ -135,8 +135,9 @@ fn a_log_that_becomes_shorter_within_a_payload_is_torn() {
     assert!(matches!(reader.next_raw_piece(1000, LARGE), Ok(ReadOutcome::Some(RawPiece::LargePayload(_)))));
     logs.write(&log(&[format(0), payload[..payload.len() - 1].to_vec()]));
     let error = reader.read_raw_bytes(usize::MAX, &mut Vec::new()).unwrap_err();
-    let wanted = TornEvent { offset: 126, found: payload.len() - 1, wanted: payload.len(), in_use: false };
-    assert!(matches!(error, LogError::Torn { torn, .. } if torn == wanted), "{error}");
+    let expected =
+        TornEvent { offset: 126, found: payload.len() - 1, expected: payload.len(), in_use: false };
+    assert!(matches!(error, LogError::Torn { torn, .. } if torn == expected), "{error}");
 }
 
 #[test]

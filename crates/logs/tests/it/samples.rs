@@ -9,13 +9,13 @@ use tempfile::TempDir;
 
 /// Returns the paths of the unencrypted logs in the samples' directory and below.
 pub(crate) fn samples() -> Vec<PathBuf> {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")];
+    let mut directories = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")];
     let mut samples = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if fs::read(&path).unwrap().starts_with(b"\xfebin") {
                 samples.push(path);
             }
@@ -77,8 +77,8 @@ fn all_piece_sizes_give_the_same_bytes() {
 /// A log that is truncated anywhere returns all of its whole events, and reports the incomplete one.
 #[test]
 fn truncated_logs_return_their_whole_events() {
-    let folder = TempDir::new().unwrap();
-    let cut_path = folder.path().join("cut");
+    let directory = TempDir::new().unwrap();
+    let cut_path = directory.path().join("cut");
     for path in samples() {
         let whole = fs::read(&path).unwrap();
         // Many positions in every sample. The odd step varies them between samples.

@@ -15,7 +15,7 @@ use super::system_variable::PURGE_FORCE;
 use crate::log_form::LogForm;
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue, WarningLevel};
-use crate::upstream_control::{LogReaderPlace, log_readers};
+use crate::upstream_control::{LogReaderPosition, log_readers};
 
 /// `ER_WARN_PURGE_LOG_IN_USE`
 const LOG_IN_USE: u16 = 1867;
@@ -39,9 +39,9 @@ pub(super) fn purge(
         Some(source) => source.store().log_names().map_err(|error| internal(&error))?,
         None => Vec::new(),
     };
-    let wanted = limit.count(&names, facts)?;
-    let mut count = wanted.min(names.len().saturating_sub(1));
-    if let Some(active) = names.get(count).filter(|_| wanted > count) {
+    let requested = limit.count(&names, facts)?;
+    let mut count = requested.min(names.len().saturating_sub(1));
+    if let Some(active) = names.get(count).filter(|_| requested > count) {
         let message = format!("file {active} was not purged because it is the active log file.");
         session.warn(WarningLevel::Warning, LOG_IS_ACTIVE, message);
     }
@@ -74,11 +74,11 @@ fn is_forced(session: &SqlSession) -> bool {
 
 /// Adds a note for each of these clients.
 fn note_readers<'r>(
-    readers: impl IntoIterator<Item = &'r LogReaderPlace>,
+    readers: impl IntoIterator<Item = &'r LogReaderPosition>,
     names: &[Arc<str>],
     session: &mut SqlSession,
 ) {
-    for LogReaderPlace { log, connection_id, client } in readers {
+    for LogReaderPosition { log, connection_id, client } in readers {
         let message = format!("connection {connection_id} ({client}) reads {}", names[*log]);
         session.warn(WarningLevel::Note, OWN_NOTE, message);
     }

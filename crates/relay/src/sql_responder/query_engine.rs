@@ -256,7 +256,7 @@ fn explain(error: &Error, functions: &FunctionContext) -> ServerError {
         Error::SqliteFailure(error, message) => (Some(error.code), message.clone().unwrap_or_default()),
         other => (None, other.to_string()),
     };
-    let behind = |start: &str| message.strip_prefix(start).map(str::to_owned);
+    let after = |start: &str| message.strip_prefix(start).map(str::to_owned);
     match code {
         Some(ErrorCode::OperationInterrupted) => {
             let text = "Query execution was interrupted, maximum statement execution time exceeded";
@@ -268,19 +268,19 @@ fn explain(error: &Error, functions: &FunctionContext) -> ServerError {
         }
         _ => {}
     }
-    if let Some(table) = behind("no such table: ") {
+    if let Some(table) = after("no such table: ") {
         return missing_table(&table, functions.database.as_deref());
     }
-    if let Some(column) = behind("no such column: ") {
+    if let Some(column) = after("no such column: ") {
         return ServerError::new(1054, "42S22", format!("Unknown column '{column}' in 'field list'"));
     }
-    if let Some(column) = behind("ambiguous column name: ") {
+    if let Some(column) = after("ambiguous column name: ") {
         return ServerError::new(1052, "23000", format!("Column '{column}' in field list is ambiguous"));
     }
-    if let Some(function) = behind("no such function: ") {
+    if let Some(function) = after("no such function: ") {
         return ServerError::new(1305, "42000", format!("FUNCTION {function} does not exist"));
     }
-    if let Some(function) = behind("wrong number of arguments to function ") {
+    if let Some(function) = after("wrong number of arguments to function ") {
         return wrong_argument_count(function.trim_end_matches("()"));
     }
     if message.contains("not authorized") || message.contains("prohibited") {

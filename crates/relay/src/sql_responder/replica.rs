@@ -90,7 +90,7 @@ const STATUS_COLUMNS: &[StatusColumn] = &[
     shown("Source_SSL_Allowed", "Master_SSL_Allowed", |state| yes_no(state.status.tls.is_allowed)),
     shown("Source_SSL_CA_File", "Master_SSL_CA_File", |state| path(state.status.tls.authorities.as_deref())),
     shown("Source_SSL_CA_Path", "Master_SSL_CA_Path", |state| {
-        path(state.status.tls.authority_folder.as_deref())
+        path(state.status.tls.authority_directory.as_deref())
     }),
     shown("Source_SSL_Cert", "Master_SSL_Cert", |state| path(state.status.tls.certificate.as_deref())),
     empty("Source_SSL_Cipher", "Master_SSL_Cipher"),

@@ -48,9 +48,8 @@ struct TopLevelWord {
 pub(super) fn cut_clauses(text: &StatementText<'_>) -> Result<ReadClauses, SkipReason> {
     let words = words(text, &text.tokens()?)?;
     let keyword = |at: usize| words.get(at).map_or("", |word| word.keyword.as_str());
-    let find = |wanted: &str, from: usize| {
-        (from..words.len()).find(|at| keyword(*at) == wanted).ok_or(SkipReason::Kind)
-    };
+    let find =
+        |word: &str, from: usize| (from..words.len()).find(|at| keyword(*at) == word).ok_or(SkipReason::Kind);
     // Skip modifiers, which do not affect the rows.
     let first = |from: usize| {
         (from..words.len()).find(|at| !MODIFIERS.contains(&keyword(*at))).ok_or(SkipReason::Kind)

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use anyhow::anyhow;
 use archive::{
-    Archive, ArchiveError, ArchiveStorage, DamagedManifest, ManifestList, MissingFolder, is_object_url,
+    Archive, ArchiveError, ArchiveStorage, DamagedManifest, ManifestList, MissingDirectory, is_object_url,
 };
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -108,7 +108,7 @@ pub(crate) fn run(command: &ArchiveArgs, global: &GlobalArgs) -> CommandResult {
 
 /// Opens an archive that exists.
 fn open_archive(location: &str) -> Result<Archive, CommandFailure> {
-    open_storage(location, MissingFolder::Refuse)
+    open_storage(location, MissingDirectory::Refuse)
 }
 
 /// Returns the manifests of all logs of an archive.
@@ -125,7 +125,7 @@ fn archived_logs(archive: &Archive) -> Result<ManifestList, CommandFailure> {
     Ok(manifests)
 }
 
-fn open_storage(location: &str, missing: MissingFolder) -> Result<Archive, CommandFailure> {
+fn open_storage(location: &str, missing: MissingDirectory) -> Result<Archive, CommandFailure> {
     let storage = ArchiveStorage::open(location, missing);
     storage.map(Archive::new).map_err(|error| CommandFailure::NotStarted(anyhow!(error)))
 }
