@@ -186,13 +186,13 @@ impl ChangeDecoder {
         sink: &mut BatchSink<'_>,
     ) -> Result<DecodeStep, ColumnsError> {
         match step {
-            WalkStep::Event(event) if event.inner.is_some() => self.take_content(event, sink),
+            WalkStep::Event(event) if event.inner.is_some() => self.process_content(event, sink),
             WalkStep::Event(event) => {
                 follow_log_names(event, &mut self.log.current, &mut self.log.next);
                 self.track(event)?;
                 match event.raw.event_type() {
                     EventType::TransactionPayload => return Ok(self.payload_outcome()),
-                    _ => self.take_content(event, sink),
+                    _ => self.process_content(event, sink),
                 }
             }
             WalkStep::LargePayload(head) => {
@@ -248,17 +248,21 @@ impl ChangeDecoder {
         self.transaction = DecodedTransaction { origin, gtid, is_selected, changes: 0 };
     }
 
-    fn take_content(&mut self, event: &WalkEvent<'_>, sink: &mut BatchSink<'_>) -> Result<(), ColumnsError> {
+    fn process_content(
+        &mut self,
+        event: &WalkEvent<'_>,
+        sink: &mut BatchSink<'_>,
+    ) -> Result<(), ColumnsError> {
         let location = ChangeLocation {
             offset: event.offset,
             timestamp: event.raw.header().timestamp,
             format: event.format,
         };
-        let taken = self.take_body(&event.raw, location, sink);
+        let taken = self.process_body(&event.raw, location, sink);
         taken.map_err(|failure| failure.at(&self.log.current, event.offset))
     }
 
-    fn take_body(
+    fn process_body(
         &mut self,
         raw: &RawEvent<'_>,
         location: ChangeLocation<'_>,
@@ -267,18 +271,18 @@ impl ChangeDecoder {
         let mut plain = Vec::new();
         let raw = raw.plain(location.format, EVENT_SIZE_MAX, &mut plain)?;
         match raw.decode(location.format)? {
-            Body::TableMap(map) => self.take_table_map(&map, location)?,
+            Body::TableMap(map) => self.process_table_map(&map, location)?,
             Body::WriteRows(rows) | Body::UpdateRows(rows) | Body::DeleteRows(rows) => {
-                self.take_rows(&rows, location, sink)?;
+                self.process_rows(&rows, location, sink)?;
             }
             Body::Query(query) => {
                 self.transaction.origin.pass(&raw, location.format);
                 if EventRole::of(&raw, location.format)? == EventRole::Statement {
-                    self.take_statement(&query, location)?;
+                    self.process_statement(&query, location)?;
                 }
             }
             Body::ExecuteLoadQuery(load) => {
-                self.take_statement_change(load.query.sql, load.query.database, location)?;
+                self.process_statement_change(load.query.sql, load.query.database, location)?;
             }
             Body::Incident(_) => {
                 let (log, offset) = (self.log.current.clone(), location.offset);
@@ -286,14 +290,14 @@ impl ChangeDecoder {
             }
             event => {
                 if let Some(rows) = event.rows() {
-                    self.take_rows(rows, location, sink)?;
+                    self.process_rows(rows, location, sink)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn take_statement(
+    fn process_statement(
         &mut self,
         query: &Query<'_>,
         location: ChangeLocation<'_>,
@@ -302,12 +306,12 @@ impl ChangeDecoder {
             catalogue.apply_statement(query, location.format);
         }
         match StatementEffect::of(query, location.format.flavour, &ReplicationFilter::default()) {
-            StatementEffect::Rows => self.take_statement_change(query.sql, query.database, location),
+            StatementEffect::Rows => self.process_statement_change(query.sql, query.database, location),
             StatementEffect::Definition { database, table: Some(table), .. } => {
                 if let Some(catalogue) = &mut self.catalogue {
                     let (table, log) = (format!("{database}.{table}"), self.log.current.clone());
                     let changed = SchemaMismatch { table, log, offset: location.offset };
-                    catalogue.note_definition(changed, location.timestamp);
+                    catalogue.record_definition(changed, location.timestamp);
                 }
                 Ok(())
             }
@@ -316,7 +320,7 @@ impl ChangeDecoder {
     }
 
     /// Refuses a statement that changes rows, unless it is not selected or such statements are to be skipped.
-    fn take_statement_change(
+    fn process_statement_change(
         &self,
         sql: &[u8],
         database: &[u8],
@@ -332,7 +336,7 @@ impl ChangeDecoder {
         Err(StreamError::Statement { log, offset, statement }.into())
     }
 
-    fn take_table_map(
+    fn process_table_map(
         &mut self,
         map: &TableMap<'_>,
         location: ChangeLocation<'_>,
@@ -385,7 +389,7 @@ impl ChangeDecoder {
         })
     }
 
-    fn take_rows(
+    fn process_rows(
         &mut self,
         rows: &Rows<'_>,
         location: ChangeLocation<'_>,
