@@ -171,7 +171,7 @@ impl RelayServer {
             let publishing = Arc::downgrade(&shared);
             gate.set_publish(move || {
                 if let Some(shared) = publishing.upgrade() {
-                    shared.note_growth();
+                    shared.record_growth();
                 }
             });
         }
@@ -256,7 +256,7 @@ impl Drop for RelayServer {
             let _ = thread.join();
         }
         shared.clients.end_all();
-        shared.growth.note();
+        shared.growth.record();
         let deadline = Instant::now() + STOP_TIMEOUT;
         while shared.clients.len() > 0 && Instant::now() < deadline {
             thread::sleep(STOP_INTERVAL);
@@ -338,7 +338,7 @@ fn watch(shared: &RelayShared) {
     while !shared.is_stopping() {
         let is_reported = changes.wait(WATCH_INTERVAL);
         if changes.check(shared.newest_log()) || is_reported {
-            shared.note_growth();
+            shared.record_growth();
         }
         if maintained.elapsed() >= MAINTENANCE_INTERVAL {
             for error in shared.forms.maintain() {

@@ -427,7 +427,7 @@ impl DumpSession {
                 let bytes = &chunk.bytes()[slice.range()];
                 let list = RawEvent::new(bytes, chunk.format().checksum.for_events())
                     .and_then(|raw| raw.decode(chunk.format()).map(|event| gtid_list(&event)));
-                progress.take_list(&list.unwrap_or_default());
+                progress.merge_list(&list.unwrap_or_default());
             }
             _ => {}
         }

@@ -101,7 +101,7 @@ impl EventListing<'_, '_> {
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            return self.take_payload(bytes, slice);
+            return self.list_payload(bytes, slice);
         }
         if slice.is_whole() {
             return self.describe(bytes, start, chunk.format());
@@ -136,7 +136,7 @@ impl EventListing<'_, '_> {
     }
 
     /// Lists the events of the payload's bytes read so far.
-    fn take_payload(&mut self, bytes: &[u8], slice: EventSlice) -> Result<ControlFlow<()>, RelayError> {
+    fn list_payload(&mut self, bytes: &[u8], slice: EventSlice) -> Result<ControlFlow<()>, RelayError> {
         let Some(payload) = &mut self.payload else { return Ok(ControlFlow::Continue(())) };
         let start = payload.start;
         let wrong = |error: PayloadError| event_error(self.log, start, error.error);

@@ -259,7 +259,7 @@ impl FormRenderer {
                 let Some(format) = renderer.reader().format().cloned() else { return Ok(None) };
                 let size = marker.large_rest().unwrap_or(CHUNK_SIZE_MAX).min(CHUNK_SIZE_MAX);
                 buffer.take(size, window).map_err(|cause| read_back_error(&self.log, cause))?;
-                cut_window(window, &format, marker, spare)
+                split_window(window, &format, marker, spare)
             }
         }
     }
@@ -381,7 +381,7 @@ fn empty_buffer(spare: &mut Vec<u8>, size: usize) -> Vec<u8> {
 }
 
 /// Creates a chunk from the whole events, or the piece of an event, at the start of the window.
-fn cut_window(
+fn split_window(
     window: &mut Vec<u8>,
     format: &Arc<EventFormat>,
     marker: &mut ChunkMarker,

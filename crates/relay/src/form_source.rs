@@ -40,7 +40,7 @@ pub enum FormRead {
     Chunk(Arc<FormChunk>),
     /// The log ends at the position; this is the next log.
     NextLog(Arc<str>),
-    /// No more events are available yet: read again after [`FormSource::note_growth`].
+    /// No more events are available yet: read again after [`FormSource::record_growth`].
     Pending,
 }
 
@@ -89,7 +89,7 @@ struct FormSourceState {
     idle: Vec<FormRenderer>,
     /// Positions that are being rendered.
     busy: HashSet<(Arc<str>, u64)>,
-    /// Number of calls of [`FormSource::note_growth`].
+    /// Number of calls of [`FormSource::record_growth`].
     growth: u64,
     /// First error of saving an index since the last [`FormSource::take_index_error`].
     index_error: Option<RelayError>,
@@ -160,7 +160,7 @@ impl FormSource {
     }
 
     /// Records that the store may have grown. Until then, reading at its end needs no system call.
-    pub fn note_growth(&self) {
+    pub fn record_growth(&self) {
         self.lock().growth += 1;
     }
 

@@ -189,13 +189,13 @@ pub(crate) struct LogReaderPosition {
 }
 
 /// Returns the oldest log that a connected client reads; `None` if no client reads one.
-pub fn oldest_log_in_use(facts: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Option<String> {
-    let first = log_readers(facts, names).into_iter().min_by_key(|reader| reader.log)?;
+pub fn oldest_log_in_use(relay: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Option<String> {
+    let first = log_readers(relay, names).into_iter().min_by_key(|reader| reader.log)?;
     Some(names[first.log].to_string())
 }
 
 /// Returns the clients that read logs.
-pub(crate) fn log_readers(facts: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Vec<LogReaderPosition> {
+pub(crate) fn log_readers(relay: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Vec<LogReaderPosition> {
     let reader = |client: crate::relay_facts::ClientFacts| {
         let (log, _) = client.position.filter(|_| client.command.starts_with("Binlog Dump"))?;
         Some(LogReaderPosition {
@@ -204,5 +204,5 @@ pub(crate) fn log_readers(facts: &dyn RelayFacts, names: &[std::sync::Arc<str>])
             client: format!("{}@{}", client.user, client.host),
         })
     };
-    facts.clients().into_iter().filter_map(reader).collect()
+    relay.clients().into_iter().filter_map(reader).collect()
 }

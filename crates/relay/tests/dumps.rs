@@ -450,7 +450,7 @@ fn a_client_ahead_of_the_relay_waits_until_its_position_is_received() {
     let (_, sample_events) = split(&log);
     let starts: Vec<u64> =
         sample_events.iter().filter(|event| event.starts_transaction).map(|event| event.at).collect();
-    let cut = &log[..starts[1] as usize];
+    let truncated = &log[..starts[1] as usize];
     for form in FORMS {
         let whole = TestStore::new(&[&log, &next_log()]);
         let expected = receive(
@@ -460,7 +460,7 @@ fn a_client_ahead_of_the_relay_waits_until_its_position_is_received() {
         let first = expected.iter().position(|event| event.event_type == EventType::Gtid).unwrap();
         let start =
             expected[first..].iter().filter(|event| event.event_type == EventType::Gtid).nth(3).unwrap();
-        let store = TestStore::new(&[cut]);
+        let store = TestStore::new(&[truncated]);
         let source = store.source(form);
         let waits = DumpOptions { end: DumpEndPolicy::Wait, ..options(ServedChecksum::Crc32) };
         let begin_ahead = |request: &DumpRequest| {
@@ -481,13 +481,13 @@ fn a_client_ahead_of_the_relay_waits_until_its_position_is_received() {
             assert_eq!(heartbeats.len(), 1, "{form}");
         }
         store.write(1, &log);
-        source.note_growth();
+        source.record_growth();
         let mut reader = client(ServedChecksum::Crc32, PositionGaps::Skipped);
         let received = receive(&mut reader, &send_all(&mut stream, now).unwrap());
         assert_eq!(received.first(), Some(start), "{form}");
         assert!(send_all(&mut lost, now).unwrap().is_empty());
         store.write(2, &next_log());
-        source.note_growth();
+        source.record_growth();
         let error = send_all(&mut lost, now).unwrap_err().to_server_error();
         assert!(
             error

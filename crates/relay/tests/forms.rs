@@ -49,12 +49,12 @@ fn growing_logs_give_the_same_bytes() {
                 file.write_all(&log[written..end]).unwrap();
                 written = end;
                 // Without this, a reader at the end does not look for new events.
-                source.note_growth();
+                source.record_growth();
                 found.extend(read_on(&mut reader));
                 assert!(expected[MAGIC.len()..].starts_with(&found), "{} {form} {end}", path.display());
             }
             store.write(2, &next_log());
-            source.note_growth();
+            source.record_growth();
             found.extend(read_on(&mut reader));
             assert!(found == expected[MAGIC.len()..], "{} {form}", path.display());
         }
@@ -364,7 +364,7 @@ fn large_payloads_are_served_in_pieces() {
     assert_eq!(found.len() + MAGIC.len(), large.at as usize);
     let mut file = std::fs::File::options().append(true).open(store.directory.path().join(LOG)).unwrap();
     file.write_all(&compressed[inside..]).unwrap();
-    source.note_growth();
+    source.record_growth();
     found.extend(read_on(&mut reader));
     assert!(found == compressed[MAGIC.len()..]);
     for form in FORMS {

@@ -1,4 +1,4 @@
-//! Runs a `SELECT` on tables of facts, with SQLite in memory.
+//! Runs a `SELECT` on tables of relay, with SQLite in memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,7 +35,7 @@ const MEMORY_MAX: usize = 64 << 20;
 
 /// Runs one query at a time, which bounds memory for any number of clients.
 pub(super) struct QueryEngine {
-    facts: Arc<dyn RelayFacts>,
+    relay: Arc<dyn RelayFacts>,
     running: Mutex<()>,
 }
 
@@ -52,8 +52,8 @@ type FunctionFailure = Arc<Mutex<Option<ServerError>>>;
 
 impl QueryEngine {
     /// Creates an engine. Takes the time from `facts`.
-    pub(super) fn new(facts: Arc<dyn RelayFacts>) -> Self {
-        Self { facts, running: Mutex::new(()) }
+    pub(super) fn new(relay: Arc<dyn RelayFacts>) -> Self {
+        Self { relay, running: Mutex::new(()) }
     }
 
     /// Runs a query in SQLite's SQL.
@@ -76,11 +76,11 @@ impl QueryEngine {
     }
 
     fn select(&self, connection: &Connection, query: &str) -> Result<SqlRows, Error> {
-        let facts = self.facts.clone();
-        let (start_us, mut steps) = (facts.now_us(), 0);
+        let relay = self.relay.clone();
+        let (start_us, mut steps) = (relay.now_us(), 0);
         let is_too_long = move || {
             steps += u32::from(STEPS_INTERVAL);
-            steps > STEPS_MAX || facts.now_us().saturating_sub(start_us) > RUN_TIME_MAX_US
+            steps > STEPS_MAX || relay.now_us().saturating_sub(start_us) > RUN_TIME_MAX_US
         };
         connection.progress_handler(STEPS_INTERVAL.into(), Some(is_too_long))?;
         // The authorizer has refused all statements that change data.

@@ -149,9 +149,9 @@ fn joined(values: &[SqlValue]) -> Option<String> {
     values.iter().map(SqlValue::to_text).collect()
 }
 
-fn part(values: &[SqlValue], cut: fn(&str, usize) -> String) -> SqlValue {
+fn part(values: &[SqlValue], split: fn(&str, usize) -> String) -> SqlValue {
     match (values[0].to_text(), values[1].to_number()) {
-        (Some(text), Some(count)) => cut(&text, count.max(0.0) as usize).into(),
+        (Some(text), Some(count)) => split(&text, count.max(0.0) as usize).into(),
         _ => SqlValue::Null,
     }
 }
