@@ -87,7 +87,7 @@ impl Framer {
             return Ok(FramerOutput::NeedMore { needed: size });
         };
         let raw = match header.event_type {
-            EventType::FormatDescription => self.take_format(bytes)?,
+            EventType::FormatDescription => self.accept_format(bytes)?,
             _ => RawEvent::new(bytes, self.checksum(&header)?)?,
         };
         if header.event_type == EventType::MariadbStartEncryption {
@@ -96,7 +96,7 @@ impl Framer {
         Ok(FramerOutput::Event(raw))
     }
 
-    fn take_format<'a>(&mut self, bytes: &'a [u8]) -> Result<RawEvent<'a>, DecodeError> {
+    fn accept_format<'a>(&mut self, bytes: &'a [u8]) -> Result<RawEvent<'a>, DecodeError> {
         let raw = RawEvent::new(bytes, FormatDescription::checksum_in(bytes))?;
         let description = FormatDescription::decode_body(raw.body())?;
         self.format = Some(description.format()?);

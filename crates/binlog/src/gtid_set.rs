@@ -292,11 +292,11 @@ fn difference(list: &[GtidInterval], less: &[GtidInterval]) -> Vec<GtidInterval>
     for interval in list {
         let mut start = interval.start;
         index = seek(less, index, start);
-        for cut in less[index..].iter().take_while(|cut| cut.start < interval.end) {
-            if start < cut.start {
-                rest.push(GtidInterval { start, end: cut.start });
+        for removed in less[index..].iter().take_while(|removed| removed.start < interval.end) {
+            if start < removed.start {
+                rest.push(GtidInterval { start, end: removed.start });
             }
-            start = cut.end;
+            start = removed.end;
         }
         if start < interval.end {
             rest.push(GtidInterval { start, end: interval.end });

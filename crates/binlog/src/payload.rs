@@ -510,8 +510,8 @@ mod tests {
     fn several_frames_cut_anywhere() {
         let plain = events(&[100, 5000, 19, 70_000]);
         let skippable = [&[0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
-        for cut in [0, 1, 18, 19, 100, 110, 5000, plain.len() - 1] {
-            let (front, back) = plain.split_at(cut);
+        for boundary in [0, 1, 18, 19, 100, 110, 5000, plain.len() - 1] {
+            let (front, back) = plain.split_at(boundary);
             let input = [&skippable[..], &zstd(front), &skippable, &frame_sized(back), &skippable].concat();
             let summary = check(&payload(&input), &plain, None);
             assert_eq!((summary.frames, summary.frames_with_size, summary.frames_skippable), (2, 1, 3));
@@ -656,11 +656,11 @@ mod tests {
         let plain = events(&[100, 5000, 19, 70, 200]);
         let input = [frame_sized(&plain[..3000]), zstd(&plain[3000..])].concat();
         let ends = [0, frame_sized(&plain[..3000]).len(), input.len()];
-        for cut in 0..input.len() {
+        for size in 0..input.len() {
             let mut opener = PayloadOpener::new();
-            let (bytes, error) = drain(&mut opener.open(&payload(&input[..cut])).unwrap());
+            let (bytes, error) = drain(&mut opener.open(&payload(&input[..size])).unwrap());
             assert!(plain.starts_with(&bytes));
-            assert_eq!(error.is_none(), cut == ends[0], "{cut}");
+            assert_eq!(error.is_none(), size == ends[0], "{size}");
         }
     }
 
@@ -668,14 +668,14 @@ mod tests {
         #[test]
         fn any_frames(
             sizes in vec(19_u32..3000, 0..40),
-            cuts in vec(any::<proptest::sample::Index>(), 0..4),
+            boundaries in vec(any::<proptest::sample::Index>(), 0..4),
             chunk in 1_usize..20_000,
         ) {
             let plain = events(&sizes);
-            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(plain.len() + 1)).collect();
-            cuts.extend([0, plain.len()]);
-            cuts.sort_unstable();
-            let input: Vec<u8> = cuts.windows(2).flat_map(|cut| zstd(&plain[cut[0]..cut[1]])).collect();
+            let mut boundaries: Vec<usize> = boundaries.iter().map(|boundary| boundary.index(plain.len() + 1)).collect();
+            boundaries.extend([0, plain.len()]);
+            boundaries.sort_unstable();
+            let input: Vec<u8> = boundaries.windows(2).flat_map(|range| zstd(&plain[range[0]..range[1]])).collect();
             let mut opener = PayloadOpener::new();
             prop_assert_eq!(drain(&mut opener.open(&payload(&input)).unwrap()), (plain.clone(), None));
             prop_assert_eq!(drain_chunks(&mut opener.open(&payload(&input)).unwrap(), chunk), (plain, None));

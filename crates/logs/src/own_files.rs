@@ -240,13 +240,13 @@ mod tests {
     fn locks_hold_even_if_their_file_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let mark = directory.path().join("mark");
-        let held = DirectoryLock::take(directory.path()).unwrap().unwrap().with_mark(&mark).unwrap();
+        let lock = DirectoryLock::take(directory.path()).unwrap().unwrap().with_mark(&mark).unwrap();
         fs::remove_file(&mark).unwrap();
-        assert!(held.is_some() && DirectoryLock::take(directory.path()).unwrap().is_none());
+        assert!(lock.is_some() && DirectoryLock::take(directory.path()).unwrap().is_none());
         let progress = directory.path().join("progress");
-        let held = FileLock::take(&progress).unwrap();
-        assert!(held.is_some() && FileLock::take(&progress).unwrap().is_none());
-        drop(held);
+        let lock = FileLock::take(&progress).unwrap();
+        assert!(lock.is_some() && FileLock::take(&progress).unwrap().is_none());
+        drop(lock);
         assert!(!directory.path().join("progress.lock").exists());
         assert!(FileLock::take(&progress).unwrap().is_some());
     }

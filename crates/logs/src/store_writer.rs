@@ -34,7 +34,7 @@ pub struct StoreWriter {
     encryption: LogEncryption,
     log: Option<OpenLog>,
     /// Number of bytes removed when the store was opened.
-    cut: u64,
+    truncated: u64,
     /// Size of the present write. Greater than 0 after a failed write.
     pending_bytes: u64,
     /// Log whose sync failed, and its size at the last successful sync. Later bytes may be missing on the disk although
@@ -159,7 +159,7 @@ impl StoreWriter {
         let mut store = Self {
             encryption: at_rest,
             log: None,
-            cut: 0,
+            truncated: 0,
             pending_bytes: 0,
             unsynced_log: None,
             syncer: None,
@@ -243,8 +243,8 @@ impl StoreWriter {
 
     /// Returns the number of bytes removed from the last log when the store was opened: an incomplete or damaged event,
     /// and all later bytes.
-    pub fn cut_bytes(&self) -> u64 {
-        self.cut
+    pub fn truncated_bytes(&self) -> u64 {
+        self.truncated
     }
 
     /// Starts or continues this log of the source at `position`.
@@ -733,7 +733,7 @@ impl StoreWriter {
             }
         };
         let size = file.size().map_err(io_error("open", &path))?;
-        self.cut = size.saturating_sub(position);
+        self.truncated = size.saturating_sub(position);
         file.truncate(position).map_err(io_error("truncate", &path))?;
         file.seek(position).map_err(io_error("open", &path))?;
         let name_at_source =

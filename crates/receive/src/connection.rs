@@ -56,12 +56,12 @@ impl LogReceiver {
         }
         self.check_source(source.facts(), store, &routing)?;
         self.rotation.set_begun();
-        self.note_semi_sync(source.facts());
+        self.record_semi_sync(source.facts());
         let mut has_head = store.has_head()?;
         if has_head {
             self.compress_closed();
         }
-        self.note_connected(source.facts());
+        self.record_connected(source.facts());
         let (mut acks, mut counted, mut format) = (PendingAcks::default(), 0, None);
         loop {
             // Check here: with a source that always has more events, `wait` is never called.
@@ -102,7 +102,7 @@ impl LogReceiver {
             };
             has_head &= !has_begun;
             if !has_head && is_after_format {
-                self.note_head_stored(store)?;
+                self.record_head_stored(store)?;
                 has_head = true;
             }
         }
@@ -117,7 +117,7 @@ impl LogReceiver {
     ) -> Result<(), logs::LogError> {
         let sync = store.start_sync()?;
         acks.start_sync(sync, || source.position());
-        if self.watch.note_written(store) {
+        if self.watch.record_written(store) {
             self.end_disk_full();
         }
         Ok(())
@@ -131,7 +131,7 @@ impl LogReceiver {
         source: &mut LiveSource,
     ) -> Result<bool, Disconnect> {
         let sync = store.ended_sync()?;
-        self.watch.note_ended_sync(sync);
+        self.watch.record_ended_sync(sync);
         let Some(position) = acks.end_sync(sync) else { return Ok(true) };
         if !self.may_acknowledge() {
             return Ok(false);
@@ -147,7 +147,7 @@ impl LogReceiver {
     }
 
     /// Warns once if the source does not use semi-synchronous replication although it was requested.
-    fn note_semi_sync(&mut self, facts: &SourceFacts) {
+    fn record_semi_sync(&mut self, facts: &SourceFacts) {
         let is_on = facts.semi_sync == SemiSync::On;
         if self.settings.semi_sync == SemiSync::On && !is_on && self.watch.semi_sync() != Some(false) {
             self.say(&ReceiveNotice::SemiSyncUnavailable);
@@ -157,7 +157,7 @@ impl LogReceiver {
 
     /// Records that the head of the current log, including its Previous_gtids event, is stored. Older logs can now be
     /// purged or compressed.
-    fn note_head_stored(&mut self, store: &mut StoreWriter) -> Result<(), Disconnect> {
+    fn record_head_stored(&mut self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         self.sync(store)?;
         self.purge(store)?;
         self.compress_closed();
@@ -223,7 +223,7 @@ impl LogReceiver {
             }
         };
         if store.append(position, event.bytes())? == AppendOutcome::New {
-            self.note_appended(event, position, format, store);
+            self.record_appended(event, position, format, store);
         }
         Ok(false)
     }
@@ -248,7 +248,7 @@ impl LogReceiver {
             }
             SourceEvent::Format { event, origin: FormatOrigin::File } if merged.joined.wants_format() => {
                 store.append_next(event.bytes())?;
-                self.note_appended(event, MAGIC.len() as u64, format, store);
+                self.record_appended(event, MAGIC.len() as u64, format, store);
             }
             SourceEvent::Event { event, position } => {
                 let none = || Disconnect::Failed(ReceiveError::EventBeforeFormat);
@@ -259,7 +259,7 @@ impl LogReceiver {
                     .map_err(Disconnect::Failed)?;
                 if let Some(bytes) = taken {
                     store.append_next(bytes)?;
-                    self.note_appended(event, *position, format, store);
+                    self.record_appended(event, *position, format, store);
                 }
             }
             SourceEvent::Format { .. } | SourceEvent::Heartbeat { .. } | SourceEvent::Artificial(_) => {}
@@ -267,7 +267,7 @@ impl LogReceiver {
         Ok(false)
     }
 
-    fn note_appended(
+    fn record_appended(
         &mut self,
         event: &RawEvent<'_>,
         position: u64,

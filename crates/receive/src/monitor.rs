@@ -224,7 +224,7 @@ impl ReceiveMonitor {
     }
 
     /// Counts the events that the store has written to its file. Returns true if at least one event was counted.
-    pub(crate) fn note_written(&mut self, store: &StoreWriter) -> bool {
+    pub(crate) fn record_written(&mut self, store: &StoreWriter) -> bool {
         self.count_written(store.written_position())
     }
 
@@ -234,7 +234,7 @@ impl ReceiveMonitor {
     }
 
     /// Records the number of the store's last completed sync, and counts it.
-    pub(crate) fn note_ended_sync(&mut self, sync: u64) {
+    pub(crate) fn record_ended_sync(&mut self, sync: u64) {
         if sync > self.ended_sync {
             self.stats.figures().syncs += sync - self.ended_sync;
             self.ended_sync = sync;

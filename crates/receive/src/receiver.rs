@@ -331,7 +331,7 @@ impl LogReceiver {
     }
 
     /// Records that a source is connected, and reports it if the connection had been lost.
-    pub(crate) fn note_connected(&mut self, facts: &SourceFacts) {
+    pub(crate) fn record_connected(&mut self, facts: &SourceFacts) {
         self.watch.set_connected(facts);
         if mem::take(&mut self.is_lost) {
             self.say_once(&ReceiveNotice::Reconnected { endpoint: self.address().endpoint() });
@@ -361,8 +361,8 @@ impl LogReceiver {
     }
 
     fn report_store(&self, store: &StoreWriter) {
-        if store.cut_bytes() > 0 {
-            self.say(&ReceiveNotice::IncompleteEventRemoved { bytes: store.cut_bytes() });
+        if store.truncated_bytes() > 0 {
+            self.say(&ReceiveNotice::IncompleteEventRemoved { bytes: store.truncated_bytes() });
         }
         if let (true, Some(end)) = (self.settings.begin.is_requested(), store.store_end()) {
             self.say(&ReceiveNotice::StartPointIgnored {

@@ -59,7 +59,7 @@ impl SourceCandidate {
         let mut next = || values.next().unwrap_or_default();
         let (uuid, gtid_mode, executed) = (next(), next(), next());
         let executed = executed.parse().map_err(|_| ConnectionError::UnexpectedAnswer {
-            question: "gtid_executed",
+            query: "gtid_executed",
             found: executed,
             expected: "a set of GTIDs",
         })?;

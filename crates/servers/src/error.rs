@@ -104,10 +104,10 @@ pub enum ConnectionError {
     #[error("TLS: {0}")]
     Tls(String),
     /// The server's answer to a query is invalid.
-    #[error("the server's answer to {question} is {found}; expected {expected}")]
+    #[error("the server's answer to {query} is {found}; expected {expected}")]
     UnexpectedAnswer {
         /// Query, or the variable that it reads.
-        question: &'static str,
+        query: &'static str,
         /// Answer.
         found: String,
         /// Description of a valid answer.

@@ -84,16 +84,16 @@ impl LiveSource {
                 }
             }
         }
-        if conversation.facts().semi_sync == SemiSync::On {
+        if conversation.source().semi_sync == SemiSync::On {
             link.packet_stream.packets.ignore_sequence();
         }
-        let reader = StreamReader::new(conversation.facts().checksum, gaps);
+        let reader = StreamReader::new(conversation.source().checksum, gaps);
         Ok(Self { link, conversation, reader, end, heartbeats: 0 })
     }
 
     /// Returns the source's version and settings.
     pub fn facts(&self) -> &SourceFacts {
-        self.conversation.facts()
+        self.conversation.source()
     }
 
     /// Returns the negotiated session.

@@ -108,7 +108,7 @@ impl ServerFacts {
 fn query_gtid_executed(connection: &mut SqlConnection) -> Result<GtidSet, ConnectionError> {
     let text = connection.value("SELECT @@GLOBAL.gtid_executed")?.unwrap_or_default();
     text.parse().map_err(|_| ConnectionError::UnexpectedAnswer {
-        question: "gtid_executed",
+        query: "gtid_executed",
         found: text,
         expected: "a set of GTIDs",
     })
@@ -123,7 +123,7 @@ fn query_gtid_mode(connection: &mut SqlConnection) -> Result<GtidMode, Connectio
         "ON" => GtidMode::On,
         _ => {
             return Err(ConnectionError::UnexpectedAnswer {
-                question: "gtid_mode",
+                query: "gtid_mode",
                 found: text,
                 expected: "one of its four modes",
             });
@@ -131,11 +131,7 @@ fn query_gtid_mode(connection: &mut SqlConnection) -> Result<GtidMode, Connectio
     })
 }
 
-fn query_number(connection: &mut SqlConnection, question: &'static str) -> Result<usize, ConnectionError> {
-    let text = connection.value(question)?.unwrap_or_default();
-    text.parse().map_err(|_| ConnectionError::UnexpectedAnswer {
-        question,
-        found: text,
-        expected: "a number",
-    })
+fn query_number(connection: &mut SqlConnection, query: &'static str) -> Result<usize, ConnectionError> {
+    let text = connection.value(query)?.unwrap_or_default();
+    text.parse().map_err(|_| ConnectionError::UnexpectedAnswer { query, found: text, expected: "a number" })
 }

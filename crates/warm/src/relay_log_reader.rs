@@ -26,11 +26,11 @@ use crate::external_applier::AppliedLogs;
 use crate::information_schema;
 use crate::relay_position::{LogNumber, RelayPosition};
 use crate::replica_table::ReplicaTable;
+use crate::search_plan::{ChangeBuffering, SearchPlan};
+use crate::search_window::{SearchBatch, SearchBatcher, SearchWindow};
 use crate::search_worker;
 use crate::statement::{self, FunctionSet, SkipReason};
 use crate::statement_session::StatementSession;
-use crate::touch_plan::{ChangeBuffering, TouchPlan};
-use crate::touch_window::{TouchBatch, TouchBatcher, TouchWindow};
 use crate::warm_shared::{PassStart, ReaderAction, SearchJob, SearchQuery, StatementSearch, WarmShared};
 
 /// Bytes per read.
@@ -57,7 +57,7 @@ pub(crate) struct RelayLogReader<'s> {
     pub(crate) address: ServerAddress,
     pub(crate) buffering: ChangeBuffering,
     pub(crate) functions: FunctionSet,
-    pub(crate) window: TouchWindow,
+    pub(crate) window: SearchWindow,
     pub(crate) connection: Option<SqlConnection>,
     /// Cached columns by database and table.
     pub(crate) columns: HashMap<(String, String), CachedColumns>,
@@ -80,17 +80,17 @@ struct RelayLogPass<'r, 's> {
     tables: TableRegistry,
     /// IDs of the current statement's tables that the filter excludes.
     excluded_tables: HashSet<u64>,
-    plans: HashMap<u64, CachedTouchPlan>,
-    batcher: TouchBatcher,
+    plans: HashMap<u64, CachedSearchPlan>,
+    batcher: SearchBatcher,
     /// Current log.
     log: LogNumber,
 }
 
 /// A table and the searches for its rows.
-struct CachedTouchPlan {
+struct CachedSearchPlan {
     table: Arc<Table>,
     definitions: u64,
-    plan: Option<Arc<TouchPlan>>,
+    plan: Option<Arc<SearchPlan>>,
 }
 
 /// Position, timestamp and format of an event.
@@ -209,7 +209,7 @@ impl RelayLogReader<'_> {
             tables: TableRegistry::new(),
             excluded_tables: HashSet::new(),
             plans: HashMap::new(),
-            batcher: TouchBatcher::new(BATCH_SIZE),
+            batcher: SearchBatcher::new(BATCH_SIZE),
             log: begin.position.log,
         };
         let mut walk = EventWalk::default();
@@ -235,10 +235,10 @@ impl RelayLogReader<'_> {
         })
     }
 
-    fn plan(&mut self, table: &Table, format: &EventFormat) -> Result<Option<TouchPlan>, WarmError> {
+    fn plan(&mut self, table: &Table, format: &EventFormat) -> Result<Option<SearchPlan>, WarmError> {
         let definition = self.load_table(&table.database, &table.name)?;
         Ok(definition
-            .and_then(|definition| TouchPlan::new(table, format.flavour, &definition, self.buffering)))
+            .and_then(|definition| SearchPlan::new(table, format.flavour, &definition, self.buffering)))
     }
 
     /// Returns a search for the rows that a statement will read, or the reason why there is none.
@@ -398,21 +398,21 @@ impl RelayLogPass<'_, '_> {
             return Ok(ReaderAction::Continue);
         }
         match raw.decode(at.format)? {
-            Event::TableMap(map) => self.take_table_map(&map)?,
-            Event::Query(query) => return self.take_statement(&raw, &query, at),
-            Event::ExecuteLoadQuery(load) => return self.take_statement(&raw, &load.query, at),
+            Event::TableMap(map) => self.process_table_map(&map)?,
+            Event::Query(query) => return self.process_statement(&raw, &query, at),
+            Event::ExecuteLoadQuery(load) => return self.process_statement(&raw, &load.query, at),
             Event::Gtid(gtid) => return Ok(self.begin_transaction(gtid.gtid(), &raw, at)),
             Event::GtidTagged(gtid) => return Ok(self.begin_transaction(gtid.gtid(), &raw, at)),
             event => {
                 if let Some(rows) = event.rows() {
-                    return self.take_rows(rows, at);
+                    return self.process_rows(rows, at);
                 }
             }
         }
         Ok(ReaderAction::Continue)
     }
 
-    fn take_table_map(&mut self, map: &TableMap<'_>) -> Result<(), WarmEventError> {
+    fn process_table_map(&mut self, map: &TableMap<'_>) -> Result<(), WarmEventError> {
         let database = self.filter.target_database(map.database);
         let is_selected =
             self.filter.accepts_database(database) && self.filter.accepts_tables([(database, map.table)]);
@@ -447,7 +447,7 @@ impl RelayLogPass<'_, '_> {
     }
 
     /// Takes a statement, which may change table definitions or rows.
-    fn take_statement(
+    fn process_statement(
         &mut self,
         raw: &RawEvent<'_>,
         query: &Query<'_>,
@@ -478,9 +478,9 @@ impl RelayLogPass<'_, '_> {
         }
         let found = self.reader.text_search(query, at).map_err(WarmEventError::Error)?;
         let is_new = found.as_ref().is_ok_and(|search| self.reader.window.is_new_text(search));
-        mark.touches = is_new.into();
+        mark.searches = is_new.into();
         shared.add_mark(channel, mark, |counts| {
-            counts.touches += mark.touches;
+            counts.searches += mark.searches;
             match &found {
                 Ok(_) => {
                     counts.statements += 1;
@@ -508,9 +508,9 @@ impl RelayLogPass<'_, '_> {
         shared.wait_for_room(channel, self.start)
     }
 
-    fn take_rows(&mut self, rows: &Rows<'_>, at: EventScope<'_>) -> Result<ReaderAction, WarmEventError> {
+    fn process_rows(&mut self, rows: &Rows<'_>, at: EventScope<'_>) -> Result<ReaderAction, WarmEventError> {
         let (shared, channel) = (self.reader.shared, self.reader.channel);
-        let is_left_out = self.excluded_tables.contains(&rows.table_id);
+        let is_excluded = self.excluded_tables.contains(&rows.table_id);
         if rows.flags.contains(RowsFlags::STATEMENT_END) {
             self.excluded_tables.clear();
         }
@@ -521,13 +521,13 @@ impl RelayLogPass<'_, '_> {
         if turn != ReaderAction::Continue {
             return Ok(turn);
         }
-        if is_left_out {
+        if is_excluded {
             return Ok(self.skip_filtered(at));
         }
         let decoder = self.tables.decoder(rows)?;
         let count = decoder.count(rows)?;
         let mut mark =
-            LeadMark { position: at.position, events: 1, touches: 0, rows: count, timestamp: at.timestamp };
+            LeadMark { position: at.position, events: 1, searches: 0, rows: count, timestamp: at.timestamp };
         if shared.is_too_close(channel) || shared.are_rows_changed(channel, count) {
             shared.add_mark(channel, mark, |_| ());
             return Ok(ReaderAction::Continue);
@@ -536,15 +536,15 @@ impl RelayLogPass<'_, '_> {
         let mut found = EventCounts::default();
         let mut full = Vec::new();
         match &plan {
-            Some(plan) => full = self.touch(plan, &decoder, rows, &mut found)?,
+            Some(plan) => full = self.batch_searches(plan, &decoder, rows, &mut found)?,
             None => (found.rows, found.rows_unsearchable) = (count, count),
         }
-        mark.touches = found.touches;
+        mark.searches = found.searches;
         shared.add_mark(channel, mark, |counts| {
             counts.events += 1;
             counts.rows += found.rows;
             counts.rows_unsearchable += found.rows_unsearchable;
-            counts.touches += found.touches;
+            counts.searches += found.searches;
             counts.repeated += found.repeated;
         });
         self.push_all(full, at.position);
@@ -552,23 +552,23 @@ impl RelayLogPass<'_, '_> {
     }
 
     /// Counts the rows in `found`. Returns the batches that are complete with them.
-    fn touch(
+    fn batch_searches(
         &mut self,
-        plan: &TouchPlan,
+        plan: &SearchPlan,
         decoder: &RowDecoder,
         rows: &Rows<'_>,
         found: &mut EventCounts,
-    ) -> Result<Vec<TouchBatch>, WarmEventError> {
+    ) -> Result<Vec<SearchBatch>, WarmEventError> {
         let mut full = Vec::new();
         for row in decoder.rows(rows) {
             found.rows += 1;
-            plan.touches(rows.kind, &row?, &mut |touch| {
-                if !self.reader.window.is_new(&touch) {
+            plan.for_each_search(rows.kind, &row?, &mut |search| {
+                if !self.reader.window.is_new(&search) {
                     found.repeated += 1;
                     return;
                 }
-                found.touches += 1;
-                full.extend(self.batcher.add(touch));
+                found.searches += 1;
+                full.extend(self.batcher.add(search));
             })?;
         }
         Ok(full)
@@ -580,7 +580,7 @@ impl RelayLogPass<'_, '_> {
         decoder: &RowDecoder,
         table_id: u64,
         format: &EventFormat,
-    ) -> Result<Option<Arc<TouchPlan>>, WarmError> {
+    ) -> Result<Option<Arc<SearchPlan>>, WarmError> {
         let definitions = self.reader.shared.definitions_version();
         let Some(image) = decoder.before().or(decoder.after()) else { return Ok(None) };
         let table = image.table();
@@ -594,7 +594,7 @@ impl RelayLogPass<'_, '_> {
         if self.plans.len() >= PLANS_MAX {
             self.plans.clear();
         }
-        let planned = CachedTouchPlan { table: Arc::new(table.clone()), definitions, plan: plan.clone() };
+        let planned = CachedSearchPlan { table: Arc::new(table.clone()), definitions, plan: plan.clone() };
         self.plans.insert(table_id, planned);
         Ok(plan)
     }
@@ -604,7 +604,7 @@ impl RelayLogPass<'_, '_> {
         self.push_all(batches, position);
     }
 
-    fn push_all(&self, batches: Vec<TouchBatch>, position: RelayPosition) {
+    fn push_all(&self, batches: Vec<SearchBatch>, position: RelayPosition) {
         for batch in batches {
             self.push(SearchQuery::Batch(batch), position);
         }
@@ -636,7 +636,7 @@ impl RelayLogPass<'_, '_> {
 struct EventCounts {
     rows: u64,
     rows_unsearchable: u64,
-    touches: u64,
+    searches: u64,
     repeated: u64,
 }
 

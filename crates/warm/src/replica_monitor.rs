@@ -9,8 +9,8 @@ use sql::{FilterRule, ReplicationFilter};
 
 use crate::error::WarmError;
 use crate::relay_position::RelayPosition;
+use crate::search_plan::ChangeBuffering;
 use crate::statement::FunctionSet;
-use crate::touch_plan::ChangeBuffering;
 
 /// Connection to a replica for status queries.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct ReplicaMonitor {
     /// The previous report: transactions of the log by InnoDB's transaction ID.
     reported_transactions: HashMap<String, String>,
     /// Properties of the replica.
-    pub(crate) facts: ReplicaFacts,
+    pub(crate) properties: ReplicaFacts,
 }
 
 /// Properties of a replica.
@@ -95,9 +95,10 @@ impl ReplicaMonitor {
     pub(crate) fn open(address: &ServerAddress) -> Result<Self, WarmError> {
         let mut connection =
             SqlConnection::open(address).map_err(WarmError::server("log in to the replica"))?;
-        let facts = facts(&mut connection).map_err(WarmError::server("query the replica's properties"))?;
+        let properties =
+            query_properties(&mut connection).map_err(WarmError::server("query the replica's properties"))?;
         // MariaDB's SHOW REPLICA STATUS shows the default channel alone.
-        let order: &[usize] = if facts.is_mariadb { &[2, 1] } else { &[0, 1] };
+        let order: &[usize] = if properties.is_mariadb { &[2, 1] } else { &[0, 1] };
         for (at, number) in order.iter().enumerate() {
             match connection.named_rows(STATUS_STATEMENTS[*number]) {
                 Ok(_) => {
@@ -106,7 +107,7 @@ impl ReplicaMonitor {
                         status: STATUS_STATEMENTS[*number],
                         reports_rows: true,
                         reported_transactions: HashMap::new(),
-                        facts,
+                        properties,
                     });
                 }
                 Err(error) if error.code() == Some(PARSE_ERROR) && at + 1 < order.len() => {}
@@ -126,13 +127,14 @@ impl ReplicaMonitor {
     pub(crate) fn open_without_replication(address: &ServerAddress) -> Result<Self, WarmError> {
         let mut connection =
             SqlConnection::open(address).map_err(WarmError::server("log in to the server"))?;
-        let facts = facts(&mut connection).map_err(WarmError::server("query the server's properties"))?;
+        let properties =
+            query_properties(&mut connection).map_err(WarmError::server("query the server's properties"))?;
         Ok(Self {
             connection,
             status: STATUS_STATEMENTS[0],
             reports_rows: true,
             reported_transactions: HashMap::new(),
-            facts,
+            properties,
         })
     }
 
@@ -155,7 +157,7 @@ impl ReplicaMonitor {
     ///
     /// If the query fails.
     pub(crate) fn executed_gtids(&mut self) -> Result<GtidSet, WarmError> {
-        if self.facts.is_mariadb {
+        if self.properties.is_mariadb {
             return Ok(GtidSet::new());
         }
         let text = self.connection.value("SELECT @@GLOBAL.gtid_executed");
@@ -170,7 +172,7 @@ impl ReplicaMonitor {
     ///
     /// If the connection is lost.
     pub(crate) fn load_uncommitted(&mut self, channels: &mut [ReplicaChannel]) -> Result<(), WarmError> {
-        if !self.reports_rows || self.facts.is_mariadb {
+        if !self.reports_rows || self.properties.is_mariadb {
             return Ok(());
         }
         for channel in channels.iter_mut() {
@@ -217,19 +219,19 @@ impl ReplicaMonitor {
             return Ok(UncommittedRows::default());
         }
         let ids: Vec<String> = sessions.iter().map(u32::to_string).collect();
-        let question = format!(
+        let query = format!(
             "SELECT IFNULL(SUM(trx_rows_modified), 0) FROM information_schema.innodb_trx
              WHERE trx_mysql_thread_id IN ({})",
             ids.join(",")
         );
-        let rows = self.query_uncommitted(&question)?.into_iter().flatten().flatten().next();
+        let rows = self.query_uncommitted(&query)?.into_iter().flatten().flatten().next();
         let rows = rows.and_then(|rows| String::from_utf8(rows).ok()?.parse().ok());
         Ok(UncommittedRows { rows: rows.unwrap_or(0), gtid: None })
     }
 
     /// Queries uncommitted rows. If the server refuses, returns no rows, and sends no further queries.
-    fn query_uncommitted(&mut self, question: &str) -> Result<Vec<ResultRow>, WarmError> {
-        match self.connection.rows(question) {
+    fn query_uncommitted(&mut self, query: &str) -> Result<Vec<ResultRow>, WarmError> {
+        match self.connection.rows(query) {
             Ok(rows) => Ok(rows),
             Err(servers::ConnectionError::Refused { .. }) => {
                 self.reports_rows = false;
@@ -322,7 +324,7 @@ fn encode_file_name(name: &str) -> String {
     out
 }
 
-fn facts(connection: &mut SqlConnection) -> Result<ReplicaFacts, servers::ConnectionError> {
+fn query_properties(connection: &mut SqlConnection) -> Result<ReplicaFacts, servers::ConnectionError> {
     let server = ServerFacts::query(connection)?;
     server.require_version(GTIDS_SINCE)?;
     let page_size = number(connection, "innodb_page_size")?.max(1);
@@ -373,7 +375,7 @@ fn variable(connection: &mut SqlConnection, name: &str) -> Result<Option<String>
 fn number(connection: &mut SqlConnection, name: &'static str) -> Result<u64, servers::ConnectionError> {
     let found = variable(connection, name)?.unwrap_or_default();
     found.parse().map_err(|_| servers::ConnectionError::UnexpectedAnswer {
-        question: name,
+        query: name,
         found,
         expected: "a number",
     })

@@ -14,10 +14,10 @@ use crate::error::WarmError;
 use crate::relay_position::RelayPosition;
 use crate::replica_monitor::{ReplicaChannel, UncommittedRows};
 use crate::report::{ChannelStatus, WarmCounts};
+use crate::search_window::SearchBatch;
 use crate::settings::WarmPace;
 use crate::slow_tables::SlowTables;
 use crate::statement::SkipReason;
-use crate::touch_window::TouchBatch;
 
 /// Present limits of the searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub(crate) struct SearchJob {
 #[derive(Debug)]
 pub(crate) enum SearchQuery {
     /// Searches for row changes.
-    Batch(TouchBatch),
+    Batch(SearchBatch),
     /// Search for the rows that a statement will read.
     Statement(StatementSearch),
 }
@@ -487,7 +487,7 @@ impl SharedState {
             _ if is_full => false,
             WarmPace::Measured => {
                 // If there are more channels than rows in the distance, each channel still gets one row.
-                lead.ahead().touches < (self.distance / self.channels.len() as u64).max(1)
+                lead.ahead().searches < (self.distance / self.channels.len() as u64).max(1)
             }
             WarmPace::Fixed(fixed) => lead.seconds() <= fixed.seconds_prefetch,
         }
@@ -572,7 +572,7 @@ impl ChannelState {
     /// Removes the marks that the applier has passed.
     fn drop_passed(&mut self) {
         if let Some(applier) = self.channel.position {
-            self.passed += self.lead.pass(applier, self.uncommitted_rows()).touches;
+            self.passed += self.lead.pass(applier, self.uncommitted_rows()).searches;
         }
     }
 
@@ -596,7 +596,7 @@ impl ChannelState {
             applier: self.channel.position,
             is_applying: self.channel.is_applying,
             position: self.position,
-            touches_ahead: self.lead.ahead().touches,
+            searches_ahead: self.lead.ahead().searches,
             events_ahead: self.lead.ahead().events,
             lag_s: self.channel.lag_s,
             lag_average_s: (self.lag.count > 0).then(|| self.lag.sum / f64::from(self.lag.count)),
@@ -717,7 +717,7 @@ mod tests {
                 let mark = LeadMark {
                     position: position(9),
                     events: EVENTS_AHEAD_MAX + 1,
-                    touches: 0,
+                    searches: 0,
                     rows: 0,
                     timestamp: 1,
                 };

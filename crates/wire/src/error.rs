@@ -97,10 +97,10 @@ pub enum WireError {
         max: usize,
     },
     /// A source's answer is invalid.
-    #[error("the source's {question} is {found}, expected {expected}")]
+    #[error("the source's {variable} is {found}, expected {expected}")]
     UnexpectedAnswer {
         /// Name of the variable.
-        question: &'static str,
+        variable: &'static str,
         /// Answer of the source.
         found: String,
         /// Description of the valid answers.

@@ -83,7 +83,7 @@ impl RecordedStage {
     }
 }
 
-fn play(text: &'static str, plugin: &str, questions: usize, expected: &str) {
+fn play(text: &'static str, plugin: &str, queries: usize, expected: &str) {
     let mut stage = RecordedStage::new(text);
     let greeting = stage.next();
     let mut again = Vec::new();
@@ -123,7 +123,7 @@ fn play(text: &'static str, plugin: &str, questions: usize, expected: &str) {
             }
         };
     }
-    assert_eq!(asked, questions);
+    assert_eq!(asked, queries);
     stage.packets.begin_command();
     stage.say(&command);
     assert_eq!(events(&mut stage, &mut conversation), expected);
@@ -140,7 +140,7 @@ fn check_answer(payload: &[u8], capabilities: Capabilities) {
 
 /// Returns the event types in the files; positions and checksums must be right.
 fn events(stage: &mut RecordedStage, conversation: &mut ReplicaConversation) -> String {
-    let mut reader = StreamReader::new(conversation.facts().checksum, PositionGaps::None);
+    let mut reader = StreamReader::new(conversation.source().checksum, PositionGaps::None);
     let mut types: Vec<&str> = Vec::new();
     loop {
         let payload = stage.next();

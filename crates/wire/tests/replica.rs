@@ -255,7 +255,7 @@ fn semi_synchronous_sources() {
             ),
         ],
     );
-    let question = "SELECT @@global.rpl_semi_sync_source_enabled";
+    let query = "SELECT @@global.rpl_semi_sync_source_enabled";
     check(
         options,
         Flavour::MySql,
@@ -265,7 +265,7 @@ fn semi_synchronous_sources() {
             (Fine, "SELECT @source_binlog_checksum"),
             (Value("NONE"), "SELECT @@GLOBAL.GTID_MODE"),
             (Value("OFF"), "SELECT @@GLOBAL.SERVER_UUID"),
-            (Value(OTHER_UUID), question),
+            (Value(OTHER_UUID), query),
             (Value("0"), "SELECT @@global.rpl_semi_sync_master_enabled"),
             (Refuses(1193), "register 2"),
         ],

@@ -72,7 +72,7 @@ fn events(bytes: &[u8]) -> usize {
         match conversation.read(payload) {
             Ok(ReplicaStep::Event(packet)) => {
                 let reader =
-                    reader.get_or_insert_with(|| StreamReader::new(conversation.facts().checksum, gaps));
+                    reader.get_or_insert_with(|| StreamReader::new(conversation.source().checksum, gaps));
                 let before = reader.position();
                 match reader.read(packet.event) {
                     Ok(SourceEvent::Event { event, position }) => {

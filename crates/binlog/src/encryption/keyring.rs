@@ -297,8 +297,8 @@ mod tests {
             assert_eq!(keyring.keys()[1].user, b"joe@%");
             assert_eq!(keyring.key(b"mine"), None);
             assert_eq!(keyring.keys().len(), 2);
-            for cut in 0..file.len() {
-                assert!(Keyring::parse(&file[..cut]).is_err(), "{cut}");
+            for size in 0..file.len() {
+                assert!(Keyring::parse(&file[..size]).is_err(), "{size}");
             }
             let long = [&file[..], b"x"].concat();
             assert!(matches!(Keyring::parse(&long), Err(KeyringError::Plugin(_))));

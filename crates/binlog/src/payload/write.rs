@@ -297,11 +297,11 @@ mod tests {
     proptest! {
         #[test]
         fn frames_round_trip_whole_and_in_pieces(
-            bytes in proptest::collection::vec(0..4_u8, 0..5000), cut in 0..5000_usize, level in 1..=22_u8,
+            bytes in proptest::collection::vec(0..4_u8, 0..5000), boundary in 0..5000_usize, level in 1..=22_u8,
         ) {
             let mut writer = PayloadWriter::new(ZstdLevel::new(level).unwrap()).unwrap();
             let whole = writer.frame(&bytes).unwrap().to_vec();
-            let (front, back) = bytes.split_at(cut.min(bytes.len()));
+            let (front, back) = bytes.split_at(boundary.min(bytes.len()));
             writer.begin(bytes.len() as u64).unwrap();
             writer.push(front).unwrap();
             writer.push(back).unwrap();

@@ -97,8 +97,8 @@ fn encrypted_logs_may_be_incomplete_and_grow() {
     logs.write(&[]);
     let mut reader = logs.open().with_keyring(Arc::new(Keyring::new(vec![key])));
     let mut found = 0;
-    for cut in 0..=whole.len() {
-        logs.write(&whole[..cut]);
+    for end in 0..=whole.len() {
+        logs.write(&whole[..end]);
         while let ReadOutcome::Some(event) = reader.next_event().unwrap() {
             found += event.raw.bytes().len();
         }

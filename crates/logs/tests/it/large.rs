@@ -117,8 +117,8 @@ fn incomplete_payloads_are_not_started() {
     let logs = LogDirectory::new();
     let (payload, _) = payload(b"");
     let whole = log(&[format(0), payload]);
-    for cut in [140, 5000, 100_000, whole.len() - 1] {
-        logs.write(&whole[..cut]);
+    for size in [140, 5000, 100_000, whole.len() - 1] {
+        logs.write(&whole[..size]);
         let given = read(logs.open(), 100_000);
         assert!(given.inner.is_empty() && given.ends.is_empty());
         assert!(given.end.starts_with("Torn(TornEvent { offset: 126, "), "{}", given.end);

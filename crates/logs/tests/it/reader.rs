@@ -299,14 +299,14 @@ proptest! {
     #[test]
     fn any_cut_and_any_chunk_size(
         sizes in proptest::collection::vec(0_usize..300, 0..20),
-        cut in any::<proptest::sample::Index>(),
+        length in any::<proptest::sample::Index>(),
         size in 1_usize..2000,
     ) {
         let mut events = vec![format(0)];
         events.extend(sizes.iter().map(|size| event(QUERY, 0, &vec![7; *size])));
         let whole = log(&events);
         let logs = LogDirectory::new();
-        fs::write(logs.directory.path().join("binlog.000001"), &whole[..cut.index(whole.len() + 1)]).unwrap();
+        fs::write(logs.directory.path().join("binlog.000001"), &whole[..length.index(whole.len() + 1)]).unwrap();
         let (events, end) = read_events(logs.open());
         prop_assert_eq!(read_chunks(logs.open(), size), (events.clone(), end));
         let given: Vec<u8> = events.iter().flat_map(|(_, _, bytes)| bytes.clone()).collect();

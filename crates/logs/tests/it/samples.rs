@@ -78,14 +78,14 @@ fn all_piece_sizes_give_the_same_bytes() {
 #[test]
 fn truncated_logs_return_their_whole_events() {
     let directory = TempDir::new().unwrap();
-    let cut_path = directory.path().join("cut");
+    let truncated_path = directory.path().join("cut");
     for path in samples() {
         let whole = fs::read(&path).unwrap();
         // Many positions in every sample. The odd step varies them between samples.
         let step = (whole.len() / 40).max(1) | 1;
-        for cut in (4..whole.len()).step_by(step) {
-            fs::write(&cut_path, &whole[..cut]).unwrap();
-            let (bytes, _, end) = read(&cut_path, 5000, 3000);
+        for size in (4..whole.len()).step_by(step) {
+            fs::write(&truncated_path, &whole[..size]).unwrap();
+            let (bytes, _, end) = read(&truncated_path, 5000, 3000);
             assert!(whole[4..].starts_with(&bytes));
             let torn = match end {
                 EndOfLog::Torn(torn) => {
@@ -94,7 +94,7 @@ fn truncated_logs_return_their_whole_events() {
                 }
                 _ => 0,
             };
-            assert_eq!(bytes.len() + 4 + torn, cut, "{} cut at {cut}", path.display());
+            assert_eq!(bytes.len() + 4 + torn, size, "{} cut at {size}", path.display());
         }
     }
 }

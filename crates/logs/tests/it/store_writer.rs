@@ -71,7 +71,7 @@ fn incomplete_events_at_the_end_are_cut_off() {
         let last = ends.iter().rev().find(|start| **start < end).copied().unwrap_or(4) as u64;
         let expected = StoreEnd { log: "b.000001", file: "b.000001", series: None, last, next: end as u64 };
         assert_eq!(store.store_end(), Some(expected), "{size}");
-        assert_eq!(store.cut_bytes(), size.saturating_sub(end) as u64);
+        assert_eq!(store.truncated_bytes(), size.saturating_sub(end) as u64);
         let done = ends.iter().position(|one| *one == end).unwrap();
         store.begin_log("b.000001", end as u64).unwrap();
         append(&mut store, &events[done..]);
@@ -169,7 +169,7 @@ fn incomplete_events_at_the_end_of_encrypted_logs_are_cut_off() {
         let done = ends.iter().rposition(|end| *end <= size).unwrap_or(0);
         let next = (ends[done] - 512) as u64;
         assert_eq!(store.store_end().unwrap().next, next, "{size}");
-        assert_eq!(store.cut_bytes(), size.saturating_sub(ends[done]) as u64, "{size}");
+        assert_eq!(store.truncated_bytes(), size.saturating_sub(ends[done]) as u64, "{size}");
         append(&mut store, &events[done..]);
         store.sync().unwrap();
         assert_eq!(decrypted(&directory, "b.000001"), log(&events), "{size}");
