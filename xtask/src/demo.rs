@@ -247,7 +247,7 @@ impl Demo {
             let line = line?;
             match number.checked_sub(step.lines_skipped) {
                 Some(shown) if shown < step.lines_shown => {
-                    println!("{}", cut(&String::from_utf8_lossy(&line)))
+                    println!("{}", truncate(&String::from_utf8_lossy(&line)))
                 }
                 _ => more += 1,
             }
@@ -303,7 +303,7 @@ fn write_damaged_copy() -> Result<()> {
 }
 
 /// Cuts a line that is too wide for a screen.
-fn cut(line: &str) -> String {
+fn truncate(line: &str) -> String {
     match line.char_indices().nth(LINE_WIDTH_MAX) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line.to_owned(),

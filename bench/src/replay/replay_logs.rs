@@ -289,12 +289,12 @@ fn receive_log(kind: ReplayLogKind, directory: &Path) -> Result<()> {
          start replica io_thread",
         source.port()
     ))?;
-    let question = format!(
+    let query = format!(
         "select gtid_subset('{all}', concat(received_transaction_set, ',', @@gtid_executed))
            from performance_schema.replication_connection_status"
     );
     let begin = Instant::now();
-    while replica.sql(&question)?.trim() != "1" {
+    while replica.sql(&query)?.trim() != "1" {
         ensure!(begin.elapsed() < WAIT_TIMEOUT, "the replica does not receive the log");
         thread::sleep(Duration::from_millis(100));
     }

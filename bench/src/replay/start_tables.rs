@@ -146,9 +146,9 @@ pub(super) fn stop_with_small_redo_log(server: &mut TestServer) -> Result<()> {
 /// Waits until the redo log has this size in bytes.
 fn wait_for_redo_log(server: &TestServer, size: u64) -> Result<()> {
     let begin = Instant::now();
-    let question = "select variable_value from performance_schema.global_status
+    let query = "select variable_value from performance_schema.global_status
         where variable_name = 'Innodb_redo_log_capacity_resized'";
-    while server.sql(question)?.trim().parse() != Ok(size) {
+    while server.sql(query)?.trim().parse() != Ok(size) {
         ensure!(begin.elapsed() < WAIT_TIMEOUT, "the redo log does not change its size");
         thread::sleep(Duration::from_millis(50));
     }

@@ -196,7 +196,7 @@ impl<'s> MeasureWorker<'s> {
         match item.work {
             ItemContent::Pieces { pieces, bytes } => {
                 for piece in pieces {
-                    self.take_piece(item.source, piece, sender)?;
+                    self.process_piece(item.source, piece, sender)?;
                 }
                 self.part.bytes_done = bytes;
             }
@@ -204,13 +204,13 @@ impl<'s> MeasureWorker<'s> {
                 let shared = self.shared;
                 self.part.bytes_done = cell.end - cell.start;
                 if let Some(known) = shared.known.covering(cell) {
-                    self.take_known(known);
+                    self.record_known(known);
                     self.part.is_end = true;
                     return self.push_part(sender);
                 }
                 read_cell(&shared.sources[cell.source], cell, shared.width, &shared.sizes, &mut |given| {
                     match given {
-                        ReadItem::Piece(piece) => self.take_piece(item.source, piece, sender),
+                        ReadItem::Piece(piece) => self.process_piece(item.source, piece, sender),
                         ReadItem::Pause => self.pause(item.source, sender),
                     }
                 })?;
@@ -242,7 +242,7 @@ impl<'s> MeasureWorker<'s> {
 
 /// Collects pieces.
 impl<'s> MeasureWorker<'s> {
-    fn take_piece(
+    fn process_piece(
         &mut self,
         source: usize,
         piece: WeightedPiece,
@@ -251,18 +251,18 @@ impl<'s> MeasureWorker<'s> {
         let share = piece.share;
         match piece.content {
             PieceContent::CompressedLargePayload(opened) => {
-                self.take_large_compressed(source, *opened, share)?
+                self.measure_large_compressed(source, *opened, share)?
             }
             PieceContent::Segment(segment) => match &segment.content {
                 SegmentContent::Between | SegmentContent::LargeBetween(_) => {
-                    self.take_unmeasured(&segment, RecordKind::Between, 0, share)
+                    self.record_unmeasured(&segment, RecordKind::Between, 0, share)
                 }
                 SegmentContent::Transaction(whole) => match whole.refusal {
-                    None => self.take_plain(source, &segment, whole, share)?,
+                    None => self.measure_plain(source, &segment, whole, share)?,
                     Some(CompressionRefusal::Compressed) => {
-                        self.take_compressed(source, &segment, whole, share)?
+                        self.measure_compressed(source, &segment, whole, share)?
                     }
-                    Some(refusal) => self.take_refused(&segment, whole, refusal, share),
+                    Some(refusal) => self.record_refused(&segment, whole, refusal, share),
                 },
             },
         }
@@ -277,18 +277,24 @@ impl<'s> MeasureWorker<'s> {
     }
 
     /// Adds a transaction that cannot be compressed.
-    fn take_refused(
+    fn record_refused(
         &mut self,
         segment: &LogSegment,
         whole: &WholeTransaction,
         refusal: CompressionRefusal,
         share: CellShare,
     ) {
-        self.take_unmeasured(segment, RecordKind::Refused(refusal), commit_us(&whole.outline), share);
+        self.record_unmeasured(segment, RecordKind::Refused(refusal), commit_us(&whole.outline), share);
     }
 
     /// Adds events that stay unchanged.
-    fn take_unmeasured(&mut self, segment: &LogSegment, kind: RecordKind, commit_us: u64, share: CellShare) {
+    fn record_unmeasured(
+        &mut self,
+        segment: &LogSegment,
+        kind: RecordKind,
+        commit_us: u64,
+        share: CellShare,
+    ) {
         let now = share.of;
         self.names.begin();
         let start = segment.parts.first().map_or(0, EventChunk::offset);
@@ -317,7 +323,7 @@ impl<'s> MeasureWorker<'s> {
     }
 
     /// Adds a plain transaction that can be compressed.
-    fn take_plain(
+    fn measure_plain(
         &mut self,
         source: usize,
         segment: &LogSegment,
@@ -325,7 +331,7 @@ impl<'s> MeasureWorker<'s> {
         share: CellShare,
     ) -> Result<(), InspectError> {
         let Some((gtid, format)) = first(segment) else {
-            self.take_refused(segment, whole, CompressionRefusal::NoGtid, share);
+            self.record_refused(segment, whole, CompressionRefusal::NoGtid, share);
             return Ok(());
         };
         let _one_large = self.lock_if_large(source, whole.inner_size)?;
@@ -369,7 +375,7 @@ impl<'s> MeasureWorker<'s> {
     }
 
     /// Adds a compressed transaction.
-    fn take_compressed(
+    fn measure_compressed(
         &mut self,
         source: usize,
         segment: &LogSegment,
@@ -378,14 +384,14 @@ impl<'s> MeasureWorker<'s> {
     ) -> Result<(), InspectError> {
         let (Some((gtid, format)), Some(payload)) = (first(segment), segment.events().nth(1)) else {
             // A payload without a GTID event.
-            self.take_refused(segment, whole, CompressionRefusal::NoGtid, share);
+            self.record_refused(segment, whole, CompressionRefusal::NoGtid, share);
             return Ok(());
         };
         let (name, offset) = (&self.shared.sources[source].name, payload.offset);
         let body = match payload.raw.decode(&format) {
             Ok(Event::TransactionPayload(body)) => body,
             Ok(_) => {
-                self.take_refused(segment, whole, CompressionRefusal::Interrupted, share);
+                self.record_refused(segment, whole, CompressionRefusal::Interrupted, share);
                 return Ok(());
             }
             Err(error) => return Err(InspectError::Event { name: name.clone(), offset, error }),
@@ -403,9 +409,9 @@ impl<'s> MeasureWorker<'s> {
         let Some(inside) = inside else { unreachable!("ours: large transactions are now allowed") };
         let start = inside.start;
         self.keep_probe(start, body.payload);
-        let is_cut = inside.size > (self.arena.len() - start) as u64;
-        let in_pieces =
-            (is_cut && self.shared.coverage == LargeCoverage::Whole).then_some(RereadSource::Payload(offset));
+        let is_truncated = inside.size > (self.arena.len() - start) as u64;
+        let in_pieces = (is_truncated && self.shared.coverage == LargeCoverage::Whole)
+            .then_some(RereadSource::Payload(offset));
         let record = TransactionRecord {
             plain: inside.bytes_after + self.gtid_size(source, &gtid, inside.bytes_after, &format)?,
             inner: inside.size,
@@ -458,7 +464,7 @@ impl<'s> MeasureWorker<'s> {
     }
 
     /// Adds a compressed transaction that is too large for memory.
-    fn take_large_compressed(
+    fn measure_large_compressed(
         &mut self,
         source: usize,
         opened: CompressedLargePayload,
@@ -543,10 +549,10 @@ impl<'s> MeasureWorker<'s> {
         let record = TransactionRecord {
             kind: RecordKind::Measured { number, was_compressed },
             start: at,
-            is_cut: in_pieces.is_none() && record.inner > inner.len() as u64,
+            is_truncated: in_pieces.is_none() && record.inner > inner.len() as u64,
             ..record
         };
-        if self.keeps_samples && !record.is_cut && inner.len() <= SAMPLE_SIZE_MAX {
+        if self.keeps_samples && !record.is_truncated && inner.len() <= SAMPLE_SIZE_MAX {
             self.part.samples.push(self.arena[inner.clone()].to_vec());
         }
         let (now, inner_size) = (record.now, record.inner);
@@ -565,7 +571,7 @@ impl<'s> MeasureWorker<'s> {
     }
 
     /// Adds a transaction that another cell has measured.
-    fn take_known(&mut self, known: MeasuredTransaction) {
+    fn record_known(&mut self, known: MeasuredTransaction) {
         let MeasuredTransaction { record, made, after, network, tables, .. } = known;
         let RecordKind::Measured { was_compressed, .. } = record.kind else {
             self.part.records = vec![TransactionRecord { tables: 0..0, ..record }];

@@ -30,7 +30,7 @@ pub(crate) struct ReportBuilder<'b> {
 }
 
 /// Relative allowance for the unmeasured rest of large transactions. It widens the interval in both directions.
-const CUT_ALLOWANCE: f64 = 0.03;
+const TRUNCATION_ALLOWANCE: f64 = 0.03;
 
 /// Logs that cover less time allow no daily figures, in microseconds.
 const SPAN_MIN_US: u64 = 1_000_000;
@@ -126,7 +126,7 @@ impl ReportBuilder<'_> {
     fn level(&self, index: usize, level: ZstdLevel, plain: u64) -> LevelReport {
         let (by, taken) = (&self.tally.by_level[index], &self.tally.taken[index]);
         let mut bytes = self.file_bytes(&self.tally.after[index]);
-        let allowance = (self.scale(self.tally.cut_after[index]) as f64 * CUT_ALLOWANCE) as u64;
+        let allowance = (self.scale(self.tally.truncated_after[index]) as f64 * TRUNCATION_ALLOWANCE) as u64;
         bytes.low = bytes.low.saturating_sub(allowance);
         bytes.high += allowance;
         let saved_bytes = signed(plain) - signed(bytes.value);

@@ -77,7 +77,7 @@ fn seal(block: &mut [u8]) {
 }
 
 /// Returns the size of the block behind this head, and its checksum.
-pub(crate) fn take_head(head: [u8; BLOCK_HEAD_SIZE], offset: u64) -> Result<(usize, u32), SegmentError> {
+pub(crate) fn parse_head(head: [u8; BLOCK_HEAD_SIZE], offset: u64) -> Result<(usize, u32), SegmentError> {
     let [a, b, c, d, e, f, g, h] = head;
     let size = u32::from_le_bytes([a, b, c, d]) as usize;
     if size > FRAME_SIZE_MAX {
@@ -87,7 +87,7 @@ pub(crate) fn take_head(head: [u8; BLOCK_HEAD_SIZE], offset: u64) -> Result<(usi
 }
 
 /// Checks and parses the bytes behind the head of a block.
-pub(crate) fn take_body(body: &[u8], checksum: u32) -> Result<BlockFrame<'_>, BlockDamage> {
+pub(crate) fn parse_body(body: &[u8], checksum: u32) -> Result<BlockFrame<'_>, BlockDamage> {
     if crc32fast::hash(body) != checksum {
         return Err(BlockDamage("its checksum is wrong"));
     }

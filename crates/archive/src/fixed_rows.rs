@@ -69,7 +69,7 @@ impl RowLayout {
 
     /// Appends rows from the streams, if all have the same size and no NULLs. Otherwise returns false, and takes
     /// nothing.
-    pub(crate) fn take_fixed(
+    pub(crate) fn append_fixed(
         &self,
         count: u64,
         streams: &mut StreamCursors<'_>,
@@ -112,12 +112,12 @@ impl RowLayout {
             );
         }
         if let Some(second) = &self.second {
-            self.take_second_fixed(second, count, streams, rows)?;
+            self.append_second_fixed(second, count, streams, rows)?;
         }
         Ok(true)
     }
 
-    fn take_second_fixed(
+    fn append_second_fixed(
         &self,
         second: &ImageLayout,
         count: usize,

@@ -202,13 +202,13 @@ impl RowLayout {
         scratch: &mut LayoutScratch,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
-        if self.take_fixed(count, streams, scratch.size_max, out)? {
+        if self.append_fixed(count, streams, scratch.size_max, out)? {
             return Ok(());
         }
         for _ in 0..count {
-            self.take_first(streams, scratch, out)?;
+            self.append_first(streams, scratch, out)?;
             if let Some(second) = &self.second {
-                self.take_second(second, streams, scratch, out)?;
+                self.append_second(second, streams, scratch, out)?;
             }
             if out.len() > scratch.size_max {
                 return Err(BlockDamage("a block is larger than stated"));
@@ -217,7 +217,7 @@ impl RowLayout {
         Ok(())
     }
 
-    fn take_first(
+    fn append_first(
         &self,
         streams: &mut StreamCursors<'_>,
         scratch: &mut LayoutScratch,
@@ -246,7 +246,7 @@ impl RowLayout {
         Ok(())
     }
 
-    fn take_second(
+    fn append_second(
         &self,
         second: &ImageLayout,
         streams: &mut StreamCursors<'_>,
@@ -265,7 +265,7 @@ impl RowLayout {
                     let (start, end) = scratch.values[earlier];
                     match is_set(repeats, bit) {
                         true => out.extend_from_within(start..end),
-                        false => column.take_changed(start, streams, out)?,
+                        false => column.append_changed(start, streams, out)?,
                     }
                 }
                 None => column.take(streams, out)?,
@@ -385,7 +385,7 @@ impl ColumnLayout {
     }
 
     /// Appends the value after an update; the value before starts at `before` of `out`.
-    fn take_changed(
+    fn append_changed(
         &self,
         before: usize,
         streams: &mut StreamCursors<'_>,
@@ -463,7 +463,7 @@ pub(crate) fn put_shape(shape: &mut Vec<u8>, table: usize, event_type: EventType
 
 /// Reads the number of the table map from a shape. Returns it, the type of the event, and its body in front of the
 /// rows.
-pub(crate) fn take_shape(shape: &[u8]) -> Result<(usize, EventType, &[u8]), BlockDamage> {
+pub(crate) fn parse_shape(shape: &[u8]) -> Result<(usize, EventType, &[u8]), BlockDamage> {
     let mut cursor = StreamCursor::new(shape);
     let table = cursor.size()?;
     Ok((table, EventType::from_code(cursor.u8()?), cursor.take_rest()))

@@ -118,7 +118,7 @@ impl<'s> StoreReader<'s> {
                     return Ok(None);
                 }
             };
-            take_step(&mut self.scanner, &step, number, &name, sink)?;
+            process_step(&mut self.scanner, &step, number, &name, sink)?;
             if demand() == ReadDemand::Enough {
                 return Ok(None);
             }
@@ -126,7 +126,7 @@ impl<'s> StoreReader<'s> {
     }
 }
 
-fn take_step(
+fn process_step(
     scanner: &mut ContentScanner,
     step: &WalkStep<'_>,
     log: u32,

@@ -91,13 +91,13 @@ pub(crate) type PieceSink<'t> = &'t mut dyn FnMut(PieceContent, usize) -> Result
 pub(crate) fn read_pieces(
     reader: LogReader,
     mut log: u32,
-    cut: PieceSizes,
+    sizes: PieceSizes,
     on_damage: OnDamage,
     take: PieceSink<'_>,
 ) -> Result<u32, InspectError> {
     let name: Arc<str> = reader.name().into();
     let first = log;
-    let mut pieces = PieceReader::new(reader, cut, on_damage.opener());
+    let mut pieces = PieceReader::new(reader, sizes, on_damage.opener());
     let mut contexts = ContextTracker::default();
     take(PieceContent::LogStart { name: Arc::clone(&name) }, 0)?;
     loop {

@@ -319,7 +319,7 @@ impl<'i> BlockReader<'i> {
         match self.next_size()? {
             None => Ok(NextContent::End),
             Some(size) if size >= LARGE_SIZE && self.is_large_payload() => {
-                self.take_large(size).map(|large| NextContent::Large(Box::new(large)))
+                self.read_large(size).map(|large| NextContent::Large(Box::new(large)))
             }
             Some(size) => self.fill_event(size).map(|()| NextContent::Event),
         }
@@ -338,7 +338,7 @@ impl<'i> BlockReader<'i> {
     }
 
     /// Skips an event that remains in its file, or is copied into a temporary one.
-    fn take_large(&mut self, size: usize) -> Result<LargePayloadEvent, ReadError> {
+    fn read_large(&mut self, size: usize) -> Result<LargePayloadEvent, ReadError> {
         let (at, end) = (self.position, self.position + size as u64);
         let checksum = self.format.checksum.for_events();
         let event = match &mut self.input {

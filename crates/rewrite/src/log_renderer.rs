@@ -57,7 +57,7 @@ impl RenderTimings {
 }
 
 /// Units of the transactions that a step has read from the log, and the error after them.
-struct CutUnits {
+struct CollectedUnits {
     units: Vec<RewriteUnit>,
     failure: Option<RewriteError>,
 }
@@ -174,8 +174,8 @@ impl LogRenderer {
             ReadOutcome::End(end) => return Ok(RenderStep::End(end)),
         };
         self.units.check_chunk(&chunk, self.reader.kind())?;
-        let cut = self.collect_units(|cutter, give| cutter.cut_chunk(&chunk, give));
-        self.write_units(cut, out, progress)?;
+        let collected = self.collect_units(|cutter, give| cutter.cut_chunk(&chunk, give));
+        self.write_units(collected, out, progress)?;
         Ok(RenderStep::Advanced)
     }
 
@@ -189,31 +189,31 @@ impl LogRenderer {
         out: &mut dyn RewriteOutput,
         progress: &mut dyn MoveObserver,
     ) -> Result<(), RewriteError> {
-        let cut = self.collect_units(|cutter, give| cutter.finish(give));
-        self.write_units(cut, out, progress)
+        let collected = self.collect_units(|cutter, give| cutter.finish(give));
+        self.write_units(collected, out, progress)
     }
 
-    /// Collects the units of the transactions that `cut` pushes.
+    /// Collects the units of the transactions that `feed` pushes.
     fn collect_units(
         &mut self,
-        cut: impl FnOnce(&mut TransactionCutter, TakeSegment<'_, FeedError>) -> Result<(), FeedError>,
-    ) -> CutUnits {
+        feed: impl FnOnce(&mut TransactionCutter, TakeSegment<'_, FeedError>) -> Result<(), FeedError>,
+    ) -> CollectedUnits {
         let mut units = Vec::new();
         let mut give = |unit, _| {
             units.push(unit);
             Ok(())
         };
         let built = &mut self.units;
-        let cut = cut(&mut self.cutter, &mut |segment| built.take(segment, &mut give));
+        let fed = feed(&mut self.cutter, &mut |segment| built.take(segment, &mut give));
         let flushed = built.flush(&mut give);
-        let failure = cut.map_err(|stop| stop.into_error(self.reader.name())).and(flushed).err();
-        CutUnits { units, failure }
+        let failure = fed.map_err(|stop| stop.into_error(self.reader.name())).and(flushed).err();
+        CollectedUnits { units, failure }
     }
 
     /// Writes the units, up to the first transaction that fails.
     fn write_units(
         &mut self,
-        cut: CutUnits,
+        collected: CollectedUnits,
         out: &mut dyn RewriteOutput,
         progress: &mut dyn MoveObserver,
     ) -> Result<(), RewriteError> {
@@ -230,7 +230,7 @@ impl LogRenderer {
         let sink = AssemblerSink(RefCell::new(AssemblerState { assembler, progress }));
         let buffers = self.buffers.take().unwrap_or_else(WorkerBuffers::new);
         let mut worker = RewriteWorker::with_buffers(&shared, buffers);
-        let CutUnits { units, failure } = cut;
+        let CollectedUnits { units, failure } = collected;
         let written = units.into_iter().try_for_each(|unit| worker.rewrite_unit(unit, &sink));
         if written.is_err() {
             // Ignore an error here: the first error is reported.

@@ -214,12 +214,12 @@ fn transactions_not_held_in_memory_give_the_same_log() {
             RewriteAction::Decompress,
             compress(ZstdLevel::DEFAULT, MinimumGain::Percent(0), CompressedPolicy::Pass),
         ] {
-            let (held, report, moves) = run(action, &original).unwrap();
+            let (buffered, report, moves) = run(action, &original).unwrap();
             for (unit, large) in [(1, 1), (1 << 20, 1), (300, 600)] {
                 let (read_again, same, moved) = run_cut(action, &sizes(unit, large), &original).unwrap();
-                assert_eq!(meaning(&read_again), meaning(&held), "{} {action:?}", path.display());
+                assert_eq!(meaning(&read_again), meaning(&buffered), "{} {action:?}", path.display());
                 // zstd may split frames differently when its input comes in pieces. Plain events must not differ.
-                assert!(action != RewriteAction::Decompress || read_again == held, "{}", path.display());
+                assert!(action != RewriteAction::Decompress || read_again == buffered, "{}", path.display());
                 let counts = |report: &RewriteReport| {
                     (report.tally.transactions, report.tally.opened, report.tally.bytes_before)
                 };

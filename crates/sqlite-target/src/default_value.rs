@@ -191,8 +191,8 @@ pub(crate) fn rescale_decimal(text: &str, scale: u8) -> Option<String> {
     if !is_number(whole) || !is_number(fraction) || (whole.is_empty() && fraction.is_empty()) {
         return None;
     }
-    let (kept, cut) = fraction.split_at(fraction.len().min(scale));
-    if cut.bytes().any(|digit| digit != b'0') {
+    let (kept, dropped) = fraction.split_at(fraction.len().min(scale));
+    if dropped.bytes().any(|digit| digit != b'0') {
         return None;
     }
     let whole = match whole.trim_start_matches('0') {
@@ -231,8 +231,8 @@ fn rescale_fraction(text: &str, shape: &str, fraction: u8) -> Option<String> {
     let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
     let whole = match_shape(whole, shape)?;
     let fraction = usize::from(fraction);
-    let (kept, cut) = digits.split_at_checked(digits.len().min(fraction))?;
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) || cut.bytes().any(|digit| digit != b'0') {
+    let (kept, dropped) = digits.split_at_checked(digits.len().min(fraction))?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) || dropped.bytes().any(|digit| digit != b'0') {
         return None;
     }
     Some(if fraction > 0 { format!("{whole}.{kept:0<fraction$}") } else { whole })

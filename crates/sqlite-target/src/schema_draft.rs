@@ -239,9 +239,9 @@ pub(crate) mod tests {
         let mut draft = SchemaDraft::new().unwrap();
         let mut check = |sql: &str, expected: &[&str]| {
             draft.define(&statement(sql)).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"));
-            let question =
+            let query =
                 "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name";
-            let mut found = draft.connection.prepare(question).unwrap();
+            let mut found = draft.connection.prepare(query).unwrap();
             let found = found.query_map([], |row| row.get::<_, String>(0)).unwrap();
             assert_eq!(found.map(Result::unwrap).collect::<Vec<_>>(), expected, "{sql}");
         };

@@ -74,8 +74,8 @@ fn convert_text(text: String, from: &MysqlType, to: &MysqlType) -> Option<String
         (MysqlType::Time { .. }, MysqlType::Time { fraction }) => {
             let (whole, digits) = text.split_once('.').unwrap_or((&text, ""));
             let fraction = usize::from(*fraction);
-            let (kept, cut) = digits.split_at_checked(digits.len().min(fraction))?;
-            let is_whole = cut.bytes().all(|digit| digit == b'0');
+            let (kept, dropped) = digits.split_at_checked(digits.len().min(fraction))?;
+            let is_whole = dropped.bytes().all(|digit| digit == b'0');
             is_whole
                 .then(|| if fraction > 0 { format!("{whole}.{kept:0<fraction$}") } else { whole.to_owned() })
         }

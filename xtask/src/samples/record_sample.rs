@@ -57,8 +57,8 @@ fn count_server_rows(server: &TestServer) -> Result<TableRowCounts> {
            and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema') order by 1",
     )?;
     let mut counts = TableRowCounts::new();
-    for question in tables.lines() {
-        let answer = server.sql(question)?;
+    for query in tables.lines() {
+        let answer = server.sql(query)?;
         let (table, count) = answer.trim_end().rsplit_once('\t').context("a table and a number")?;
         counts.insert(table.to_owned(), count.parse()?);
     }

@@ -41,7 +41,7 @@ struct Figure {
 struct Census {
     types: Vec<Finding>,
     docs: usize,
-    questions: Vec<Finding>,
+    question_docs: Vec<Finding>,
     vague_phrases: Vec<Finding>,
     functions: usize,
     assertions: usize,
@@ -103,7 +103,7 @@ impl Census {
             let is_doc = line.starts_with("///");
             if is_doc && !was_doc {
                 self.docs += 1;
-                self.questions.extend(patterns.question.is_match(line).then(|| finding(line)));
+                self.question_docs.extend(patterns.question.is_match(line).then(|| finding(line)));
             }
             was_doc = is_doc;
             if let Some(start) = line.find("//") {
@@ -175,14 +175,14 @@ fn figures(census: &Census) -> BTreeMap<&'static str, Figure> {
         findings,
     };
     let count = |findings: Vec<Finding>| Figure { value: findings.len() as f64, findings };
-    let questions = census.questions.clone();
+    let question_docs = census.question_docs.clone();
     let phrases = census.vague_phrases.clone();
     let assertions = 100.0 * census.assertions as f64 / census.functions.max(1) as f64;
     BTreeMap::from([
         ("one_word_types_percent", percent(types(&|name| words(name).len() == 1), census.types.len())),
         ("shared_type_names_percent", percent(types(&|name| by_name[name] > 1), census.types.len())),
         ("participle_types", count(types(&is_participle))),
-        ("question_docs_percent", percent(questions, census.docs)),
+        ("question_docs_percent", percent(question_docs, census.docs)),
         ("vague_phrases", count(phrases)),
         ("assertions_per_100_functions", Figure { value: assertions, findings: Vec::new() }),
     ])

@@ -191,7 +191,7 @@ impl<'s> ChunkCounter<'s> {
     }
 
     fn finish(mut self) -> ChunkTally {
-        self.note_writer();
+        self.record_writer();
         match (self.open, self.is_head) {
             (Some(open), true) => self.part.head = Some(ContinuedTransaction::Continues(open)),
             (open, _) => self.part.tail = open,
@@ -272,7 +272,7 @@ impl<'s> ChunkCounter<'s> {
         self.add_stored_size(raw, role);
         match role {
             // The transaction ends at the payload's end.
-            EventRole::Payload => return self.note_payload(raw, format),
+            EventRole::Payload => return self.record_payload(raw, format),
             EventRole::Gtid => {}
             _ => self.count_content(raw, role, format)?,
         }
@@ -330,7 +330,7 @@ impl<'s> ChunkCounter<'s> {
     }
 
     /// Records the server and the connection that wrote the open transaction, if known.
-    fn note_writer(&mut self) {
+    fn record_writer(&mut self) {
         if let (Some(open), Some(origin)) = (&mut self.open, &self.origin)
             && origin.connection.is_some()
         {
@@ -486,7 +486,7 @@ impl<'s> ChunkCounter<'s> {
     }
 
     /// Records the sizes of the transaction's payload.
-    fn note_payload(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
+    fn record_payload(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
         let (Event::TransactionPayload(payload), Some(open)) = (raw.decode(format)?, &mut self.open) else {
             return Ok(());
         };
@@ -495,7 +495,7 @@ impl<'s> ChunkCounter<'s> {
     }
 
     fn end_transaction(&mut self) {
-        self.note_writer();
+        self.record_writer();
         match self.open.take() {
             Some(open) if self.is_head => self.part.head = Some(ContinuedTransaction::Ends(open)),
             Some(open) => self.part.tally.add_transaction(&open),

@@ -34,25 +34,25 @@ fn logs_in_use_are_no_fault() {
     let bytes = log.bytes();
     let expected = log.events[rows].len();
 
-    let cut = &bytes[..torn as usize + 20];
+    let truncated = &bytes[..torn as usize + 20];
     let missing =
         format!("the event at {torn} has 20 of {expected} bytes; the transaction at {open} is incomplete");
-    check_bytes(cut, torn, FaultKind::Tail, &format!("the log is torn: {missing}"));
-    let cut = in_use(cut.to_vec());
-    assert_eq!(faults(&cut), []);
-    assert_eq!(remarks(&cut), [format!("its server still writes to it, or crashed: {missing}")]);
+    check_bytes(truncated, torn, FaultKind::Tail, &format!("the log is torn: {missing}"));
+    let truncated = in_use(truncated.to_vec());
+    assert_eq!(faults(&truncated), []);
+    assert_eq!(remarks(&truncated), [format!("its server still writes to it, or crashed: {missing}")]);
 
-    let cut = &bytes[..torn as usize];
-    check_bytes(cut, open, FaultKind::Tail, "the log ends before the transaction's commit");
-    let cut = in_use(cut.to_vec());
-    assert_eq!(faults(&cut), []);
+    let truncated = &bytes[..torn as usize];
+    check_bytes(truncated, open, FaultKind::Tail, "the log ends before the transaction's commit");
+    let truncated = in_use(truncated.to_vec());
+    assert_eq!(faults(&truncated), []);
     let detail = "its server still writes to it, or crashed: ends at ";
-    assert_eq!(remarks(&cut), [format!("{detail}{torn}; the transaction at {open} is incomplete")]);
+    assert_eq!(remarks(&truncated), [format!("{detail}{torn}; the transaction at {open} is incomplete")]);
 
-    let cut = &bytes[..open as usize];
-    assert_eq!(faults(cut), []);
+    let truncated = &bytes[..open as usize];
+    assert_eq!(faults(truncated), []);
     let detail = format!("ends at {open} without Rotate or Stop: its server still writes to it, or crashed");
-    assert_eq!(remarks(cut), [detail]);
+    assert_eq!(remarks(truncated), [detail]);
 }
 
 #[test]
