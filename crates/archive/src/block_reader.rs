@@ -168,7 +168,7 @@ impl<R: Read> SegmentReader<R> {
             }
         }
         let Some((description, _)) = &self.description else {
-            // Without a format description, the magic number is kept with the bytes behind it.
+            // Without a format description, the magic number is kept with the bytes after it.
             self.opaque = None;
             let size = self.tail.len();
             return Ok(self.split_opaque(size, OpaqueReason::NotEvents));
@@ -244,7 +244,7 @@ impl<R: Read> SegmentReader<R> {
     }
 }
 
-/// Event behind those of a block.
+/// Event after those of a block.
 enum NextEvent {
     Event {
         size: usize,

@@ -34,7 +34,7 @@ pub(crate) struct ImageLayout {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ColumnLayout {
-    /// Size of a fixed-size value; 0 for values behind a length prefix.
+    /// Size of a fixed-size value; 0 for values after a length prefix.
     pub(crate) fixed: usize,
     /// Size of the length prefix.
     prefix: usize,

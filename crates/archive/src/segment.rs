@@ -1,4 +1,4 @@
-//! Segments: one log each, as blocks behind a head.
+//! Segments: one log each, as blocks after a head.
 
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
@@ -39,7 +39,7 @@ pub struct SegmentSummary {
     pub file_size: u64,
     /// SHA-256 of the log's file.
     pub file_digest: String,
-    /// SHA-256 of the log behind the header of an encrypted log, decrypted; `None` for other logs.
+    /// SHA-256 of the log after the header of an encrypted log, decrypted; `None` for other logs.
     pub plain_digest: Option<String>,
     /// Size of the segment.
     pub segment_size: u64,

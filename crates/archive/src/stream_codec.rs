@@ -187,8 +187,8 @@ impl StreamCompressor {
     }
 }
 
-/// Returns whether long pieces of a stream come again behind many other bytes. It compares pieces at places that the bytes
-/// choose: those of equal pieces are the same.
+/// Returns whether long pieces of a stream come again after many other bytes. It compares pieces at places that the
+/// bytes choose: those of equal pieces are the same.
 fn has_distant_repeats(stream: &[u8], pieces: &mut Vec<u32>) -> bool {
     /// Odd numbers whose products mix the bits of a number.
     const MIX_32: u32 = 0x9e37_79b1;
@@ -260,7 +260,7 @@ impl StreamExpander {
     }
 }
 
-/// Returns the stream in the order of its form. Bytes behind the last whole value keep their place.
+/// Returns the stream in the order of its form. Bytes after the last whole value keep their place.
 fn order<'a>(stream: &'a [u8], form: StreamForm, ordered: &'a mut Vec<u8>) -> &'a [u8] {
     let (StreamForm::Planes(width) | StreamForm::DifferencePlanes(width)) = form else { return stream };
     ordered.resize(stream.len(), 0);

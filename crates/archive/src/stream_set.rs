@@ -310,7 +310,7 @@ impl TextWriter {
         streams: &mut StreamSet,
         text_streams: TextStreams,
     ) -> (usize, bool) {
-        // Events of a kind often follow in the same order: the text behind the last one comes next.
+        // Events of a kind often follow in the same order: the text after the last one comes next.
         for number in [self.last, self.last + 1] {
             if self.texts.get(number).is_some_and(|known| **known == *text) {
                 return self.repeat(number, streams, text_streams);

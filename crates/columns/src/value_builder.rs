@@ -409,7 +409,7 @@ fn append_bytes(array: &mut BinaryBuilder, value: &BytesValue<'_>, scratch: &mut
     array.append_value(padded);
 }
 
-/// Appends the place of an ENUM's member; of number 0, which is behind them, `scratch` has the number if a member has
+/// Appends the place of an ENUM's member; of number 0, which is after them, `scratch` has the number if a member has
 /// the same text.
 fn append_enum(
     array: &mut PrimitiveBuilder<Int32Type>,

@@ -16,7 +16,7 @@ const LINE_MAX: usize = 4095;
 //    4  unused
 //   20  key
 //    *  lines: size (4), encrypted bytes
-/// Returns the decrypted lines, and the rest of the file behind them. The rest is not empty if a line cannot be
+/// Returns the decrypted lines, and the rest of the file after them. The rest is not empty if a line cannot be
 /// decrypted.
 pub(crate) fn lines(bytes: &[u8]) -> (Vec<Vec<u8>>, &[u8]) {
     let mut lines = Vec::new();

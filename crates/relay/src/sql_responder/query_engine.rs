@@ -51,7 +51,7 @@ pub(super) struct EngineTable {
 type FunctionFailure = Arc<Mutex<Option<ServerError>>>;
 
 impl QueryEngine {
-    /// Creates an engine. Takes the time from `facts`.
+    /// Creates an engine. Takes the time from `relay`.
     pub(super) fn new(relay: Arc<dyn RelayFacts>) -> Self {
         Self { relay, running: Mutex::new(()) }
     }
