@@ -59,11 +59,11 @@ pub(crate) fn measure_archive_reading(options: &ArchiveReadingOptions) -> Result
 
 /// Measures the count by table and hour.
 fn count_report(bintide: &Path, options: &ArchiveReadingOptions) -> Result<String> {
-    let folder = testkit::target_dir().join("bench/archive-reading");
-    testkit::remove_dir(&folder)?;
-    fs::create_dir_all(&folder)?;
-    let (logs, size) = link_logs(&folder.join("logs"), options.gigabytes * 1_000_000_000)?;
-    let archive = folder.join("archive");
+    let directory = testkit::target_dir().join("bench/archive-reading");
+    testkit::remove_dir(&directory)?;
+    fs::create_dir_all(&directory)?;
+    let (logs, size) = link_logs(&directory.join("logs"), options.gigabytes * 1_000_000_000)?;
+    let archive = directory.join("archive");
     let words = |words: &[&str]| -> Vec<OsString> { words.iter().map(OsString::from).collect() };
     let program = OsString::from(bintide);
     let add = [vec![program.clone()], words(&["--quiet", "archive", "--change-tables", "--to"])].concat();
@@ -92,15 +92,15 @@ fn count_report(bintide: &Path, options: &ArchiveReadingOptions) -> Result<Strin
             peak,
         ]);
     }
-    testkit::remove_dir(&folder)?;
+    testkit::remove_dir(&directory)?;
     let table =
         markdown(&["count by table and hour", "seconds", "CPU seconds", "peak memory"], rows.into_iter());
     Ok(format!("{:.1} GB of logs.\n\n{table}", size as f64 / 1e9))
 }
 
 /// Links the logs of the workloads again and again, until they have this size. Returns their paths and their size.
-fn link_logs(folder: &Path, size_min: u64) -> Result<(Vec<OsString>, u64)> {
-    fs::create_dir_all(folder)?;
+fn link_logs(directory: &Path, size_min: u64) -> Result<(Vec<OsString>, u64)> {
+    fs::create_dir_all(directory)?;
     let originals: Result<Vec<PathBuf>> =
         Workload::ALL.iter().map(|workload| workload_log(*workload, LogCompression::Plain)).collect();
     let originals = originals?;
@@ -109,7 +109,7 @@ fn link_logs(folder: &Path, size_min: u64) -> Result<(Vec<OsString>, u64)> {
         if size >= size_min {
             break;
         }
-        let link = folder.join(format!("binlog.{:06}", links.len() + 1));
+        let link = directory.join(format!("binlog.{:06}", links.len() + 1));
         fs::hard_link(original, &link)?;
         size += fs::metadata(&link)?.len();
         links.push(link.into());
@@ -120,12 +120,12 @@ fn link_logs(folder: &Path, size_min: u64) -> Result<(Vec<OsString>, u64)> {
 /// Measures the replay of the same log from its file, an archive in a directory, and one on an object store.
 fn replay_report(bintide: &Path, options: &ArchiveReadingOptions) -> Result<String> {
     let server = ObjectServer::start()?;
-    let folder = testkit::target_dir().join("bench/archive-replayed");
+    let directory = testkit::target_dir().join("bench/archive-replayed");
     let inputs = [
         ReplayInput { name: "the log", archive: None, variables: Vec::new() },
         ReplayInput {
             name: "an archive in a directory",
-            archive: Some(folder.display().to_string()),
+            archive: Some(directory.display().to_string()),
             variables: Vec::new(),
         },
         ReplayInput {
@@ -134,9 +134,9 @@ fn replay_report(bintide: &Path, options: &ArchiveReadingOptions) -> Result<Stri
             variables: server.variables(),
         },
     ];
-    testkit::remove_dir(&folder)?;
+    testkit::remove_dir(&directory)?;
     let found = measure_inputs(bintide, &inputs, options.runs)?;
-    testkit::remove_dir(&folder)?;
+    testkit::remove_dir(&directory)?;
     let log_seconds = found[0].seconds;
     let rows = inputs.iter().zip(&found).map(|(input, found)| {
         let peak = found.program.as_ref().map_or(0, |program| program.peak_bytes);

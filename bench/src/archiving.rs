@@ -1,5 +1,5 @@
-//! `bintide archive` beside zstd: size, speed of writing, speed of restoring on one core, and whether each log comes back
-//! byte for byte.
+//! `bintide archive` beside zstd: size, speed of writing, speed of restoring on one core, and whether each log comes
+//! back byte for byte.
 
 use std::ffi::OsString;
 use std::fs;
@@ -54,14 +54,14 @@ pub(crate) fn measure_archive(options: &ArchiveBenchOptions) -> Result<()> {
     ensure!(options.runs > 0, "--runs must be at least 1");
     let bench = ArchiveBench {
         bintide: build_bintide()?,
-        folder: testkit::target_dir().join("bench/archived"),
+        directory: testkit::target_dir().join("bench/archived"),
         runs: if options.quick { 1 } else { options.runs },
     };
     let workloads: &[Workload] = match options.quick {
         true => &[Workload::Oltp, Workload::Delete],
         false => &Workload::ALL,
     };
-    fs::create_dir_all(&bench.folder)?;
+    fs::create_dir_all(&bench.directory)?;
     let load_before = load_average()?;
     let mut results = Vec::new();
     for workload in workloads {
@@ -107,18 +107,18 @@ fn load_average() -> Result<String> {
 
 struct ArchiveBench {
     bintide: PathBuf,
-    folder: PathBuf,
+    directory: PathBuf,
     runs: usize,
 }
 
 impl ArchiveBench {
     fn measure(&self, workload: Workload) -> Result<ArchiveResult> {
         let log = workload_log(workload, LogCompression::Plain)?;
-        let archive = self.folder.join(workload.name());
+        let archive = self.directory.join(workload.name());
         let add = self.bintide_words(&["archive"], &[&log], &[("--to", &archive)]);
-        let whole = self.folder.join("whole.zst");
+        let whole = self.directory.join("whole.zst");
         let zstd = synced_command(&zstd_command(&["-q", "-3", "-T2", "-f"], &log, &whole)?, &whole);
-        let restored = self.folder.join("restored");
+        let restored = self.directory.join("restored");
         let restore = self.bintide_words(&["archive", "restore"], &[&archive], &[("--to", &restored)]);
         let (mut write, mut zstd_3, mut read) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.runs {
@@ -134,7 +134,7 @@ impl ArchiveBench {
             plain: fs::metadata(&log)?.len(),
             zstd_19: self.zstd_19_size(workload, &log)?,
             server: fs::metadata(workload_log(workload, LogCompression::Compressed)?)?.len(),
-            archived: folder_size(&archive)?,
+            archived: directory_size(&archive)?,
             tables: self.tables_size(&log)?,
             write: median(&write),
             zstd_3: median(&zstd_3),
@@ -144,17 +144,17 @@ impl ArchiveBench {
 
     /// Returns the size of the change tables of a log.
     fn tables_size(&self, log: &Path) -> Result<u64> {
-        let archive = self.folder.join("with-tables");
+        let archive = self.directory.join("with-tables");
         testkit::remove_dir(&archive)?;
         run(&self.bintide_words(&["archive", "--change-tables"], &[log], &[("--to", &archive)]))?;
-        let size = folder_size(&archive.join("tables"))?;
+        let size = directory_size(&archive.join("tables"))?;
         testkit::remove_dir(&archive)?;
         Ok(size)
     }
 
     /// Returns the size of `zstd -19` of a log. It takes a minute, so it is computed once.
     fn zstd_19_size(&self, workload: Workload, log: &Path) -> Result<u64> {
-        let file = self.folder.join(format!("{REVISION}-{}.19.zst", workload.name()));
+        let file = self.directory.join(format!("{REVISION}-{}.19.zst", workload.name()));
         if !file.exists() {
             let part = file.with_extension("part");
             run(&zstd_command(&["-q", "-19", "-f"], log, &part)?)?;
@@ -166,12 +166,12 @@ impl ArchiveBench {
     /// Archives and restores the samples and the logs of the workloads. Returns how many came back, and their number.
     fn restore_all(&self, workloads: &[Workload]) -> Result<(usize, usize)> {
         let mut logs = Vec::new();
-        let mut folders = vec![testkit::workspace_root().join("samples")];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder)? {
+        let mut directories = vec![testkit::workspace_root().join("samples")];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory)? {
                 let path = entry?.path();
                 match path.is_dir() {
-                    true => folders.push(path),
+                    true => directories.push(path),
                     false => logs.push(path),
                 }
             }
@@ -192,7 +192,7 @@ impl ArchiveBench {
     }
 
     fn comes_back(&self, log: &Path) -> Result<bool> {
-        let [archive, restored] = ["one", "restored"].map(|name| self.folder.join(name));
+        let [archive, restored] = ["one", "restored"].map(|name| self.directory.join(name));
         testkit::remove_dir(&archive)?;
         testkit::remove_dir(&restored)?;
         run(&self.bintide_words(&["archive"], &[log], &[("--to", &archive)]))?;
@@ -248,12 +248,12 @@ fn table(results: &[ArchiveResult]) -> String {
 }
 
 /// Returns the size of all files of an archive, manifests included.
-fn folder_size(folder: &Path) -> Result<u64> {
+fn directory_size(directory: &Path) -> Result<u64> {
     let mut size = 0;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let metadata = entry.metadata()?;
-        size += if metadata.is_dir() { folder_size(&entry.path())? } else { metadata.len() };
+        size += if metadata.is_dir() { directory_size(&entry.path())? } else { metadata.len() };
     }
     Ok(size)
 }

@@ -21,13 +21,13 @@ const MEMORY_MAX: u64 = 200_000_000;
 /// Returns the cases of `dump` and `mysqlbinlog`.
 pub(super) fn dump_cases() -> Result<Vec<BenchCase>> {
     let (bintide, mysqlbinlog) = (build_bintide()?, mysqlbinlog_words()?);
-    let folder = testkit::target_dir().join("bench/output");
-    fs::create_dir_all(&folder)?;
+    let directory = testkit::target_dir().join("bench/output");
+    fs::create_dir_all(&directory)?;
     let mut cases = Vec::new();
     for (workload, form) in workload_logs() {
         let log = workload_log(workload, form)?;
         for (options, words) in [(&["-vv"][..], "-vv"), (&[][..], "no -v")] {
-            for (output, place) in [(None, "/dev/null"), (Some(&folder), "file")] {
+            for (output, destination) in [(None, "/dev/null"), (Some(&directory), "file")] {
                 let run = |program: &[OsString]| command_words(program, options, &log);
                 let contenders = vec![
                     CaseContender {
@@ -36,7 +36,7 @@ pub(super) fn dump_cases() -> Result<Vec<BenchCase>> {
                     },
                     CaseContender { name: "mysqlbinlog", command: run(&mysqlbinlog) },
                 ];
-                let name = format!("{} {} {words} to {place}", workload.name(), form.name());
+                let name = format!("{} {} {words} to {destination}", workload.name(), form.name());
                 let goal = match (words, workload) {
                     ("no -v", _) => CaseGoal::Faster(&[2.0]),
                     (_, Workload::Load | Workload::Update) => CaseGoal::Faster(&[8.0]),

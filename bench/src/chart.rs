@@ -61,8 +61,8 @@ pub(super) fn bar_chart(title: &str, series: &[&str], groups: &[BarGroup<'_>]) -
         let largest = groups.iter().flat_map(|group| &group.values).copied().fold(0.0, f64::max);
         let mut plot = plot(area, title, groups.len() as f64, largest)?;
         let width = 0.84 / series.len() as f64;
-        for (place, group) in groups.iter().enumerate() {
-            let left = place as f64 + 0.08;
+        for (group_index, group) in groups.iter().enumerate() {
+            let left = group_index as f64 + 0.08;
             let bars = group.values.iter().enumerate().map(|(index, value)| {
                 let from = left + index as f64 * width;
                 Rectangle::new(
@@ -71,20 +71,20 @@ pub(super) fn bar_chart(title: &str, series: &[&str], groups: &[BarGroup<'_>]) -
                 )
             });
             plot.draw_series(bars).map_err(drawing_error)?;
-            write_name(area, &plot, place as f64 + 0.5, group.name)?;
+            write_name(area, &plot, group_index as f64 + 0.5, group.name)?;
         }
         draw_key(area, series)
     })
 }
 
 /// Draws lines over the same places, each named at its right end.
-pub(super) fn line_chart(title: &str, places: &[String], lines: &[ChartLine<'_>]) -> Result<String> {
+pub(super) fn line_chart(title: &str, labels: &[String], lines: &[ChartLine<'_>]) -> Result<String> {
     drawing(title, |area| {
         let values = lines.iter().flat_map(|line| line.values.iter().chain(&line.marks)).copied();
         // Space at the right end for the lines' names.
-        let mut plot = plot(area, title, places.len() as f64 + 0.3, values.fold(0.0, f64::max))?;
+        let mut plot = plot(area, title, labels.len() as f64 + 0.3, values.fold(0.0, f64::max))?;
         let at = |values: &[f64]| -> Vec<(f64, f64)> {
-            values.iter().enumerate().map(|(place, value)| (place as f64 + 0.5, *value)).collect()
+            values.iter().enumerate().map(|(index, value)| (index as f64 + 0.5, *value)).collect()
         };
         let mut ends = Vec::new();
         for (line, colour) in lines.iter().zip(COLOURS) {
@@ -97,8 +97,8 @@ pub(super) fn line_chart(title: &str, places: &[String], lines: &[ChartLine<'_>]
                 ends.push((plot.backend_coord(end), line.name));
             }
         }
-        for (place, text) in places.iter().enumerate() {
-            write_name(area, &plot, place as f64 + 0.5, text)?;
+        for (index, text) in labels.iter().enumerate() {
+            write_name(area, &plot, index as f64 + 0.5, text)?;
         }
         spread(&mut ends);
         ends.iter().try_for_each(|((x, y), text)| write(area, text, (x + 14, *y), HPos::Left))
@@ -147,8 +147,8 @@ fn plot<'a, 'b>(area: &'a ChartArea<'b>, title: &str, width: f64, largest: f64) 
 }
 
 /// Writes a name below the plot.
-fn write_name(area: &ChartArea<'_>, plot: &ChartPlot<'_, '_>, place: f64, text: &str) -> Result<()> {
-    let (x, y) = plot.backend_coord(&(place, 0.0));
+fn write_name(area: &ChartArea<'_>, plot: &ChartPlot<'_, '_>, at: f64, text: &str) -> Result<()> {
+    let (x, y) = plot.backend_coord(&(at, 0.0));
     write(area, text, (x, y + NAMES_HEIGHT / 2), HPos::Center)
 }
 
@@ -164,8 +164,8 @@ fn draw_key(area: &ChartArea<'_>, series: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn write(area: &ChartArea<'_>, text: &str, place: (i32, i32), side: HPos) -> Result<()> {
-    area.draw(&Text::new(text.to_owned(), place, style(side))).map_err(drawing_error)
+fn write(area: &ChartArea<'_>, text: &str, point: (i32, i32), side: HPos) -> Result<()> {
+    area.draw(&Text::new(text.to_owned(), point, style(side))).map_err(drawing_error)
 }
 
 fn style(side: HPos) -> TextStyle<'static> {

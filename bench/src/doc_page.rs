@@ -40,9 +40,9 @@ impl DocPage {
 
     /// Writes a chart into the page's directory.
     pub(super) fn draw(&self, name: &str, svg: &str) -> Result<()> {
-        let folder = measured().join(self.0);
-        fs::create_dir_all(&folder)?;
-        let path = folder.join(name).with_extension("svg");
+        let directory = measured().join(self.0);
+        fs::create_dir_all(&directory)?;
+        let path = directory.join(name).with_extension("svg");
         fs::write(&path, svg).with_context(|| format!("could not write {}", path.display()))
     }
 }

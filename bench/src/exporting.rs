@@ -18,7 +18,7 @@ const DECODE_GOAL: &str = "goal for load and prepare: 300 MB/s";
 pub(super) fn run(racing: &RaceOptions) -> Result<()> {
     ensure!(racing.runs > 0, "--runs must be at least 1");
     let bintide = cases::build_bintide()?;
-    let folder = testkit::target_dir().join("bench/export");
+    let directory = testkit::target_dir().join("bench/export");
     let (mut logs, mut rows) = (Vec::new(), Vec::new());
     for form in LogCompression::ALL {
         for workload in Workload::ALL {
@@ -27,7 +27,7 @@ pub(super) fn run(racing: &RaceOptions) -> Result<()> {
                 continue;
             }
             let log = workload_log(workload, form)?;
-            rows.push(measure_export(&name, &bintide, &log, &folder, racing.runs)?);
+            rows.push(measure_export(&name, &bintide, &log, &directory, racing.runs)?);
             logs.push(log.display().to_string());
         }
     }
@@ -41,18 +41,24 @@ pub(super) fn run(racing: &RaceOptions) -> Result<()> {
 }
 
 /// Exports a log several times. Returns its row of the table.
-fn measure_export(name: &str, bintide: &Path, log: &Path, folder: &Path, runs: usize) -> Result<Vec<String>> {
+fn measure_export(
+    name: &str,
+    bintide: &Path,
+    log: &Path,
+    directory: &Path,
+    runs: usize,
+) -> Result<Vec<String>> {
     let mut measured = Vec::new();
     for _ in 0..runs {
-        testkit::remove_dir(folder)?;
+        testkit::remove_dir(directory)?;
         let options = ["export", "--quiet", "--columns=numbered", "--to"].map(Into::into);
-        let words = [bintide.into()].into_iter().chain(options).chain([folder.into(), log.into()]);
+        let words = [bintide.into()].into_iter().chain(options).chain([directory.into(), log.into()]);
         let words: Vec<_> = words.collect();
         measured.push(run_measured(&words, None).with_context(|| format!("in {name}"))?);
     }
     let (done, bytes) = (median(&measured), fs::metadata(log)?.len());
-    let files = size_of(folder)?;
-    testkit::remove_dir(folder)?;
+    let files = size_of(directory)?;
+    testkit::remove_dir(directory)?;
     eprintln!("{name}: {:.2} s", done.seconds);
     Ok(vec![
         name.to_owned(),
@@ -66,9 +72,9 @@ fn measure_export(name: &str, bintide: &Path, log: &Path, folder: &Path, runs: u
 }
 
 /// Returns the size of the Parquet files in a directory and its subdirectories.
-fn size_of(folder: &Path) -> Result<u64> {
+fn size_of(directory: &Path) -> Result<u64> {
     let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if path.is_dir() {
             bytes += size_of(&path)?;

@@ -120,7 +120,7 @@ pub(crate) fn measure_kafka(options: &KafkaBenchOptions) -> Result<()> {
         &stage.broker,
         &["debezium.source.provide.transaction.metadata=true"],
     )?;
-    stage.place_debezium(&mut debezium)?;
+    stage.position_debezium(&mut debezium)?;
     stage.run_bintide()?;
     let seconds = if options.quick { 10 } else { 60 };
     let mut measured: [Vec<StreamRun>; 2] = [Vec::new(), Vec::new()];
@@ -166,7 +166,7 @@ impl KafkaStage {
     }
 
     /// Lets Debezium note its position in the log.
-    fn place_debezium(&self, debezium: &mut DebeziumServer) -> Result<()> {
+    fn position_debezium(&self, debezium: &mut DebeziumServer) -> Result<()> {
         debezium.start()?;
         let begun = Instant::now();
         let topic = format!("{DEBEZIUM_NAME}.bench.z");
@@ -215,8 +215,8 @@ impl KafkaStage {
         debezium.start()?;
         let pid = debezium.pid().context("Debezium does not run")?;
         let begun = Instant::now();
-        let wait_for = |wanted: u64| -> Result<()> {
-            while self.debezium_records()? < wanted {
+        let wait_for = |count: u64| -> Result<()> {
+            while self.debezium_records()? < count {
                 ensure!(begun.elapsed() < TIMEOUT, "Debezium writes nothing: {}", debezium.last_log_lines());
                 thread::sleep(POLL_INTERVAL);
             }

@@ -159,9 +159,9 @@ fn wait_until_caught_up(source: &TestServer, target: &TestServer) -> Result<()> 
     let sums = |server: &TestServer| {
         server.sql("checksum table sbtest.sbtest1, sbtest.sbtest2, sbtest.sbtest3, sbtest.sbtest4")
     };
-    let wanted = sums(source)?;
+    let expected = sums(source)?;
     for _ in 0..240 {
-        if sums(target).ok().as_ref() == Some(&wanted) {
+        if sums(target).ok().as_ref() == Some(&expected) {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(250));

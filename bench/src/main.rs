@@ -1,8 +1,8 @@
 //! Benchmarks against other programs, started by `cargo xtask bench`. Contenders do the same job on the same input,
 //! in turns, several times. The tables show the medians.
 //!
-//! Each bench is a list of [`BenchCase`]s. A case is one job and its contenders, with ours first. All inputs are real logs,
-//! created if they are missing (`cargo xtask workloads`).
+//! Each bench is a list of [`BenchCase`]s. A case is one job and its contenders, with ours first. All inputs are real
+//! logs, created if they are missing (`cargo xtask workloads`).
 
 mod archive_reading;
 mod archiving;
@@ -170,9 +170,9 @@ fn main() -> Result<()> {
 
 fn run_race(cases: Vec<BenchCase>, racing: &RaceOptions) -> Result<()> {
     ensure!(racing.runs > 0, "--runs must be at least 1");
-    let wanted = |case: &BenchCase| racing.only.iter().all(|text| case.name.contains(text.as_str()));
+    let is_selected = |case: &BenchCase| racing.only.iter().all(|text| case.name.contains(text.as_str()));
     let mut results = Vec::new();
-    for case in cases.into_iter().filter(wanted) {
+    for case in cases.into_iter().filter(is_selected) {
         let measured = run_case(&case, racing.runs).with_context(|| format!("in case {}", case.name))?;
         if !racing.json {
             table::print_progress(&case, &measured);
@@ -187,20 +187,21 @@ fn run_case(case: &BenchCase, runs: usize) -> Result<Vec<Vec<RunMeasurement>>> {
     let mut measured: Vec<Vec<RunMeasurement>> = case.contenders.iter().map(|_| Vec::new()).collect();
     for _ in 0..runs {
         for (contender, measured) in case.contenders.iter().zip(&mut measured) {
-            let output = case.output.as_ref().map(|folder| folder.join(contender.name));
+            let output = case.output.as_ref().map(|directory| directory.join(contender.name));
             let run = run_measured(&contender.command, output.as_deref());
             measured.push(run.with_context(|| format!("could not measure {}", contender.name))?);
         }
     }
-    if let Some(folder) = &case.output {
-        compare_outputs(case, folder)?;
+    if let Some(directory) = &case.output {
+        compare_outputs(case, directory)?;
     }
     Ok(measured)
 }
 
 /// Checks that all contenders have the same output, and removes the outputs.
-fn compare_outputs(case: &BenchCase, folder: &Path) -> Result<()> {
-    let files: Vec<PathBuf> = case.contenders.iter().map(|contender| folder.join(contender.name)).collect();
+fn compare_outputs(case: &BenchCase, directory: &Path) -> Result<()> {
+    let files: Vec<PathBuf> =
+        case.contenders.iter().map(|contender| directory.join(contender.name)).collect();
     for other in &files[1..] {
         let status = Command::new("cmp").arg(&files[0]).arg(other).status().context("could not run cmp")?;
         ensure!(status.success(), "the outputs differ");

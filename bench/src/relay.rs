@@ -40,8 +40,8 @@ pub(crate) struct RelayBenchOptions {
 impl RelayBenchOptions {
     /// Returns how often each client reads the logs, so that all together read enough to be measured.
     fn rounds(&self, clients: usize, log_bytes: u64) -> usize {
-        let wanted: u64 = if self.quick { 500_000_000 } else { 2_000_000_000 };
-        (wanted / (log_bytes * clients as u64)).max(1) as usize
+        let total: u64 = if self.quick { 500_000_000 } else { 2_000_000_000 };
+        (total / (log_bytes * clients as u64)).max(1) as usize
     }
 }
 
@@ -118,8 +118,8 @@ pub(crate) fn measure_relay(options: &RelayBenchOptions) -> Result<()> {
     }
     let ratio = |server| {
         let rate = |server| {
-            let is_wanted = |run: &&ServedRun| run.server == server && run.clients == CLIENTS_OF_GOAL;
-            runs.iter().find(is_wanted).map_or(0.0, |run| run.megabytes_per_cpu_second())
+            let is_match = |run: &&ServedRun| run.server == server && run.clients == CLIENTS_OF_GOAL;
+            runs.iter().find(is_match).map_or(0.0, |run| run.megabytes_per_cpu_second())
         };
         rate(server) / rate(LogServer::Mysqld)
     };
@@ -145,11 +145,11 @@ pub(crate) fn measure_relay(options: &RelayBenchOptions) -> Result<()> {
 fn write_logs(source: &TestServer, options: &RelayBenchOptions) -> Result<()> {
     eprintln!("writing the logs on a real server");
     source.sql("create database sbtest")?;
-    let wanted: &[Workload] = match options.quick {
+    let selected: &[Workload] = match options.quick {
         true => &[Workload::Prepare],
         false => &[Workload::Load, Workload::Update, Workload::Prepare, Workload::Oltp],
     };
-    for workload in wanted {
+    for workload in selected {
         workloads::run(*workload, source)?;
         source.sql("flush binary logs")?;
     }
@@ -235,8 +235,8 @@ fn read_all(port: u16, clients: usize, rounds: usize) -> Result<u64> {
 /// Returns the memory of a relay with idle replicas, in megabytes.
 fn measure_idle(source: &TestServer, bintide: &Path) -> Result<f64> {
     let relay = RelayProcess::serve(bintide, &index_of(source)?, "auto")?;
-    let place = source.sql("show binary log status")?;
-    let mut words = place.split('\t');
+    let status = source.sql("show binary log status")?;
+    let mut words = status.split('\t');
     let log = words.next().context("the server has no log")?.to_owned();
     let position: u32 = words.next().context("no end of the log")?.parse()?;
     let mut replicas = Vec::new();
@@ -262,9 +262,9 @@ struct ReceivingRun {
 /// Measures receiving while clients read, beside `mysqlbinlog --raw` alone.
 fn measure_receiving(source: &TestServer, bintide: &Path) -> Result<ReceivingRun> {
     let bytes = workload_runs::log_bytes(source)?;
-    let folder = TempDir::new_in(testkit::target_dir())?;
+    let directory = TempDir::new_in(testkit::target_dir())?;
     let began = Instant::now();
-    let relay = RelayProcess::receive(bintide, source, folder.path())?;
+    let relay = RelayProcess::receive(bintide, source, directory.path())?;
     let port = relay.port();
     let clients: Vec<_> = (0..CLIENTS_OF_GOAL)
         .map(|number| {
@@ -276,7 +276,7 @@ fn measure_receiving(source: &TestServer, bintide: &Path) -> Result<ReceivingRun
             })
         })
         .collect();
-    while stored_bytes(folder.path())? < bytes {
+    while stored_bytes(directory.path())? < bytes {
         ensure!(began.elapsed() < Duration::from_secs(600), "receiving does not end");
         thread::sleep(Duration::from_millis(2));
     }
@@ -291,9 +291,9 @@ fn measure_receiving(source: &TestServer, bintide: &Path) -> Result<ReceivingRun
     Ok(ReceivingRun { bytes, relay_seconds, mysqlbinlog_seconds })
 }
 
-fn stored_bytes(folder: &Path) -> Result<u64> {
+fn stored_bytes(directory: &Path) -> Result<u64> {
     let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
@@ -306,13 +306,13 @@ fn stored_bytes(folder: &Path) -> Result<u64> {
 }
 
 fn time_mysqlbinlog(source: &TestServer) -> Result<f64> {
-    let folder = TempDir::new_in(testkit::target_dir())?;
+    let directory = TempDir::new_in(testkit::target_dir())?;
     let home = PackageHome::find(TestPackage::Mysql)?;
     let mut command = home.command("mysqlbinlog")?;
     command.args(["--no-defaults", "-R", "--raw", "--to-last-log", "--host=127.0.0.1", "--user=root"]);
     command.args(["--get-server-public-key", &format!("--port={}", source.port()), "binlog.000001"]);
     let began = Instant::now();
-    let output = command.current_dir(folder.path()).stdin(Stdio::null()).output()?;
+    let output = command.current_dir(directory.path()).stdin(Stdio::null()).output()?;
     let seconds = began.elapsed().as_secs_f64();
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(seconds)

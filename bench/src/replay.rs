@@ -147,8 +147,8 @@ fn alternatives(kind: ReplayLogKind, workers: &[u32]) -> Vec<Vec<ReplayContender
 }
 
 impl ReplayRace {
-    fn find(&self, wanted: impl Fn(ReplayContender) -> bool) -> Option<ReplayMeasurement> {
-        let standing = self.results.iter().find(|standing| wanted(standing.contender));
+    fn find(&self, is_match: impl Fn(ReplayContender) -> bool) -> Option<ReplayMeasurement> {
+        let standing = self.results.iter().find(|standing| is_match(standing.contender));
         standing.map(|standing| contender::median(&standing.runs))
     }
 

@@ -17,14 +17,14 @@ const GOAL: f64 = 150_000.0;
 pub(super) fn run(runs: usize) -> Result<()> {
     ensure!(runs > 0, "--runs must be at least 1");
     let (bintide, log) = (build_bintide()?, workload_log(Workload::Load, LogCompression::Plain)?);
-    let folder = testkit::target_dir().join("bench/replay-sqlite");
+    let directory = testkit::target_dir().join("bench/replay-sqlite");
     let mut rates = Vec::new();
     for _ in 0..runs {
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
         }
-        fs::create_dir_all(&folder)?;
-        let file = folder.join("load.db");
+        fs::create_dir_all(&directory)?;
+        let file = directory.join("load.db");
         let mut to = OsString::from("sqlite:");
         to.push(&file);
         // The workload's log is not the server's first one, hence --allow-gap.

@@ -21,15 +21,15 @@ use crate::workloads::{LogCompression, Workload, workload_log};
 const MEMORY_MAX: u64 = 300_000_000;
 
 /// Runs bintide with a new output directory, because it does not overwrite existing logs.
-const INTO_NEW_FOLDER: &str = r#"rm -rf "$1"; program=$2; command=$3; folder=$1; shift 3;
-exec "$program" "$command" --quiet --output "$folder" "$@""#;
+const INTO_NEW_DIRECTORY: &str = r#"rm -rf "$1"; program=$2; command=$3; directory=$1; shift 3;
+exec "$program" "$command" --quiet --output "$directory" "$@""#;
 
 /// Runs zstd, and syncs its output to disk.
 const SYNCED: &str = r#"target=$1; shift; "$@" && exec sync "$target""#;
 
 /// Returns the cases of `compress` at level 3 and `zstd -3`, with two threads each.
 pub(super) fn compress_cases() -> Result<Vec<BenchCase>> {
-    let (bintide, folder) = (build_bintide()?, output_folder()?);
+    let (bintide, directory) = (build_bintide()?, output_directory()?);
     let mut cases = Vec::new();
     for workload in Workload::ALL {
         let log = workload_log(workload, LogCompression::Plain)?;
@@ -37,15 +37,15 @@ pub(super) fn compress_cases() -> Result<Vec<BenchCase>> {
             &bintide,
             "compress",
             &["--like-server", "--jobs", "2"],
-            &folder.join("ours"),
+            &directory.join("ours"),
             &log,
         );
-        let zstd = zstd_command(&["-q", "-3", "-T2", "-f"], &log, &folder.join("whole.zst"))?;
+        let zstd = zstd_command(&["-q", "-3", "-T2", "-f"], &log, &directory.join("whole.zst"))?;
         let contenders = vec![
             CaseContender { name: "bintide compress", command: ours },
             CaseContender {
                 name: "zstd -3 -T2, synced",
-                command: synced_command(&zstd, &folder.join("whole.zst")),
+                command: synced_command(&zstd, &directory.join("whole.zst")),
             },
             CaseContender { name: "zstd -3 -T2", command: zstd },
         ];
@@ -63,20 +63,20 @@ pub(super) fn compress_cases() -> Result<Vec<BenchCase>> {
 /// Returns the cases of `decompress` on logs that a server compressed, and of `zstd -d` on the same logs compressed as
 /// whole files.
 pub(super) fn decompress_cases() -> Result<Vec<BenchCase>> {
-    let (bintide, folder) = (build_bintide()?, output_folder()?);
+    let (bintide, directory) = (build_bintide()?, output_directory()?);
     let mut cases = Vec::new();
     for workload in Workload::ALL {
         let (plain, compressed) = (
             workload_log(workload, LogCompression::Plain)?,
             workload_log(workload, LogCompression::Compressed)?,
         );
-        let whole = folder.join(workload.name()).with_extension("zst");
+        let whole = directory.join(workload.name()).with_extension("zst");
         run(&zstd_command(&["-q", "-3", "-f"], &plain, &whole)?)?;
-        let payloads = folder.join(workload.name()).with_extension("payloads.zst");
+        let payloads = directory.join(workload.name()).with_extension("payloads.zst");
         write_payloads(&compressed, &payloads)?;
         let ours =
-            bintide_command(&bintide, "decompress", &["--jobs", "2"], &folder.join("ours"), &compressed);
-        let target = folder.join("whole.binlog");
+            bintide_command(&bintide, "decompress", &["--jobs", "2"], &directory.join("ours"), &compressed);
+        let target = directory.join("whole.binlog");
         let zstd = |source: &Path| zstd_command(&["-q", "-d", "-f"], source, &target);
         let contenders = vec![
             CaseContender { name: "bintide decompress", command: ours },
@@ -115,9 +115,9 @@ fn write_payloads(log: &Path, target: &Path) -> Result<()> {
 
 /// Returns the cases of peak memory on one transaction of 1 GiB, plain and compressed.
 pub(super) fn memory_cases() -> Result<Vec<BenchCase>> {
-    let (bintide, folder, compressed) = (build_bintide()?, output_folder()?, large::log()?);
-    let plain = folder.join("plain").join(compressed.file_name().context("a log without a name")?);
-    run(&bintide_command(&bintide, "decompress", &[], &folder.join("plain"), &compressed))?;
+    let (bintide, directory, compressed) = (build_bintide()?, output_directory()?, large::log()?);
+    let plain = directory.join("plain").join(compressed.file_name().context("a log without a name")?);
+    run(&bintide_command(&bintide, "decompress", &[], &directory.join("plain"), &compressed))?;
     let mut cases = Vec::new();
     for (name, command, options, log) in [
         ("compress", "compress", &[][..], &plain),
@@ -126,7 +126,7 @@ pub(super) fn memory_cases() -> Result<Vec<BenchCase>> {
         ("compress --recompress --level 1", "compress", &["--recompress", "--level", "1"], &compressed),
         ("decompress", "decompress", &[], &compressed),
     ] {
-        let command = bintide_command(&bintide, command, options, &folder.join("made"), log);
+        let command = bintide_command(&bintide, command, options, &directory.join("made"), log);
         let contenders = vec![CaseContender { name: "bintide", command }];
         let (name, bytes) = (format!("{name}, a transaction of 1 GiB"), fs::metadata(log)?.len());
         cases.push(BenchCase { name, bytes, contenders, output: None, goal: CaseGoal::Memory(MEMORY_MAX) });
@@ -134,10 +134,10 @@ pub(super) fn memory_cases() -> Result<Vec<BenchCase>> {
     Ok(cases)
 }
 
-fn output_folder() -> Result<PathBuf> {
-    let folder = testkit::target_dir().join("bench/rewritten");
-    fs::create_dir_all(&folder)?;
-    Ok(folder)
+fn output_directory() -> Result<PathBuf> {
+    let directory = testkit::target_dir().join("bench/rewritten");
+    fs::create_dir_all(&directory)?;
+    Ok(directory)
 }
 
 fn bintide_command(
@@ -147,7 +147,7 @@ fn bintide_command(
     target: &Path,
     log: &Path,
 ) -> Vec<OsString> {
-    let mut words: Vec<OsString> = ["sh", "-c", INTO_NEW_FOLDER, "sh"].map(OsString::from).into();
+    let mut words: Vec<OsString> = ["sh", "-c", INTO_NEW_DIRECTORY, "sh"].map(OsString::from).into();
     words.extend([target.into(), bintide.into(), command.into()]);
     words.extend(options.iter().map(OsString::from));
     words.push(log.into());

@@ -170,8 +170,8 @@ impl RecordLines {
 fn without_clock(mut line: String) -> String {
     if let Some(at) = line.find("\",\"ts_ms\":").filter(|_| line.starts_with("{\"before\"")) {
         // The first time is the log's, in the source block.
-        let behind = line[at + 1..].rfind("\",\"ts_ms\":").map_or(at, |behind| at + 1 + behind);
-        line.truncate(behind);
+        let after = line[at + 1..].rfind("\",\"ts_ms\":").map_or(at, |after| at + 1 + after);
+        line.truncate(after);
     }
     line
 }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn only_the_clock_is_cut_off() {
-        let check = |line: &str, wanted: &str| assert_eq!(without_clock(line.to_owned()), wanted);
+        let check = |line: &str, expected: &str| assert_eq!(without_clock(line.to_owned()), expected);
         check(
             "{\"before\":null,\"source\":{\"name\":\"x\",\"ts_ms\":1},\"op\":\"c\",\"ts_ms\":2,\"ts_us\":3}\n",
             "{\"before\":null,\"source\":{\"name\":\"x\",\"ts_ms\":1},\"op\":\"c",

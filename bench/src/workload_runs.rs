@@ -86,16 +86,16 @@ impl BinlogSettings {
     }
 }
 
-/// Returns runs of the workloads at a setting: the saved ones, and new ones up to the wanted number.
-pub(super) fn load_or_run(setting: BinlogSettings, wanted: usize) -> Result<Vec<WorkloadRuns>> {
-    let folder = testkit::target_dir().join("bench/runs");
-    fs::create_dir_all(&folder)?;
-    let path = folder.join(format!("{}-{REVISION}-{}.json", workloads::REVISION, setting.name()));
+/// Returns runs of the workloads at a setting: the saved ones, and new ones up to `count`.
+pub(super) fn load_or_run(setting: BinlogSettings, count: usize) -> Result<Vec<WorkloadRuns>> {
+    let directory = testkit::target_dir().join("bench/runs");
+    fs::create_dir_all(&directory)?;
+    let path = directory.join(format!("{}-{REVISION}-{}.json", workloads::REVISION, setting.name()));
     let mut runs: Vec<WorkloadRuns> = match fs::read(&path) {
         Ok(text) => serde_json::from_slice(&text).context("the saved runs are damaged")?,
         Err(_) => Vec::new(),
     };
-    while runs.len() < wanted {
+    while runs.len() < count {
         eprintln!("running the five workloads on a real server ({})", setting.name());
         runs.push(run(setting)?);
         fs::write(&path, serde_json::to_vec(&runs)?)?;
@@ -110,9 +110,9 @@ pub(super) fn load_or_run_once(setting: BinlogSettings) -> Result<WorkloadRuns> 
 
 /// Removes the saved runs.
 pub(super) fn remove_noted_runs() -> Result<()> {
-    let folder = testkit::target_dir().join("bench/runs");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).context("could not remove the saved runs")
+    let directory = testkit::target_dir().join("bench/runs");
+    if directory.exists() {
+        fs::remove_dir_all(&directory).context("could not remove the saved runs")
     } else {
         Ok(())
     }
@@ -229,7 +229,7 @@ pub(super) fn cpu_seconds(server: &TestServer) -> Result<f64> {
 pub(super) fn process_cpu_seconds(pid: u32) -> Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name in parentheses may contain blanks; user and system time are the 12th and 13th word after it.
-    let (_, behind) = text.rsplit_once(") ").context("/proc/PID/stat has an unknown format")?;
-    let ticks = behind.split(' ').skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+    let (_, after) = text.rsplit_once(") ").context("/proc/PID/stat has an unknown format")?;
+    let ticks = after.split(' ').skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
     Ok(ticks as f64 / TICKS_PER_SECOND)
 }

@@ -91,24 +91,24 @@ pub(crate) fn make_all_logs() -> Result<()> {
 
 /// Returns the log of a workload, and creates it if it is missing.
 pub(crate) fn workload_log(workload: Workload, form: LogCompression) -> Result<PathBuf> {
-    let folder = testkit::target_dir().join(format!("workloads/{REVISION}-{}", form.name()));
-    if !folder.exists() {
-        let part = folder.with_extension("part");
+    let directory = testkit::target_dir().join(format!("workloads/{REVISION}-{}", form.name()));
+    if !directory.exists() {
+        let part = directory.with_extension("part");
         if part.exists() {
             fs::remove_dir_all(&part)?;
         }
         fs::create_dir_all(&part)?;
         eprintln!("running the five workloads on a real server ({})", form.name());
         run_all(form, &part)?;
-        fs::rename(&part, &folder)?;
+        fs::rename(&part, &directory)?;
     }
-    Ok(folder.join(workload.name()).with_extension("binlog"))
+    Ok(directory.join(workload.name()).with_extension("binlog"))
 }
 
-fn run_all(form: LogCompression, folder: &Path) -> Result<()> {
+fn run_all(form: LogCompression, directory: &Path) -> Result<()> {
     let server = launch_server().option(form.option()).start()?;
     run_each(&server, |workload, log| {
-        fs::copy(log, folder.join(workload.name()).with_extension("binlog"))?;
+        fs::copy(log, directory.join(workload.name()).with_extension("binlog"))?;
         Ok(())
     })
 }
@@ -174,6 +174,6 @@ pub(crate) fn sysbench(server: &TestServer, script: &str, arguments: &[&str]) ->
 }
 
 fn client_plugins(home: &PackageHome) -> Option<PathBuf> {
-    let folders = fs::read_dir(home.prefix().join("lib")).ok()?.flatten();
-    folders.map(|entry| entry.path().join("libmariadb3/plugin")).find(|path| path.is_dir())
+    let directories = fs::read_dir(home.prefix().join("lib")).ok()?.flatten();
+    directories.map(|entry| entry.path().join("libmariadb3/plugin")).find(|path| path.is_dir())
 }

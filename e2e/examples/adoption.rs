@@ -76,10 +76,10 @@ impl Stage {
     }
 
     /// Waits until the topic of the table has this number of changes.
-    fn wait_for_changes(&self, wanted: usize) -> Result<()> {
+    fn wait_for_changes(&self, expected: usize) -> Result<()> {
         wait_for_within(TIMEOUT, || {
             let found = end_offset(&self.broker, "shop.d.t")?;
-            ensure!(found >= wanted, "{found} changes: {}", self.debezium.last_log_lines());
+            ensure!(found >= expected, "{found} changes: {}", self.debezium.last_log_lines());
             Ok(())
         })
     }
@@ -102,8 +102,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Checks that each row was inserted once, and updated once if its number is at most `updated`. Rows of a transaction
-    /// have consecutive numbers.
+    /// Checks that each row was inserted once, and updated once if its number is at most `updated`. Rows of a
+    /// transaction have consecutive numbers.
     fn check_changes(&self, rows: i64, updated: i64) -> Result<()> {
         let mut changes: BTreeMap<(i64, String), u64> = BTreeMap::new();
         let mut orders: BTreeMap<String, Vec<i64>> = BTreeMap::new();
@@ -116,11 +116,11 @@ impl Stage {
         }
         let repeated = changes.iter().find(|(_, count)| **count != 1);
         ensure!(repeated.is_none(), "{repeated:?}");
-        let wanted = usize::try_from(rows + updated)?;
-        ensure!(changes.len() == wanted, "{} changes, expected {wanted}", changes.len());
+        let expected = usize::try_from(rows + updated)?;
+        ensure!(changes.len() == expected, "{} changes, expected {expected}", changes.len());
         for (transaction, mut orders) in orders {
             orders.sort_unstable();
-            let is_whole = orders.iter().zip(1..).all(|(order, wanted)| *order == wanted);
+            let is_whole = orders.iter().zip(1..).all(|(order, expected)| *order == expected);
             ensure!(is_whole, "{transaction}: {orders:?}");
         }
         Ok(())

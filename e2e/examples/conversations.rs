@@ -9,15 +9,15 @@ use e2e::conversation::{KEPT, record};
 use e2e::login_server::KEPT_CLIENTS;
 
 fn main() -> Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wire/tests/conversations");
-    fs::create_dir_all(&folder)?;
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wire/tests/conversations");
+    fs::create_dir_all(&directory)?;
     for (name, launch) in KEPT {
-        fs::write(folder.join(name), record(&launch())?)?;
+        fs::write(directory.join(name), record(&launch())?)?;
     }
-    let folder = folder.join("clients");
-    fs::create_dir_all(&folder)?;
+    let directory = directory.join("clients");
+    fs::create_dir_all(&directory)?;
     for client in KEPT_CLIENTS {
-        fs::write(folder.join(client.file), client.record()?.transcript)?;
+        fs::write(directory.join(client.file), client.record()?.transcript)?;
     }
     Ok(())
 }

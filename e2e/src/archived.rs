@@ -16,8 +16,8 @@ use crate::program::bintide;
 ///
 /// Returns an error if a command fails, or a log differs.
 pub fn check_logs_come_back(logs: &[PathBuf]) -> Result<()> {
-    let folder = TempDir::new()?;
-    let (archive, restored) = (folder.path().join("archive"), folder.path().join("restored"));
+    let directory = TempDir::new()?;
+    let (archive, restored) = (directory.path().join("archive"), directory.path().join("restored"));
     run(Command::new(bintide()?).args(["archive", "--quiet", "--to"]).arg(&archive).args(logs))?;
     run(Command::new(bintide()?)
         .args(["archive", "restore", "--quiet", "--to"])

@@ -169,12 +169,12 @@ impl<'s> Chaos<'s> {
 
     /// Replays to the end, then once more: the second replay must find nothing to apply.
     fn ends_equal(&self, target: &ProxiedTarget) -> Result<()> {
-        for wanted in ["", "0 transactions applied"] {
+        for expected in ["", "0 transactions applied"] {
             let output = self.start_replay(target)?.wait_with_output()?;
             let stderr = String::from_utf8_lossy(&output.stderr);
             ensure!(output.status.success(), "{:?}: {stderr}", self.setup);
             let outcome = String::from_utf8_lossy(&output.stdout);
-            ensure!(outcome.starts_with(wanted), "{:?}: {outcome}", self.setup);
+            ensure!(outcome.starts_with(expected), "{:?}: {outcome}", self.setup);
             are_equal(self.source, &target.server, checksum).with_context(|| format!("{:?}", self.setup))?;
         }
         let all = replays::executed(self.source)?;

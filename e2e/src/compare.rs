@@ -65,32 +65,32 @@ impl Run {
     }
 
     fn outcome(&self, program: Program, logs: &Path, scratch: &Path) -> Result<(Outcome, Files)> {
-        let folder = scratch.join("run");
-        fs::create_dir(&folder)?;
-        self.copy_logs(logs, &folder).context("could not copy the logs")?;
+        let directory = scratch.join("run");
+        fs::create_dir(&directory)?;
+        self.copy_logs(logs, &directory).context("could not copy the logs")?;
         for (name, text) in &self.files {
-            fs::write(folder.join(name), text)?;
+            fs::write(directory.join(name), text)?;
         }
         let stdin = match &self.stdin {
-            Some(name) => fs::read(folder.join(name)).with_context(|| format!("could not read {name}"))?,
+            Some(name) => fs::read(directory.join(name)).with_context(|| format!("could not read {name}"))?,
             None => Vec::new(),
         };
         let time_zone = self.time_zone.unwrap_or("UTC");
-        let surroundings = Surroundings { folder: &folder, time_zone, stdin: &stdin };
+        let surroundings = Surroundings { directory: &directory, time_zone, stdin: &stdin };
         let mut outcome = program.run(&self.arguments, &surroundings)?;
         forget_words(&mut outcome.stdout);
-        let files = files_left(&folder)?;
-        fs::remove_dir_all(&folder)?;
+        let files = files_left(&directory)?;
+        fs::remove_dir_all(&directory)?;
         Ok((outcome, files))
     }
 
     /// Copies the logs, because random options may make a program overwrite its input.
-    fn copy_logs(&self, logs: &Path, folder: &Path) -> io::Result<()> {
+    fn copy_logs(&self, logs: &Path, directory: &Path) -> io::Result<()> {
         for named in self.arguments.iter().chain(&self.stdin) {
             let Some(name) = Path::new(named).strip_prefix(LOGS).ok() else { continue };
-            let (from, to) = (logs.join(name), folder.join(named));
+            let (from, to) = (logs.join(name), directory.join(named));
             if from.is_file() && !to.exists() {
-                fs::create_dir_all(to.parent().unwrap_or(folder))?;
+                fs::create_dir_all(to.parent().unwrap_or(directory))?;
                 fs::copy(from, to)?;
             }
         }
@@ -119,9 +119,9 @@ fn written(line: &str) -> String {
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-fn files_left(folder: &Path) -> Result<Files> {
+fn files_left(directory: &Path) -> Result<Files> {
     let mut files = Files::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
             files.insert(entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path())?);

@@ -68,7 +68,7 @@ fn check_program(program: Program, name: &str, logs: &Logs, runs: &[Run]) -> Res
     thread::scope(|scope| {
         let work = || -> Result<()> {
             while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Some(difference) = run.compare(program, &logs.folder)? {
+                if let Some(difference) = run.compare(program, &logs.directory)? {
                     let mut found = differences.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     found.push(difference);
                 }
@@ -92,13 +92,13 @@ fn check_program(program: Program, name: &str, logs: &Logs, runs: &[Run]) -> Res
 fn draw(random: &mut SeededRandom, logs: &Logs, choices: &[Choice], used: &mut BTreeSet<String>) -> Run {
     let set = random.pick(&logs.sets);
     let mut arguments = Vec::new();
-    let mut wanted = 2 + random.below(3);
-    while wanted > 0 {
+    let mut expected = 2 + random.below(3);
+    while expected > 0 {
         let choice = pick_choice(random, choices);
         if !choice.first || arguments.is_empty() {
             used.insert(choice.long.clone());
             arguments.extend(choice.draw(random, set));
-            wanted -= 1;
+            expected -= 1;
         }
     }
     let mut run = Run { time_zone: Some(*random.pick(&TIME_ZONES)), ..Run::default() };
@@ -125,8 +125,8 @@ fn pick_choice<'a>(random: &mut SeededRandom, choices: &'a [Choice]) -> &'a Choi
         "print-table-metadata",
     ];
     if random.once_in(2) {
-        let wanted = *random.pick(&OFTEN);
-        if let Some(choice) = choices.iter().find(|choice| choice.long == wanted) {
+        let expected = *random.pick(&OFTEN);
+        if let Some(choice) = choices.iter().find(|choice| choice.long == expected) {
             return choice;
         }
     }
@@ -177,14 +177,14 @@ fn add_logs(
 fn tell(name: &str, differences: &[Difference]) -> Result<String> {
     let mut sorted: Vec<&Difference> = differences.iter().collect();
     sorted.sort_by_key(|difference| difference.run.arguments.len());
-    let folder = testkit::target_dir().join("e2e").join(name);
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
+    let directory = testkit::target_dir().join("e2e").join(name);
+    if directory.exists() {
+        fs::remove_dir_all(&directory)?;
     }
     let mut told = String::new();
     for (index, difference) in sorted.into_iter().take(TOLD_MAX).enumerate() {
         let run = &difference.run;
-        let kept = keep(&folder.join(index.to_string()), difference)?;
+        let kept = keep(&directory.join(index.to_string()), difference)?;
         let arguments: Vec<String> = run.arguments.iter().map(|argument| quoted(argument)).collect();
         let stdin = run.stdin.as_ref().map(|file| format!(" < {file}")).unwrap_or_default();
         let time_zone = run.time_zone.unwrap_or("UTC");
@@ -194,16 +194,16 @@ fn tell(name: &str, differences: &[Difference]) -> Result<String> {
     Ok(told)
 }
 
-fn keep(folder: &std::path::Path, difference: &Difference) -> Result<PathBuf> {
-    fs::create_dir_all(folder)?;
+fn keep(directory: &std::path::Path, difference: &Difference) -> Result<PathBuf> {
+    fs::create_dir_all(directory)?;
     for (name, outcome) in [("real", &difference.real), ("ours", &difference.ours)] {
-        fs::write(folder.join(format!("{name}.out")), &outcome.stdout)?;
-        fs::write(folder.join(format!("{name}.err")), &outcome.stderr)?;
+        fs::write(directory.join(format!("{name}.out")), &outcome.stdout)?;
+        fs::write(directory.join(format!("{name}.err")), &outcome.stderr)?;
     }
     for (name, text) in &difference.run.files {
-        fs::write(folder.join(name), text)?;
+        fs::write(directory.join(name), text)?;
     }
-    Ok(folder.to_path_buf())
+    Ok(directory.to_path_buf())
 }
 
 /// Quotes an argument for a shell.

@@ -178,13 +178,13 @@ pub fn printed_records(source: &TestServer) -> Result<String> {
 ///
 /// Returns the first difference.
 pub fn compare(printed: &str, found: &[TopicRecord], keys: PrimaryKeys<'_>) -> Result<usize> {
-    let mut wanted: BTreeMap<TopicKey, Vec<String>> = BTreeMap::new();
+    let mut expected: BTreeMap<TopicKey, Vec<String>> = BTreeMap::new();
     for line in printed.lines() {
         let mut record: Value = serde_json::from_str(line)?;
         let at = topic_key(&record, keys)?;
         let is_delete = record["op"] == "d";
         remove_times(&mut record);
-        let records = wanted.entry(at.clone()).or_default();
+        let records = expected.entry(at.clone()).or_default();
         records.push(record.to_string());
         if is_delete && at.key.is_some() {
             records.push(TOMBSTONE.to_owned());
@@ -204,24 +204,24 @@ pub fn compare(printed: &str, found: &[TopicRecord], keys: PrimaryKeys<'_>) -> R
         read.entry(at).or_default().push(value);
     }
     // Rows without a key are spread over the partitions.
-    for records in [&mut wanted, &mut read] {
+    for records in [&mut expected, &mut read] {
         records.iter_mut().filter(|(at, _)| at.key.is_none()).for_each(|(_, values)| values.sort());
     }
-    for (at, wanted) in &wanted {
+    for (at, expected) in &expected {
         let read = read.get(at).map_or(&[][..], Vec::as_slice);
-        if read != wanted {
-            let first = wanted.iter().zip(read).position(|(wanted, read)| wanted != read);
-            let first = first.unwrap_or(wanted.len().min(read.len()));
+        if read != expected {
+            let first = expected.iter().zip(read).position(|(expected, read)| expected != read);
+            let first = first.unwrap_or(expected.len().min(read.len()));
             bail!(
                 "{at:?}: {} records, expected {}; number {first} is {:?}, expected {:?}",
                 read.len(),
-                wanted.len(),
+                expected.len(),
                 read.get(first),
-                wanted.get(first)
+                expected.get(first)
             );
         }
     }
-    if let Some(at) = read.keys().find(|at| !wanted.contains_key(at)) {
+    if let Some(at) = read.keys().find(|at| !expected.contains_key(at)) {
         bail!("unexpected records: {at:?}");
     }
     Ok(found.len())
@@ -296,7 +296,7 @@ mod tests {
     /// Values of Kafka's own test (`UtilsTest.testMurmur2`).
     #[test]
     fn hashes_are_those_of_java() {
-        let check = |text: &str, wanted: i32| assert_eq!(murmur2(text.as_bytes()), wanted, "{text}");
+        let check = |text: &str, expected: i32| assert_eq!(murmur2(text.as_bytes()), expected, "{text}");
         check("21", -973_932_308);
         check("foobar", -790_332_482);
         check("a-little-bit-long-string", -985_981_536);

@@ -63,7 +63,7 @@ pub const KAFKA_FAULTS: [KafkaFault; 8] = [
 pub struct KafkaSoak {
     source: TestServer,
     broker: KafkaBroker,
-    folder: TempDir,
+    directory: TempDir,
     running: Option<Child>,
 }
 
@@ -76,11 +76,11 @@ impl KafkaSoak {
         let options = ["--binlog-row-metadata=FULL", "--max-binlog-size=4M", "--sync-binlog=1"];
         let source = Launch::mysql().options(options).option("--innodb-flush-log-at-trx-commit=1").start()?;
         source.sql(TABLES)?;
-        Ok(Self { source, broker: KafkaBroker::start(&[])?, folder: TempDir::new()?, running: None })
+        Ok(Self { source, broker: KafkaBroker::start(&[])?, directory: TempDir::new()?, running: None })
     }
 
-    /// Injects the faults that `next_fault`, called with their number, returns, until it returns `None`; then streams the
-    /// rest, and compares. Returns the number of records.
+    /// Injects the faults that `next_fault`, called with their number, returns, until it returns `None`; then streams
+    /// the rest, and compares. Returns the number of records.
     ///
     /// # Errors
     /// Returns an error if bintide ends without a fault, or if the topics differ from what a pipe gets.
@@ -116,7 +116,7 @@ impl KafkaSoak {
 
     fn follow(&mut self) -> Result<()> {
         let mut command = stream_to(&self.broker, &["--from", &self.from()])?;
-        command.stdout(Stdio::null()).stderr(File::create(self.folder.path().join("said"))?);
+        command.stdout(Stdio::null()).stderr(File::create(self.directory.path().join("said"))?);
         self.running = Some(command.spawn().context("could not start bintide")?);
         Ok(())
     }
@@ -159,7 +159,7 @@ impl KafkaSoak {
     }
 
     fn said(&self) -> Result<String> {
-        Ok(fs::read_to_string(self.folder.path().join("said"))?)
+        Ok(fs::read_to_string(self.directory.path().join("said"))?)
     }
 
     fn stream_rest(&self) -> Result<()> {

@@ -11,11 +11,11 @@ use testkit::Launch;
 const ROWS: usize = 120_000;
 const TRANSACTIONS: usize = 8_000;
 
-/// Writes such a log to `folder/NAME.binlog`, from a server with these options.
+/// Writes such a log to `directory/NAME.binlog`, from a server with these options.
 ///
 /// # Errors
 /// Returns an error if the server does not start, or refuses a statement.
-pub fn record(options: &[&str], name: &str, folder: &Path) -> Result<()> {
+pub fn record(options: &[&str], name: &str, directory: &Path) -> Result<()> {
     let options = options.iter().copied().chain(["--max-binlog-size=1G"]);
     let mut server = Launch::mysql().options(options).start()?;
     let mut sql = format!(
@@ -42,6 +42,6 @@ pub fn record(options: &[&str], name: &str, folder: &Path) -> Result<()> {
     server.sql(&sql)?;
     server.stop()?;
     let log = server.binlogs()?.pop().context("the server has no log")?;
-    fs::copy(log, folder.join(name).with_extension("binlog"))?;
+    fs::copy(log, directory.join(name).with_extension("binlog"))?;
     Ok(())
 }

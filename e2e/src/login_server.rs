@@ -412,12 +412,12 @@ fn send_log(client: &mut LoginClient, served: &mut ServedClient<'_>) -> io::Resu
         // Replicas do not acknowledge artificial events.
         let is_of_file = event[..4] != [0; 4] && event[4] != FORMAT_DESCRIPTION;
         let acknowledge = match served.semi_sync {
-            SemiSync::On if is_of_file => AckRequest::Wanted,
+            SemiSync::On if is_of_file => AckRequest::Requested,
             SemiSync::On | SemiSync::Off => AckRequest::No,
         };
         let packet = EventPacket { acknowledge, event };
         ResponseWriter::new(&mut client.packets, capabilities).event(&packet, served.semi_sync);
-        if acknowledge == AckRequest::Wanted {
+        if acknowledge == AckRequest::Requested {
             while !client.packets.is_ready().map_err(io::Error::other)? {
                 client.receive()?;
             }

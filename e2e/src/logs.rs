@@ -16,7 +16,7 @@ const MAGIC: &[u8] = b"\xfebin";
 #[derive(Clone, Debug)]
 pub struct Logs {
     /// The directory.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// Series of logs, each a file or the files of one server in order.
     pub sets: Vec<LogSet>,
 }
@@ -49,36 +49,39 @@ impl Logs {
     ///
     /// # Errors
     /// Returns an error if a log cannot be read.
-    pub fn read(folder: &Path) -> Result<Self> {
+    pub fn read(directory: &Path) -> Result<Self> {
         let mut sets = Vec::new();
-        let entries = fs::read_dir(folder).with_context(|| format!("could not read {}", folder.display()))?;
+        let entries =
+            fs::read_dir(directory).with_context(|| format!("could not read {}", directory.display()))?;
         let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
         paths.sort();
         for path in paths {
             if path.is_dir() {
-                sets.extend(index_of(&path)?.map(|files| LogSet::read(folder, files)).transpose()?);
+                sets.extend(index_of(&path)?.map(|files| LogSet::read(directory, files)).transpose()?);
             } else if path.extension().is_some_and(|extension| extension == "binlog") {
-                sets.push(LogSet::read(folder, vec![path])?);
+                sets.push(LogSet::read(directory, vec![path])?);
             }
         }
-        Ok(Self { folder: folder.to_path_buf(), sets })
+        Ok(Self { directory: directory.to_path_buf(), sets })
     }
 }
 
 /// Returns the files that a directory's index lists.
-fn index_of(folder: &Path) -> Result<Option<Vec<PathBuf>>> {
-    for entry in fs::read_dir(folder)? {
+fn index_of(directory: &Path) -> Result<Option<Vec<PathBuf>>> {
+    for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "index") {
             let text = fs::read_to_string(path)?;
-            return Ok(Some(text.lines().map(|line| folder.join(line.trim_start_matches("./"))).collect()));
+            return Ok(Some(
+                text.lines().map(|line| directory.join(line.trim_start_matches("./"))).collect(),
+            ));
         }
     }
     Ok(None)
 }
 
 impl LogSet {
-    fn read(folder: &Path, files: Vec<PathBuf>) -> Result<Self> {
+    fn read(directory: &Path, files: Vec<PathBuf>) -> Result<Self> {
         let mut set =
             Self { files: Vec::new(), positions: Vec::new(), times: Vec::new(), databases: Vec::new() };
         let last = files.len() - 1;
@@ -86,7 +89,7 @@ impl LogSet {
             let bytes = fs::read(path).with_context(|| format!("could not read {}", path.display()))?;
             set.read_headers(&bytes, index == 0 || index == last);
             set.read_databases(&bytes);
-            let path = path.strip_prefix(folder).context("the log is outside its directory")?;
+            let path = path.strip_prefix(directory).context("the log is outside its directory")?;
             set.files.push(format!("{LOGS}/{}", path.display()));
         }
         Ok(set)

@@ -21,7 +21,7 @@ pub struct MatrixServer {
     /// The server.
     pub server: TestServer,
     /// Directory of the copied logs; each is a `*.binlog`.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// Copies of the closed logs, in order.
     pub logs: Vec<PathBuf>,
 }
@@ -51,18 +51,18 @@ impl MatrixServer {
         let server = launch(package).option("--server-id=1").start()?;
         server.sql(&work(package)).context("the shared statements failed")?;
         server.sql("flush logs")?;
-        let folder = server.datadir().with_file_name("copies");
-        fs::create_dir(&folder)?;
+        let directory = server.datadir().with_file_name("copies");
+        fs::create_dir(&directory)?;
         let logs = server.binlogs()?;
         let closed = &logs[..logs.len() - 1];
         ensure!(closed.len() > 1, "{} has too few logs", package.name());
         let copies = closed.iter().enumerate().map(|(number, log)| {
-            let copy = folder.join(format!("{number}.binlog"));
+            let copy = directory.join(format!("{number}.binlog"));
             fs::copy(log, &copy)?;
             Ok(copy)
         });
         let logs = copies.collect::<Result<_>>()?;
-        Ok(Self { package, server, folder, logs })
+        Ok(Self { package, server, directory, logs })
     }
 
     /// Starts an empty server of the same version.

@@ -235,13 +235,13 @@ mod tests {
                     \x20 -#, --debug[=#]     Catch.\nDefault options are read from\n--no-defaults           Do.\n\
                     --defaults-file=#       Only.\nVariables (--variable-name=value)\nraw  FALSE\n";
         let choice = |long: &str, short, value, first| Choice { long: long.to_owned(), short, value, first };
-        let wanted = vec![
+        let expected = vec![
             choice("help", Some('?'), Takes::Nothing, false),
             choice("base64-output", None, Takes::Value, false),
             choice("debug", Some('#'), Takes::Maybe, false),
             choice("no-defaults", None, Takes::Nothing, true),
             choice("defaults-file", None, Takes::Value, true),
         ];
-        assert_eq!(parse(help).unwrap(), wanted);
+        assert_eq!(parse(help).unwrap(), expected);
     }
 }

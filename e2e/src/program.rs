@@ -39,7 +39,7 @@ pub struct Outcome {
 #[derive(Clone, Debug)]
 pub struct Surroundings<'a> {
     /// Working directory.
-    pub folder: &'a Path,
+    pub directory: &'a Path,
     /// Time zone, as in `TZ`.
     pub time_zone: &'a str,
     /// Standard input.
@@ -52,11 +52,11 @@ impl Program {
     /// # Errors
     /// Returns an error if the program is not available, or cannot be started.
     pub fn run(self, arguments: &[String], surroundings: &Surroundings<'_>) -> Result<Outcome> {
-        let mut command = self.command(surroundings.folder)?;
-        command.args(arguments).current_dir(surroundings.folder);
-        command.env_clear().env("TZ", surroundings.time_zone).env("HOME", surroundings.folder);
+        let mut command = self.command(surroundings.directory)?;
+        command.args(arguments).current_dir(surroundings.directory);
+        command.env_clear().env("TZ", surroundings.time_zone).env("HOME", surroundings.directory);
         // Temporary files of LOAD DATA are then in the directory that is compared.
-        command.env("TMPDIR", surroundings.folder);
+        command.env("TMPDIR", surroundings.directory);
         command.env("TZDIR", PackageHome::find(TestPackage::Mysql)?.time_zones());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("could not start {self:?}"))?;
@@ -70,13 +70,13 @@ impl Program {
         Ok(Outcome { code: output.status.code(), stdout: output.stdout, stderr: output.stderr })
     }
 
-    fn command(self, folder: &Path) -> Result<Command> {
+    fn command(self, directory: &Path) -> Result<Command> {
         match self {
             Self::Real => PackageHome::find(TestPackage::Mysql)?.command(NAME),
             Self::Ours => {
-                let link = folder.with_extension("bin").join(NAME);
+                let link = directory.with_extension("bin").join(NAME);
                 if !link.exists() {
-                    std::fs::create_dir_all(folder.with_extension("bin"))?;
+                    std::fs::create_dir_all(directory.with_extension("bin"))?;
                     symlink(bintide()?, &link).context("could not link the program")?;
                 }
                 let mut command = Command::new(link);

@@ -15,8 +15,8 @@ use testkit::TestServer;
 /// # Errors
 ///
 /// Returns an error that names the first difference.
-pub fn same_logs(server: &TestServer, folder: &Path) -> Result<()> {
-    same_logs_read(server, folder, |log| Ok(fs::read(log)?))
+pub fn same_logs(server: &TestServer, directory: &Path) -> Result<()> {
+    same_logs_read(server, directory, |log| Ok(fs::read(log)?))
 }
 
 /// Checks the same for a directory whose logs are all encrypted with keys of this keyring.
@@ -24,9 +24,9 @@ pub fn same_logs(server: &TestServer, folder: &Path) -> Result<()> {
 /// # Errors
 ///
 /// Returns the errors of [`same_logs`], and an error if a log is not encrypted.
-pub fn same_logs_encrypted(server: &TestServer, folder: &Path, keyring: &Path) -> Result<()> {
+pub fn same_logs_encrypted(server: &TestServer, directory: &Path, keyring: &Path) -> Result<()> {
     let keyring = Arc::new(read_keyring(keyring)?);
-    same_logs_read(server, folder, |log| {
+    same_logs_read(server, directory, |log| {
         let mut reader = LogReader::open(log)?.with_keyring(Arc::clone(&keyring));
         let mut bytes = MAGIC.to_vec();
         while let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20)? {
@@ -49,20 +49,24 @@ pub fn write_keyring(path: &Path) -> Result<()> {
     Ok(fs::write(path, format!(r#"{{"version":"1.0","elements":[{key}]}}"#))?)
 }
 
-fn same_logs_read(server: &TestServer, folder: &Path, read: impl Fn(&Path) -> Result<Vec<u8>>) -> Result<()> {
+fn same_logs_read(
+    server: &TestServer,
+    directory: &Path,
+    read: impl Fn(&Path) -> Result<Vec<u8>>,
+) -> Result<()> {
     let logs = server.binlogs()?;
     for (number, log) in logs.iter().enumerate() {
         let name = log.file_name().context("a log without a name")?;
-        let mut wanted = fs::read(log)?;
+        let mut expected = fs::read(log)?;
         if number + 1 == logs.len() {
-            wanted[21] &= !1;
+            expected[21] &= !1;
         }
-        let found = read(&folder.join(name))?;
-        let first = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
-        let (name, sizes) = (name.display(), (found.len(), wanted.len()));
-        ensure!(found == wanted, "{name} differs: sizes {sizes:?}, first difference at {first:?}");
+        let found = read(&directory.join(name))?;
+        let first = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+        let (name, sizes) = (name.display(), (found.len(), expected.len()));
+        ensure!(found == expected, "{name} differs: sizes {sizes:?}, first difference at {first:?}");
     }
-    let index = fs::read_to_string(folder.join("binlog.index"))?;
+    let index = fs::read_to_string(directory.join("binlog.index"))?;
     ensure!(index == fs::read_to_string(server.datadir().join("binlog.index"))?, "{index}");
     Ok(())
 }

@@ -91,7 +91,7 @@ pub struct RelaySoak {
     counts: RelaySoakCounts,
     first_options: Vec<String>,
     second_options: Vec<String>,
-    _folders: [TempDir; 2],
+    _directories: [TempDir; 2],
 }
 
 /// Longest pause between two interruptions.
@@ -115,15 +115,15 @@ impl RelaySoak {
         source.sql(TABLE)?;
         source.sql("set names latin1; create table d.n (n int primary key, hits int not null default 0) engine=innodb")?;
         let to_source = Proxy::to(source.port())?;
-        let folders = [TempDir::new()?, TempDir::new()?];
+        let directories = [TempDir::new()?, TempDir::new()?];
         let first_options = vec![format!("--from=mysql://root@127.0.0.1:{}/", to_source.port())];
-        let first = start_relay(&folders[0], &first_options)?;
+        let first = start_relay(&directories[0], &first_options)?;
         let to_first = Proxy::to(first.port)?;
         let second_options = vec![
             format!("--from=mysql://repl@127.0.0.1:{}/", to_first.port()),
             "--form=compressed:3".to_owned(),
         ];
-        let second = start_relay(&folders[1], &second_options)?;
+        let second = start_relay(&directories[1], &second_options)?;
         let mut soak = Self {
             source,
             to_source,
@@ -134,7 +134,7 @@ impl RelaySoak {
             counts: RelaySoakCounts::default(),
             first_options,
             second_options,
-            _folders: folders,
+            _directories: directories,
         };
         for (number, (package, place, relay)) in REPLICAS.iter().enumerate() {
             let replica = start_replica(*package, number + 2)?;
@@ -248,10 +248,10 @@ impl RelaySoak {
 
     fn catch_up(&self) -> Result<()> {
         let last = "select count(*), max(n), sum(hits) from d.n";
-        let wanted = self.source.sql(last)?;
+        let expected = self.source.sql(last)?;
         for (number, replica) in self.replicas.iter().enumerate() {
             let begin = Instant::now();
-            while replica.sql(last).ok().as_ref() != Some(&wanted) {
+            while replica.sql(last).ok().as_ref() != Some(&expected) {
                 if let Some(error) = error_of(replica)? {
                     anyhow::bail!("replica {number} has stopped: {error}");
                 }
@@ -264,8 +264,8 @@ impl RelaySoak {
     }
 }
 
-fn start_relay(folder: &TempDir, options: &[String]) -> Result<RelayProcess> {
-    RelayProcess::start(folder.path(), &options.iter().map(String::as_str).collect::<Vec<_>>())
+fn start_relay(directory: &TempDir, options: &[String]) -> Result<RelayProcess> {
+    RelayProcess::start(directory.path(), &options.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn run_relay(relay: &mut RelayProcess, options: &[String]) -> Result<()> {

@@ -223,24 +223,24 @@ pub fn wait_for_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
                              where table_schema = 'd' order by 1",
     )?;
     let statement = format!("checksum table {}", tables.lines().collect::<Vec<_>>().join(", "));
-    let wanted = source.sql(&statement)?;
+    let expected = source.sql(&statement)?;
     let mut found = String::new();
     let mut tries = 0;
     let equal = wait_until("the same data", || {
         tries += 1;
         found = replica.sql(&statement).unwrap_or_default();
-        if found != wanted
+        if found != expected
             && tries % 20 == 0
             && let Some(error) = error_of(replica)?
         {
             anyhow::bail!("{error}");
         }
-        if found != wanted {
+        if found != expected {
             thread::sleep(Duration::from_millis(50));
         }
-        Ok(found == wanted)
+        Ok(found == expected)
     });
-    equal.with_context(|| format!("wanted\n{wanted}\nfound\n{found}\n{:?}", status(replica)))
+    equal.with_context(|| format!("wanted\n{expected}\nfound\n{found}\n{:?}", status(replica)))
 }
 
 /// Returns the replica's status in one line.

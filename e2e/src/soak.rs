@@ -143,8 +143,8 @@ impl SoakArguments {
         Ok(Self { minutes, seed })
     }
 
-    /// Returns a function that prints progress once a minute, and returns false once the time is over. Its argument is the
-    /// number of interruptions.
+    /// Returns a function that prints progress once a minute, and returns false once the time is over. Its argument is
+    /// the number of interruptions.
     pub fn more(self) -> impl FnMut(u64) -> bool {
         let (begin, mut shown) = (Instant::now(), Duration::ZERO);
         move |interruptions| {
@@ -316,8 +316,8 @@ impl Soak {
 
     fn catches_up(&mut self) -> Result<()> {
         let last = "select count(*), max(n) from d.rounds";
-        let (wanted, begin) = (self.source.sql(last)?, Instant::now());
-        while self.target.sql(last).ok().as_ref() != Some(&wanted) {
+        let (expected, begin) = (self.source.sql(last)?, Instant::now());
+        while self.target.sql(last).ok().as_ref() != Some(&expected) {
             if self.child()?.try_wait()?.is_some() {
                 return self.ended();
             }

@@ -34,10 +34,10 @@ pub const MESSAGES: &str = "messages.txt";
 /// # Errors
 /// Returns an error if they differ, or a file cannot be read or written.
 pub fn check(name: &str, now: &str) -> Result<()> {
-    let path = folder().join(name);
+    let path = words_directory().join(name);
     if is_written() {
         // Another run may read the file at the same time: it must see either the old text or the new one.
-        let new = folder().join(format!(".{name}.{}", process::id()));
+        let new = words_directory().join(format!(".{name}.{}", process::id()));
         fs::write(&new, now).with_context(|| format!("could not write {}", new.display()))?;
         fs::rename(&new, &path).with_context(|| format!("could not replace {}", path.display()))?;
         return Ok(());
@@ -59,11 +59,11 @@ pub fn is_written() -> bool {
 /// # Errors
 /// Returns an error if the file cannot be read.
 pub fn read(name: &str) -> Result<String> {
-    let path = folder().join(name);
+    let path = words_directory().join(name);
     fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))
 }
 
-fn folder() -> PathBuf {
+fn words_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("words")
 }
 

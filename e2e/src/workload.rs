@@ -45,13 +45,13 @@ const OPTIONS: [&[&str]; 9] = [
     &["--binlog-row-event-max-size=8192", "--binlog-row-event-max-size=256"],
 ];
 
-/// Runs a workload on a new server and writes its logs, and the SQL, to `folder/NAME`.
+/// Runs a workload on a new server and writes its logs, and the SQL, to `directory/NAME`.
 ///
 /// # Errors
 /// Returns an error if the server does not start, or too many statements fail.
-pub fn record(seed: u64, name: &str, folder: &Path) -> Result<()> {
-    let mut server = record_on(seed, name, folder)?;
-    let target = folder.join(name);
+pub fn record(seed: u64, name: &str, directory: &Path) -> Result<()> {
+    let mut server = record_on(seed, name, directory)?;
+    let target = directory.join(name);
     server.stop()?;
     let mut files = server.binlogs()?;
     files.push(server.datadir().join("binlog.index"));
@@ -61,12 +61,12 @@ pub fn record(seed: u64, name: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a workload on a new server, writes the SQL to `folder/NAME`, and returns the server.
+/// Runs a workload on a new server, writes the SQL to `directory/NAME`, and returns the server.
 ///
 /// # Errors
 /// Returns the errors of [`record`].
-pub fn record_on(seed: u64, name: &str, folder: &Path) -> Result<TestServer> {
-    record_some_on(seed, name, folder, &[], |line| Some(line.to_owned()))
+pub fn record_on(seed: u64, name: &str, directory: &Path) -> Result<TestServer> {
+    record_some_on(seed, name, directory, &[], |line| Some(line.to_owned()))
 }
 
 /// Does the same as [`record_on`] with more server options, which take precedence, and with a function that may
@@ -77,7 +77,7 @@ pub fn record_on(seed: u64, name: &str, folder: &Path) -> Result<TestServer> {
 pub fn record_some_on(
     seed: u64,
     name: &str,
-    folder: &Path,
+    directory: &Path,
     more: &[&str],
     said: fn(&str) -> Option<String>,
 ) -> Result<TestServer> {
@@ -85,7 +85,7 @@ pub fn record_some_on(
     let options: Vec<&str> = OPTIONS.iter().map(|several| *random.pick(several)).collect();
     let options: Vec<&str> = options.into_iter().chain(more.iter().copied()).collect();
     let changed = |sql: String| sql.lines().filter_map(said).map(|line| line + "\n").collect();
-    run_on(&mut random, &options, name, folder, &changed)
+    run_on(&mut random, &options, name, directory, &changed)
 }
 
 /// Does the same as [`record_on`] with `binlog_format=ROW` throughout, and with definitions in UTF-8: the client
@@ -93,7 +93,7 @@ pub fn record_some_on(
 ///
 /// # Errors
 /// Returns the errors of [`record`].
-pub fn record_rows_on(seed: u64, name: &str, folder: &Path) -> Result<TestServer> {
+pub fn record_rows_on(seed: u64, name: &str, directory: &Path) -> Result<TestServer> {
     let mut random = SeededRandom::new(seed);
     let mut options: Vec<&str> = OPTIONS.iter().map(|several| *random.pick(several)).collect();
     options[0] = "--binlog-format=ROW";
@@ -103,18 +103,18 @@ pub fn record_rows_on(seed: u64, name: &str, folder: &Path) -> Result<TestServer
         let sql = sql.replace("CHARACTER SET koi8r", "CHARACTER SET utf8mb4");
         sql.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect()
     };
-    run_on(&mut random, &options, name, folder, &without_formats)
+    run_on(&mut random, &options, name, directory, &without_formats)
 }
 
 fn run_on(
     random: &mut SeededRandom,
     options: &[&str],
     name: &str,
-    folder: &Path,
+    directory: &Path,
     changed: &dyn Fn(String) -> String,
 ) -> Result<TestServer> {
     let server = Launch::mysql().uuid(UUID).options(options.iter().copied()).start()?;
-    let target = folder.join(name);
+    let target = directory.join(name);
     fs::create_dir_all(&target)?;
     fs::write(target.join("load.tsv"), "1\tone\tx\n2\ttwo\ty\n\\N\t\\N\tit's \"quoted\"\n")?;
     let (mut statements, mut failures) = (0, 0);
@@ -129,14 +129,14 @@ fn run_on(
     Ok(server)
 }
 
-/// Runs the script to its end even if statements fail, and counts the failures; the messages are in `folder`.
+/// Runs the script to its end even if statements fail, and counts the failures; the messages are in `directory`.
 ///
 /// # Errors
 ///
 /// Returns an error if the client cannot be run, or the server crashes.
-pub fn run(server: &TestServer, folder: &Path, sql: &str) -> Result<usize> {
+pub fn run(server: &TestServer, directory: &Path, sql: &str) -> Result<usize> {
     let mut command = server.client().command()?;
-    command.args(["--batch", "--force", "--binary-mode", "--local-infile=1"]).current_dir(folder);
+    command.args(["--batch", "--force", "--binary-mode", "--local-infile=1"]).current_dir(directory);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().context("could not run the client")?;
     let mut stdin = child.stdin.take().context("the client has no standard input")?;
@@ -146,7 +146,7 @@ pub fn run(server: &TestServer, folder: &Path, sql: &str) -> Result<usize> {
         child.wait_with_output()
     })?;
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
-    fs::write(folder.join("errors.txt"), &messages)?;
+    fs::write(directory.join("errors.txt"), &messages)?;
     ensure!(!messages.contains("ERROR 2013"), "the server crashed: {messages}");
     Ok(messages.lines().filter(|line| line.starts_with("ERROR")).count())
 }

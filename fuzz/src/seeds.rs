@@ -35,15 +35,15 @@ pub fn seeds(target: &Target, samples: &[Sample]) -> Vec<Vec<u8>> {
 ///
 /// Returns an error if the directory cannot be read.
 pub fn samples() -> io::Result<Vec<Sample>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
     let mut samples = Vec::new();
-    for path in files_below(&folder)? {
+    for path in files_below(&directory)? {
         if fs::metadata(&path)?.len() > SAMPLE_SIZE_MAX {
             continue;
         }
         let bytes = fs::read(&path)?;
         if bytes.starts_with(&MAGIC) {
-            let name = path.strip_prefix(&folder).unwrap_or(&path).display().to_string();
+            let name = path.strip_prefix(&directory).unwrap_or(&path).display().to_string();
             samples.push(Sample { name, bytes });
         }
     }
@@ -56,17 +56,17 @@ pub fn samples() -> io::Result<Vec<Sample>> {
 ///
 /// Returns an error if a file cannot be read.
 pub fn findings(target: &Target) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings").join(target.name);
-    if !folder.exists() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings").join(target.name);
+    if !directory.exists() {
         return Ok(Vec::new());
     }
-    files_below(&folder)?.into_iter().map(|path| fs::read(&path).map(|bytes| (path, bytes))).collect()
+    files_below(&directory)?.into_iter().map(|path| fs::read(&path).map(|bytes| (path, bytes))).collect()
 }
 
 /// Returns all files in a directory and its subdirectories, by name.
-fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+fn files_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
-    for found in fs::read_dir(folder)? {
+    for found in fs::read_dir(directory)? {
         let path = found?.path();
         match path.is_dir() {
             true => paths.extend(files_below(&path)?),

@@ -213,12 +213,12 @@ pub(crate) fn log_error(error: &dyn std::error::Error) -> PyErr {
     LogError::new_err(error.to_string())
 }
 
-fn items<'py, T>(argument: &Bound<'py, PyAny>, wanted: &str) -> PyResult<Vec<T>>
+fn items<'py, T>(argument: &Bound<'py, PyAny>, expected: &str) -> PyResult<Vec<T>>
 where
     T: for<'a> FromPyObject<'a, 'py>,
 {
     let item = |item: PyResult<Bound<'py, PyAny>>| {
-        item?.extract().map_err(|_| PyTypeError::new_err(format!("expected {wanted}")))
+        item?.extract().map_err(|_| PyTypeError::new_err(format!("expected {expected}")))
     };
     argument.try_iter()?.map(item).collect()
 }

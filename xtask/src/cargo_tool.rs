@@ -20,13 +20,13 @@ impl CargoTool {
     /// Returns the path of the program, which is compiled if it is not in the cache yet.
     pub(crate) fn ensure(self) -> Result<PathBuf> {
         let Self { name, version, .. } = self;
-        let folder = testkit::cache_dir().join(format!("{name}-{version}"));
-        let program = folder.join("bin").join(self.program);
+        let directory = testkit::cache_dir().join(format!("{name}-{version}"));
+        let program = directory.join("bin").join(self.program);
         if !program.exists() {
             eprintln!("compiling {name} {version}: a few minutes, once");
             let mut cargo = testkit::cargo_command(&testkit::workspace_root());
             cargo.args(["install", "--quiet", "--locked"]).args(self.features);
-            cargo.args(["--version", version, name, "--root"]).arg(&folder);
+            cargo.args(["--version", version, name, "--root"]).arg(&directory);
             let status = cargo.status().context("could not run cargo install")?;
             ensure!(status.success(), "could not compile {name} {version}");
         }

@@ -31,7 +31,7 @@ const LINE_WIDTH_MAX: usize = 110;
 const TABLES_SHOWN: usize = 6;
 
 /// Directory for the files that the demo writes.
-const DEMO_FOLDER: &str = "target/demo-files";
+const DEMO_DIRECTORY: &str = "target/demo-files";
 
 /// Names of the logs that are compressed and decompressed.
 const SAMPLE_LOGS: [&str; 6] = ["types", "json", "charsets", "partitions", "foreign-keys", "triggers"];
@@ -101,7 +101,7 @@ const STEPS: [DemoStep<'static>; 6] = [
     },
 ];
 
-/// The demonstration, with the folder of the programs that it runs.
+/// The demonstration, with the directory of the programs that it runs.
 struct Demo {
     programs: PathBuf,
 }
@@ -113,9 +113,9 @@ pub(crate) fn run_demo(is_tested: bool) -> Result<()> {
         eprintln!("building bintide: about three minutes in a new clone on two cores");
         testkit::run_cargo(&checks::BUILD_DEMO)?;
     }
-    let folder = testkit::workspace_root().join(DEMO_FOLDER);
-    if folder.exists() {
-        fs::remove_dir_all(&folder).context("could not remove the files of an earlier demo")?;
+    let directory = testkit::workspace_root().join(DEMO_DIRECTORY);
+    if directory.exists() {
+        fs::remove_dir_all(&directory).context("could not remove the files of an earlier demo")?;
     }
     write_damaged_copy().context("could not damage a copy of a sample")?;
     let demo = Demo { programs: testkit::target_dir().join(profile) };
@@ -131,14 +131,14 @@ const BAND_HEIGHT: usize = 48;
 const BAR_WIDTH_MAX: usize = 480;
 
 impl Demo {
-    /// Replays the samples into SQLite databases, and compares the row counts with those of the servers that ran the same
-    /// scripts.
+    /// Replays the samples into SQLite databases, and compares the row counts with those of the servers that ran the
+    /// same scripts.
     fn replay_to_sqlite(&self) -> Result<()> {
         let counted = rows::read_counts(&testkit::workspace_root().join("samples"))?;
         println!("\n# Replay into SQLite databases, without any server");
         let mut files = Vec::new();
         for name in SAMPLE_LOGS {
-            let (log, file) = (format!("samples/{name}.binlog"), format!("{DEMO_FOLDER}/{name}.db"));
+            let (log, file) = (format!("samples/{name}.binlog"), format!("{DEMO_DIRECTORY}/{name}.db"));
             let to = format!("sqlite:{file}");
             let arguments = ["replay", "--quiet", &log, "--to", &to];
             println!("$ bintide {}", arguments.join(" "));
@@ -191,7 +191,7 @@ impl Demo {
 
     /// Runs advise on the samples, compresses them, verifies the result, decompresses it, and compares.
     fn compress_and_decompress(&self) -> Result<()> {
-        let paths = |folder: &str| SAMPLE_LOGS.map(|name| format!("{folder}/{name}.binlog"));
+        let paths = |directory: &str| SAMPLE_LOGS.map(|name| format!("{directory}/{name}.binlog"));
         let (samples, compressed, opened) = (paths("samples"), paths(COMPRESSED), paths(DECOMPRESSED));
         let run = |title, before: &[&str], logs: &[String], lines_shown| {
             let arguments: Vec<&str> =
@@ -248,7 +248,7 @@ impl Demo {
             let line = line?;
             match number.checked_sub(step.lines_skipped) {
                 Some(shown) if shown < step.lines_shown => {
-                    println!("{}", cut(&String::from_utf8_lossy(&line)))
+                    println!("{}", truncate(&String::from_utf8_lossy(&line)))
                 }
                 _ => more += 1,
             }
@@ -304,7 +304,7 @@ fn write_damaged_copy() -> Result<()> {
 }
 
 /// Cuts a line that is too wide for a screen.
-fn cut(line: &str) -> String {
+fn truncate(line: &str) -> String {
     match line.char_indices().nth(LINE_WIDTH_MAX) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line.to_owned(),

@@ -35,14 +35,14 @@ pub(crate) fn fuzz(fuzzing: &FuzzOptions) -> Result<()> {
 }
 
 fn run(target: &str, minutes: u32) -> Result<()> {
-    let artifacts = fuzz_folder().join("artifacts").join(target);
+    let artifacts = fuzz_directory().join("artifacts").join(target);
     fs::create_dir_all(&artifacts).with_context(|| format!("create {}", artifacts.display()))?;
     let status = cargo()
         // Instrumentation needs unstable options. This variable enables them in the stable compiler, so that no nightly
         // compiler is needed.
         .env("RUSTC_BOOTSTRAP", "1")
         .args(["fuzz", "run", "--fuzz-dir", "fuzz/libfuzzer", "--target-dir"])
-        .args([&fuzz_folder().join("build"), Path::new(target), &corpus_folder().join(target)])
+        .args([&fuzz_directory().join("build"), Path::new(target), &corpus_directory().join(target)])
         .arg("--")
         .arg(format!("-max_total_time={}", minutes * 60))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
@@ -61,7 +61,7 @@ fn run(target: &str, minutes: u32) -> Result<()> {
 fn write_seeds() -> Result<Vec<String>> {
     let output = cargo()
         .args(["run", "--quiet", "--package", "bintide-fuzz", "--bin", "seeds", "--"])
-        .arg(corpus_folder())
+        .arg(corpus_directory())
         .stderr(std::process::Stdio::inherit())
         .output()
         .context("write the seeds")?;
@@ -79,12 +79,12 @@ fn cargo() -> Command {
     testkit::cargo_command(&workspace_root())
 }
 
-fn corpus_folder() -> PathBuf {
-    fuzz_folder().join("corpus")
+fn corpus_directory() -> PathBuf {
+    fuzz_directory().join("corpus")
 }
 
 /// Returns the directory of all fuzzing results: inputs that reach new code are kept from run to run.
-fn fuzz_folder() -> PathBuf {
+fn fuzz_directory() -> PathBuf {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from);
     target.join("fuzz")

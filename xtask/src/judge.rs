@@ -44,34 +44,34 @@ pub(crate) enum JudgePart {
 /// Runs one part, or all of them.
 pub(crate) fn run_judges(only: Option<JudgePart>) -> Result<()> {
     testkit::run_cargo(&["build", "--quiet", "--package", "bintide", "--features", TESTED_FEATURES])?;
-    let folder = target_dir().join("judge");
+    let directory = target_dir().join("judge");
     for part in JudgePart::value_variants() {
         if only.is_some_and(|only| only != *part) {
             continue;
         }
         match part {
-            JudgePart::Debezium => debezium::judge(&make_folder(&folder.join("debezium"))?)?,
-            JudgePart::Maxwell => maxwell::judge(&make_folder(&folder.join("maxwell"))?)?,
-            JudgePart::Relay => through_relay::judge(&folder)?,
+            JudgePart::Debezium => debezium::judge(&make_directory(&directory.join("debezium"))?)?,
+            JudgePart::Maxwell => maxwell::judge(&make_directory(&directory.join("maxwell"))?)?,
+            JudgePart::Relay => through_relay::judge(&directory)?,
             JudgePart::Adoption => run_example("adoption", [ADOPTED_ROWS, 0])?,
         }
     }
     Ok(())
 }
 
-fn make_folder(folder: &Path) -> Result<PathBuf> {
-    fs::create_dir_all(folder)?;
-    Ok(folder.to_owned())
+fn make_directory(directory: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(directory)?;
+    Ok(directory.to_owned())
 }
 
 /// Fetches the dependencies of `bench/NAME/pom.xml` with Maven into the target directory, and compiles the Java
 /// program.
-fn fetch_jars(folder: &Path, name: &str, sources: &[&str]) -> Result<()> {
+fn fetch_jars(directory: &Path, name: &str, sources: &[&str]) -> Result<()> {
     let bench = workspace_root().join("bench").join(name);
-    let jars = folder.join("jars");
+    let jars = directory.join("jars");
     if !jars.exists() {
         // The directory is renamed once it is complete.
-        let fetched = folder.join("jars.new");
+        let fetched = directory.join("jars.new");
         let arguments = [
             "-q",
             "-B",
@@ -83,11 +83,11 @@ fn fetch_jars(folder: &Path, name: &str, sources: &[&str]) -> Result<()> {
         fs::rename(fetched, jars)?;
     }
     let sources = sources.iter().map(|source| bench.join(source));
-    run(Command::new("javac").arg("-cp").arg(class_path(folder)).arg("-d").arg(folder).args(sources))
+    run(Command::new("javac").arg("-cp").arg(class_path(directory)).arg("-d").arg(directory).args(sources))
 }
 
-fn class_path(folder: &Path) -> String {
-    format!("{}:{}/jars/*", folder.display(), folder.display())
+fn class_path(directory: &Path) -> String {
+    format!("{}:{}/jars/*", directory.display(), directory.display())
 }
 
 fn run(command: &mut Command) -> Result<()> {

@@ -31,7 +31,7 @@ pub(crate) fn check_python(options: &PythonOptions) -> Result<()> {
     let packages = install(&python, &wheel)?;
     let mut tests = Command::new(python);
     tests.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).args(&options.arguments);
-    tests.arg("tests").current_dir(python_folder());
+    tests.arg("tests").current_dir(python_directory());
     tests.env("PYTHONPATH", packages).env("PYTHONDONTWRITEBYTECODE", "1");
     tests.env("BINTIDE_BIN", target_dir().join("debug/bintide"));
     run(&mut tests)
@@ -40,15 +40,15 @@ pub(crate) fn check_python(options: &PythonOptions) -> Result<()> {
 /// Builds the package, with the dependencies of the other crates in the same versions. Returns its path.
 fn build_wheel(release: Option<&str>) -> Result<PathBuf> {
     let python = PythonEnvironment::PACKAGE_TESTS.python()?;
-    let folder = target_dir().join("python/wheel");
-    remove_dir(&folder)?;
-    fs::copy(workspace_root().join("Cargo.lock"), python_folder().join("Cargo.lock"))
+    let directory = target_dir().join("python/wheel");
+    remove_dir(&directory)?;
+    fs::copy(workspace_root().join("Cargo.lock"), python_directory().join("Cargo.lock"))
         .context("could not copy Cargo.lock")?;
     let mut maturin = Command::new(&python);
     maturin.args(["-m", "maturin", "build", "--quiet", "--interpreter"]).arg(&python).args(release);
-    maturin.arg("--target-dir").arg(target_dir().join("python")).arg("--out").arg(&folder);
-    run(maturin.current_dir(python_folder()))?;
-    let built = fs::read_dir(&folder)?.next().context("maturin has built no package")??.path();
+    maturin.arg("--target-dir").arg(target_dir().join("python")).arg("--out").arg(&directory);
+    run(maturin.current_dir(python_directory()))?;
+    let built = fs::read_dir(&directory)?.next().context("maturin has built no package")??.path();
     if release.is_none() {
         return Ok(built);
     }
@@ -61,15 +61,15 @@ fn build_wheel(release: Option<&str>) -> Result<PathBuf> {
 
 /// Installs the package into a directory of its own, which is returned. The environment in the cache is shared.
 fn install(python: &Path, wheel: &Path) -> Result<PathBuf> {
-    let folder = target_dir().join("python/packages");
-    remove_dir(&folder)?;
+    let directory = target_dir().join("python/packages");
+    remove_dir(&directory)?;
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]);
-    run(pip.arg(&folder).arg(wheel))?;
-    Ok(folder)
+    run(pip.arg(&directory).arg(wheel))?;
+    Ok(directory)
 }
 
-fn python_folder() -> PathBuf {
+fn python_directory() -> PathBuf {
     workspace_root().join("python")
 }
 

@@ -5,9 +5,9 @@
 //! -- Content of the logs, in one line.
 //! ```
 //!
-//! Each line of the head's second part describes one sample: its kind ([`sample_script::SampleKind`]), its name, and options of the server.
-//! In the text, `-- new session` closes the session and opens another, and `-- fails` precedes a statement that must
-//! fail.
+//! Each line of the head's second part describes one sample: its kind ([`sample_script::SampleKind`]), its name, and
+//! options of the server. In the text, `-- new session` closes the session and opens another, and `-- fails` precedes a
+//! statement that must fail.
 
 mod record_sample;
 pub(crate) mod rows;
@@ -30,49 +30,49 @@ const TABLE_END: &str = "<!-- end of table -->";
 
 /// Records the samples of the named scripts, or of all, and writes the README's table.
 pub(crate) fn record_samples(names: &[String]) -> Result<()> {
-    let folder = testkit::workspace_root().join("samples");
-    let scripts = SampleScript::read_all(&folder)?;
+    let directory = testkit::workspace_root().join("samples");
+    let scripts = SampleScript::read_all(&directory)?;
     for name in names {
         ensure!(scripts.iter().any(|script| script.name == *name), "there is no samples/{name}.sql");
     }
     for script in scripts.iter().filter(|script| names.is_empty() || names.contains(&script.name)) {
         for recipe in &script.recipes {
-            let counts = record_sample::record_sample(script, recipe, &folder)
+            let counts = record_sample::record_sample(script, recipe, &directory)
                 .with_context(|| format!("could not record {}", recipe.name))?;
-            println!("{:8} {}", size(&folder.join(&recipe.name))?, recipe.name);
-            rows::write_counts(&recipe.name, &counts, &folder)?;
+            println!("{:8} {}", size(&directory.join(&recipe.name))?, recipe.name);
+            rows::write_counts(&recipe.name, &counts, &directory)?;
         }
     }
-    write_table(&folder, &scripts)?;
-    let bytes = fs::read_dir(&folder)?.map(|entry| size(&entry?.path())).sum::<Result<u64>>()?;
+    write_table(&directory, &scripts)?;
+    let bytes = fs::read_dir(&directory)?.map(|entry| size(&entry?.path())).sum::<Result<u64>>()?;
     ensure!(bytes < SAMPLES_SIZE_MAX, "the samples take {bytes} bytes; {SAMPLES_SIZE_MAX} are allowed");
     Ok(())
 }
 
 /// Runs the named scripts, or all, and writes the final row counts of their servers to `samples/rows.tsv`.
 pub(crate) fn count_rows(names: &[String]) -> Result<()> {
-    let folder = testkit::workspace_root().join("samples");
-    let scripts = SampleScript::read_all(&folder)?;
+    let directory = testkit::workspace_root().join("samples");
+    let scripts = SampleScript::read_all(&directory)?;
     for script in scripts.iter().filter(|script| names.is_empty() || names.contains(&script.name)) {
         for recipe in script.recipes.iter().filter(|recipe| recipe.kind.is_one_log()) {
-            let counts = record_sample::count_sample_rows(script, recipe, &folder)
+            let counts = record_sample::count_sample_rows(script, recipe, &directory)
                 .with_context(|| format!("could not count the rows of {}", recipe.name))?;
-            rows::write_counts(&recipe.name, &counts, &folder)?;
+            rows::write_counts(&recipe.name, &counts, &directory)?;
         }
     }
     Ok(())
 }
 
-fn write_table(folder: &Path, scripts: &[SampleScript]) -> Result<()> {
-    let path = folder.join("README.md");
+fn write_table(directory: &Path, scripts: &[SampleScript]) -> Result<()> {
+    let path = directory.join("README.md");
     let readme = fs::read_to_string(&path).context("could not read samples/README.md")?;
     let marks =
         readme.split_once(TABLE_BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(TABLE_END)?.1)));
     let (head, tail) = marks.context("samples/README.md has no marks for its table")?;
     let mut table = String::from("| sample | made by | bytes | how |\n|---|---|---|---|\n");
     for script in scripts {
-        for recipe in script.recipes.iter().filter(|recipe| folder.join(&recipe.name).exists()) {
-            let (name, made_by, bytes) = (&recipe.name, &script.name, size(&folder.join(&recipe.name))?);
+        for recipe in script.recipes.iter().filter(|recipe| directory.join(&recipe.name).exists()) {
+            let (name, made_by, bytes) = (&recipe.name, &script.name, size(&directory.join(&recipe.name))?);
             let options = recipe.options.iter().map(|option| format!(" `{option}`")).collect::<String>();
             let how = format!("{}{options}", recipe.kind.description());
             writeln!(table, "| [{name}]({name}) | [{made_by}.sql]({made_by}.sql) | {bytes} | {how} |")?;

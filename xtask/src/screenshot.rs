@@ -1,5 +1,5 @@
-//! Pictures of bintide's pages by a headless Chromium: reports of samples, and the page of a relay with a real source and
-//! real clients.
+//! Pictures of bintide's pages by a headless Chromium: reports of samples, and the page of a relay with a real source
+//! and real clients.
 
 use std::fs;
 use std::path::Path;
@@ -113,15 +113,15 @@ fn take_relay_pictures(bintide: &Path, pictures: &Path) -> Result<()> {
     source.sql("create database d; create table d.t (id int primary key auto_increment, s text)")?;
     write_rows(&source, 300)?;
     source.sql("flush binary logs")?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let [port, http] = [free_port()?, free_port()?];
     let mut relay = Command::new(bintide);
-    relay.env_clear().arg("relay").arg(folder.path().join("logs"));
+    relay.env_clear().arg("relay").arg(directory.path().join("logs"));
     relay.arg(format!("--from=mysql://root@127.0.0.1:{}/", source.port()));
     relay.arg(format!("--listen=127.0.0.1:{port}")).arg(format!("--metrics=127.0.0.1:{http}"));
     let _relay = Process::start(&mut relay)?;
     wait_for_port(port)?;
-    let clients = start_clients(bintide, folder.path(), port)?;
+    let clients = start_clients(bintide, directory.path(), port)?;
     write_load(&source, &clients[1])?;
     take_pictures(&format!("http://127.0.0.1:{http}/"), &RELAY_PAGE, pictures)?;
     let documented = testkit::workspace_root().join(DOCUMENTED);
@@ -141,17 +141,17 @@ fn wait_for_port(port: u16) -> Result<()> {
 }
 
 /// Starts clients: mysqlbinlog, which reads as-is, and two that get plain logs.
-fn start_clients(bintide: &Path, folder: &Path, port: u16) -> Result<Vec<Process>> {
+fn start_clients(bintide: &Path, directory: &Path, port: u16) -> Result<Vec<Process>> {
     let home = PackageHome::find(TestPackage::Mysql)?;
     let mut reader = home.command("mysqlbinlog")?;
     reader.args(["--no-defaults", "-R", "--raw", "--stop-never", "--host=127.0.0.1", "--user=repl"]);
     reader.args([&format!("--port={port}"), "--connection-server-id=101", "binlog.000001"]);
-    let raw = folder.join("raw");
+    let raw = directory.join("raw");
     fs::create_dir(&raw)?;
     let mut clients = vec![Process::start(reader.current_dir(raw))?];
     for name in ["site-a", "site-b"] {
         let mut receive = Command::new(bintide);
-        receive.env_clear().arg("receive").arg(folder.join(name));
+        receive.env_clear().arg("receive").arg(directory.join(name));
         receive.arg(format!("--from=mysql://{name}@127.0.0.1:{port}/"));
         clients.push(Process::start(&mut receive)?);
     }

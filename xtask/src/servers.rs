@@ -91,7 +91,7 @@ pub(crate) fn run_server_command(command: ServerCommand) -> Result<()> {
     match command {
         ServerCommand::Start { which, server, port, options } => start(&which, server, port, options),
         ServerCommand::Sql { which, arguments } => sql(&which, &arguments),
-        ServerCommand::Stop { which } => testkit::stop_lasting(&which.folder()),
+        ServerCommand::Stop { which } => testkit::stop_lasting(&which.directory()),
     }
 }
 
@@ -101,10 +101,10 @@ fn start(
     port: Option<u16>,
     options: Vec<String>,
 ) -> Result<()> {
-    let folder = which.folder();
-    let launch = Launch::of(package).options(options).lasting(&folder);
+    let directory = which.directory();
+    let launch = Launch::of(package).options(options).lasting(&directory);
     let server = port.into_iter().fold(launch, Launch::port).start()?;
-    fs::write(folder.join("client"), format!("{}\n{}\n", package.name(), server.socket().display()))?;
+    fs::write(directory.join("client"), format!("{}\n{}\n", package.name(), server.socket().display()))?;
     println!(
         "port {}  socket {}  data {}",
         server.port(),
@@ -115,7 +115,7 @@ fn start(
 }
 
 fn sql(which: &ServerSelection, arguments: &[String]) -> Result<()> {
-    let text = fs::read_to_string(which.folder().join("client")).with_context(|| {
+    let text = fs::read_to_string(which.directory().join("client")).with_context(|| {
         format!("server {} is not running; start it with: cargo xtask server start", which.name)
     })?;
     let (name, socket) = text.trim().split_once('\n').context("the notes about the server are damaged")?;
@@ -127,7 +127,7 @@ fn sql(which: &ServerSelection, arguments: &[String]) -> Result<()> {
 }
 
 impl ServerSelection {
-    fn folder(&self) -> PathBuf {
+    fn directory(&self) -> PathBuf {
         testkit::target_dir().join("servers/by-hand").join(&self.name)
     }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-/// Folders that hold nothing of ours: what is built, what git keeps, what runs wrote.
+/// Directories that hold nothing of ours: what is built, what git keeps, what runs wrote.
 const NOT_OURS: [&str; 4] = [".git", "target", "node_modules", "corpus"];
 
 /// A file of the workspace and its text.
@@ -51,13 +51,13 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-fn read_files(root: &Path, folder: &Path, files: &mut Vec<File>) -> Result<()> {
-    let absolute = root.join(folder);
+fn read_files(root: &Path, directory: &Path, files: &mut Vec<File>) -> Result<()> {
+    let absolute = root.join(directory);
     let entries =
         fs::read_dir(&absolute).with_context(|| format!("could not read {}", absolute.display()))?;
     for entry in entries {
         let entry = entry?;
-        let path = folder.join(entry.file_name());
+        let path = directory.join(entry.file_name());
         if NOT_OURS.iter().any(|name| entry.file_name() == *name) {
             continue;
         }

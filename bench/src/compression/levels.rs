@@ -59,18 +59,18 @@ pub(super) fn measure(levels: &[u32]) -> Result<()> {
 
 /// Returns the size of the log that `bintide compress` writes.
 fn compressed_size(bintide: &Path, log: &Path, level: u32) -> Result<u64> {
-    let folder = testkit::target_dir().join("bench/compressed");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
+    let directory = testkit::target_dir().join("bench/compressed");
+    if directory.exists() {
+        fs::remove_dir_all(&directory)?;
     }
-    fs::create_dir_all(&folder)?;
+    fs::create_dir_all(&directory)?;
     let mut command = Command::new(bintide);
     command.args(["compress", "--like-server", "--json", "--level", &level.to_string()]);
-    let output = command.arg("--output").arg(&folder).arg(log).output()?;
+    let output = command.arg("--output").arg(&directory).arg(log).output()?;
     ensure!(output.status.success(), "bintide failed: {}", String::from_utf8_lossy(&output.stderr));
-    let written: PathBuf = folder.join(log.file_name().context("the log has no name")?);
+    let written: PathBuf = directory.join(log.file_name().context("the log has no name")?);
     let size = fs::metadata(&written)?.len();
-    fs::remove_dir_all(&folder)?;
+    fs::remove_dir_all(&directory)?;
     Ok(size)
 }
 

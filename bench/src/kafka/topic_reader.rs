@@ -129,11 +129,11 @@ fn wait_until_following(consumer: &BaseConsumer, source: &TestServer) -> Result<
     anyhow::bail!("the records do not arrive")
 }
 
-fn read_latencies(consumer: &BaseConsumer, wanted: u64) -> Result<Vec<f64>> {
+fn read_latencies(consumer: &BaseConsumer, count: u64) -> Result<Vec<f64>> {
     let mut latencies = Vec::new();
-    while (latencies.len() as u64) < wanted {
+    while (latencies.len() as u64) < count {
         match consumer.poll(TIMEOUT) {
-            None => anyhow::bail!("{} records of {wanted} have arrived", latencies.len()),
+            None => anyhow::bail!("{} records of {count} have arrived", latencies.len()),
             Some(Err(KafkaError::PartitionEOF(_))) => {}
             Some(read) => latencies.push(latency_ms(read?.payload())?),
         }

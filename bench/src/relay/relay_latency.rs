@@ -49,10 +49,10 @@ pub(super) fn measure_latency(
     source.sql("flush binary logs")?;
     let log = source.binlogs()?.pop().context("the server has no logs")?;
     let name = log.file_name().and_then(|name| name.to_str()).context("a log without a name")?.to_owned();
-    let folder = TempDir::new_in(testkit::target_dir())?;
-    let relay = RelayProcess::receive(bintide, source, folder.path())?;
+    let directory = TempDir::new_in(testkit::target_dir())?;
+    let relay = RelayProcess::receive(bintide, source, directory.path())?;
     let began = Instant::now();
-    while !folder.path().join(&name).exists() {
+    while !directory.path().join(&name).exists() {
         ensure!(began.elapsed() < Duration::from_secs(600), "the relay does not catch up");
         thread::sleep(Duration::from_millis(50));
     }

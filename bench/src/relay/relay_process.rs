@@ -32,10 +32,10 @@ impl RelayProcess {
     }
 
     /// Receives from a server into a directory, and serves as-is.
-    pub(super) fn receive(bintide: &Path, source: &TestServer, folder: &Path) -> Result<Self> {
+    pub(super) fn receive(bintide: &Path, source: &TestServer, directory: &Path) -> Result<Self> {
         let from = format!("mysql://root@127.0.0.1:{}/", source.port());
         let mut command = Command::new(bintide);
-        command.arg("relay").arg(folder).args(["--form", "as-is", "--from", &from]);
+        command.arg("relay").arg(directory).args(["--form", "as-is", "--from", &from]);
         Self::start(command)
     }
 

@@ -186,9 +186,9 @@ impl ReplayContender {
         let launch = Launch::mysql().option("--server-id=3").options(OPTIONS).options(DURABLE);
         let native = match self {
             Self::Native(native, _) => native,
-            Self::BintideLogging(_) => return Ok(launch.data(log.kind.start().folder()?)),
+            Self::BintideLogging(_) => return Ok(launch.data(log.kind.start().directory()?)),
             Self::Pipe | Self::Bintide(_) => {
-                return Ok(launch.option("--skip-log-bin").data(log.kind.start().folder()?));
+                return Ok(launch.option("--skip-log-bin").data(log.kind.start().directory()?));
             }
         };
         let launch = launch.options(["--skip-replica-start", "--relay-log=relay"]).data(log.received());

@@ -12,14 +12,15 @@ use serde::{Deserialize, Serialize};
 use testkit::{Launch, TestServer};
 
 use super::start_tables::{
-    OPTIONS, SMALL_TABLE_ROWS, SMALL_TABLES, SOURCE_UUID, StartTables, TABLE_ROWS, TABLES, logs_folder,
+    OPTIONS, SMALL_TABLE_ROWS, SMALL_TABLES, SOURCE_UUID, StartTables, TABLE_ROWS, TABLES, logs_directory,
     stop_with_small_redo_log,
 };
 use crate::workloads::{self, Workload};
 
 /// Number of sessions that write to the source at once.
 const SESSIONS: usize = 16;
-/// Number of rows in each transaction of [`ReplayLogKind::Inserts`], and number of rows for each transaction of sysbench's.
+/// Number of rows in each transaction of [`ReplayLogKind::Inserts`], and number of rows for each transaction of
+/// sysbench's.
 const INSERTED_ROWS: usize = 1024;
 const INSERTED_FOR_EACH: usize = 4;
 
@@ -87,7 +88,7 @@ impl ReplayLogKind {
 /// Created log with its data directories.
 pub(super) struct PreparedReplayLog {
     pub(super) kind: ReplayLogKind,
-    folder: PathBuf,
+    directory: PathBuf,
     facts: ReplayLogFacts,
 }
 
@@ -112,7 +113,7 @@ impl PreparedReplayLog {
     }
 
     pub(super) fn log(&self) -> PathBuf {
-        self.folder.join("binlog.000001")
+        self.directory.join("binlog.000001")
     }
 
     /// Returns the size of the log in bytes.
@@ -122,16 +123,16 @@ impl PreparedReplayLog {
 
     /// Returns the data directory of a replica that has received the log and applied nothing of it.
     pub(super) fn received(&self) -> PathBuf {
-        self.folder.join("received")
+        self.directory.join("received")
     }
 
     /// Checks that a server's tables have the same checksums as the source's.
     pub(super) fn check(&self, server: &TestServer) -> Result<()> {
         let found = self.kind.start().checksums(server)?;
-        let wanted = &self.facts.checksums;
+        let expected = &self.facts.checksums;
         ensure!(
-            found == *wanted,
-            "the data differs from the source's: checksums are {found}; expected {wanted}"
+            found == *expected,
+            "the data differs from the source's: checksums are {found}; expected {expected}"
         );
         Ok(())
     }
@@ -139,33 +140,33 @@ impl PreparedReplayLog {
 
 /// Returns the log of a kind, and creates it if it is missing.
 pub(super) fn prepare(kind: ReplayLogKind, transactions: u32, bintide: &Path) -> Result<PreparedReplayLog> {
-    let folder = logs_folder().join(format!("{}-{transactions}", kind.block()));
-    let facts = folder.join("facts.json");
+    let directory = logs_directory().join(format!("{}-{transactions}", kind.block()));
+    let facts = directory.join("facts.json");
     if !facts.exists() {
         eprintln!("creating the log {}", kind.name());
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
         }
-        fs::create_dir_all(&folder)?;
+        fs::create_dir_all(&directory)?;
         let made = match kind {
-            ReplayLogKind::Compressed => compress_log(transactions, &folder, bintide)?,
-            _ => write_log(kind, transactions as usize, &folder)?,
+            ReplayLogKind::Compressed => compress_log(transactions, &directory, bintide)?,
+            _ => write_log(kind, transactions as usize, &directory)?,
         };
-        receive_log(kind, &folder)?;
+        receive_log(kind, &directory)?;
         // Written last: without this file, everything is created again.
         fs::write(&facts, serde_json::to_vec(&made)?)?;
     }
     let facts = serde_json::from_slice(&fs::read(&facts)?).context("facts.json of the log is damaged")?;
-    Ok(PreparedReplayLog { kind, folder, facts })
+    Ok(PreparedReplayLog { kind, directory, facts })
 }
 
 /// Returns the launch of a source that has these tables and an empty log.
 fn launch_source(start: StartTables) -> Result<Launch> {
-    Ok(Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).data(start.folder()?))
+    Ok(Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).data(start.directory()?))
 }
 
 /// Lets a server write the log.
-fn write_log(kind: ReplayLogKind, transactions: usize, folder: &Path) -> Result<ReplayLogFacts> {
+fn write_log(kind: ReplayLogKind, transactions: usize, directory: &Path) -> Result<ReplayLogFacts> {
     let server = launch_source(kind.start())?.start()?;
     let before = gtid_executed(&server)?;
     match kind {
@@ -182,7 +183,7 @@ fn write_log(kind: ReplayLogKind, transactions: usize, folder: &Path) -> Result<
     let gtids = gtid_executed(&server)?;
     let log = server.binlogs()?.pop().context("the server has no log")?;
     server.sql("flush binary logs")?;
-    fs::copy(log, folder.join("binlog.000001"))?;
+    fs::copy(log, directory.join("binlog.000001"))?;
     let news = server.sql(&format!("select gtid_subtract('{gtids}', '{before}')"))?;
     let transactions = count_gtids(news.trim()).with_context(|| format!("no count of GTIDs in {news}"))?;
     Ok(ReplayLogFacts { transactions, gtids, checksums: kind.start().checksums(&server)? })
@@ -263,43 +264,43 @@ fn small_updates(session: usize, transactions: usize) -> String {
 }
 
 /// Compresses sysbench's log as a server does.
-fn compress_log(transactions: u32, folder: &Path, bintide: &Path) -> Result<ReplayLogFacts> {
+fn compress_log(transactions: u32, directory: &Path, bintide: &Path) -> Result<ReplayLogFacts> {
     let plain = prepare(ReplayLogKind::Sysbench, transactions, bintide)?;
     let mut command = Command::new(bintide);
-    command.args(["compress", "--quiet", "--like-server", "--output"]).arg(folder).arg(plain.log());
+    command.args(["compress", "--quiet", "--like-server", "--output"]).arg(directory).arg(plain.log());
     let output = command.output().context("could not run bintide")?;
     ensure!(output.status.success(), "bintide failed: {}", String::from_utf8_lossy(&output.stderr));
     Ok(plain.facts)
 }
 
 /// Lets a replica receive the log from a source that has it as its own log.
-fn receive_log(kind: ReplayLogKind, folder: &Path) -> Result<()> {
+fn receive_log(kind: ReplayLogKind, directory: &Path) -> Result<()> {
     let mut source = launch_source(kind.start())?.start()?;
     source.stop()?;
-    fs::copy(folder.join("binlog.000001"), source.datadir().join("binlog.000001"))?;
+    fs::copy(directory.join("binlog.000001"), source.datadir().join("binlog.000001"))?;
     source.start_again(&[])?;
     let all = gtid_executed(&source)?;
     let options = ["--server-id=3", "--skip-log-bin", "--relay-log=relay", "--max-relay-log-size=1G"];
     let mut replica =
-        Launch::mysql().options(OPTIONS).options(options).data(kind.start().folder()?).start()?;
+        Launch::mysql().options(OPTIONS).options(options).data(kind.start().directory()?).start()?;
     replica.sql(&format!(
         "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
            get_source_public_key = 1, source_auto_position = 1;
          start replica io_thread",
         source.port()
     ))?;
-    let question = format!(
+    let query = format!(
         "select gtid_subset('{all}', concat(received_transaction_set, ',', @@gtid_executed))
            from performance_schema.replication_connection_status"
     );
     let begin = Instant::now();
-    while replica.sql(&question)?.trim() != "1" {
+    while replica.sql(&query)?.trim() != "1" {
         ensure!(begin.elapsed() < WAIT_TIMEOUT, "the replica does not receive the log");
         thread::sleep(Duration::from_millis(100));
     }
     replica.sql("stop replica")?;
     stop_with_small_redo_log(&mut replica)?;
-    fs::rename(replica.datadir(), folder.join("received")).context("could not keep the data directory")
+    fs::rename(replica.datadir(), directory.join("received")).context("could not keep the data directory")
 }
 
 fn gtid_executed(server: &TestServer) -> Result<String> {

@@ -117,13 +117,13 @@ fn goals(race: &ReplayRace) -> Vec<GoalResult> {
         (BenchCommitOrder::Grouped, "mysqlbinlog", race.pipe(), GROUPED_TO_PIPE),
         (BenchCommitOrder::Strict, "the best replica", race.native(), STRICT_TO_NATIVE),
     ];
-    for (order, name, other, wanted) in ratios {
+    for (order, name, other, ratio_min) in ratios {
         let (Some(ours), Some(other)) = (race.ours(order), other) else { continue };
         let ratio = other.seconds / ours.seconds;
         goals.push(GoalResult {
-            what: format!("{}: at least {wanted} times as fast as {name}", order.name()),
+            what: format!("{}: at least {ratio_min} times as fast as {name}", order.name()),
             found: format!("{ratio:.2} times"),
-            reached: ratio >= wanted,
+            reached: ratio >= ratio_min,
         });
     }
     for order in BenchCommitOrder::ALL {

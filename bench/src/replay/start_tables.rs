@@ -52,9 +52,9 @@ pub(super) enum StartTables {
 
 impl StartTables {
     /// Returns the data directory with these tables, and creates it if it is missing.
-    pub(super) fn folder(self) -> Result<PathBuf> {
-        let folder = logs_folder().join(self.folder_name());
-        if !folder.exists() {
+    pub(super) fn directory(self) -> Result<PathBuf> {
+        let directory = logs_directory().join(self.directory_name());
+        if !directory.exists() {
             eprintln!("creating the tables");
             let mut server = Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).start()?;
             self.create(&server)?;
@@ -66,13 +66,13 @@ impl StartTables {
                     fs::remove_file(entry.path())?;
                 }
             }
-            fs::create_dir_all(logs_folder())?;
-            fs::rename(server.datadir(), &folder).context("could not keep the data directory")?;
+            fs::create_dir_all(logs_directory())?;
+            fs::rename(server.datadir(), &directory).context("could not keep the data directory")?;
         }
-        Ok(folder)
+        Ok(directory)
     }
 
-    fn folder_name(self) -> &'static str {
+    fn directory_name(self) -> &'static str {
         match self {
             Self::Sysbench => "base",
             Self::Employees => "base-employees",
@@ -130,8 +130,8 @@ fn small_tables() -> String {
     sql
 }
 
-/// Returns the folder of the created files.
-pub(super) fn logs_folder() -> PathBuf {
+/// Returns the directory of the created files.
+pub(super) fn logs_directory() -> PathBuf {
     testkit::target_dir().join(format!("bench/replay-{REVISION}"))
 }
 
@@ -146,9 +146,9 @@ pub(super) fn stop_with_small_redo_log(server: &mut TestServer) -> Result<()> {
 /// Waits until the redo log has this size in bytes.
 fn wait_for_redo_log(server: &TestServer, size: u64) -> Result<()> {
     let begin = Instant::now();
-    let question = "select variable_value from performance_schema.global_status
+    let query = "select variable_value from performance_schema.global_status
         where variable_name = 'Innodb_redo_log_capacity_resized'";
-    while server.sql(question)?.trim().parse() != Ok(size) {
+    while server.sql(query)?.trim().parse() != Ok(size) {
         ensure!(begin.elapsed() < WAIT_TIMEOUT, "the redo log does not change its size");
         thread::sleep(Duration::from_millis(50));
     }

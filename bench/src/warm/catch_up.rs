@@ -34,11 +34,11 @@ pub(super) struct CatchUpRun {
 
 impl CatchUpConditions {
     pub(super) fn name(self, kind: WarmChangeKind) -> String {
-        let place = match self.is_in_memory {
+        let memory = match self.is_in_memory {
             true => "in memory".to_owned(),
             false => format!("{} ms", f64::from(self.latency_us) / 1000.0),
         };
-        format!("{}, {place}, {} worker(s)", kind.name(), self.workers)
+        format!("{}, {memory}, {} worker(s)", kind.name(), self.workers)
     }
 
     /// Returns a short name for charts.
@@ -68,7 +68,7 @@ pub(super) fn run(
     bintide: Option<&Path>,
 ) -> Result<CatchUpRun> {
     let pool_mib = if conditions.is_in_memory { 1024 } else { POOL_MIB };
-    let launch = launch_replica(&fixture.behind_folder(kind), pool_mib)
+    let launch = launch_replica(&fixture.lagging_directory(kind), pool_mib)
         .option(format!("--replica-parallel-workers={}", conditions.workers));
     let launch =
         if conditions.is_in_memory { launch } else { fixture.add_slow_disk(launch, conditions.latency_us) };

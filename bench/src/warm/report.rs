@@ -83,10 +83,10 @@ fn catch_up(cold: &[CatchUpPair]) -> Result<String> {
 
 /// Draws the lag at each second.
 pub(super) fn steady(steady: &SteadyLags) -> Result<String> {
-    let places: Vec<String> = (1..=steady.alone.len())
+    let labels: Vec<String> = (1..=steady.alone.len())
         .map(|second| if second % 10 == 0 { format!("{second} s") } else { String::new() })
         .collect();
     let lines = [("alone", &steady.alone), ("with bintide warm", &steady.warmed)]
         .map(|(name, values)| ChartLine { name, values: values.clone(), marks: Vec::new() });
-    chart::line_chart("Lag, in seconds", &places, &lines)
+    chart::line_chart("Lag, in seconds", &labels, &lines)
 }

@@ -29,7 +29,7 @@ pub(super) fn measure(fixture: &WarmFixture, bintide: &Path) -> Result<SteadyLag
 
 fn run(fixture: &WarmFixture, bintide: Option<&Path>) -> Result<Vec<f64>> {
     let source = fixture.launch_source().start()?;
-    let launch = launch_replica(&fixture.base_folder(), POOL_MIB).option("--replica-parallel-workers=1");
+    let launch = launch_replica(&fixture.base_directory(), POOL_MIB).option("--replica-parallel-workers=1");
     let replica = fixture.add_slow_disk(launch, LATENCY_US).start()?;
     connect(&replica, &source)?;
     replica.sql("start replica")?;

@@ -50,7 +50,7 @@ impl WarmChangeKind {
         }
     }
 
-    fn folder(self) -> &'static str {
+    fn directory(self) -> &'static str {
         match self {
             Self::Primary => "primary",
             Self::Secondary => "secondary",
@@ -68,36 +68,36 @@ impl WarmChangeKind {
 
 /// Data directories and slow disk of all runs, created once and kept.
 pub(super) struct WarmFixture {
-    folder: PathBuf,
+    directory: PathBuf,
     disk: PathBuf,
 }
 
 impl WarmFixture {
     pub(super) fn prepare() -> Result<Self> {
-        let folder = testkit::target_dir().join(format!("bench/warm-{REVISION}"));
-        fs::create_dir_all(&folder)?;
-        let fixture = Self { disk: build_slow_disk(&folder)?, folder };
-        if !fixture.base_folder().exists() {
+        let directory = testkit::target_dir().join(format!("bench/warm-{REVISION}"));
+        fs::create_dir_all(&directory)?;
+        let fixture = Self { disk: build_slow_disk(&directory)?, directory };
+        if !fixture.base_directory().exists() {
             eprintln!("creating the table");
             fixture.make_base()?;
         }
         for kind in WarmChangeKind::ALL {
-            if !fixture.behind_folder(kind).exists() {
+            if !fixture.lagging_directory(kind).exists() {
                 eprintln!("creating the relay log: changes {}", kind.name());
-                fixture.make_behind(kind)?;
+                fixture.make_lagging(kind)?;
             }
         }
         Ok(fixture)
     }
 
     /// Returns the data directory of a server with the table and an empty binary log.
-    pub(super) fn base_folder(&self) -> PathBuf {
-        self.folder.join("base")
+    pub(super) fn base_directory(&self) -> PathBuf {
+        self.directory.join("base")
     }
 
     /// Returns the data directory of a replica that has received a log and applied nothing of it.
-    pub(super) fn behind_folder(&self, kind: WarmChangeKind) -> PathBuf {
-        self.folder.join(kind.folder())
+    pub(super) fn lagging_directory(&self, kind: WarmChangeKind) -> PathBuf {
+        self.directory.join(kind.directory())
     }
 
     /// Adds this latency to the server's disk.
@@ -110,7 +110,10 @@ impl WarmFixture {
 
     /// Returns the launch of a source with the table.
     pub(super) fn launch_source(&self) -> Launch {
-        Launch::mysql().options(["--innodb-buffer-pool-size=1G"]).uuid(SOURCE_UUID).data(self.base_folder())
+        Launch::mysql()
+            .options(["--innodb-buffer-pool-size=1G"])
+            .uuid(SOURCE_UUID)
+            .data(self.base_directory())
     }
 
     fn make_base(&self) -> Result<()> {
@@ -122,12 +125,12 @@ impl WarmFixture {
              insert into d.t with recursive r (n) as (select 1 union all select n + 1 from r where n < {ROWS})
                select n, 0, rand(7) * (1 << 30), sha2(n, 224), repeat(sha2(n, 224), 2) from r"
         ))?;
-        stop_and_keep(&mut server, &self.base_folder())
+        stop_and_keep(&mut server, &self.base_directory())
     }
 
-    fn make_behind(&self, kind: WarmChangeKind) -> Result<()> {
+    fn make_lagging(&self, kind: WarmChangeKind) -> Result<()> {
         let source = self.launch_source().start()?;
-        let mut replica = launch_replica(&self.base_folder(), 1024).start()?;
+        let mut replica = launch_replica(&self.base_directory(), 1024).start()?;
         connect(&replica, &source)?;
         replica.sql("start replica io_thread")?;
         let mut random = SeededRandom::new(7);
@@ -135,7 +138,7 @@ impl WarmFixture {
         source.sql(&changes)?;
         wait_until_received(&source, &replica)?;
         replica.sql("stop replica")?;
-        stop_and_keep(&mut replica, &self.behind_folder(kind))
+        stop_and_keep(&mut replica, &self.lagging_directory(kind))
     }
 }
 
@@ -187,15 +190,16 @@ fn wait_until_received(source: &TestServer, replica: &TestServer) -> Result<()> 
 }
 
 /// Stops a server, and keeps its data.
-fn stop_and_keep(server: &mut TestServer, folder: &Path) -> Result<()> {
+fn stop_and_keep(server: &mut TestServer, directory: &Path) -> Result<()> {
     server.sql("set global innodb_fast_shutdown = 0")?;
     server.stop()?;
     fs::remove_file(server.datadir().join("auto.cnf")).context("the data has no auto.cnf")?;
-    fs::rename(server.datadir(), folder).context("could not keep the data directory")
+    fs::rename(server.datadir(), directory).context("could not keep the data directory")
 }
 
-fn build_slow_disk(folder: &Path) -> Result<PathBuf> {
-    let (from, to) = (testkit::workspace_root().join("bench/warm/slow_disk.c"), folder.join("slow_disk.so"));
+fn build_slow_disk(directory: &Path) -> Result<PathBuf> {
+    let (from, to) =
+        (testkit::workspace_root().join("bench/warm/slow_disk.c"), directory.join("slow_disk.so"));
     let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).args([&to, &from]).status();
     ensure!(
         compiled.context("could not run cc, a C compiler")?.success(),

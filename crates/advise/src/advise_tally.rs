@@ -44,7 +44,7 @@ pub(crate) struct AdviseTally {
     /// Transactions that overlap several cells: their logs and starts.
     wide: HashSet<(usize, u64)>,
     /// Bytes of transactions whose front alone was measured, by level.
-    pub(crate) cut_after: Vec<u64>,
+    pub(crate) truncated_after: Vec<u64>,
     /// First and last measured commit of each log, in microseconds since 1970.
     pub(crate) spans: BTreeMap<usize, (u64, u64)>,
     pub(crate) refused: BTreeMap<CompressionRefusal, (f64, u64)>,
@@ -114,8 +114,8 @@ pub(crate) struct TableTally {
 impl LevelBytes {
     pub(crate) fn add(&mut self, plain: u64, after: impl Iterator<Item = u64>) {
         self.plain += plain;
-        for (place, bytes) in after.enumerate() {
-            match self.after.get_mut(place) {
+        for (index, bytes) in after.enumerate() {
+            match self.after.get_mut(index) {
                 Some(sum) => *sum += bytes,
                 None => self.after.push(bytes),
             }
@@ -133,7 +133,7 @@ impl AdviseTally {
         Self {
             levels,
             after: vec![RatioSums::default(); levels],
-            cut_after: vec![0; levels],
+            truncated_after: vec![0; levels],
             by_level: vec![LevelTally::default(); levels],
             taken: vec![LevelCost::default(); levels],
             ..Self::default()
@@ -188,7 +188,7 @@ impl AdviseTally {
             self.stretch.transactions += share.weight();
             is_new = share_is_whole(record) || self.wide.insert((part.source, record.start));
             self.transactions_measured += u64::from(is_new);
-            self.transactions_cut += u64::from(record.is_cut && is_new);
+            self.transactions_cut += u64::from(record.is_truncated && is_new);
             let us = record.commit_us;
             // 0 means that the time is unknown.
             if us > 0 {
@@ -222,24 +222,24 @@ impl AdviseTally {
     fn add_measured(&mut self, record: &TransactionRecord, part: &MeasuredPart, number: usize, is_new: bool) {
         let (share, weight) = (record.share, record.share.weight());
         let plain = share.part(record.plain);
-        let place = number * self.levels..(number + 1) * self.levels;
-        let (Some(made), Some(whole)) = (part.made.get(place.clone()), part.after.get(place)) else {
+        let index = number * self.levels..(number + 1) * self.levels;
+        let (Some(made), Some(whole)) = (part.made.get(index.clone()), part.after.get(index)) else {
             unreachable!("ours: the worker measured it at every level");
         };
         let after = || whole.iter().map(|after| share.part(*after));
         self.stretch.eligible_bytes += plain;
         self.stretch.eligible_transactions += weight;
         self.stretch.after.iter_mut().zip(after()).for_each(|(sum, after)| *sum += after);
-        if record.is_cut {
-            self.cut_after.iter_mut().zip(after()).for_each(|(sum, after)| *sum += after);
+        if record.is_truncated {
+            self.truncated_after.iter_mut().zip(after()).for_each(|(sum, after)| *sum += after);
         }
         let size = self.sizes.entry(size_class(record.plain)).or_default();
         size.transactions += weight;
         size.bytes.add(plain, after());
         size.latency.resize(self.levels, LatencyHistogram::default());
-        for (place, (made, whole)) in made.iter().zip(whole).enumerate() {
-            size.latency[place].add(made.ns, weight, u64::from(is_new));
-            let level = &mut self.by_level[place];
+        for (index, (made, whole)) in made.iter().zip(whole).enumerate() {
+            size.latency[index].add(made.ns, weight, u64::from(is_new));
+            let level = &mut self.by_level[index];
             level.latency.add(made.ns, weight, u64::from(is_new));
             level.inner += share.part(record.inner);
             level.frames += share.part(made.frame.unwrap_or(record.inner));

@@ -40,14 +40,14 @@ impl CellGrid {
     /// Cuts logs into cells. Each log has the range of its events and the width of its cells.
     pub(crate) fn new(logs: impl IntoIterator<Item = (Range<u64>, u64)>) -> Self {
         let mut count = 0;
-        let mut placed = Vec::new();
+        let mut divided = Vec::new();
         for (bytes, width) in logs {
             let width = width.max(1);
             let cells = (bytes.end.saturating_sub(bytes.start)).div_ceil(width);
-            placed.push(DividedLog { bytes, width, cells_before: count });
+            divided.push(DividedLog { bytes, width, cells_before: count });
             count += cells;
         }
-        Self { logs: placed, count }
+        Self { logs: divided, count }
     }
 
     pub(crate) const fn count(&self) -> u64 {
@@ -100,14 +100,14 @@ mod tests {
 
     use super::{CellGrid, SampleCell};
 
-    fn check(sizes: &[u64], width: u64, wanted: u64) {
+    fn check(sizes: &[u64], width: u64, expected: u64) {
         let cells = CellGrid::new(sizes.iter().map(|size| (4..4 + size, width)));
-        assert_eq!(cells.count(), wanted);
+        assert_eq!(cells.count(), expected);
         for seed in 0..5 {
             let all: Vec<SampleCell> = cells.spread(seed).collect();
-            assert_eq!(all.len() as u64, wanted);
+            assert_eq!(all.len() as u64, expected);
             let distinct: HashSet<_> = all.iter().map(|cell| (cell.source, cell.start)).collect();
-            assert_eq!(distinct.len() as u64, wanted, "a cell occurs twice: {sizes:?}");
+            assert_eq!(distinct.len() as u64, expected, "a cell occurs twice: {sizes:?}");
             let bytes: u64 = all.iter().map(|cell| cell.end - cell.start).sum();
             assert_eq!(bytes, sizes.iter().sum::<u64>(), "the cells do not cover the logs: {sizes:?}");
         }

@@ -36,8 +36,8 @@ impl CommitTimeline {
     fn widen(&mut self, times: u64) {
         self.width_ms = self.width_ms.saturating_mul(times);
         let narrow = std::mem::take(&mut self.buckets);
-        for (place, bucket) in narrow {
-            let wide = self.buckets.entry(place / times).or_default();
+        for (index, bucket) in narrow {
+            let wide = self.buckets.entry(index / times).or_default();
             put(wide, bucket.bytes_plain, bucket.bytes.into_iter());
         }
     }
@@ -60,7 +60,7 @@ impl CommitTimeline {
             return TimeReport::default();
         };
         let scale = |bytes: u64| (bytes as f64 * factor).round() as u64;
-        let bucket = |place| match self.buckets.get(&place) {
+        let bucket = |index| match self.buckets.get(&index) {
             Some(bucket) => TimeBucket {
                 bytes_plain: scale(bucket.bytes_plain),
                 bytes: bucket.bytes.iter().copied().map(scale).collect(),
@@ -77,8 +77,8 @@ impl CommitTimeline {
 
 fn put(bucket: &mut TimeBucket, plain: u64, after: impl Iterator<Item = u64>) {
     bucket.bytes_plain += plain;
-    for (place, bytes) in after.enumerate() {
-        match bucket.bytes.get_mut(place) {
+    for (index, bytes) in after.enumerate() {
+        match bucket.bytes.get_mut(index) {
             Some(sum) => *sum += bytes,
             None => bucket.bytes.push(bytes),
         }
@@ -89,13 +89,13 @@ fn put(bucket: &mut TimeBucket, plain: u64, after: impl Iterator<Item = u64>) {
 mod tests {
     use super::CommitTimeline;
 
-    fn check(times: &[u64], width_ms: u64, wanted: &[u64]) {
+    fn check(times: &[u64], width_ms: u64, expected: &[u64]) {
         let mut timeline = CommitTimeline::default();
         times.iter().for_each(|ms| timeline.add(*ms, 10, [5].into_iter()));
         let report = timeline.report(2.0, 1);
         assert_eq!(report.width_ms, width_ms);
         let found: Vec<u64> = report.buckets.iter().map(|bucket| bucket.bytes_plain / 20).collect();
-        assert_eq!(found, wanted, "{times:?}");
+        assert_eq!(found, expected, "{times:?}");
         assert!(report.buckets.iter().all(|bucket| bucket.bytes == [bucket.bytes_plain / 2]));
     }
 

@@ -72,13 +72,14 @@ fn middle(class: usize) -> u64 {
 mod tests {
     use super::LatencyHistogram;
 
-    fn check(times: &[u64], wanted: (f64, f64, f64)) {
+    fn check(times: &[u64], expected: (f64, f64, f64)) {
         let mut histogram = LatencyHistogram::default();
         times.iter().for_each(|ns| histogram.add(*ns, 1.0, 1));
         let found = histogram.latency();
-        for (found, wanted) in [(found.p50_us, wanted.0), (found.p99_us, wanted.1), (found.max_us, wanted.2)]
+        for (found, expected) in
+            [(found.p50_us, expected.0), (found.p99_us, expected.1), (found.max_us, expected.2)]
         {
-            assert!((found - wanted).abs() <= wanted * 0.04, "{times:?}: {found} instead of {wanted}");
+            assert!((found - expected).abs() <= expected * 0.04, "{times:?}: {found} instead of {expected}");
         }
     }
 

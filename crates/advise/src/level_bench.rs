@@ -63,7 +63,7 @@ impl ColdCacheFactor {
         index % Self::STRIDE == Self::STRIDE_OFFSET && payload.len() <= Self::SIZE_MAX
     }
 
-    fn note(&mut self, warm_ns: u64, cold_ns: u64) {
+    fn record(&mut self, warm_ns: u64, cold_ns: u64) {
         self.warm_ns += warm_ns;
         self.cold_ns += cold_ns;
     }
@@ -253,7 +253,7 @@ fn measure_at_level(
         let result = measure_one(writer, payload, |frame| frames.extend_from_slice(frame))?;
         if cold.wants(index, payload) {
             elsewhere.flush();
-            cold.note(result.ns, measure_one(writer, payload, |_| ())?.ns);
+            cold.record(result.ns, measure_one(writer, payload, |_| ())?.ns);
         }
         all.push(result);
         taken.bytes += payload.len() as u64;
@@ -313,8 +313,8 @@ mod tests {
         let mut cold = ColdCacheFactor::default();
         assert_eq!(cold.scaled(1000, b"small"), 1000);
         assert_eq!((0..100).filter(|index| cold.wants(*index, b"small")).count(), 3);
-        cold.note(100, 130);
-        cold.note(300, 390);
+        cold.record(100, 130);
+        cold.record(300, 390);
         assert_eq!(cold.scaled(1000, b"small"), 1300);
         let large = events(ColdCacheFactor::SIZE_MAX + 1);
         assert_eq!(
@@ -322,7 +322,7 @@ mod tests {
             (1000, false)
         );
         // The factor is never less than 1.
-        cold.note(1000, 1);
+        cold.record(1000, 1);
         assert_eq!(cold.scaled(1000, b"small"), 1000);
     }
 

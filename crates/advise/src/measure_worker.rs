@@ -35,7 +35,7 @@ pub(crate) struct MeasureShared<'s> {
     /// The level that represents compressed transactions in network traffic.
     pub(crate) base: ZstdLevel,
     /// Index of the base level in `levels`.
-    pub(crate) base_place: usize,
+    pub(crate) base_index: usize,
     /// Part of a large transaction that is measured.
     pub(crate) coverage: LargeCoverage,
     /// One work item in this many supplies payloads for the dictionary.
@@ -145,7 +145,7 @@ struct PayloadSizes {
     /// Bytes of the payload's events.
     size: u64,
     /// Bytes of these events in a log that is not compressed: each with its checksum.
-    behind: u64,
+    bytes_after: u64,
 }
 
 /// Payload of a transaction at the end of the arena.
@@ -196,7 +196,7 @@ impl<'s> MeasureWorker<'s> {
         match item.work {
             ItemContent::Pieces { pieces, bytes } => {
                 for piece in pieces {
-                    self.take_piece(item.source, piece, sender)?;
+                    self.process_piece(item.source, piece, sender)?;
                 }
                 self.part.bytes_done = bytes;
             }
@@ -204,13 +204,13 @@ impl<'s> MeasureWorker<'s> {
                 let shared = self.shared;
                 self.part.bytes_done = cell.end - cell.start;
                 if let Some(known) = shared.known.covering(cell) {
-                    self.take_known(known);
+                    self.record_known(known);
                     self.part.is_end = true;
                     return self.push_part(sender);
                 }
                 read_cell(&shared.sources[cell.source], cell, shared.width, &shared.sizes, &mut |given| {
                     match given {
-                        ReadItem::Piece(piece) => self.take_piece(item.source, piece, sender),
+                        ReadItem::Piece(piece) => self.process_piece(item.source, piece, sender),
                         ReadItem::Pause => self.pause(item.source, sender),
                     }
                 })?;
@@ -242,7 +242,7 @@ impl<'s> MeasureWorker<'s> {
 
 /// Collects pieces.
 impl<'s> MeasureWorker<'s> {
-    fn take_piece(
+    fn process_piece(
         &mut self,
         source: usize,
         piece: WeightedPiece,
@@ -251,18 +251,18 @@ impl<'s> MeasureWorker<'s> {
         let share = piece.share;
         match piece.content {
             PieceContent::CompressedLargePayload(opened) => {
-                self.take_large_compressed(source, *opened, share)?
+                self.measure_large_compressed(source, *opened, share)?
             }
             PieceContent::Segment(segment) => match &segment.content {
                 SegmentContent::Between | SegmentContent::LargeBetween(_) => {
-                    self.take_unmeasured(&segment, RecordKind::Between, 0, share)
+                    self.record_unmeasured(&segment, RecordKind::Between, 0, share)
                 }
                 SegmentContent::Transaction(whole) => match whole.refusal {
-                    None => self.take_plain(source, &segment, whole, share)?,
+                    None => self.measure_plain(source, &segment, whole, share)?,
                     Some(CompressionRefusal::Compressed) => {
-                        self.take_compressed(source, &segment, whole, share)?
+                        self.measure_compressed(source, &segment, whole, share)?
                     }
-                    Some(refusal) => self.take_refused(&segment, whole, refusal, share),
+                    Some(refusal) => self.record_refused(&segment, whole, refusal, share),
                 },
             },
         }
@@ -277,18 +277,24 @@ impl<'s> MeasureWorker<'s> {
     }
 
     /// Adds a transaction that cannot be compressed.
-    fn take_refused(
+    fn record_refused(
         &mut self,
         segment: &LogSegment,
         whole: &WholeTransaction,
         refusal: CompressionRefusal,
         share: CellShare,
     ) {
-        self.take_unmeasured(segment, RecordKind::Refused(refusal), commit_us(&whole.outline), share);
+        self.record_unmeasured(segment, RecordKind::Refused(refusal), commit_us(&whole.outline), share);
     }
 
     /// Adds events that stay unchanged.
-    fn take_unmeasured(&mut self, segment: &LogSegment, kind: RecordKind, commit_us: u64, share: CellShare) {
+    fn record_unmeasured(
+        &mut self,
+        segment: &LogSegment,
+        kind: RecordKind,
+        commit_us: u64,
+        share: CellShare,
+    ) {
         let now = share.of;
         self.names.begin();
         let start = segment.parts.first().map_or(0, EventChunk::offset);
@@ -317,7 +323,7 @@ impl<'s> MeasureWorker<'s> {
     }
 
     /// Adds a plain transaction that can be compressed.
-    fn take_plain(
+    fn measure_plain(
         &mut self,
         source: usize,
         segment: &LogSegment,
@@ -325,7 +331,7 @@ impl<'s> MeasureWorker<'s> {
         share: CellShare,
     ) -> Result<(), InspectError> {
         let Some((gtid, format)) = first(segment) else {
-            self.take_refused(segment, whole, CompressionRefusal::NoGtid, share);
+            self.record_refused(segment, whole, CompressionRefusal::NoGtid, share);
             return Ok(());
         };
         let _one_large = self.lock_if_large(source, whole.inner_size)?;
@@ -344,11 +350,11 @@ impl<'s> MeasureWorker<'s> {
             false => segment.events().skip(1).for_each(|event| take(event, &format)),
             true => {
                 // The tables need all events of a transaction that is measured in pieces.
-                let wanted = match self.shared.coverage {
+                let measured_range = match self.shared.coverage {
                     LargeCoverage::Whole => extent.clone(),
                     LargeCoverage::Front(size) => extent.start..extent.end.min(extent.start + size),
                 };
-                reread(&self.shared.sources[source], wanted, |event, format| {
+                reread(&self.shared.sources[source], measured_range, |event, format| {
                     if event.offset > extent.start {
                         take(event, format);
                     }
@@ -369,7 +375,7 @@ impl<'s> MeasureWorker<'s> {
     }
 
     /// Adds a compressed transaction.
-    fn take_compressed(
+    fn measure_compressed(
         &mut self,
         source: usize,
         segment: &LogSegment,
@@ -378,14 +384,14 @@ impl<'s> MeasureWorker<'s> {
     ) -> Result<(), InspectError> {
         let (Some((gtid, format)), Some(payload)) = (first(segment), segment.events().nth(1)) else {
             // A payload without a GTID event.
-            self.take_refused(segment, whole, CompressionRefusal::NoGtid, share);
+            self.record_refused(segment, whole, CompressionRefusal::NoGtid, share);
             return Ok(());
         };
         let (name, offset) = (&self.shared.sources[source].name, payload.offset);
         let body = match payload.raw.decode(&format) {
             Ok(Event::TransactionPayload(body)) => body,
             Ok(_) => {
-                self.take_refused(segment, whole, CompressionRefusal::Interrupted, share);
+                self.record_refused(segment, whole, CompressionRefusal::Interrupted, share);
                 return Ok(());
             }
             Err(error) => return Err(InspectError::Event { name: name.clone(), offset, error }),
@@ -403,11 +409,11 @@ impl<'s> MeasureWorker<'s> {
         let Some(inside) = inside else { unreachable!("ours: large transactions are now allowed") };
         let start = inside.start;
         self.keep_probe(start, body.payload);
-        let is_cut = inside.size > (self.arena.len() - start) as u64;
-        let in_pieces =
-            (is_cut && self.shared.coverage == LargeCoverage::Whole).then_some(RereadSource::Payload(offset));
+        let is_truncated = inside.size > (self.arena.len() - start) as u64;
+        let in_pieces = (is_truncated && self.shared.coverage == LargeCoverage::Whole)
+            .then_some(RereadSource::Payload(offset));
         let record = TransactionRecord {
-            plain: inside.behind + self.gtid_size(source, &gtid, inside.behind, &format)?,
+            plain: inside.bytes_after + self.gtid_size(source, &gtid, inside.bytes_after, &format)?,
             inner: inside.size,
             commit_us: commit_us(&whole.outline),
             ..TransactionRecord::plain(share.of, share)
@@ -441,12 +447,12 @@ impl<'s> MeasureWorker<'s> {
     ) -> Result<Option<PayloadSizes>, PayloadError> {
         let (start, limit, within) = (self.arena.len(), self.arena_limit(false), format.inside_payload());
         self.names.begin();
-        let (mut size, mut behind) = (0, 0);
+        let (mut size, mut bytes_after) = (0, 0);
         let mut inner = self.opener.open(body)?;
         while let Some(event) = inner.next_event()? {
             self.names.take(&event, &within);
             size += event.bytes().len() as u64;
-            behind += (event.bytes().len() + checksum_size) as u64;
+            bytes_after += (event.bytes().len() + checksum_size) as u64;
             if !may_be_large && size > self.shared.sizes.large as u64 {
                 return Ok(None);
             }
@@ -454,11 +460,11 @@ impl<'s> MeasureWorker<'s> {
                 self.arena.extend_from_slice(event.bytes());
             }
         }
-        Ok(Some(PayloadSizes { start, size, behind }))
+        Ok(Some(PayloadSizes { start, size, bytes_after }))
     }
 
     /// Adds a compressed transaction that is too large for memory.
-    fn take_large_compressed(
+    fn measure_large_compressed(
         &mut self,
         source: usize,
         opened: CompressedLargePayload,
@@ -501,9 +507,9 @@ impl<'s> MeasureWorker<'s> {
             LargeCoverage::Whole => (seen, Some(RereadSource::Payload(offset))),
             LargeCoverage::Front(_) => (head.size(seen), None),
         };
-        let behind = size.saturating_add(scaled(events * checksum_size, size, seen));
+        let bytes_after = size.saturating_add(scaled(events * checksum_size, size, seen));
         let record = TransactionRecord {
-            plain: behind.saturating_add(self.gtid_size(source, &gtid, behind, &format)?),
+            plain: bytes_after.saturating_add(self.gtid_size(source, &gtid, bytes_after, &format)?),
             inner: size,
             commit_us,
             ..TransactionRecord::plain(now, share)
@@ -543,10 +549,10 @@ impl<'s> MeasureWorker<'s> {
         let record = TransactionRecord {
             kind: RecordKind::Measured { number, was_compressed },
             start: at,
-            is_cut: in_pieces.is_none() && record.inner > inner.len() as u64,
+            is_truncated: in_pieces.is_none() && record.inner > inner.len() as u64,
             ..record
         };
-        if self.keeps_samples && !record.is_cut && inner.len() <= SAMPLE_SIZE_MAX {
+        if self.keeps_samples && !record.is_truncated && inner.len() <= SAMPLE_SIZE_MAX {
             self.part.samples.push(self.arena[inner.clone()].to_vec());
         }
         let (now, inner_size) = (record.now, record.inner);
@@ -565,7 +571,7 @@ impl<'s> MeasureWorker<'s> {
     }
 
     /// Adds a transaction that another cell has measured.
-    fn take_known(&mut self, known: MeasuredTransaction) {
+    fn record_known(&mut self, known: MeasuredTransaction) {
         let MeasuredTransaction { record, made, after, network, tables, .. } = known;
         let RecordKind::Measured { was_compressed, .. } = record.kind else {
             self.part.records = vec![TransactionRecord { tables: 0..0, ..record }];
@@ -722,17 +728,17 @@ impl MeasureWorker<'_> {
         (HEADER_SIZE + self.scratch.len() + ready.gtid.as_raw().checksum().size()) as u64 + frame
     }
 
-    /// Returns the size of a GTID event that `behind` bytes follow.
+    /// Returns the size of a GTID event that `bytes_after` bytes follow.
     fn gtid_size(
         &mut self,
         source: usize,
         gtid: &RawEventBuf,
-        behind: u64,
+        bytes_after: u64,
         format: &EventFormat,
     ) -> Result<u64, InspectError> {
         self.scratch.clear();
         let raw = gtid.as_raw();
-        let resized = put_gtid_resized(&raw, behind, NextPosition::Fixed(0), format, &mut self.scratch);
+        let resized = put_gtid_resized(&raw, bytes_after, NextPosition::Fixed(0), format, &mut self.scratch);
         match resized {
             Ok(()) => Ok(self.scratch.len() as u64),
             Err(error) => {
@@ -787,7 +793,7 @@ impl MeasureWorker<'_> {
             // Compressing a large frame again on the connection saves nothing.
             false => {
                 let size =
-                    made.get(self.shared.base_place).and_then(|made| made.frame).unwrap_or(ready.inner_size);
+                    made.get(self.shared.base_index).and_then(|made| made.frame).unwrap_or(ready.inner_size);
                 let size = self.payload_event_size(ready, size) + gtid.bytes().len() as u64;
                 SentBytes { uncompressed: size, zlib: size, zstd: size, ..SentBytes::default() }
             }

@@ -91,9 +91,9 @@ impl MeasurementPlan {
 fn memory_needed(levels: &[ZstdLevel], workers: u64, large: u64, kept: u64, size_max: u64) -> u64 {
     let contexts: u64 = levels.iter().map(|level| level.memory_for(large)).sum();
     let largest = levels.iter().map(|level| level.memory_for(size_max)).max().unwrap_or_default();
-    let held = kept.min(size_max);
+    let buffered = kept.min(size_max);
     // A large transaction in memory: its events as read, the same for compression, and its frame.
-    let one_large = if size_max > large { largest + 3 * held } else { 0 };
+    let one_large = if size_max > large { largest + 3 * buffered } else { 0 };
     BASE_MEMORY + QUEUE_BYTES_MAX as u64 + workers * (contexts + WORKER_MEMORY) + one_large
 }
 

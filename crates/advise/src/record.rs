@@ -56,7 +56,7 @@ pub(crate) struct TransactionRecord {
     /// Range of the transaction in [`MeasuredPart::tables`].
     pub(crate) tables: Range<usize>,
     /// True if only the front of the transaction was measured.
-    pub(crate) is_cut: bool,
+    pub(crate) is_truncated: bool,
 }
 
 /// Kind of a record.
@@ -113,7 +113,7 @@ impl TransactionRecord {
             commit_us: 0,
             share,
             tables: 0..0,
-            is_cut: false,
+            is_truncated: false,
         }
     }
 }
@@ -169,8 +169,10 @@ mod tests {
     fn shares_add_up_to_the_whole() {
         for of in [1, 7, 100, 12_345] {
             for whole in [0, 1, 99, 1 << 40] {
-                let cuts = [0, of / 3, of / 2, of];
-                let parts = cuts.windows(2).map(|cut| CellShare { from: cut[0], to: cut[1], of }.part(whole));
+                let boundaries = [0, of / 3, of / 2, of];
+                let parts = boundaries
+                    .windows(2)
+                    .map(|range| CellShare { from: range[0], to: range[1], of }.part(whole));
                 assert_eq!(parts.sum::<u64>(), whole);
             }
         }

@@ -30,7 +30,7 @@ pub(crate) struct ReportBuilder<'b> {
 }
 
 /// Relative allowance for the unmeasured rest of large transactions. It widens the interval in both directions.
-const CUT_ALLOWANCE: f64 = 0.03;
+const TRUNCATION_ALLOWANCE: f64 = 0.03;
 
 /// Logs that cover less time allow no daily figures, in microseconds.
 const SPAN_MIN_US: u64 = 60_000_000;
@@ -119,14 +119,14 @@ impl ReportBuilder<'_> {
             .levels
             .iter()
             .enumerate()
-            .map(|(place, level)| self.level(place, *level, plain))
+            .map(|(index, level)| self.level(index, *level, plain))
             .collect()
     }
 
-    fn level(&self, place: usize, level: ZstdLevel, plain: u64) -> LevelReport {
-        let (by, taken) = (&self.tally.by_level[place], &self.tally.taken[place]);
-        let mut bytes = self.file_bytes(&self.tally.after[place]);
-        let allowance = (self.scale(self.tally.cut_after[place]) as f64 * CUT_ALLOWANCE) as u64;
+    fn level(&self, index: usize, level: ZstdLevel, plain: u64) -> LevelReport {
+        let (by, taken) = (&self.tally.by_level[index], &self.tally.taken[index]);
+        let mut bytes = self.file_bytes(&self.tally.after[index]);
+        let allowance = (self.scale(self.tally.truncated_after[index]) as f64 * TRUNCATION_ALLOWANCE) as u64;
         bytes.low = bytes.low.saturating_sub(allowance);
         bytes.high += allowance;
         let saved_bytes = signed(plain) - signed(bytes.value);
@@ -156,17 +156,17 @@ impl ReportBuilder<'_> {
             latency: by.latency.latency(),
             memory_bytes: taken.memory,
             memory_bytes_max: memory_max(level),
-            break_even_bytes: self.break_even(place),
+            break_even_bytes: self.break_even(index),
             growing_transactions: (by.growing * self.factor()).round() as u64,
             growing_bytes: self.scale(by.growing_bytes),
         }
     }
 
     /// Returns the break-even size: the logs are smallest if all smaller transactions stay plain.
-    fn break_even(&self, place: usize) -> Option<u64> {
+    fn break_even(&self, index: usize) -> Option<u64> {
         let fine = &self.tally.fine;
         let gain = |bytes: &LevelBytes| {
-            signed(bytes.plain) - signed(bytes.after.get(place).copied().unwrap_or(bytes.plain))
+            signed(bytes.plain) - signed(bytes.after.get(index).copied().unwrap_or(bytes.plain))
         };
         let mut left: i64 = fine.values().map(gain).sum();
         let mut best = (left, fine.keys().next().map(|_| 0));
@@ -190,13 +190,13 @@ impl ReportBuilder<'_> {
         };
         let class = |class: usize| {
             let size = self.tally.sizes.get(&class).cloned().unwrap_or_default();
-            let at_level = |(place, level): (usize, &ZstdLevel)| {
-                let bytes = size.bytes.after.get(place).copied().unwrap_or_default();
+            let at_level = |(index, level): (usize, &ZstdLevel)| {
+                let bytes = size.bytes.after.get(index).copied().unwrap_or_default();
                 SizeAtLevel {
                     level: level.get(),
                     bytes: self.scale(bytes),
                     saved_share: saved_share(size.bytes.plain, bytes),
-                    latency: size.latency.get(place).map(|times| times.latency()).unwrap_or_default(),
+                    latency: size.latency.get(index).map(|times| times.latency()).unwrap_or_default(),
                 }
             };
             SizeReport {
@@ -211,8 +211,8 @@ impl ReportBuilder<'_> {
 
     pub(crate) fn tables(&self) -> Vec<TableReport> {
         let table = |((database, table), by): (&super::transaction_tables::QualifiedTable, &TableTally)| {
-            let at_level = |(place, level): (usize, &ZstdLevel)| {
-                let bytes = by.bytes.after.get(place).copied().unwrap_or_default();
+            let at_level = |(index, level): (usize, &ZstdLevel)| {
+                let bytes = by.bytes.after.get(index).copied().unwrap_or_default();
                 TableAtLevel {
                     level: level.get(),
                     bytes: self.scale(bytes),
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn level_setting_depends_on_the_version() {
-        let check = |version, wanted| assert_eq!(level_setting(version), wanted, "{version}");
+        let check = |version, expected| assert_eq!(level_setting(version), expected, "{version}");
         check("9.7.4-2", LevelSetting::Honoured);
         check("9.10.0", LevelSetting::Honoured);
         check("26.10.0", LevelSetting::Honoured);

@@ -55,40 +55,40 @@ struct AdviceRule {
 
 const RULES: &[AdviceRule] = &[
     AdviceRule {
-        holds: |facts, _| facts.transactions == 0,
+        holds: |summary, _| summary.transactions == 0,
         verdict: AdviceVerdict::NothingToMeasure,
         headline: |_, _| "These logs contain no complete transaction.".to_owned(),
     },
     AdviceRule {
-        holds: |facts, _| !facts.can_compress,
+        holds: |summary, _| !summary.can_compress,
         verdict: AdviceVerdict::CannotCompress,
-        headline: |facts, _| {
+        headline: |summary, _| {
             format!(
                 "The server that wrote these logs ({}) cannot compress transactions: MySQL can from 8.0.20 on.",
-                facts.version
+                summary.version
             )
         },
     },
     AdviceRule {
-        holds: |facts, _| facts.eligible < ELIGIBLE_MIN,
+        holds: |summary, _| summary.eligible < ELIGIBLE_MIN,
         verdict: AdviceVerdict::NothingToGain,
-        headline: |facts, _| {
+        headline: |summary, _| {
             format!(
                 "Nothing to gain: only {} of the bytes belong to transactions that can be compressed.",
-                percent(facts.eligible)
+                percent(summary.eligible)
             )
         },
     },
     AdviceRule {
-        holds: |facts, best| {
-            facts.compressed >= COMPRESSED_MIN && best.is_some_and(|best| best.saved_share < 0.0)
+        holds: |summary, best| {
+            summary.compressed >= COMPRESSED_MIN && best.is_some_and(|best| best.saved_share < 0.0)
         },
         verdict: AdviceVerdict::SwitchOff,
         headline: |_, _| "Turn compression off: it makes these logs larger.".to_owned(),
     },
     AdviceRule {
-        holds: |facts, best| {
-            facts.compressed < COMPRESSED_MIN && best.is_none_or(|best| best.saved_share < SAVING_MIN)
+        holds: |summary, best| {
+            summary.compressed < COMPRESSED_MIN && best.is_none_or(|best| best.saved_share < SAVING_MIN)
         },
         verdict: AdviceVerdict::LeaveOff,
         headline: |_, best| match best {
@@ -104,12 +104,12 @@ const RULES: &[AdviceRule] = &[
         },
     },
     AdviceRule {
-        holds: |facts, best| {
-            facts.compressed >= COMPRESSED_MIN
-                && best.is_some_and(|best| facts.level_found.is_some_and(|found| found != best.level))
+        holds: |summary, best| {
+            summary.compressed >= COMPRESSED_MIN
+                && best.is_some_and(|best| summary.level_found.is_some_and(|found| found != best.level))
         },
         verdict: AdviceVerdict::ChangeLevel,
-        headline: |facts, best| match (best, facts.level_found) {
+        headline: |summary, best| match (best, summary.level_found) {
             (Some(best), Some(found)) => format!(
                 "Compression is on at level {found}; level {} would be better: it saves {}.",
                 best.level,
@@ -119,7 +119,7 @@ const RULES: &[AdviceRule] = &[
         },
     },
     AdviceRule {
-        holds: |facts, _| facts.compressed >= COMPRESSED_MIN,
+        holds: |summary, _| summary.compressed >= COMPRESSED_MIN,
         verdict: AdviceVerdict::Keep,
         headline: |_, best| match best {
             Some(best) => {
@@ -147,9 +147,9 @@ const RULES: &[AdviceRule] = &[
 
 /// Returns the advice for a report's figures.
 pub(crate) fn advise(report: &AdviseReport) -> CompressionAdvice {
-    let facts = facts(report);
-    let best = best(&facts.levels);
-    let Some(rule) = RULES.iter().find(|rule| (rule.holds)(&facts, best)) else {
+    let summary = summarize(report);
+    let best = best(&summary.levels);
+    let Some(rule) = RULES.iter().find(|rule| (rule.holds)(&summary, best)) else {
         unreachable!("the last rule always holds")
     };
     let names_level =
@@ -157,9 +157,9 @@ pub(crate) fn advise(report: &AdviseReport) -> CompressionAdvice {
     CompressionAdvice {
         verdict: rule.verdict,
         level: best.filter(|_| names_level).map(|best| best.level),
-        headline: (rule.headline)(&facts, best),
-        reasons: if facts.transactions == 0 { Vec::new() } else { reasons(report, &facts, best) },
-        uncertainties: uncertainties(report, &facts, best),
+        headline: (rule.headline)(&summary, best),
+        reasons: if summary.transactions == 0 { Vec::new() } else { reasons(report, &summary, best) },
+        uncertainties: uncertainties(report, &summary, best),
     }
 }
 
@@ -169,7 +169,7 @@ const P99_TRANSACTIONS_MIN: u64 = 200;
 /// Daily figures from logs that cover less time are marked as uncertain, in seconds.
 const SPAN_CERTAIN_MIN_S: f64 = 3600.0;
 
-fn facts(report: &AdviseReport) -> AdviceFacts<'_> {
+fn summarize(report: &AdviseReport) -> AdviceFacts<'_> {
     let plain = report.totals.bytes_plain.value.max(1) as f64;
     let proven = matches!(report.found.levels.as_slice(), [one] if *one != 3);
     let setting = if proven { LevelSetting::Honoured } else { report.server.level_setting };
@@ -194,32 +194,32 @@ fn facts(report: &AdviseReport) -> AdviceFacts<'_> {
 
 /// Starts at the default level or the nearest one to it, and goes to lower or higher levels as long as that pays.
 fn best<'r>(levels: &[&'r LevelReport]) -> Option<&'r LevelReport> {
-    let mut place = levels.iter().position(|level| level.level >= 3).or(levels.len().checked_sub(1))?;
-    while let Some(lower) = place.checked_sub(1)
-        && levels[place].saved_share - levels[lower].saved_share <= EASE_LOSS
-        && levels[lower].compress_s_per_gb <= levels[place].compress_s_per_gb * EASE_WORK
+    let mut index = levels.iter().position(|level| level.level >= 3).or(levels.len().checked_sub(1))?;
+    while let Some(lower) = index.checked_sub(1)
+        && levels[index].saved_share - levels[lower].saved_share <= EASE_LOSS
+        && levels[lower].compress_s_per_gb <= levels[index].compress_s_per_gb * EASE_WORK
     {
-        place = lower;
+        index = lower;
     }
-    while let Some(higher) = levels.get(place + 1)
-        && higher.saved_share - levels[place].saved_share >= STEP_GAIN
-        && higher.compress_s_per_gb <= levels[place].compress_s_per_gb * STEP_WORK
+    while let Some(higher) = levels.get(index + 1)
+        && higher.saved_share - levels[index].saved_share >= STEP_GAIN
+        && higher.compress_s_per_gb <= levels[index].compress_s_per_gb * STEP_WORK
         && higher.compress_s_per_day.is_none_or(|seconds| seconds <= CORES_MAX * 86_400.0)
         && higher.latency.p99_us <= P99_MAX_US
     {
-        place += 1;
+        index += 1;
     }
-    Some(levels[place])
+    Some(levels[index])
 }
 
-fn reasons(report: &AdviseReport, facts: &AdviceFacts<'_>, best: Option<&LevelReport>) -> Vec<String> {
+fn reasons(report: &AdviseReport, summary: &AdviceFacts<'_>, best: Option<&LevelReport>) -> Vec<String> {
     let mut reasons = Vec::new();
-    if facts.eligible < 0.98 {
+    if summary.eligible < 0.98 {
         let most = report.refused.iter().find(|refused| refused.bytes > 0);
         let why = most.map_or(String::new(), |most| format!("; most of the rest is {}", most.words));
-        reasons.push(format!("{} of the bytes can be compressed{why}.", percent(facts.eligible)));
+        reasons.push(format!("{} of the bytes can be compressed{why}.", percent(summary.eligible)));
     }
-    let Some(best) = best.filter(|_| facts.eligible >= ELIGIBLE_MIN) else { return reasons };
+    let Some(best) = best.filter(|_| summary.eligible >= ELIGIBLE_MIN) else { return reasons };
     if let Some(saved) = best.saved_bytes_per_day.filter(|saved| *saved > 0) {
         reasons.push(format!(
             "Level {} saves {} per day on the source, and the same on each replica and on the network to it.",
@@ -241,7 +241,7 @@ fn reasons(report: &AdviseReport, facts: &AdviceFacts<'_>, best: Option<&LevelRe
     let saves_more = |level: &&&LevelReport| {
         level.level > best.level && percent(level.saved_share) != percent(best.saved_share)
     };
-    if let Some(other) = facts.levels.iter().rev().find(saves_more) {
+    if let Some(other) = summary.levels.iter().rev().find(saves_more) {
         reasons.push(format!(
             "Level {} would save {} instead, for {:.1} times the CPU time.",
             other.level,
@@ -262,9 +262,13 @@ fn reasons(report: &AdviseReport, facts: &AdviceFacts<'_>, best: Option<&LevelRe
     reasons
 }
 
-fn uncertainties(report: &AdviseReport, facts: &AdviceFacts<'_>, best: Option<&LevelReport>) -> Vec<String> {
+fn uncertainties(
+    report: &AdviseReport,
+    summary: &AdviceFacts<'_>,
+    best: Option<&LevelReport>,
+) -> Vec<String> {
     let mut doubts = Vec::new();
-    if facts.transactions == 0 {
+    if summary.transactions == 0 {
         return doubts;
     }
     if let Some(best) = best.filter(|_| !report.sample.is_complete) {
@@ -282,9 +286,9 @@ fn uncertainties(report: &AdviseReport, facts: &AdviceFacts<'_>, best: Option<&L
         doubts
             .push("Of large transactions, only the first part was measured; the rest may differ.".to_owned());
     }
-    match facts.setting {
+    match summary.setting {
         // A server that cannot compress does not have the setting.
-        _ if !facts.can_compress => {}
+        _ if !summary.can_compress => {}
         LevelSetting::Honoured => {}
         LevelSetting::Ignored => doubts.push(format!(
             "MySQL {} ignores binlog_transaction_compression_level_zstd and always compresses at level 3.",
@@ -473,8 +477,8 @@ mod tests {
         old.server.can_compress = false;
         old.server.level_setting = LevelSetting::Ignored;
         let advice = advise(&old);
-        let wanted = "(5.7.44-log) cannot compress transactions: MySQL can from 8.0.20 on.";
-        assert!(advice.headline.ends_with(wanted), "{advice:#?}");
+        let expected = "(5.7.44-log) cannot compress transactions: MySQL can from 8.0.20 on.";
+        assert!(advice.headline.ends_with(expected), "{advice:#?}");
         assert!(!advice.uncertainties.join(" ").contains("level_zstd"), "{advice:#?}");
     }
 

@@ -54,14 +54,14 @@ pub fn advise(
         return Err(InspectError::NoLevel);
     }
     let previews = sources.iter().map(preview_log).collect::<Result<Vec<_>, _>>()?;
-    let (base_place, base) = base_level(&settings.levels);
+    let (base_index, base) = base_level(&settings.levels);
     let bytes: u64 = previews.iter().map(|preview| preview.bytes.end - preview.bytes.start).sum();
     let shared = MeasureShared {
         sources,
         levels: &settings.levels,
         sizes: settings.sizes,
         base,
-        base_place,
+        base_index,
         coverage: match settings.extent {
             MeasureExtent::All => LargeCoverage::Whole,
             MeasureExtent::Sample { .. } => LargeCoverage::Front(settings.sizes.front),
@@ -292,5 +292,5 @@ const CELLS_MIN: u64 = 2;
 fn base_level(levels: &[ZstdLevel]) -> (usize, ZstdLevel) {
     let distance = |level: &ZstdLevel| level.get().abs_diff(ZstdLevel::DEFAULT.get());
     let nearest = levels.iter().enumerate().min_by_key(|(_, level)| distance(level));
-    nearest.map_or((0, ZstdLevel::DEFAULT), |(place, level)| (place, *level))
+    nearest.map_or((0, ZstdLevel::DEFAULT), |(index, level)| (index, *level))
 }

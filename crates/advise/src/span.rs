@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn gaps_and_overlaps_are_left_out() {
-        let check = |spans: &[(u64, u64)], wanted| assert_eq!(covered_us(spans), wanted, "{spans:?}");
+        let check = |spans: &[(u64, u64)], expected| assert_eq!(covered_us(spans), expected, "{spans:?}");
         check(&[], 0);
         check(&[(10, 15)], 5);
         check(&[(10, 15), (15, 18)], 8);

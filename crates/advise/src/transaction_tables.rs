@@ -17,7 +17,7 @@ pub(crate) struct TransactionTables {
     /// Table numbers of this transaction, with their bytes.
     bytes: Vec<(u32, u64)>,
     /// Index in `bytes` by table number.
-    places: HashMap<u32, usize>,
+    indexes: HashMap<u32, usize>,
 }
 
 impl TransactionTables {
@@ -25,7 +25,7 @@ impl TransactionTables {
     pub(crate) fn begin(&mut self) {
         self.mapped.clear();
         self.bytes.clear();
-        self.places.clear();
+        self.indexes.clear();
     }
 
     /// Adds an event of the transaction. An event that cannot be decoded belongs to no table; the error is reported
@@ -47,8 +47,8 @@ impl TransactionTables {
         };
         let Some(table) = table else { return };
         let size = raw.bytes().len() as u64;
-        let place = *self.places.entry(table).or_insert(self.bytes.len());
-        match self.bytes.get_mut(place) {
+        let index = *self.indexes.entry(table).or_insert(self.bytes.len());
+        match self.bytes.get_mut(index) {
             Some((_, bytes)) => *bytes += size,
             None => self.bytes.push((table, size)),
         }

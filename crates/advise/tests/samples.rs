@@ -99,13 +99,13 @@ fn intervals_of_samples_contain_the_true_values() {
         let found = ask(&logs, MeasureExtent::Sample { time: None, bytes: Some(3 << 20) }, seed);
         assert!(!found.sample.is_complete && found.sample.bytes_measured < 6 << 20);
         for (found, truth) in found.levels.iter().zip(&truth.levels) {
-            let wanted = truth.bytes.value;
-            assert!((found.bytes.high - found.bytes.low) * 10 < wanted * 3, "{seed}: {found:?}");
+            let expected = truth.bytes.value;
+            assert!((found.bytes.high - found.bytes.low) * 10 < expected * 3, "{seed}: {found:?}");
         }
         // The errors of all levels are correlated, so only one of them counts.
-        let (found, wanted) = (found.levels[0].bytes, truth.levels[0].bytes.value);
+        let (found, expected) = (found.levels[0].bytes, truth.levels[0].bytes.value);
         asked += 1;
-        hits += usize::from((found.low..=found.high).contains(&wanted));
+        hits += usize::from((found.low..=found.high).contains(&expected));
     }
     assert!(hits * 100 >= asked * 85, "{hits} of {asked}");
 }
@@ -124,13 +124,13 @@ fn all_cells_together_equal_the_whole_log() {
     assert_eq!((found.totals, &found.refused), (truth.totals, &truth.refused));
 }
 
-/// Builds a log from events of a sample that `wanted` selects.
-fn log_of(sample: &str, wanted: impl Fn(&RawEvent<'_>) -> bool) -> Arc<[u8]> {
+/// Builds a log from events of a sample that `expected` selects.
+fn log_of(sample: &str, is_selected: impl Fn(&RawEvent<'_>) -> bool) -> Arc<[u8]> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
     let mut reader = LogReader::open(path).unwrap();
     let mut bytes = MAGIC.to_vec();
     while let ReadOutcome::Some(event) = reader.next_event().unwrap() {
-        if wanted(&event.raw) {
+        if is_selected(&event.raw) {
             let start = bytes.len();
             bytes.extend_from_slice(event.raw.bytes());
             move_event(&mut bytes[start..], EventChecksum::Crc32, NextPosition::FromStart(start as u64));

@@ -20,9 +20,9 @@ use crate::segment::{LogDigest, SegmentHead, hex, open_cipher, read_failed, read
 use crate::segment_error::SegmentError;
 use crate::storage::{ArchiveStorage, CreateOutcome, StoredObject};
 
-/// Folder of the manifests.
+/// Directory of the manifests.
 const MANIFESTS: &str = "manifests";
-/// Folder of the segments.
+/// Directory of the segments.
 const SEGMENTS: &str = "segments";
 
 /// An archive of one server's logs, in any storage.
@@ -249,10 +249,10 @@ impl Archive {
         tables: &mut TableWriter<'_>,
         manifest: &mut Manifest,
     ) -> Result<(), ArchiveError> {
-        let LocalTables { folder, names, missing } = tables(path)?;
+        let LocalTables { directory, names, missing } = tables(path)?;
         let mut files = Vec::new();
         for name in &names {
-            files.push(self.upload_table(&folder.join(name), format!("{TABLES}/{name}"))?);
+            files.push(self.upload_table(&directory.join(name), format!("{TABLES}/{name}"))?);
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));
         manifest.change_tables = Some(ManifestTables { files, missing });
@@ -384,11 +384,11 @@ impl Archive {
             digest.update(bytes);
             Ok(ControlFlow::Continue(()))
         })?;
-        let wanted = match (&head.encrypted_header, &manifest.plain_sha256) {
+        let expected = match (&head.encrypted_header, &manifest.plain_sha256) {
             (Some(_), Some(plain)) => plain,
             _ => &manifest.sha256,
         };
-        check_digest(digest, wanted)
+        check_digest(digest, expected)
     }
 
     /// Rebuilds an archived log byte for byte, and passes it to `take`. The log is complete and correct only if this
@@ -665,11 +665,11 @@ fn front_digest(file: File) -> Result<String, ArchiveError> {
     Ok(hex(Sha256::new_with_prefix(&front)))
 }
 
-fn check_digest(digest: LogDigest, wanted: &str) -> Result<(), ArchiveError> {
+fn check_digest(digest: LogDigest, expected: &str) -> Result<(), ArchiveError> {
     let found = digest.finish();
-    match found == wanted {
+    match found == expected {
         true => Ok(()),
-        false => Err(SegmentError::Digest { found, wanted: wanted.to_owned() }.into()),
+        false => Err(SegmentError::Digest { found, expected: expected.to_owned() }.into()),
     }
 }
 

@@ -3,13 +3,13 @@
 use binlog::{EventChecksum, EventFlags, EventFormat, EventHeader, EventType, HEADER_SIZE, MAGIC};
 
 use crate::block_encoder::{FORMS, MAPS};
-use crate::block_frame::{BLOCK_HEAD_SIZE, BlockFrame, BlockKind, take_body, take_head};
+use crate::block_frame::{BLOCK_HEAD_SIZE, BlockFrame, BlockKind, parse_body, parse_head};
 use crate::event_fields::FieldReader;
 use crate::event_form::{BodyForm, EventForm, PositionForm};
 use crate::log_block::BlockContext;
 use crate::payload_frames::{FrameSettings, INNER_SIZE_MAX, PayloadFrames, put_payload};
 use crate::row_layout::{
-    LayoutScratch, RowLayout, bare_event, parse_table, split_rows, stream_count, take_shape,
+    LayoutScratch, RowLayout, bare_event, parse_shape, parse_table, split_rows, stream_count,
 };
 use crate::segment_error::{BlockDamage, SegmentError};
 use crate::stream_codec::{StreamExpander, StreamForm};
@@ -50,14 +50,14 @@ struct UnfinishedEvent {
     /// Header, without the size. Its position may lack the size.
     header: EventHeader,
     position: PositionForm,
-    place: BlockPlace,
+    destination: EventDestination,
     /// Start of the event in the output.
     start: usize,
 }
 
 /// Place of an event that is put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BlockPlace {
+enum EventDestination {
     /// In the log, which starts at this position.
     Log(u64),
     Payload,
@@ -91,8 +91,8 @@ impl BlockDecoder {
     /// Replaces `out` with the log's bytes of one block, given with its head.
     pub(crate) fn decode_into(&mut self, block: &[u8], out: &mut Vec<u8>) -> Result<(), SegmentError> {
         let (head, body) = block.split_first_chunk().ok_or(SegmentError::Truncated { offset: 0 })?;
-        let (_, checksum) = take_head(*head, 0)?;
-        let frame = take_body(body, checksum).map_err(|damage| damage.at(0))?;
+        let (_, checksum) = parse_head(*head, 0)?;
+        let frame = parse_body(body, checksum).map_err(|damage| damage.at(0))?;
         self.decode(&frame, out).map_err(|damage| damage.at(BLOCK_HEAD_SIZE as u64))
     }
 
@@ -138,7 +138,7 @@ impl BlockDecoder {
             events.take_map()?;
         }
         while !events.fields.streams.of(FixedStream::Form).is_empty() {
-            events.take_event(BlockPlace::Log(frame.offset), &mut self.inner, out)?;
+            events.append_event(EventDestination::Log(frame.offset), &mut self.inner, out)?;
             if out.len() > frame.log_size {
                 return Err(BlockDamage("a block is larger than stated"));
             }
@@ -151,58 +151,61 @@ impl BlockDecoder {
 }
 
 impl<'a> BlockEvents<'a, '_> {
-    fn take_event(
+    fn append_event(
         &mut self,
-        place: BlockPlace,
+        destination: EventDestination,
         inner: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
         let (_, form) = self.forms.take(&mut self.fields.streams, FORMS)?;
         let form = EventForm::decode(form)?;
         match form.body {
-            BodyForm::Description if matches!(place, BlockPlace::Log(_)) => {
+            BodyForm::Description if matches!(destination, EventDestination::Log(_)) => {
                 out.extend_from_slice(self.description);
                 return Ok(());
             }
-            BodyForm::Whole if matches!(place, BlockPlace::Log(_)) => {
+            BodyForm::Whole if matches!(destination, EventDestination::Log(_)) => {
                 out.extend_from_slice(self.fields.streams.of(FixedStream::Whole).sized()?);
                 return Ok(());
             }
             _ => {}
         }
         let start = out.len();
-        let open = self.take_header(form, start, place)?;
+        let open = self.append_header(form, start, destination)?;
         out.extend_from_slice(&[0; HEADER_SIZE]);
         match form.body {
-            BodyForm::Payload if matches!(place, BlockPlace::Log(_)) => self.take_payload(inner, out)?,
-            body => self.take_event_body(body, form.event_type, place, out)?,
+            BodyForm::Payload if matches!(destination, EventDestination::Log(_)) => {
+                self.append_payload(inner, out)?
+            }
+            body => self.append_event_body(body, form.event_type, destination, out)?,
         }
         self.finish_event(open, out)
     }
 
-    fn take_event_body(
+    fn append_event_body(
         &mut self,
         body: BodyForm,
         event_type: EventType,
-        place: BlockPlace,
+        destination: EventDestination,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
         match body {
-            BodyForm::Plain => self.fields.take_body(out),
-            BodyForm::LongText => self.fields.take_long_text(out),
+            BodyForm::Plain => self.fields.append_body(out),
+            BodyForm::LongText => self.fields.append_long_text(out),
             BodyForm::TableMap => {
                 let map = self.take_map()?;
                 out.extend_from_slice(map);
                 Ok(())
             }
-            BodyForm::Rows => self.take_rows(event_type, out),
+            BodyForm::Rows => self.append_rows(event_type, out),
             BodyForm::Gtid => {
-                let format = if place == BlockPlace::Payload { &self.inner_format } else { &self.format };
-                self.fields.take_gtid(event_type, format, out)
+                let format =
+                    if destination == EventDestination::Payload { &self.inner_format } else { &self.format };
+                self.fields.append_gtid(event_type, format, out)
             }
-            BodyForm::MariadbGtid => self.fields.take_mariadb_gtid(out),
-            BodyForm::Query => self.fields.take_query(out),
-            BodyForm::Xid => self.fields.take_xid(out),
+            BodyForm::MariadbGtid => self.fields.append_mariadb_gtid(out),
+            BodyForm::Query => self.fields.append_query(out),
+            BodyForm::Xid => self.fields.append_xid(out),
             BodyForm::Payload | BodyForm::Whole | BodyForm::Description => {
                 Err(BlockDamage("a payload has an impossible event"))
             }
@@ -210,22 +213,22 @@ impl<'a> BlockEvents<'a, '_> {
     }
 
     /// Reads the fields of a header. Size and some positions are known only once the body is complete.
-    fn take_header(
+    fn append_header(
         &mut self,
         form: EventForm,
         start: usize,
-        place: BlockPlace,
+        destination: EventDestination,
     ) -> Result<UnfinishedEvent, BlockDamage> {
         let last = &mut self.fields.last;
         let timestamp =
             self.fields.streams.of(FixedStream::Timestamp).difference(u64::from(last.timestamp))?;
         last.timestamp = u32::try_from(timestamp).map_err(|_| BlockDamage("a time is too large"))?;
-        let next_position = match (form.position, place) {
+        let next_position = match (form.position, destination) {
             (PositionForm::Zero, _) => 0,
-            (PositionForm::End, BlockPlace::Log(offset)) => offset.wrapping_add(start as u64) as u32,
-            (PositionForm::Chained, BlockPlace::Log(_)) => last.next_position,
+            (PositionForm::End, EventDestination::Log(offset)) => offset.wrapping_add(start as u64) as u32,
+            (PositionForm::Chained, EventDestination::Log(_)) => last.next_position,
             (PositionForm::Stored, _) => self.fields.streams.of(FixedStream::NextPosition).varint()? as u32,
-            (PositionForm::End | PositionForm::Chained, BlockPlace::Payload) => {
+            (PositionForm::End | PositionForm::Chained, EventDestination::Payload) => {
                 return Err(BlockDamage("an event of a payload has a position"));
             }
         };
@@ -237,22 +240,22 @@ impl<'a> BlockEvents<'a, '_> {
             next_position,
             flags: EventFlags(form.flags),
         };
-        Ok(UnfinishedEvent { header, position: form.position, place, start })
+        Ok(UnfinishedEvent { header, position: form.position, destination, start })
     }
 
     /// Completes the header of an event, and appends its checksum.
     fn finish_event(&mut self, open: UnfinishedEvent, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
-        let UnfinishedEvent { mut header, position, place, start } = open;
-        let checksum = match place {
-            BlockPlace::Log(_) => self.format.checksum.for_events(),
-            BlockPlace::Payload => EventChecksum::Absent,
+        let UnfinishedEvent { mut header, position, destination, start } = open;
+        let checksum = match destination {
+            EventDestination::Log(_) => self.format.checksum.for_events(),
+            EventDestination::Payload => EventChecksum::Absent,
         };
         let size = out.len() - start + checksum.size();
         header.size = u32::try_from(size).map_err(|_| BlockDamage("an event is too large"))?;
         if let PositionForm::End | PositionForm::Chained = position {
             header.next_position = header.next_position.wrapping_add(header.size);
         }
-        if let BlockPlace::Log(_) = place {
+        if let EventDestination::Log(_) = destination {
             self.fields.last.next_position = header.next_position;
         }
         out[start..start + HEADER_SIZE].copy_from_slice(&header.encode());
@@ -271,7 +274,7 @@ impl<'a> BlockEvents<'a, '_> {
         Ok(body)
     }
 
-    fn take_rows(&mut self, event_type: EventType, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+    fn append_rows(&mut self, event_type: EventType, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
         let shape = match self.fields.streams.of(FixedStream::RowShape).size()? {
             0 => {
                 let shape = self.fields.streams.of(FixedStream::RowShapeText).sized()?;
@@ -292,7 +295,7 @@ impl<'a> BlockEvents<'a, '_> {
 
     fn add_shape(&mut self, shape: &'a [u8]) -> Result<(), BlockDamage> {
         const UNKNOWN: BlockDamage = BlockDamage("the shape of rows is invalid");
-        let (number, event_type, head) = take_shape(shape)?;
+        let (number, event_type, head) = parse_shape(shape)?;
         let map = self.maps.get(number).ok_or(UNKNOWN)?;
         let table = parse_table(map, &self.format).ok_or(UNKNOWN)?;
         let known = self.tables.get_mut(number).ok_or(UNKNOWN)?;
@@ -309,14 +312,14 @@ impl<'a> BlockEvents<'a, '_> {
         Ok(())
     }
 
-    fn take_payload(&mut self, inner: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+    fn append_payload(&mut self, inner: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
         let settings = FrameSettings::decode(self.fields.streams.of(FixedStream::Payload).varint()?)
             .ok_or(BlockDamage("a payload has unknown settings"))?;
         let events = self.fields.streams.of(FixedStream::Payload).varint()?;
         inner.clear();
         let mut nothing = Vec::new();
         for _ in 0..events {
-            self.take_event(BlockPlace::Payload, &mut nothing, inner)?;
+            self.append_event(EventDestination::Payload, &mut nothing, inner)?;
             if inner.len() > 2 * INNER_SIZE_MAX {
                 return Err(BlockDamage("a payload is too large"));
             }

@@ -141,7 +141,7 @@ impl BlockEncoder {
         context: &BlockContext,
     ) -> Result<Option<EncodedBlock>, ZstdFailure> {
         let mut bytes = Vec::new();
-        let is_restored = match self.take_apart(block, context) {
+        let is_restored = match self.encode_fields(block, context) {
             None => false,
             Some(()) => {
                 put_block(BlockKind::Events, block, &mut bytes, |out| {
@@ -160,7 +160,7 @@ impl BlockEncoder {
     }
 
     /// Puts the fields of a block's events into streams. `None` if the block is damaged.
-    fn take_apart(&mut self, block: &LogBlock, context: &BlockContext) -> Option<()> {
+    fn encode_fields(&mut self, block: &LogBlock, context: &BlockContext) -> Option<()> {
         let format = context.format()?;
         self.clear();
         context.put(self.fields.streams.of(FixedStream::Context));
@@ -276,10 +276,10 @@ impl BlockEncoder {
             self.fields.streams.put(FixedStream::Payload, events);
             let mut rest = &inner[..];
             let scene = EventScene { format: inner_format, position: None };
-            while let Some((event, behind)) = RawEvent::split_first(rest, EventChecksum::Absent) {
+            while let Some((event, after)) = RawEvent::split_first(rest, EventChecksum::Absent) {
                 self.summary.inner_events += 1;
                 self.put_event(&event, scene);
-                rest = behind;
+                rest = after;
             }
         }
         self.inner = inner;

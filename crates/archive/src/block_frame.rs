@@ -37,8 +37,8 @@ pub(crate) struct BlockFrame<'a> {
 }
 
 // size  field
-//    4  size of everything behind the checksum
-//    4  checksum: CRC32 of everything behind it
+//    4  size of everything after the checksum
+//    4  checksum: CRC32 of everything after it
 //    1  kind
 //    *  position in the log: varint
 //    *  number of bytes of the log: varint
@@ -76,8 +76,8 @@ fn seal(block: &mut [u8]) {
     checksum.copy_from_slice(&crc32fast::hash(body).to_le_bytes());
 }
 
-/// Returns the size of the block behind this head, and its checksum.
-pub(crate) fn take_head(head: [u8; BLOCK_HEAD_SIZE], offset: u64) -> Result<(usize, u32), SegmentError> {
+/// Returns the size of the block after this head, and its checksum.
+pub(crate) fn parse_head(head: [u8; BLOCK_HEAD_SIZE], offset: u64) -> Result<(usize, u32), SegmentError> {
     let [a, b, c, d, e, f, g, h] = head;
     let size = u32::from_le_bytes([a, b, c, d]) as usize;
     if size > FRAME_SIZE_MAX {
@@ -86,8 +86,8 @@ pub(crate) fn take_head(head: [u8; BLOCK_HEAD_SIZE], offset: u64) -> Result<(usi
     Ok((size, u32::from_le_bytes([e, f, g, h])))
 }
 
-/// Checks and parses the bytes behind the head of a block.
-pub(crate) fn take_body(body: &[u8], checksum: u32) -> Result<BlockFrame<'_>, BlockDamage> {
+/// Checks and parses the bytes after the head of a block.
+pub(crate) fn parse_body(body: &[u8], checksum: u32) -> Result<BlockFrame<'_>, BlockDamage> {
     if crc32fast::hash(body) != checksum {
         return Err(BlockDamage("its checksum is wrong"));
     }

@@ -76,10 +76,10 @@ impl<R: Read> SegmentReader<R> {
             if left > size as u64 {
                 self.opaque = Some((left - size as u64, reason)).filter(|_| size > 0);
             }
-            return Ok(self.cut_opaque(size, reason));
+            return Ok(self.split_opaque(size, reason));
         }
         if let ReaderState::Opaque(reason) = self.state {
-            return Ok(self.cut_opaque(self.tail.len(), reason));
+            return Ok(self.split_opaque(self.tail.len(), reason));
         }
         self.next_events()
     }
@@ -87,9 +87,9 @@ impl<R: Read> SegmentReader<R> {
     /// Reads until the tail has `size` bytes, or all of the log.
     fn fill(&mut self, size: usize) -> io::Result<()> {
         while self.tail.len() < size && !self.is_at_end {
-            let wanted = (size - self.tail.len()) as u64;
-            let read = self.input.by_ref().take(wanted).read_to_end(&mut self.tail)?;
-            self.is_at_end = (read as u64) < wanted;
+            let needed = (size - self.tail.len()) as u64;
+            let read = self.input.by_ref().take(needed).read_to_end(&mut self.tail)?;
+            self.is_at_end = (read as u64) < needed;
         }
         Ok(())
     }
@@ -104,13 +104,13 @@ impl<R: Read> SegmentReader<R> {
         };
     }
 
-    fn cut_opaque(&mut self, size: usize, reason: OpaqueReason) -> Option<LogBlock> {
-        let bytes = self.cut(size);
+    fn split_opaque(&mut self, size: usize, reason: OpaqueReason) -> Option<LogBlock> {
+        let bytes = self.split_front(size);
         let offset = self.offset - size as u64;
         (size > 0).then_some(LogBlock { offset, bytes, content: BlockContent::Opaque(reason) })
     }
 
-    fn cut(&mut self, size: usize) -> Vec<u8> {
+    fn split_front(&mut self, size: usize) -> Vec<u8> {
         let mut rest = Vec::new();
         if !self.is_at_end || size < self.tail.len() {
             // Space for the next block, so that the vector need not grow while it is filled.
@@ -148,14 +148,14 @@ impl<R: Read> SegmentReader<R> {
                         break;
                     }
                 }
-                NextEvent::NeedMore(wanted) if has_first(end, self.offset) && end + wanted > BLOCK_SIZE => {
+                NextEvent::NeedMore(needed) if has_first(end, self.offset) && end + needed > BLOCK_SIZE => {
                     break;
                 }
                 NextEvent::NeedMore(_) if self.is_at_end => {
                     self.state = ReaderState::Opaque(OpaqueReason::Torn);
                     break;
                 }
-                NextEvent::NeedMore(wanted) => self.fill(end + wanted)?,
+                NextEvent::NeedMore(needed) => self.fill(end + needed)?,
                 NextEvent::Large(size) => {
                     self.opaque = Some((size, OpaqueReason::LargeEvent));
                     self.maps = StatementMaps::default();
@@ -168,17 +168,17 @@ impl<R: Read> SegmentReader<R> {
             }
         }
         let Some((description, _)) = &self.description else {
-            // Without a format description, the magic number is kept with the bytes behind it.
+            // Without a format description, the magic number is kept with the bytes after it.
             self.opaque = None;
             let size = self.tail.len();
-            return Ok(self.cut_opaque(size, OpaqueReason::NotEvents));
+            return Ok(self.split_opaque(size, OpaqueReason::NotEvents));
         };
         let description = Arc::clone(description);
         if end == 0 {
             return self.next_block();
         }
         let offset = self.offset;
-        let bytes = self.cut(end);
+        let bytes = self.split_front(end);
         let content = BlockContent::Events(BlockContext { description, maps });
         Ok(Some(LogBlock { offset, bytes, content }))
     }
@@ -244,7 +244,7 @@ impl<R: Read> SegmentReader<R> {
     }
 }
 
-/// Event behind those of a block.
+/// Event after those of a block.
 enum NextEvent {
     Event {
         size: usize,

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "storage")]
 use crate::archive_error::ArchiveError;
 
-/// Folder of the change tables.
+/// Directory of the change tables.
 #[cfg(feature = "storage")]
 pub(crate) const TABLES: &str = "tables";
 
-/// Folder of the lists of columns, by which later logs find the directory for a definition of a table. Readers of
+/// Directory of the lists of columns, by which later logs find the directory for a definition of a table. Readers of
 /// Parquet ignore names that start with `_`.
 #[cfg(feature = "storage")]
 pub(crate) const TABLE_STATE: &str = "tables/_bintide";
@@ -55,8 +55,8 @@ impl TableFile {
     /// Returns whether the name is that of a change table's file: `prune` deletes this object.
     pub(crate) fn has_valid_name(&self) -> bool {
         let mut parts = self.name.split('/');
-        let is_in_folder = parts.next() == Some(TABLES) && !self.name.starts_with(TABLE_STATE);
-        is_in_folder && self.name.ends_with(FILE_END) && parts.all(|part| !matches!(part, "" | "." | ".."))
+        let is_in_directory = parts.next() == Some(TABLES) && !self.name.starts_with(TABLE_STATE);
+        is_in_directory && self.name.ends_with(FILE_END) && parts.all(|part| !matches!(part, "" | "." | ".."))
     }
 }
 
@@ -64,7 +64,7 @@ impl TableFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalTables {
     /// Directory of the files.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// Names of the files, below the directory.
     pub names: Vec<String>,
     /// Reason for which there are none.
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn only_files_of_tables_have_valid_names() {
-        let check = |name: &str, wanted: bool| {
+        let check = |name: &str, expected: bool| {
             let file = TableFile { name: name.to_owned(), size: 1, sha256: String::new() };
-            assert_eq!(file.has_valid_name(), wanted, "{name}");
+            assert_eq!(file.has_valid_name(), expected, "{name}");
         };
         check("tables/database=d/table=t/day=2026-11-22/binlog.000001.1.parquet", true);
         check("tables/_bintide/database=d/table=t.parquet", false);

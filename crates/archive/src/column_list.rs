@@ -16,7 +16,7 @@ const REVISION_SIGN: char = '@';
 /// List of the columns of a table's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnList {
-    /// Name below the folder of the change tables.
+    /// Name below the directory of the change tables.
     pub name: String,
     /// Number of the list among those of this name, from 1.
     pub revision: u64,
@@ -25,7 +25,7 @@ pub struct ColumnList {
 }
 
 impl ColumnList {
-    /// Returns the name of the list's object below the folder of the change tables.
+    /// Returns the name of the list's object below the directory of the change tables.
     fn object_name(&self) -> String {
         match self.revision {
             1 => self.name.clone(),

@@ -128,12 +128,12 @@ impl EventFieldWriter {
         let Some((fixed, rest)) = body.split_first_chunk::<13>() else { return false };
         let [a, b, c, d, e, f, g, h, database, _, _, low, high] = *fixed;
         let status = usize::from(u16::from_le_bytes([low, high]));
-        let behind = status + usize::from(database) + 1;
-        if rest.len() < behind {
+        let after = status + usize::from(database) + 1;
+        if rest.len() < after {
             return false;
         }
         let thread_id = u32::from_le_bytes([a, b, c, d]);
-        let (head, sql) = body[8..].split_at(5 + behind);
+        let (head, sql) = body[8..].split_at(5 + after);
         self.streams.put_difference(
             FixedStream::ThreadId,
             u64::from(thread_id),
@@ -188,15 +188,15 @@ impl<'a> FieldReader<'a> {
     }
 
     /// Appends the body of a GTID event from the streams.
-    pub(crate) fn take_gtid(
+    pub(crate) fn append_gtid(
         &mut self,
         event_type: EventType,
         format: &EventFormat,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
-        let (place, template) = self.gtids.take(&mut self.streams, TEMPLATES)?;
-        if place >= self.templates.len() {
-            self.templates.resize_with(place + 1, TemplateEvent::default);
+        let (index, template) = self.gtids.take(&mut self.streams, TEMPLATES)?;
+        if index >= self.templates.len() {
+            self.templates.resize_with(index + 1, TemplateEvent::default);
         }
         let number =
             self.streams.of(FixedStream::TransactionNumber).difference(self.last.number.wrapping_add(1))?;
@@ -211,12 +211,12 @@ impl<'a> FieldReader<'a> {
         let original_us = immediate_us.wrapping_sub(earlier);
         let numbers = GtidFields { number, last_committed, sequence, immediate_us, original_us, size };
         self.last.follow(numbers);
-        let event = self.templates[place].of(event_type, template);
+        let event = self.templates[index].of(event_type, template);
         join_gtid(event.ok_or(INVALID_GTID)?, numbers, format, out)
     }
 
     /// Appends the body of a MariaDB GTID event from the streams.
-    pub(crate) fn take_mariadb_gtid(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+    pub(crate) fn append_mariadb_gtid(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
         let (_, rest) = self.gtids.take(&mut self.streams, TEMPLATES)?;
         self.last.number =
             self.streams.of(FixedStream::TransactionNumber).difference(self.last.number.wrapping_add(1))?;
@@ -226,14 +226,14 @@ impl<'a> FieldReader<'a> {
     }
 
     /// Appends the body of an Xid event from the streams.
-    pub(crate) fn take_xid(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+    pub(crate) fn append_xid(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
         self.last.xid = self.streams.of(FixedStream::Xid).difference(self.last.xid)?;
         out.extend_from_slice(&self.last.xid.to_le_bytes());
         Ok(())
     }
 
     /// Appends the body of a statement from the streams.
-    pub(crate) fn take_query(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+    pub(crate) fn append_query(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
         let thread_id = self.streams.of(FixedStream::ThreadId).difference(u64::from(self.last.thread_id))?;
         self.last.thread_id =
             u32::try_from(thread_id).map_err(|_| BlockDamage("a connection number is too large"))?;
@@ -245,21 +245,21 @@ impl<'a> FieldReader<'a> {
         let mut ahead = *self.streams.of(FixedStream::Statement);
         if ahead.varint()? == LONG_STATEMENT {
             *self.streams.of(FixedStream::Statement) = ahead;
-            return self.take_long_text(out);
+            return self.append_long_text(out);
         }
         out.extend_from_slice(self.statements.take(&mut self.streams, STATEMENTS)?.1);
         Ok(())
     }
 
     /// Appends a text from the streams.
-    pub(crate) fn take_long_text(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+    pub(crate) fn append_long_text(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
         let size = self.streams.of(FixedStream::LongTextSize).size()?;
         out.extend_from_slice(self.streams.of(FixedStream::LongText).bytes(size)?);
         Ok(())
     }
 
     /// Appends a body that was kept as it is from the streams.
-    pub(crate) fn take_body(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
+    pub(crate) fn append_body(&mut self, out: &mut Vec<u8>) -> Result<(), BlockDamage> {
         let size = self.streams.of(FixedStream::BodySize).size()?;
         out.extend_from_slice(self.streams.of(FixedStream::Body).bytes(size)?);
         Ok(())

@@ -7,7 +7,7 @@ use crate::varint::StreamCursor;
 
 /// Column of an image, and the offset of its values in a row.
 #[derive(Clone, Copy)]
-struct PlacedColumn<'l> {
+struct ColumnOffset<'l> {
     start: usize,
     column: &'l ColumnLayout,
 }
@@ -35,22 +35,22 @@ impl RowLayout {
                 null_bytes.extend_from_slice(&row[self.first.size()..][..second.null_size]);
             }
         }
-        for placed in self.first.placed(0) {
-            let column = placed.column;
-            gather(rows, self.row_size, placed, &mut streams.at(column.values).bytes);
+        for column_offset in self.first.column_offset(0) {
+            let column = column_offset.column;
+            gather(rows, self.row_size, column_offset, &mut streams.at(column.values).bytes);
         }
         let Some(second) = &self.second else { return };
         let bits_size = self.shared.div_ceil(8);
         scratch.repeats.clear();
         scratch.repeats.resize(bits_size * (rows.len() / self.row_size), 0);
-        for placed in second.placed(self.first.size()) {
-            let column = placed.column;
+        for column_offset in second.column_offset(self.first.size()) {
+            let column = column_offset.column;
             let Some((earlier, bit)) = column.earlier else {
-                gather(rows, self.row_size, placed, &mut streams.at(column.values).bytes);
+                gather(rows, self.row_size, column_offset, &mut streams.at(column.values).bytes);
                 continue;
             };
             let bit = RowBit { bytes: bits_size, bit };
-            let change = self.changed_column(placed, earlier, bit);
+            let change = self.changed_column(column_offset, earlier, bit);
             let differences = &mut streams.at(column.values + 2).bytes;
             match column.fixed {
                 1 => change.split::<1>(rows, &mut scratch.repeats, differences),
@@ -69,7 +69,7 @@ impl RowLayout {
 
     /// Appends rows from the streams, if all have the same size and no NULLs. Otherwise returns false, and takes
     /// nothing.
-    pub(crate) fn take_fixed(
+    pub(crate) fn append_fixed(
         &self,
         count: u64,
         streams: &mut StreamCursors<'_>,
@@ -102,17 +102,22 @@ impl RowLayout {
             row[..first.len()].copy_from_slice(first);
             row[self.first.size().min(self.row_size)..][..second.len()].copy_from_slice(second);
         }
-        for placed in self.first.placed(0) {
-            let column = placed.column;
-            scatter(rows, self.row_size, placed, streams.at(column.values).bytes(count * column.fixed)?);
+        for column_offset in self.first.column_offset(0) {
+            let column = column_offset.column;
+            scatter(
+                rows,
+                self.row_size,
+                column_offset,
+                streams.at(column.values).bytes(count * column.fixed)?,
+            );
         }
         if let Some(second) = &self.second {
-            self.take_second_fixed(second, count, streams, rows)?;
+            self.append_second_fixed(second, count, streams, rows)?;
         }
         Ok(true)
     }
 
-    fn take_second_fixed(
+    fn append_second_fixed(
         &self,
         second: &ImageLayout,
         count: usize,
@@ -121,15 +126,15 @@ impl RowLayout {
     ) -> Result<(), BlockDamage> {
         let bits_size = self.shared.div_ceil(8);
         let repeats = streams.at(self.repeats).bytes(count * bits_size)?;
-        for placed in second.placed(self.first.size()) {
-            let column = placed.column;
+        for column_offset in second.column_offset(self.first.size()) {
+            let column = column_offset.column;
             let Some((earlier, bit)) = column.earlier else {
                 let values = streams.at(column.values).bytes(count * column.fixed)?;
-                scatter(rows, self.row_size, placed, values);
+                scatter(rows, self.row_size, column_offset, values);
                 continue;
             };
             let bit = RowBit { bytes: bits_size, bit };
-            let change = self.changed_column(placed, earlier, bit);
+            let change = self.changed_column(column_offset, earlier, bit);
             let differences = streams.at(column.values + 2);
             match column.fixed {
                 1 => change.join::<1>(rows, repeats, differences)?,
@@ -147,8 +152,8 @@ impl RowLayout {
     }
 
     /// Returns a column of the second image whose value before an update is column `earlier` of the first one.
-    fn changed_column(&self, placed: PlacedColumn<'_>, earlier: usize, bit: RowBit) -> ChangedColumn {
-        let PlacedColumn { start, column } = placed;
+    fn changed_column(&self, column_offset: ColumnOffset<'_>, earlier: usize, bit: RowBit) -> ChangedColumn {
+        let ColumnOffset { start, column } = column_offset;
         let (before, row_size) = (self.first.start(earlier), self.row_size);
         ChangedColumn { before, after: start, order: column.order, row_size, bit }
     }
@@ -166,11 +171,11 @@ impl ImageLayout {
     }
 
     /// Returns the columns, with their offsets in a row whose image starts at `start`.
-    fn placed(&self, start: usize) -> impl Iterator<Item = PlacedColumn<'_>> {
+    fn column_offset(&self, start: usize) -> impl Iterator<Item = ColumnOffset<'_>> {
         let mut next = start + self.null_size;
         self.columns.iter().map(move |column| {
             next += column.fixed;
-            PlacedColumn { start: next - column.fixed, column }
+            ColumnOffset { start: next - column.fixed, column }
         })
     }
 
@@ -261,8 +266,8 @@ fn number_of<const W: usize>(mut value: [u8; W], order: ByteOrder) -> u64 {
 }
 
 /// Appends a column's values of all rows.
-fn gather(rows: &[u8], row_size: usize, placed: PlacedColumn<'_>, out: &mut Vec<u8>) {
-    let PlacedColumn { start, column } = placed;
+fn gather(rows: &[u8], row_size: usize, column_offset: ColumnOffset<'_>, out: &mut Vec<u8>) {
+    let ColumnOffset { start, column } = column_offset;
     match (column.order, column.fixed) {
         (ByteOrder::Little, 1) => gather_sized::<1>(rows, row_size, start, out),
         (ByteOrder::Little, 2) => gather_sized::<2>(rows, row_size, start, out),
@@ -288,8 +293,8 @@ fn gather_sized<const W: usize>(rows: &[u8], row_size: usize, start: usize, out:
 }
 
 /// Puts a column's values into all rows.
-fn scatter(rows: &mut [u8], row_size: usize, placed: PlacedColumn<'_>, values: &[u8]) {
-    let PlacedColumn { start, column } = placed;
+fn scatter(rows: &mut [u8], row_size: usize, column_offset: ColumnOffset<'_>, values: &[u8]) {
+    let ColumnOffset { start, column } = column_offset;
     match (column.order, column.fixed) {
         (_, 0) => {}
         (ByteOrder::Little, 1) => scatter_sized::<1>(rows, row_size, start, values),
@@ -299,10 +304,10 @@ fn scatter(rows: &mut [u8], row_size: usize, placed: PlacedColumn<'_>, values: &
         (ByteOrder::Little, 8) => scatter_sized::<8>(rows, row_size, start, values),
         (order, width) => {
             for (row, value) in rows.chunks_exact_mut(row_size).zip(values.chunks_exact(width)) {
-                let place = &mut row[start..start + width];
-                place.copy_from_slice(value);
+                let target = &mut row[start..start + width];
+                target.copy_from_slice(value);
                 if order == ByteOrder::Big {
-                    place.reverse();
+                    target.reverse();
                 }
             }
         }

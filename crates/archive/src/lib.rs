@@ -54,5 +54,5 @@ pub use crate::segment::{
 pub use crate::segment_error::SegmentError;
 #[cfg(feature = "storage")]
 pub use crate::storage::{
-    ArchiveStorage, CreateOutcome, MissingFolder, ObjectReader, ObjectUpload, StoredObject, is_object_url,
+    ArchiveStorage, CreateOutcome, MissingDirectory, ObjectReader, ObjectUpload, StoredObject, is_object_url,
 };

@@ -21,7 +21,7 @@ pub struct LogBlock {
 /// Content of a [`LogBlock`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockContent {
-    /// Whole events, possibly behind the log's magic number.
+    /// Whole events, possibly after the log's magic number.
     Events(BlockContext),
     /// Bytes that are kept as they are.
     Opaque(OpaqueReason),

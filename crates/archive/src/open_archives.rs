@@ -10,7 +10,7 @@ use logs::{ArchivedContents, ArchivedLogs, LogError, NoLogsReason, set_archived_
 use crate::archive::{Archive, ManifestList};
 use crate::archive_error::ArchiveError;
 use crate::manifest::Manifest;
-use crate::storage::{ArchiveStorage, MissingFolder, is_object_url};
+use crate::storage::{ArchiveStorage, MissingDirectory, is_object_url};
 
 /// Archives that were opened, by their locations.
 #[derive(Default)]
@@ -23,8 +23,8 @@ struct OpenArchive {
     known: ManifestList,
 }
 
-/// Folders that each archive has.
-const FOLDERS: [&str; 2] = ["manifests", "segments"];
+/// Directories that each archive has.
+const DIRECTORIES: [&str; 2] = ["manifests", "segments"];
 
 /// Makes logs of archives readable in this process, wherever a log is opened by its path. Only the first call has an
 /// effect.
@@ -45,12 +45,12 @@ impl ArchivedLogs for OpenArchives {
         }
         let location = path.to_str().filter(|_| is_archive(path))?;
         let found = self.archive(location, path).and_then(|archive| {
-            let folder = Path::new(location);
+            let directory = Path::new(location);
             // Without the log of a damaged manifest, the logs would have a gap.
             if let Some(damaged) = archive.known.damaged.first() {
-                return Err(unreadable(folder, &damaged.error));
+                return Err(unreadable(directory, &damaged.error));
             }
-            let logs = archive.known.manifests.iter().map(|manifest| folder.join(&manifest.log));
+            let logs = archive.known.manifests.iter().map(|manifest| directory.join(&manifest.log));
             let logs: Vec<_> = logs.collect();
             match logs.is_empty() {
                 true => Err(LogError::NoLogs { name: location.to_owned(), reason: NoLogsReason::EmptyIndex }),
@@ -86,7 +86,7 @@ impl OpenArchives {
         if let Some(archive) = known.get(key) {
             return Ok(Arc::clone(archive));
         }
-        let storage = ArchiveStorage::open(key, MissingFolder::Refuse);
+        let storage = ArchiveStorage::open(key, MissingDirectory::Refuse);
         let archive = Archive::new(storage.map_err(|error| unreadable(path, &error))?);
         let manifests = archive.manifests().map_err(|error| unreadable(path, &error))?;
         let opened = Arc::new(OpenArchive { archive, known: manifests });
@@ -107,7 +107,7 @@ impl OpenArchive {
 
 /// Tells whether the path is the location of an archive.
 fn is_archive(path: &Path) -> bool {
-    path.to_str().is_some_and(is_object_url) || FOLDERS.iter().all(|name| path.join(name).is_dir())
+    path.to_str().is_some_and(is_object_url) || DIRECTORIES.iter().all(|name| path.join(name).is_dir())
 }
 
 /// Splits the path of an archived log into the location of the archive and the name of the log.
@@ -116,8 +116,8 @@ fn log_of_archive(path: &Path) -> Option<(String, String)> {
     let (location, log) = text.rsplit_once('/').filter(|(_, log)| !log.is_empty())?;
     let is_url =
         is_object_url(location) && location.split_once("://").is_some_and(|(_, rest)| !rest.is_empty());
-    let is_in_folder = || !path.exists() && is_archive(Path::new(location));
-    (is_url || is_in_folder()).then(|| (location.to_owned(), log.to_owned()))
+    let is_in_directory = || !path.exists() && is_archive(Path::new(location));
+    (is_url || is_in_directory()).then(|| (location.to_owned(), log.to_owned()))
 }
 
 fn unreadable(path: &Path, error: &ArchiveError) -> LogError {

@@ -34,7 +34,7 @@ pub(crate) struct ImageLayout {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ColumnLayout {
-    /// Size of a fixed-size value; 0 for values behind a length prefix.
+    /// Size of a fixed-size value; 0 for values after a length prefix.
     pub(crate) fixed: usize,
     /// Size of the length prefix.
     prefix: usize,
@@ -139,7 +139,7 @@ impl RowLayout {
         streams.at(self.nulls).bytes.extend_from_slice(nulls);
         scratch.values.clear();
         for (index, column) in self.first.columns.iter().enumerate() {
-            let (value, behind) = match is_set(nulls, index) {
+            let (value, after) = match is_set(nulls, index) {
                 true => (&rest[..0], rest),
                 false => column.split(rest).unwrap_or((rest, &[])),
             };
@@ -147,7 +147,7 @@ impl RowLayout {
                 let start = rows.len() - rest.len();
                 scratch.values.push((start, start + value.len()));
             }
-            rest = behind;
+            rest = after;
             if !is_set(nulls, index) {
                 column.put(value, streams);
             }
@@ -176,8 +176,8 @@ impl RowLayout {
             if is_set(nulls, index) {
                 continue;
             }
-            let (value, behind) = column.split(rest).unwrap_or((rest, &[]));
-            rest = behind;
+            let (value, after) = column.split(rest).unwrap_or((rest, &[]));
+            rest = after;
             match column.earlier.filter(|(earlier, _)| !is_set(&scratch.nulls, *earlier)) {
                 Some((earlier, bit)) => {
                     let (start, end) = scratch.values[earlier];
@@ -202,13 +202,13 @@ impl RowLayout {
         scratch: &mut LayoutScratch,
         out: &mut Vec<u8>,
     ) -> Result<(), BlockDamage> {
-        if self.take_fixed(count, streams, scratch.size_max, out)? {
+        if self.append_fixed(count, streams, scratch.size_max, out)? {
             return Ok(());
         }
         for _ in 0..count {
-            self.take_first(streams, scratch, out)?;
+            self.append_first(streams, scratch, out)?;
             if let Some(second) = &self.second {
-                self.take_second(second, streams, scratch, out)?;
+                self.append_second(second, streams, scratch, out)?;
             }
             if out.len() > scratch.size_max {
                 return Err(BlockDamage("a block is larger than stated"));
@@ -217,7 +217,7 @@ impl RowLayout {
         Ok(())
     }
 
-    fn take_first(
+    fn append_first(
         &self,
         streams: &mut StreamCursors<'_>,
         scratch: &mut LayoutScratch,
@@ -246,7 +246,7 @@ impl RowLayout {
         Ok(())
     }
 
-    fn take_second(
+    fn append_second(
         &self,
         second: &ImageLayout,
         streams: &mut StreamCursors<'_>,
@@ -265,7 +265,7 @@ impl RowLayout {
                     let (start, end) = scratch.values[earlier];
                     match is_set(repeats, bit) {
                         true => out.extend_from_within(start..end),
-                        false => column.take_changed(start, streams, out)?,
+                        false => column.append_changed(start, streams, out)?,
                     }
                 }
                 None => column.take(streams, out)?,
@@ -385,7 +385,7 @@ impl ColumnLayout {
     }
 
     /// Appends the value after an update; the value before starts at `before` of `out`.
-    fn take_changed(
+    fn append_changed(
         &self,
         before: usize,
         streams: &mut StreamCursors<'_>,
@@ -463,7 +463,7 @@ pub(crate) fn put_shape(shape: &mut Vec<u8>, table: usize, event_type: EventType
 
 /// Reads the number of the table map from a shape. Returns it, the type of the event, and its body in front of the
 /// rows.
-pub(crate) fn take_shape(shape: &[u8]) -> Result<(usize, EventType, &[u8]), BlockDamage> {
+pub(crate) fn parse_shape(shape: &[u8]) -> Result<(usize, EventType, &[u8]), BlockDamage> {
     let mut cursor = StreamCursor::new(shape);
     let table = cursor.size()?;
     Ok((table, EventType::from_code(cursor.u8()?), cursor.take_rest()))

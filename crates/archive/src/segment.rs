@@ -1,4 +1,4 @@
-//! Segments: one log each, as blocks behind a head.
+//! Segments: one log each, as blocks after a head.
 
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::archive_error::ArchiveError;
 use crate::block_decoder::BlockDecoder;
 use crate::block_encoder::BlockEncoder;
-use crate::block_frame::{BLOCK_HEAD_SIZE, BlockKind, put_end, take_body, take_head};
+use crate::block_frame::{BLOCK_HEAD_SIZE, BlockKind, parse_body, parse_head, put_end};
 use crate::block_reader::SegmentReader;
 use crate::block_summary::BlockSummary;
 use crate::segment_error::SegmentError;
@@ -39,7 +39,7 @@ pub struct SegmentSummary {
     pub file_size: u64,
     /// SHA-256 of the log's file.
     pub file_digest: String,
-    /// SHA-256 of the log behind the header of an encrypted log, decrypted; `None` for other logs.
+    /// SHA-256 of the log after the header of an encrypted log, decrypted; `None` for other logs.
     pub plain_digest: Option<String>,
     /// Size of the segment.
     pub segment_size: u64,
@@ -157,7 +157,7 @@ pub fn read_segment(
         },
         BlockDecoder::new,
         |decoder, (offset, body, checksum), parts| {
-            let frame = take_body(&body, checksum).map_err(|damage| damage.at(offset))?;
+            let frame = parse_body(&body, checksum).map_err(|damage| damage.at(offset))?;
             let mut bytes = Vec::new();
             decoder.decode(&frame, &mut bytes).map_err(|damage| damage.at(offset))?;
             let size = bytes.len();
@@ -180,7 +180,7 @@ fn read_block(input: &mut impl Read, offset: u64) -> Result<(Vec<u8>, u32), Arch
     input.by_ref().take(BLOCK_HEAD_SIZE as u64).read_to_end(&mut head).map_err(read_failed)?;
     let truncated = |found: usize| SegmentError::Truncated { offset: offset + found as u64 };
     let head: [u8; BLOCK_HEAD_SIZE] = head.try_into().map_err(|head: Vec<u8>| truncated(head.len()))?;
-    let (size, checksum) = take_head(head, offset)?;
+    let (size, checksum) = parse_head(head, offset)?;
     let mut body = Vec::new();
     input.by_ref().take(size as u64).read_to_end(&mut body).map_err(read_failed)?;
     match body.len() == size {
@@ -248,7 +248,7 @@ impl SegmentHead {
             return Err(SegmentError::Truncated { offset: fixed.len() as u64 }.into());
         };
         if format != SEGMENT_FORMAT {
-            return Err(SegmentError::Version { found: format, wanted: SEGMENT_FORMAT }.into());
+            return Err(SegmentError::Version { found: format, expected: SEGMENT_FORMAT }.into());
         }
         match flag {
             0 => return Ok((Self::default(), size as u64)),

@@ -15,13 +15,13 @@ pub enum SegmentError {
     NotASegment,
     /// The segment has a later format.
     #[error(
-        "the segment has format {found}, and this version reads format {wanted}: use a later version of bintide"
+        "the segment has format {found}, and this version reads format {expected}: use a later version of bintide"
     )]
     Version {
         /// Format of the segment.
         found: u8,
         /// Format that this version reads.
-        wanted: u8,
+        expected: u8,
     },
     /// The bytes of a block are damaged.
     #[error("the segment is damaged in the block at byte {offset}: {what}")]
@@ -32,12 +32,12 @@ pub enum SegmentError {
         what: &'static str,
     },
     /// The restored bytes differ from those that were archived.
-    #[error("the restored log has SHA-256 {found}, and the archived log had {wanted}")]
+    #[error("the restored log has SHA-256 {found}, and the archived log had {expected}")]
     Digest {
         /// Digest of the restored log.
         found: String,
         /// Digest of the archived log.
-        wanted: String,
+        expected: String,
     },
 }
 

@@ -53,7 +53,7 @@ struct SharedStorage {
 
 /// Handling of a directory that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MissingFolder {
+pub enum MissingDirectory {
     /// It is created.
     Create,
     /// It is an error.
@@ -99,10 +99,10 @@ impl ArchiveStorage {
     /// # Errors
     ///
     /// If the location is invalid, or the directory is missing or cannot be created.
-    pub fn open(location: &str, missing: MissingFolder) -> Result<Self, ArchiveError> {
+    pub fn open(location: &str, missing: MissingDirectory) -> Result<Self, ArchiveError> {
         let (store, prefix) = match is_object_url(location) {
             true => open_url(location)?,
-            false => (open_folder(location, missing)?, ObjectPath::default()),
+            false => (open_directory(location, missing)?, ObjectPath::default()),
         };
         let runtime =
             Builder::new_multi_thread().worker_threads(2).thread_name("storage").enable_all().build();
@@ -115,19 +115,19 @@ impl ArchiveStorage {
         &self.shared.location
     }
 
-    /// Returns the objects whose names start with this folder.
+    /// Returns the objects whose names start with this directory.
     ///
     /// # Errors
     ///
     /// Those of the object store.
-    pub fn list(&self, folder: &str) -> Result<Vec<StoredObject>, ArchiveError> {
-        let path = self.path(folder);
+    pub fn list(&self, directory: &str) -> Result<Vec<StoredObject>, ArchiveError> {
+        let path = self.path(directory);
         let found = self.shared.store.list(Some(&path));
         let objects: Vec<_> = self
             .shared
             .runtime
             .block_on(found.try_collect())
-            .map_err(|cause| self.failed("list", folder, cause))?;
+            .map_err(|cause| self.failed("list", directory, cause))?;
         let prefix = self.shared.prefix.as_ref().len();
         let name = |path: &ObjectPath| path.as_ref()[prefix..].trim_start_matches('/').to_owned();
         let mut objects: Vec<StoredObject> = objects
@@ -283,15 +283,15 @@ fn open_url(location: &str) -> Result<(Arc<dyn ObjectStore>, ObjectPath), Archiv
     Ok((store.map_err(|cause| invalid(location, cause))?, prefix))
 }
 
-fn open_folder(location: &str, missing: MissingFolder) -> Result<Arc<dyn ObjectStore>, ArchiveError> {
+fn open_directory(location: &str, missing: MissingDirectory) -> Result<Arc<dyn ObjectStore>, ArchiveError> {
     if location.contains("://") {
         return Err(invalid(location, "expected s3://, gs://, az://, or a directory"));
     }
-    let folder = PathBuf::from(location);
-    if missing == MissingFolder::Create {
-        fs::create_dir_all(&folder).map_err(|cause| invalid(location, cause))?;
+    let directory = PathBuf::from(location);
+    if missing == MissingDirectory::Create {
+        fs::create_dir_all(&directory).map_err(|cause| invalid(location, cause))?;
     }
-    let store = LocalFileSystem::new_with_prefix(&folder).map_err(|cause| match folder.is_dir() {
+    let store = LocalFileSystem::new_with_prefix(&directory).map_err(|cause| match directory.is_dir() {
         true => invalid(location, cause),
         false => invalid(location, "there is no such directory"),
     })?;

@@ -187,14 +187,14 @@ impl StreamCompressor {
     }
 }
 
-/// Returns whether long pieces of a stream come again behind many other bytes. It compares pieces at places that the bytes
-/// choose: those of equal pieces are the same.
+/// Returns whether long pieces of a stream come again after many other bytes. It compares pieces at places that the
+/// bytes choose: those of equal pieces are the same.
 fn has_distant_repeats(stream: &[u8], pieces: &mut Vec<u32>) -> bool {
     /// Odd numbers whose products mix the bits of a number.
     const MIX_32: u32 = 0x9e37_79b1;
     const MIX_64: u64 = 0x9e37_79b9_7f4a_7c15;
     /// High bits of a hash that are 0 at a chosen place: one of 128 places.
-    const PLACE_BITS: u32 = 7;
+    const SAMPLE_BITS: u32 = 7;
     if stream.len() < DISTANT_SIZE_MIN {
         return false;
     }
@@ -203,7 +203,7 @@ fn has_distant_repeats(stream: &[u8], pieces: &mut Vec<u32>) -> bool {
     let (mut found, mut repeated) = (0_u32, 0_u32);
     for window in stream.windows(DISTANT_MATCH_MIN as usize) {
         let Some((start, _)) = window.split_first_chunk::<4>() else { break };
-        if u32::from_le_bytes(*start).wrapping_mul(MIX_32) >> (32 - PLACE_BITS) != 0 {
+        if u32::from_le_bytes(*start).wrapping_mul(MIX_32) >> (32 - SAMPLE_BITS) != 0 {
             continue;
         }
         let words = window.as_chunks::<8>().0.iter();
@@ -260,7 +260,7 @@ impl StreamExpander {
     }
 }
 
-/// Returns the stream in the order of its form. Bytes behind the last whole value keep their place.
+/// Returns the stream in the order of its form. Bytes after the last whole value keep their place.
 fn order<'a>(stream: &'a [u8], form: StreamForm, ordered: &'a mut Vec<u8>) -> &'a [u8] {
     let (StreamForm::Planes(width) | StreamForm::DifferencePlanes(width)) = form else { return stream };
     ordered.resize(stream.len(), 0);

@@ -304,27 +304,32 @@ impl TextWriter {
     }
 
     /// Appends a text to the streams of numbers and texts, and returns its number, and whether it is new.
-    pub(crate) fn put(&mut self, text: &[u8], streams: &mut StreamSet, places: TextStreams) -> (usize, bool) {
-        // Events of a kind often follow in the same order: the text behind the last one comes next.
+    pub(crate) fn put(
+        &mut self,
+        text: &[u8],
+        streams: &mut StreamSet,
+        text_streams: TextStreams,
+    ) -> (usize, bool) {
+        // Events of a kind often follow in the same order: the text after the last one comes next.
         for number in [self.last, self.last + 1] {
             if self.texts.get(number).is_some_and(|known| **known == *text) {
-                return self.repeat(number, streams, places);
+                return self.repeat(number, streams, text_streams);
             }
         }
         if let Some(number) = self.numbers.get(text) {
-            return self.repeat(*number, streams, places);
+            return self.repeat(*number, streams, text_streams);
         }
         let text: Arc<[u8]> = text.into();
         self.last = self.texts.len();
-        streams.put(places.numbers, 0);
-        put_sized(streams.of(places.texts), &text);
+        streams.put(text_streams.numbers, 0);
+        put_sized(streams.of(text_streams.texts), &text);
         self.numbers.insert(Arc::clone(&text), self.last);
         self.texts.push(text);
         (self.last, true)
     }
 
-    fn repeat(&mut self, number: usize, streams: &mut StreamSet, places: TextStreams) -> (usize, bool) {
-        streams.put(places.numbers, number as u64 + 1);
+    fn repeat(&mut self, number: usize, streams: &mut StreamSet, text_streams: TextStreams) -> (usize, bool) {
+        streams.put(text_streams.numbers, number as u64 + 1);
         self.last = number;
         (number, false)
     }
@@ -341,11 +346,11 @@ impl<'a> TextReader<'a> {
     pub(crate) fn take(
         &mut self,
         streams: &mut StreamCursors<'a>,
-        places: TextStreams,
+        text_streams: TextStreams,
     ) -> Result<(usize, &'a [u8]), BlockDamage> {
-        match streams.of(places.numbers).size()? {
+        match streams.of(text_streams.numbers).size()? {
             0 => {
-                let text = streams.of(places.texts).sized()?;
+                let text = streams.of(text_streams.texts).sized()?;
                 self.texts.push(text);
                 Ok((self.texts.len() - 1, text))
             }

@@ -75,7 +75,7 @@ impl<'a> StreamCursor<'a> {
         usize::try_from(self.varint()?).map_err(|_| BlockDamage("a size is too large"))
     }
 
-    /// Reads bytes behind their size.
+    /// Reads bytes after their size.
     #[inline]
     pub(crate) fn sized(&mut self) -> Result<&'a [u8], BlockDamage> {
         let size = self.size()?;
@@ -95,7 +95,7 @@ impl<'a> StreamCursor<'a> {
     }
 }
 
-/// Appends bytes behind their size.
+/// Appends bytes after their size.
 pub(crate) fn put_sized(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

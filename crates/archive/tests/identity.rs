@@ -125,15 +125,15 @@ fn every_damaged_byte_of_a_segment_is_an_error() {
 proptest! {
     #[test]
     fn damaged_logs_come_back(
-        sample in any::<Index>(), changes in proptest::collection::vec((any::<Index>(), any::<u8>()), 1..8), cut in any::<Index>(),
+        sample in any::<Index>(), changes in proptest::collection::vec((any::<Index>(), any::<u8>()), 1..8), removed in any::<Index>(),
     ) {
         let samples = samples();
         let mut log = fs::read(&samples[sample.index(samples.len())]).unwrap();
-        for (place, byte) in changes {
-            let place = place.index(log.len());
-            log[place] = byte;
+        for (offset, byte) in changes {
+            let offset = offset.index(log.len());
+            log[offset] = byte;
         }
-        log.truncate(log.len() - cut.index(log.len()) / 4);
+        log.truncate(log.len() - removed.index(log.len()) / 4);
         let (segment, _) = write(&log);
         prop_assert_eq!(read(&segment).unwrap(), log);
     }

@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box
         })?;
     }
     if let Some(open) = tracker.open() {
-        writeln!(out, "{} has no end; expected {}", open.id, tracker.wanted())?;
+        writeln!(out, "{} has no end; expected {}", open.id, tracker.expected())?;
     }
     writeln!(out, "{executed}")?;
     Ok(())

@@ -51,11 +51,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(bytes: &[u8], wanted: &str) {
+    fn check(bytes: &[u8], expected: &str) {
         let (mut lines, mut line) = (b"front:".to_vec(), b"front:".to_vec());
         put_base64_lines(&mut lines, bytes, b"\\n");
         put_base64(&mut line, bytes);
-        assert_eq!(String::from_utf8(lines).unwrap(), format!("front:{wanted}"));
-        assert_eq!(String::from_utf8(line).unwrap(), format!("front:{}", wanted.replace("\\n", "")));
+        assert_eq!(String::from_utf8(lines).unwrap(), format!("front:{expected}"));
+        assert_eq!(String::from_utf8(line).unwrap(), format!("front:{}", expected.replace("\\n", "")));
     }
 }

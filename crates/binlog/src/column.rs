@@ -385,7 +385,7 @@ fn small(
         let found = u64::from(byte);
         let reason = match byte > *range.end() {
             true => DecodeReason::OutOfRange { field, found, max: u64::from(*range.end()) },
-            false => DecodeReason::Differs { field, found, wanted: u64::from(*range.start()) },
+            false => DecodeReason::Differs { field, found, expected: u64::from(*range.start()) },
         };
         return Err(DecodeError::new(offset, reason));
     }
@@ -473,7 +473,7 @@ fn string(cursor: &mut Cursor<'_>) -> Result<ResolvedType, DecodeError> {
             let reason = DecodeReason::Unexpected {
                 field: "real type of a column",
                 found: u64::from(real_type),
-                wanted: "247, 248, 253 or 254",
+                expected: "247, 248, 253 or 254",
             };
             return Err(DecodeError::new(offset, reason));
         }

@@ -189,8 +189,8 @@ impl<'a> Cursor<'a> {
         DecodeError::new(self.offset, reason)
     }
 
-    const fn short(&self, wanted: u64) -> DecodeError {
-        self.error(DecodeReason::Short { wanted, found: self.rest.len() })
+    const fn short(&self, expected: u64) -> DecodeError {
+        self.error(DecodeReason::Short { expected, found: self.rest.len() })
     }
 }
 
@@ -251,9 +251,9 @@ mod tests {
     use super::{Cursor, put_lenenc, put_varlen, put_varlen_signed};
     use crate::error::{DecodeError, DecodeReason};
 
-    fn check(bytes: &[u8], wanted: Result<u64, DecodeError>) {
-        assert_eq!(Cursor::new(bytes).lenenc(), wanted, "{bytes:?}");
-        if let Ok(value) = wanted {
+    fn check(bytes: &[u8], expected: Result<u64, DecodeError>) {
+        assert_eq!(Cursor::new(bytes).lenenc(), expected, "{bytes:?}");
+        if let Ok(value) = expected {
             let mut out = Vec::new();
             put_lenenc(&mut out, value);
             assert_eq!(out, bytes, "{value}");
@@ -269,18 +269,18 @@ mod tests {
         check(&[0xfd, 0, 0, 1], Ok(0x1_0000));
         check(&[0xfe, 0, 0, 0, 1, 0, 0, 0, 0], Ok(0x100_0000));
         check(&[0xfe, 255, 255, 255, 255, 255, 255, 255, 255], Ok(u64::MAX));
-        check(&[], Err(DecodeError::new(0, DecodeReason::Short { wanted: 1, found: 0 })));
-        check(&[0xfc, 1], Err(DecodeError::new(1, DecodeReason::Short { wanted: 2, found: 1 })));
+        check(&[], Err(DecodeError::new(0, DecodeReason::Short { expected: 1, found: 0 })));
+        check(&[0xfc, 1], Err(DecodeError::new(1, DecodeReason::Short { expected: 2, found: 1 })));
         check(&[0xfb], Err(DecodeError::new(0, DecodeReason::LengthEncoding { byte: 0xfb })));
         check(&[0xff], Err(DecodeError::new(0, DecodeReason::LengthEncoding { byte: 0xff })));
     }
 
-    fn check_varlen(bytes: &[u8], wanted: u64) {
+    fn check_varlen(bytes: &[u8], expected: u64) {
         let mut cursor = Cursor::new(bytes);
-        assert_eq!((cursor.varlen(), cursor.is_empty()), (Ok(wanted), true), "{bytes:02x?}");
+        assert_eq!((cursor.varlen(), cursor.is_empty()), (Ok(expected), true), "{bytes:02x?}");
         let mut out = Vec::new();
-        put_varlen(&mut out, wanted);
-        assert_eq!(out, bytes, "{wanted}");
+        put_varlen(&mut out, expected);
+        assert_eq!(out, bytes, "{expected}");
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
         check_varlen(&[0xff, 0, 0, 0, 0, 0, 0, 0, 1], 1 << 56);
         check_varlen(&[0xff, 255, 255, 255, 255, 255, 255, 255, 255], u64::MAX);
         let short = Cursor::new(&[0x03, 0]).varlen();
-        assert_eq!(short, Err(DecodeError::new(1, DecodeReason::Short { wanted: 2, found: 1 })));
+        assert_eq!(short, Err(DecodeError::new(1, DecodeReason::Short { expected: 2, found: 1 })));
     }
 
     #[test]

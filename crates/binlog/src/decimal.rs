@@ -32,12 +32,12 @@ impl<'a> Decimal<'a> {
             let reason = DecodeReason::OutOfRange { field: "precision of DECIMAL", found, max };
             return Err(DecodeError::new(0, reason));
         }
-        let (found, wanted) = (bytes.len(), usize::from(decimal_size(precision, scale)));
-        if found != wanted {
-            let (found, wanted) = (found as u64, wanted as u64);
+        let (found, expected) = (bytes.len(), usize::from(decimal_size(precision, scale)));
+        if found != expected {
+            let (found, expected) = (found as u64, expected as u64);
             return Err(DecodeError::new(
                 0,
-                DecodeReason::Differs { field: "size of DECIMAL", found, wanted },
+                DecodeReason::Differs { field: "size of DECIMAL", found, expected },
             ));
         }
         let decimal = Self { bytes, precision, scale };
@@ -201,9 +201,9 @@ mod tests {
     use super::Decimal;
     use crate::error::{DecodeError, DecodeReason};
 
-    fn check(precision: u8, scale: u8, bytes: &[u8], wanted: &str) {
+    fn check(precision: u8, scale: u8, bytes: &[u8], expected: &str) {
         let text = Decimal::new(bytes, precision, scale).map(|decimal| decimal.to_string());
-        assert_eq!(text.as_deref(), Ok(wanted), "DECIMAL({precision},{scale}) {bytes:02x?}");
+        assert_eq!(text.as_deref(), Ok(expected), "DECIMAL({precision},{scale}) {bytes:02x?}");
     }
 
     fn check_error(precision: u8, scale: u8, bytes: &[u8], offset: usize, reason: DecodeReason) {
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn corrupt_bytes() {
-        let size = |found, wanted| DecodeReason::Differs { field: "size of DECIMAL", found, wanted };
+        let size = |found, expected| DecodeReason::Differs { field: "size of DECIMAL", found, expected };
         check_error(4, 2, &[0x80], 0, size(1, 2));
         check_error(4, 2, &[0x80, 0, 0], 0, size(3, 2));
         let digits = |found, max| DecodeReason::OutOfRange { field: "digits of DECIMAL", found, max };
@@ -276,7 +276,7 @@ mod tests {
                 let digits = text.bytes().filter(u8::is_ascii_digit).count();
                 assert!(digits <= usize::from(precision) + 1, "{text}");
                 assert_eq!(text.starts_with('-'), decimal.is_negative());
-                assert_eq!(text.split_once('.').map_or(0, |(_, behind)| behind.len()), usize::from(scale));
+                assert_eq!(text.split_once('.').map_or(0, |(_, after)| after.len()), usize::from(scale));
             }
         }
     }

@@ -103,8 +103,8 @@ impl EncryptedHeader {
         let magic = cursor.array()?;
         if magic != MAGIC_ENCRYPTED {
             let (field, found) = ("magic", u64::from(u32::from_be_bytes(magic)));
-            let wanted = "fd 62 69 6e (an encrypted log)";
-            return Err(DecodeError::new(0, DecodeReason::Unexpected { field, found, wanted }));
+            let expected = "fd 62 69 6e (an encrypted log)";
+            return Err(DecodeError::new(0, DecodeReason::Unexpected { field, found, expected }));
         }
         if cursor.u8()? != VERSION {
             let what = "an encrypted log whose version is not 1";
@@ -131,11 +131,11 @@ impl EncryptedHeader {
         let padding = cursor.rest();
         if let Some(index) = padding.iter().position(|byte| *byte != 0) {
             let (field, found) = ("padding", u64::from(padding[index]));
-            let reason = DecodeReason::Unexpected { field, found, wanted: "zeros to the header's end" };
+            let reason = DecodeReason::Unexpected { field, found, expected: "zeros to the header's end" };
             return Err(DecodeError::new(cursor.offset() + index, reason));
         }
         let missing =
-            |field| cursor.error(DecodeReason::Unexpected { field, found: 0, wanted: "a mandatory field" });
+            |field| cursor.error(DecodeReason::Unexpected { field, found: 0, expected: "a mandatory field" });
         Ok(Self {
             key_id: key_id.ok_or_else(|| missing("key name"))?,
             password: password.ok_or_else(|| missing("password"))?,
@@ -276,12 +276,12 @@ mod tests {
 
     fn samples() -> impl Iterator<Item = (PathBuf, Keyring)> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
-        ["encrypted", "encrypted-compressed"].into_iter().flat_map(move |folder| {
-            let folder = root.join(folder);
-            let keyring = Keyring::parse(&std::fs::read(folder.join("keyring")).unwrap()).unwrap();
-            let index = std::fs::read_to_string(folder.join("binlog.index")).unwrap();
+        ["encrypted", "encrypted-compressed"].into_iter().flat_map(move |directory| {
+            let directory = root.join(directory);
+            let keyring = Keyring::parse(&std::fs::read(directory.join("keyring")).unwrap()).unwrap();
+            let index = std::fs::read_to_string(directory.join("binlog.index")).unwrap();
             let logs: Vec<PathBuf> =
-                index.lines().map(|line| folder.join(line.trim_start_matches("./"))).collect();
+                index.lines().map(|line| directory.join(line.trim_start_matches("./"))).collect();
             assert!(!logs.is_empty());
             logs.into_iter().map(move |log| (log, keyring.clone()))
         })

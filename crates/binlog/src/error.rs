@@ -20,7 +20,7 @@ pub enum DecodeReason {
     /// The input ends before the field does.
     Short {
         /// Number of bytes that the field needs.
-        wanted: u64,
+        expected: u64,
         /// Number of bytes left.
         found: usize,
     },
@@ -57,7 +57,7 @@ pub enum DecodeReason {
         /// Value found.
         found: u64,
         /// Description of the allowed values.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// zstd reports an error.
     Zstd {
@@ -71,7 +71,7 @@ pub enum DecodeReason {
         /// Value found here.
         found: u64,
         /// Value stated elsewhere.
-        wanted: u64,
+        expected: u64,
     },
     /// The byte starts no character of the character set.
     Character {
@@ -105,8 +105,8 @@ impl DecodeError {
 
     /// Creates the error for a rows event without a map of its table.
     pub const fn unmapped_table(table_id: u64) -> Self {
-        let (field, wanted) = ("table id", "one from a table map of the statement");
-        Self::new(HEADER_SIZE, DecodeReason::Unexpected { field, found: table_id, wanted })
+        let (field, expected) = ("table id", "one from a table map of the statement");
+        Self::new(HEADER_SIZE, DecodeReason::Unexpected { field, found: table_id, expected })
     }
 
     /// Adds `base` to the offset, for an input that starts at `base` of a larger one.
@@ -126,7 +126,7 @@ impl fmt::Display for DecodeError {
 impl fmt::Display for DecodeReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Short { wanted, found } => write!(out, "expected {wanted} more bytes, found {found}"),
+            Self::Short { expected, found } => write!(out, "expected {expected} more bytes, found {found}"),
             Self::Trailing { count } => write!(out, "expected the end, found {count} extra bytes"),
             Self::LengthEncoding { byte } => {
                 write!(out, "expected a length-encoded integer, found byte 0x{byte:02x}")
@@ -137,9 +137,13 @@ impl fmt::Display for DecodeReason {
             Self::OutOfRange { field, found, max } => {
                 write!(out, "{field} is {found}, must be at most {max}")
             }
-            Self::Unexpected { field, found, wanted } => write!(out, "{field} is {found}, expected {wanted}"),
+            Self::Unexpected { field, found, expected } => {
+                write!(out, "{field} is {found}, expected {expected}")
+            }
             Self::Zstd { message } => write!(out, "cannot be decompressed (zstd: {message})"),
-            Self::Differs { field, found, wanted } => write!(out, "{field} is {found}, expected {wanted}"),
+            Self::Differs { field, found, expected } => {
+                write!(out, "{field} is {found}, expected {expected}")
+            }
             Self::Character { charset, byte } => {
                 write!(out, "expected a character of {charset}, found byte 0x{byte:02x}")
             }
@@ -170,14 +174,14 @@ pub enum EncodeError {
         /// Size of the part in bytes.
         found: u64,
         /// Size stated by the other field.
-        wanted: u64,
+        expected: u64,
     },
     /// A field is absent, but a field that must follow it is present.
     Missing {
         /// Name of the absent field.
         field: &'static str,
         /// Name of the field after it.
-        behind: &'static str,
+        next: &'static str,
     },
 }
 
@@ -187,11 +191,11 @@ impl fmt::Display for EncodeError {
             Self::TooLarge { field, found, max } => {
                 write!(out, "{field} is {found}, must be at most {max}")
             }
-            Self::Mismatch { field, found, wanted } => {
-                write!(out, "{field} has {found} bytes, expected {wanted}")
+            Self::Mismatch { field, found, expected } => {
+                write!(out, "{field} has {found} bytes, expected {expected}")
             }
-            Self::Missing { field, behind } => {
-                write!(out, "{field} is missing, but required before {behind}")
+            Self::Missing { field, next } => {
+                write!(out, "{field} is missing, but required before {next}")
             }
         }
     }
@@ -211,19 +215,19 @@ where
     }
 }
 
-/// Checks that a part has `wanted` bytes.
-pub(crate) fn check_size(field: &'static str, found: usize, wanted: usize) -> Result<(), EncodeError> {
-    match found == wanted {
+/// Checks that a part has `expected` bytes.
+pub(crate) fn check_size(field: &'static str, found: usize, expected: usize) -> Result<(), EncodeError> {
+    match found == expected {
         true => Ok(()),
-        false => Err(EncodeError::Mismatch { field, found: found as u64, wanted: wanted as u64 }),
+        false => Err(EncodeError::Mismatch { field, found: found as u64, expected: expected as u64 }),
     }
 }
 
-/// Returns the value of a field that must be present because `behind`, the field after it, is present.
+/// Returns the value of a field that must be present because `next`, the field after it, is present.
 pub(crate) fn require_field<T>(
     field: &'static str,
     value: Option<T>,
-    behind: &'static str,
+    next: &'static str,
 ) -> Result<T, EncodeError> {
-    value.ok_or(EncodeError::Missing { field, behind })
+    value.ok_or(EncodeError::Missing { field, next })
 }

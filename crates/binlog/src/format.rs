@@ -113,10 +113,10 @@ mod tests {
 
     #[test]
     fn servers_with_old_temporals() {
-        let check = |version: &str, flavour, wanted| {
+        let check = |version: &str, flavour, expected| {
             let (server_version, checksum) = (version.as_bytes().to_vec(), ChecksumAlgorithm::Off);
             let format = EventFormat { server_version, post_header_sizes: Vec::new(), checksum, flavour };
-            assert_eq!(format.has_old_temporals(), wanted, "{version}");
+            assert_eq!(format.has_old_temporals(), expected, "{version}");
         };
         check("5.5.34-log", Flavour::MySql, true);
         check("5.6.4-m7", Flavour::MySql, false);
@@ -126,10 +126,10 @@ mod tests {
 
     #[test]
     fn servers_that_show_hidden_columns() {
-        let check = |version: &str, flavour, wanted| {
+        let check = |version: &str, flavour, expected| {
             let (server_version, checksum) = (version.as_bytes().to_vec(), ChecksumAlgorithm::Crc32);
             let format = EventFormat { server_version, post_header_sizes: Vec::new(), checksum, flavour };
-            assert_eq!(format.shows_hidden_columns(), wanted, "{version}");
+            assert_eq!(format.shows_hidden_columns(), expected, "{version}");
         };
         check("8.0.12", Flavour::MySql, false);
         check("8.0.15-log", Flavour::MySql, true);
@@ -140,12 +140,12 @@ mod tests {
 
     #[test]
     fn old_formats_get_row_events_of_version_2() {
-        let check = |listed: usize, wanted: &[u8]| {
+        let check = |listed: usize, expected: &[u8]| {
             let sizes = (0..listed).map(|number| number as u8 + 100).collect();
             let (server_version, checksum) = (b"5.5.34-log".to_vec(), ChecksumAlgorithm::Undefined);
             let format =
                 EventFormat { server_version, post_header_sizes: sizes, checksum, flavour: Flavour::MySql };
-            assert_eq!(&format.with_rows_v2().post_header_sizes[listed..], wanted, "{listed} types");
+            assert_eq!(&format.with_rows_v2().post_header_sizes[listed..], expected, "{listed} types");
         };
         check(27, &[0, 0, 10, 10, 10]);
         check(28, &[0, 10, 10, 10]);

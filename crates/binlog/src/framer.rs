@@ -24,7 +24,7 @@ pub const EVENT_SIZE_MAX: u32 = 1 << 30;
 #[derive(Clone, Debug, Default)]
 pub struct Framer {
     format: Option<EventFormat>,
-    behind: FollowingBytes,
+    following: FollowingBytes,
 }
 
 /// Kind of the bytes after the events read so far.
@@ -44,19 +44,19 @@ pub enum FramerOutput<'a> {
     /// Only a part of an event.
     NeedMore {
         /// Number of bytes needed in total, as far as known.
-        wanted: usize,
+        needed: usize,
     },
 }
 
 impl Framer {
     /// Creates a framer for a log, from the first event after the magic number on. The format is not known yet.
     pub const fn new() -> Self {
-        Self { format: None, behind: FollowingBytes::Events }
+        Self { format: None, following: FollowingBytes::Events }
     }
 
     /// Creates a framer for events of a known format, or for events of a payload ([`EventFormat::inside_payload`]).
     pub const fn with_format(format: EventFormat) -> Self {
-        Self { format: Some(format), behind: FollowingBytes::Events }
+        Self { format: Some(format), following: FollowingBytes::Events }
     }
 
     /// Returns the format from the last format description.
@@ -73,9 +73,9 @@ impl Framer {
     /// description cannot be decoded. Also fails after an event that starts MariaDB's encryption.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<FramerOutput<'a>, DecodeError> {
         let Some(head) = bytes.first_chunk::<HEADER_SIZE>() else {
-            return Ok(FramerOutput::NeedMore { wanted: HEADER_SIZE });
+            return Ok(FramerOutput::NeedMore { needed: HEADER_SIZE });
         };
-        if let FollowingBytes::MariadbCiphertext = self.behind {
+        if let FollowingBytes::MariadbCiphertext = self.following {
             return Err(DecodeError::new(
                 0,
                 DecodeReason::Unsupported { what: "an event encrypted by MariaDB" },
@@ -84,19 +84,19 @@ impl Framer {
         let header = EventHeader::decode(&mut Cursor::new(head))?;
         let size = size_checked(&header)?;
         let Some(bytes) = bytes.get(..size) else {
-            return Ok(FramerOutput::NeedMore { wanted: size });
+            return Ok(FramerOutput::NeedMore { needed: size });
         };
         let raw = match header.event_type {
-            EventType::FormatDescription => self.take_format(bytes)?,
+            EventType::FormatDescription => self.accept_format(bytes)?,
             _ => RawEvent::new(bytes, self.checksum(&header)?)?,
         };
         if header.event_type == EventType::MariadbStartEncryption {
-            self.behind = FollowingBytes::MariadbCiphertext;
+            self.following = FollowingBytes::MariadbCiphertext;
         }
         Ok(FramerOutput::Event(raw))
     }
 
-    fn take_format<'a>(&mut self, bytes: &'a [u8]) -> Result<RawEvent<'a>, DecodeError> {
+    fn accept_format<'a>(&mut self, bytes: &'a [u8]) -> Result<RawEvent<'a>, DecodeError> {
         let raw = RawEvent::new(bytes, FormatDescription::checksum_in(bytes))?;
         let description = FormatDescription::decode_body(raw.body())?;
         self.format = Some(description.format()?);
@@ -111,7 +111,7 @@ impl Framer {
                 DecodeReason::Unexpected {
                     field: "event type",
                     found: u64::from(header.event_type.code()),
-                    wanted: "15 (a format description) as the first event",
+                    expected: "15 (a format description) as the first event",
                 },
             )),
         }
@@ -124,7 +124,7 @@ fn size_checked(header: &EventHeader) -> Result<usize, DecodeError> {
         let reason = DecodeReason::Unexpected {
             field: "event size",
             found: u64::from(size),
-            wanted: "19 bytes or more",
+            expected: "19 bytes or more",
         };
         return Err(DecodeError::new(9, reason));
     }
@@ -186,10 +186,10 @@ mod tests {
                     events.push((raw.event_type(), raw.body().len()));
                     position += raw.bytes().len();
                 }
-                FramerOutput::NeedMore { wanted } if position == log.len() && wanted == 19 => {
+                FramerOutput::NeedMore { needed } if position == log.len() && needed == 19 => {
                     return Ok(events);
                 }
-                FramerOutput::NeedMore { wanted } => panic!("wanted {wanted} at {position} of {}", log.len()),
+                FramerOutput::NeedMore { needed } => panic!("needed {needed} at {position} of {}", log.len()),
             }
         }
     }
@@ -215,8 +215,8 @@ mod tests {
         let mut description = description(b"9.7.4", Some(1));
         description[19 + 2] = b'\xb9';
         let (field, found) = ("number of event types", 42 + 1 + 4);
-        let wanted = "at most 40, because servers of this version write no checksums";
-        let error = DecodeError::new(76, DecodeReason::Unexpected { field, found, wanted });
+        let expected = "at most 40, because servers of this version write no checksums";
+        let error = DecodeError::new(76, DecodeReason::Unexpected { field, found, expected });
         assert_eq!(events(Framer::new(), &description), Err((0, error)));
     }
 
@@ -224,26 +224,30 @@ mod tests {
     fn incomplete_event_needs_more_bytes() {
         let event = description(b"9.7.4", Some(1));
         for size in 0..event.len() {
-            let wanted = if size < 19 { 19 } else { event.len() };
-            assert_eq!(Framer::new().next(&event[..size]), Ok(FramerOutput::NeedMore { wanted }));
+            let needed = if size < 19 { 19 } else { event.len() };
+            assert_eq!(Framer::new().next(&event[..size]), Ok(FramerOutput::NeedMore { needed }));
         }
         assert!(matches!(Framer::new().next(&event), Ok(FramerOutput::Event(_))));
     }
 
     #[test]
     fn impossible_event_sizes_are_refused() {
-        let check = |size: u32, wanted: Result<FramerOutput<'_>, DecodeError>| {
+        let check = |size: u32, expected: Result<FramerOutput<'_>, DecodeError>| {
             let mut event = whole(&Event::Xid(Xid { xid: 1 }), ChecksumAlgorithm::Crc32);
             event[9..13].copy_from_slice(&size.to_le_bytes());
-            assert_eq!(Framer::with_format(format(ChecksumAlgorithm::Crc32)).next(&event), wanted, "{size}");
+            assert_eq!(
+                Framer::with_format(format(ChecksumAlgorithm::Crc32)).next(&event),
+                expected,
+                "{size}"
+            );
         };
         let small =
-            |found| DecodeReason::Unexpected { field: "event size", found, wanted: "19 bytes or more" };
+            |found| DecodeReason::Unexpected { field: "event size", found, expected: "19 bytes or more" };
         check(0, Err(DecodeError::new(9, small(0))));
         check(18, Err(DecodeError::new(9, small(18))));
-        check(20, Err(DecodeError::new(20, DecodeReason::Short { wanted: 3, found: 0 })));
-        check(32, Ok(FramerOutput::NeedMore { wanted: 32 }));
-        check(EVENT_SIZE_MAX, Ok(FramerOutput::NeedMore { wanted: EVENT_SIZE_MAX as usize }));
+        check(20, Err(DecodeError::new(20, DecodeReason::Short { expected: 3, found: 0 })));
+        check(32, Ok(FramerOutput::NeedMore { needed: 32 }));
+        check(EVENT_SIZE_MAX, Ok(FramerOutput::NeedMore { needed: EVENT_SIZE_MAX as usize }));
         let (found, max) = (u64::from(EVENT_SIZE_MAX) + 1, u64::from(EVENT_SIZE_MAX));
         let large = DecodeReason::OutOfRange { field: "event size", found, max };
         check(EVENT_SIZE_MAX + 1, Err(DecodeError::new(9, large)));
@@ -251,8 +255,8 @@ mod tests {
 
     #[test]
     fn a_log_starts_with_a_format_description() {
-        let (field, wanted) = ("event type", "15 (a format description) as the first event");
-        let error = DecodeError::new(4, DecodeReason::Unexpected { field, found: 16, wanted });
+        let (field, expected) = ("event type", "15 (a format description) as the first event");
+        let error = DecodeError::new(4, DecodeReason::Unexpected { field, found: 16, expected });
         let xid = whole(&Event::Xid(Xid { xid: 1 }), ChecksumAlgorithm::Crc32);
         assert_eq!(events(Framer::new(), &xid), Err((0, error)));
     }
@@ -282,10 +286,10 @@ mod tests {
 
     #[test]
     fn invalid_format_descriptions() {
-        let check = |offset: usize, byte: u8, at: usize, field, wanted| {
+        let check = |offset: usize, byte: u8, at: usize, field, expected| {
             let mut event = description(b"9.7.4", Some(1));
             event[offset] = byte;
-            let reason = DecodeReason::Unexpected { field, found: u64::from(byte), wanted };
+            let reason = DecodeReason::Unexpected { field, found: u64::from(byte), expected };
             assert_eq!(Framer::new().next(&event), Err(DecodeError::new(at, reason)));
         };
         check(19, 3, 19, "binary log version", "4");

@@ -52,11 +52,11 @@ impl GtidTag {
     /// Checks the syntax and converts to lower case. The empty text is [`GtidTag::NONE`].
     pub fn new(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; Self::SIZE_MAX];
-        let place = bytes.get_mut(..text.len())?;
-        place.copy_from_slice(text);
-        place.make_ascii_lowercase();
-        let word = place.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-        let starts = !place.first().is_some_and(u8::is_ascii_digit);
+        let slot = bytes.get_mut(..text.len())?;
+        slot.copy_from_slice(text);
+        slot.make_ascii_lowercase();
+        let word = slot.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+        let starts = !slot.first().is_some_and(u8::is_ascii_digit);
         (word && starts).then_some(Self { bytes, size: text.len() as u8 })
     }
 

@@ -134,11 +134,11 @@ impl GtidSet {
     pub fn add_all(&mut self, other: &Self) {
         for (tsid, more) in &other.lists {
             match self.lists.entry(*tsid) {
-                Entry::Vacant(place) => {
-                    place.insert(more.clone());
+                Entry::Vacant(entry) => {
+                    entry.insert(more.clone());
                 }
-                Entry::Occupied(mut place) => {
-                    let list = place.get_mut();
+                Entry::Occupied(mut entry) => {
+                    let list = entry.get_mut();
                     match (list.last(), more.as_slice()) {
                         (Some(last), [first, ..]) if last.end < first.start => list.extend_from_slice(more),
                         _ => *list = union(list, more),
@@ -151,11 +151,11 @@ impl GtidSet {
     /// Removes all transactions of `other`.
     pub fn remove_all(&mut self, other: &Self) {
         for (tsid, less) in &other.lists {
-            if let Entry::Occupied(mut place) = self.lists.entry(*tsid) {
-                let rest = difference(place.get(), less);
+            if let Entry::Occupied(mut entry) = self.lists.entry(*tsid) {
+                let rest = difference(entry.get(), less);
                 match rest.is_empty() {
-                    true => drop(place.remove()),
-                    false => *place.get_mut() = rest,
+                    true => drop(entry.remove()),
+                    false => *entry.get_mut() = rest,
                 }
             }
         }
@@ -292,11 +292,11 @@ fn difference(list: &[GtidInterval], less: &[GtidInterval]) -> Vec<GtidInterval>
     for interval in list {
         let mut start = interval.start;
         index = seek(less, index, start);
-        for cut in less[index..].iter().take_while(|cut| cut.start < interval.end) {
-            if start < cut.start {
-                rest.push(GtidInterval { start, end: cut.start });
+        for removed in less[index..].iter().take_while(|removed| removed.start < interval.end) {
+            if start < removed.start {
+                rest.push(GtidInterval { start, end: removed.start });
             }
-            start = cut.end;
+            start = removed.end;
         }
         if start < interval.end {
             rest.push(GtidInterval { start, end: interval.end });

@@ -37,7 +37,7 @@
 //! # }
 //! ```
 //!
-//! The `examples` folder has programs that list events, count rows, follow GTIDs, decompress transactions, and
+//! The `examples` directory has programs that list events, count rows, follow GTIDs, decompress transactions, and
 //! rewrite a log.
 //!
 //! # From bytes to values

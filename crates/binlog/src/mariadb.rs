@@ -118,7 +118,7 @@ pub(crate) fn decompress(compressed: &[u8], size_max: usize) -> Result<Vec<u8>, 
             let (field, found) = ("head of a compressed part", u64::from(head));
             return Err(DecodeError::new(
                 0,
-                DecodeReason::Unexpected { field, found, wanted: "0x81 to 0x84 (zlib)" },
+                DecodeReason::Unexpected { field, found, expected: "0x81 to 0x84 (zlib)" },
             ));
         }
     };
@@ -150,8 +150,8 @@ pub(crate) fn decompress_value(stored: &[u8], size_max: usize) -> Result<Cow<'_,
         (8, bytes @ 1..=4) => usize::from(bytes),
         _ => {
             let (field, found) = ("head of a compressed value", u64::from(*head));
-            let wanted = "0, or 0x80 or 0x88 and a size of 1 to 4 bytes";
-            return Err(DecodeError::new(0, DecodeReason::Unexpected { field, found, wanted }));
+            let expected = "0, or 0x80 or 0x88 and a size of 1 to 4 bytes";
+            return Err(DecodeError::new(0, DecodeReason::Unexpected { field, found, expected }));
         }
     };
     let mut cursor = Cursor::at(plain, 1);
@@ -193,7 +193,7 @@ fn inflate(stream: &[u8], size: usize, wrapping: DeflateWrapping) -> Result<Vec<
         Err(_) => return Err(DecodeReason::Unsupported { what: "a corrupt zlib stream" }),
     };
     let field = "size of a decompressed stream";
-    Err(DecodeReason::Unexpected { field, found, wanted: "the stated size" })
+    Err(DecodeReason::Unexpected { field, found, expected: "the stated size" })
 }
 
 #[cfg(not(feature = "zlib"))]
@@ -214,8 +214,8 @@ mod tests {
         [head, &HELLO].concat()
     }
 
-    fn check(part: &[u8], size_max: usize, wanted: Result<&[u8], DecodeError>) {
-        assert_eq!(decompress(part, size_max), wanted.map(<[u8]>::to_vec), "{part:02x?}");
+    fn check(part: &[u8], size_max: usize, expected: Result<&[u8], DecodeError>) {
+        assert_eq!(decompress(part, size_max), expected.map(<[u8]>::to_vec), "{part:02x?}");
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn sizes_are_not_believed() {
         let field = "size of a decompressed stream";
-        let not = |found| DecodeReason::Unexpected { field, found, wanted: "the stated size" };
+        let not = |found| DecodeReason::Unexpected { field, found, expected: "the stated size" };
         check(&part(&[0x81, 12]), 100, Err(DecodeError::new(2, not(11))));
         check(&part(&[0x81, 10]), 100, Err(DecodeError::new(2, not(11))));
         check(&part(&[0x84, 0x7f, 0xff, 0xff, 0xff]), usize::MAX, Err(DecodeError::new(5, not(11))));
@@ -241,13 +241,13 @@ mod tests {
 
     #[test]
     fn corrupt_parts() {
-        let (field, wanted) = ("head of a compressed part", "0x81 to 0x84 (zlib)");
+        let (field, expected) = ("head of a compressed part", "0x81 to 0x84 (zlib)");
         for found in [0x00, 0x80, 0x85, 0x89, 0x91, 0xff] {
-            let reason = DecodeReason::Unexpected { field, found: u64::from(found), wanted };
+            let reason = DecodeReason::Unexpected { field, found: u64::from(found), expected };
             check(&part(&[found, 11]), 100, Err(DecodeError::new(0, reason)));
         }
-        check(&[], 100, Err(DecodeError::new(0, DecodeReason::Short { wanted: 1, found: 0 })));
-        check(&[0x82, 1], 100, Err(DecodeError::new(1, DecodeReason::Short { wanted: 2, found: 1 })));
+        check(&[], 100, Err(DecodeError::new(0, DecodeReason::Short { expected: 1, found: 0 })));
+        check(&[0x82, 1], 100, Err(DecodeError::new(1, DecodeReason::Short { expected: 2, found: 1 })));
         let mut corrupt = part(&[0x81, 11]);
         corrupt[5] ^= 0x55;
         assert!(decompress(&corrupt, 100).is_err());

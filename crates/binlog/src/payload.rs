@@ -381,20 +381,20 @@ mod tests {
         }
     }
 
-    /// Decompresses `input` by event and by chunk. Both must return `plain` and then end, or fail with `wanted`.
+    /// Decompresses `input` by event and by chunk. Both must return `plain` and then end, or fail with `expected`.
     fn check(
         input: &TransactionPayload<'_>,
         plain: &[u8],
-        wanted: Option<(usize, DecodeReason)>,
+        expected: Option<(usize, DecodeReason)>,
     ) -> PayloadSummary {
-        check_within(PayloadLimits::default(), input, plain, wanted)
+        check_within(PayloadLimits::default(), input, plain, expected)
     }
 
     fn check_within(
         limits: PayloadLimits,
         input: &TransactionPayload<'_>,
         plain: &[u8],
-        wanted: Option<(usize, DecodeReason)>,
+        expected: Option<(usize, DecodeReason)>,
     ) -> PayloadSummary {
         let mut opener = PayloadOpener::with_limits(limits);
         let mut summary = None;
@@ -415,7 +415,7 @@ mod tests {
                 assert_eq!(error.inner_offset, plain.len() as u64);
                 (error.error.offset, error.error.reason)
             });
-            assert_eq!(error, wanted);
+            assert_eq!(error, expected);
             assert_eq!(found.uncompressed_size, plain.len() as u64);
             assert_eq!(*summary.get_or_insert(found), found, "{how:?}");
         }
@@ -510,8 +510,8 @@ mod tests {
     fn several_frames_cut_anywhere() {
         let plain = events(&[100, 5000, 19, 70_000]);
         let skippable = [&[0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
-        for cut in [0, 1, 18, 19, 100, 110, 5000, plain.len() - 1] {
-            let (front, back) = plain.split_at(cut);
+        for boundary in [0, 1, 18, 19, 100, 110, 5000, plain.len() - 1] {
+            let (front, back) = plain.split_at(boundary);
             let input = [&skippable[..], &zstd(front), &skippable, &frame_sized(back), &skippable].concat();
             let summary = check(&payload(&input), &plain, None);
             assert_eq!((summary.frames, summary.frames_with_size, summary.frames_skippable), (2, 1, 3));
@@ -541,12 +541,12 @@ mod tests {
     #[test]
     fn invalid_inner_events_are_refused() {
         let good = events(&[100, 70]);
-        let short = |wanted, found| Some((found, DecodeReason::Short { wanted, found: 0 }));
+        let short = |expected, found| Some((found, DecodeReason::Short { expected, found: 0 }));
         let with = |bad: &[u8]| [&good, bad].concat();
         check(&payload(&zstd(&with(&[7]))), &good, short(18, 1));
         check(&payload(&zstd(&with(&event(30, 50, 0)[..49]))), &good, short(1, 49));
-        let wanted = "19 bytes or more";
-        let small = DecodeReason::Unexpected { field: "event size", found: 18, wanted };
+        let expected = "19 bytes or more";
+        let small = DecodeReason::Unexpected { field: "event size", found: 18, expected };
         check(&payload(&zstd(&with(&event(30, 18, 0)))), &good, Some((9, small)));
         let mut large = event(30, 19, 0);
         large[9..13].copy_from_slice(&((1_u32 << 30) + 1).to_le_bytes());
@@ -556,9 +556,9 @@ mod tests {
             &good,
             Some((9, DecodeReason::OutOfRange { field, found, max })),
         );
-        let wanted = "any but 15 and 40, which cannot be inside a payload";
+        let expected = "any but 15 and 40, which cannot be inside a payload";
         for found in [15, 40] {
-            let nested = DecodeReason::Unexpected { field: "event type", found, wanted };
+            let nested = DecodeReason::Unexpected { field: "event type", found, expected };
             check(&payload(&zstd(&with(&event(found as u8, 30, 0)))), &good, Some((4, nested)));
         }
     }
@@ -571,7 +571,7 @@ mod tests {
         let input = zstd(&plain);
         let claiming = |claimed| TransactionPayload { uncompressed_size: Some(claimed), ..payload(&input) };
         let wrong =
-            |found, wanted| DecodeReason::Differs { field: "uncompressed payload size", found, wanted };
+            |found, expected| DecodeReason::Differs { field: "uncompressed payload size", found, expected };
         check(&claiming(600), &plain, None);
         check(&claiming(601), &plain, Some((0, wrong(600, 601))));
         check(&claiming(599), &plain[..300], Some((0, wrong(600, 599))));
@@ -656,11 +656,11 @@ mod tests {
         let plain = events(&[100, 5000, 19, 70, 200]);
         let input = [frame_sized(&plain[..3000]), zstd(&plain[3000..])].concat();
         let ends = [0, frame_sized(&plain[..3000]).len(), input.len()];
-        for cut in 0..input.len() {
+        for size in 0..input.len() {
             let mut opener = PayloadOpener::new();
-            let (bytes, error) = drain(&mut opener.open(&payload(&input[..cut])).unwrap());
+            let (bytes, error) = drain(&mut opener.open(&payload(&input[..size])).unwrap());
             assert!(plain.starts_with(&bytes));
-            assert_eq!(error.is_none(), cut == ends[0], "{cut}");
+            assert_eq!(error.is_none(), size == ends[0], "{size}");
         }
     }
 
@@ -668,14 +668,14 @@ mod tests {
         #[test]
         fn any_frames(
             sizes in vec(19_u32..3000, 0..40),
-            cuts in vec(any::<proptest::sample::Index>(), 0..4),
+            boundaries in vec(any::<proptest::sample::Index>(), 0..4),
             chunk in 1_usize..20_000,
         ) {
             let plain = events(&sizes);
-            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(plain.len() + 1)).collect();
-            cuts.extend([0, plain.len()]);
-            cuts.sort_unstable();
-            let input: Vec<u8> = cuts.windows(2).flat_map(|cut| zstd(&plain[cut[0]..cut[1]])).collect();
+            let mut boundaries: Vec<usize> = boundaries.iter().map(|boundary| boundary.index(plain.len() + 1)).collect();
+            boundaries.extend([0, plain.len()]);
+            boundaries.sort_unstable();
+            let input: Vec<u8> = boundaries.windows(2).flat_map(|range| zstd(&plain[range[0]..range[1]])).collect();
             let mut opener = PayloadOpener::new();
             prop_assert_eq!(drain(&mut opener.open(&payload(&input)).unwrap()), (plain.clone(), None));
             prop_assert_eq!(drain_chunks(&mut opener.open(&payload(&input)).unwrap(), chunk), (plain, None));

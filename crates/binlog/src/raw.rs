@@ -45,11 +45,11 @@ impl<'a> RawEvent<'a> {
     #[inline]
     pub fn new(bytes: &'a [u8], checksum: EventChecksum) -> Result<Self, DecodeError> {
         let header = EventHeader::decode(&mut Cursor::new(bytes))?;
-        let wanted = (header.size as usize).max(HEADER_SIZE + checksum.size());
+        let expected = (header.size as usize).max(HEADER_SIZE + checksum.size());
         match bytes.len() {
-            found if found < wanted => {
-                let wanted = (wanted - found) as u64;
-                Err(DecodeError::new(bytes.len(), DecodeReason::Short { wanted, found: 0 }))
+            found if found < expected => {
+                let expected = (expected - found) as u64;
+                Err(DecodeError::new(bytes.len(), DecodeReason::Short { expected, found: 0 }))
             }
             found if found > header.size as usize => {
                 let count = found - header.size as usize;

@@ -44,13 +44,13 @@ impl RowDecoder {
     /// Fails if the event and the table differ in their number of columns, or if the values of a column have no known
     /// size.
     pub fn new(table: Arc<Table>, rows: &Rows<'_>) -> Result<Self, DecodeError> {
-        let wanted = table.columns.len() as u64;
-        if rows.column_count != wanted {
+        let expected = table.columns.len() as u64;
+        if rows.column_count != expected {
             let found = rows.column_count;
             let offset = rows.columns_offset();
             return Err(DecodeError::new(
                 offset,
-                DecodeReason::Differs { field: "column count", found, wanted },
+                DecodeReason::Differs { field: "column count", found, expected },
             ));
         }
         let decoder = |columns: &ColumnSet<'_>, partial| {
@@ -114,10 +114,10 @@ impl RowDecoder {
         let mut rest = rows.rows;
         let mut count = 0;
         while !rest.is_empty() {
-            let Some(behind) = self.skip(rest) else {
+            let Some(tail) = self.skip(rest) else {
                 return Err(self.fault(rest, rows.rows_offset() + rows.rows.len() - rest.len()));
             };
-            rest = behind;
+            rest = tail;
             count += 1;
         }
         Ok(count)
@@ -142,14 +142,14 @@ impl RowDecoder {
         let mut rest = bytes;
         let mut row = RowChange { before: None, after: None };
         if let Some(decoder) = &self.before {
-            let behind = decoder.skip(rest)?;
-            row.before = Some(RowImage::new(decoder, rest, behind, end));
-            rest = behind;
+            let tail = decoder.skip(rest)?;
+            row.before = Some(RowImage::new(decoder, rest, tail, end));
+            rest = tail;
         }
         if let Some(decoder) = &self.after {
-            let behind = decoder.skip(rest)?;
-            row.after = Some(RowImage::new(decoder, rest, behind, end));
-            rest = behind;
+            let tail = decoder.skip(rest)?;
+            row.after = Some(RowImage::new(decoder, rest, tail, end));
+            rest = tail;
         }
         Some((row, rest))
     }
@@ -437,7 +437,7 @@ impl ImageDecoder {
                 Ok(size) => drop(cursor.bytes(size)?),
                 Err(_) => {
                     return Err(
-                        cursor.error(DecodeReason::Short { wanted: size, found: cursor.rest().len() })
+                        cursor.error(DecodeReason::Short { expected: size, found: cursor.rest().len() })
                     );
                 }
             }
@@ -461,7 +461,7 @@ impl ImageColumn {
                 return Err(DecodeReason::Unexpected {
                     field: "column type",
                     found,
-                    wanted: "a type of known size",
+                    expected: "a type of known size",
                 });
             }
         };
@@ -544,10 +544,10 @@ pub struct RowImage<'d, 'a> {
 }
 
 impl<'d, 'a> RowImage<'d, 'a> {
-    /// Creates an image from the bytes before `behind`. `bytes` end at offset `end` of the event.
+    /// Creates an image from the bytes before `tail`. `bytes` end at offset `end` of the event.
     #[inline(always)]
-    fn new(decoder: &'d ImageDecoder, bytes: &'a [u8], behind: &'a [u8], end: usize) -> Self {
-        Self { decoder, bytes: &bytes[..bytes.len() - behind.len()], end: end - behind.len() }
+    fn new(decoder: &'d ImageDecoder, bytes: &'a [u8], tail: &'a [u8], end: usize) -> Self {
+        Self { decoder, bytes: &bytes[..bytes.len() - tail.len()], end: end - tail.len() }
     }
 
     /// Returns the bytes of the image.
@@ -847,17 +847,17 @@ mod tests {
         Ok(shown.join("; "))
     }
 
-    fn check(kind: RowsKind, table: Arc<Table>, sets: [&[u8]; 2], rows: &[u8], wanted: &str) {
+    fn check(kind: RowsKind, table: Arc<Table>, sets: [&[u8]; 2], rows: &[u8], expected: &str) {
         let rows = event(kind, &table, sets, rows);
         let shown = RowDecoder::new(table, &rows).and_then(|decoder| {
             assert!(decoder.fits(&rows));
             show(&decoder, &rows)
         });
-        assert_eq!(shown.unwrap_or_else(|error| error.to_string()), wanted, "{rows:?}");
+        assert_eq!(shown.unwrap_or_else(|error| error.to_string()), expected, "{rows:?}");
     }
 
-    fn write(set: u8, rows: &[u8], wanted: &str) {
-        check(RowsKind::Write, five(), [&[set], &[]], rows, wanted);
+    fn write(set: u8, rows: &[u8], expected: &str) {
+        check(RowsKind::Write, five(), [&[set], &[]], rows, expected);
     }
 
     #[test]
@@ -893,7 +893,7 @@ mod tests {
 
     #[test]
     fn both_images() {
-        let update = |sets, rows: &[u8], wanted| check(RowsKind::Update, five(), sets, rows, wanted);
+        let update = |sets, rows: &[u8], expected| check(RowsKind::Update, five(), sets, rows, expected);
         update([&[1], &[2]], &[0, 1, 2, 0, 1, 9], "- 0=[1, 2] + 1=[9]");
         update([&[1], &[0]], &[0, 1, 2, 0, 3, 4], "- 0=[1, 2] +; - 0=[3, 4] +");
         update([&[0], &[1]], &[0, 1, 2], "- + 0=[1, 2]");
@@ -902,8 +902,9 @@ mod tests {
 
     #[test]
     fn changes_of_documents() {
-        let partial =
-            |rows: &[u8], wanted| check(RowsKind::PartialUpdate, five(), [&[1], &[0b10101]], rows, wanted);
+        let partial = |rows: &[u8], expected| {
+            check(RowsKind::PartialUpdate, five(), [&[1], &[0b10101]], rows, expected)
+        };
         let before = [0, 1, 2];
         let with = |after: &[u8]| [&before[..], after].concat();
         partial(&with(&[0, 0, 3, 4, 0, 0, 0, 0, 1, 0, 0, 0, 6]), "- 0=[1, 2] + 0=[3, 4] 2=[] 4=[6]");
@@ -963,8 +964,8 @@ mod tests {
         // A column of unknown size may be in the table, but not in the image.
         let unknown = self::table(&[2, 200], &[]);
         check(RowsKind::Write, unknown.clone(), [&[1], &[]], &[0, 1, 2], "+ 0=[1, 2]");
-        let wanted = "byte 27: column type is 200, expected a type of known size";
-        check(RowsKind::Write, unknown, [&[3], &[]], &[0, 1, 2], wanted);
+        let expected = "byte 27: column type is 200, expected a type of known size";
+        check(RowsKind::Write, unknown, [&[3], &[]], &[0, 1, 2], expected);
     }
 
     proptest! {

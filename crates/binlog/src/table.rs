@@ -73,7 +73,7 @@ impl Table {
     /// [`TableMap::optional_offset`].
     pub fn new(map: &TableMap<'_>) -> Result<Self, DecodeError> {
         let mut table = Self::without_optional(map)?;
-        table.take_optional(map)?;
+        table.read_optional(map)?;
         Ok(table)
     }
 
@@ -145,14 +145,14 @@ impl Table {
     //    1  type
     //    *  size: lenenc
     //    *  value
-    fn take_optional(&mut self, map: &TableMap<'_>) -> Result<(), DecodeError> {
+    fn read_optional(&mut self, map: &TableMap<'_>) -> Result<(), DecodeError> {
         let mut fields = Cursor::at(map.optional, map.optional_offset());
         let mut unknown = Vec::new();
         while !fields.is_empty() {
             let field_type = fields.u8()?;
             let value = fields.lenenc_bytes()?;
             let mut value = Cursor::at(value, fields.offset() - value.len());
-            if !self.take_field(field_type, &mut value, map.flavour)? {
+            if !self.read_field(field_type, &mut value, map.flavour)? {
                 unknown.push(UnknownField { field_type, value: value.take_rest().into() });
             }
         }
@@ -161,7 +161,7 @@ impl Table {
     }
 
     /// Decodes an optional field; returns false if its type is unknown.
-    fn take_field(
+    fn read_field(
         &mut self,
         field_type: u8,
         value: &mut Cursor<'_>,
@@ -170,20 +170,20 @@ impl Table {
         let columns = &mut self.columns;
         match field_type {
             1 => {
-                take_bits(columns, ColumnType::is_numeric, value, |column, bit| column.unsigned = Some(bit))?
+                read_bits(columns, ColumnType::is_numeric, value, |column, bit| column.unsigned = Some(bit))?
             }
-            2 => take_default_collation(columns, collated(flavour), value)?,
-            3 => take_collations(columns, collated(flavour), value)?,
-            4 => take_names(columns, value)?,
-            5 => take_texts(columns, is_set, value)?,
-            6 => take_texts(columns, is_enum, value)?,
-            7 => take_geometry_types(columns, value)?,
-            8 => self.primary_key = Some(take_key(columns, value, KeyPrefixes::Absent)?),
-            9 => self.primary_key = Some(take_key(columns, value, KeyPrefixes::Present)?),
-            10 => take_default_collation(columns, is_enum_or_set, value)?,
-            11 => take_collations(columns, is_enum_or_set, value)?,
-            12 => take_bits(columns, |_| true, value, |column, bit| column.visible = Some(bit))?,
-            13 => take_dimensions(columns, value)?,
+            2 => read_default_collation(columns, collated(flavour), value)?,
+            3 => read_collations(columns, collated(flavour), value)?,
+            4 => read_names(columns, value)?,
+            5 => read_texts(columns, is_set, value)?,
+            6 => read_texts(columns, is_enum, value)?,
+            7 => read_geometry_types(columns, value)?,
+            8 => self.primary_key = Some(read_key(columns, value, KeyPrefixes::Absent)?),
+            9 => self.primary_key = Some(read_key(columns, value, KeyPrefixes::Present)?),
+            10 => read_default_collation(columns, is_enum_or_set, value)?,
+            11 => read_collations(columns, is_enum_or_set, value)?,
+            12 => read_bits(columns, |_| true, value, |column, bit| column.visible = Some(bit))?,
+            13 => read_dimensions(columns, value)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -221,7 +221,7 @@ fn of_kind(columns: &mut [Column], kind: ColumnPredicate) -> impl Iterator<Item 
 }
 
 /// Reads a bit for each matching column, high bit first.
-fn take_bits(
+fn read_bits(
     columns: &mut [Column],
     kind: ColumnPredicate,
     value: &mut Cursor<'_>,
@@ -236,7 +236,7 @@ fn take_bits(
 }
 
 /// Reads the default collation of the matching columns, then the columns with another collation.
-fn take_default_collation(
+fn read_default_collation(
     columns: &mut [Column],
     kind: ColumnPredicate,
     value: &mut Cursor<'_>,
@@ -254,7 +254,7 @@ fn take_default_collation(
 }
 
 /// Reads a collation for each matching column.
-fn take_collations(
+fn read_collations(
     columns: &mut [Column],
     kind: ColumnPredicate,
     value: &mut Cursor<'_>,
@@ -265,7 +265,7 @@ fn take_collations(
     value.finish()
 }
 
-fn take_names(columns: &mut [Column], value: &mut Cursor<'_>) -> Result<(), DecodeError> {
+fn read_names(columns: &mut [Column], value: &mut Cursor<'_>) -> Result<(), DecodeError> {
     for column in columns {
         column.name = Some(value.lenenc_bytes()?.into());
     }
@@ -273,7 +273,7 @@ fn take_names(columns: &mut [Column], value: &mut Cursor<'_>) -> Result<(), Deco
 }
 
 /// Reads the texts of each matching column, preceded by their number.
-fn take_texts(
+fn read_texts(
     columns: &mut [Column],
     kind: ColumnPredicate,
     value: &mut Cursor<'_>,
@@ -296,14 +296,14 @@ fn take_texts(
     value.finish()
 }
 
-fn take_geometry_types(columns: &mut [Column], value: &mut Cursor<'_>) -> Result<(), DecodeError> {
+fn read_geometry_types(columns: &mut [Column], value: &mut Cursor<'_>) -> Result<(), DecodeError> {
     for column in of_kind(columns, is_geometry) {
         column.geometry_type = Some(GeometryType::from_code(value.lenenc()?));
     }
     value.finish()
 }
 
-fn take_dimensions(columns: &mut [Column], value: &mut Cursor<'_>) -> Result<(), DecodeError> {
+fn read_dimensions(columns: &mut [Column], value: &mut Cursor<'_>) -> Result<(), DecodeError> {
     for column in of_kind(columns, |kind| matches!(kind, ColumnType::Vector { .. })) {
         let offset = value.offset();
         let found = value.lenenc()?;
@@ -321,7 +321,7 @@ enum KeyPrefixes {
     Present,
 }
 
-fn take_key(
+fn read_key(
     columns: &[Column],
     value: &mut Cursor<'_>,
     prefixes: KeyPrefixes,
@@ -379,10 +379,10 @@ mod tests {
         }
     }
 
-    fn check_type(type_code: u8, metadata: &[u8], wanted: Result<(ColumnType, u32), &str>) {
+    fn check_type(type_code: u8, metadata: &[u8], expected: Result<(ColumnType, u32), &str>) {
         let table = Table::new(&map(&[type_code], metadata, &[])).map_err(|error| error.to_string());
         let found = table.map(|table| (table.columns[0].column_type, table.columns[0].metadata));
-        assert_eq!(found, wanted.map_err(str::to_owned), "{type_code} {metadata:02x?}");
+        assert_eq!(found, expected.map_err(str::to_owned), "{type_code} {metadata:02x?}");
     }
 
     #[test]
@@ -440,9 +440,9 @@ mod tests {
     }
 
     /// Checks the effect of one optional field on each column.
-    fn check(optional: &[u8], show: impl Fn(&Table) -> String, wanted: &str) {
+    fn check(optional: &[u8], show: impl Fn(&Table) -> String, expected: &str) {
         let shown = with(optional).map_or_else(|error| error.to_string(), |table| show(&table));
-        assert_eq!(shown, wanted, "{optional:02x?}");
+        assert_eq!(shown, expected, "{optional:02x?}");
     }
 
     fn each<T: ToString>(table: &Table, get: impl Fn(&super::Column) -> Option<T>) -> String {
@@ -479,11 +479,11 @@ mod tests {
 
     #[test]
     fn collations_of_mariadb_count_geometries() {
-        let check = |optional: &[u8], wanted: &str| {
+        let check = |optional: &[u8], expected: &str| {
             let map = TableMap { flavour: Flavour::MariaDb, ..map(TYPES, METADATA, optional) };
             assert_eq!(
                 each(&Table::new(&map).unwrap(), |column| column.collation),
-                wanted,
+                expected,
                 "{optional:02x?}"
             );
         };

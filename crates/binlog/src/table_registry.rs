@@ -129,8 +129,8 @@ impl KnownTable {
     fn matches(&self, map: &TableMap<'_>) -> bool {
         let mut rest = &*self.written;
         let same = map_parts(map).iter().all(|part| match rest.strip_prefix(*part) {
-            Some(behind) => {
-                rest = behind;
+            Some(after) => {
+                rest = after;
                 true
             }
             None => false,
@@ -182,8 +182,8 @@ mod tests {
         }
     }
 
-    fn check(tables: &mut TableRegistry, event: &Rows<'_>, wanted: Result<u64, DecodeError>) {
-        assert_eq!(tables.decoder(event).and_then(|decoder| decoder.count(event)), wanted, "{event:?}");
+    fn check(tables: &mut TableRegistry, event: &Rows<'_>, expected: Result<u64, DecodeError>) {
+        assert_eq!(tables.decoder(event).and_then(|decoder| decoder.count(event)), expected, "{event:?}");
     }
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
     fn column_counts_must_equal_the_tables() {
         let mut tables = TableRegistry::new();
         tables.register(&map(7, &[1, 1])).unwrap();
-        let differs = DecodeReason::Differs { field: "column count", found: 1, wanted: 2 };
+        let differs = DecodeReason::Differs { field: "column count", found: 1, expected: 2 };
         check(&mut tables, &rows(7, 1, &[0, 5]), Err(DecodeError::new(29, differs)));
     }
 

@@ -166,7 +166,7 @@ impl DateTime {
             let reason = DecodeReason::Unexpected {
                 field: "first bit of DATETIME",
                 found: 0,
-                wanted: "1 (not negative)",
+                expected: "1 (not negative)",
             };
             return Err(DecodeError::new(offset, reason));
         }
@@ -366,26 +366,26 @@ mod tests {
     use crate::cursor::Cursor;
     use crate::error::DecodeError;
 
-    fn check(result: Result<impl ToString, DecodeError>, wanted: &str) {
+    fn check(result: Result<impl ToString, DecodeError>, expected: &str) {
         let text = result.map_or_else(|error| error.to_string(), |value| value.to_string());
-        assert_eq!(text, wanted);
+        assert_eq!(text, expected);
     }
 
-    fn date(bytes: &[u8], wanted: &str) {
-        check(Date::decode(&mut Cursor::new(bytes)), wanted);
+    fn date(bytes: &[u8], expected: &str) {
+        check(Date::decode(&mut Cursor::new(bytes)), expected);
     }
 
-    fn time(bytes: &[u8], fraction: u8, wanted: &str) {
-        check(Time::decode(&mut Cursor::new(bytes), fraction), wanted);
+    fn time(bytes: &[u8], fraction: u8, expected: &str) {
+        check(Time::decode(&mut Cursor::new(bytes), fraction), expected);
     }
 
-    fn date_time(bytes: &[u8], fraction: u8, wanted: &str) {
-        check(DateTime::decode(&mut Cursor::new(bytes), fraction), wanted);
+    fn date_time(bytes: &[u8], fraction: u8, expected: &str) {
+        check(DateTime::decode(&mut Cursor::new(bytes), fraction), expected);
     }
 
-    fn timestamp(bytes: &[u8], fraction: u8, wanted: &str, utc: &str) {
+    fn timestamp(bytes: &[u8], fraction: u8, expected: &str, utc: &str) {
         let value = Timestamp::decode(&mut Cursor::new(bytes), fraction);
-        check(value, wanted);
+        check(value, expected);
         check(value.map(|value| value.to_utc()), utc);
     }
 

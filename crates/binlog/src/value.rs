@@ -255,8 +255,8 @@ impl ValueDecoder {
             ColumnType::Null => decode_all(bytes, |_| Ok(Value::Null)),
             _ => {
                 let found = u64::from(self.type_code);
-                let wanted = "a known type";
-                Err(DecodeError::new(0, DecodeReason::Unexpected { field: "column type", found, wanted }))
+                let expected = "a known type";
+                Err(DecodeError::new(0, DecodeReason::Unexpected { field: "column type", found, expected }))
             }
         }
     }
@@ -284,8 +284,8 @@ impl ValueDecoder {
 #[inline]
 fn exact_array<const N: usize>(bytes: &[u8]) -> Result<[u8; N], DecodeError> {
     bytes.try_into().map_err(|_| {
-        let (found, wanted) = (bytes.len() as u64, N as u64);
-        DecodeError::new(0, DecodeReason::Differs { field: "size of the value", found, wanted })
+        let (found, expected) = (bytes.len() as u64, N as u64);
+        DecodeError::new(0, DecodeReason::Differs { field: "size of the value", found, expected })
     })
 }
 
@@ -311,9 +311,9 @@ fn little_endian(bytes: &[u8], field: &'static str, max: usize) -> Result<u64, D
 }
 
 fn bit(bytes: &[u8], bits: u8) -> Result<Value<'_>, DecodeError> {
-    let (found, wanted) = (bytes.len() as u64, u64::from(bits.div_ceil(8)));
-    if found != wanted {
-        return Err(DecodeError::new(0, DecodeReason::Differs { field: "size of BIT", found, wanted }));
+    let (found, expected) = (bytes.len() as u64, u64::from(bits.div_ceil(8)));
+    if found != expected {
+        return Err(DecodeError::new(0, DecodeReason::Differs { field: "size of BIT", found, expected }));
     }
     let value = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     Ok(Value::Bit(BitValue { value, bits }))
@@ -344,9 +344,9 @@ mod tests {
         })
     }
 
-    fn check(column: &Column, bytes: &[u8], wanted: Result<Value<'_>, &str>) {
+    fn check(column: &Column, bytes: &[u8], expected: Result<Value<'_>, &str>) {
         let value = column.value(bytes).map_err(|error| error.to_string());
-        assert_eq!(value, wanted.map_err(str::to_owned), "{column:?} {bytes:02x?}");
+        assert_eq!(value, expected.map_err(str::to_owned), "{column:?} {bytes:02x?}");
     }
 
     #[test]
@@ -359,8 +359,8 @@ mod tests {
             check(&unknown, ones, Ok(Value::Int(-1)));
             check(&signed, ones, Ok(Value::Int(-1)));
             check(&unsigned, ones, Ok(Value::UInt(u64::MAX >> (64 - 8 * size))));
-            let size_wanted = format!("byte 0: size of the value is 0, expected {size}");
-            check(&unknown, &[], Err(&size_wanted));
+            let size_expected = format!("byte 0: size of the value is 0, expected {size}");
+            check(&unknown, &[], Err(&size_expected));
         }
     }
 

@@ -189,7 +189,7 @@ mod tests {
         let event = Event::Incident(Incident { incident: 1, message: &[b'x'; 256], rest: &[] });
         let mut out = b"before".to_vec();
         let result = event.write(ORIGIN, NextPosition::Fixed(0), &format(ChecksumAlgorithm::Off), &mut out);
-        let wanted = EncodeError::TooLarge { field: "size of the message", found: 256, max: 255 };
-        assert_eq!((result, out), (Err(wanted), b"before".to_vec()));
+        let expected = EncodeError::TooLarge { field: "size of the message", found: 256, max: 255 };
+        assert_eq!((result, out), (Err(expected), b"before".to_vec()));
     }
 }

@@ -20,9 +20,14 @@ fn logs_cut_at_every_byte() {
         let mut framer = Framer::new();
         for_each_event(&sample.bytes, |position, raw, _| {
             for size in sizes_to_try(raw.bytes().len()) {
-                let cut = framer.clone().next(&raw.bytes()[..size]);
-                let wanted = if size < HEADER_SIZE { HEADER_SIZE } else { raw.bytes().len() };
-                assert_eq!(cut, Ok(FramerOutput::NeedMore { wanted }), "{} {position}+{size}", sample.name);
+                let framed = framer.clone().next(&raw.bytes()[..size]);
+                let needed = if size < HEADER_SIZE { HEADER_SIZE } else { raw.bytes().len() };
+                assert_eq!(
+                    framed,
+                    Ok(FramerOutput::NeedMore { needed }),
+                    "{} {position}+{size}",
+                    sample.name
+                );
             }
             assert_eq!(framer.next(raw.bytes()), Ok(FramerOutput::Event(*raw)));
         });
@@ -36,10 +41,10 @@ fn events_cut_at_every_byte() {
         for_some_events(&sample, |position, raw, format| {
             let whole = &raw.bytes()[..raw.bytes().len() - raw.checksum().size()];
             for size in sizes_to_try(whole.len()).filter(|size| *size >= HEADER_SIZE) {
-                let mut cut = whole[..size].to_vec();
-                cut[9..13].copy_from_slice(&(size as u32).to_le_bytes());
-                let cut = RawEvent::new(&cut, EventChecksum::Absent).unwrap();
-                check_decoding(&cut, format, &|| format!("{} {position}+{size}", sample.name));
+                let mut shortened = whole[..size].to_vec();
+                shortened[9..13].copy_from_slice(&(size as u32).to_le_bytes());
+                let shortened = RawEvent::new(&shortened, EventChecksum::Absent).unwrap();
+                check_decoding(&shortened, format, &|| format!("{} {position}+{size}", sample.name));
             }
         });
     }
@@ -51,11 +56,11 @@ fn events_with_one_byte_changed() {
     let mut random = RandomBytes(1);
     for sample in samples() {
         for_some_events(&sample, |position, raw, format| {
-            for place in sizes_to_try(raw.bytes().len()) {
+            for offset in sizes_to_try(raw.bytes().len()) {
                 let mut changed = raw.bytes().to_vec();
-                changed[place] ^= (random.next() as u8).max(1);
+                changed[offset] ^= (random.next() as u8).max(1);
                 let Ok(changed) = RawEvent::new(&changed, raw.checksum()) else { continue };
-                let what = || format!("{} {position}+{place}", sample.name);
+                let what = || format!("{} {position}+{offset}", sample.name);
                 if raw.checksum() == EventChecksum::Crc32 {
                     assert_eq!(changed.verify().is_ok(), is_only_in_use(raw, &changed), "{}", what());
                 }
@@ -106,12 +111,12 @@ fn logs_with_missing_repeated_and_swapped_events() {
 
 fn shuffle_and_track(sample: &Sample, random: &mut RandomBytes) {
     let mut tracker = TransactionTracker::new();
-    let (mut inside, mut ended, mut cut) = (0, 0, 0);
+    let (mut inside, mut ended, mut discarded) = (0, 0, 0);
     let mut track = |raw: &RawEvent<'_>, format: &EventFormat| {
         let tracked = match tracker.track(0, raw, format) {
             Ok(tracked) => tracked,
             Err(TrackError::Fault(broken)) => {
-                cut += broken.cut.map_or(0, |outline| outline.events);
+                discarded += broken.discarded.map_or(0, |outline| outline.events);
                 broken.tracked
             }
             Err(TrackError::Decode(error)) => panic!("{}: {error}", sample.name),
@@ -128,7 +133,7 @@ fn shuffle_and_track(sample: &Sample, random: &mut RandomBytes) {
         _ => track(raw, format),
     });
     let open = tracker.open().map_or(0, |outline| outline.events);
-    assert_eq!(inside, ended + cut + open, "{}", sample.name);
+    assert_eq!(inside, ended + discarded + open, "{}", sample.name);
 }
 
 /// Calls `see` with the first events of each type in a log, including those inside payloads.

@@ -27,8 +27,8 @@ type ExampleFn = fn(&[OsString], &mut dyn Write) -> Result<(), Box<dyn std::erro
 
 /// Returns the output of an example for sample logs.
 fn output(run: ExampleFn, samples: &[&str]) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
-    let paths: Vec<OsString> = samples.iter().map(|name| folder.join(name).into_os_string()).collect();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+    let paths: Vec<OsString> = samples.iter().map(|name| directory.join(name).into_os_string()).collect();
     let mut out = Vec::new();
     run(&paths, &mut out).unwrap();
     String::from_utf8(out).unwrap()
@@ -67,8 +67,8 @@ fn payloads_are_decompressed() {
 
 #[test]
 fn logs_are_written_repeatedly() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
-    let sample = folder.join("ddl.binlog");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+    let sample = directory.join("ddl.binlog");
     let changed = Path::new(env!("CARGO_TARGET_TMPDIR")).join("changed.binlog");
     let again = Path::new(env!("CARGO_TARGET_TMPDIR")).join("again.binlog");
     let run = |from: &Path, server_id: &str, to: &Path| {

@@ -77,13 +77,13 @@ fn every_cut_is_an_error_at_its_offset() {
             ends.insert(iter.offset() - rows.rows_offset());
         }
         for size in 0..rows.rows.len().min(600) {
-            let cut = Rows { rows: &rows.rows[..size], ..*rows };
+            let truncated = Rows { rows: &rows.rows[..size], ..*rows };
             let whole = ends.range(..=size).count() as u64 - 1;
-            match (decoder.count(&cut), ends.contains(&size)) {
+            match (decoder.count(&truncated), ends.contains(&size)) {
                 (Ok(count), true) => assert_eq!(count, whole, "{name}"),
                 (Err(error), false) => {
-                    assert_eq!(decoder.rows(&cut).last().map(|row| row.err()), Some(Some(error)));
-                    let read = decoder.rows(&cut).filter(Result::is_ok).count() as u64;
+                    assert_eq!(decoder.rows(&truncated).last().map(|row| row.err()), Some(Some(error)));
+                    let read = decoder.rows(&truncated).filter(Result::is_ok).count() as u64;
                     assert_eq!(read, whole, "{name}");
                     let reach = rows.rows_offset()..=rows.rows_offset() + size;
                     assert!(reach.contains(&error.offset), "{name} {size}: {error}");

@@ -62,9 +62,9 @@ fn checksums_and_positions_are_valid() {
     for sample in samples() {
         for_each_event(&sample.bytes, |position, raw, _| {
             assert_eq!(raw.verify(), Ok(()), "{} {position}", sample.name);
-            let behind = (position + raw.bytes().len()) as u32;
+            let end = (position + raw.bytes().len()) as u32;
             if is_of_this_file(&sample.name, raw) {
-                assert_eq!(raw.header().next_position, behind, "{} {position}", sample.name);
+                assert_eq!(raw.header().next_position, end, "{} {position}", sample.name);
             }
         });
     }

@@ -65,9 +65,9 @@ fn text_that_is_not_utf8_is_base64_too() {
 #[test]
 fn identifiers_are_shown_as_mysql_shows_them() {
     let prepare = first("xa.binlog", EventType::XaPrepare);
-    let wanted =
+    let expected =
         json!({"type": "xa_prepare", "one_phase": 0, "xid": "X'73696d706c65',X'',1", "rest": {"base64": ""}});
-    assert_eq!(prepare, wanted);
+    assert_eq!(prepare, expected);
     let set = first("gtids/binlog.000002", EventType::PreviousGtids);
     assert!(set["set"].as_str().unwrap().contains(":by_hand:77"), "{set}");
     let list = first("mariadb-gtids/binlog.000002", EventType::MariadbGtidList);
@@ -78,11 +78,11 @@ fn identifiers_are_shown_as_mysql_shows_them() {
 
 #[test]
 fn session_variables_are_named() {
-    let check = |bytes: &[u8], wanted: Value| {
+    let check = |bytes: &[u8], expected: Value| {
         let status = StatusVars { bytes };
         let query =
             Query { thread_id: 1, exec_time: 0, error_code: 0, status, database: b"d", sql: b"BEGIN" };
-        assert_eq!(to_value(Event::Query(query)).unwrap()["status"], wanted);
+        assert_eq!(to_value(Event::Query(query)).unwrap()["status"], expected);
     };
     check(&[0, 1, 0, 0, 0, 6, 3, b's', b't', b'd'], json!([{"flags2": 1}, {"catalog_nz": "std"}]));
     check(&[12, 2, b'a', 0, b'b', 0], json!([{"updated_databases": ["a", "b"]}]));

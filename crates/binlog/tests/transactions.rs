@@ -177,26 +177,26 @@ fn relay_events(name: &str, from: usize, to: usize) -> Vec<(u64, Vec<u8>, EventC
 
 /// Returns the number of transactions that ended, and the number of events in those that were discarded.
 fn follow(events: &[(u64, Vec<u8>, EventChecksum, EventFormat)]) -> (usize, Vec<u64>) {
-    let (mut tracker, mut ended, mut cut) = (TransactionTracker::new(), 0, Vec::new());
+    let (mut tracker, mut ended, mut discarded) = (TransactionTracker::new(), 0, Vec::new());
     for (position, bytes, checksum, format) in events {
         let raw = RawEvent::new(bytes, *checksum).unwrap();
         match tracker.track(*position, &raw, format) {
             Ok(tracked) => ended += usize::from(tracked.ended.is_some()),
             Err(TrackError::Fault(broken)) => {
                 assert_eq!(broken.fault.lost, GrammarLoss::Transaction);
-                cut.extend(broken.cut.map(|outline| outline.events));
+                discarded.extend(broken.discarded.map(|outline| outline.events));
             }
             Err(TrackError::Decode(error)) => panic!("{error}"),
         }
     }
-    (ended, cut)
+    (ended, discarded)
 }
 
 #[test]
 fn transactions_continue_in_the_next_relay_log() {
     let whole = relay_events("relay/relay.000002", 0, usize::MAX);
-    let (ended, cut) = follow(&whole);
-    assert_eq!((ended, cut), (4, vec![]));
+    let (ended, discarded) = follow(&whole);
+    assert_eq!((ended, discarded), (4, vec![]));
     // The relay log was rotated in the middle of the third transaction. The replica's own rotation, format
     // description and Previous_gtids are between its events.
     let mut events = whole[..12].to_vec();
@@ -211,9 +211,9 @@ fn transactions_are_cut_at_a_lost_connection() {
     // The source sends the transaction again from its start, after an artificial rotation and the format description.
     let mut events = relay_events("relay/relay.000002", 0, 12);
     events.extend(relay_events("relay/relay.000004", 0, usize::MAX));
-    let (ended, cut) = follow(&events);
+    let (ended, discarded) = follow(&events);
     assert!(ended > 3, "{ended}");
-    assert_eq!(cut.len(), 1, "{cut:?}");
+    assert_eq!(discarded.len(), 1, "{discarded:?}");
 }
 
 #[test]

@@ -467,7 +467,7 @@ impl<R: ServerRole> ConnectionArgs<R> {
         }
         let shared = |options: &ConnectionOptions| match sharing {
             CredentialSharing::Method | CredentialSharing::Password(_) => options.for_other_server(),
-            CredentialSharing::Account => options.for_other_place(),
+            CredentialSharing::Account => options.for_other_endpoint(),
             CredentialSharing::All => options.clone(),
         };
         let mut files = options_of_lines(main.option_file_lines()?)?;
@@ -487,7 +487,7 @@ impl<R: ServerRole> ConnectionArgs<R> {
             if user.is_some() && user != files.user.as_deref() {
                 files.password = None;
             }
-            files = files.for_other_place();
+            files = files.for_other_endpoint();
         }
         let sources = strong
             .with(OptionOrigin::CommandLine, shared(&main.command_line))
@@ -513,7 +513,7 @@ impl<R: ServerRole> ConnectionArgs<R> {
         let found =
             sources.resolve().map_err(|error| CommandFailure::NotStarted(anyhow!("{option}: {error}")))?;
         let mut address = ServerAddress { cancel: interrupt::cancel_on_interrupt(), ..found.address };
-        if found.prompt == PasswordPrompt::Wanted {
+        if found.prompt == PasswordPrompt::Needed {
             address.password =
                 PasswordSource::Text(self.prompt_password().map_err(CommandFailure::NotStarted)?);
         }

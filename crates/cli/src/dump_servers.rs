@@ -93,7 +93,8 @@ impl ServerAccess for DumpServers {
         match wire::CommandResponse::decode(packet, capabilities) {
             Err(error) => Err(error_text(&error.into())),
             Ok(_) => {
-                Err(WireError::Unexpected { found: packet.first().copied(), wanted: "an event" }.to_string())
+                Err(WireError::Unexpected { found: packet.first().copied(), expected: "an event" }
+                    .to_string())
             }
         }
     }
@@ -176,9 +177,9 @@ fn tls(connection: &RemoteServerOptions) -> Result<TlsPolicy, String> {
             Some(RemoteSslMode::VerifyIdentity) => SslMode::VerifyIdentity,
         },
         authorities: path(ca),
-        authority_folder: path(capath),
+        authority_directory: path(capath),
         revocations: path(crl),
-        revocation_folder: path(crlpath),
+        revocation_directory: path(crlpath),
         certificate: path(cert),
         key: path(key),
         versions: versions(version.as_deref())?,

@@ -85,7 +85,7 @@ fn receive(
 ) -> Result<(), CommandFailure> {
     let options = LinkOptions { cancel: interrupt::cancel_on_interrupt(), ..LinkOptions::default() };
     let wanted = ReceiveOptions {
-        folder: folder.path().to_owned(),
+        directory: folder.path().to_owned(),
         begin: StartPoint::Log(first),
         end: ReplicaEnd::LastEvent,
         at_rest: LogEncryption::Plain { keyring: None },

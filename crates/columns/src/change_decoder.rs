@@ -186,13 +186,13 @@ impl ChangeDecoder {
         sink: &mut BatchSink<'_>,
     ) -> Result<DecodeStep, ColumnsError> {
         match step {
-            WalkStep::Event(event) if event.inner.is_some() => self.take_content(event, sink),
+            WalkStep::Event(event) if event.inner.is_some() => self.process_content(event, sink),
             WalkStep::Event(event) => {
                 follow_log_names(event, &mut self.log.current, &mut self.log.next);
                 self.track(event)?;
                 match event.raw.event_type() {
                     EventType::TransactionPayload => return Ok(self.payload_outcome()),
-                    _ => self.take_content(event, sink),
+                    _ => self.process_content(event, sink),
                 }
             }
             WalkStep::LargePayload(head) => {
@@ -248,62 +248,70 @@ impl ChangeDecoder {
         self.transaction = DecodedTransaction { origin, gtid, is_selected, changes: 0 };
     }
 
-    fn take_content(&mut self, event: &WalkEvent<'_>, sink: &mut BatchSink<'_>) -> Result<(), ColumnsError> {
-        let place = ChangeLocation {
+    fn process_content(
+        &mut self,
+        event: &WalkEvent<'_>,
+        sink: &mut BatchSink<'_>,
+    ) -> Result<(), ColumnsError> {
+        let location = ChangeLocation {
             offset: event.offset,
             timestamp: event.raw.header().timestamp,
             format: event.format,
         };
-        let taken = self.take_body(&event.raw, place, sink);
+        let taken = self.process_body(&event.raw, location, sink);
         taken.map_err(|failure| failure.at(&self.log.current, event.offset))
     }
 
-    fn take_body(
+    fn process_body(
         &mut self,
         raw: &RawEvent<'_>,
-        place: ChangeLocation<'_>,
+        location: ChangeLocation<'_>,
         sink: &mut BatchSink<'_>,
     ) -> Result<(), EventFailure> {
         let mut plain = Vec::new();
-        let raw = raw.plain(place.format, EVENT_SIZE_MAX, &mut plain)?;
-        match raw.decode(place.format)? {
-            Body::TableMap(map) => self.take_table_map(&map, place)?,
+        let raw = raw.plain(location.format, EVENT_SIZE_MAX, &mut plain)?;
+        match raw.decode(location.format)? {
+            Body::TableMap(map) => self.process_table_map(&map, location)?,
             Body::WriteRows(rows) | Body::UpdateRows(rows) | Body::DeleteRows(rows) => {
-                self.take_rows(&rows, place, sink)?;
+                self.process_rows(&rows, location, sink)?;
             }
             Body::Query(query) => {
-                self.transaction.origin.pass(&raw, place.format);
-                if EventRole::of(&raw, place.format)? == EventRole::Statement {
-                    self.take_statement(&query, place)?;
+                self.transaction.origin.pass(&raw, location.format);
+                if EventRole::of(&raw, location.format)? == EventRole::Statement {
+                    self.process_statement(&query, location)?;
                 }
             }
             Body::ExecuteLoadQuery(load) => {
-                self.take_statement_change(load.query.sql, load.query.database, place)?;
+                self.process_statement_change(load.query.sql, load.query.database, location)?;
             }
             Body::Incident(_) => {
-                let (log, offset) = (self.log.current.clone(), place.offset);
+                let (log, offset) = (self.log.current.clone(), location.offset);
                 return Err(ColumnsError::Incident { log, offset }.into());
             }
             event => {
                 if let Some(rows) = event.rows() {
-                    self.take_rows(rows, place, sink)?;
+                    self.process_rows(rows, location, sink)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn take_statement(&mut self, query: &Query<'_>, place: ChangeLocation<'_>) -> Result<(), EventFailure> {
+    fn process_statement(
+        &mut self,
+        query: &Query<'_>,
+        location: ChangeLocation<'_>,
+    ) -> Result<(), EventFailure> {
         if let Some(catalogue) = &mut self.catalogue {
-            catalogue.apply_statement(query, place.format);
+            catalogue.apply_statement(query, location.format);
         }
-        match StatementEffect::of(query, place.format.flavour, &ReplicationFilter::default()) {
-            StatementEffect::Rows => self.take_statement_change(query.sql, query.database, place),
+        match StatementEffect::of(query, location.format.flavour, &ReplicationFilter::default()) {
+            StatementEffect::Rows => self.process_statement_change(query.sql, query.database, location),
             StatementEffect::Definition { database, table: Some(table), .. } => {
                 if let Some(catalogue) = &mut self.catalogue {
                     let (table, log) = (format!("{database}.{table}"), self.log.current.clone());
-                    let changed = SchemaMismatch { table, log, offset: place.offset };
-                    catalogue.note_definition(changed, place.timestamp);
+                    let changed = SchemaMismatch { table, log, offset: location.offset };
+                    catalogue.record_definition(changed, location.timestamp);
                 }
                 Ok(())
             }
@@ -312,11 +320,11 @@ impl ChangeDecoder {
     }
 
     /// Refuses a statement that changes rows, unless it is not selected or such statements are to be skipped.
-    fn take_statement_change(
+    fn process_statement_change(
         &self,
         sql: &[u8],
         database: &[u8],
-        place: ChangeLocation<'_>,
+        location: ChangeLocation<'_>,
     ) -> Result<(), EventFailure> {
         let is_selected =
             self.transaction.is_selected && self.settings.selection.tables.selects_statement(database);
@@ -324,11 +332,15 @@ impl ChangeDecoder {
             return Ok(());
         }
         let statement = String::from_utf8_lossy(sql).chars().take(40).collect::<String>().replace('\n', " ");
-        let (log, offset) = (self.log.current.clone(), place.offset);
+        let (log, offset) = (self.log.current.clone(), location.offset);
         Err(StreamError::Statement { log, offset, statement }.into())
     }
 
-    fn take_table_map(&mut self, map: &TableMap<'_>, place: ChangeLocation<'_>) -> Result<(), EventFailure> {
+    fn process_table_map(
+        &mut self,
+        map: &TableMap<'_>,
+        location: ChangeLocation<'_>,
+    ) -> Result<(), EventFailure> {
         let table = self.tables.register(map)?;
         if self.known.get(&map.table_id).is_some_and(|known| Arc::ptr_eq(&known.logged, &table)) {
             return Ok(());
@@ -336,17 +348,21 @@ impl ChangeDecoder {
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
-        let choice = self.choose(&table, place)?;
+        let choice = self.choose(&table, location)?;
         self.known.insert(map.table_id, ExportTable { logged: table, choice });
         Ok(())
     }
 
     /// Decides on the changes of a table.
-    fn choose(&mut self, table: &Arc<Table>, place: ChangeLocation<'_>) -> Result<TableChoice, EventFailure> {
+    fn choose(
+        &mut self,
+        table: &Arc<Table>,
+        location: ChangeLocation<'_>,
+    ) -> Result<TableChoice, EventFailure> {
         if !self.settings.selection.tables.selects(&table.database, &table.name) {
             return Ok(TableChoice::Excluded);
         }
-        let flavour = place.format.flavour;
+        let flavour = location.format.flavour;
         if let Some(schema) = ChangeSchema::new(table, flavour, UnnamedColumnPolicy::Refuse) {
             return Ok(TableChoice::Selected(SelectedTable {
                 schema: self.builders.share(schema),
@@ -373,25 +389,25 @@ impl ChangeDecoder {
         })
     }
 
-    fn take_rows(
+    fn process_rows(
         &mut self,
         rows: &Rows<'_>,
-        place: ChangeLocation<'_>,
+        location: ChangeLocation<'_>,
         sink: &mut BatchSink<'_>,
     ) -> Result<(), EventFailure> {
         let mut decoder = self.tables.decoder(rows)?;
         if !self.known.contains_key(&rows.table_id) {
             // An event without columns only ends a statement.
             let Some(table) = self.tables.table(rows.table_id) else { return Ok(()) };
-            let choice = self.choose(&table, place)?;
+            let choice = self.choose(&table, location)?;
             self.known.insert(rows.table_id, ExportTable { logged: table, choice });
         }
-        self.name_by_rows(rows, place)?;
+        self.name_by_rows(rows, location)?;
         let Some(known) = self.known.get_mut(&rows.table_id) else { return Ok(()) };
         let selected = match &mut known.choice {
             TableChoice::Selected(selected) if self.transaction.is_selected => selected,
             TableChoice::Unnamed(missing) if self.transaction.is_selected => {
-                return Err(missing_names_error(*missing, &known.logged, &self.log.current, place).into());
+                return Err(missing_names_error(*missing, &known.logged, &self.log.current, location).into());
             }
             _ => {
                 let count = decoder.count(rows)?;
@@ -408,7 +424,7 @@ impl ChangeDecoder {
             commit_us,
             thread_id: self.transaction.origin.connection,
             log_name: &self.log.current,
-            log_position: i64::try_from(place.offset).unwrap_or(i64::MAX),
+            log_position: i64::try_from(location.offset).unwrap_or(i64::MAX),
             first_number: self.transaction.changes.saturating_add(1),
         };
         let day = commit_us.div_euclid(DAY_US);
@@ -429,13 +445,14 @@ impl ChangeDecoder {
     }
 
     /// Names the columns of a table whose map lists columns that no row has.
-    fn name_by_rows(&mut self, rows: &Rows<'_>, place: ChangeLocation<'_>) -> Result<(), EventFailure> {
+    fn name_by_rows(&mut self, rows: &Rows<'_>, location: ChangeLocation<'_>) -> Result<(), EventFailure> {
         if let Some(known) = self.known.get_mut(&rows.table_id)
             && let TableChoice::Unnamed(_) = known.choice
-            && place.format.shows_hidden_columns()
+            && location.format.shows_hidden_columns()
             && let Some(catalogue) = &mut self.catalogue
             && let Some(named) = catalogue.with_names_by_rows(&known.logged, rows)?
-            && let Some(schema) = ChangeSchema::new(&named, place.format.flavour, UnnamedColumnPolicy::Refuse)
+            && let Some(schema) =
+                ChangeSchema::new(&named, location.format.flavour, UnnamedColumnPolicy::Refuse)
         {
             let (schema, named) = (self.builders.share(schema), Some(CatalogueNames::new(named)));
             known.choice = TableChoice::Selected(SelectedTable { schema, named });
@@ -502,9 +519,9 @@ fn missing_names_error(
     missing: MissingNames,
     table: &Table,
     log: &str,
-    place: ChangeLocation<'_>,
+    location: ChangeLocation<'_>,
 ) -> StreamError {
-    let (log, offset, table) = (log.to_owned(), place.offset, qualified_name(table));
+    let (log, offset, table) = (log.to_owned(), location.offset, qualified_name(table));
     match missing {
         MissingNames::Log => StreamError::UnnamedColumns { log, offset, table },
         MissingNames::Server => StreamError::NotOnServer { log, offset, table },

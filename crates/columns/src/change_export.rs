@@ -14,18 +14,18 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use binlog::{Date, ZstdLevel};
-use logs::{FileAccess, FolderLock, make_folders, replace_file};
+use logs::{DirectoryLock, FileAccess, make_directories, replace_file};
 
 use crate::change_decoder::ChangeBatch;
 use crate::columns_error::ColumnsError;
 use crate::parquet_part::{CompletePart, ParquetPart, file_error};
-use crate::table_folder::{TableFolders, encode};
+use crate::table_directory::{TableDirectories, encode};
 
 /// Directory of the export's own files. Readers ignore names that start with `_`.
-const STATE_FOLDER: &str = "_bintide";
+const STATE_DIRECTORY: &str = "_bintide";
 
 /// Directory of unfinished files, in that of the export's own.
-const UNFINISHED_FOLDER: &str = "unfinished";
+const UNFINISHED_DIRECTORY: &str = "unfinished";
 
 /// End of the names of the lists of files, in that of the export's own.
 const LIST_END: &str = "files";
@@ -82,18 +82,18 @@ pub struct ChangeExport {
     limits: ExportLimits,
     /// Encoded name of the current log.
     log: String,
-    folders: HashMap<[String; 2], TableFolders>,
+    directories: HashMap<[String; 2], TableDirectories>,
     open: HashMap<PathBuf, ParquetPart>,
     complete: Vec<CompletePart>,
     /// Number of parts of the current log in each directory.
     part_numbers: HashMap<PathBuf, u32>,
     batches: u64,
     counts: ExportCounts,
-    _lock: FolderLock,
+    _lock: DirectoryLock,
 }
 
 /// Tables whose columns stay in memory. Bounds memory.
-const FOLDERS_MAX: usize = 4096;
+const DIRECTORIES_MAX: usize = 4096;
 
 impl ChangeExport {
     /// Opens a directory, and creates it if it is missing. Removes what an interrupted export has left.
@@ -102,25 +102,25 @@ impl ChangeExport {
     ///
     /// If the directory cannot be created, or if another export is using it.
     pub fn open(root: &Path, limits: ExportLimits) -> Result<Self, ColumnsError> {
-        let state = root.join(STATE_FOLDER);
-        make_folders(&state)?;
-        let lock = FolderLock::take(&state).map_err(|cause| file_error("lock", &state, cause))?;
+        let state = root.join(STATE_DIRECTORY);
+        make_directories(&state)?;
+        let lock = DirectoryLock::take(&state).map_err(|cause| file_error("lock", &state, cause))?;
         let Some(lock) = lock else {
             let cause = std::io::Error::new(ErrorKind::WouldBlock, "another export is using it");
             return Err(file_error("lock", root, cause));
         };
-        let unfinished = state.join(UNFINISHED_FOLDER);
+        let unfinished = state.join(UNFINISHED_DIRECTORY);
         match fs::remove_dir_all(&unfinished) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(file_error("remove", &unfinished, error));
             }
-            _ => make_folders(&unfinished)?,
+            _ => make_directories(&unfinished)?,
         };
         Ok(Self {
             root: root.to_owned(),
             limits,
             log: String::new(),
-            folders: HashMap::new(),
+            directories: HashMap::new(),
             open: HashMap::new(),
             complete: Vec::new(),
             part_numbers: HashMap::new(),
@@ -137,7 +137,7 @@ impl ChangeExport {
     ///
     /// If the directory has files of another selection, or the text cannot be read or written.
     pub fn record_selection(&self, selection: &str) -> Result<(), ColumnsError> {
-        let state = self.root.join(STATE_FOLDER);
+        let state = self.root.join(STATE_DIRECTORY);
         let path = state.join(SELECTION_FILE);
         let known = match fs::read_to_string(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -172,21 +172,21 @@ impl ChangeExport {
     ///
     /// If a file cannot be written.
     pub fn write(&mut self, changes: &ChangeBatch) -> Result<(), ColumnsError> {
-        let folder = self.folder(changes)?;
-        if self.open.get(&folder).is_some_and(|part| *part.schema() != changes.schema.arrow) {
-            self.complete_part(&folder)?;
+        let directory = self.directory(changes)?;
+        if self.open.get(&directory).is_some_and(|part| *part.schema() != changes.schema.arrow) {
+            self.complete_part(&directory)?;
         }
-        if !self.open.contains_key(&folder) {
+        if !self.open.contains_key(&directory) {
             self.make_room()?;
-            let part = self.create_part(&folder, changes)?;
-            self.open.insert(folder.clone(), part);
+            let part = self.create_part(&directory, changes)?;
+            self.open.insert(directory.clone(), part);
         }
         self.batches += 1;
-        let Some(part) = self.open.get_mut(&folder) else { return Ok(()) };
+        let Some(part) = self.open.get_mut(&directory) else { return Ok(()) };
         part.last_use = self.batches;
         part.write(&changes.batch, self.limits.row_group_bytes)?;
         if part.bytes_written() >= self.limits.file_bytes {
-            self.complete_part(&folder)?;
+            self.complete_part(&directory)?;
         }
         self.limit_memory()
     }
@@ -197,9 +197,9 @@ impl ChangeExport {
     ///
     /// If a file cannot be written. The files of the log are then incomplete until it is exported again.
     pub fn end_log(&mut self) -> Result<(), ColumnsError> {
-        let folders: Vec<PathBuf> = self.open.keys().cloned().collect();
-        folders.iter().try_for_each(|folder| self.complete_part(folder))?;
-        self.folders.values_mut().try_for_each(TableFolders::save)?;
+        let directories: Vec<PathBuf> = self.open.keys().cloned().collect();
+        directories.iter().try_for_each(|directory| self.complete_part(directory))?;
+        self.directories.values_mut().try_for_each(TableDirectories::save)?;
         let list = list_path(&self.root, &self.log);
         let before = read_list(&list)?;
         let complete = std::mem::take(&mut self.complete);
@@ -230,7 +230,7 @@ impl ChangeExport {
     fn publish(&self, part: &CompletePart) -> Result<(), ColumnsError> {
         let target = self.root.join(&part.target);
         if let Some(parent) = target.parent() {
-            make_folders(parent)?;
+            make_directories(parent)?;
         }
         fs::rename(&part.temporary, &target).map_err(|cause| file_error("rename", &part.temporary, cause))
     }
@@ -251,29 +251,30 @@ impl ChangeExport {
     }
 
     /// Returns the directory for a batch, below the root.
-    fn folder(&mut self, changes: &ChangeBatch) -> Result<PathBuf, ColumnsError> {
+    fn directory(&mut self, changes: &ChangeBatch) -> Result<PathBuf, ColumnsError> {
         let schema = &changes.schema;
         let name = [schema.database.clone(), schema.table.clone()];
-        if !self.folders.contains_key(&name) {
-            if self.folders.len() >= FOLDERS_MAX {
-                self.folders.values_mut().try_for_each(TableFolders::save)?;
-                self.folders.clear();
+        if !self.directories.contains_key(&name) {
+            if self.directories.len() >= DIRECTORIES_MAX {
+                self.directories.values_mut().try_for_each(TableDirectories::save)?;
+                self.directories.clear();
             }
-            self.folders.insert(name.clone(), TableFolders::open(&self.state_folder(), schema)?);
+            self.directories.insert(name.clone(), TableDirectories::open(&self.state_directory(), schema)?);
         }
-        let table = match self.folders.get_mut(&name) {
-            Some(folders) => folders.choose(schema),
+        let table = match self.directories.get_mut(&name) {
+            Some(directories) => directories.choose(schema),
             None => PathBuf::new(),
         };
         Ok(table.join(format!("day={}", day_text(changes.day))))
     }
 
     /// Creates the next file in a directory. A schema has a file of its own.
-    fn create_part(&mut self, folder: &Path, changes: &ChangeBatch) -> Result<ParquetPart, ColumnsError> {
-        let number = self.part_numbers.entry(folder.to_owned()).or_default();
+    fn create_part(&mut self, directory: &Path, changes: &ChangeBatch) -> Result<ParquetPart, ColumnsError> {
+        let number = self.part_numbers.entry(directory.to_owned()).or_default();
         *number += 1;
-        let target = folder.join(format!("{}.{number}.parquet", self.log));
-        let temporary = self.state_folder().join(UNFINISHED_FOLDER).join(format!("{}.parquet", self.batches));
+        let target = directory.join(format!("{}.{number}.parquet", self.log));
+        let temporary =
+            self.state_directory().join(UNFINISHED_DIRECTORY).join(format!("{}.parquet", self.batches));
         ParquetPart::create(temporary, target, &changes.batch, self.limits.zstd_level)
     }
 
@@ -283,14 +284,14 @@ impl ChangeExport {
             return Ok(());
         }
         let oldest = self.open.iter().min_by_key(|(_, part)| part.last_use);
-        match oldest.map(|(folder, _)| folder.clone()) {
-            Some(folder) => self.complete_part(&folder),
+        match oldest.map(|(directory, _)| directory.clone()) {
+            Some(directory) => self.complete_part(&directory),
             None => Ok(()),
         }
     }
 
-    fn complete_part(&mut self, folder: &Path) -> Result<(), ColumnsError> {
-        if let Some(part) = self.open.remove(folder) {
+    fn complete_part(&mut self, directory: &Path) -> Result<(), ColumnsError> {
+        if let Some(part) = self.open.remove(directory) {
             self.complete.push(part.complete()?);
         }
         Ok(())
@@ -309,8 +310,8 @@ impl ChangeExport {
         Ok(())
     }
 
-    fn state_folder(&self) -> PathBuf {
-        self.root.join(STATE_FOLDER)
+    fn state_directory(&self) -> PathBuf {
+        self.root.join(STATE_DIRECTORY)
     }
 }
 
@@ -318,7 +319,7 @@ impl ChangeExport {
 impl Drop for ChangeExport {
     fn drop(&mut self) {
         // What remains is removed by the next export.
-        let _ = fs::remove_dir_all(self.state_folder().join(UNFINISHED_FOLDER));
+        let _ = fs::remove_dir_all(self.state_directory().join(UNFINISHED_DIRECTORY));
     }
 }
 
@@ -338,7 +339,7 @@ pub fn exported_files(root: &Path, log: &str) -> Result<Vec<String>, ColumnsErro
 /// If they cannot be read.
 pub fn exported_column_lists(root: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut lists = Vec::new();
-    for database in entries(&root.join(STATE_FOLDER))? {
+    for database in entries(&root.join(STATE_DIRECTORY))? {
         if !database.is_dir() {
             continue;
         }
@@ -353,8 +354,8 @@ pub fn exported_column_lists(root: &Path) -> io::Result<Vec<(String, Vec<u8>)>> 
     Ok(lists)
 }
 
-fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    match fs::read_dir(folder) {
+fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(directory) {
         Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect(),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -363,7 +364,7 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Returns the path of the list of a log's files. `log` is its encoded name.
 fn list_path(root: &Path, log: &str) -> PathBuf {
-    root.join(STATE_FOLDER).join(format!("{log}.{LIST_END}"))
+    root.join(STATE_DIRECTORY).join(format!("{log}.{LIST_END}"))
 }
 
 /// Reads a list of files; empty if it is missing.
@@ -394,7 +395,7 @@ mod tests {
 
     #[test]
     fn days_are_dates() {
-        let check = |day, wanted| assert_eq!(day_text(day), wanted);
+        let check = |day, expected| assert_eq!(day_text(day), expected);
         check(0, "1970-01-01");
         check(20_779, "2026-11-22");
         check(2_932_896, "9999-12-31");

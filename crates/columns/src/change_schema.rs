@@ -43,7 +43,7 @@ pub struct ChangeSchema {
     /// Columns of the images, in the table's order.
     pub(crate) columns: Arc<[SchemaColumn]>,
     /// For each column of the table, its index in `columns`; `None` for hidden columns.
-    pub(crate) places: Box<[Option<usize>]>,
+    pub(crate) indexes: Box<[Option<usize>]>,
 }
 
 /// Column of an image, prepared for building arrays.
@@ -63,26 +63,26 @@ impl ChangeSchema {
     /// Prepares a table; `None` if its columns have no names and are not to be numbered.
     pub fn new(table: &Table, flavour: Flavour, unnamed: UnnamedColumnPolicy) -> Option<Self> {
         let mut columns = Vec::new();
-        let mut places = Vec::new();
+        let mut indexes = Vec::new();
         for (index, column) in table.columns.iter().enumerate() {
             let name = match (&column.name, unnamed) {
                 // Hidden columns of functional indexes are in no row.
                 (Some(name), _) if name.is_empty() => {
-                    places.push(None);
+                    indexes.push(None);
                     continue;
                 }
                 (Some(name), _) => String::from_utf8_lossy(name).into_owned(),
                 (None, UnnamedColumnPolicy::Number) => format!("@{}", index + 1),
                 (None, UnnamedColumnPolicy::Refuse) => return None,
             };
-            places.push(Some(columns.len()));
+            indexes.push(Some(columns.len()));
             columns.push(SchemaColumn::new(&name, column, flavour));
         }
         let [database, name] =
             [&table.database, &table.name].map(|name| String::from_utf8_lossy(name).into_owned());
         let key = table.primary_key.iter().flatten().filter_map(|part| {
-            let place = places.get(part.column).copied().flatten()?;
-            columns.get(place).map(|column: &SchemaColumn| &*column.name)
+            let index = indexes.get(part.column).copied().flatten()?;
+            columns.get(index).map(|column: &SchemaColumn| &*column.name)
         });
         let key: Vec<&str> = key.collect();
         let mut metadata = HashMap::from([
@@ -93,12 +93,12 @@ impl ChangeSchema {
             metadata.insert("mysql.primary_key".to_owned(), key.join(","));
         }
         let arrow = Arc::new(Schema::new_with_metadata(batch_fields(&columns), metadata));
-        Some(Self { database, table: name, arrow, columns: columns.into(), places: places.into() })
+        Some(Self { database, table: name, arrow, columns: columns.into(), indexes: indexes.into() })
     }
 
     /// Returns whether batches of both schemas can be in the same table: they are equal up to members of ENUMs.
     pub(crate) fn has_same_columns(&self, other: &Self) -> bool {
-        self.arrow == other.arrow && self.columns == other.columns && self.places == other.places
+        self.arrow == other.arrow && self.columns == other.columns && self.indexes == other.indexes
     }
 
     /// Returns the fields of the structs `before` and `after`.

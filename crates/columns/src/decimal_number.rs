@@ -60,13 +60,13 @@ mod tests {
             let text: String = digits.iter().map(|digit| char::from(b'0' + digit)).collect();
             let text = text.trim_start_matches('0');
             let sign = if is_negative && !text.is_empty() { "-" } else { "" };
-            let wanted = format!("{sign}{}", if text.is_empty() { "0" } else { text });
-            assert_eq!(to_i256(&decimal).to_string(), wanted);
+            let expected = format!("{sign}{}", if text.is_empty() { "0" } else { text });
+            assert_eq!(to_i256(&decimal).to_string(), expected);
             let shown = decimal.to_string().replace('.', "");
             let shown = shown.trim_start_matches('-').trim_start_matches('0');
             assert_eq!(shown, text);
             if digits.len() <= 38 {
-                assert_eq!(to_i128(&decimal).to_string(), wanted);
+                assert_eq!(to_i128(&decimal).to_string(), expected);
             }
         }
 

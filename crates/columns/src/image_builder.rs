@@ -17,7 +17,7 @@ use crate::value_builder::{AppendResult, ValueBuilder, ValueScratch, check_size}
 pub(crate) struct ImageBuilder {
     fields: Fields,
     /// For each column of the table, its index in `values`.
-    places: Box<[Option<usize>]>,
+    indexes: Box<[Option<usize>]>,
     values: Vec<ValueBuilder>,
     nulls: NullBufferBuilder,
     /// Names of the columns that the log omits.
@@ -63,7 +63,7 @@ impl ImageBuilder {
         let name_field = Arc::new(Field::new_list_field(DataType::Utf8, false));
         Self {
             fields: schema.image_fields(),
-            places: schema.places.clone(),
+            indexes: schema.indexes.clone(),
             values: schema.columns.iter().cloned().map(ValueBuilder::new).collect(),
             nulls: NullBufferBuilder::new(0),
             omitted: ListBuilder::new(StringBuilder::new()).with_field(name_field),
@@ -93,23 +93,23 @@ impl ImageBuilder {
         self.put_pending_nulls()?;
         let (mut next, mut has_omitted, mut has_exact) = (0, false, false);
         for field in image.fields() {
-            let Some(Some(place)) = self.places.get(field.index()).copied() else { continue };
-            if place > next {
+            let Some(Some(index)) = self.indexes.get(field.index()).copied() else { continue };
+            if index > next {
                 has_omitted = true;
-                self.omit(next..place)?;
+                self.omit(next..index)?;
             }
-            next = place + 1;
+            next = index + 1;
             let appended = match field.is_partial() {
                 // The value is not moved: a copy would wait until all of its parts are stored.
                 false => match &field.value() {
-                    Ok(value) => self.values[place].append(value, &mut self.scratch),
+                    Ok(value) => self.values[index].append(value, &mut self.scratch),
                     Err(error) => Err(*error),
                 },
-                true => self.append_partial(&field, row, place)?,
+                true => self.append_partial(&field, row, index)?,
             };
             if appended.map_err(|error| error.within(field.offset()))? == AppendResult::Inexact {
                 has_exact = true;
-                self.put_exact(place)?;
+                self.put_exact(index)?;
             }
         }
         let count = self.values.len();
@@ -134,9 +134,9 @@ impl ImageBuilder {
         &mut self,
         field: &RowField<'_, '_>,
         row: &RowChange<'_, '_>,
-        place: usize,
+        index: usize,
     ) -> Result<Result<AppendResult, DecodeError>, ImageRefusal> {
-        let value = &mut self.values[place];
+        let value = &mut self.values[index];
         match row.document_after(field.index())? {
             Some(bytes) => {
                 Ok(value.append(&Value::Json(binlog::JsonDocument::new(&bytes)), &mut self.scratch))
@@ -150,9 +150,9 @@ impl ImageBuilder {
     }
 
     /// Appends null to columns that the image does not have.
-    fn omit(&mut self, places: std::ops::Range<usize>) -> Result<(), EventFailure> {
+    fn omit(&mut self, indexes: std::ops::Range<usize>) -> Result<(), EventFailure> {
         self.put_pending_whole()?;
-        for column in &mut self.values[places] {
+        for column in &mut self.values[indexes] {
             column.append_nulls(1);
             self.scratch.bytes += column.name().len();
             self.omitted.values().append_value(column.name());
@@ -160,13 +160,13 @@ impl ImageBuilder {
         Ok(())
     }
 
-    fn put_exact(&mut self, place: usize) -> Result<(), ImageRefusal> {
+    fn put_exact(&mut self, index: usize) -> Result<(), ImageRefusal> {
         self.put_pending_whole()?;
         let text = String::from_utf8_lossy(&self.scratch.text);
         // The offsets of Arrow's texts are 32-bit numbers.
         check_size(self.exact.values().values_slice().len().saturating_add(text.len()))?;
-        self.exact.keys().append_value(self.values[place].name());
-        self.scratch.bytes += text.len() + self.values[place].name().len();
+        self.exact.keys().append_value(self.values[index].name());
+        self.scratch.bytes += text.len() + self.values[index].name().len();
         self.exact.values().append_value(text);
         Ok(())
     }

@@ -26,7 +26,7 @@ mod export_run;
 mod image_builder;
 mod known_table;
 mod parquet_part;
-mod table_folder;
+mod table_directory;
 mod value_builder;
 
 pub use crate::change_batch_builder::{ChangeBatchBuilder, ChangeContext};

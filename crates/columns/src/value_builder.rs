@@ -409,7 +409,7 @@ fn append_bytes(array: &mut BinaryBuilder, value: &BytesValue<'_>, scratch: &mut
     array.append_value(padded);
 }
 
-/// Appends the place of an ENUM's member; of number 0, which is behind them, `scratch` has the number if a member has
+/// Appends the place of an ENUM's member; of number 0, which is after them, `scratch` has the number if a member has
 /// the same text.
 fn append_enum(
     array: &mut PrimitiveBuilder<Int32Type>,
@@ -474,7 +474,7 @@ fn append_document(
     *bytes += json.len();
     let text = std::str::from_utf8(json).map_err(|error| {
         let found = json.get(error.valid_up_to()).copied().map_or(0, u64::from);
-        let reason = DecodeReason::Unexpected { field: "byte of a JSON string", found, wanted: "UTF-8" };
+        let reason = DecodeReason::Unexpected { field: "byte of a JSON string", found, expected: "UTF-8" };
         DecodeError::new(0, reason)
     })?;
     array.append_value(text);

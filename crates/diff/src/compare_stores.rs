@@ -88,7 +88,7 @@ fn compare(settings: &DiffSettings, monitor: &ScanMonitor) -> Result<StoreDiff, 
         let difference = find_difference([a, b], &pair, monitor)?;
         diff.content.listed.push(DifferentTransaction {
             id: pair.id,
-            positions: [0, 1].map(|side| comparison.position(side, pair.places[side])),
+            positions: [0, 1].map(|side| comparison.position(side, pair.locations[side])),
             tables: difference.tables,
             first: difference.first,
         });

@@ -36,7 +36,7 @@ pub(crate) struct ContentScanner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScannedStart {
     pub(crate) id: TransactionId,
-    pub(crate) place: EventLocation,
+    pub(crate) location: EventLocation,
 }
 
 /// Location of an event in a store.
@@ -104,12 +104,12 @@ impl ContentScanner {
         &mut self,
         raw: &RawEvent<'_>,
         format: &EventFormat,
-        place: EventLocation,
+        location: EventLocation,
         sink: NoticeSink<'_>,
     ) -> Result<(), ScanError> {
         let mut plain = std::mem::take(&mut self.plain);
         let scanned = match raw.plain(format, EVENT_SIZE_MAX, &mut plain) {
-            Ok(raw) => self.scan_plain(&raw, format, place, sink),
+            Ok(raw) => self.scan_plain(&raw, format, location, sink),
             Err(error) => Err(error.into()),
         };
         self.plain = plain;
@@ -120,7 +120,7 @@ impl ContentScanner {
         &mut self,
         raw: &RawEvent<'_>,
         format: &EventFormat,
-        place: EventLocation,
+        location: EventLocation,
         sink: NoticeSink<'_>,
     ) -> Result<(), ScanError> {
         let role = EventRole::of(raw, format)?;
@@ -141,7 +141,7 @@ impl ContentScanner {
             Err(fault) => return Err(ScanError::Grammar(fault)),
         };
         if step.transaction.is_first() {
-            self.open = Some(ScannedStart { id: transaction_id(raw, format, role)?, place });
+            self.open = Some(ScannedStart { id: transaction_id(raw, format, role)?, location });
             self.statement = 1;
         }
         self.scan_content(raw, format, role, sink)?;

@@ -34,7 +34,7 @@ pub(crate) fn find_difference(
     pair: &DifferentPair,
     monitor: &ScanMonitor,
 ) -> Result<TransactionDifference, DiffError> {
-    let [a, b] = pair.places;
+    let [a, b] = pair.locations;
     let a = TransactionParts::read(stores[0], a, monitor)?;
     let b = TransactionParts::read(stores[1], b, monitor)?;
     let tables = a.tables.union(&b.tables).take(TABLES_MAX).cloned().collect();
@@ -78,9 +78,9 @@ struct ColumnHashes {
 
 impl TransactionParts {
     /// Reads the transaction that starts at this position.
-    fn read(store: &DiffStore, place: EventLocation, monitor: &ScanMonitor) -> Result<Self, DiffError> {
+    fn read(store: &DiffStore, location: EventLocation, monitor: &ScanMonitor) -> Result<Self, DiffError> {
         let (mut parts, mut reader) = (Self::default(), StoreReader::new(store, monitor));
-        let (mut log, mut from) = (place.log, Some(place.offset));
+        let (mut log, mut from) = (location.log, Some(location.offset));
         let ended = std::cell::Cell::new(false);
         let mut sink = |notice: ScanNotice<'_>| match notice {
             ScanNotice::Part(part) if !ended.get() => parts.add(&part),

@@ -26,10 +26,10 @@ pub(crate) fn align<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<[u32; 2]> {
 
 /// Returns pairs of elements that occur once in both sequences: as many as possible in the same order.
 fn anchors<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<[u32; 2]> {
-    let mut places: HashMap<T, [Occurrence; 2]> = HashMap::with_capacity(a.len());
+    let mut occurrences: HashMap<T, [Occurrence; 2]> = HashMap::with_capacity(a.len());
     for (side, sequence) in [a, b].into_iter().enumerate() {
         for (index, element) in sequence.iter().enumerate() {
-            let [ref mut of_a, ref mut of_b] = *places.entry(*element).or_default();
+            let [ref mut of_a, ref mut of_b] = *occurrences.entry(*element).or_default();
             let occurrence = if side == 0 { of_a } else { of_b };
             *occurrence = match occurrence {
                 Occurrence::Never => Occurrence::Once(index as u32),
@@ -37,7 +37,7 @@ fn anchors<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<[u32; 2]> {
             };
         }
     }
-    let once = a.iter().filter_map(|element| match places.get(element) {
+    let once = a.iter().filter_map(|element| match occurrences.get(element) {
         Some([Occurrence::Once(at), Occurrence::Once(other)]) => Some([*at, *other]),
         _ => None,
     });
@@ -118,7 +118,7 @@ mod tests {
     use super::{align, longest_increasing, out_of_order};
 
     /// Checks the aligned elements of two words; capital letters mark them in the first word.
-    fn check(a: &str, b: &str, wanted: &str) {
+    fn check(a: &str, b: &str, expected: &str) {
         let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
         let pairs = align(&a, &b);
         let mut shown = a.clone();
@@ -127,7 +127,7 @@ mod tests {
             shown[*at as usize].make_ascii_uppercase();
         }
         assert!(pairs.windows(2).all(|pair| pair[0][0] < pair[1][0] && pair[0][1] < pair[1][1]), "{pairs:?}");
-        assert_eq!(shown.into_iter().collect::<String>(), wanted);
+        assert_eq!(shown.into_iter().collect::<String>(), expected);
     }
 
     #[test]

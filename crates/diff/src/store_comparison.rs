@@ -33,7 +33,7 @@ pub(crate) struct StoreComparison<'c> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DifferentPair {
     pub(crate) id: TransactionId,
-    pub(crate) places: [EventLocation; 2],
+    pub(crate) locations: [EventLocation; 2],
 }
 
 impl<'c> StoreComparison<'c> {
@@ -59,7 +59,7 @@ impl<'c> StoreComparison<'c> {
     pub(crate) fn different(&self) -> impl ExactSizeIterator<Item = DifferentPair> {
         self.different.iter().map(|pair| {
             let [a, b] = self.entries(*pair);
-            DifferentPair { id: self.indexes[0].id(a), places: [a.place(), b.place()] }
+            DifferentPair { id: self.indexes[0].id(a), locations: [a.location(), b.location()] }
         })
     }
 
@@ -104,7 +104,7 @@ impl<'c> StoreComparison<'c> {
         }
         let first = self.one_sided[side].iter().min();
         let first = first.and_then(|index| self.indexes[side].entries.get(*index as usize));
-        missing.first = first.map(|entry| self.position(side, entry.place()));
+        missing.first = first.map(|entry| self.position(side, entry.location()));
         missing
     }
 
@@ -230,15 +230,15 @@ impl<'c> StoreComparison<'c> {
 
     fn ordered(&self, pair: [u32; 2]) -> OrderedTransaction {
         let [a, b] = self.entries(pair);
-        let positions = [self.position(0, a.place()), self.position(1, b.place())];
+        let positions = [self.position(0, a.location()), self.position(1, b.location())];
         OrderedTransaction { id: self.indexes[0].id(a), positions }
     }
 
     /// Returns a position with the name of its log.
-    pub(crate) fn position(&self, side: usize, place: EventLocation) -> LogPosition {
-        let log = self.stores[side].logs.get(place.log as usize);
+    pub(crate) fn position(&self, side: usize, location: EventLocation) -> LogPosition {
+        let log = self.stores[side].logs.get(location.log as usize);
         let log = log.map(|log| log.display().to_string()).unwrap_or_default();
-        LogPosition { log, position: place.offset }
+        LogPosition { log, position: location.offset }
     }
 
     fn id(&self, side: usize, index: u32) -> TransactionId {

@@ -118,7 +118,7 @@ impl<'s> StoreReader<'s> {
                     return Ok(None);
                 }
             };
-            take_step(&mut self.scanner, &step, number, &name, sink)?;
+            process_step(&mut self.scanner, &step, number, &name, sink)?;
             if demand() == ReadDemand::Enough {
                 return Ok(None);
             }
@@ -126,7 +126,7 @@ impl<'s> StoreReader<'s> {
     }
 }
 
-fn take_step(
+fn process_step(
     scanner: &mut ContentScanner,
     step: &WalkStep<'_>,
     log: u32,
@@ -140,8 +140,8 @@ fn take_step(
                 let corrupt = |error| LogError::Corrupt { name: name(), offset: event.offset, error };
                 event.raw.verify().map_err(corrupt)?;
             }
-            let place = EventLocation { log, offset: event.offset };
-            let scanned = scanner.scan(&event.raw, event.format, place, sink);
+            let location = EventLocation { log, offset: event.offset };
+            let scanned = scanner.scan(&event.raw, event.format, location, sink);
             scanned.map_err(|error| scan_error(error, event, name()))
         }
         WalkStep::LargePayload(_) => Ok(()),

@@ -58,7 +58,7 @@ const _: () = assert!(size_of::<IndexEntry>() == 40, "documented");
 const ENTRIES_MAX: usize = u32::MAX as usize;
 
 impl IndexEntry {
-    pub(crate) const fn place(&self) -> EventLocation {
+    pub(crate) const fn location(&self) -> EventLocation {
         EventLocation { log: self.log, offset: self.offset }
     }
 }
@@ -178,8 +178,8 @@ impl<'g> IndexBuilder<'g> {
 
     fn take(&mut self, notice: ScanNotice<'_>) {
         match notice {
-            ScanNotice::PreviousGtids(previous) => self.take_previous(&previous),
-            ScanNotice::MariadbGtidList(list) => self.take_gtid_list(&list),
+            ScanNotice::PreviousGtids(previous) => self.record_previous(&previous),
+            ScanNotice::MariadbGtidList(list) => self.record_gtid_list(&list),
             ScanNotice::Part(part) => self.hash = self.hash.followed_by(part.hash),
             ScanNotice::End(start) => self.end(start),
             ScanNotice::Discard => {
@@ -189,7 +189,7 @@ impl<'g> IndexBuilder<'g> {
         }
     }
 
-    fn end(&mut self, ScannedStart { id, place }: ScannedStart) {
+    fn end(&mut self, ScannedStart { id, location }: ScannedStart) {
         let hash = std::mem::take(&mut self.hash).halves();
         if let TransactionId::Gtid(gtid) = id {
             self.known.add(gtid);
@@ -206,19 +206,19 @@ impl<'g> IndexBuilder<'g> {
             sources.push(origin);
             sources.len() as u32 - 1
         });
-        let EventLocation { log, offset } = place;
+        let EventLocation { log, offset } = location;
         self.index.entries.push(IndexEntry { hash, number, offset, log, source });
     }
 
     /// Takes the GTIDs before a log. `SET GLOBAL gtid_purged` on a running server can add GTIDs between two logs.
-    fn take_previous(&mut self, previous: &GtidSet) {
+    fn record_previous(&mut self, previous: &GtidSet) {
         if self.log != LogSuccession::AfterGap {
             self.index.purged.gtids.add_all(&previous.difference(&self.known));
         }
         self.known.add_all(previous);
     }
 
-    fn take_gtid_list(&mut self, list: &MariadbGtidList<'_>) {
+    fn record_gtid_list(&mut self, list: &MariadbGtidList<'_>) {
         if self.log == LogSuccession::First {
             let last = list.iter().map(|gtid| ((gtid.domain_id, gtid.server_id), gtid.sequence_number));
             self.index.purged.mariadb.extend(last);

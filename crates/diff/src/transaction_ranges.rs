@@ -114,7 +114,7 @@ mod tests {
 
     use super::TransactionRanges;
 
-    fn check(ids: &str, wanted: &str) {
+    fn check(ids: &str, expected: &str) {
         let mut ranges = TransactionRanges::default();
         for id in ids.split_whitespace() {
             let numbers: Vec<u32> = id.split('-').map(|number| number.parse().unwrap_or(0)).collect();
@@ -128,7 +128,7 @@ mod tests {
                 _ => TransactionId::Anonymous,
             });
         }
-        assert_eq!(ranges.to_string(), wanted, "{ids}");
+        assert_eq!(ranges.to_string(), expected, "{ids}");
         assert_eq!(ranges.count as usize, ids.split_whitespace().count());
     }
 

@@ -91,13 +91,13 @@ pub(crate) type PieceSink<'t> = &'t mut dyn FnMut(PieceContent, usize) -> Result
 pub(crate) fn read_pieces(
     reader: LogReader,
     mut log: u32,
-    cut: PieceSizes,
+    sizes: PieceSizes,
     on_damage: OnDamage,
     take: PieceSink<'_>,
 ) -> Result<u32, InspectError> {
     let name: Arc<str> = reader.name().into();
     let first = log;
-    let mut pieces = PieceReader::new(reader, cut, on_damage.opener());
+    let mut pieces = PieceReader::new(reader, sizes, on_damage.opener());
     let mut contexts = ContextTracker::default();
     take(PieceContent::LogStart { name: Arc::clone(&name) }, 0)?;
     loop {
@@ -194,8 +194,8 @@ fn resume_within(
         return None;
     }
     let resumed = reader.resume_at(is_restart_point).ok().flatten()?;
-    let (field, wanted) = ("event size", "one that ends where another event starts");
-    let reason = DecodeReason::Unexpected { field, found: torn.wanted as u64, wanted };
+    let (field, expected) = ("event size", "one that ends where another event starts");
+    let reason = DecodeReason::Unexpected { field, found: torn.expected as u64, expected };
     let (name, error) = (reader.name().to_owned(), DecodeError::new(SIZE_OFFSET, reason));
     Some((logs::LogError::Corrupt { name, offset: torn.offset, error }, resumed))
 }

@@ -42,17 +42,17 @@ pub(crate) enum RangeVerdict {
 
 impl EventRange {
     /// Returns the start position in this log, unless that is the log's start.
-    pub(crate) fn start_of(&self, place: LogRank) -> Option<u64> {
-        (place.is_first && self.start_position > 4).then_some(self.start_position)
+    pub(crate) fn start_of(&self, rank: LogRank) -> Option<u64> {
+        (rank.is_first && self.start_position > 4).then_some(self.start_position)
     }
 
     /// Decides about an event that starts at `position`. Must be called for all events in order.
-    pub(crate) fn judge(&mut self, position: u64, header: &EventHeader, place: LogRank) -> RangeVerdict {
+    pub(crate) fn judge(&mut self, position: u64, header: &EventHeader, rank: LogRank) -> RangeVerdict {
         let time = u64::from(header.timestamp);
-        if place.is_last && position >= self.stop_position {
+        if rank.is_last && position >= self.stop_position {
             return RangeVerdict::Stop;
         }
-        if self.start_of(place).is_some_and(|start| position < start) {
+        if self.start_of(rank).is_some_and(|start| position < start) {
             return RangeVerdict::Skip;
         }
         if self.skip_count > 0 {

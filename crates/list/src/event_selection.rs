@@ -65,7 +65,7 @@ impl EventSelection {
 
     pub(crate) fn selects_server(&self, located: &LocatedEvent<'_>) -> bool {
         let found = located.header.server_id;
-        self.server_id.is_none_or(|wanted| found & wanted.mask == wanted.number & wanted.mask)
+        self.server_id.is_none_or(|selected| found & selected.mask == selected.number & selected.mask)
     }
 
     pub(crate) fn selects_transaction(&self, context: &EventContext) -> bool {

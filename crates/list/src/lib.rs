@@ -159,8 +159,8 @@ mod tests {
     /// read.
     fn without_checksum(line: &str) -> String {
         match line.split_once("\"checksum\":") {
-            Some((before, behind)) if line.contains("\"Transaction_payload\"") => {
-                before.to_owned() + behind.split_once(',').unwrap().1
+            Some((before, after)) if line.contains("\"Transaction_payload\"") => {
+                before.to_owned() + after.split_once(',').unwrap().1
             }
             _ => line.to_owned(),
         }
@@ -172,10 +172,10 @@ mod tests {
             for form in
                 [ListFormat::Events, ListFormat::Json, ListFormat::Transactions, ListFormat::TransactionsJson]
             {
-                let held = lines(sample, form, 1, usize::MAX);
-                assert!(held.len() > 2);
-                assert_eq!(held, lines(sample, form, 1, 0), "{sample} {form:?}");
-                assert_eq!(held, lines(sample, form, 3, 0), "{sample} {form:?}");
+                let in_memory = lines(sample, form, 1, usize::MAX);
+                assert!(in_memory.len() > 2);
+                assert_eq!(in_memory, lines(sample, form, 1, 0), "{sample} {form:?}");
+                assert_eq!(in_memory, lines(sample, form, 3, 0), "{sample} {form:?}");
             }
         }
     }

@@ -154,12 +154,12 @@ impl<'w, 'p> LogFeeder<'w, 'p> {
 
     fn feed_logs(&mut self, sources: &[ListSource], torn: &mut Vec<logs::LogError>) -> Result<(), ListError> {
         for (index, source) in sources.iter().enumerate() {
-            let place = LogRank { is_first: index == 0, is_last: index + 1 == sources.len() };
+            let rank = LogRank { is_first: index == 0, is_last: index + 1 == sources.len() };
             let log_name = source.log_name();
             let mut reader = source.open(self.walk.keyring.as_ref())?;
             self.contexts = ContextTracker::default();
-            self.skip_to_start(&mut reader, place)?;
-            match self.feed_log(&log_name, reader, place)? {
+            self.skip_to_start(&mut reader, rank)?;
+            match self.feed_log(&log_name, reader, rank)? {
                 FeedOutcome::All => {}
                 FeedOutcome::Torn(tail) => torn.push(tail),
                 FeedOutcome::Enough => return Ok(()),
@@ -169,11 +169,11 @@ impl<'w, 'p> LogFeeder<'w, 'p> {
     }
 
     /// Skips the events before the start position, except the format description.
-    fn skip_to_start(&mut self, reader: &mut LogReader, place: LogRank) -> Result<(), ListError> {
-        let Some(start) = self.range.start_of(place) else { return Ok(()) };
+    fn skip_to_start(&mut self, reader: &mut LogReader, rank: LogRank) -> Result<(), ListError> {
+        let Some(start) = self.range.start_of(rank) else { return Ok(()) };
         if let ReadOutcome::Some(event) = reader.next_event()? {
-            let behind = event.end();
-            if behind <= start {
+            let end = event.end();
+            if end <= start {
                 reader.skip_to(start)?;
             }
         }
@@ -184,13 +184,13 @@ impl<'w, 'p> LogFeeder<'w, 'p> {
         &mut self,
         log_name: &Arc<str>,
         reader: LogReader,
-        place: LogRank,
+        rank: LogRank,
     ) -> Result<FeedOutcome, ListError> {
         let sizes = PieceSizes { chunk_size: CHUNK_SIZE, large_size: self.walk.payload_size_large };
         let mut pieces = PieceReader::new(reader, sizes, PayloadOpener::new());
         loop {
             let fed = match pieces.next_piece()? {
-                ReadOutcome::Some(piece) => self.feed_piece(log_name, piece, place, &mut pieces),
+                ReadOutcome::Some(piece) => self.feed_piece(log_name, piece, rank, &mut pieces),
                 ReadOutcome::End(EndOfLog::Torn(tail @ TornEvent { in_use: true, .. })) => {
                     return Ok(FeedOutcome::Torn(pieces.reader().torn_error(tail)));
                 }
@@ -216,13 +216,13 @@ impl<'w, 'p> LogFeeder<'w, 'p> {
         &mut self,
         log_name: &Arc<str>,
         piece: WalkPiece,
-        place: LogRank,
+        rank: LogRank,
         pieces: &mut PieceReader,
     ) -> Result<ControlFlow<()>, ListError> {
         let head = match &piece {
-            WalkPiece::Chunk(chunk) => return self.feed_chunk(log_name, chunk, place),
+            WalkPiece::Chunk(chunk) => return self.feed_chunk(log_name, chunk, rank),
             WalkPiece::PayloadStart(head) => {
-                match self.range.judge(head.offset, &head.header, place) {
+                match self.range.judge(head.offset, &head.header, rank) {
                     RangeVerdict::Take => {}
                     RangeVerdict::Skip => {
                         pieces.skip_payload();
@@ -260,11 +260,11 @@ impl<'w, 'p> LogFeeder<'w, 'p> {
         &mut self,
         log_name: &Arc<str>,
         chunk: &EventChunk,
-        place: LogRank,
+        rank: LogRank,
     ) -> Result<ControlFlow<()>, ListError> {
         let mut from = 0;
         for (index, event) in chunk.iter().enumerate() {
-            match self.range.judge(event.offset, event.raw.header(), place) {
+            match self.range.judge(event.offset, event.raw.header(), rank) {
                 RangeVerdict::Take => {}
                 RangeVerdict::Skip => {
                     self.push_chunk(log_name, chunk.part(from..index))?;
@@ -513,8 +513,8 @@ impl<'w, O: ListOutput> Worker<'w, O> {
             // An event of an unknown type may be skipped only if its header has the ignorable flag.
             Event::Unknown(event) if !raw.header().flags.contains(EventFlags::IGNORABLE) => {
                 let (field, found) = ("event type", u64::from(event.code));
-                let wanted = "a known type, because the event is not flagged ignorable";
-                Err(DecodeError::new(4, DecodeReason::Unexpected { field, found, wanted }))
+                let expected = "a known type, because the event is not flagged ignorable";
+                Err(DecodeError::new(4, DecodeReason::Unexpected { field, found, expected }))
             }
             event => Ok(event),
         }

@@ -267,14 +267,14 @@ impl RowConditions {
 pub struct RowTest<'c> {
     sightings: ConditionCoverage,
     /// Columns by index, and their required values. `None` if the table lacks a column: no row passes then.
-    wanted: Option<Vec<WantedColumn<'c>>>,
+    columns: Option<Vec<RequiredColumn<'c>>>,
     /// One bit for each condition whose column the table lacks.
     missing: u64,
 }
 
 /// A column with its required value.
 #[derive(Debug)]
-struct WantedColumn<'c> {
+struct RequiredColumn<'c> {
     index: usize,
     value: &'c ConditionValue,
     /// The value as images store it, if it is an integer.
@@ -310,7 +310,7 @@ impl StoredInteger {
     }
 }
 
-impl<'c> WantedColumn<'c> {
+impl<'c> RequiredColumn<'c> {
     fn new(index: usize, value: &'c ConditionValue, column: &Column) -> Self {
         let number = match value {
             ConditionValue::Text { number, .. } => *number,
@@ -337,7 +337,7 @@ impl<'c> RowTest<'c> {
         table: &Table,
         sightings: &ConditionCoverage,
     ) -> Result<Self, OutputRefusal> {
-        let mut wanted = Some(Vec::new());
+        let mut columns = Some(Vec::new());
         let mut missing = 0;
         sightings.has_tables.store(true, Ordering::Relaxed);
         sightings.columns_max.fetch_max(table.columns.len(), Ordering::Relaxed);
@@ -345,17 +345,17 @@ impl<'c> RowTest<'c> {
             match condition.column.index(table)? {
                 Some(index) => {
                     sightings.found.fetch_or(mask_of(number), Ordering::Relaxed);
-                    if let Some(wanted) = &mut wanted {
-                        wanted.push(WantedColumn::new(index, &condition.value, &table.columns[index]));
+                    if let Some(columns) = &mut columns {
+                        columns.push(RequiredColumn::new(index, &condition.value, &table.columns[index]));
                     }
                 }
                 None => {
-                    wanted = None;
+                    columns = None;
                     missing |= mask_of(number);
                 }
             }
         }
-        Ok(Self { wanted, missing, sightings: sightings.clone() })
+        Ok(Self { columns, missing, sightings: sightings.clone() })
     }
 
     /// Returns the bits of the conditions whose column the table lacks.
@@ -426,9 +426,9 @@ impl<'c> RowTest<'c> {
         earlier: Option<&RowImage<'_, '_>>,
         format: &EventFormat,
     ) -> Result<ConditionResult, DecodeError> {
-        let Some(wanted) = &self.wanted else { return Ok(ConditionResult::NotMet) };
+        let Some(columns) = &self.columns else { return Ok(ConditionResult::NotMet) };
         let mut untested = 0;
-        for (number, column) in wanted.iter().enumerate() {
+        for (number, column) in columns.iter().enumerate() {
             let index = column.index;
             let Some(field) = image.field(index).or_else(|| earlier?.field(index)) else {
                 untested |= mask_of(number);
@@ -572,7 +572,7 @@ impl ConditionValue {
 }
 
 /// Returns whether two decimals are equal. Trailing zeros of a fraction do not count.
-fn same_decimal(found: &str, wanted: &str) -> bool {
+fn same_decimal(found: &str, expected: &str) -> bool {
     let plain = |text: &str| {
         let text = text.strip_prefix('+').unwrap_or(text);
         let text = match text.contains('.') {
@@ -581,7 +581,7 @@ fn same_decimal(found: &str, wanted: &str) -> bool {
         };
         if matches!(text, "-0" | "") { "0".to_owned() } else { text.to_owned() }
     };
-    plain(found) == plain(wanted)
+    plain(found) == plain(expected)
 }
 
 /// Returns whether `text` is `0x` and the bytes in hexadecimal.
@@ -592,7 +592,7 @@ fn is_hex_of(text: &str, bytes: &[u8]) -> bool {
         && digits
             .chars()
             .zip(bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]))
-            .all(|(found, wanted)| Some(found.to_ascii_lowercase()) == digit(wanted))
+            .all(|(found, expected)| Some(found.to_ascii_lowercase()) == digit(expected))
 }
 
 /// Decodes text from the column's character set; `None` if it is invalid.
@@ -623,8 +623,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(text: &str, wanted: bool) {
-        assert_eq!(RowCondition::new(text).is_ok(), wanted, "{text}");
+    fn check(text: &str, expected: bool) {
+        assert_eq!(RowCondition::new(text).is_ok(), expected, "{text}");
     }
 
     #[test]

@@ -16,8 +16,9 @@ fn samples() -> Vec<PathBuf> {
     samples
 }
 
-fn below(folder: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|found| found.unwrap().path()).collect();
+fn below(directory: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(directory).unwrap().map(|found| found.unwrap().path()).collect();
     paths.sort();
     let below = |path: PathBuf| if path.is_dir() { below(&path) } else { vec![path] };
     paths.into_iter().flat_map(below).collect()
@@ -85,8 +86,8 @@ fn too_many_table_maps_are_an_error() {
     while log[at + 4] != 19 {
         at += size(at);
     }
-    let (map, behind) = (&log[at..at + size(at)], at + size(at));
-    let hostile: Vec<u8> = [&log[..behind], &map.repeat(20_000), &log[behind..]].concat();
+    let (map, after) = (&log[at..at + size(at)], at + size(at));
+    let hostile: Vec<u8> = [&log[..after], &map.repeat(20_000), &log[after..]].concat();
     for form in FORMS {
         for jobs in [1, 2] {
             let mut settings = ListSettings::new(

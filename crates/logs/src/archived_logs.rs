@@ -52,10 +52,10 @@ impl ArchivedContents {
         })
     }
 
-    /// Returns whether the log may change rows, the definition or the name of a table for which `is_wanted` is true.
-    pub fn may_change_table(&self, is_wanted: impl Fn(&str, &str) -> bool) -> bool {
+    /// Returns whether the log may change rows, the definition or the name of a table for which `is_selected` is true.
+    pub fn may_change_table(&self, is_selected: impl Fn(&str, &str) -> bool) -> bool {
         let Some(tables) = &self.tables else { return true };
-        tables.iter().any(|[database, table]| is_wanted(database, table))
+        tables.iter().any(|[database, table]| is_selected(database, table))
     }
 
     /// Returns whether the log may have selected transactions.
@@ -64,7 +64,7 @@ impl ArchivedContents {
         // A transaction without a GTID is in no GTID set, so it is never excluded.
         let all_have_gtids = found.count() == u128::from(self.transactions);
         let is_excluded = |excluded| all_have_gtids && found.is_subset(excluded);
-        selection.included.as_ref().is_none_or(|wanted| found.intersects(wanted))
+        selection.included.as_ref().is_none_or(|included| found.intersects(included))
             && !selection.excluded.as_ref().is_some_and(is_excluded)
     }
 }

@@ -98,7 +98,7 @@ impl ChunkContext {
     }
 
     /// Returns the context of the event after a payload's event.
-    fn behind_payload(mut self, header: &EventHeader) -> Self {
+    fn after_payload(mut self, header: &EventHeader) -> Self {
         let _ = self.grammar.step(EventRole::Payload);
         Self { next_position: header.next_position, maps: StatementTableMaps::default(), ..self }
     }
@@ -143,9 +143,9 @@ impl ContextTracker {
             }
             WalkPiece::PayloadPart(part) => {
                 assert!(self.outer.is_some(), "ours: a part follows its payload's start");
-                for (place, raw) in part.events() {
+                for (position, raw) in part.events() {
                     let stepped = self.context.step(&raw, &part.format);
-                    stepped.map_err(|error| ContextError { offset: place.offset, error })?;
+                    stepped.map_err(|error| ContextError { offset: position.offset, error })?;
                 }
             }
             WalkPiece::PayloadEnd { head, .. } => self.end_payload(head),
@@ -156,7 +156,7 @@ impl ContextTracker {
     /// Advances over the end of the open large payload.
     pub fn end_payload(&mut self, head: &LargePayloadHead) {
         if let Some(outer) = self.outer.take() {
-            self.context = outer.behind_payload(&head.header);
+            self.context = outer.after_payload(&head.header);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::LogError;
-use crate::own_files::make_folders;
+use crate::own_files::make_directories;
 
 /// New paths, in the order of their creation. Dropping the value removes them, unless they are kept.
 #[derive(Debug, Default)]
@@ -12,13 +12,13 @@ pub(crate) struct CreatedPaths(Vec<PathBuf>);
 
 impl CreatedPaths {
     /// Creates a directory and its missing parents.
-    pub(crate) fn create_folder(folder: &Path) -> Result<Self, LogError> {
+    pub(crate) fn create_directory(directory: &Path) -> Result<Self, LogError> {
         let is_there = |path: &&Path| !path.as_os_str().is_empty() && path.exists();
-        let there = folder.ancestors().find(is_there);
+        let there = directory.ancestors().find(is_there);
         if let Some(file) = there.filter(|there| !there.is_dir()) {
-            return Err(LogError::NotAFolder { name: file.display().to_string() });
+            return Err(LogError::NotADirectory { name: file.display().to_string() });
         }
-        make_folders(folder).map(Self)
+        make_directories(directory).map(Self)
     }
 
     /// Adds a file that is about to be created, unless it exists.
@@ -56,7 +56,7 @@ mod tests {
         fs::write(&before, "").unwrap();
         let (outer, inner) = (there.path().join("outer"), there.path().join("outer/inner"));
         let make = || {
-            let mut made = CreatedPaths::create_folder(&inner).unwrap();
+            let mut made = CreatedPaths::create_directory(&inner).unwrap();
             made.add_if_missing(&inner.join("file"));
             made.add_if_missing(&before);
             fs::write(inner.join("file"), "").unwrap();
@@ -71,8 +71,8 @@ mod tests {
         fs::remove_dir_all(&outer).unwrap();
         make().keep();
         assert!(inner.join("file").exists());
-        let error = CreatedPaths::create_folder(&before.join("in it")).unwrap_err().to_string();
-        let wanted = "before is a file; expected a directory: give another path, or remove the file";
-        assert!(error.ends_with(wanted), "{error}");
+        let error = CreatedPaths::create_directory(&before.join("in it")).unwrap_err().to_string();
+        let expected = "before is a file; expected a directory: give another path, or remove the file";
+        assert!(error.ends_with(expected), "{error}");
     }
 }

@@ -33,18 +33,18 @@ struct SpoolState {
 }
 
 impl EncryptedSpool {
-    /// Creates an empty spool. Beyond `memory_max` bytes, the bytes go to an unnamed file in `folder`. The file
+    /// Creates an empty spool. Beyond `memory_max` bytes, the bytes go to an unnamed file in `directory`. The file
     /// disappears when the process ends.
     ///
     /// # Errors
     ///
     /// If the system has no random bytes for the password.
-    pub fn new_in(folder: &Path, memory_max: usize) -> io::Result<Self> {
+    pub fn new_in(directory: &Path, memory_max: usize) -> io::Result<Self> {
         let mut password = [0; 32];
         getrandom::fill(&mut password).map_err(io::Error::other)?;
         let password = FilePassword::new(password);
-        let (file, cipher) = (SpooledTempFile::new_in(memory_max, folder), password.cipher());
-        let (memory_max, reservation) = (memory_max as u64, TemporarySpace::new(folder));
+        let (file, cipher) = (SpooledTempFile::new_in(memory_max, directory), password.cipher());
+        let (memory_max, reservation) = (memory_max as u64, TemporarySpace::new(directory));
         let stored = SpoolState { file, cipher, size: 0, memory_max, reservation, scratch: Vec::new() };
         let stored = Mutex::new(stored);
         Ok(Self { stored, password })

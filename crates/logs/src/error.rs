@@ -39,7 +39,7 @@ pub enum LogError {
     },
     /// The path of a store is a file.
     #[error("{name} is a file; expected a directory: give another path, or remove the file")]
-    NotAFolder {
+    NotADirectory {
         /// Path of the file.
         name: String,
     },
@@ -88,14 +88,14 @@ pub enum LogError {
         last: String,
     },
     /// An event does not start at the end of the log.
-    #[error("{name}: an event starts at {found}; expected {wanted}")]
+    #[error("{name}: an event starts at {found}; expected {expected}")]
     PositionMismatch {
         /// Path or name of the log.
         name: String,
         /// Start of the event.
         found: u64,
         /// End of the log, in bytes.
-        wanted: u64,
+        expected: u64,
     },
     /// The source's last event differs from the store's.
     #[error(
@@ -369,10 +369,10 @@ impl LogError {
 
     pub(crate) const READ_KEYRING: &str = "read the keyring";
 
-    pub(crate) fn ambiguous(folder: &Path, what: &'static str, found: &[PathBuf]) -> Self {
+    pub(crate) fn ambiguous(directory: &Path, what: &'static str, found: &[PathBuf]) -> Self {
         let names = found.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()));
         let found = names.map(|name| name.to_string_lossy().into_owned()).collect();
-        Self::Ambiguous { name: folder.display().to_string(), what, found }
+        Self::Ambiguous { name: directory.display().to_string(), what, found }
     }
 
     pub(crate) fn io(verb: &'static str, name: &str, cause: io::Error) -> Self {
@@ -393,9 +393,9 @@ mod tests {
 
     #[test]
     fn disk_full_errors_are_recognized() {
-        let check = |errno: i32, wanted| {
+        let check = |errno: i32, expected| {
             let error = LogError::io("write to", "b.000001", io::Error::from_raw_os_error(errno));
-            assert_eq!((error.is_disk_full(), error.is_keyring_error()), (wanted, false), "{error}");
+            assert_eq!((error.is_disk_full(), error.is_keyring_error()), (expected, false), "{error}");
         };
         let [no_space, quota, too_large, input_output, permission] = [28, 122, 27, 5, 13];
         for errno in [no_space, quota, too_large] {

@@ -148,7 +148,7 @@ impl<'c> WalkSource<'c> {
 #[derive(Debug, Default)]
 pub struct EventWalk {
     opener: PayloadOpener,
-    place: WalkPlace,
+    position: WalkPosition,
     formats: Option<WalkFormats>,
 }
 
@@ -162,26 +162,26 @@ struct WalkFormats {
 
 /// Position of a walk in its source.
 #[derive(Clone, Debug)]
-enum WalkPlace {
+enum WalkPosition {
     /// Before the event with this index.
     Outside(usize),
     /// Before the payload of the event with this index.
     Opening(usize),
     /// Inside the payload of the event with this index.
-    Inside(InnerPlace),
+    Inside(OpenPayload),
     /// Inside a large payload.
     Part(InnerPosition),
 }
 
-impl Default for WalkPlace {
+impl Default for WalkPosition {
     fn default() -> Self {
         Self::Outside(0)
     }
 }
 
-/// Position inside a payload in memory.
+/// Payload in memory, and the position of the walk inside it.
 #[derive(Clone, Debug)]
-struct InnerPlace {
+struct OpenPayload {
     /// Index of the payload's event.
     index: usize,
     /// Start and end of the payload's event in its log.
@@ -241,44 +241,45 @@ impl EventWalk {
     }
 
     pub(crate) fn begin(&mut self, source: &WalkSource<'_>) {
-        self.place = match source {
-            WalkSource::Chunk(_) | WalkSource::Event(..) => WalkPlace::Outside(0),
-            WalkSource::Part(part) => WalkPlace::Part(part.first),
+        self.position = match source {
+            WalkSource::Chunk(_) | WalkSource::Event(..) => WalkPosition::Outside(0),
+            WalkSource::Part(part) => WalkPosition::Part(part.first),
         };
     }
 
     pub(crate) fn skip_payload(&mut self) {
-        if let WalkPlace::Opening(index) | WalkPlace::Inside(InnerPlace { index, .. }) = self.place {
-            self.place = WalkPlace::Outside(index + 1);
+        if let WalkPosition::Opening(index) | WalkPosition::Inside(OpenPayload { index, .. }) = self.position
+        {
+            self.position = WalkPosition::Outside(index + 1);
         }
     }
 
     #[inline]
     pub(crate) fn advance(&mut self, source: &WalkSource<'_>) -> Option<NextStep> {
-        match &mut self.place {
-            WalkPlace::Outside(next) => {
+        match &mut self.position {
+            WalkPosition::Outside(next) => {
                 let index = *next;
                 *next += 1;
                 if source.bytes(index)?.get(TYPE_OFFSET) == Some(&EventType::TransactionPayload.code()) {
-                    self.place = WalkPlace::Opening(index);
+                    self.position = WalkPosition::Opening(index);
                 }
                 Some(NextStep::Event(index))
             }
-            WalkPlace::Opening(index) => {
+            WalkPosition::Opening(index) => {
                 let index = *index;
                 match self.open(source, index)? {
                     Ok(inner) => {
-                        self.place = WalkPlace::Inside(inner);
+                        self.position = WalkPosition::Inside(inner);
                         self.advance_inside(source)
                     }
                     Err(ended) => {
-                        self.place = WalkPlace::Outside(index + 1);
+                        self.position = WalkPosition::Outside(index + 1);
                         Some(NextStep::PayloadEnd(ended))
                     }
                 }
             }
-            WalkPlace::Inside(_) => self.advance_inside(source),
-            WalkPlace::Part(next) => {
+            WalkPosition::Inside(_) => self.advance_inside(source),
+            WalkPosition::Part(next) => {
                 let WalkSource::Part(part) = source else { return None };
                 let this = *next;
                 *next = this.next(&part.event_at(this)?);
@@ -288,7 +289,7 @@ impl EventWalk {
     }
 
     /// Opens the payload of an event.
-    fn open(&mut self, source: &WalkSource<'_>, index: usize) -> Option<Result<InnerPlace, PayloadEndStep>> {
+    fn open(&mut self, source: &WalkSource<'_>, index: usize) -> Option<Result<OpenPayload, PayloadEndStep>> {
         let event = source.get(index)?;
         let extent = event.offset..event.end();
         let failed =
@@ -308,11 +309,11 @@ impl EventWalk {
         let trailing = payload.rest.len();
         let end = event.raw.bytes().len() - event.raw.checksum().size() - trailing;
         let payload = end - payload.payload.len()..end;
-        Some(Ok(InnerPlace { index, extent, payload, trailing, next: InnerPosition::default() }))
+        Some(Ok(OpenPayload { index, extent, payload, trailing, next: InnerPosition::default() }))
     }
 
     fn advance_inside(&mut self, source: &WalkSource<'_>) -> Option<NextStep> {
-        let WalkPlace::Inside(inner) = &self.place else { return None };
+        let WalkPosition::Inside(inner) = &self.position else { return None };
         let mut events = self.opener.resume(&source.bytes(inner.index)?[inner.payload.clone()]);
         let result = match events.next_size() {
             Ok(Some(size)) => return Some(NextStep::Inner(size)),
@@ -324,7 +325,7 @@ impl EventWalk {
             Err(error) => Err(PayloadFailure::Payload(error)),
         };
         let ended = PayloadEndStep { offset: inner.extent.start, end: inner.extent.end, result };
-        self.place = WalkPlace::Outside(inner.index + 1);
+        self.position = WalkPosition::Outside(inner.index + 1);
         Some(NextStep::PayloadEnd(ended))
     }
 
@@ -343,13 +344,13 @@ impl EventWalk {
                 None => unreachable!("ours: `advance` has found event {index}"),
             },
             NextStep::Inner(size) => self.inner_step(source, size),
-            NextStep::InPart(place) => match source {
+            NextStep::InPart(position) => match source {
                 WalkSource::Part(part) => WalkStep::Event(WalkEvent {
                     offset: part.head.offset,
                     end: part.head.end(),
-                    inner: Some(place),
+                    inner: Some(position),
                     raw: part
-                        .event_at(place)
+                        .event_at(position)
                         .unwrap_or_else(|| unreachable!("ours: `advance` has found the event")),
                     format: &part.format,
                 }),
@@ -360,8 +361,8 @@ impl EventWalk {
     }
 
     fn inner_step<'a>(&'a mut self, source: &WalkSource<'a>, size: usize) -> WalkStep<'a> {
-        let (WalkPlace::Inside(inner), Some(WalkFormats { inside: format, .. })) =
-            (&mut self.place, &self.formats)
+        let (WalkPosition::Inside(inner), Some(WalkFormats { inside: format, .. })) =
+            (&mut self.position, &self.formats)
         else {
             unreachable!("ours: `advance` has opened a payload")
         };
@@ -369,10 +370,10 @@ impl EventWalk {
             unreachable!("ours: `advance` has found the event")
         };
         let raw = self.opener.resume(&bytes[inner.payload.clone()]).into_event(size);
-        let place = inner.next;
-        inner.next = place.next(&raw);
+        let position = inner.next;
+        inner.next = position.next(&raw);
         let Range { start: offset, end } = inner.extent;
-        WalkStep::Event(WalkEvent { offset, end, inner: Some(place), raw, format })
+        WalkStep::Event(WalkEvent { offset, end, inner: Some(position), raw, format })
     }
 }
 

@@ -37,17 +37,17 @@ mod tests {
 
     #[test]
     fn links_and_indirect_paths_name_one_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let [log, copy, soft, hard] = ["log", "copy", "soft", "hard"].map(|name| folder.path().join(name));
+        let directory = tempfile::tempdir().unwrap();
+        let [log, copy, soft, hard] = ["log", "copy", "soft", "hard"].map(|name| directory.path().join(name));
         fs::write(&log, "text").unwrap();
         fs::write(&copy, "text").unwrap();
         symlink(&log, &soft).unwrap();
         fs::hard_link(&log, &hard).unwrap();
         let identity = FileIdentity::of_path(&log).unwrap();
-        for same in [&soft, &hard, &folder.path().join(".").join("log")] {
+        for same in [&soft, &hard, &directory.path().join(".").join("log")] {
             assert_eq!(FileIdentity::of_path(same).unwrap(), identity, "{}", same.display());
         }
         assert_ne!(FileIdentity::of_path(&copy).unwrap(), identity);
-        assert!(FileIdentity::of_path(&folder.path().join("none")).is_err());
+        assert!(FileIdentity::of_path(&directory.path().join("none")).is_err());
     }
 }

@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn a_keyring_that_a_server_overwrites_is_read_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("keyring");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keyring");
         fs::write(&path, "").unwrap();
         assert!(read_keyring(&path).is_err());
         thread::scope(|scope| {
@@ -94,8 +94,8 @@ mod tests {
 
     #[test]
     fn a_pipe_is_refused_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("keyring");
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("keyring");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         let error = read_keyring(&pipe).unwrap_err();
         assert!(error.is_keyring_error(), "{error}");

@@ -180,9 +180,9 @@ impl PayloadProgress {
         let room = covered_size.saturating_sub(start as u64);
         let fields = decoded.and_then(|fields| match fields.payload_size {
             size if size <= room => Ok(fields),
-            wanted => {
+            expected => {
                 let found = usize::try_from(room).unwrap_or(usize::MAX);
-                Err(DecodeError::new(start, DecodeReason::Short { wanted, found }))
+                Err(DecodeError::new(start, DecodeReason::Short { expected, found }))
             }
         });
         let fields = fields.map_err(|error| {
@@ -253,13 +253,13 @@ impl PayloadProgress {
         self.used = 0;
         if self.bytes.is_empty() {
             let (offset, in_use) = (self.head.offset, reader.in_use());
-            let (found, wanted) = (self.read as usize, self.head.header.size as usize);
-            return Err(reader.torn_error(TornEvent { offset, found, wanted, in_use }));
+            let (found, expected) = (self.read as usize, self.head.header.size as usize);
+            return Err(reader.torn_error(TornEvent { offset, found, expected, in_use }));
         }
         let left = usize::try_from(self.covered_size.saturating_sub(self.read)).unwrap_or(usize::MAX);
-        let (covered, behind) = self.bytes.split_at(left.min(self.bytes.len()));
+        let (covered, after) = self.bytes.split_at(left.min(self.bytes.len()));
         self.hasher.update(covered);
-        self.stored.extend_from_slice(behind);
+        self.stored.extend_from_slice(after);
         self.read += self.bytes.len() as u64;
         assert!(self.read <= u64::from(self.head.header.size), "ours: only bytes of the event are read");
         Ok(())

@@ -8,8 +8,8 @@
 //! | find the logs of a directory or an index | [`Store`] |
 //! | read logs of archives by their paths | [`ArchivedLogs`] |
 //! | follow a store that is being written to | [`StoreFollower`]; with the caller's own reader, [`StoreCursor`] |
-//! | write a source's logs, byte for byte | [`StoreWriter`]; to check the directory first, [`StoreFolder`] |
-//! | create and lock files and directories that no other user can redirect | [`private_options`], [`make_folders`], [`FolderLock`], [`FileLock`] |
+//! | write a source's logs, byte for byte | [`StoreWriter`]; to check the directory first, [`StoreDirectory`] |
+//! | create and lock files and directories that no other user can redirect | [`private_options`], [`make_directories`], [`DirectoryLock`], [`FileLock`] |
 //! | find another process that has a log open for writing | [`find_writer`]; in a directory, [`find_running_server`] |
 //! | check a file name from a server, an index or a log | [`is_file_name`] |
 //! | find out when and by whom a change was made | [`ChangeOrigin`] |
@@ -64,7 +64,7 @@ mod rewrite_positions;
 mod server_identity;
 mod statement_table_maps;
 mod store;
-mod store_folder;
+mod store_directory;
 mod store_follower;
 mod store_watch;
 mod store_writer;
@@ -100,7 +100,8 @@ pub use crate::log_writers::{
 };
 pub use crate::newest_received_logs::NewestReceivedLogs;
 pub use crate::own_files::{
-    FileAccess, FileLock, FolderLock, make_folders, parent_of, private_options, replace_file, sync_parent,
+    DirectoryLock, FileAccess, FileLock, make_directories, parent_of, private_options, replace_file,
+    sync_parent,
 };
 pub use crate::piece_reader::{PayloadPart, PieceReader, PieceSizes, WalkPiece, inner_events};
 pub use crate::regular_file::open_regular;
@@ -108,7 +109,7 @@ pub use crate::rewrite_positions::{PositionPair, RewritePositions, numbered_path
 pub use crate::server_identity::ServerIdentity;
 pub use crate::statement_table_maps::StatementTableMaps;
 pub use crate::store::{IgnoredIndexPath, Store};
-pub use crate::store_folder::{IDENTITY_FILE_NAME, StoreFolder, is_received_store};
+pub use crate::store_directory::{IDENTITY_FILE_NAME, StoreDirectory, is_received_store};
 pub use crate::store_follower::{LogEndAction, StoreCursor, StoreFollower};
 pub use crate::store_watch::StoreWatch;
 pub use crate::store_writer::{AppendOutcome, LogEncryption, RetentionLimit, StoreEnd, StoreWriter};

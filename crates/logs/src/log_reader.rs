@@ -34,7 +34,7 @@ pub struct LogReader {
     /// Bytes that were read, but are not part of a chunk yet.
     tail: Vec<u8>,
     /// Position of the start of `tail`.
-    place: InputPosition,
+    tail_start: InputPosition,
     /// True if the magic number has been read.
     magic_read: bool,
     keyring: Option<Arc<Keyring>>,
@@ -107,19 +107,19 @@ pub struct TornEvent {
     /// Number of bytes of the event in the log.
     pub found: usize,
     /// Expected size of the event, or of its header if the size is still unknown.
-    pub wanted: usize,
+    pub expected: usize,
     /// True if the log's format description has the in-use flag.
     pub in_use: bool,
 }
 
 impl fmt::Display for TornEvent {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { offset, found, wanted, in_use } = self;
+        let Self { offset, found, expected, in_use } = self;
         match (offset, found) {
             (0, 0) => out.write_str("is empty")?,
             (0, _) => write!(out, "is torn at its start: it has {found} bytes")?,
             (4, 0) => out.write_str("has no events: it contains only the magic number of a binary log")?,
-            _ => write!(out, "is torn at {offset}: it has {found} bytes of an event of at least {wanted}")?,
+            _ => write!(out, "is torn at {offset}: it has {found} bytes of an event of at least {expected}")?,
         }
         match in_use {
             true => out.write_str("; its server still writes to it, or crashed"),
@@ -181,7 +181,7 @@ impl LogReader {
             framer: Framer::new(),
             format: None,
             tail: Vec::new(),
-            place: InputPosition { number: 0, offset: 0 },
+            tail_start: InputPosition { number: 0, offset: 0 },
             magic_read: false,
             keyring: None,
             decryption_key_id: None,
@@ -290,8 +290,8 @@ impl LogReader {
             NextChunk::Chunk(chunk) => ReadOutcome::Some(RawPiece::Chunk(chunk)),
             NextChunk::End(end) => ReadOutcome::End(end),
             NextChunk::Large(header) => {
-                self.large_start = self.place.offset;
-                self.large_end = Some(self.place.offset + u64::from(header.size));
+                self.large_start = self.tail_start.offset;
+                self.large_end = Some(self.tail_start.offset + u64::from(header.size));
                 ReadOutcome::Some(RawPiece::LargePayload(header))
             }
         })
@@ -306,12 +306,12 @@ impl LogReader {
     pub fn read_raw_bytes(&mut self, size: usize, out: &mut Vec<u8>) -> Result<(), LogError> {
         while let Some(end) = self.large_end
             && out.len() < size
-            && self.place.offset < end
+            && self.tail_start.offset < end
         {
             if self.append_large(size - out.len(), out)? == 0 {
                 let (offset, in_use) = (self.large_start, self.in_use);
-                let [found, wanted] = [self.place.offset, end].map(|to| (to - offset) as usize);
-                return Err(self.torn_error(TornEvent { offset, found, wanted, in_use }));
+                let [found, expected] = [self.tail_start.offset, end].map(|to| (to - offset) as usize);
+                return Err(self.torn_error(TornEvent { offset, found, expected, in_use }));
             }
         }
         Ok(())
@@ -327,7 +327,7 @@ impl LogReader {
         let Some(format) = self.format.clone() else {
             unreachable!("ours: the framer requires a format first")
         };
-        let offset = self.place.offset;
+        let offset = self.tail_start.offset;
         self.large_end = Some(offset + u64::from(header.size));
         LargePayload::new(self, header, offset, format)
     }
@@ -342,7 +342,7 @@ impl LogReader {
     fn append_large(&mut self, count: usize, out: &mut Vec<u8>) -> Result<usize, LogError> {
         let before = out.len();
         let count = match self.large_end {
-            Some(end) => count.min(usize::try_from(end - self.place.offset).unwrap_or(usize::MAX)),
+            Some(end) => count.min(usize::try_from(end - self.tail_start.offset).unwrap_or(usize::MAX)),
             None => 0,
         };
         let from_tail = count.min(self.tail.len());
@@ -350,7 +350,7 @@ impl LogReader {
         self.tail.drain(..from_tail);
         let read = self.input.read(count - from_tail, ReadMode::Full, out);
         read.map_err(|cause| LogError::io("read", &self.name, cause))?;
-        self.place.offset += (out.len() - before) as u64;
+        self.tail_start.offset += (out.len() - before) as u64;
         Ok(out.len() - before)
     }
 
@@ -371,10 +371,10 @@ impl LogReader {
         if let Some(chunk) = self.current.take() {
             // Move events that were read but not returned back into the tail.
             let rest = chunk.part(self.current_index..chunk.len());
-            self.place.offset = rest.offset();
+            self.tail_start.offset = rest.offset();
             self.tail.splice(..0, rest.bytes().iter().copied());
         }
-        let ahead = offset - self.place.offset;
+        let ahead = offset - self.tail_start.offset;
         let kept = self.tail.len() as u64;
         if ahead <= kept {
             self.tail.drain(..ahead as usize);
@@ -383,11 +383,11 @@ impl LogReader {
             let skipped = self.input.skip(ahead - kept);
             let skipped = skipped.map_err(|cause| LogError::io("seek in", &self.name, cause))?;
             if skipped < ahead - kept {
-                let size = self.place.offset + kept + skipped;
+                let size = self.tail_start.offset + kept + skipped;
                 return Err(LogError::PastEnd { name: self.name.clone(), offset, size });
             }
         }
-        self.place.offset = offset;
+        self.tail_start.offset = offset;
         assert_eq!(self.position(), offset, "ours: the next event starts at the requested offset");
         Ok(())
     }
@@ -419,7 +419,7 @@ impl LogReader {
     pub fn position(&self) -> u64 {
         match &self.current {
             Some(chunk) => chunk.part(self.current_index..chunk.len()).offset(),
-            None => self.place.offset,
+            None => self.tail_start.offset,
         }
     }
 
@@ -480,8 +480,8 @@ impl LogReader {
                 self.tail = run.bytes;
                 Ok(match stop {
                     FillStop::Large(header) => NextChunk::Large(header),
-                    FillStop::NeedMore(wanted) => NextChunk::End(self.end_of_log(self.tail.len(), wanted)),
-                    FillStop::Torn { found, wanted } => NextChunk::End(self.end_of_log(found, wanted)),
+                    FillStop::NeedMore(needed) => NextChunk::End(self.end_of_log(self.tail.len(), needed)),
+                    FillStop::Torn { found, expected } => NextChunk::End(self.end_of_log(found, expected)),
                     FillStop::Full => unreachable!("ours: a run without events is not full"),
                 })
             }
@@ -515,7 +515,7 @@ impl LogReader {
             }
         }
         self.tail.drain(..MAGIC.len());
-        self.place.offset = MAGIC.len() as u64;
+        self.tail_start.offset = MAGIC.len() as u64;
         self.magic_read = true;
         Ok(true)
     }
@@ -553,10 +553,10 @@ impl LogReader {
                 FillStep::Event => self.take_plain_events(run, large),
                 FillStep::Full => return Ok(FillStop::Full),
                 FillStep::NextLog => self.begin_next_log(run)?,
-                FillStep::NeedMore(wanted) => {
+                FillStep::NeedMore(needed) => {
                     let is_enough = mode == ReadMode::Available && !run.bounds.is_empty();
-                    if is_enough || self.read_more(run, wanted, mode)? == 0 {
-                        return Ok(FillStop::NeedMore(wanted));
+                    if is_enough || self.read_more(run, needed, mode)? == 0 {
+                        return Ok(FillStop::NeedMore(needed));
                     }
                 }
             }
@@ -570,15 +570,15 @@ impl LogReader {
             .input
             .remaining_size()
             .map_err(|cause| LogError::io("read the metadata of", &self.name, cause))?;
-        let wanted = header.size as usize;
+        let expected = header.size as usize;
         let found =
             rest.map(|rest| run.bytes.len().saturating_add(usize::try_from(rest).unwrap_or(usize::MAX)));
         match found {
-            Some(0..) if found < Some(wanted) => {
+            Some(0..) if found < Some(expected) => {
                 self.check_truncation(run)?;
                 // The size can be smaller if the file was truncated.
                 let found = found.filter(|_| !run.bytes.is_empty()).unwrap_or(0);
-                Ok(FillStop::Torn { found, wanted })
+                Ok(FillStop::Torn { found, expected })
             }
             _ => Ok(FillStop::Large(header)),
         }
@@ -588,9 +588,10 @@ impl LogReader {
     fn take_event(&mut self, run: &mut ChunkBuilder) -> Result<FillStep, LogError> {
         if self.mariadb_encrypted {
             return match run.bounds.is_empty() {
-                true => {
-                    Err(LogError::EncryptedByMariadb { name: self.name.clone(), offset: self.place.offset })
-                }
+                true => Err(LogError::EncryptedByMariadb {
+                    name: self.name.clone(),
+                    offset: self.tail_start.offset,
+                }),
                 false => Ok(FillStep::Full),
             };
         }
@@ -610,11 +611,11 @@ impl LogReader {
             return Ok(FillStep::Full);
         }
         match self.framer.next(rest) {
-            Ok(FramerOutput::NeedMore { wanted }) => Ok(FillStep::NeedMore(wanted)),
+            Ok(FramerOutput::NeedMore { needed }) => Ok(FillStep::NeedMore(needed)),
             Ok(FramerOutput::Event(raw)) => {
                 if is_format {
                     self.set_format(&raw);
-                    self.format_end = self.place.offset + raw.bytes().len() as u64;
+                    self.format_end = self.tail_start.offset + raw.bytes().len() as u64;
                 }
                 self.mariadb_encrypted = raw.event_type() == EventType::MariadbStartEncryption;
                 run.first_checksum.get_or_insert(raw.checksum());
@@ -625,7 +626,7 @@ impl LogReader {
             // Events before the fault are returned first.
             Err(_) if !run.bounds.is_empty() => Ok(FillStep::Full),
             Err(error) => {
-                let (name, offset) = (self.name.clone(), self.place.offset);
+                let (name, offset) = (self.name.clone(), self.tail_start.offset);
                 Err(LogError::Corrupt { name, offset, error })
             }
         }
@@ -657,7 +658,7 @@ impl LogReader {
     fn set_format(&mut self, raw: &RawEvent<'_>) {
         self.format = self.framer.format().cloned().map(Arc::new);
         // A relay log also contains the source's format description, after its own.
-        if self.place.offset == MAGIC.len() as u64 {
+        if self.tail_start.offset == MAGIC.len() as u64 {
             let flags = raw.header().flags;
             self.in_use = flags.contains(EventFlags::IN_USE);
             self.kind = if flags.contains(EventFlags::RELAY_LOG) { LogKind::Relay } else { LogKind::Binary };
@@ -668,10 +669,10 @@ impl LogReader {
         assert!(run.bounds.is_empty() && run.end == 0, "ours: a chunk has events of one log");
         let is_stream = self.input.is_stream();
         if !is_stream.map_err(|cause| LogError::io("read the metadata of", &self.name, cause))? {
-            return Err(LogError::SecondLog { name: self.name.clone(), offset: self.place.offset });
+            return Err(LogError::SecondLog { name: self.name.clone(), offset: self.tail_start.offset });
         }
         run.bytes.drain(..MAGIC.len());
-        self.place = InputPosition { number: self.place.number + 1, offset: MAGIC.len() as u64 };
+        self.tail_start = InputPosition { number: self.tail_start.number + 1, offset: MAGIC.len() as u64 };
         self.framer = Framer::new();
         (self.closed, self.mariadb_encrypted) = (false, false);
         Ok(())
@@ -680,12 +681,12 @@ impl LogReader {
     fn read_more(
         &mut self,
         run: &mut ChunkBuilder,
-        wanted: usize,
+        needed: usize,
         mode: ReadMode,
     ) -> Result<usize, LogError> {
-        let (have, wanted) = (run.bytes.len(), run.end + wanted);
+        let (have, needed) = (run.bytes.len(), run.end + needed);
         // Do not trust the size in a large event's header: memory grows only as bytes arrive.
-        let target = if wanted <= run.size { run.size } else { wanted.min(run.size.max(2 * have)) };
+        let target = if needed <= run.size { run.size } else { needed.min(run.size.max(2 * have)) };
         run.bytes.reserve_exact(target - have);
         let read = self.input.read(target - have, mode, &mut run.bytes);
         let read = read.map_err(|cause| LogError::io("read", &self.name, cause))?;
@@ -711,12 +712,12 @@ impl LogReader {
         }
     }
 
-    fn end_of_log(&self, found: usize, wanted: usize) -> EndOfLog {
-        let (offset, in_use) = (self.place.offset, self.in_use);
+    fn end_of_log(&self, found: usize, expected: usize) -> EndOfLog {
+        let (offset, in_use) = (self.tail_start.offset, self.in_use);
         match found {
             0 if self.closed => EndOfLog::Closed,
             0 if self.format.is_some() => EndOfLog::Open { in_use },
-            _ => EndOfLog::Torn(TornEvent { offset, found, wanted, in_use }),
+            _ => EndOfLog::Torn(TornEvent { offset, found, expected, in_use }),
         }
     }
 
@@ -737,8 +738,8 @@ impl LogReader {
         };
         assert!(run.bounds.len() > 1, "ours: a chunk has an event");
         assert_eq!(run.bytes.len(), run.end, "ours: a chunk ends with its last event");
-        let log = self.place;
-        self.place.offset += run.end as u64;
+        let log = self.tail_start;
+        self.tail_start.offset += run.end as u64;
         let range = 0..run.bounds.len() - 1;
         let first_checksum = run.first_checksum.unwrap_or(EventChecksum::Absent);
         let bytes = self.buffer_pool.share(run.bytes);
@@ -831,7 +832,7 @@ enum FillStop {
     /// A large payload is incomplete. `found` counts its bytes in the log, including unread ones.
     Torn {
         found: usize,
-        wanted: usize,
+        expected: usize,
     },
 }
 

@@ -58,8 +58,12 @@ impl LogWalk {
             };
             match piece {
                 WalkPiece::PayloadEnd { head, end } => {
-                    let (offset, behind) = (head.offset, head.end());
-                    break NextLogStep::PayloadEnd(PayloadEndStep { offset, end: behind, result: Ok(end?) });
+                    let (offset, event_end) = (head.offset, head.end());
+                    break NextLogStep::PayloadEnd(PayloadEndStep {
+                        offset,
+                        end: event_end,
+                        result: Ok(end?),
+                    });
                 }
                 WalkPiece::PayloadStart(_) => {
                     self.piece = Some(piece);

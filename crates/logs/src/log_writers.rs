@@ -64,10 +64,10 @@ pub fn find_running_server(directory: &Path) -> Option<RunningServer> {
 /// Returns whether another process has the file open for writing.
 pub fn find_writer(path: &Path) -> WriterPresence {
     let Ok(metadata) = fs::metadata(path) else { return WriterPresence::Unknown };
-    let (wanted, owner) = (FileIdentity::of(&metadata), metadata.uid());
+    let (file, owner) = (FileIdentity::of(&metadata), metadata.uid());
     let seen = scan_processes();
     // A server in a container has another path for the file.
-    if seen.open.iter().any(|open| open.file == wanted) {
+    if seen.open.iter().any(|open| open.file == file) {
         return WriterPresence::Open;
     }
     // A server owns the logs that it writes.
@@ -100,9 +100,9 @@ fn is_shared(path: &Path) -> bool {
 /// last mount of the longest matching mount point applies.
 fn is_on_shared_mount(mounts: &str, path: &Path) -> bool {
     let mounts = mounts.lines().filter_map(|line| {
-        let (front, behind) = line.split_once(" - ")?;
-        let place = front.split(' ').nth(4)?.replace("\\040", " ");
-        path.starts_with(&place).then_some((place.len(), behind.split(' ').next()?))
+        let (front, after) = line.split_once(" - ")?;
+        let mount_point = front.split(' ').nth(4)?.replace("\\040", " ");
+        path.starts_with(&mount_point).then_some((mount_point.len(), after.split(' ').next()?))
     });
     mounts.max_by_key(|(depth, _)| *depth).is_none_or(|(_, kind)| {
         let over_network = [
@@ -155,20 +155,20 @@ fn scan_processes() -> ProcessScan {
     let others = processes.filter(|name| *name != own && name.bytes().all(|byte| byte.is_ascii_digit()));
     let mut seen = ProcessScan::default();
     for process in others {
-        let folder = Path::new("/proc").join(&process);
-        match fs::read_dir(folder.join("fd")) {
+        let directory = Path::new("/proc").join(&process);
+        match fs::read_dir(directory.join("fd")) {
             Ok(links) => {
                 let files = links.flatten().filter_map(|link| {
-                    let how = fs::read_to_string(folder.join("fdinfo").join(link.file_name())).ok()?;
+                    let how = fs::read_to_string(directory.join("fdinfo").join(link.file_name())).ok()?;
                     is_for_writing(&how).then(|| FileIdentity::of_path(&link.path()).ok()).flatten()
                 });
                 seen.open.extend(files.map(|file| WrittenFile { process: process.clone(), file }));
             }
             // The process has ended.
-            Err(_) if !folder.exists() => {}
+            Err(_) if !directory.exists() => {}
             Err(_) => seen
                 .hidden
-                .push(process_owners(&fs::read_to_string(folder.join("status")).unwrap_or_default())),
+                .push(process_owners(&fs::read_to_string(directory.join("status")).unwrap_or_default())),
         }
     }
     seen
@@ -180,8 +180,8 @@ fn process_owners(status: &str) -> Vec<u32> {
     owners.unwrap_or_default().split_whitespace().filter_map(|owner| owner.parse().ok()).collect()
 }
 
-fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
-    fs::read_dir(folder).into_iter().flatten().flatten()
+fn entries(directory: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
+    fs::read_dir(directory).into_iter().flatten().flatten()
 }
 
 /// Returns whether a file is open for writing, from `/proc/PID/fdinfo/N`: `flags:`, then the flags of `open` in octal.
@@ -199,22 +199,22 @@ mod tests {
 
     #[test]
     fn the_lowest_two_bits_are_the_mode() {
-        for (how, wanted) in [
+        for (how, expected) in [
             ("pos:\t0\nflags:\t0100000\nmnt_id:\t29\n", false),
             ("pos:\t0\nflags:\t0100001\n", true),
             ("flags:\t0102002\n", true),
             ("pos:\t0\n", false),
         ] {
-            assert_eq!(is_for_writing(how), wanted, "{how}");
+            assert_eq!(is_for_writing(how), expected, "{how}");
         }
     }
 
     #[test]
     fn files_that_only_servers_write() {
-        for (name, wanted) in
+        for (name, expected) in
             [("binlog.index", true), ("ibdata1", true), ("mysql.ibd", true), ("binlog.000001", false)]
         {
-            assert_eq!(is_server_file(Path::new("/data").join(name).as_path()), wanted, "{name}");
+            assert_eq!(is_server_file(Path::new("/data").join(name).as_path()), expected, "{name}");
         }
     }
 
@@ -225,14 +225,14 @@ mod tests {
             31 23 0:40 / /net rw shared:9 - nfs4 host:/logs rw\n\
             32 31 254:1 / /net/my\\040disk rw - xfs /dev/vdb rw\n\
             33 23 0:41 / /mnt/far rw master:2 - fuse.sshfs host:/ rw\n";
-        for (path, wanted) in [
+        for (path, expected) in [
             ("/var/lib/mysql/binlog.000001", false),
             ("/net/binlog.000001", true),
             ("/network/binlog.000001", false),
             ("/net/my disk/binlog.000001", false),
             ("/mnt/far/binlog.000001", true),
         ] {
-            assert_eq!(is_on_shared_mount(mounts, Path::new(path)), wanted, "{path}");
+            assert_eq!(is_on_shared_mount(mounts, Path::new(path)), expected, "{path}");
         }
         assert!(is_on_shared_mount("", Path::new("/binlog.000001")));
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::LogError;
 use crate::log_series::{LogName, LogSeries};
 use crate::regular_file::read_regular_text;
-use crate::store_folder::{
+use crate::store_directory::{
     IDENTITY_FILE_NAME, MARK_FILE_NAME, PURGE_LIST, entries, io_error, is_log, is_regular, log_names,
     only_index, whole_lines,
 };
@@ -31,10 +31,10 @@ impl NewestReceivedLogs {
     /// If a directory or its index cannot be read.
     pub fn find_beside<'p>(logs: impl IntoIterator<Item = &'p Path>) -> Result<Self, LogError> {
         let found = logs.into_iter().filter_map(|log| fs::canonicalize(log).ok());
-        let folders: BTreeSet<PathBuf> = found.filter_map(|log| Some(log.parent()?.to_owned())).collect();
+        let directories: BTreeSet<PathBuf> = found.filter_map(|log| Some(log.parent()?.to_owned())).collect();
         let mut newest = HashSet::new();
-        for folder in folders {
-            newest.extend(newest_logs(&folder)?);
+        for directory in directories {
+            newest.extend(newest_logs(&directory)?);
         }
         Ok(Self { logs: newest })
     }
@@ -47,13 +47,13 @@ impl NewestReceivedLogs {
 
 /// Returns the newest log of a directory that `bintide receive` writes; several if the directory has logs of several
 /// base names and no index.
-fn newest_logs(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
-    let paths = entries(folder)?;
+fn newest_logs(directory: &Path) -> Result<Vec<PathBuf>, LogError> {
+    let paths = entries(directory)?;
     if !paths.iter().any(|path| is_written_by_receive(path)) {
         return Ok(Vec::new());
     }
-    if let Some(newest) = last_indexed(folder)? {
-        return Ok(vec![folder.join(newest)]);
+    if let Some(newest) = last_indexed(directory)? {
+        return Ok(vec![directory.join(newest)]);
     }
     let logs: Vec<&PathBuf> = paths.iter().filter(|path| is_log(path)).collect();
     let is_before = |one: &Path, other: &Path| {
@@ -72,8 +72,8 @@ fn is_written_by_receive(path: &Path) -> bool {
 
 /// Returns the name of the last log in the directory's index; `None` without an index, or if `bintide receive` could
 /// not read it.
-fn last_indexed(folder: &Path) -> Result<Option<String>, LogError> {
-    let index = match only_index(folder) {
+fn last_indexed(directory: &Path) -> Result<Option<String>, LogError> {
+    let index = match only_index(directory) {
         Err(LogError::Ambiguous { .. }) => return Ok(None),
         index => index?,
     };
@@ -93,18 +93,18 @@ mod tests {
     const LOGS: [&str; 3] = ["b.000009", "b.000010", "b.000011"];
 
     /// Checks which of the logs are the newest in a directory with these files, each with its text.
-    fn check(files: &[(&str, &str)], wanted: &[&str]) {
-        let folder = tempfile::tempdir().unwrap();
+    fn check(files: &[(&str, &str)], expected: &[&str]) {
+        let directory = tempfile::tempdir().unwrap();
         let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/gtids/binlog.000001");
-        let logs = LOGS.map(|name| folder.path().join(name));
+        let logs = LOGS.map(|name| directory.path().join(name));
         for log in &logs {
             fs::copy(&sample, log).unwrap();
         }
-        files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).unwrap());
+        files.iter().for_each(|(name, text)| fs::write(directory.path().join(name), text).unwrap());
         let newest = NewestReceivedLogs::find_beside(logs.iter().map(AsRef::as_ref)).unwrap();
         let found: Vec<&str> =
             LOGS.iter().zip(&logs).filter(|(_, log)| newest.contains(log)).map(|(name, _)| *name).collect();
-        assert_eq!(found, wanted, "{files:?}");
+        assert_eq!(found, expected, "{files:?}");
     }
 
     #[test]
@@ -127,9 +127,9 @@ mod tests {
         let empty = "b.000012";
         // A crash has left a log without events, which receive overwrites.
         check(&[("replica.cnf", ""), (empty, "\u{0}")], &["b.000011"]);
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/gtids/binlog.000001");
-        let [first, second] = ["b.000009", later].map(|name| folder.path().join(name));
+        let [first, second] = ["b.000009", later].map(|name| directory.path().join(name));
         for log in [&first, &second] {
             fs::copy(&sample, log).unwrap();
         }

@@ -114,7 +114,7 @@ impl<Item> ItemSender<'_, Item> {
     ///
     /// If the run has ended.
     pub fn push(&self, item: Item, bytes: usize) -> Result<(), PipelineShutdown> {
-        self.0.take_item(item, bytes)
+        self.0.accept_item(item, bytes)
     }
 }
 
@@ -131,22 +131,22 @@ impl<Part> PartSender<'_, Part> {
     ///
     /// If the run has ended.
     pub fn push(&self, part: Part, bytes: usize) -> Result<(), PipelineShutdown> {
-        self.line.take_part(self.number, part, bytes)
+        self.line.accept_part(self.number, part, bytes)
     }
 }
 
 /// Hides the types of parts and errors from [`ItemSender`].
 trait SendItem<Item>: Sync {
-    fn take_item(&self, item: Item, bytes: usize) -> Result<(), PipelineShutdown>;
+    fn accept_item(&self, item: Item, bytes: usize) -> Result<(), PipelineShutdown>;
 }
 
 /// Hides the types of items and errors from [`PartSender`].
 trait SendPart<Part>: Sync {
-    fn take_part(&self, number: u64, part: Part, bytes: usize) -> Result<(), PipelineShutdown>;
+    fn accept_part(&self, number: u64, part: Part, bytes: usize) -> Result<(), PipelineShutdown>;
 }
 
 impl<Item: Send, Part: Send, E: Send> SendItem<Item> for PipelineShared<Item, Part, E> {
-    fn take_item(&self, item: Item, bytes: usize) -> Result<(), PipelineShutdown> {
+    fn accept_item(&self, item: Item, bytes: usize) -> Result<(), PipelineShutdown> {
         let bytes = bytes + OVERHEAD_SIZE;
         let mut state = self.lock();
         while !state.stopped && state.item_bytes > 0 && state.item_bytes + bytes > self.half {
@@ -166,7 +166,7 @@ impl<Item: Send, Part: Send, E: Send> SendItem<Item> for PipelineShared<Item, Pa
 }
 
 impl<Item: Send, Part: Send, E: Send> SendPart<Part> for PipelineShared<Item, Part, E> {
-    fn take_part(&self, number: u64, part: Part, bytes: usize) -> Result<(), PipelineShutdown> {
+    fn accept_part(&self, number: u64, part: Part, bytes: usize) -> Result<(), PipelineShutdown> {
         let bytes = bytes + OVERHEAD_SIZE;
         let mut state = self.lock();
         while !state.stopped {
@@ -468,7 +468,7 @@ mod tests {
         (out, result)
     }
 
-    fn wanted(parts: &[u64]) -> String {
+    fn expected(parts: &[u64]) -> String {
         let mut out = String::new();
         for (number, parts) in parts.iter().enumerate() {
             (0..*parts).for_each(|part| write!(out, "{number}.{part} ").unwrap());
@@ -481,7 +481,7 @@ mod tests {
         let parts = [2; 40];
         for bytes in [0, 1000, 1 << 20] {
             let (out, found) = run(&parts, bytes, fault);
-            assert_eq!(out, wanted(&parts[..items]) + more, "{bytes}");
+            assert_eq!(out, expected(&parts[..items]) + more, "{bytes}");
             assert_eq!(
                 found,
                 result.map_err(|(kind, number)| PipelineTestError::At(kind, number)),
@@ -535,12 +535,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn order_and_bounds(sizes in vec(0_usize..300, 0..80), bytes in 0_usize..4000, slow in 0_usize..80) {
-            let (held, held_max) = (AtomicIsize::new(0), AtomicIsize::new(0));
+            let (buffered, buffered_max) = (AtomicIsize::new(0), AtomicIsize::new(0));
             let hold = |bytes: usize| {
                 let more = (bytes + OVERHEAD_SIZE) as isize;
-                held_max.fetch_max(held.fetch_add(more, Ordering::SeqCst) + more, Ordering::SeqCst);
+                buffered_max.fetch_max(buffered.fetch_add(more, Ordering::SeqCst) + more, Ordering::SeqCst);
             };
-            let free = |bytes: usize| held.fetch_sub((bytes + OVERHEAD_SIZE) as isize, Ordering::SeqCst);
+            let free = |bytes: usize| buffered.fetch_sub((bytes + OVERHEAD_SIZE) as isize, Ordering::SeqCst);
             let mut out = Vec::new();
             let result = run_ordered(
                 PipelineLimits { workers: NonZeroUsize::new(3).unwrap(), bytes },
@@ -571,15 +571,15 @@ mod tests {
                 },
             );
             prop_assert_eq!(result, Ok(()));
-            let wanted: Vec<(usize, usize)> = sizes
+            let expected: Vec<(usize, usize)> = sizes
                 .iter()
                 .enumerate()
                 .flat_map(|(number, size)| (0..size / 50).map(move |part| (number, part)))
                 .collect();
-            prop_assert_eq!(out, wanted);
+            prop_assert_eq!(out, expected);
             // One more item, one part for each of three workers, and one part that is being delivered.
             let most = (bytes + 5 * (300 + OVERHEAD_SIZE)) as isize;
-            prop_assert!(held_max.load(Ordering::SeqCst) <= most, "{:?} of {}", held_max, most);
+            prop_assert!(buffered_max.load(Ordering::SeqCst) <= most, "{:?} of {}", buffered_max, most);
         }
     }
 }

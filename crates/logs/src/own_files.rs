@@ -76,9 +76,9 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 /// # Errors
 ///
 /// If the operating system returns an error.
-pub fn make_folders(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
+pub fn make_directories(directory: &Path) -> Result<Vec<PathBuf>, LogError> {
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-    let mut missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+    let mut missing: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
     missing.reverse();
     let mut created = Vec::new();
     for path in missing {
@@ -105,30 +105,30 @@ pub fn sync_parent(path: &Path) -> io::Result<()> {
 
 /// Returns the directory of a file: `.` for a name without a directory.
 pub fn parent_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Lock on a directory, held until dropped. Advisory: only processes that use the lock respect it.
 #[derive(Debug)]
-pub struct FolderLock {
+pub struct DirectoryLock {
     _mark: Option<Flock<File>>,
     /// Lock on the directory itself, which still holds if another process removes the mark; `None` on a file system
     /// that cannot lock directories.
-    _folder: Option<Flock<File>>,
+    _directory: Option<Flock<File>>,
 }
 
-impl FolderLock {
+impl DirectoryLock {
     /// Locks a directory; returns `None` if another process has locked it.
     ///
     /// # Errors
     ///
     /// If the operating system returns an error.
-    pub fn take(folder: &Path) -> io::Result<Option<Self>> {
-        Ok(match Flock::lock(File::open(folder)?, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Some(Self { _mark: None, _folder: Some(lock) }),
+    pub fn take(directory: &Path) -> io::Result<Option<Self>> {
+        Ok(match Flock::lock(File::open(directory)?, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Some(Self { _mark: None, _directory: Some(lock) }),
             Err((_, Errno::EWOULDBLOCK)) => None,
             // NFS locks only files that are open for writing: the lock on the mark must suffice.
-            Err(_) => Some(Self { _mark: None, _folder: None }),
+            Err(_) => Some(Self { _mark: None, _directory: None }),
         })
     }
 
@@ -197,12 +197,12 @@ mod tests {
 
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::{FileAccess, FileLock, FolderLock, make_folders, replace_file};
+    use super::{DirectoryLock, FileAccess, FileLock, make_directories, replace_file};
 
     #[test]
     fn files_are_replaced_as_a_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("list.txt");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("list.txt");
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         replace_file(&path, b"one", FileAccess::OwnerOnly).unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode()), (b"one".to_vec(), 0o600));
@@ -211,9 +211,9 @@ mod tests {
         replace_file(&path, b"three", FileAccess::Shared).unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode() & 0o444), (b"three".to_vec(), 0o444));
         // A link in place of the unfinished file could point to any file.
-        let target = folder.path().join("target");
+        let target = directory.path().join("target");
         fs::write(&target, "text").unwrap();
-        symlink(&target, folder.path().join("list.txt.new")).unwrap();
+        symlink(&target, directory.path().join("list.txt.new")).unwrap();
         assert!(replace_file(&path, b"four", FileAccess::Private).is_err());
         assert_eq!(
             (fs::read(&target).unwrap(), fs::read(&path).unwrap()),
@@ -223,11 +223,11 @@ mod tests {
 
     #[test]
     fn symbolic_links_in_place_of_lock_files_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mark, target) = (folder.path().join("mark"), folder.path().join("target"));
+        let directory = tempfile::tempdir().unwrap();
+        let (mark, target) = (directory.path().join("mark"), directory.path().join("target"));
         fs::write(&target, "text").unwrap();
         fs::write(&mark, "text").unwrap();
-        let take = || FolderLock::take(folder.path()).unwrap().unwrap().with_mark(&mark);
+        let take = || DirectoryLock::take(directory.path()).unwrap().unwrap().with_mark(&mark);
         drop(take().unwrap().unwrap());
         assert_eq!(fs::read_to_string(&mark).unwrap(), "text");
         fs::remove_file(&mark).unwrap();
@@ -238,16 +238,16 @@ mod tests {
 
     #[test]
     fn locks_hold_even_if_their_file_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let mark = folder.path().join("mark");
-        let held = FolderLock::take(folder.path()).unwrap().unwrap().with_mark(&mark).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mark = directory.path().join("mark");
+        let lock = DirectoryLock::take(directory.path()).unwrap().unwrap().with_mark(&mark).unwrap();
         fs::remove_file(&mark).unwrap();
-        assert!(held.is_some() && FolderLock::take(folder.path()).unwrap().is_none());
-        let progress = folder.path().join("progress");
-        let held = FileLock::take(&progress).unwrap();
-        assert!(held.is_some() && FileLock::take(&progress).unwrap().is_none());
-        drop(held);
-        assert!(!folder.path().join("progress.lock").exists());
+        assert!(lock.is_some() && DirectoryLock::take(directory.path()).unwrap().is_none());
+        let progress = directory.path().join("progress");
+        let lock = FileLock::take(&progress).unwrap();
+        assert!(lock.is_some() && FileLock::take(&progress).unwrap().is_none());
+        drop(lock);
+        assert!(!directory.path().join("progress.lock").exists());
         assert!(FileLock::take(&progress).unwrap().is_some());
     }
 
@@ -255,7 +255,7 @@ mod tests {
     fn missing_directories_are_created() {
         let there = tempfile::tempdir().unwrap();
         let (outer, inner) = (there.path().join("outer"), there.path().join("outer/inner"));
-        assert_eq!(make_folders(&inner).unwrap(), [outer, inner.clone()]);
-        assert!(make_folders(&inner).unwrap().is_empty() && inner.is_dir());
+        assert_eq!(make_directories(&inner).unwrap(), [outer, inner.clone()]);
+        assert!(make_directories(&inner).unwrap().is_empty() && inner.is_dir());
     }
 }

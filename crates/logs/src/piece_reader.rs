@@ -64,18 +64,18 @@ pub struct PayloadPart {
 impl PayloadPart {
     /// Returns the events and their positions, in order.
     pub fn events(&self) -> impl Iterator<Item = (InnerPosition, RawEvent<'_>)> {
-        let mut place = self.first;
+        let mut position = self.first;
         inner_events(&self.bytes).map(move |raw| {
-            let this = place;
-            place = place.next(&raw);
+            let this = position;
+            position = position.next(&raw);
             (this, raw)
         })
     }
 
     /// Returns the event at a position.
-    pub(crate) fn event_at(&self, place: InnerPosition) -> Option<RawEvent<'_>> {
-        assert!(place.offset >= self.first.offset, "ours: {place:?} is before the part");
-        let rest = self.bytes.get(usize::try_from(place.offset - self.first.offset).ok()?..)?;
+    pub(crate) fn event_at(&self, position: InnerPosition) -> Option<RawEvent<'_>> {
+        assert!(position.offset >= self.first.offset, "ours: {position:?} is before the part");
+        let rest = self.bytes.get(usize::try_from(position.offset - self.first.offset).ok()?..)?;
         Some(RawEvent::split_first(rest, EventChecksum::Absent)?.0)
     }
 }
@@ -84,8 +84,8 @@ impl PayloadPart {
 pub fn inner_events(bytes: &[u8]) -> impl Iterator<Item = RawEvent<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let (raw, behind) = RawEvent::split_first(rest, EventChecksum::Absent)?;
-        rest = behind;
+        let (raw, after) = RawEvent::split_first(rest, EventChecksum::Absent)?;
+        rest = after;
         Some(raw)
     })
 }

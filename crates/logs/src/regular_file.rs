@@ -53,10 +53,10 @@ mod tests {
 
     #[test]
     fn pipes_and_devices_are_refused_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
-        for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
+        for path in [pipe.as_path(), Path::new("/dev/zero"), directory.path()] {
             let error = open_regular(path).unwrap_err().to_string();
             assert_eq!(error, "it is not a regular file", "{}", path.display());
         }

@@ -285,8 +285,8 @@ mod tests {
     const LIST: &str = "126\t126\n400\t300\n500\t350\n# 900 bytes became 700\n";
 
     fn open(list: &str, size: u64) -> Option<RewritePositions> {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("b.000001");
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("b.000001");
         fs::write(positions_path(&log), list).unwrap();
         RewritePositions::open(&log, size).unwrap()
     }
@@ -332,8 +332,8 @@ mod tests {
 
     #[test]
     fn lists_of_several_rewrites_are_followed_to_the_first() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("b.000001");
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("b.000001");
         // The source had compressed the second transaction: decompressed, compressed, decompressed again.
         for (number, list) in [
             (1, "126\t126\n400\t400\n500\t900\n# 900 bytes became 1300\n"),
@@ -368,17 +368,17 @@ mod tests {
 
     #[test]
     fn invalid_lists_are_refused() {
-        for (list, wanted) in
+        for (list, expected) in
             [("x\n# 9 bytes became 7\n", "\"x\""), ("9\t9\n8\t10\n# 19 bytes became 17\n", "out of order")]
         {
-            let folder = tempfile::tempdir().unwrap();
-            let log = folder.path().join("b.000001");
+            let directory = tempfile::tempdir().unwrap();
+            let log = directory.path().join("b.000001");
             fs::write(positions_path(&log), list).unwrap();
             let size = list.rsplit(' ').next().unwrap().trim_end().parse().unwrap();
             let error = RewritePositions::open(&log, size)
                 .and_then(|list| list.unwrap().seek_rewritten(100))
                 .unwrap_err();
-            assert!(error.to_string().contains(wanted), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

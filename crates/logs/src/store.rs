@@ -32,9 +32,9 @@ enum StoreLocation {
     /// Index given directly.
     Index(PathBuf),
     /// Index of a given directory.
-    IndexOfFolder(PathBuf),
+    IndexOfDirectory(PathBuf),
     /// Directory without an index.
-    Folder(PathBuf),
+    Directory(PathBuf),
     /// Archive.
     Archive(PathBuf),
 }
@@ -83,8 +83,8 @@ impl Store {
         let mut indexes: Vec<PathBuf> = entries(path)?;
         indexes.retain(|entry| entry.extension() == Some(OsStr::new("index")));
         match indexes.as_slice() {
-            [] => Self::read(StoreLocation::Folder(path.to_owned())),
-            [index] => Self::read(StoreLocation::IndexOfFolder(index.clone())),
+            [] => Self::read(StoreLocation::Directory(path.to_owned())),
+            [index] => Self::read(StoreLocation::IndexOfDirectory(index.clone())),
             several => Err(LogError::ambiguous(path, "indexes", several)),
         }
     }
@@ -98,8 +98,8 @@ impl Store {
     pub fn path(&self) -> &Path {
         match &self.location {
             StoreLocation::Index(path)
-            | StoreLocation::IndexOfFolder(path)
-            | StoreLocation::Folder(path)
+            | StoreLocation::IndexOfDirectory(path)
+            | StoreLocation::Directory(path)
             | StoreLocation::Archive(path) => path,
         }
     }
@@ -117,15 +117,15 @@ impl Store {
     ///
     /// If the directory cannot be read.
     pub fn unlisted_logs(&self) -> Result<Vec<PathBuf>, LogError> {
-        if matches!(self.location, StoreLocation::Folder(_) | StoreLocation::Archive(_)) {
+        if matches!(self.location, StoreLocation::Directory(_) | StoreLocation::Archive(_)) {
             return Ok(Vec::new());
         }
         let Some(last) = self.logs.last() else { return Ok(Vec::new()) };
-        let (Some(folder), Some(name)) = (last.parent(), LogName::of(last)) else { return Ok(Vec::new()) };
+        let (Some(directory), Some(name)) = (last.parent(), LogName::of(last)) else { return Ok(Vec::new()) };
         let is_later = |path: &PathBuf| {
             LogName::of(path).is_some_and(|other| other.base == name.base && name.is_before(&other))
         };
-        Ok(entries(folder)?.into_iter().filter(is_later).collect())
+        Ok(entries(directory)?.into_iter().filter(is_later).collect())
     }
 
     /// Returns the warning about a log that the index does not list.
@@ -140,7 +140,7 @@ impl Store {
     ///
     /// The errors of [`Store::open`].
     pub fn refresh(&mut self) -> Result<(), LogError> {
-        if let StoreLocation::Index(path) | StoreLocation::IndexOfFolder(path) = &self.location
+        if let StoreLocation::Index(path) | StoreLocation::IndexOfDirectory(path) = &self.location
             && read_text(path)? == self.text
         {
             return Ok(()); // Checking each of its logs takes longer than reading the index.
@@ -169,27 +169,27 @@ impl Store {
         }
     }
 
-    fn read(place: StoreLocation) -> Result<Self, LogError> {
+    fn read(location: StoreLocation) -> Result<Self, LogError> {
         let mut elsewhere = None;
-        let (text, logs) = match &place {
+        let (text, logs) = match &location {
             StoreLocation::Archive(path) => return Self::open(path),
-            StoreLocation::Folder(path) => (Vec::new(), list_folder(path)?),
-            StoreLocation::Index(path) | StoreLocation::IndexOfFolder(path) => {
+            StoreLocation::Directory(path) => (Vec::new(), list_directory(path)?),
+            StoreLocation::Index(path) | StoreLocation::IndexOfDirectory(path) => {
                 let text = read_text(path)?;
-                let logs = parse_index(&text, path, &place, &mut elsewhere)?;
+                let logs = parse_index(&text, path, &location, &mut elsewhere)?;
                 (text, logs)
             }
         };
-        let store = Self { location: place, logs, text, ignored_path: elsewhere };
+        let store = Self { location, logs, text, ignored_path: elsewhere };
         let is_special = |log: &&PathBuf| fs::metadata(log).is_ok_and(|found| !found.is_file());
         match store.logs.iter().find(is_special) {
             Some(log) => Err(LogError::NotRegular { name: log.display().to_string() }),
             None if store.logs.is_empty() => {
                 let reason = match store.location {
-                    StoreLocation::Folder(_) => NoLogsReason::NoLogName,
-                    StoreLocation::Index(_) | StoreLocation::IndexOfFolder(_) | StoreLocation::Archive(_) => {
-                        NoLogsReason::EmptyIndex
-                    }
+                    StoreLocation::Directory(_) => NoLogsReason::NoLogName,
+                    StoreLocation::Index(_)
+                    | StoreLocation::IndexOfDirectory(_)
+                    | StoreLocation::Archive(_) => NoLogsReason::EmptyIndex,
                 };
                 Err(LogError::NoLogs { name: store.path().display().to_string(), reason })
             }
@@ -213,19 +213,19 @@ fn read_text(index: &Path) -> Result<Vec<u8>, LogError> {
 fn parse_index(
     text: &[u8],
     index: &Path,
-    place: &StoreLocation,
+    location: &StoreLocation,
     elsewhere: &mut Option<IgnoredIndexPath>,
 ) -> Result<Vec<PathBuf>, LogError> {
-    let folder = index.parent().unwrap_or(Path::new(""));
+    let directory = index.parent().unwrap_or(Path::new(""));
     let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
     let mut logs = Vec::new();
     for (line, number) in lines.filter(|(line, _)| !line.is_empty()) {
         let line =
             as_path(line).ok_or_else(|| LogError::InvalidIndex { name: index.display().to_string() })?;
-        let named = folder.join(line);
-        let beside = folder.join(line.file_name().unwrap_or(line.as_os_str()));
-        let log = match place {
-            _ if names_no_folder(line) => named,
+        let named = directory.join(line);
+        let beside = directory.join(line.file_name().unwrap_or(line.as_os_str()));
+        let log = match location {
+            _ if names_no_directory(line) => named,
             _ if beside.exists() => {
                 if named.exists() && !is_same_file(&named, &beside) {
                     let (index, read) = (index.to_owned(), beside.clone());
@@ -233,11 +233,11 @@ fn parse_index(
                 }
                 beside
             }
-            StoreLocation::IndexOfFolder(_) if named.exists() => {
+            StoreLocation::IndexOfDirectory(_) if named.exists() => {
                 let (index, line) = (index.display().to_string(), line.display().to_string());
                 return Err(LogError::LogElsewhere { index, number, line });
             }
-            StoreLocation::IndexOfFolder(_) => beside,
+            StoreLocation::IndexOfDirectory(_) => beside,
             _ => named,
         };
         logs.push(log);
@@ -246,8 +246,8 @@ fn parse_index(
 }
 
 /// Returns whether the line is a plain file name, with or without `./` in front.
-fn names_no_folder(line: &Path) -> bool {
-    line.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder == Path::new("."))
+fn names_no_directory(line: &Path) -> bool {
+    line.parent().is_none_or(|directory| directory.as_os_str().is_empty() || directory == Path::new("."))
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
@@ -267,15 +267,15 @@ fn as_path(bytes: &[u8]) -> Option<&Path> {
     str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).map(Path::new)
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
-    let mut paths = crate::store_folder::entries(folder)?;
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, LogError> {
+    let mut paths = crate::store_directory::entries(directory)?;
     paths.sort();
     Ok(paths)
 }
 
 /// Returns the files with names of logs. They must have one base name.
-fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
-    let entries = entries(folder)?;
+fn list_directory(directory: &Path) -> Result<Vec<PathBuf>, LogError> {
+    let entries = entries(directory)?;
     let logs: Vec<(LogName<'_>, &PathBuf)> =
         entries.iter().filter_map(|path| Some((LogName::of(path)?, path))).collect();
     // A log that was rewritten in place has a position list beside it, named after the log.
@@ -289,7 +289,7 @@ fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
     let mut bases: Vec<PathBuf> = logs.iter().map(|(name, _)| PathBuf::from(name.base)).collect();
     bases.dedup();
     if bases.len() > 1 {
-        return Err(LogError::ambiguous(folder, "logs of several names and no index", &bases));
+        return Err(LogError::ambiguous(directory, "logs of several names and no index", &bases));
     }
     Ok(logs.into_iter().map(|(_, path)| path.clone()).collect())
 }

@@ -16,7 +16,7 @@ pub struct StoreWatch {
     /// Change notifications of the system; `None` if there are none.
     changes: Option<Inotify>,
     /// Directories that are watched.
-    folders: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
     /// Path and size of the newest log.
     newest: Option<(PathBuf, u64)>,
 }
@@ -25,7 +25,7 @@ impl StoreWatch {
     /// Creates a watch that watches nothing yet.
     pub fn new() -> Self {
         let changes = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok();
-        Self { changes, folders: Vec::new(), newest: None }
+        Self { changes, directories: Vec::new(), newest: None }
     }
 
     /// Waits for a change, at most for this time. Waits only briefly if the system reports no changes. Returns false if
@@ -56,8 +56,8 @@ impl StoreWatch {
             let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
             (path, size)
         });
-        if let Some(folder) = newest.as_ref().and_then(|(path, _)| path.parent()) {
-            self.watch_folder(folder.to_owned());
+        if let Some(directory) = newest.as_ref().and_then(|(path, _)| path.parent()) {
+            self.watch_directory(directory.to_owned());
         }
         let has_changed = newest != self.newest;
         self.newest = newest;
@@ -65,19 +65,19 @@ impl StoreWatch {
     }
 
     /// Watches a directory.
-    pub fn watch_folder(&mut self, folder: PathBuf) {
-        if self.folders.contains(&folder) {
+    pub fn watch_directory(&mut self, directory: PathBuf) {
+        if self.directories.contains(&directory) {
             return;
         }
         let flags = AddWatchFlags::IN_MODIFY
             | AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_DELETE;
-        let watched = self.changes.as_ref().map(|changes| changes.add_watch(&folder, flags));
+        let watched = self.changes.as_ref().map(|changes| changes.add_watch(&directory, flags));
         if let Some(Err(_)) = watched {
             self.changes = None;
         }
-        self.folders.push(folder);
+        self.directories.push(directory);
     }
 }
 
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn growing_logs_are_noticed() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("binlog.000001");
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("binlog.000001");
         std::fs::write(&log, "x").unwrap();
         let mut watch = StoreWatch::new();
         assert!(watch.check(Some(log.clone())));
@@ -106,7 +106,7 @@ mod tests {
         std::fs::write(&log, "xx").unwrap();
         assert!(watch.changes.is_none() || watch.wait(TIMEOUT));
         assert!(watch.check(Some(log.clone())));
-        std::fs::write(folder.path().join("ibdata1"), "x").unwrap();
+        std::fs::write(directory.path().join("ibdata1"), "x").unwrap();
         assert!(!watch.wait(TIMEOUT) && !watch.check(Some(log)));
     }
 }

@@ -20,8 +20,8 @@ use crate::log_series::{LogName, LogSeries};
 use crate::log_syncer::{LogSyncer, SyncEnd};
 use crate::own_files::{FileAccess, private_options, replace_file};
 use crate::regular_file::read_regular_text;
-use crate::store_folder::{
-    INDEX_PREFIX, PURGE_LIST, StoreFolder, io_error, is_log_name, log_names, whole_lines,
+use crate::store_directory::{
+    INDEX_PREFIX, PURGE_LIST, StoreDirectory, io_error, is_log_name, log_names, whole_lines,
 };
 
 /// Writer of a store: the logs of a source, byte for byte, and their index.
@@ -34,7 +34,7 @@ pub struct StoreWriter {
     encryption: LogEncryption,
     log: Option<OpenLog>,
     /// Number of bytes removed when the store was opened.
-    cut: u64,
+    truncated: u64,
     /// Size of the present write. Greater than 0 after a failed write.
     pending_bytes: u64,
     /// Log whose sync failed, and its size at the last successful sync. Later bytes may be missing on the disk although
@@ -47,7 +47,7 @@ pub struct StoreWriter {
     /// Number of the last started sync that has ended without an error.
     ended_sync: u64,
     // Last field: the lock must outlive the open files.
-    folder: StoreFolder,
+    directory: StoreDirectory,
 }
 
 #[derive(Debug)]
@@ -144,28 +144,28 @@ pub enum RetentionLimit {
 }
 
 impl StoreWriter {
-    /// Opens the store in `folder`, and creates the directory if it is missing.
+    /// Opens the store in `directory`, and creates the directory if it is missing.
     ///
     /// # Errors
     ///
     /// If a file cannot be read or written, if another process writes to the store, if the directory has logs and is
     /// not a store, or if the keyring file is invalid or lacks a key.
-    pub fn open(folder: &Path, at_rest: LogEncryption) -> Result<Self, LogError> {
+    pub fn open(directory: &Path, at_rest: LogEncryption) -> Result<Self, LogError> {
         at_rest.check()?; // Before any file of the store is created.
-        StoreFolder::lock(folder)?.open(at_rest)
+        StoreDirectory::lock(directory)?.open(at_rest)
     }
 
-    fn in_folder(folder: StoreFolder, at_rest: LogEncryption) -> Result<Self, LogError> {
+    fn in_directory(directory: StoreDirectory, at_rest: LogEncryption) -> Result<Self, LogError> {
         let mut store = Self {
             encryption: at_rest,
             log: None,
-            cut: 0,
+            truncated: 0,
             pending_bytes: 0,
             unsynced_log: None,
             syncer: None,
             started_sync: 0,
             ended_sync: 0,
-            folder,
+            directory,
         };
         store.recover_last()?;
         Ok(store)
@@ -195,7 +195,7 @@ impl StoreWriter {
 
     fn truncate_unsynced(&mut self) -> Result<(), LogError> {
         let Some((name, synced)) = &self.unsynced_log else { return Ok(()) };
-        let path = self.folder.path.join(name);
+        let path = self.directory.path.join(name);
         if let Some(mut file) = LogFileWriter::open(&path, self.encryption.keyring())? {
             file.truncate(*synced).map_err(io_error("truncate", &path))?;
         }
@@ -207,13 +207,13 @@ impl StoreWriter {
     /// dropped, removes the file with all other new files of the store. Keeps a file that existed before.
     pub fn add_created_path(&mut self, path: &Path) {
         if self.log.is_none() {
-            self.folder.created.add_if_missing(path);
+            self.directory.created.add_if_missing(path);
         }
     }
 
     fn recover_last(&mut self) -> Result<(), LogError> {
         if let Some(last) = self.last_indexed()? {
-            self.folder.created.keep();
+            self.directory.created.keep();
             self.log = Some(self.recover(last)?);
         }
         Ok(())
@@ -243,8 +243,8 @@ impl StoreWriter {
 
     /// Returns the number of bytes removed from the last log when the store was opened: an incomplete or damaged event,
     /// and all later bytes.
-    pub fn cut_bytes(&self) -> u64 {
-        self.cut
+    pub fn truncated_bytes(&self) -> u64 {
+        self.truncated
     }
 
     /// Starts or continues this log of the source at `position`.
@@ -263,7 +263,7 @@ impl StoreWriter {
             return Err(LogError::PositionMismatch {
                 name: name.to_owned(),
                 found: position,
-                wanted: MAGIC.len() as u64,
+                expected: MAGIC.len() as u64,
             });
         }
         self.begin_after(name, |last, next| last.is_directly_before(next))
@@ -295,7 +295,7 @@ impl StoreWriter {
         let Some(log) = &mut self.log else {
             return Err(self.no_logs_error());
         };
-        let path = self.folder.path.join(&log.name);
+        let path = self.directory.path.join(&log.name);
         let contents = LogContents::read(&path, self.encryption.keyring())?;
         log.file.seek(contents.whole_end).map_err(io_error("write to", &path))?;
         log.set_end(contents.whole_end);
@@ -309,13 +309,13 @@ impl StoreWriter {
     /// The errors of [`StoreWriter::rewind`].
     pub fn contents(&self) -> Result<LogContents, LogError> {
         match &self.log {
-            Some(log) => LogContents::read(&self.folder.path.join(&log.name), self.encryption.keyring()),
+            Some(log) => LogContents::read(&self.directory.path.join(&log.name), self.encryption.keyring()),
             None => Err(self.no_logs_error()),
         }
     }
 
     fn no_logs_error(&self) -> LogError {
-        LogError::NoLogs { name: self.folder.path.display().to_string(), reason: NoLogsReason::NoLogName }
+        LogError::NoLogs { name: self.directory.path.display().to_string(), reason: NoLogsReason::NoLogName }
     }
 
     /// Returns whether the last log has its head: the events before its transactions. A log with only a format
@@ -327,7 +327,7 @@ impl StoreWriter {
     pub fn has_head(&mut self) -> Result<bool, LogError> {
         self.sync()?;
         let Some(log) = &self.log else { return Ok(true) };
-        let mut reader = open_log(&self.folder.path.join(&log.name), self.encryption.keyring())?;
+        let mut reader = open_log(&self.directory.path.join(&log.name), self.encryption.keyring())?;
         for _ in ["the format description", "what is behind it"] {
             if !matches!(reader.next_event()?, ReadOutcome::Some(_)) {
                 return Ok(false);
@@ -346,7 +346,7 @@ impl StoreWriter {
         if self.has_head()? {
             return Ok(());
         }
-        let Some(index) = self.folder.index()? else { return Ok(()) };
+        let Some(index) = self.directory.index()? else { return Ok(()) };
         let text = read_regular_text(&index).map_err(io_error("read", &index))?;
         let names = log_names(&text, &index)?;
         let [kept @ .., last] = &names[..] else { return Ok(()) };
@@ -361,7 +361,7 @@ impl StoreWriter {
     fn truncate_log(&mut self) -> Result<(), LogError> {
         self.sync()?;
         let Some(log) = &mut self.log else { return Ok(()) };
-        let path = self.folder.path.join(&log.name);
+        let path = self.directory.path.join(&log.name);
         let size = log.file.size().map_err(io_error("read the metadata of", &path))?;
         if size > log.position {
             log.file.truncate(log.position).map_err(io_error("truncate", &path))?;
@@ -391,7 +391,7 @@ impl StoreWriter {
 
     fn begin_series(&mut self, name: &str, uuid: &str) -> Result<(), LogError> {
         let found = parse_source_name(name)?;
-        let before = self.store_end().and_then(|place| place.series).map_or(1, |series| series.number);
+        let before = self.store_end().and_then(|end| end.series).map_or(1, |series| series.number);
         let local = found.name_in_series(LogSeries { number: before + 1, uuid });
         let is_uuid = uuid.parse::<Uuid>().is_ok();
         if !is_uuid || LogName::of(Path::new(&local)).is_none_or(|local| local.series.is_none()) {
@@ -409,10 +409,10 @@ impl StoreWriter {
     /// written.
     pub fn append(&mut self, position: u64, event: &[u8]) -> Result<AppendOutcome, LogError> {
         let Some(log) = &mut self.log else {
-            return Err(LogError::PositionMismatch { name: self.last_name(), found: position, wanted: 0 });
+            return Err(LogError::PositionMismatch { name: self.last_name(), found: position, expected: 0 });
         };
         if position == log.last && position < log.position {
-            log.compare_last(&self.folder.path, event)?;
+            log.compare_last(&self.directory.path, event)?;
             return Ok(AppendOutcome::Repeated);
         }
         self.check(position)?;
@@ -423,7 +423,7 @@ impl StoreWriter {
         self.pending_bytes = event.len() as u64;
         log.file
             .write_all(event)
-            .map_err(|cause| io_error("write to", &self.folder.path.join(&log.name))(cause))?;
+            .map_err(|cause| io_error("write to", &self.directory.path.join(&log.name))(cause))?;
         self.pending_bytes = 0;
         log.last = log.position;
         log.position += event.len() as u64;
@@ -475,7 +475,7 @@ impl StoreWriter {
         &mut self,
         count: impl FnOnce(&Self, &[&str]) -> Result<usize, LogError>,
     ) -> Result<usize, LogError> {
-        let Some(index) = self.folder.index()? else { return Ok(0) };
+        let Some(index) = self.directory.index()? else { return Ok(0) };
         let text = read_regular_text(&index).map_err(io_error("read", &index))?;
         let names = log_names(&text, &index)?;
         let count = count(self, &names)?;
@@ -485,7 +485,7 @@ impl StoreWriter {
         assert!(count < names.len(), "ours: the last log is never purged");
         let line = |name: &str| format!("{name}\n");
         self.replace(
-            &self.folder.path.join(PURGE_LIST),
+            &self.directory.path.join(PURGE_LIST),
             &names[..count].iter().copied().map(line).collect::<String>(),
         )?;
         self.replace(&index, &text.lines().skip(count).map(line).collect::<String>())?;
@@ -501,7 +501,7 @@ impl StoreWriter {
     /// Removes the logs that an interrupted purge has listed, unless they are in the index. The store removes no other
     /// files of the directory.
     fn remove_purged(&self, kept: &[&str]) -> Result<(), LogError> {
-        let list = self.folder.path.join(PURGE_LIST);
+        let list = self.directory.path.join(PURGE_LIST);
         let text = match read_regular_text(&list) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
             read => read.map_err(io_error("read", &list))?,
@@ -524,7 +524,7 @@ impl StoreWriter {
         let mut kept_size = 0;
         // Never count the last log, because it is being written.
         for (number, name) in names.iter().enumerate().rev() {
-            let path = self.folder.path.join(name);
+            let path = self.directory.path.join(name);
             let found = fs::metadata(&path).map_err(io_error("read the metadata of", &path))?;
             kept_size += found.len();
             let is_beyond = match keep {
@@ -542,16 +542,16 @@ impl StoreWriter {
     }
 
     fn remove(&self, name: &str) -> Result<(), LogError> {
-        let path = self.folder.path.join(name);
+        let path = self.directory.path.join(name);
         match fs::remove_file(&path) {
             Err(cause) if cause.kind() != ErrorKind::NotFound => Err(io_error("remove", &path)(cause)),
             _ => Ok(()),
         }
     }
 
-    fn sync_folder(&self) -> Result<(), LogError> {
-        let folder = File::open(&self.folder.path).map_err(io_error("open", &self.folder.path))?;
-        folder.sync_all().map_err(io_error("sync", &self.folder.path))
+    fn sync_directory(&self) -> Result<(), LogError> {
+        let directory = File::open(&self.directory.path).map_err(io_error("open", &self.directory.path))?;
+        directory.sync_all().map_err(io_error("sync", &self.directory.path))
     }
 
     /// Syncs all appended events to disk.
@@ -584,7 +584,7 @@ impl StoreWriter {
         if log.requested == log.position {
             return Ok(self.started_sync);
         }
-        let failed = |cause| io_error("start to sync", &self.folder.path.join(&log.name))(cause);
+        let failed = |cause| io_error("start to sync", &self.directory.path.join(&log.name))(cause);
         let syncer = match self.syncer.take() {
             Some(syncer) => syncer,
             None => LogSyncer::start().map_err(failed)?,
@@ -620,7 +620,7 @@ impl StoreWriter {
 
     fn flush(&mut self) -> Result<(), LogError> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        log.file.flush().map_err(io_error("write to", &self.folder.path.join(&log.name)))
+        log.file.flush().map_err(io_error("write to", &self.directory.path.join(&log.name)))
     }
 
     /// Waits until all started syncs have ended.
@@ -637,7 +637,7 @@ impl StoreWriter {
         let Some(log) = &mut self.log else { return Ok(()) };
         if let Err(cause) = result {
             self.unsynced_log.get_or_insert_with(|| (log.name.clone(), log.synced));
-            return Err(io_error("sync", &self.folder.path.join(&log.name))(cause));
+            return Err(io_error("sync", &self.directory.path.join(&log.name))(cause));
         }
         assert!(size <= log.position, "ours: no log ends or begins while it is synced");
         assert!(number >= self.ended_sync, "ours: syncs end in order");
@@ -649,14 +649,14 @@ impl StoreWriter {
     fn check(&self, found: u64) -> Result<(), LogError> {
         match &self.log {
             Some(log) if log.position != found => {
-                Err(LogError::PositionMismatch { name: log.name.clone(), found, wanted: log.position })
+                Err(LogError::PositionMismatch { name: log.name.clone(), found, expected: log.position })
             }
             _ => Ok(()),
         }
     }
 
     fn last_name(&self) -> String {
-        self.log.as_ref().map_or_else(|| self.folder.path.display().to_string(), |log| log.name.clone())
+        self.log.as_ref().map_or_else(|| self.directory.path.display().to_string(), |log| log.name.clone())
     }
 
     /// Creates the log first, then its line in the index: a log that is not in the index has not begun.
@@ -665,19 +665,19 @@ impl StoreWriter {
         assert!(before.is_none_or(|log| log.name != name), "ours: a new log has a new name");
         let is_on_disk = before.is_none_or(|log| log.synced == log.position);
         assert!(is_on_disk, "ours: a log is on disk before the next one begins");
-        let path = self.folder.path.join(name);
+        let path = self.directory.path.join(name);
         let key = self.encryption.new_log_key()?;
         self.pending_bytes = MAGIC.len() as u64;
         let file = LogFileWriter::create(&path, key.as_ref()).map_err(io_error("create", &path))?;
         let index =
-            self.folder.index()?.unwrap_or_else(|| self.folder.path.join(base).with_extension("index"));
+            self.directory.index()?.unwrap_or_else(|| self.directory.path.join(base).with_extension("index"));
         let mut lines = private_options().append(true).open(&index).map_err(io_error("open", &index))?;
         let line = format!("{INDEX_PREFIX}{name}\n");
         let written = lines.write_all(line.as_bytes()).and_then(|()| lines.sync_all());
         written.map_err(io_error("write to", &index))?;
-        self.sync_folder()?;
+        self.sync_directory()?;
         self.pending_bytes = 0;
-        self.folder.created.keep();
+        self.directory.created.keep();
         let start = MAGIC.len() as u64;
         let (name, name_at_source) = (name.to_owned(), name_at_source.to_owned());
         let log = OpenLog {
@@ -696,7 +696,7 @@ impl StoreWriter {
     /// Returns the last log in the index. Removes an incomplete last line of the index, and completes an interrupted
     /// purge.
     fn last_indexed(&self) -> Result<Option<String>, LogError> {
-        let Some(index) = self.folder.index()? else { return Ok(None) };
+        let Some(index) = self.directory.index()? else { return Ok(None) };
         let text = read_regular_text(&index).map_err(io_error("read", &index))?;
         let whole = whole_lines(&text);
         if whole.len() < text.len() {
@@ -712,8 +712,8 @@ impl StoreWriter {
 
     /// Opens a log, and truncates it after its last whole event.
     fn recover(&mut self, name: String) -> Result<OpenLog, LogError> {
-        let path = self.folder.path.join(&name);
-        if let (false, Some(index)) = (path.exists(), self.folder.index()?) {
+        let path = self.directory.path.join(&name);
+        if let (false, Some(index)) = (path.exists(), self.directory.index()?) {
             let (name, index) = (path.display().to_string(), index.display().to_string());
             return Err(LogError::MissingLog { name, index });
         }
@@ -733,7 +733,7 @@ impl StoreWriter {
             }
         };
         let size = file.size().map_err(io_error("open", &path))?;
-        self.cut = size.saturating_sub(position);
+        self.truncated = size.saturating_sub(position);
         file.truncate(position).map_err(io_error("truncate", &path))?;
         file.seek(position).map_err(io_error("open", &path))?;
         let name_at_source =
@@ -742,7 +742,7 @@ impl StoreWriter {
     }
 }
 
-impl StoreFolder {
+impl StoreDirectory {
     /// Opens the store in this directory.
     ///
     /// # Errors
@@ -750,7 +750,7 @@ impl StoreFolder {
     /// The errors of [`StoreWriter::open`].
     pub fn open(self, at_rest: LogEncryption) -> Result<StoreWriter, LogError> {
         at_rest.check()?;
-        StoreWriter::in_folder(self, at_rest)
+        StoreWriter::in_directory(self, at_rest)
     }
 }
 
@@ -761,8 +761,8 @@ impl OpenLog {
     }
 
     /// Checks that a repeated event equals the last event of the log.
-    fn compare_last(&mut self, folder: &Path, event: &[u8]) -> Result<(), LogError> {
-        let path = folder.join(&self.name);
+    fn compare_last(&mut self, directory: &Path, event: &[u8]) -> Result<(), LogError> {
+        let path = directory.join(&self.name);
         let size = (self.position - self.last) as usize;
         let there = self.file.read(&path, self.last, size).map_err(io_error("read", &path))?;
         match there == event {
@@ -819,8 +819,8 @@ mod tests {
 
     #[test]
     fn a_started_sync_covers_earlier_events() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: None }).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = StoreWriter::open(directory.path(), LogEncryption::Plain { keyring: None }).unwrap();
         assert_eq!((store.start_sync().unwrap(), store.ended_sync().unwrap()), (0, 0));
         store.begin_log("binlog.000001", 4).unwrap();
         let mut reader = crate::LogReader::open(samples().join("gtids/binlog.000001")).unwrap();
@@ -845,8 +845,8 @@ mod tests {
     fn events_of_a_failed_sync_are_cut_on_reopen() {
         let keyring = samples().join("encrypted/keyring");
         for at_rest in [LogEncryption::Plain { keyring: None }, LogEncryption::Encrypted { keyring }] {
-            let folder = tempfile::tempdir().unwrap();
-            let mut store = StoreWriter::open(folder.path(), at_rest).unwrap();
+            let directory = tempfile::tempdir().unwrap();
+            let mut store = StoreWriter::open(directory.path(), at_rest).unwrap();
             store.begin_log("binlog.000001", 4).unwrap();
             let mut reader = crate::LogReader::open(samples().join("gtids/binlog.000001")).unwrap();
             let mut events = Vec::new();

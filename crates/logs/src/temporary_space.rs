@@ -26,14 +26,14 @@ pub fn limit_temporary_files(bytes_max: u64) {
 /// Part of the limit used by one file.
 #[derive(Debug)]
 pub(crate) struct TemporarySpace {
-    folder: PathBuf,
+    directory: PathBuf,
     bytes: u64,
 }
 
 impl TemporarySpace {
-    /// Creates the entry of an empty file in `folder`.
-    pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), bytes: 0 }
+    /// Creates the entry of an empty file in `directory`.
+    pub(crate) fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), bytes: 0 }
     }
 
     /// Reserves space for the file to grow to this size.
@@ -47,14 +47,14 @@ impl TemporarySpace {
         self.bytes += more;
         assert!(bytes <= self.bytes, "ours: the size of the file is reserved");
         let max = match TEMPORARY_MAX.load(Ordering::Relaxed) {
-            UNLIMITED => half_of_free(&self.folder, used),
+            UNLIMITED => half_of_free(&self.directory, used),
             max => max,
         };
         if used.saturating_add(more) <= max {
             return Ok(());
         }
         self.shrink(more);
-        Err(io::Error::other(TemporaryFilesFull { folder: self.folder.clone(), max }))
+        Err(io::Error::other(TemporaryFilesFull { directory: self.directory.clone(), max }))
     }
 
     fn shrink(&mut self, less: u64) {
@@ -71,8 +71,8 @@ impl Drop for TemporarySpace {
 }
 
 /// Returns half of the space that would be free in a directory's file system without these files; no limit if unknown.
-fn half_of_free(folder: &Path, used: u64) -> u64 {
-    statvfs(folder).map_or(u64::MAX, |found| {
+fn half_of_free(directory: &Path, used: u64) -> u64 {
+    statvfs(directory).map_or(u64::MAX, |found| {
         let free = found.blocks_available().saturating_mul(found.fragment_size());
         free.saturating_add(used) / 2
     })
@@ -81,17 +81,17 @@ fn half_of_free(folder: &Path, used: u64) -> u64 {
 /// Error: temporary files would exceed their limit.
 #[derive(Debug)]
 struct TemporaryFilesFull {
-    folder: PathBuf,
+    directory: PathBuf,
     max: u64,
 }
 
 impl fmt::Display for TemporaryFilesFull {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { folder, max } = self;
-        let folder = folder.display();
+        let Self { directory, max } = self;
+        let directory = directory.display();
         write!(
             out,
-            "temporary files in {folder} would exceed {max} bytes; increase --temporary-max, or set TMPDIR to a \
+            "temporary files in {directory} would exceed {max} bytes; increase --temporary-max, or set TMPDIR to a \
              larger disk"
         )
     }
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn own_files_do_not_reduce_the_limit() {
-        let folder = std::env::temp_dir();
-        let (free, used) = (half_of_free(&folder, 0), half_of_free(&folder, 1 << 60));
+        let directory = std::env::temp_dir();
+        let (free, used) = (half_of_free(&directory, 0), half_of_free(&directory, 1 << 60));
         assert!(free > 0 && used >= 1 << 59, "{free} {used}");
         assert_eq!(half_of_free("/nonexistent".as_ref(), 0), u64::MAX);
     }

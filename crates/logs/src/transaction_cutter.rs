@@ -84,7 +84,7 @@ struct OpenTransaction {
     size: u64,
     is_large: bool,
     /// True if parts were dropped: the transaction must be read again.
-    is_cut: bool,
+    is_incomplete: bool,
 }
 
 /// Transactions that an event ends.
@@ -92,7 +92,7 @@ struct TransactionEnds {
     /// Transaction that ends with the event.
     ended: Option<TransactionOutline>,
     /// Unfinished transaction that the event interrupts.
-    cut: Option<TransactionOutline>,
+    discarded: Option<TransactionOutline>,
 }
 
 /// Callback that takes segments in order.
@@ -136,13 +136,13 @@ impl TransactionCutter {
         let mut start = 0;
         for (index, event) in chunk.iter().enumerate() {
             let was_open = self.tracker.open().is_some();
-            let TransactionEnds { ended, cut } = self.track(&event, chunk.format())?;
-            if let Some(cut) = &cut {
+            let TransactionEnds { ended, discarded } = self.track(&event, chunk.format())?;
+            if let Some(discarded) = &discarded {
                 self.open.extend(chunk.part(start..index), self.large);
-                self.give_cut_short(cut, give)?;
+                self.give_unfinished(discarded, give)?;
                 start = index;
             }
-            let was_open = was_open && cut.is_none();
+            let was_open = was_open && discarded.is_none();
             let is_open = self.tracker.open().is_some();
             if !was_open && (is_open || ended.is_some()) {
                 give_between(chunk.part(start..index), give)?;
@@ -170,7 +170,7 @@ impl TransactionCutter {
     /// The errors of `give`.
     pub fn finish<E>(&mut self, give: TakeSegment<'_, E>) -> Result<(), E> {
         match self.tracker.open().cloned() {
-            Some(outline) => self.give_cut_short(&outline, give),
+            Some(outline) => self.give_unfinished(&outline, give),
             None => Ok(()),
         }
     }
@@ -179,25 +179,29 @@ impl TransactionCutter {
     fn track(&mut self, event: &LogEvent<'_>, format: &EventFormat) -> Result<TransactionEnds, CutError> {
         let was_open = self.tracker.open().is_some();
         let wrong = |error| CutError { offset: event.offset, error };
-        let (tracked, cut, is_fault): (TrackedEvent, _, _) =
+        let (tracked, discarded, is_fault): (TrackedEvent, _, _) =
             match self.tracker.track(event.offset, &event.raw, format) {
                 Ok(tracked) => (tracked, None, false),
-                Err(TrackError::Fault(broken)) => (broken.tracked, broken.cut, true),
+                Err(TrackError::Fault(broken)) => (broken.tracked, broken.discarded, true),
                 Err(TrackError::Decode(error)) => return Err(wrong(error)),
             };
-        if !was_open || cut.is_some() {
+        if !was_open || discarded.is_some() {
             (self.candidate, self.is_faulty) = (CompressionCheck::default(), false);
         }
         self.is_faulty |= is_fault;
         self.candidate.take(tracked.role, &event.raw, format).map_err(wrong)?;
-        Ok(TransactionEnds { ended: tracked.ended, cut })
+        Ok(TransactionEnds { ended: tracked.ended, discarded })
     }
 
     /// Passes the unfinished open transaction to `give` as a segment between transactions.
-    fn give_cut_short<E>(&mut self, cut: &TransactionOutline, give: TakeSegment<'_, E>) -> Result<(), E> {
+    fn give_unfinished<E>(
+        &mut self,
+        discarded: &TransactionOutline,
+        give: TakeSegment<'_, E>,
+    ) -> Result<(), E> {
         let open = std::mem::take(&mut self.open);
         if open.is_large {
-            let content = SegmentContent::LargeBetween(Box::new(cut.clone()));
+            let content = SegmentContent::LargeBetween(Box::new(discarded.clone()));
             return give(LogSegment { parts: open.parts, content });
         }
         match open.parts.is_empty() {
@@ -218,7 +222,7 @@ impl TransactionCutter {
         if is_payload {
             // Usually only the GTID event precedes the payload, which is one event already in memory. But events
             // outside the grammar may be between them, possibly too many to keep.
-            self.open.is_large = self.open.is_cut;
+            self.open.is_large = self.open.is_incomplete;
         }
         self.open.extend(last, if is_payload { u64::MAX } else { self.large });
         let OpenTransaction { parts, is_large, .. } = std::mem::take(&mut self.open);
@@ -253,7 +257,7 @@ impl OpenTransaction {
         self.parts.push(part);
         if self.is_large {
             // Keep the first part, which identifies the log and is small.
-            self.is_cut |= self.parts.len() > 1;
+            self.is_incomplete |= self.parts.len() > 1;
             self.parts.truncate(1);
         }
     }

@@ -147,8 +147,8 @@ impl EventBlock {
     }
 
     /// Converts an offset in the buffer to bytes from the start of the input.
-    pub(crate) fn position(&self, place: usize) -> u64 {
-        self.base.wrapping_add(place as u64)
+    pub(crate) fn position(&self, offset: usize) -> u64 {
+        self.base.wrapping_add(offset as u64)
     }
 }
 
@@ -319,7 +319,7 @@ impl<'i> BlockReader<'i> {
         match self.next_size()? {
             None => Ok(NextContent::End),
             Some(size) if size >= LARGE_SIZE && self.is_large_payload() => {
-                self.take_large(size).map(|large| NextContent::Large(Box::new(large)))
+                self.read_large(size).map(|large| NextContent::Large(Box::new(large)))
             }
             Some(size) => self.fill_event(size).map(|()| NextContent::Event),
         }
@@ -338,7 +338,7 @@ impl<'i> BlockReader<'i> {
     }
 
     /// Skips an event that remains in its file, or is copied into a temporary one.
-    fn take_large(&mut self, size: usize) -> Result<LargePayloadEvent, ReadError> {
+    fn read_large(&mut self, size: usize) -> Result<LargePayloadEvent, ReadError> {
         let (at, end) = (self.position, self.position + size as u64);
         let checksum = self.format.checksum.for_events();
         let event = match &mut self.input {
@@ -443,19 +443,19 @@ impl<'i> BlockReader<'i> {
         self.position += size as u64;
     }
 
-    /// Reads until `wanted` bytes are available. Returns false if the input ends before.
+    /// Reads until `size` bytes are available. Returns false if the input ends before.
     ///
     /// Memory grows only as bytes arrive, whatever size a header claims.
-    fn fill(&mut self, wanted: usize) -> io::Result<bool> {
-        if self.unread().len() >= wanted {
+    fn fill(&mut self, size: usize) -> io::Result<bool> {
+        if self.unread().len() >= size {
             return Ok(true);
         }
         let mut block = self.spare.take();
         block.reserve(BLOCK_SIZE.max(self.unread().len()));
         block.extend_from_slice(self.unread());
         let mut outcome = Ok(());
-        while block.len() < wanted {
-            let room = wanted.max(BLOCK_SIZE) - block.len();
+        while block.len() < size {
+            let room = size.max(BLOCK_SIZE) - block.len();
             let step = room.min(block.len().max(BLOCK_SIZE));
             let before = block.len();
             outcome = match &mut self.input {
@@ -474,7 +474,7 @@ impl<'i> BlockReader<'i> {
             ReaderInput::File(_) | ReaderInput::Stream(_) => block,
         });
         self.taken = 0;
-        outcome.map(|()| self.unread().len() >= wanted)
+        outcome.map(|()| self.unread().len() >= size)
     }
 }
 

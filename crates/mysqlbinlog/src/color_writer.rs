@@ -40,12 +40,12 @@ impl PaintStyle {
         terminal: TerminalOutput,
     ) -> Option<Self> {
         let no_color = || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let wanted = match color {
+        let is_colored = match color {
             ColorMode::Always => true,
             ColorMode::Never => false,
             ColorMode::Auto => terminal == TerminalOutput::Yes && !no_color(),
         };
-        wanted.then_some(match list.map(|list| list.lines) {
+        is_colored.then_some(match list.map(|list| list.lines) {
             None => Self::Text,
             Some(ListLines::Table { key_columns }) => Self::Table(key_columns),
             Some(ListLines::Json) => Self::Json,
@@ -98,10 +98,10 @@ impl<'o> ColorWriter<'o> {
     }
 
     fn paint(&mut self, byte: u8) {
-        let (before, behind) = self.state.colours(byte);
+        let (before, after) = self.state.colours(byte);
         self.switch(before);
         self.painted.push(byte);
-        self.switch(behind);
+        self.switch(after);
     }
 
     fn switch(&mut self, colour: Option<&'static [u8]>) {
@@ -224,13 +224,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(style: PaintStyle, text: &str, wanted: &str) {
+    fn check(style: PaintStyle, text: &str, expected: &str) {
         for piece in [1, 2, 100] {
             let mut out = Vec::new();
             let mut writer = ColorWriter::new(style, &mut out);
             text.as_bytes().chunks(piece).for_each(|piece| writer.write_all(piece).unwrap());
             let shown = String::from_utf8(out).unwrap().replace("\x1b[", "<").replace('m', ">");
-            assert_eq!(shown, wanted, "{piece}");
+            assert_eq!(shown, expected, "{piece}");
         }
     }
 }

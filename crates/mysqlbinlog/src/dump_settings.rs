@@ -180,7 +180,7 @@ impl DumpSettings {
     }
 
     fn skips_database(&self, name: &[u8]) -> bool {
-        self.common.database.as_ref().is_some_and(|wanted| wanted != name)
+        self.common.database.as_ref().is_some_and(|selected| selected != name)
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct DumpSpool {
 /// Bytes in a file. A temporary file exists as long as any bytes in it are referenced.
 #[derive(Clone)]
 pub(crate) struct SpooledBytes {
-    place: BytesLocation,
+    location: BytesLocation,
     offset: u64,
     size: usize,
 }
@@ -40,7 +40,7 @@ impl DumpSpool {
             }
         };
         let offset = file.push(bytes)?;
-        Ok(SpooledBytes { place: BytesLocation::Spool(file), offset, size: bytes.len() })
+        Ok(SpooledBytes { location: BytesLocation::Spool(file), offset, size: bytes.len() })
     }
 
     /// Appends `first` and all bytes of the stream `more`.
@@ -58,7 +58,7 @@ impl DumpSpool {
 impl SpooledBytes {
     /// References bytes of a log file.
     pub(crate) fn of_log(file: &Arc<InputLogFile>, offset: u64, size: usize) -> Self {
-        Self { place: BytesLocation::Log(Arc::clone(file)), offset, size }
+        Self { location: BytesLocation::Log(Arc::clone(file)), offset, size }
     }
 
     /// Returns the number of bytes.
@@ -75,7 +75,7 @@ impl SpooledBytes {
 
     /// Fills `out` with the bytes from offset `from` on.
     pub(crate) fn read_at(&self, from: u64, out: &mut [u8]) -> io::Result<()> {
-        match &self.place {
+        match &self.location {
             BytesLocation::Log(file) => file.read_exact_at(self.offset + from, out),
             BytesLocation::Spool(file) => file.read_exact_at(self.offset + from, out),
         }

@@ -112,10 +112,10 @@ pub(crate) fn put_user_var(out: &mut Vec<u8>, event: &UserVar<'_>, session: &Pri
         Some(value) if value.kind != STRING && collation(value).is_some() => value.collation as u16,
         _ => NAMES_COLLATION,
     };
-    let wanted = [NAMES_COLLATION, connection, NAMES_COLLATION];
-    let switched = session.charset() != Some(wanted);
+    let charset = [NAMES_COLLATION, connection, NAMES_COLLATION];
+    let switched = session.charset() != Some(charset);
     if switched {
-        put_charset(out, wanted);
+        put_charset(out, charset);
     }
     out.extend_from_slice(b"SET @");
     quote::put_name(out, event.name);

@@ -215,8 +215,8 @@ impl GeneratedKeys {
 fn put_checksum(out: &mut Vec<u8>, stored: [u8; 4]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = *b" 0x........ ";
-    for (place, byte) in text[3..11].as_chunks_mut::<2>().0.iter_mut().zip(stored.iter().rev()) {
-        *place = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+    for (slot, byte) in text[3..11].as_chunks_mut::<2>().0.iter_mut().zip(stored.iter().rev()) {
+        *slot = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
     }
     out.extend_from_slice(&text);
 }

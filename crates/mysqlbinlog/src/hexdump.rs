@@ -106,14 +106,14 @@ mod tests {
     fn an_event_in_front_of_any_format_description() {
         let mut out = Vec::new();
         put_hexdump(&mut out, 4, &[1; HEADER_SIZE + 3], HexdumpForm::Plain);
-        let wanted = "\n# 00000004 01 01 01                                         |...|\n# ";
-        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+        let expected = "\n# 00000004 01 01 01                                         |...|\n# ";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[track_caller]
-    fn check(position: u64, header: &[u8], body: &[u8], wanted: &str) {
+    fn check(position: u64, header: &[u8], body: &[u8], expected: &str) {
         let mut out = Vec::new();
         put_hexdump(&mut out, position, &[header, body].concat(), HexdumpForm::Columns);
-        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

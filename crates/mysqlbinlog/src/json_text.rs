@@ -174,8 +174,8 @@ mod tests {
         check(&[15, 253, 3, b'a', b'b', b'"'], "'ab\"'");
         check(&[2, 1, 0, 11, 0, 15, 7, 0, 253, 2, b'"', 9], "'[\"\\\\\"\\\\t\"]'");
         let long = [&[2, 1, 0, 69, 0, 15, 7, 0, 252, 60][..], &[0; 60]].concat();
-        let wanted = format!("'[\"base64:type252:{}\\\\nAAAA\"]'", "A".repeat(76));
-        check(&long, &wanted);
+        let expected = format!("'[\"base64:type252:{}\\\\nAAAA\"]'", "A".repeat(76));
+        check(&long, &expected);
         check(&[15, 246, 5, 5, 2, 0x80, 1, 25], "'1.25'");
         // 65 digits. The stored precision counts 36 in the integer part, which has 35.
         let digits = [
@@ -220,16 +220,16 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(document: &[u8], wanted: &str) {
+    fn check(document: &[u8], expected: &str) {
         let mut out = Vec::new();
         put_document(&mut out, document).unwrap();
-        assert_eq!(String::from_utf8_lossy(&out), wanted);
+        assert_eq!(String::from_utf8_lossy(&out), expected);
     }
 
     #[track_caller]
-    fn check_changes(changes: &[u8], wanted: &str) {
+    fn check_changes(changes: &[u8], expected: &str) {
         let mut out = Vec::new();
         put_changes(&mut out, changes, 2);
-        assert_eq!(String::from_utf8_lossy(&out), wanted);
+        assert_eq!(String::from_utf8_lossy(&out), expected);
     }
 }

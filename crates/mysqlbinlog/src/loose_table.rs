@@ -219,7 +219,7 @@ mod tests {
     use crate::table_metadata::put_table_metadata;
 
     /// Checks a table of four columns: INT, VARCHAR(20), ENUM, GEOMETRY.
-    fn check(optional: &[u8], wanted: &str) {
+    fn check(optional: &[u8], expected: &str) {
         let map = TableMap {
             table_id: 71,
             flags: 1,
@@ -233,7 +233,7 @@ mod tests {
         };
         let mut out = Vec::new();
         put_table_metadata(&mut out, &loose_table(&map).unwrap());
-        assert_eq!(String::from_utf8_lossy(&out), wanted, "{optional:02x?}");
+        assert_eq!(String::from_utf8_lossy(&out), expected, "{optional:02x?}");
     }
 
     #[test]

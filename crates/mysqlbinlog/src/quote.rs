@@ -145,10 +145,10 @@ mod tests {
     fn every_byte_at_every_place() {
         for byte in 0..=127_u8 {
             for size in 1..40 {
-                for place in 0..size {
+                for offset in 0..size {
                     let mut bytes = vec![b'x'; size];
-                    bytes[place] = byte;
-                    let mut wanted = "x".repeat(size);
+                    bytes[offset] = byte;
+                    let mut expected = "x".repeat(size);
                     let escaped = match byte {
                         b'\'' => "\\'".to_owned(),
                         b'\\' => "\\\\".to_owned(),
@@ -160,8 +160,8 @@ mod tests {
                         0..32 => format!("\\x{byte:02x}"),
                         _ => char::from(byte).to_string(),
                     };
-                    wanted.replace_range(place..=place, &escaped);
-                    check(&bytes, &format!("'{wanted}'"));
+                    expected.replace_range(offset..=offset, &escaped);
+                    check(&bytes, &format!("'{expected}'"));
                 }
             }
         }
@@ -175,9 +175,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(bytes: &[u8], wanted: &str) {
+    fn check(bytes: &[u8], expected: &str) {
         let mut out = Vec::new();
         put_quoted(&mut out, bytes);
-        assert_eq!(String::from_utf8_lossy(&out), wanted);
+        assert_eq!(String::from_utf8_lossy(&out), expected);
     }
 }

@@ -40,13 +40,13 @@ pub(crate) fn rewrite(
     if rules.is_empty() {
         return Ok(None);
     }
-    let Some(place) = find_database(event, format)? else { return Ok(None) };
-    let Some(size) = event.get(place.size_at) else { return Ok(None) };
-    let end = place.name_at + usize::from(*size);
-    let Some(name) = event.get(place.name_at..end) else { return Ok(None) };
+    let Some(database) = find_database(event, format)? else { return Ok(None) };
+    let Some(size) = event.get(database.size_at) else { return Ok(None) };
+    let end = database.name_at + usize::from(*size);
+    let Some(name) = event.get(database.name_at..end) else { return Ok(None) };
     let Some(to) = rules.get(name) else { return Ok(None) };
-    let mut out = [&event[..place.name_at], to, &event[end..]].concat();
-    out[place.size_at] = to.len() as u8;
+    let mut out = [&event[..database.name_at], to, &event[end..]].concat();
+    out[database.size_at] = to.len() as u8;
     fix_size_and_checksum(&mut out, format);
     Ok(Some(out))
 }

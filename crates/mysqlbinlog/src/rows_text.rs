@@ -440,14 +440,14 @@ mod tests {
         let rows = rows(RowsKind::Delete, &[0, 1, 2]);
         let short = Rows { rows: &[], columns_after: Some(BOTH), ..rows };
         check_rows(&Rows { kind: RowsKind::Update, ..short }, TypeComments::Hidden, "");
-        let wanted = "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n\
+        let expected = "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n\
                       ***Corrupted replication event was detected: NULL bitmap size is set to 1, but there are \
                       only 0 bytes left of the event. Not printing the value***\n";
         let update = Rows { kind: RowsKind::Update, columns_after: Some(BOTH), ..rows };
-        check_rows(&update, TypeComments::Hidden, wanted);
-        let wanted = "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n\
+        check_rows(&update, TypeComments::Hidden, expected);
+        let expected = "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n\
                       *** Error reading binlog_row_value_options from Partial_update_rows_log_event\n";
-        check_rows(&Rows { kind: RowsKind::PartialUpdate, ..update }, TypeComments::Hidden, wanted);
+        check_rows(&Rows { kind: RowsKind::PartialUpdate, ..update }, TypeComments::Hidden, expected);
     }
 
     #[test]
@@ -458,13 +458,13 @@ mod tests {
     #[test]
     fn kinds_of_change() {
         let rows = Rows { columns_after: Some(BOTH), ..rows(RowsKind::Update, &[0, 1, 2, 0, 3, 4]) };
-        let wanted =
+        let expected =
             "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n### SET\n###   @1=3\n###   @2=4\n";
-        check_rows(&rows, TypeComments::Hidden, wanted);
+        check_rows(&rows, TypeComments::Hidden, expected);
         let rows = self::rows(RowsKind::Delete, &[2, 1, 0, 3, 4]);
-        let wanted = "### DELETE FROM `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=NULL\n\
+        let expected = "### DELETE FROM `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=NULL\n\
                       ### DELETE FROM `d``b`.`t`\n### WHERE\n###   @1=3\n###   @2=4\n";
-        check_rows(&rows, TypeComments::Hidden, wanted);
+        check_rows(&rows, TypeComments::Hidden, expected);
         let rows = self::rows(RowsKind::Write, &[]);
         check_rows(&rows, TypeComments::Hidden, "### INSERT INTO `d`b`.`t` VALUES ()\n");
         let second = ColumnSet { bits: &[2] };
@@ -476,8 +476,8 @@ mod tests {
     fn an_image_of_nothing_ends_the_event() {
         let none = ColumnSet { bits: &[0] };
         let rows = Rows { columns_after: Some(none), ..rows(RowsKind::Update, &[0, 1, 2, 0, 3, 4]) };
-        let wanted = "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n### SET\n";
-        check_rows(&rows, TypeComments::Hidden, wanted);
+        let expected = "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n### SET\n";
+        check_rows(&rows, TypeComments::Hidden, expected);
     }
 
     #[test]
@@ -515,28 +515,28 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_rows(rows: &Rows<'_>, types: TypeComments, wanted: &str) {
-        assert_text(&[1, 1], &[], rows, types, wanted);
+    fn check_rows(rows: &Rows<'_>, types: TypeComments, expected: &str) {
+        assert_text(&[1, 1], &[], rows, types, expected);
     }
 
     /// Checks one value that is not NULL.
     #[track_caller]
-    fn check(type_code: u8, metadata: &str, value: &str, wanted: &str) {
-        let wanted = format!("###   @1={wanted} nullable=1 is_null=0 */\n");
-        check_whole(type_code, metadata, &format!("00{value}"), &wanted);
+    fn check(type_code: u8, metadata: &str, value: &str, expected: &str) {
+        let expected = format!("###   @1={expected} nullable=1 is_null=0 */\n");
+        check_whole(type_code, metadata, &format!("00{value}"), &expected);
     }
 
     /// Checks one row with one column.
     #[track_caller]
-    fn check_whole(type_code: u8, metadata: &str, row: &str, wanted: &str) {
+    fn check_whole(type_code: u8, metadata: &str, row: &str, expected: &str) {
         let row = bytes(row);
         let rows = Rows { columns: ColumnSet { bits: &[1] }, column_count: 1, ..rows(RowsKind::Write, &row) };
-        let wanted = format!("### INSERT INTO `d``b`.`t`\n### SET\n{wanted}");
-        assert_text(&[type_code], &bytes(metadata), &rows, TypeComments::Shown, &wanted);
+        let expected = format!("### INSERT INTO `d``b`.`t`\n### SET\n{expected}");
+        assert_text(&[type_code], &bytes(metadata), &rows, TypeComments::Shown, &expected);
     }
 
     #[track_caller]
-    fn assert_text(types: &[u8], metadata: &[u8], rows: &Rows<'_>, shown: TypeComments, wanted: &str) {
+    fn assert_text(types: &[u8], metadata: &[u8], rows: &Rows<'_>, shown: TypeComments, expected: &str) {
         let map = TableMap {
             table_id: 71,
             flags: 1,
@@ -551,14 +551,14 @@ mod tests {
         let table = TableText::new(&Table::new(&map).unwrap(), shown);
         let mut out = Vec::new();
         put_rows(&mut out, Some(&table), rows);
-        assert_eq!(String::from_utf8_lossy(&out), wanted);
+        assert_eq!(String::from_utf8_lossy(&out), expected);
     }
 
     fn bytes(hex: &str) -> Vec<u8> {
         let digits: String = hex.split_whitespace().collect();
         (0..digits.len())
             .step_by(2)
-            .map(|place| u8::from_str_radix(&digits[place..place + 2], 16).unwrap())
+            .map(|offset| u8::from_str_radix(&digits[offset..offset + 2], 16).unwrap())
             .collect()
     }
 }

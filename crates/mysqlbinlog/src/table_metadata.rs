@@ -276,9 +276,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(map: TableMap<'_>, wanted: &str) {
+    fn check(map: TableMap<'_>, expected: &str) {
         let mut out = Vec::new();
         put_table_metadata(&mut out, &Table::new(&map).unwrap());
-        assert_eq!(String::from_utf8_lossy(&out), wanted);
+        assert_eq!(String::from_utf8_lossy(&out), expected);
     }
 }

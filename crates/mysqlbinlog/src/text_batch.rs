@@ -264,8 +264,8 @@ impl TextBatch {
     /// buffers that are in files already, by address, and keeps these addresses from being reused.
     pub(crate) fn spool(&mut self, spool: &mut DumpSpool, known: &mut SpooledBuffers) -> io::Result<()> {
         let ranges = self.event_ranges();
-        for (held, range) in self.buffers.iter_mut().zip(ranges) {
-            let BatchBuffer::InMemory(buffer) = held else { continue };
+        for (slot, range) in self.buffers.iter_mut().zip(ranges) {
+            let BatchBuffer::InMemory(buffer) = slot else { continue };
             // The range of the events only: the head of a log changes when its server closes it.
             let seen = buffer.origin().map(|_| BufferFingerprint::new(buffer, range));
             let away = match known.get(&Arc::as_ptr(buffer)) {
@@ -279,7 +279,7 @@ impl TextBatch {
                     away
                 }
             };
-            *held = BatchBuffer::InFile(away, seen);
+            *slot = BatchBuffer::InFile(away, seen);
         }
         let mut bytes = Vec::with_capacity(self.steps.len() * BatchStep::STORED_SIZE);
         for step in &self.steps {
@@ -302,13 +302,13 @@ impl TextBatch {
     }
 
     fn restore(&mut self, spare: &BufferReserve) -> io::Result<()> {
-        for held in &mut self.buffers {
-            if let BatchBuffer::InFile(away, seen) = held {
+        for slot in &mut self.buffers {
+            if let BatchBuffer::InFile(away, seen) = slot {
                 let bytes = away.read(spare)?;
                 if seen.as_ref().is_some_and(|seen| !seen.matches(&bytes)) {
                     return Err(log_changed());
                 }
-                *held = BatchBuffer::Restored(bytes);
+                *slot = BatchBuffer::Restored(bytes);
             }
         }
         if let Some(away) = self.spooled_steps.take() {
@@ -406,33 +406,33 @@ fn log_changed() -> io::Error {
 }
 
 /// Returns the index of a buffer, as [`intern`] does.
-fn intern_buffer(held: &mut Vec<BatchBuffer>, one: &Arc<EventBuffer>) -> u32 {
+fn intern_buffer(kept: &mut Vec<BatchBuffer>, one: &Arc<EventBuffer>) -> u32 {
     let is_same =
         |other: &BatchBuffer| matches!(other, BatchBuffer::InMemory(other) if Arc::ptr_eq(other, one));
-    match held.iter().rposition(is_same) {
+    match kept.iter().rposition(is_same) {
         Some(number) => number as u32,
         None => {
-            held.push(BatchBuffer::InMemory(Arc::clone(one)));
-            held.len() as u32 - 1
+            kept.push(BatchBuffer::InMemory(Arc::clone(one)));
+            kept.len() as u32 - 1
         }
     }
 }
 
 /// Returns the index of `one`, after adding it if it is new. Most often it is the last.
-fn intern<T>(held: &mut Vec<Arc<T>>, one: &Arc<T>) -> u32 {
-    match held.iter().rposition(|other| Arc::ptr_eq(other, one)) {
+fn intern<T>(kept: &mut Vec<Arc<T>>, one: &Arc<T>) -> u32 {
+    match kept.iter().rposition(|other| Arc::ptr_eq(other, one)) {
         Some(number) => number as u32,
         None => {
-            held.push(Arc::clone(one));
-            held.len() as u32 - 1
+            kept.push(Arc::clone(one));
+            kept.len() as u32 - 1
         }
     }
 }
 
 /// Removes all but the last element, which is the one most often needed next.
-fn keep_last<T>(held: &mut Vec<T>) {
-    if held.len() > 1 {
-        held.drain(..held.len() - 1);
+fn keep_last<T>(kept: &mut Vec<T>) {
+    if kept.len() > 1 {
+        kept.drain(..kept.len() - 1);
     }
 }
 
@@ -519,8 +519,8 @@ mod tests {
     #[test]
     fn spooled_batches_write_the_same_text() {
         let buffer = Arc::new(EventBuffer::new([event(1), event(2), event(3)].concat()));
-        let wanted = text(batch(&buffer));
-        assert!(wanted.contains("### INSERT INTO `d`.`t`\n### SET\n###   @1=3\n"), "{wanted}");
+        let expected = text(batch(&buffer));
+        assert!(expected.contains("### INSERT INTO `d`.`t`\n### SET\n###   @1=3\n"), "{expected}");
         let mut away = batch(&buffer);
         let (mut spool, mut known) = (DumpSpool::default(), SpooledBuffers::new());
         away.spool(&mut spool, &mut known).unwrap();
@@ -528,8 +528,8 @@ mod tests {
         again.spool(&mut spool, &mut known).unwrap();
         assert_eq!(known.len(), 1);
         drop((spool, known, buffer));
-        assert_eq!(text(away), wanted);
-        assert_eq!(text(again), wanted);
+        assert_eq!(text(away), expected);
+        assert_eq!(text(again), expected);
     }
     /// Writes a batch after one byte of its log was changed.
     fn written_after_change(at: u64) -> io::Result<String> {

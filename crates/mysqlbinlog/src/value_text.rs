@@ -417,8 +417,8 @@ fn put_loose_decimal(out: &mut Vec<u8>, bytes: &[u8], precision: u8, scale: u8) 
     bytes[0] ^= 0x80;
     let mut rest = bytes.as_slice();
     let mut group = |digits: u8| {
-        let (group, behind) = rest.split_at_checked(GROUP_SIZES[usize::from(digits)])?;
-        rest = behind;
+        let (group, after) = rest.split_at_checked(GROUP_SIZES[usize::from(digits)])?;
+        rest = after;
         let number = signed_be(group) as i32;
         Some(if is_negative { !number } else { number }.cast_unsigned())
     };

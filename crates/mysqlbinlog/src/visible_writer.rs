@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn messages_stay_on_one_line() {
-        let check = |line: &[u8], wanted: &[u8]| assert_eq!(super::visible_line(line), wanted);
+        let check = |line: &[u8], expected: &[u8]| assert_eq!(super::visible_line(line), expected);
         check(b"ERROR: no\r\n\x1bc words!\n", b"ERROR: no\\u{d}\\u{a}\\u{1b}c words!\n");
         check(b"\n", b"\n");
         check(b"\xc2", b"\xc2");
@@ -128,12 +128,12 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped_across_writes() {
-        let check = |escapes, text: &[u8], wanted: &[u8]| {
+        let check = |escapes, text: &[u8], expected: &[u8]| {
             for size in 1..=text.len() {
                 let mut out = Vec::new();
                 let mut writer = VisibleWriter::new(escapes, &mut out);
                 text.chunks(size).for_each(|piece| writer.write_all(piece).unwrap());
-                assert_eq!(out.escape_ascii().to_string(), wanted.escape_ascii().to_string(), "{size}");
+                assert_eq!(out.escape_ascii().to_string(), expected.escape_ascii().to_string(), "{size}");
             }
         };
         check(EscapeStyle::Text, "größe\ta – €\n".as_bytes(), "größe\ta – €\n".as_bytes());

@@ -89,7 +89,7 @@ fn rows_of_version_1_are_printed_and_refused_under_mysqlbinlogs_name() {
     for sample in ["rows-v1-5.5.34.binlog", "rows-v1-5.7.22.binlog"] {
         let (text, error, code) = dump(DumpDialect::Bintide, "-vv", &old(sample), &[]);
         assert_eq!((error.as_str(), code), ("", 0), "{sample}");
-        for (wanted, times) in [
+        for (expected, times) in [
             ("\tWrite_rows_v1: table id ", 2),
             ("\tUpdate_rows_v1: table id ", 4),
             ("\tDelete_rows_v1: table id ", 2),
@@ -97,7 +97,7 @@ fn rows_of_version_1_are_printed_and_refused_under_mysqlbinlogs_name() {
             (r"###   @9='it\'s' /* STRING(60) meta=65084 nullable=1 is_null=0 */", 7),
             ("COMMIT/*!*/;\n", 6),
         ] {
-            assert_eq!(text.matches(wanted).count(), times, "{sample}: {wanted} in {text}");
+            assert_eq!(text.matches(expected).count(), times, "{sample}: {expected} in {text}");
         }
         let (text, error, code) = dump(DumpDialect::Mysqlbinlog, "-vv", &old(sample), &[]);
         assert!(error.contains("ERROR: Found invalid event in binary log") && code == 1, "{sample}: {error}");

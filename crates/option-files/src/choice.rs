@@ -54,18 +54,18 @@ impl FileChoice {
         let mut choice =
             Self { none: words.first().is_some_and(|word| word == b"--no-defaults"), ..Self::default() };
         let mut rest = words;
-        while let Some((word, behind)) = rest.split_first() {
+        while let Some((word, after)) = rest.split_first() {
             let first = rest.len() == words.len();
             if !choice.take_one(word, first) {
                 break;
             }
-            rest = behind;
+            rest = after;
         }
-        if let Some((word, behind)) = rest.split_first()
+        if let Some((word, after)) = rest.split_first()
             && word == b"--print-defaults"
         {
             choice.print = !choice.none;
-            rest = behind;
+            rest = after;
         }
         if choice.group_suffix.is_none() {
             choice.group_suffix.clone_from(&environment.group_suffix);
@@ -81,9 +81,9 @@ impl FileChoice {
             self.login_none = true;
             return true;
         }
-        let one = |place: &mut Option<Vec<u8>>, prefix: &str| match word.strip_prefix(prefix.as_bytes()) {
-            Some(value) if place.is_none() => {
-                *place = Some(value.to_vec());
+        let one = |slot: &mut Option<Vec<u8>>, prefix: &str| match word.strip_prefix(prefix.as_bytes()) {
+            Some(value) if slot.is_none() => {
+                *slot = Some(value.to_vec());
                 true
             }
             _ => false,

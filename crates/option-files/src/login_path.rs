@@ -16,7 +16,7 @@ const LINE_MAX: usize = 4095;
 //    4  unused
 //   20  key
 //    *  lines: size (4), encrypted bytes
-/// Returns the decrypted lines, and the rest of the file behind them. The rest is not empty if a line cannot be
+/// Returns the decrypted lines, and the rest of the file after them. The rest is not empty if a line cannot be
 /// decrypted.
 pub(crate) fn lines(bytes: &[u8]) -> (Vec<Vec<u8>>, &[u8]) {
     let mut lines = Vec::new();
@@ -24,14 +24,14 @@ pub(crate) fn lines(bytes: &[u8]) -> (Vec<Vec<u8>>, &[u8]) {
         return (lines, bytes);
     };
     let cipher = Aes128::new(&fold(key).into());
-    while let Some((size, behind)) = rest.split_first_chunk::<4>() {
+    while let Some((size, after)) = rest.split_first_chunk::<4>() {
         let size = usize::try_from(i32::from_le_bytes(*size)).unwrap_or(usize::MAX);
-        let Some((encrypted, behind)) = behind.split_at_checked(size).filter(|_| size <= LINE_MAX) else {
+        let Some((encrypted, after)) = after.split_at_checked(size).filter(|_| size <= LINE_MAX) else {
             break;
         };
         let Some(line) = decrypt(&cipher, encrypted) else { break };
         lines.push(line);
-        rest = behind;
+        rest = after;
     }
     (lines, rest)
 }
@@ -94,9 +94,9 @@ mod tests {
     #[test]
     fn incomplete_and_corrupt_files_end_early() {
         let bytes = file(&["[client]\n", "user = root\n"]);
-        let check = |bytes: &[u8], wanted: usize| {
+        let check = |bytes: &[u8], expected: usize| {
             let (lines, rest) = lines(bytes);
-            assert_eq!((lines.len(), rest.is_empty()), (wanted, false));
+            assert_eq!((lines.len(), rest.is_empty()), (expected, false));
         };
         check(&bytes[..bytes.len() - 1], 1);
         check(&bytes[..20], 0);

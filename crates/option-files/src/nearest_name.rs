@@ -18,8 +18,8 @@ mod tests {
 
     #[test]
     fn names_that_differ_by_a_few_letters() {
-        let check = |name: &str, letters: usize, wanted: Option<&str>| {
-            assert_eq!(nearest_name(name, letters, ["top", "rows", "keyring"]), wanted, "{name}");
+        let check = |name: &str, letters: usize, expected: Option<&str>| {
+            assert_eq!(nearest_name(name, letters, ["top", "rows", "keyring"]), expected, "{name}");
         };
         check("tpo", 3, Some("top"));
         check("row", 3, Some("rows"));

@@ -184,7 +184,7 @@ struct OptionFileReader<'r> {
 }
 
 /// Line of an option file that includes other files.
-struct DirectivePlace<'l> {
+struct DirectiveContext<'l> {
     /// File name.
     name: &'l [u8],
     /// Line number, from 1.
@@ -312,8 +312,8 @@ impl OptionFileReader<'_> {
             match text.first() {
                 None | Some(b'#' | b';') => {}
                 Some(b'!') => {
-                    let place = DirectivePlace { name, number: &number, depth };
-                    self.directive(&text[1..], text, &place)?
+                    let context = DirectiveContext { name, number: &number, depth };
+                    self.directive(&text[1..], text, &context)?
                 }
                 Some(b'[') => group = Some(self.group(&text[1..], name, &number)?),
                 Some(_) => {
@@ -325,7 +325,7 @@ impl OptionFileReader<'_> {
                         );
                         return Err(ReadFailure);
                     };
-                    if self.groups.iter().any(|wanted| wanted.eq_ignore_ascii_case(group)) {
+                    if self.groups.iter().any(|selected| selected.eq_ignore_ascii_case(group)) {
                         self.options.push(FileOption {
                             text: option(text),
                             group: group.clone(),
@@ -353,16 +353,16 @@ impl OptionFileReader<'_> {
         &mut self,
         text: &[u8],
         whole: &[u8],
-        place: &DirectivePlace<'_>,
+        context: &DirectiveContext<'_>,
     ) -> Result<(), ReadFailure> {
-        if place.depth >= DEPTH_MAX {
+        if context.depth >= DEPTH_MAX {
             let text = [
                 b"Skipping '",
                 argument(whole),
                 b"' directive as maximum include recursion level was reached in file ",
-                place.name,
+                context.name,
                 b" at line ",
-                place.number.as_bytes(),
+                context.number.as_bytes(),
                 b".",
             ];
             self.diagnostics.warning(&text);
@@ -377,13 +377,13 @@ impl OptionFileReader<'_> {
             let target = argument(trim_start(rest, is_space)).to_vec();
             if target.is_empty() {
                 let start = [b"Wrong '!", keyword.as_bytes(), b"' directive in config file "].concat();
-                self.error_at_line(&start, place.name, place.number);
+                self.error_at_line(&start, context.name, context.number);
                 return Err(ReadFailure);
             }
             return match keyword {
-                "includedir" => self.include_directory(&target, place),
+                "includedir" => self.include_directory(&target, context),
                 _ => {
-                    self.include(&target, keyword, place);
+                    self.include(&target, keyword, context);
                     Ok(())
                 }
             };
@@ -391,19 +391,23 @@ impl OptionFileReader<'_> {
         Ok(())
     }
 
-    fn include(&mut self, target: &[u8], keyword: &str, place: &DirectivePlace<'_>) {
-        match self.read(target, place.depth + 1) {
+    fn include(&mut self, target: &[u8], keyword: &str, context: &DirectiveContext<'_>) {
+        match self.read(target, context.depth + 1) {
             OptionFileOutcome::Read => {}
-            OptionFileOutcome::Missing | OptionFileOutcome::Failed => self.report_stopped(keyword, place),
+            OptionFileOutcome::Missing | OptionFileOutcome::Failed => self.report_stopped(keyword, context),
         }
     }
 
-    fn include_directory(&mut self, target: &[u8], place: &DirectivePlace<'_>) -> Result<(), ReadFailure> {
+    fn include_directory(
+        &mut self,
+        target: &[u8],
+        context: &DirectiveContext<'_>,
+    ) -> Result<(), ReadFailure> {
         let entries = match fs::read_dir(as_path(target)) {
             Ok(entries) => entries,
             Err(error) => {
                 self.diagnostics.system_error(&[b"Can't read dir of '", target, b"'"], &error);
-                self.report_stopped("includedir", place);
+                self.report_stopped("includedir", context);
                 return Err(ReadFailure);
             }
         };
@@ -416,14 +420,14 @@ impl OptionFileReader<'_> {
         for file in names {
             let separator = if target.ends_with(b"/") { b"".as_slice() } else { b"/" };
             let path = [target, separator, &file].concat();
-            self.include(&path, "includedir", place);
+            self.include(&path, "includedir", context);
         }
         Ok(())
     }
 
-    fn report_stopped(&mut self, keyword: &str, place: &DirectivePlace<'_>) {
+    fn report_stopped(&mut self, keyword: &str, context: &DirectiveContext<'_>) {
         let start = [b"Stopped processing the '", keyword.as_bytes(), b"' directive in file "].concat();
-        self.error_at_line(&start, place.name, place.number);
+        self.error_at_line(&start, context.name, context.number);
     }
 
     fn error_at_line(&mut self, start: &[u8], name: &[u8], number: &str) {
@@ -492,13 +496,13 @@ fn without_comment(text: &[u8]) -> &[u8] {
 
 fn unescape(value: &[u8], out: &mut Vec<u8>) {
     let mut rest = value;
-    while let Some((byte, behind)) = rest.split_first() {
-        rest = behind;
-        let (b'\\', Some((escaped, behind))) = (byte, rest.split_first()) else {
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        let (b'\\', Some((escaped, after))) = (byte, rest.split_first()) else {
             out.push(*byte);
             continue;
         };
-        rest = behind;
+        rest = after;
         match escaped {
             b'n' => out.push(b'\n'),
             b't' => out.push(b'\t'),
@@ -517,8 +521,8 @@ mod tests {
 
     #[test]
     fn options_in_files() {
-        let check = |line: &str, wanted: &str| {
-            assert_eq!(String::from_utf8_lossy(&option(line.as_bytes())), wanted, "{line}");
+        let check = |line: &str, expected: &str| {
+            assert_eq!(String::from_utf8_lossy(&option(line.as_bytes())), expected, "{line}");
         };
         check("verbose\n", "--verbose");
         check("database = db1   # first\n", "--database=db1");
@@ -533,7 +537,7 @@ mod tests {
     #[test]
     fn the_last_byte_of_a_directive_is_its_line_end() {
         let check =
-            |text: &str, wanted: &str| assert_eq!(argument(text.as_bytes()), wanted.as_bytes(), "{text}");
+            |text: &str, expected: &str| assert_eq!(argument(text.as_bytes()), expected.as_bytes(), "{text}");
         check("a.cnf\n", "a.cnf");
         check("a.cnf \r\n", "a.cnf");
         check("a.cnf", "a.cn");

@@ -56,12 +56,12 @@ impl LogReceiver {
         }
         self.check_source(source.facts(), store, &routing)?;
         self.rotation.set_begun();
-        self.note_semi_sync(source.facts());
+        self.record_semi_sync(source.facts());
         let mut has_head = store.has_head()?;
         if has_head {
             self.compress_closed();
         }
-        self.note_connected(source.facts());
+        self.record_connected(source.facts());
         let (mut acks, mut counted, mut format) = (PendingAcks::default(), 0, None);
         loop {
             // Check here: with a source that always has more events, `wait` is never called.
@@ -87,10 +87,10 @@ impl LogReceiver {
             }
             let next = source.next().map_err(|error| self.explain_error(error, store))?;
             let Some(live) = next else { return self.check_disconnect() };
-            if live.acknowledge == AckRequest::Wanted {
+            if live.acknowledge == AckRequest::Requested {
                 acks.request(self.watch.bytes());
             }
-            let is_behind_format = matches!(live.arrival, SourceEvent::Event { .. });
+            let is_after_format = matches!(live.arrival, SourceEvent::Event { .. });
             if matches!(live.arrival, SourceEvent::Heartbeat { .. }) {
                 self.watch.count_heartbeat();
             }
@@ -101,8 +101,8 @@ impl LogReceiver {
                 }
             };
             has_head &= !has_begun;
-            if !has_head && is_behind_format {
-                self.note_head_stored(store)?;
+            if !has_head && is_after_format {
+                self.record_head_stored(store)?;
                 has_head = true;
             }
         }
@@ -116,8 +116,8 @@ impl LogReceiver {
         source: &LiveSource,
     ) -> Result<(), logs::LogError> {
         let sync = store.start_sync()?;
-        acks.start_sync(sync, || source.place());
-        if self.watch.note_written(store) {
+        acks.start_sync(sync, || source.position());
+        if self.watch.record_written(store) {
             self.end_disk_full();
         }
         Ok(())
@@ -131,12 +131,12 @@ impl LogReceiver {
         source: &mut LiveSource,
     ) -> Result<bool, Disconnect> {
         let sync = store.ended_sync()?;
-        self.watch.note_ended_sync(sync);
-        let Some(place) = acks.end_sync(sync) else { return Ok(true) };
+        self.watch.record_ended_sync(sync);
+        let Some(position) = acks.end_sync(sync) else { return Ok(true) };
         if !self.may_acknowledge() {
             return Ok(false);
         }
-        source.acknowledge(&place)?;
+        source.acknowledge(&position)?;
         self.watch.count_acknowledgement();
         Ok(true)
     }
@@ -147,9 +147,9 @@ impl LogReceiver {
     }
 
     /// Warns once if the source does not use semi-synchronous replication although it was requested.
-    fn note_semi_sync(&mut self, facts: &SourceFacts) {
+    fn record_semi_sync(&mut self, facts: &SourceFacts) {
         let is_on = facts.semi_sync == SemiSync::On;
-        if self.wanted.semi_sync == SemiSync::On && !is_on && self.watch.semi_sync() != Some(false) {
+        if self.settings.semi_sync == SemiSync::On && !is_on && self.watch.semi_sync() != Some(false) {
             self.say(&ReceiveNotice::SemiSyncUnavailable);
         }
         self.watch.set_semi_sync(is_on);
@@ -157,7 +157,7 @@ impl LogReceiver {
 
     /// Records that the head of the current log, including its Previous_gtids event, is stored. Older logs can now be
     /// purged or compressed.
-    fn note_head_stored(&mut self, store: &mut StoreWriter) -> Result<(), Disconnect> {
+    fn record_head_stored(&mut self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         self.sync(store)?;
         self.purge(store)?;
         self.compress_closed();
@@ -166,10 +166,10 @@ impl LogReceiver {
 
     /// Handles the end of the source's logs. A server that shuts down also sends this end.
     fn check_disconnect(&self) -> Result<(), Disconnect> {
-        match self.wanted.end {
+        match self.settings.end {
             ReplicaEnd::LastEvent => Ok(()),
             ReplicaEnd::Never => Err(Disconnect::Lost(ConnectionError::Lost {
-                place: Some(self.address().endpoint()),
+                endpoint: Some(self.address().endpoint()),
                 reason: "the server ended the stream, probably because it shuts down".to_owned(),
             })),
         }
@@ -210,10 +210,10 @@ impl LogReceiver {
         let (event, position) = match arrival {
             SourceEvent::File { file, position } => {
                 let name = log_name(file)?;
-                let is_new = store.store_end().is_none_or(|place| place.log != name);
+                let is_new = store.store_end().is_none_or(|end| end.log != name);
                 self.sync(store)?;
                 store.begin_log(name, *position)?;
-                self.watch.set_place(store.store_end());
+                self.watch.set_end(store.store_end());
                 return Ok(is_new);
             }
             SourceEvent::Format { event, origin: FormatOrigin::File } => (event, MAGIC.len() as u64),
@@ -223,7 +223,7 @@ impl LogReceiver {
             }
         };
         if store.append(position, event.bytes())? == AppendOutcome::New {
-            self.note_appended(event, position, format, store);
+            self.record_appended(event, position, format, store);
         }
         Ok(false)
     }
@@ -243,21 +243,23 @@ impl LogReceiver {
                 if is_new {
                     merged.joined.begin_log();
                 }
-                self.watch.set_place(store.store_end());
+                self.watch.set_end(store.store_end());
                 return Ok(is_new);
             }
             SourceEvent::Format { event, origin: FormatOrigin::File } if merged.joined.wants_format() => {
                 store.append_next(event.bytes())?;
-                self.note_appended(event, MAGIC.len() as u64, format, store);
+                self.record_appended(event, MAGIC.len() as u64, format, store);
             }
             SourceEvent::Event { event, position } => {
                 let none = || Disconnect::Failed(ReceiveError::EventBeforeFormat);
-                let place = store.next_position();
-                let taken =
-                    merged.joined.take(event, format.ok_or_else(none)?, place).map_err(Disconnect::Failed)?;
+                let stored_at = store.next_position();
+                let taken = merged
+                    .joined
+                    .take(event, format.ok_or_else(none)?, stored_at)
+                    .map_err(Disconnect::Failed)?;
                 if let Some(bytes) = taken {
                     store.append_next(bytes)?;
-                    self.note_appended(event, *position, format, store);
+                    self.record_appended(event, *position, format, store);
                 }
             }
             SourceEvent::Format { .. } | SourceEvent::Heartbeat { .. } | SourceEvent::Artificial(_) => {}
@@ -265,7 +267,7 @@ impl LogReceiver {
         Ok(false)
     }
 
-    fn note_appended(
+    fn record_appended(
         &mut self,
         event: &RawEvent<'_>,
         position: u64,
@@ -297,7 +299,7 @@ impl LogReceiver {
     }
 
     fn purge(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
-        if let Some(keep) = self.wanted.keep {
+        if let Some(keep) = self.settings.keep {
             let first_needed = |logs: &[&str]| self.control.first_needed(logs);
             self.watch.count_purged(store.purge(keep, SystemTime::now(), first_needed)?);
         }
@@ -307,12 +309,12 @@ impl LogReceiver {
     /// Returns the way to resume with this source: by file and position with the store's first source, by GTIDs with a
     /// server that replaced the first source.
     fn choose_routing(&mut self, store: &mut StoreWriter) -> Result<EventRouting, Disconnect> {
-        if store.store_end().is_some_and(|place| place.series.is_some()) {
+        if store.store_end().is_some_and(|end| end.series.is_some()) {
             store.remove_headless_log()?;
         }
-        let Some(place) = store.store_end() else { return Ok(EventRouting::Plain) };
-        let is_first = place.series.is_none();
-        let uuid = place.series.map(|series| series.uuid.to_owned());
+        let Some(end) = store.store_end() else { return Ok(EventRouting::Plain) };
+        let is_first = end.series.is_none();
+        let uuid = end.series.map(|series| series.uuid.to_owned());
         let before = uuid.or_else(|| self.identity.source().map(str::to_owned));
         if let (true, Some(before)) = (self.has_others(), before) {
             let candidate = SourceCandidate::ask(self.address(), &self.options)?;
@@ -352,7 +354,7 @@ impl LogReceiver {
             EventRouting::Merged(merged) => merged.next_uuid.as_deref(),
             EventRouting::Plain => None,
         };
-        if self.wanted.compress.is_some() && facts.gtid_mode.as_deref() != Some("ON") {
+        if self.settings.compress.is_some() && facts.gtid_mode.as_deref() != Some("ON") {
             return Err(Disconnect::Failed(ReceiveError::CompressWithoutGtids));
         }
         let uuid = next.or_else(|| store.store_end()?.series.map(|series| series.uuid));
@@ -366,7 +368,7 @@ impl LogReceiver {
             return Ok(merged.joined.start());
         }
         let (log, last) = match store.store_end() {
-            Some(place) => (place.log.to_owned(), place.last),
+            Some(end) => (end.log.to_owned(), end.last),
             None => (self.first_log()?, MAGIC.len() as u64),
         };
         Ok(ReplicaStart::Position { file: log.into_bytes(), position: last })
@@ -375,7 +377,7 @@ impl LogReceiver {
     /// Returns the first log of an empty store; an empty name stands for the oldest log. For a start by GTIDs, the
     /// source names the log in its first response.
     fn first_log(&self) -> Result<String, Disconnect> {
-        let begin = &self.wanted.begin;
+        let begin = &self.settings.begin;
         let Some(start) = begin.probe_request() else { return Ok(begin.log().to_owned()) };
         match self.named_log(start) {
             Err(error) if begin.allows_fallback(&error) => Ok(begin.log().to_owned()),
@@ -401,9 +403,9 @@ impl LogReceiver {
             report_host: String::new(),
             report_port: 0,
             heartbeat: self.address().heartbeat_interval(),
-            semi_sync: self.wanted.semi_sync,
+            semi_sync: self.settings.semi_sync,
             start,
-            end: self.wanted.end,
+            end: self.settings.end,
         }
     }
 }

@@ -22,9 +22,9 @@ pub(crate) struct DiskSpace {
 }
 
 impl DiskSpace {
-    /// Returns the space of a folder's disk; `None` if the system does not report it. Ignores quotas.
-    pub(crate) fn of(folder: &Path) -> Option<Self> {
-        let found = statvfs(folder).ok()?;
+    /// Returns the space of a directory's disk; `None` if the system does not report it. Ignores quotas.
+    pub(crate) fn of(directory: &Path) -> Option<Self> {
+        let found = statvfs(directory).ok()?;
         // Only root may use reserved blocks.
         let free = if geteuid().is_root() { found.blocks_free() } else { found.blocks_available() };
         let size = found.fragment_size();
@@ -32,7 +32,7 @@ impl DiskSpace {
     }
 
     /// Returns the space that must be free to write this number of bytes.
-    pub(crate) fn wanted(&self, bytes: u64) -> u64 {
+    pub(crate) fn needed(&self, bytes: u64) -> u64 {
         bytes.saturating_add((self.size / MARGIN_SHARE).clamp(MARGIN_MIN, MARGIN_MAX))
     }
 }
@@ -58,7 +58,7 @@ impl DiskFullBackoff {
     /// Returns whether the next attempt is due and enough space is free. Ignores limits that the system does not
     /// report, such as quotas: only the attempt shows them.
     pub(crate) fn is_over(&self, space: Option<DiskSpace>, now: Duration) -> bool {
-        self.due <= now && space.is_none_or(|space| space.free >= space.wanted(self.lacking))
+        self.due <= now && space.is_none_or(|space| space.free >= space.needed(self.lacking))
     }
 
     /// Returns whether unwritten events remain. If there are none, free space alone ends the state.
@@ -67,9 +67,9 @@ impl DiskFullBackoff {
     }
 
     /// Returns the required free space; `None` if enough is free, or the free space is unknown.
-    pub(crate) fn wanted(&self, space: Option<DiskSpace>) -> Option<u64> {
+    pub(crate) fn needed(&self, space: Option<DiskSpace>) -> Option<u64> {
         let space = space?;
-        Some(space.wanted(self.lacking)).filter(|wanted| *wanted > space.free)
+        Some(space.needed(self.lacking)).filter(|needed| *needed > space.free)
     }
 }
 
@@ -94,18 +94,18 @@ mod tests {
             assert!(!backoff.is_over(disk(enough - 1), now + ms(pause)), "{pause}");
             assert!(backoff.is_over(disk(enough), now + ms(pause)), "{pause}");
             assert!(backoff.is_over(None, now + ms(pause)), "{pause}");
-            assert_eq!(backoff.wanted(disk(enough - 1)), Some(enough));
-            assert_eq!((backoff.wanted(disk(enough)), backoff.wanted(None)), (None, None));
+            assert_eq!(backoff.needed(disk(enough - 1)), Some(enough));
+            assert_eq!((backoff.needed(disk(enough)), backoff.needed(None)), (None, None));
             now += ms(pause);
         }
     }
 
     #[test]
     fn the_margin_depends_on_the_disk_size() {
-        let wanted = |size| DiskSpace { free: 0, size }.wanted(7);
-        assert_eq!(wanted(0), 7 + MARGIN_MIN);
-        assert_eq!(wanted(1 << 30), 7 + (1 << 30) / 100);
-        assert_eq!(wanted(1 << 50), 7 + MARGIN_MAX);
+        let needed = |size| DiskSpace { free: 0, size }.needed(7);
+        assert_eq!(needed(0), 7 + MARGIN_MIN);
+        assert_eq!(needed(1 << 30), 7 + (1 << 30) / 100);
+        assert_eq!(needed(1 << 50), 7 + MARGIN_MAX);
     }
 
     #[test]

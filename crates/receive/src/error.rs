@@ -17,18 +17,18 @@ use crate::source_errors::SourceLogs;
 #[non_exhaustive]
 pub enum ReceiveError {
     /// The directory is a server's data directory: the server would find logs that it did not write.
-    #[error("{} is a server's data directory (it has {file}): give a directory only for received logs", folder.display())]
+    #[error("{} is a server's data directory (it has {file}): give a directory only for received logs", directory.display())]
     DataDirectory {
         /// Path of the directory.
-        folder: PathBuf,
+        directory: PathBuf,
         /// Name of a file that only a server's data directory has.
         file: &'static str,
     },
     /// Another process writes to the directory's logs.
-    #[error("{} is in use: {running}; give a directory that only bintide receive writes to", folder.display())]
+    #[error("{} is in use: {running}; give a directory that only bintide receive writes to", directory.display())]
     InUse {
         /// Path of the directory.
-        folder: PathBuf,
+        directory: PathBuf,
         /// Process and file.
         running: RunningServer,
     },
@@ -82,16 +82,16 @@ pub enum ReceiveError {
     RandomIdentity(#[source] getrandom::Error),
     /// The server is not the one whose logs are stored.
     #[error(
-        "the source's server_uuid is {found}, but the logs in {} are those of {wanted}: use another directory for \
-         another server, or give both with --from if this server replaced that one", folder.display()
+        "the source's server_uuid is {found}, but the logs in {} are those of {expected}: use another directory for \
+         another server, or give both with --from if this server replaced that one", directory.display()
     )]
     OtherServer {
         /// `server_uuid` of the server.
         found: String,
         /// `server_uuid` of the server whose logs are stored.
-        wanted: String,
+        expected: String,
         /// Path of the store's directory.
-        folder: PathBuf,
+        directory: PathBuf,
     },
     /// The server sent an invalid `server_uuid`.
     #[error("the source's server_uuid is not a UUID: {found:?}")]

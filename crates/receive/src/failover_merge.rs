@@ -57,18 +57,18 @@ impl FailoverMerge {
         self.head == LogHead::Missing
     }
 
-    /// Returns the next event in the form to store at `place`; `None` if it is already stored.
+    /// Returns the next event in the form to store at `position`; `None` if it is already stored.
     pub(crate) fn take(
         &mut self,
         raw: &RawEvent<'_>,
         format: &EventFormat,
-        place: u64,
+        position: u64,
     ) -> Result<Option<&[u8]>, ReceiveError> {
         self.buffer.clear();
         match raw.event_type() {
-            EventType::PreviousGtids => return self.merge_previous_gtids(raw, format, place),
-            EventType::Gtid | EventType::GtidTagged => self.begin_transaction(raw, format, place)?,
-            _ => self.move_event(raw, place),
+            EventType::PreviousGtids => return self.merge_previous_gtids(raw, format, position),
+            EventType::Gtid | EventType::GtidTagged => self.begin_transaction(raw, format, position)?,
+            _ => self.move_event(raw, position),
         }
         assert!(!self.buffer.is_empty(), "ours: a stored event has bytes");
         Ok(Some(&self.buffer))
@@ -79,20 +79,20 @@ impl FailoverMerge {
         &mut self,
         raw: &RawEvent<'_>,
         format: &EventFormat,
-        place: u64,
+        position: u64,
     ) -> Result<Option<&[u8]>, ReceiveError> {
         if self.head == LogHead::Stored {
             return Ok(None);
         }
         let Event::PreviousGtids(PreviousGtids { set }) = raw.decode(format)? else { return Ok(None) };
         if GtidSet::decode(set)? == self.gtids {
-            self.move_event(raw, place);
+            self.move_event(raw, position);
             return Ok(Some(&self.buffer));
         }
         let mut set = Vec::new();
         self.gtids.encode(self.gtids.format(), &mut set);
         let event = Event::PreviousGtids(PreviousGtids { set: &set });
-        event.write(raw.header().origin(), NextPosition::FromStart(place), format, &mut self.buffer)?;
+        event.write(raw.header().origin(), NextPosition::FromStart(position), format, &mut self.buffer)?;
         Ok(Some(&self.buffer))
     }
 
@@ -100,7 +100,7 @@ impl FailoverMerge {
         &mut self,
         raw: &RawEvent<'_>,
         format: &EventFormat,
-        place: u64,
+        position: u64,
     ) -> Result<(), ReceiveError> {
         let event = raw.decode(format)?;
         let gtid = event.gtid().ok_or(ReceiveError::GtidOutOfRange)?;
@@ -118,26 +118,26 @@ impl FailoverMerge {
         }
         if number == 0 || number == self.last.saturating_add(1) {
             self.last = number;
-            self.move_event(raw, place);
+            self.move_event(raw, position);
             return Ok(());
         }
         // The transaction depends on all earlier transactions. The stored bytes therefore do not depend on where this
         // log was resumed.
-        let shift = ClockShift::behind_gap(number - 1, self.last);
+        let shift = ClockShift::after_gap(number - 1, self.last);
         self.last = self.last.saturating_add(1);
         assert!(self.last > 0, "ours: a logical clock starts at 1");
-        let after = size.unwrap_or_default().saturating_sub(raw.bytes().len() as u64);
-        let moved = GtidMove { shift, behind: after, next: NextPosition::FromStart(place) };
+        let bytes_after = size.unwrap_or_default().saturating_sub(raw.bytes().len() as u64);
+        let moved = GtidMove { shift, bytes_after, next: NextPosition::FromStart(position) };
         put_gtid_renumbered(raw, &moved, format, &mut self.buffer)?;
         Ok(())
     }
 
-    fn move_event(&mut self, raw: &RawEvent<'_>, place: u64) {
+    fn move_event(&mut self, raw: &RawEvent<'_>, position: u64) {
         assert!(self.buffer.is_empty(), "ours: each event is taken into an empty buffer");
         self.buffer.extend_from_slice(raw.bytes());
-        let end = place + raw.bytes().len() as u64;
+        let end = position + raw.bytes().len() as u64;
         if raw.header().next_position != end as u32 {
-            move_event(&mut self.buffer, raw.checksum(), NextPosition::FromStart(place));
+            move_event(&mut self.buffer, raw.checksum(), NextPosition::FromStart(position));
         }
     }
 }

@@ -21,8 +21,8 @@ pub(crate) struct ReplicaIdentity {
 impl ReplicaIdentity {
     /// Loads the identity, or creates a random identity for a new store. If the run receives nothing, the store's
     /// removal includes this file.
-    pub(crate) fn load_or_create(folder: &Path, store: &mut StoreWriter) -> Result<Self, ReceiveError> {
-        let path = folder.join(IDENTITY_FILE_NAME);
+    pub(crate) fn load_or_create(directory: &Path, store: &mut StoreWriter) -> Result<Self, ReceiveError> {
+        let path = directory.join(IDENTITY_FILE_NAME);
         if !path.exists() {
             store.add_created_path(&path);
         }
@@ -73,10 +73,10 @@ impl ReplicaIdentity {
         later: Option<&str>,
     ) -> Result<(), ReceiveError> {
         match (later.or(self.source.as_deref()), &facts.server_uuid) {
-            (Some(wanted), Some(found)) if found != wanted => Err(ReceiveError::OtherServer {
+            (Some(expected), Some(found)) if found != expected => Err(ReceiveError::OtherServer {
                 found: found.clone(),
-                wanted: wanted.to_owned(),
-                folder: self.path.parent().unwrap_or(Path::new("")).to_owned(),
+                expected: expected.to_owned(),
+                directory: self.path.parent().unwrap_or(Path::new("")).to_owned(),
             }),
             (None, Some(found)) if found.parse::<Uuid>().is_err() => {
                 Err(ReceiveError::InvalidServerUuid { found: found.clone() })
@@ -100,20 +100,20 @@ mod tests {
 
     #[test]
     fn identity_stays_the_same() {
-        let folder = tempfile::tempdir().unwrap();
-        let first = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE_NAME)).unwrap();
-        let again = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE_NAME)).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let first = ReplicaIdentity::load_or_create_file(directory.path().join(IDENTITY_FILE_NAME)).unwrap();
+        let again = ReplicaIdentity::load_or_create_file(directory.path().join(IDENTITY_FILE_NAME)).unwrap();
         assert_eq!((first.server_id, &first.uuid), (again.server_id, &again.uuid));
         assert!(first.server_id >= 1 << 31);
-        let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap).collect();
+        let files: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(Result::unwrap).collect();
         assert_eq!((files.len(), files[0].metadata().unwrap().permissions().mode() & 0o137), (1, 0));
     }
 
     #[test]
     fn files_without_identity_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("replica.cnf"), "[replica]\nserver-id=7\n").unwrap();
-        let error = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE_NAME))
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("replica.cnf"), "[replica]\nserver-id=7\n").unwrap();
+        let error = ReplicaIdentity::load_or_create_file(directory.path().join(IDENTITY_FILE_NAME))
             .err()
             .unwrap()
             .to_string();

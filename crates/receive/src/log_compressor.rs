@@ -34,7 +34,7 @@ const EVENT_SIZE_MAX: u32 = 1 << 30;
 
 /// Compresses closed logs, one after the other, in its own thread.
 pub(crate) struct LogCompressor {
-    folder: PathBuf,
+    directory: PathBuf,
     shared: Arc<CompressorShared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct LogCompressor {
 /// Logs to compress, and options.
 pub(crate) struct CompressorSetup {
     /// Directory of the store.
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
     /// Keyring file for encrypted logs. Compressed logs are encrypted again.
     pub(crate) keyring: Option<PathBuf>,
     pub(crate) level: ZstdLevel,
@@ -87,16 +87,16 @@ impl LogCompressor {
         reporter: Arc<dyn ReceiveReporter>,
     ) -> Self {
         stats.count_on_compression();
-        let (folder, shared) = (setup.folder.clone(), Arc::new(CompressorShared::default()));
+        let (directory, shared) = (setup.directory.clone(), Arc::new(CompressorShared::default()));
         let work =
             CompressionThread { setup, stats, reporter, shared: Arc::clone(&shared), began: Instant::now() };
         let thread = thread::spawn(move || work.run());
-        Self { folder, shared, thread: Some(thread) }
+        Self { directory, shared, thread: Some(thread) }
     }
 
     /// Reads the closed logs from the index, after a new log has begun.
     pub(crate) fn update_closed_logs(&mut self) {
-        let Ok(store) = Store::open(&self.folder) else { return };
+        let Ok(store) = Store::open(&self.directory) else { return };
         let Some((_, closed)) = store.logs().split_last() else { return };
         // `components` removes the `./` of the index.
         self.shared.lock_requests().closed = closed.iter().map(|log| log.components().collect()).collect();
@@ -231,7 +231,7 @@ impl CompressionThread {
     /// Deletes a log that was purged during its compression: the compression has created it again.
     fn remove_purged(&self, log: &Path) {
         // Without the index, keep the log.
-        let Ok(store) = Store::open(&self.setup.folder) else { return };
+        let Ok(store) = Store::open(&self.setup.directory) else { return };
         if !store.logs().iter().any(|other| other == log) {
             let _ = fs::remove_file(log);
             let _ = fs::remove_file(positions_path(log));
@@ -273,15 +273,15 @@ mod tests {
 
     #[test]
     fn position_lists_of_other_logs_are_ignored() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("b.000001");
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("b.000001");
         fs::write(&log, [0; 700]).unwrap();
         assert!(!is_compressed(&log).unwrap());
-        for (list, wanted) in [("4\t4\n# 1000 bytes became 700\n", true), ("4\t4\n", false), ("", false)] {
-            fs::write(folder.path().join("positions.b.000001"), list).unwrap();
-            assert_eq!(is_compressed(&log).unwrap(), wanted, "{list}");
+        for (list, expected) in [("4\t4\n# 1000 bytes became 700\n", true), ("4\t4\n", false), ("", false)] {
+            fs::write(directory.path().join("positions.b.000001"), list).unwrap();
+            assert_eq!(is_compressed(&log).unwrap(), expected, "{list}");
         }
-        fs::write(folder.path().join("positions.b.000001"), "# 1000 bytes became 600\n").unwrap();
+        fs::write(directory.path().join("positions.b.000001"), "# 1000 bytes became 600\n").unwrap();
         assert!(!is_compressed(&log).unwrap());
     }
 }

@@ -99,8 +99,8 @@ impl ReceiveMonitor {
     }
 
     /// Reads the GTIDs of the stored transactions. If the last log cannot be read, the statistics show only new GTIDs.
-    pub(crate) fn read_stored_gtids(&self, folder: &Path, keyring: Option<&Path>) {
-        if let Ok(reached) = ReceivedGtids::read_store(folder, keyring) {
+    pub(crate) fn read_stored_gtids(&self, directory: &Path, keyring: Option<&Path>) {
+        if let Ok(reached) = ReceivedGtids::read_store(directory, keyring) {
             self.stats.figures().reached = reached;
         }
     }
@@ -170,12 +170,12 @@ impl ReceiveMonitor {
     }
 
     /// Sets the position of the next event.
-    pub(crate) fn set_place(&self, place: Option<StoreEnd<'_>>) {
-        let Some(place) = place else { return };
+    pub(crate) fn set_end(&self, end: Option<StoreEnd<'_>>) {
+        let Some(end) = end else { return };
         let mut figures = self.stats.figures();
-        place.log.clone_into(&mut figures.log);
-        figures.position = place.next;
-        figures.set_stored(&place);
+        end.log.clone_into(&mut figures.log);
+        figures.position = end.next;
+        figures.set_stored(&end);
     }
 
     /// Adds an event that was appended to the store. It starts at `position` in the source's log. `format` is the
@@ -224,7 +224,7 @@ impl ReceiveMonitor {
     }
 
     /// Counts the events that the store has written to its file. Returns true if at least one event was counted.
-    pub(crate) fn note_written(&mut self, store: &StoreWriter) -> bool {
+    pub(crate) fn record_written(&mut self, store: &StoreWriter) -> bool {
         self.count_written(store.written_position())
     }
 
@@ -234,7 +234,7 @@ impl ReceiveMonitor {
     }
 
     /// Records the number of the store's last completed sync, and counts it.
-    pub(crate) fn note_ended_sync(&mut self, sync: u64) {
+    pub(crate) fn record_ended_sync(&mut self, sync: u64) {
         if sync > self.ended_sync {
             self.stats.figures().syncs += sync - self.ended_sync;
             self.ended_sync = sync;
@@ -243,13 +243,13 @@ impl ReceiveMonitor {
 
     /// Discards events that the store has lost on reopening.
     pub(crate) fn discard_pending(&mut self, store: &StoreWriter) {
-        let Some(place) = store.store_end() else { return };
-        self.count_written(place.next);
+        let Some(end) = store.store_end() else { return };
+        self.count_written(end.next);
         self.pending.clear();
-        self.stats.figures().set_stored(&place);
+        self.stats.figures().set_stored(&end);
         // After a change of the source, positions refer to the logs of the new source.
-        if place.series.is_none() {
-            self.set_place(Some(place));
+        if end.series.is_none() {
+            self.set_end(Some(end));
         }
     }
 

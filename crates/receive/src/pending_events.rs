@@ -103,13 +103,13 @@ mod tests {
             unwritten.push(&event.raw, event.offset, Some(chunk.format()), end);
             ends.push(end);
         }
-        let mut check = |written, wanted: &[u64]| {
+        let mut check = |written, expected: &[u64]| {
             let mut counted = Vec::new();
             let end = unwritten.take_until(written, |event, position, format| {
                 assert_eq!(format, Some(&**chunk.format()));
                 counted.push(position + event.bytes().len() as u64);
             });
-            assert_eq!((counted.as_slice(), end), (wanted, wanted.last().copied()), "{written}");
+            assert_eq!((counted.as_slice(), end), (expected, expected.last().copied()), "{written}");
         };
         check(ends[0] - 1, &[]);
         check(ends[1] + 1, &ends[..2]);

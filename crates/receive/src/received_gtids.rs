@@ -31,9 +31,9 @@ impl ReceivedGtids {
     /// # Errors
     ///
     /// If the log cannot be read.
-    pub(crate) fn read_store(folder: &Path, keyring: Option<&Path>) -> Result<Self, LogError> {
+    pub(crate) fn read_store(directory: &Path, keyring: Option<&Path>) -> Result<Self, LogError> {
         let mut reached = Self::default();
-        let store = Store::open(folder)?;
+        let store = Store::open(directory)?;
         let Some(log) = store.logs().last() else { return Ok(reached) };
         let mut reader = LogReader::open_stored(log)?.with_keyring_file(keyring)?;
         while let ReadOutcome::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn the_last_log_has_the_stored_gtids() {
-        let check = |store: &str, wanted: &str| {
+        let check = |store: &str, expected: &str| {
             let reached = ReceivedGtids::read_store(&Path::new(SAMPLES).join(store), None).unwrap();
             let domains: Vec<String> = reached.domains().map(ToString::to_string).collect();
             let found = reached.set().to_string() + &domains.join(",");
-            assert_eq!(found.replace("5ea5ca5e-0001-4000-8000-000000000001", "U"), wanted, "{store}");
+            assert_eq!(found.replace("5ea5ca5e-0001-4000-8000-000000000001", "U"), expected, "{store}");
         };
         check("gtids", GTIDS);
         check("mariadb-gtids", "1-77-4,2-77-1,4294967295-77-18446744073709551000");

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use binlog::ZstdLevel;
-use logs::{LogEncryption, RetentionLimit, StoreFolder, StoreWriter};
+use logs::{LogEncryption, RetentionLimit, StoreDirectory, StoreWriter};
 use servers::{CancelToken, LinkOptions, ServerAddress};
 use wire::{ReplicaEnd, SemiSync, SourceFacts};
 
@@ -35,7 +35,7 @@ const KEYRING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Options of one `receive` run.
 pub struct ReceiveOptions {
     /// Directory of the store.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// Start point of an empty store.
     pub begin: StartPoint,
     /// End of the run: at the end of the source's logs, or never.
@@ -76,14 +76,14 @@ enum NamedSource {
     /// No other source: the sources are unchanged since the start.
     None,
     /// The same host and port as the only source, with another account or other options.
-    SamePlace,
+    SameAddress,
     /// Another host or port, possibly another server.
-    OtherPlace,
+    OtherAddress,
 }
 
 /// State of a `receive` run.
 pub struct LogReceiver {
-    pub(crate) wanted: ReceiveOptions,
+    pub(crate) settings: ReceiveOptions,
     reporter: Arc<dyn ReceiveReporter>,
     addresses: Vec<ServerAddress>,
     /// Source named by another thread since the start.
@@ -115,7 +115,7 @@ impl LogReceiver {
     ///
     /// If there are no addresses.
     pub fn open(
-        wanted: ReceiveOptions,
+        settings: ReceiveOptions,
         addresses: Vec<ServerAddress>,
         mut options: LinkOptions,
         reporter: Arc<dyn ReceiveReporter>,
@@ -124,35 +124,35 @@ impl LogReceiver {
         if addresses.len() > 1 {
             options.connect_timeout = options.connect_timeout.min(CONNECT_TIMEOUT);
         }
-        refuse_data_directory(&wanted.folder)?;
-        wanted.at_rest.check().map_err(ReceiveError::OpenStore)?;
-        let store = StoreFolder::lock(&wanted.folder).map_err(ReceiveError::OpenStore)?;
+        refuse_data_directory(&settings.directory)?;
+        settings.at_rest.check().map_err(ReceiveError::OpenStore)?;
+        let store = StoreDirectory::lock(&settings.directory).map_err(ReceiveError::OpenStore)?;
         refuse_open_logs(&store)?;
-        let mut store = store.open(wanted.at_rest.clone()).map_err(ReceiveError::OpenStore)?;
-        let identity = ReplicaIdentity::load_or_create(&wanted.folder, &mut store)?;
+        let mut store = store.open(settings.at_rest.clone()).map_err(ReceiveError::OpenStore)?;
+        let identity = ReplicaIdentity::load_or_create(&settings.directory, &mut store)?;
         let watch = ReceiveMonitor::new(Arc::clone(&reporter));
         // The last log may have just begun, and may have to be dropped. Keep the previous log until its head is stored.
-        if let Some(keep) = wanted.keep
+        if let Some(keep) = settings.keep
             && store.has_head().map_err(ReceiveError::OpenStore)?
         {
-            let first_needed = |logs: &[&str]| wanted.control.first_needed(logs);
+            let first_needed = |logs: &[&str]| settings.control.first_needed(logs);
             let purged = store.purge(keep, SystemTime::now(), first_needed);
             let purged = purged.map_err(ReceiveError::OpenStore)?;
             watch.count_purged(purged);
         }
         let rotation = SourceRotation::of(addresses.len());
-        let compressor = wanted.compress.map(|level| {
+        let compressor = settings.compress.map(|level| {
             let setup = CompressorSetup {
-                folder: wanted.folder.clone(),
-                keyring: wanted.at_rest.keyring().map(Path::to_owned),
+                directory: settings.directory.clone(),
+                keyring: settings.at_rest.keyring().map(Path::to_owned),
                 level,
                 cancel: options.cancel.clone(),
             };
             LogCompressor::start(setup, watch.stats(), Arc::clone(&reporter))
         });
         let receiver = Self {
-            control: wanted.control.clone(),
-            wanted,
+            control: settings.control.clone(),
+            settings,
             reporter,
             addresses,
             named_source: NamedSource::None,
@@ -216,7 +216,7 @@ impl LogReceiver {
                         self.schedule_retry(&mut store, error, SourceTrouble::Permanent)?;
                     }
                 }
-                Disconnect::DiskFull(error) if self.wanted.when_full == DiskFullPolicy::Fail => {
+                Disconnect::DiskFull(error) if self.settings.when_full == DiskFullPolicy::Fail => {
                     return Err(ReceiveFailure::Failed(error.into()));
                 }
                 Disconnect::DiskFull(error) => self.wait_for_space(&mut store, &error)?,
@@ -227,7 +227,7 @@ impl LogReceiver {
         }
         self.sync(&mut store).map_err(|error| ReceiveFailure::Failed(error.into()))?;
         if let Some(compressor) = &mut self.compressor {
-            compressor.finish(match self.wanted.end {
+            compressor.finish(match self.settings.end {
                 ReplicaEnd::LastEvent => CompressorShutdown::Drain,
                 ReplicaEnd::Never => CompressorShutdown::Abandon,
             });
@@ -242,14 +242,14 @@ impl LogReceiver {
 
     /// Returns whether the current source may be another server than the previous source.
     pub(crate) fn has_others(&self) -> bool {
-        self.addresses.len() > 1 || self.named_source == NamedSource::OtherPlace
+        self.addresses.len() > 1 || self.named_source == NamedSource::OtherAddress
     }
 
     /// Replaces the sources by the source that another thread has named.
     fn take_new_source(&mut self) {
         let Some(source) = self.control.take_new_source() else { return };
         let is_other = self.has_others() || source.endpoint() != self.address().endpoint();
-        self.named_source = if is_other { NamedSource::OtherPlace } else { NamedSource::SamePlace };
+        self.named_source = if is_other { NamedSource::OtherAddress } else { NamedSource::SameAddress };
         self.addresses = vec![source];
         self.rotation = SourceRotation::of(1);
         // Retry the new source while it is unreachable.
@@ -269,7 +269,7 @@ impl LogReceiver {
 
     /// Adds the GTIDs of the stored transactions to the statistics, for a display that shows them.
     pub fn read_stored_gtids(&self) {
-        self.watch.read_stored_gtids(&self.wanted.folder, self.wanted.at_rest.keyring());
+        self.watch.read_stored_gtids(&self.settings.directory, self.settings.at_rest.keyring());
     }
 
     /// Waits until the next attempt. Returns the error if no further attempt can succeed.
@@ -331,7 +331,7 @@ impl LogReceiver {
     }
 
     /// Records that a source is connected, and reports it if the connection had been lost.
-    pub(crate) fn note_connected(&mut self, facts: &SourceFacts) {
+    pub(crate) fn record_connected(&mut self, facts: &SourceFacts) {
         self.watch.set_connected(facts);
         if mem::take(&mut self.is_lost) {
             self.say_once(&ReceiveNotice::Reconnected { endpoint: self.address().endpoint() });
@@ -361,15 +361,15 @@ impl LogReceiver {
     }
 
     fn report_store(&self, store: &StoreWriter) {
-        if store.cut_bytes() > 0 {
-            self.say(&ReceiveNotice::IncompleteEventRemoved { bytes: store.cut_bytes() });
+        if store.truncated_bytes() > 0 {
+            self.say(&ReceiveNotice::IncompleteEventRemoved { bytes: store.truncated_bytes() });
         }
-        if let (true, Some(place)) = (self.wanted.begin.is_requested(), store.store_end()) {
+        if let (true, Some(end)) = (self.settings.begin.is_requested(), store.store_end()) {
             self.say(&ReceiveNotice::StartPointIgnored {
-                begin: &self.wanted.begin,
-                folder: &self.wanted.folder,
-                log: place.log,
-                position: place.next,
+                begin: &self.settings.begin,
+                directory: &self.settings.directory,
+                log: end.log,
+                position: end.next,
             });
         }
     }
@@ -394,8 +394,8 @@ impl LogReceiver {
         let mut backoff = self.disk_full.take().unwrap_or_default();
         backoff.found(lacking.unwrap_or_default(), self.watch.elapsed());
         if is_new {
-            let wanted = backoff.wanted(DiskSpace::of(&self.wanted.folder));
-            self.say(&ReceiveNotice::DiskFull { error, wanted });
+            let needed = backoff.needed(DiskSpace::of(&self.settings.directory));
+            self.say(&ReceiveNotice::DiskFull { error, needed });
         }
         while !self.options.cancel.is_cancelled() {
             self.sleep_unless_cancelled(BACKOFF_MIN);
@@ -403,7 +403,7 @@ impl LogReceiver {
             self.watch.tick();
             // Expired logs may take up the space, so purge them while the disk is full.
             let is_purged = lacking.is_some() && self.purge_for_space(store)?;
-            if !backoff.is_over(DiskSpace::of(&self.wanted.folder), self.watch.elapsed()) {
+            if !backoff.is_over(DiskSpace::of(&self.settings.directory), self.watch.elapsed()) {
                 continue;
             }
             if is_purged {
@@ -438,7 +438,7 @@ impl LogReceiver {
         self.say(&ReceiveNotice::KeyringWait { error, timeout: KEYRING_TIMEOUT });
         for _ in 0..KEYRING_TIMEOUT.as_millis() / BACKOFF_MIN.as_millis() {
             self.sleep_unless_cancelled(BACKOFF_MIN);
-            if self.options.cancel.is_cancelled() || self.wanted.at_rest.check().is_ok() {
+            if self.options.cancel.is_cancelled() || self.settings.at_rest.check().is_ok() {
                 return true;
             }
         }
@@ -473,22 +473,22 @@ impl LogReceiver {
 }
 
 fn end_of(store: &StoreWriter) -> Option<(String, u64)> {
-    store.store_end().map(|place| (place.log.to_owned(), place.next))
+    store.store_end().map(|end| (end.log.to_owned(), end.next))
 }
 
 /// Refuses a server's data directory: the server would find logs that it did not write.
-fn refuse_data_directory(folder: &Path) -> Result<(), ReceiveError> {
-    match logs::find_server_file(folder) {
+fn refuse_data_directory(directory: &Path) -> Result<(), ReceiveError> {
+    match logs::find_server_file(directory) {
         None => Ok(()),
-        Some(file) => Err(ReceiveError::DataDirectory { folder: folder.to_owned(), file }),
+        Some(file) => Err(ReceiveError::DataDirectory { directory: directory.to_owned(), file }),
     }
 }
 
 /// Refuses a directory whose logs another process is writing: they belong to a server.
-fn refuse_open_logs(folder: &StoreFolder) -> Result<(), ReceiveError> {
-    match logs::find_running_server(folder.path()) {
+fn refuse_open_logs(directory: &StoreDirectory) -> Result<(), ReceiveError> {
+    match logs::find_running_server(directory.path()) {
         None => Ok(()),
-        Some(running) => Err(ReceiveError::InUse { folder: folder.path().to_owned(), running }),
+        Some(running) => Err(ReceiveError::InUse { directory: directory.path().to_owned(), running }),
     }
 }
 
@@ -519,9 +519,9 @@ mod tests {
 
     #[test]
     fn expired_logs_are_purged_while_the_disk_is_full() {
-        let folder = tempfile::tempdir().unwrap();
-        let wanted = ReceiveOptions {
-            folder: folder.path().to_owned(),
+        let directory = tempfile::tempdir().unwrap();
+        let settings = ReceiveOptions {
+            directory: directory.path().to_owned(),
             begin: StartPoint::Oldest,
             end: ReplicaEnd::Never,
             at_rest: LogEncryption::Plain { keyring: None },
@@ -533,7 +533,7 @@ mod tests {
         };
         let (addresses, options) =
             (vec![ServerAddress::parse("mysql://root@localhost/").unwrap()], LinkOptions::default());
-        let opened = LogReceiver::open(wanted, addresses, options, Arc::new(SilentReporter));
+        let opened = LogReceiver::open(settings, addresses, options, Arc::new(SilentReporter));
         let Ok((mut receiver, mut store)) = opened else { panic!("an empty directory was not opened") };
         for name in ["b.000001", "b.000002"] {
             store.begin_log(name, 4).unwrap();
@@ -544,8 +544,8 @@ mod tests {
             }
         }
         // A disk that never has free space.
-        receiver.wanted.folder = "/proc".into();
-        let (cancel, first) = (receiver.options.cancel.clone(), folder.path().join("b.000001"));
+        receiver.settings.directory = "/proc".into();
+        let (cancel, first) = (receiver.options.cancel.clone(), directory.path().join("b.000001"));
         let watcher = thread::spawn(move || {
             (0..300).take_while(|_| first.exists()).for_each(|_| thread::sleep(POLL_INTERVAL));
             cancel.cancel();
@@ -554,6 +554,6 @@ mod tests {
         let error = logs::LogError::Io { verb: "write to", name: "b.000002".to_owned(), cause };
         assert!(receiver.wait_for_space(&mut store, &error).is_ok());
         watcher.join().unwrap();
-        assert!(!folder.path().join("b.000001").exists() && folder.path().join("b.000002").exists());
+        assert!(!directory.path().join("b.000001").exists() && directory.path().join("b.000002").exists());
     }
 }

@@ -32,7 +32,7 @@ pub enum ReceiveNotice<'a> {
         /// Requested start point.
         begin: &'a StartPoint,
         /// Directory of the store.
-        folder: &'a Path,
+        directory: &'a Path,
         /// Last stored log, at whose end the run resumes.
         log: &'a str,
         /// End of that log.
@@ -71,7 +71,7 @@ pub enum ReceiveNotice<'a> {
         /// Error of the failed write.
         error: &'a LogError,
         /// Bytes that must be free, if known.
-        wanted: Option<u64>,
+        needed: Option<u64>,
     },
     /// The disk has space again.
     DiskFree,

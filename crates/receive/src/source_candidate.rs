@@ -59,9 +59,9 @@ impl SourceCandidate {
         let mut next = || values.next().unwrap_or_default();
         let (uuid, gtid_mode, executed) = (next(), next(), next());
         let executed = executed.parse().map_err(|_| ConnectionError::UnexpectedAnswer {
-            question: "gtid_executed",
+            query: "gtid_executed",
             found: executed,
-            wanted: "a set of GTIDs",
+            expected: "a set of GTIDs",
         })?;
         Ok(Self { uuid, gtid_mode, executed })
     }
@@ -84,17 +84,17 @@ impl SourceCandidate {
 mod tests {
     use super::{GtidSet, SourceCandidate};
 
-    fn check_text(candidate: &SourceCandidate, had: &GtidSet, wanted: Option<&str>) {
-        assert_eq!(candidate.rejection(had).map(|reason| reason.to_string()).as_deref(), wanted);
+    fn check_text(candidate: &SourceCandidate, had: &GtidSet, expected: Option<&str>) {
+        assert_eq!(candidate.rejection(had).map(|reason| reason.to_string()).as_deref(), expected);
     }
 
     #[test]
     fn candidates_must_have_the_stored_transactions() {
         let set = |numbers: &str| format!("5ea5ca5e-0001-4000-8000-000000000001:{numbers}").parse().unwrap();
-        let check = |mode: &str, wanted: Option<&str>| {
+        let check = |mode: &str, expected: Option<&str>| {
             let candidate =
                 SourceCandidate { uuid: "u".into(), gtid_mode: mode.into(), executed: set("1-7") };
-            check_text(&candidate, &set("1-7"), wanted);
+            check_text(&candidate, &set("1-7"), expected);
         };
         check("ON", None);
         check(

@@ -85,14 +85,14 @@ impl LogReceiver {
         let is_replaced = error.to_string().contains(SAME_REPLICA);
         match (error.code(), store.store_end()) {
             (Some(CANNOT_SEND), _) if is_replaced => Disconnect::Failed(ReceiveError::SharedIdentity(error)),
-            (Some(CANNOT_SEND), Some(place)) => Disconnect::Failed(ReceiveError::CannotResume {
-                log: place.log.to_owned(),
-                position: place.next,
+            (Some(CANNOT_SEND), Some(end)) => Disconnect::Failed(ReceiveError::CannotResume {
+                log: end.log.to_owned(),
+                position: end.next,
                 reason: self.missing_transactions(store).or_else(|| cannot_send_reason(&error)),
                 error,
             }),
             (Some(CANNOT_SEND), None) if error.to_string().contains(NO_SUCH_LOG) => {
-                match &self.wanted.begin {
+                match &self.settings.begin {
                     StartPoint::Log(log) => Disconnect::StartUnavailable(ReceiveError::NoSuchLog {
                         log: log.clone(),
                         logs: self.source_logs(),
@@ -107,7 +107,7 @@ impl LogReceiver {
     /// Replaces the error of a source that has no event at the end of the store, if `bintide compress` or another
     /// program has rewritten the store's last log.
     pub(crate) fn explain_rewritten_log(&self, ended: Disconnect, store: &StoreWriter) -> Disconnect {
-        let is_other_place = match &ended {
+        let is_other_position = match &ended {
             Disconnect::Failed(ReceiveError::CannotResume { error, .. }) => {
                 !error.to_string().contains(NO_SUCH_LOG)
             }
@@ -115,9 +115,9 @@ impl LogReceiver {
             _ => false,
         };
         // A later series resumes by GTIDs.
-        let place = store.store_end().filter(|place| is_other_place && place.series.is_none());
-        let Some(place) = place else { return ended };
-        let log = self.wanted.folder.join(place.log);
+        let stored = store.store_end().filter(|stored| is_other_position && stored.series.is_none());
+        let Some(stored) = stored else { return ended };
+        let log = self.settings.directory.join(stored.log);
         let list = positions_path(&log);
         match fs::metadata(&log).map(|found| RewritePositions::open(&log, found.len())) {
             Ok(Ok(Some(_))) => Disconnect::Failed(ReceiveError::RewrittenLog { log, list }),
@@ -127,7 +127,7 @@ impl LogReceiver {
 
     /// Adds a remedy to the error of a source that cannot name a start log.
     pub(crate) fn explain_start_error(&self, error: ConnectionError) -> Disconnect {
-        match (&self.wanted.begin, error.code()) {
+        match (&self.settings.begin, error.code()) {
             (StartPoint::After(_), Some(CANNOT_SEND)) => {
                 Disconnect::StartUnavailable(ReceiveError::CannotStartAfter(error))
             }
@@ -161,8 +161,11 @@ mod tests {
 
     #[test]
     fn missing_log_errors_name_the_existing_logs() {
-        let check = |offered: &SourceLogs, wanted: &str| {
-            assert_eq!(offered.no_log_message("b.000009"), format!("the source has no log b.000009{wanted}"));
+        let check = |offered: &SourceLogs, expected: &str| {
+            assert_eq!(
+                offered.no_log_message("b.000009"),
+                format!("the source has no log b.000009{expected}")
+            );
         };
         let logs = |last: &str| SourceLogs::Logs { first: "b.000003".to_owned(), last: last.to_owned() };
         check(

@@ -134,8 +134,8 @@ mod tests {
     fn backoff_of_one_source_grows() {
         let mut rotation = begun(1);
         let waits = [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
-        let wanted: Vec<_> = waits.iter().map(|wait| (Some(*wait), 0)).collect();
-        assert_eq!(turns(&mut rotation, &[Lost; 8]), wanted);
+        let expected: Vec<_> = waits.iter().map(|wait| (Some(*wait), 0)).collect();
+        assert_eq!(turns(&mut rotation, &[Lost; 8]), expected);
         rotation.reset();
         assert_eq!(turns(&mut rotation, &[Lost, Permanent]), [(Some(500), 0), (None, 0)]);
     }
@@ -143,9 +143,9 @@ mod tests {
     #[test]
     fn rotation_leaves_an_unreachable_source() {
         let mut rotation = begun(2);
-        let wanted = [(500, 0), (1000, 0), (2000, 0), (500, 1), (500, 1), (500, 0), (1000, 1)];
-        let wanted: Vec<_> = wanted.iter().map(|(wait, now)| (Some(*wait), *now)).collect();
-        assert_eq!(turns(&mut rotation, &[Lost, Lost, Lost, Lost, Lost, Unsuitable, Unsuitable]), wanted);
+        let expected = [(500, 0), (1000, 0), (2000, 0), (500, 1), (500, 1), (500, 0), (1000, 1)];
+        let expected: Vec<_> = expected.iter().map(|(wait, now)| (Some(*wait), *now)).collect();
+        assert_eq!(turns(&mut rotation, &[Lost, Lost, Lost, Lost, Lost, Unsuitable, Unsuitable]), expected);
         let mut rotation = begun(2);
         assert_eq!(
             turns(&mut rotation, &[Unsuitable, Unsuitable, Permanent]),
@@ -158,7 +158,7 @@ mod tests {
     fn rotation_ends_if_no_source_is_reachable_at_first() {
         assert_eq!(turns(&mut SourceRotation::of(1), &[Lost]), [(None, 0)]);
         let mut rotation = SourceRotation::of(3);
-        let wanted = [(Some(0), 1), (Some(0), 2), (None, 0)];
-        assert_eq!(turns(&mut rotation, &[Lost, Permanent, Unsuitable]), wanted);
+        let expected = [(Some(0), 1), (Some(0), 2), (None, 0)];
+        assert_eq!(turns(&mut rotation, &[Lost, Permanent, Unsuitable]), expected);
     }
 }

@@ -81,17 +81,17 @@ impl AckGate {
             publish();
         }
         state.synced += 1;
-        let (wanted, deadline) = (state.synced, Instant::now() + timeout);
-        while !state.is_asynchronous && state.count(wanted) < replicas {
+        let (sync, deadline) = (state.synced, Instant::now() + timeout);
+        while !state.is_asynchronous && state.count(sync) < replicas {
             if is_cancelled() {
                 return AckOutcome::Cancelled;
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 state.is_asynchronous = true;
-                let acknowledged = state.count(wanted);
+                let acknowledged = state.count(sync);
                 drop(state);
-                self.note_timeout(acknowledged);
+                self.record_timeout(acknowledged);
                 return AckOutcome::Acknowledge;
             }
             state = match self.changed.wait_timeout(state, left.min(POLL_INTERVAL)) {
@@ -102,7 +102,7 @@ impl AckGate {
         AckOutcome::Acknowledge
     }
 
-    fn note_timeout(&self, acknowledged: usize) {
+    fn record_timeout(&self, acknowledged: usize) {
         self.timeouts.fetch_add(1, Ordering::Relaxed);
         let SemiSyncWait { replicas, timeout } = self.settings();
         (self.notices)(RelayNotice::AckTimeout { replicas, acknowledged, timeout });

@@ -6,25 +6,25 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(crate) struct AckTracker {
     /// End of the last event for which an acknowledgement was requested.
-    requested: Option<LogPlace>,
+    requested: Option<AckPosition>,
     /// Last acknowledged position.
-    acknowledged: Option<LogPlace>,
+    acknowledged: Option<AckPosition>,
     /// Syncs that are not acknowledged yet, in order.
-    waiting: VecDeque<SyncPlace>,
+    waiting: VecDeque<WaitingSync>,
 }
 
 /// Position in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct LogPlace {
+struct AckPosition {
     log: String,
     position: u64,
 }
 
 /// Position that a replica must acknowledge for a sync.
 #[derive(Debug)]
-struct SyncPlace {
+struct WaitingSync {
     sync: u64,
-    place: LogPlace,
+    position: AckPosition,
 }
 
 /// Maximum number of waiting syncs. Beyond this number, the last syncs count as one. A limit is needed because a
@@ -34,37 +34,37 @@ const WAITING_MAX: usize = 1024;
 impl AckTracker {
     /// Records that an acknowledgement is requested for the event that ends here.
     pub(crate) fn request(&mut self, log: &str, position: u64) {
-        let place = self.requested.get_or_insert(LogPlace { log: String::new(), position });
-        if place.log != log {
-            log.clone_into(&mut place.log);
+        let requested = self.requested.get_or_insert(AckPosition { log: String::new(), position });
+        if requested.log != log {
+            log.clone_into(&mut requested.log);
         }
-        place.position = position;
+        requested.position = position;
     }
 
     /// Records that all events of a sync are sent. Returns the sync if it needs no further acknowledgement.
     pub(crate) fn sent_all(&mut self, sync: u64) -> Option<u64> {
-        let Some(place) = self.requested.clone().filter(|place| !self.is_acknowledged(place)) else {
+        let Some(position) = self.requested.clone().filter(|position| !self.is_acknowledged(position)) else {
             self.waiting.clear();
             return Some(sync);
         };
         if self.waiting.len() == WAITING_MAX {
             self.waiting.pop_back();
         }
-        self.waiting.push_back(SyncPlace { sync, place });
+        self.waiting.push_back(WaitingSync { sync, position });
         None
     }
 
     /// Takes an acknowledgement. Returns the last sync that it covers.
     pub(crate) fn take(&mut self, log: &[u8], position: u64) -> Option<u64> {
         let log = String::from_utf8_lossy(log).into_owned();
-        self.acknowledged = Some(LogPlace { log, position });
-        let covered = self.waiting.iter().rposition(|waiting| self.is_acknowledged(&waiting.place))?;
+        self.acknowledged = Some(AckPosition { log, position });
+        let covered = self.waiting.iter().rposition(|waiting| self.is_acknowledged(&waiting.position))?;
         self.waiting.drain(..=covered).next_back().map(|waiting| waiting.sync)
     }
 
-    fn is_acknowledged(&self, place: &LogPlace) -> bool {
+    fn is_acknowledged(&self, position: &AckPosition) -> bool {
         let acknowledged = self.acknowledged.as_ref();
-        acknowledged.is_some_and(|found| found.log == place.log && found.position >= place.position)
+        acknowledged.is_some_and(|found| found.log == position.log && found.position >= position.position)
     }
 }
 

@@ -113,7 +113,7 @@ impl<'d, 's> ClientDump<'d, 's> {
             self.session.link.packets.ignore_sequence();
             self.signal = Some(self.session.shared.growth.subscribe()?);
         }
-        self.note_progress(&stream, SentAmount::default());
+        self.record_progress(&stream, SentAmount::default());
         let gate = self.session.shared.options.ack_gate.clone();
         let mut pieces = Vec::new();
         loop {
@@ -137,11 +137,11 @@ impl<'d, 's> ClientDump<'d, 's> {
                 }
                 Ok(DumpStep::Wait { until }) => {
                     self.session.link.flush()?;
-                    self.note_sent(synced);
+                    self.record_sent(synced);
                     if !self.read_input()? {
                         return Ok(DumpOutcome::Closed);
                     }
-                    self.note_caught_up();
+                    self.record_caught_up();
                     self.wait(seen, until)?;
                 }
                 Err(error) => return self.fail(&error),
@@ -183,13 +183,13 @@ impl<'d, 's> ClientDump<'d, 's> {
         let uuid = text("replica_uuid").or_else(|| text("slave_uuid"));
         let (server_id, form) = (self.request.server_id, self.session.sql.form);
         let registration = self.session.registration;
-        registration.client.change(|facts| {
-            (facts.server_id, facts.server_uuid, facts.form) = (Some(server_id), uuid, Some(form));
+        registration.client.change(|client| {
+            (client.server_id, client.server_uuid, client.form) = (Some(server_id), uuid, Some(form));
         });
         self.set_activity(ClientActivity::SENDING);
         self.session.shared.clients.displace(registration);
         // Wake an earlier dump that may be waiting.
-        self.session.shared.growth.note();
+        self.session.shared.growth.record();
     }
 
     fn set_activity(&self, state: &'static str) {
@@ -228,7 +228,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         };
         let source = shared.forms.source(self.session.sql.form);
         // The store may have grown since the last call.
-        source.note_growth();
+        source.record_growth();
         let mut stored = None;
         if matches!(self.request.mode, DumpMode::MariadbGtids(_)) {
             stored = Some(shared.mariadb_state().map_err(DumpError::reading)?);
@@ -326,12 +326,12 @@ impl<'d, 's> ClientDump<'d, 's> {
             }
         }
         self.count_sent(stream);
-        self.note_progress(stream, sent);
+        self.record_progress(stream, sent);
         Ok(())
     }
 
     /// Makes the position and the progress of the client visible. From the first event on, a purge spares the log.
-    fn note_progress(&mut self, stream: &DumpStream, sent: SentAmount) {
+    fn record_progress(&mut self, stream: &DumpStream, sent: SentAmount) {
         let (reader, session) = (stream.reader(), stream.session());
         let dump = *session.progress();
         let SentAmount { bytes, transactions } = sent;
@@ -344,22 +344,22 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
         add(&self.counters.saved_bytes, dump.saved_bytes - self.saved_bytes);
         self.saved_bytes = dump.saved_bytes;
-        self.session.registration.client.change(|facts| {
-            let caught_up_us = facts.progress.as_ref().and_then(|progress| progress.caught_up_us);
+        self.session.registration.client.change(|client| {
+            let caught_up_us = client.progress.as_ref().and_then(|progress| progress.caught_up_us);
             let (log, position) = (Arc::clone(reader.log()), reader.position());
-            facts.place = Some((session.log().to_string(), session.position()));
-            facts.bytes_sent += bytes;
-            facts.transactions_sent += transactions;
-            facts.committed_us = dump.committed_us;
-            facts.progress = Some(ClientProgress { log, position, dump, caught_up_us });
+            client.position = Some((session.log().to_string(), session.position()));
+            client.bytes_sent += bytes;
+            client.transactions_sent += transactions;
+            client.committed_us = dump.committed_us;
+            client.progress = Some(ClientProgress { log, position, dump, caught_up_us });
         });
     }
 
     /// Makes visible that all available events are sent.
-    fn note_caught_up(&self) {
+    fn record_caught_up(&self) {
         let now_us = self.session.shared.now_us();
-        self.session.registration.client.change(|facts| {
-            if let Some(progress) = &mut facts.progress {
+        self.session.registration.client.change(|client| {
+            if let Some(progress) = &mut client.progress {
                 progress.caught_up_us = Some(now_us);
             }
         });
@@ -381,7 +381,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
         // Request acknowledgements only for the last event of a transaction, as a server does.
         let acknowledge = match piece.ends_transaction && piece.end > 0 {
-            true => AckRequest::Wanted,
+            true => AckRequest::Requested,
             false => AckRequest::No,
         };
         match self.open.take() {
@@ -451,7 +451,7 @@ impl<'d, 's> ClientDump<'d, 's> {
 
     /// Records that all events of the relay's last sync are sent. A MariaDB replica that stops at a GTID does not get
     /// all events: its unsent transactions do not count as sent.
-    fn note_sent(&mut self, synced: Option<u64>) {
+    fn record_sent(&mut self, synced: Option<u64>) {
         if self.semi_sync == SemiSync::On
             && !self.session.sql.user_variables.contains_key("slave_until_gtid")
             && let Some(synced) = synced

@@ -358,15 +358,15 @@ mod tests {
     use super::{ClientLink, QueuedBody, SLICES_MAX, send_queue};
 
     /// Returns the queued dump of a closed log: each event follows a header of five bytes.
-    fn queue(folder: &Path) -> (Vec<u8>, Vec<QueuedBody>) {
+    fn queue(directory: &Path) -> (Vec<u8>, Vec<QueuedBody>) {
         let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
         for (sample, log) in [("types.binlog", "binlog.000001"), ("rotation/binlog.000005", "binlog.000002")]
         {
-            std::fs::copy(samples.join(sample), folder.join(log)).unwrap();
+            std::fs::copy(samples.join(sample), directory.join(log)).unwrap();
         }
-        let store = Arc::new(RelayStore::open(folder, None).unwrap());
+        let store = Arc::new(RelayStore::open(directory, None).unwrap());
         let limits =
-            SourceLimits { folder: folder.to_owned(), cache_bytes: 1 << 20, clock: || Duration::ZERO };
+            SourceLimits { directory: directory.to_owned(), cache_bytes: 1 << 20, clock: || Duration::ZERO };
         let source = Arc::new(FormSource::new(store, LogForm::AsIs, limits));
         let (checksum, mode) = (ServedChecksum::Stored, DumpMode::Position);
         let request = DumpRequest {
@@ -402,19 +402,19 @@ mod tests {
 
     #[test]
     fn queued_bytes_come_in_order_from_memory_and_from_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let (output, events) = queue(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let (output, events) = queue(directory.path());
         assert!(events.iter().filter(|event| event.bytes.stored().is_some()).count() > 10);
         for (file_size_min, rounds) in [(0, 1), (usize::MAX, 1), (100, 1), (usize::MAX, SLICES_MAX)] {
-            let (mut bodies, mut wanted, mut sent) = (Vec::new(), Vec::new(), 0);
+            let (mut bodies, mut expected, mut sent) = (Vec::new(), Vec::new(), 0);
             for event in events.iter().cycle().take(events.len() * rounds) {
                 let after = event.after.max(sent);
-                wanted.extend_from_slice(&output[sent..after]);
-                wanted.extend_from_slice(event.bytes.as_slice());
+                expected.extend_from_slice(&output[sent..after]);
+                expected.extend_from_slice(event.bytes.as_slice());
                 sent = after;
                 bodies.push(QueuedBody { after, bytes: event.bytes.clone() });
             }
-            wanted.extend_from_slice(&output[sent..]);
+            expected.extend_from_slice(&output[sent..]);
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (socket, _) = listener.accept().unwrap();
@@ -425,7 +425,7 @@ mod tests {
             });
             send_queue(&socket, &output, &bodies, file_size_min).unwrap();
             drop(socket);
-            assert!(received.join().unwrap() == wanted, "{file_size_min} {rounds}");
+            assert!(received.join().unwrap() == expected, "{file_size_min} {rounds}");
         }
     }
 

@@ -214,7 +214,7 @@ impl ClientState {
             command: ClientActivity::CONNECT.command,
             state: ClientActivity::CONNECT.state,
             state_s: 0,
-            place: None,
+            position: None,
             bytes_sent: 0,
             transactions_sent: 0,
             committed_us: None,
@@ -232,7 +232,7 @@ impl ClientRegistration<'_> {
         let is_full = limit
             .is_some_and(|limit| list.by_id.values().filter(|client| is_of_user(client)).count() >= limit);
         if !is_full {
-            self.client.change(|facts| user.clone_into(&mut facts.user));
+            self.client.change(|client| user.clone_into(&mut client.user));
         }
         !is_full
     }
@@ -291,17 +291,17 @@ mod tests {
         let (_other, socket) = connection(&listener);
         let finished = register(socket).unwrap();
         assert!(finished.finish_login());
-        let mut held = Vec::new();
+        let mut registered = Vec::new();
         for _ in 1..LOGGING_IN_MAX {
             let (client, socket) = connection(&listener);
-            held.push((client, register(socket).unwrap()));
+            registered.push((client, register(socket).unwrap()));
         }
         assert_eq!(registry.len(), LOGGING_IN_MAX + 1);
         let (_client, socket) = connection(&listener);
         let last = register(socket).unwrap();
         assert_eq!((registry.len(), oldest.read(&mut [0]).unwrap()), (LOGGING_IN_MAX + 1, 0));
         assert!(!first.finish_login() && last.finish_login());
-        drop((first, held));
+        drop((first, registered));
         assert_eq!(registry.len(), 2);
     }
 

@@ -85,8 +85,8 @@ pub(crate) fn serve_client(
         })
         .collect();
     let form = choose_form(&attributes, &client, shared);
-    registration.client.change(|facts| {
-        facts.attributes = attributes;
+    registration.client.change(|client| {
+        client.attributes = attributes;
     });
     let sql = new_session(registration.connection_id, &client, form);
     let statements = BTreeMap::new();
@@ -223,10 +223,10 @@ impl ServedSession<'_> {
             }
             ClientCommand::RegisterReplica(register) => {
                 let host = String::from_utf8_lossy(register.host).into_owned();
-                self.registration.client.change(|facts| {
-                    facts.server_id = Some(register.server_id);
-                    facts.report_host = (!host.is_empty()).then_some(host);
-                    facts.report_port = Some(register.port);
+                self.registration.client.change(|client| {
+                    client.server_id = Some(register.server_id);
+                    client.report_host = (!host.is_empty()).then_some(host);
+                    client.report_port = Some(register.port);
                 });
                 self.ok();
             }

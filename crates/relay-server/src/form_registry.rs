@@ -66,8 +66,8 @@ impl FormRegistry {
     }
 
     /// Records that the store may have grown.
-    pub(crate) fn note_growth(&self) {
-        self.all().iter().for_each(|source| source.note_growth());
+    pub(crate) fn record_growth(&self) {
+        self.all().iter().for_each(|source| source.record_growth());
     }
 
     /// Drops the state of purged logs, and returns errors of saving indexes.

@@ -73,9 +73,9 @@ mod tests {
 
     #[test]
     fn parameters_are_replaced_by_values() {
-        let check = |sql: &str, values: &[ParameterValue<'_>], wanted: &str| {
+        let check = |sql: &str, values: &[ParameterValue<'_>], expected: &str| {
             let text = PreparedText::parse(sql, 0);
-            assert_eq!((text.parameters(), text.with_values(values, 0)), (values.len(), wanted.to_owned()));
+            assert_eq!((text.parameters(), text.with_values(values, 0)), (values.len(), expected.to_owned()));
         };
         check("SELECT 1", &[], "SELECT 1");
         check("SELECT ?", &[ParameterValue::Int(-7)], "SELECT -7");

@@ -10,8 +10,8 @@ use crate::error::RelayServerError;
 const FILE_NAME: &str = "relay.cnf";
 
 /// Loads the identity of a relay, or creates a random identity.
-pub(crate) fn load_or_create_identity(folder: &Path) -> Result<ServerIdentity, RelayServerError> {
-    let path = folder.join(FILE_NAME);
+pub(crate) fn load_or_create_identity(directory: &Path) -> Result<ServerIdentity, RelayServerError> {
+    let path = directory.join(FILE_NAME);
     let failed = |verb| {
         let path = path.clone();
         move |cause| RelayServerError::State { verb, path, cause }
@@ -32,10 +32,10 @@ mod tests {
 
     #[test]
     fn the_identity_is_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let identity = load_or_create_identity(folder.path()).unwrap();
-        assert_eq!(load_or_create_identity(folder.path()).unwrap(), identity);
-        std::fs::write(folder.path().join("relay.cnf"), "[relay]\nserver-id=0\n").unwrap();
-        assert!(load_or_create_identity(folder.path()).is_err());
+        let directory = tempfile::tempdir().unwrap();
+        let identity = load_or_create_identity(directory.path()).unwrap();
+        assert_eq!(load_or_create_identity(directory.path()).unwrap(), identity);
+        std::fs::write(directory.path().join("relay.cnf"), "[relay]\nserver-id=0\n").unwrap();
+        assert!(load_or_create_identity(directory.path()).is_err());
     }
 }

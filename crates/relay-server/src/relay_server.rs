@@ -26,7 +26,7 @@ use crate::form_registry::{FormRegistry, thread_time};
 use crate::relay_counters::{RelayCounters, add};
 use crate::relay_identity::load_or_create_identity;
 use crate::relay_shared::{LoadedFiles, RelayParts, RelayShared, RelayWithSql};
-use crate::tls_files::{TlsFiles, load_password_key, make_state_folder};
+use crate::tls_files::{TlsFiles, load_password_key, make_state_directory};
 
 /// Stack size of a client's thread in bytes. Only the used part takes memory.
 const STACK_SIZE: usize = 1 << 20;
@@ -41,7 +41,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Interval at which a stop checks whether all clients have disconnected.
 const STOP_INTERVAL: Duration = Duration::from_millis(10);
 /// Name of the directory of indexes in the state directory.
-const FORMS_FOLDER: &str = "forms";
+const FORMS_DIRECTORY: &str = "forms";
 
 /// Options of a relay.
 #[derive(Clone)]
@@ -146,7 +146,7 @@ impl RelayServer {
     ///
     /// If the address or a file cannot be used, or clients of other machines could connect without an account.
     pub fn start(store: RelayStore, options: RelayServerOptions) -> Result<Self, RelayServerError> {
-        make_state_folder(&options.state)?;
+        make_state_directory(&options.state)?;
         let accounts = Arc::new(options.accounts.load()?);
         let listener = listen(&options.listen)?;
         let failed = |cause| RelayServerError::Listen { address: options.listen.clone(), cause };
@@ -154,14 +154,14 @@ impl RelayServer {
         if accounts.is_empty() && !address.ip().to_canonical().is_loopback() {
             return Err(RelayServerError::NoAccounts { address: options.listen });
         }
-        let forms = options.state.join(FORMS_FOLDER);
-        make_state_folder(&forms)?;
+        let forms = options.state.join(FORMS_DIRECTORY);
+        make_state_directory(&forms)?;
         let parts = RelayParts {
             address,
             identity: load_or_create_identity(&options.state)?,
             forms: FormRegistry::new(
                 Arc::new(store),
-                SourceLimits { folder: forms, cache_bytes: options.form_cache_bytes, clock: thread_time },
+                SourceLimits { directory: forms, cache_bytes: options.form_cache_bytes, clock: thread_time },
             ),
             password_key: load_password_key(&options.state)?,
             files: LoadedFiles { tls: options.tls.load(&options.state)?, accounts },
@@ -171,7 +171,7 @@ impl RelayServer {
             let publishing = Arc::downgrade(&shared);
             gate.set_publish(move || {
                 if let Some(shared) = publishing.upgrade() {
-                    shared.note_growth();
+                    shared.record_growth();
                 }
             });
         }
@@ -256,7 +256,7 @@ impl Drop for RelayServer {
             let _ = thread.join();
         }
         shared.clients.end_all();
-        shared.growth.note();
+        shared.growth.record();
         let deadline = Instant::now() + STOP_TIMEOUT;
         while shared.clients.len() > 0 && Instant::now() < deadline {
             thread::sleep(STOP_INTERVAL);
@@ -338,7 +338,7 @@ fn watch(shared: &RelayShared) {
     while !shared.is_stopping() {
         let is_reported = changes.wait(WATCH_INTERVAL);
         if changes.check(shared.newest_log()) || is_reported {
-            shared.note_growth();
+            shared.record_growth();
         }
         if maintained.elapsed() >= MAINTENANCE_INTERVAL {
             for error in shared.forms.maintain() {

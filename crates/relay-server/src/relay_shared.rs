@@ -138,14 +138,14 @@ impl RelayShared {
     pub(crate) fn mariadb_state(&self) -> Result<MariadbState, RelayError> {
         let as_is = self.forms.source(LogForm::AsIs);
         // The store may have grown since the last call.
-        as_is.note_growth();
+        as_is.record_growth();
         Ok(lock(&self.mariadb).read(&as_is)?.clone())
     }
 
     /// Makes events added to the store visible to the clients.
-    pub(crate) fn note_growth(&self) {
-        self.forms.note_growth();
-        self.growth.note();
+    pub(crate) fn record_growth(&self) {
+        self.forms.record_growth();
+        self.growth.record();
     }
 
     /// Returns the path of the newest log.
@@ -254,7 +254,7 @@ impl RelayFacts for RelayShared {
     fn kill(&self, connection_id: u32) -> bool {
         let is_found = self.clients.kill(connection_id);
         // Wake waiting dumps, which then notice the end.
-        self.growth.note();
+        self.growth.record();
         is_found
     }
 

@@ -56,30 +56,30 @@ impl<'f> StoreExtent<'f> {
     pub(crate) fn lag(&self, client: &ClientFacts, now_us: u64) -> Option<ClientLag> {
         let (form, progress) = (client.form?, client.progress.as_ref()?);
         let index = self.logs.iter().position(|log| log.name == progress.log)?;
-        let place = match form {
+        let position = match form {
             LogForm::AsIs => progress.position,
             form => self.forms.source(form).estimate_original(&progress.log, progress.position)?,
         };
         let start = FormPosition::START.original;
         let later: u64 = self.logs[index + 1..].iter().map(|log| log.end.saturating_sub(start)).sum();
-        let bytes = self.logs[index].end.saturating_sub(place) + later;
+        let bytes = self.logs[index].end.saturating_sub(position) + later;
         if bytes == 0 {
             return Some(ClientLag { transactions: Some(0), bytes, time_us: Some(0) });
         }
         let since_us = progress.dump.committed_us.max(progress.caught_up_us);
         let time_us = since_us.map(|since_us| now_us.saturating_sub(since_us));
-        Some(ClientLag { transactions: self.transactions_behind(index, progress), bytes, time_us })
+        Some(ClientLag { transactions: self.transaction_lag(index, progress), bytes, time_us })
     }
 
-    fn transactions_behind(&self, index: usize, progress: &ClientProgress) -> Option<u64> {
+    fn transaction_lag(&self, index: usize, progress: &ClientProgress) -> Option<u64> {
         let newest = self.logs.len() - 1;
         if index == newest {
             return Some(self.newest_transactions.saturating_sub(progress.dump.transactions));
         }
         let before_newest = self.logs[newest].transactions_before?;
         let passed = self.logs[index].transactions_before? + u128::from(progress.dump.transactions);
-        let behind = before_newest.saturating_sub(passed) + u128::from(self.newest_transactions);
-        u64::try_from(behind).ok()
+        let lag = before_newest.saturating_sub(passed) + u128::from(self.newest_transactions);
+        u64::try_from(lag).ok()
     }
 }
 

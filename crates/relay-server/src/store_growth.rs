@@ -42,7 +42,7 @@ impl StoreGrowth {
     }
 
     /// Wakes all waiting clients.
-    pub(crate) fn note(&self) {
+    pub(crate) fn record(&self) {
         *lock(&self.count) += 1;
         self.grown.notify_all();
         lock(&self.signals).retain(|signal| {
@@ -93,8 +93,8 @@ mod tests {
         let growth = Arc::new(StoreGrowth::default());
         growth.wait(0, Instant::now() + Duration::from_millis(1));
         let seen = growth.count();
-        let noting = Arc::clone(&growth);
-        let thread = std::thread::spawn(move || noting.note());
+        let recording = Arc::clone(&growth);
+        let thread = std::thread::spawn(move || recording.record());
         growth.wait(seen, Instant::now() + Duration::from_secs(60));
         assert_eq!(growth.count(), 1);
         thread.join().unwrap();

@@ -99,9 +99,9 @@ pub(crate) fn load_password_key(state: &Path) -> Result<PasswordKey, RelayServer
 }
 
 /// Creates the state directory, with access for the owner only, and its missing parents.
-pub(crate) fn make_state_folder(folder: &Path) -> Result<(), RelayServerError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|cause| {
-        let (verb, path) = ("create the directory", folder.to_owned());
+pub(crate) fn make_state_directory(directory: &Path) -> Result<(), RelayServerError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|cause| {
+        let (verb, path) = ("create the directory", directory.to_owned());
         RelayServerError::State { verb, path, cause }
     })
 }
@@ -154,13 +154,13 @@ fn unusable<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> RelayServerError
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::{TlsFiles, load_password_key, make_state_folder};
+    use super::{TlsFiles, load_password_key, make_state_directory};
 
     #[test]
     fn own_files_are_created_once_and_private() {
-        let folder = tempfile::tempdir().unwrap();
-        let state = folder.path().join("state");
-        make_state_folder(&state).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path().join("state");
+        make_state_directory(&state).unwrap();
         TlsFiles::default().load(&state).unwrap();
         let made = std::fs::read(state.join("server-cert.pem")).unwrap();
         TlsFiles::default().load(&state).unwrap();
@@ -176,17 +176,17 @@ mod tests {
 
     #[test]
     fn files_without_a_certificate_or_key_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        TlsFiles::default().load(folder.path()).unwrap();
-        let certificate = std::fs::read(folder.path().join("server-cert.pem")).unwrap();
-        let path = folder.path().join("given.pem");
+        let directory = tempfile::tempdir().unwrap();
+        TlsFiles::default().load(directory.path()).unwrap();
+        let certificate = std::fs::read(directory.path().join("server-cert.pem")).unwrap();
+        let path = directory.path().join("given.pem");
         let files = TlsFiles { certificate: Some(path.clone()), ..TlsFiles::default() };
-        for (content, wanted) in
+        for (content, expected) in
             [(&b""[..], "contains no certificate"), (&certificate, "contains no private key")]
         {
             std::fs::write(&path, content).unwrap();
-            let error = files.load(folder.path()).unwrap_err().to_string();
-            assert!(error.contains(wanted), "{error}");
+            let error = files.load(directory.path()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

@@ -115,8 +115,8 @@ impl AccountFile {
     /// If the file cannot be read or replaced, the account is invalid, or an account with its name and one of its hosts
     /// exists.
     pub fn add(&self, account: &RelayAccount) -> Result<(), AccountFileError> {
-        if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        if let Some(directory) = self.path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
             created.map_err(self.io("create the directory of"))?;
         }
         self.change(|mut text| {
@@ -141,10 +141,10 @@ impl AccountFile {
             }
             let kept: Vec<bool> = accounts.iter().map(|account| account.name != name).collect();
             let text = keep_blocks(&text, &kept);
-            let wanted: Vec<RelayAccount> =
+            let expected: Vec<RelayAccount> =
                 accounts.into_iter().filter(|account| account.name != name).collect();
             match self.parse(&text) {
-                Ok(found) if found == wanted => Ok(text),
+                Ok(found) if found == expected => Ok(text),
                 _ => Err(self.content("the layout of its accounts is unusual: edit it by hand".to_owned())),
             }
         })
@@ -241,9 +241,9 @@ fn parse_accounts(table: &Table) -> Result<Vec<RelayAccount>, String> {
             return Err(format!("account {} is not a table: start it with {HEADER}", number + 1));
         };
         let name = account.get("name").and_then(Value::as_str);
-        let place =
+        let location =
             name.map_or_else(|| format!("account {}", number + 1), |name| format!("account {name:?}"));
-        parse_account(account).map_err(|message| format!("{place}: {message}"))
+        parse_account(account).map_err(|message| format!("{location}: {message}"))
     });
     parsed.collect()
 }
@@ -270,14 +270,14 @@ fn parse_account(table: &Table) -> Result<RelayAccount, String> {
 }
 
 fn parse_host_list(table: &Table) -> Result<Vec<HostPattern>, String> {
-    let wanted = "`hosts` must be a list of texts with at least one host";
+    let expected = "`hosts` must be a list of texts with at least one host";
     let hosts = match table.get("hosts") {
         None => return Ok(vec![HostPattern::any()]),
         Some(Value::Array(hosts)) if !hosts.is_empty() => hosts,
-        Some(_) => return Err(wanted.to_owned()),
+        Some(_) => return Err(expected.to_owned()),
     };
     let host = |host: &Value| {
-        let text = host.as_str().ok_or_else(|| wanted.to_owned())?;
+        let text = host.as_str().ok_or_else(|| expected.to_owned())?;
         text.parse::<HostPattern>().map_err(|error| error.to_string())
     };
     hosts.iter().map(host).collect()
@@ -377,8 +377,8 @@ mod tests {
 
     #[test]
     fn accounts_are_added_and_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("etc/relay/accounts.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("etc/relay/accounts.toml");
         let file = AccountFile::new(&path);
         assert!(file.load().unwrap().is_empty());
         let (first, second) = (account("a \"b\\", "%"), account("repl", "10.0.0.0/8"));
@@ -405,8 +405,8 @@ mod tests {
 
     #[test]
     fn other_parts_of_the_file_are_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("accounts.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("accounts.toml");
         fs::write(&path, "# Ours.\n\n[[account]] # Old.\nname = \"a\"\npassword = \"\"\n").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         let file = AccountFile::new(&path);
@@ -421,13 +421,13 @@ mod tests {
 
     #[test]
     fn faults_are_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("accounts.toml");
-        let check = |text: &str, wanted: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("accounts.toml");
+        let check = |text: &str, expected: &str| {
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
             let error = AccountFile::new(&path).load().unwrap_err().to_string();
-            assert_eq!(error.strip_prefix(&format!("{}: ", path.display())), Some(wanted), "{text}");
+            assert_eq!(error.strip_prefix(&format!("{}: ", path.display())), Some(expected), "{text}");
         };
         let start = "[[account]]\nname = \"a\"\npassword = \"\"\n";
         let with = |line: &str| format!("{start}{line}\n");
@@ -455,8 +455,8 @@ mod tests {
 
     #[test]
     fn files_readable_by_all_users_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("accounts.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("accounts.toml");
         fs::write(&path, "").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         let error = AccountFile::new(&path).load().unwrap_err().to_string();

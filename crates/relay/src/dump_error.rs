@@ -164,8 +164,8 @@ impl DumpError {
 
     /// Adds the positions of the dump, as a server does.
     #[must_use]
-    pub(crate) fn with_places(mut self, places: &DumpPlaces<'_>) -> Self {
-        let DumpPlaces { first_log, first_position, log, last_position } = places;
+    pub(crate) fn with_positions(mut self, positions: &DumpPositions<'_>) -> Self {
+        let DumpPositions { first_log, first_position, log, last_position } = positions;
         self.message.push_str(&format!(
             "; the first event '{first_log}' at {first_position}, the last event read from '{log}' at \
              {last_position}, the last byte read from '{log}' at {last_position}."
@@ -175,7 +175,7 @@ impl DumpError {
 }
 
 /// Positions of a dump, for error messages.
-pub(crate) struct DumpPlaces<'a> {
+pub(crate) struct DumpPositions<'a> {
     pub(crate) first_log: &'a str,
     pub(crate) first_position: u64,
     pub(crate) log: &'a str,

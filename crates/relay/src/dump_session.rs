@@ -11,7 +11,7 @@ use binlog::{
     Framer, FramerOutput, MAGIC, NextPosition, RawEvent, TransactionId, move_event,
 };
 
-use crate::dump_error::{DumpError, DumpPlaces};
+use crate::dump_error::{DumpError, DumpPositions};
 use crate::dump_piece::{DumpPiece, EventBytes};
 use crate::dump_progress::DumpProgress;
 use crate::dump_start::{DumpMode, DumpStart};
@@ -427,7 +427,7 @@ impl DumpSession {
                 let bytes = &chunk.bytes()[slice.range()];
                 let list = RawEvent::new(bytes, chunk.format().checksum.for_events())
                     .and_then(|raw| raw.decode(chunk.format()).map(|event| gtid_list(&event)));
-                progress.take_list(&list.unwrap_or_default());
+                progress.merge_list(&list.unwrap_or_default());
             }
             _ => {}
         }
@@ -582,7 +582,7 @@ impl DumpSession {
     }
 
     fn fail(&self, error: DumpError) -> DumpError {
-        error.with_places(&DumpPlaces {
+        error.with_positions(&DumpPositions {
             first_log: &self.first_log,
             first_position: self.first_position,
             log: &self.log,
@@ -654,8 +654,8 @@ impl FormatChange {
             _ => EventChecksum::Absent,
         };
         if checksum == EventChecksum::Crc32 && format.checksum != ChecksumAlgorithm::Undefined {
-            let place = bytes.len() - checksum.size() - 1;
-            bytes[place] = u8::from(self.algorithm == ChecksumAlgorithm::Crc32);
+            let offset = bytes.len() - checksum.size() - 1;
+            bytes[offset] = u8::from(self.algorithm == ChecksumAlgorithm::Crc32);
         }
         move_event(&mut bytes, checksum, NextPosition::Fixed(self.next_position));
         bytes

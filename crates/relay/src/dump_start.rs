@@ -251,12 +251,12 @@ mod tests {
 
     #[test]
     fn names_end_at_the_first_nul() {
-        let check = |file: &[u8], wanted: &[u8]| {
+        let check = |file: &[u8], expected: &[u8]| {
             // An empty set: no source identifiers.
             let gtids = [0; 8];
             let (flags, server_id, position) = (DumpFlags::default(), 2, 4);
             let dump = BinlogDumpGtid { flags, server_id, file, position, gtids: &gtids };
-            assert_eq!(DumpRequest::from_gtids(&dump).unwrap().file, wanted);
+            assert_eq!(DumpRequest::from_gtids(&dump).unwrap().file, expected);
         };
         check(b"", b"");
         check(b"binlog.000001", b"binlog.000001");

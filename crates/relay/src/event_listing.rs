@@ -101,7 +101,7 @@ impl EventListing<'_, '_> {
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            return self.take_payload(bytes, slice);
+            return self.list_payload(bytes, slice);
         }
         if slice.is_whole() {
             return self.describe(bytes, start, chunk.format());
@@ -136,10 +136,10 @@ impl EventListing<'_, '_> {
     }
 
     /// Lists the events of the payload's bytes read so far.
-    fn take_payload(&mut self, bytes: &[u8], slice: EventSlice) -> Result<ControlFlow<()>, RelayError> {
+    fn list_payload(&mut self, bytes: &[u8], slice: EventSlice) -> Result<ControlFlow<()>, RelayError> {
         let Some(payload) = &mut self.payload else { return Ok(ControlFlow::Continue(())) };
-        let place = payload.start;
-        let wrong = |error: PayloadError| event_error(self.log, place, error.error);
+        let start = payload.start;
+        let wrong = |error: PayloadError| event_error(self.log, start, error.error);
         if payload.take(bytes, self.visit).map_err(wrong)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
@@ -208,7 +208,7 @@ impl OpenPayload {
         let mut inner = Vec::new();
         while self.opener.resume_stream().next_chunk(&mut input, INNER_SIZE, &mut inner)? > 0 {
             let mut rest = inner.as_slice();
-            while let Some((raw, behind)) = RawEvent::split_first(rest, EventChecksum::Absent) {
+            while let Some((raw, after)) = RawEvent::split_first(rest, EventChecksum::Absent) {
                 let info = info_of(&raw, &self.format).map_err(|error| PayloadError {
                     inner_offset: 0,
                     payload_offset: 0,
@@ -217,7 +217,7 @@ impl OpenPayload {
                 if visit(self.row(self.end, raw.header(), info)).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
-                rest = behind;
+                rest = after;
             }
             inner.clear();
         }

@@ -348,7 +348,7 @@ impl ChunkMarker {
         }
         let mut marks = self.begin_marks();
         let marked = chunk.iter().try_for_each(|event| self.mark(&event.raw, chunk.format(), &mut marks));
-        marked.or_else(|error| self.fail_behind(error, &mut marks))?;
+        marked.or_else(|error| self.fail_after(error, &mut marks))?;
         let (format, kept) = (Arc::clone(chunk.format()), chunk.part(0..marks.slices.len()));
         Ok(self.chunk(ChunkBytes::Stored(kept), marks, format))
     }
@@ -368,7 +368,7 @@ impl ChunkMarker {
                 .map_err(|error| self.event_error(self.position + marks.size as u64, error))
                 .and_then(|raw| self.mark(&raw, format, &mut marks));
             if let Err(error) = marked {
-                self.fail_behind(error, &mut marks)?;
+                self.fail_after(error, &mut marks)?;
                 bytes.truncate(marks.size);
             }
         }
@@ -381,7 +381,7 @@ impl ChunkMarker {
     /// # Errors
     ///
     /// The error itself, if no event is kept.
-    fn fail_behind(&mut self, error: RelayError, marks: &mut ChunkMarks) -> Result<(), RelayError> {
+    fn fail_after(&mut self, error: RelayError, marks: &mut ChunkMarks) -> Result<(), RelayError> {
         let kept = match self.is_as_stored {
             true => marks.slices.len(),
             false => marks.slices.iter().rposition(|slice| slice.ends_transaction).map_or(0, |last| last + 1),
@@ -463,8 +463,8 @@ impl ChunkMarker {
             Err(TrackError::Fault(broken)) => broken.tracked,
             Err(TrackError::Decode(error)) => return Err(self.event_error(position, error)),
         };
-        let place = tracked.step.transaction;
-        if place.is_first() {
+        let event_place = tracked.step.transaction;
+        if event_place.is_first() {
             let outline = tracked.ended.as_ref().or(self.tracker.open());
             let id = outline.map_or(TransactionId::Unsaid, |outline| outline.id);
             let committed_us = outline.map_or(0, commit_time);
@@ -479,11 +479,11 @@ impl ChunkMarker {
             skipped: 0,
             event_size: size,
             event_type: raw.event_type(),
-            starts_transaction: place.is_first(),
-            ends_transaction: place.is_last(),
+            starts_transaction: event_place.is_first(),
+            ends_transaction: event_place.is_last(),
         };
         self.events += u64::from(slice.is_counted());
-        self.transactions += u64::from(place.is_last());
+        self.transactions += u64::from(event_place.is_last());
         marks.slices.push(slice);
         Ok(())
     }

@@ -146,9 +146,9 @@ impl FormIndex {
         let Some(stamp) = LogStamp::of(open()?, self)? else { return Ok(()) };
         let bytes = self.encode(form, stamp);
         let write = || {
-            let folder = path.parent().unwrap_or(Path::new("."));
-            fs::create_dir_all(folder)?;
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            let directory = path.parent().unwrap_or(Path::new("."));
+            fs::create_dir_all(directory)?;
+            let mut file = tempfile::NamedTempFile::new_in(directory)?;
             file.write_all(&bytes)?;
             file.as_file().sync_data()?;
             file.persist(path).map_err(|error| error.error)
@@ -189,14 +189,14 @@ impl FormIndex {
 }
 
 /// Returns the path of the index of a log in a form, in a directory of indexes.
-pub(crate) fn index_path(folder: &Path, form: LogForm, log: &str) -> PathBuf {
-    form_folder(folder, form).join(format!("{log}{INDEX_SUFFIX}"))
+pub(crate) fn index_path(directory: &Path, form: LogForm, log: &str) -> PathBuf {
+    form_directory(directory, form).join(format!("{log}{INDEX_SUFFIX}"))
 }
 
 /// Removes a form's indexes of logs that are not kept, including indexes of earlier runs. A remaining file does no
 /// harm: each file is checked before use.
-pub(crate) fn remove_indexes(folder: &Path, form: LogForm, is_kept: impl Fn(&str) -> bool) {
-    let Ok(entries) = std::fs::read_dir(form_folder(folder, form)) else { return };
+pub(crate) fn remove_indexes(directory: &Path, form: LogForm, is_kept: impl Fn(&str) -> bool) {
+    let Ok(entries) = std::fs::read_dir(form_directory(directory, form)) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let log = name.to_str().and_then(|name| name.strip_suffix(INDEX_SUFFIX));
@@ -208,8 +208,8 @@ pub(crate) fn remove_indexes(folder: &Path, form: LogForm, is_kept: impl Fn(&str
 
 const INDEX_SUFFIX: &str = ".positions";
 
-fn form_folder(folder: &Path, form: LogForm) -> PathBuf {
-    folder.join(form.to_string().replace(':', "-"))
+fn form_directory(directory: &Path, form: LogForm) -> PathBuf {
+    directory.join(form.to_string().replace(':', "-"))
 }
 
 /// Checksums that identify a log.
@@ -333,7 +333,8 @@ mod tests {
 
     #[test]
     fn the_entry_before_a_position_is_found() {
-        let check = |rendered, wanted| assert_eq!(index().before_rendered(rendered), wanted, "{rendered}");
+        let check =
+            |rendered, expected| assert_eq!(index().before_rendered(rendered), expected, "{rendered}");
         check(4, FormPosition::START);
         check(99, FormPosition::START);
         check(100, at(INDEX_STRIDE + 4, 100, 10));
@@ -346,7 +347,8 @@ mod tests {
 
     #[test]
     fn positions_between_entries_are_estimated() {
-        let check = |rendered, wanted| assert_eq!(index().estimate_original(rendered), wanted, "{rendered}");
+        let check =
+            |rendered, expected| assert_eq!(index().estimate_original(rendered), expected, "{rendered}");
         check(4, 4);
         check(100, INDEX_STRIDE + 4);
         check(150, INDEX_STRIDE + 4 + INDEX_STRIDE / 2);
@@ -364,10 +366,10 @@ mod tests {
         for size in 0..bytes.len() {
             assert_eq!(decode(&bytes[..size], LogForm::Plain), Ok(None), "{size}");
         }
-        for place in 0..bytes.len() {
+        for offset in 0..bytes.len() {
             let mut damaged = bytes.clone();
-            damaged[place] ^= 1;
-            assert_eq!(decode(&damaged, LogForm::Plain), Ok(None), "{place}");
+            damaged[offset] ^= 1;
+            assert_eq!(decode(&damaged, LogForm::Plain), Ok(None), "{offset}");
         }
     }
 }

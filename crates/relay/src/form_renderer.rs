@@ -41,7 +41,7 @@ pub(crate) struct FormRenderer {
 
 /// Position in a log's file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FilePlace {
+pub(crate) struct FilePosition {
     pub(crate) file: LogFileId,
     pub(crate) at: FormPosition,
 }
@@ -83,15 +83,15 @@ pub(crate) enum RenderOutcome {
 
 impl FormRenderer {
     /// Starts at a position of a log. Returns `None` if the log's format description is not written yet. Temporary
-    /// files go to `folder`.
+    /// files go to `directory`.
     pub(crate) fn new(
         store: &RelayStore,
         log: &Arc<str>,
         form: LogForm,
-        place: FilePlace,
-        folder: &Path,
+        position: FilePosition,
+        directory: &Path,
     ) -> Result<Option<Self>, RelayError> {
-        let FilePlace { file, at } = place;
+        let FilePosition { file, at } = position;
         let Some(head) = store.head(log)? else { return Ok(None) };
         let cursor = StoreCursor::new(store.list(), store.path(log)?);
         let mut marker = ChunkMarker::new(Arc::clone(log), head.stamp, at, form);
@@ -104,9 +104,9 @@ impl FormRenderer {
             None => Self::open_stored(store, log, at)?,
             // Such a log cannot have compressed transactions: decompressing changes nothing.
             Some(_) if !can_compress(&head.format) => {
-                Self::open_rewritten(store, log, RewriteAction::Decompress, at, folder)?
+                Self::open_rewritten(store, log, RewriteAction::Decompress, at, directory)?
             }
-            Some(action) => Self::open_rewritten(store, log, action, at, folder)?,
+            Some(action) => Self::open_rewritten(store, log, action, at, directory)?,
         };
         // The file was replaced meanwhile: the position belongs to another file.
         if store.identity(log)? != file {
@@ -145,17 +145,17 @@ impl FormRenderer {
         log: &Arc<str>,
         action: RewriteAction,
         at: FormPosition,
-        folder: &Path,
+        directory: &Path,
     ) -> Result<RendererInput, RelayError> {
         let limits = RewriteLimits {
             unit: UNIT_SIZE,
             large: LARGE_TRANSACTION_SIZE,
             large_threads: 0,
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
         };
         let mut renderer = LogRenderer::new(action, limits, Box::new(store.opener(log)?))?;
         renderer.start_at(TransactionMove { before: at.original, after: at.rendered })?;
-        let buffer = RenderBuffer::new(at.rendered, folder.to_owned());
+        let buffer = RenderBuffer::new(at.rendered, directory.to_owned());
         Ok(RendererInput::Rewritten { renderer: Box::new(renderer), buffer, window: Vec::new() })
     }
 
@@ -199,9 +199,14 @@ impl FormRenderer {
                 Some(FormPosition { original: rendered, rendered, events, transactions })
             }
             RendererInput::Rewritten { renderer, buffer, window } => {
-                let place = renderer.place();
-                let is_drained = buffer.is_empty() && window.is_empty() && place.after == rendered;
-                is_drained.then_some(FormPosition { original: place.before, rendered, events, transactions })
+                let position = renderer.position();
+                let is_drained = buffer.is_empty() && window.is_empty() && position.after == rendered;
+                is_drained.then_some(FormPosition {
+                    original: position.before,
+                    rendered,
+                    events,
+                    transactions,
+                })
             }
         }
     }
@@ -254,7 +259,7 @@ impl FormRenderer {
                 let Some(format) = renderer.reader().format().cloned() else { return Ok(None) };
                 let size = marker.large_rest().unwrap_or(CHUNK_SIZE_MAX).min(CHUNK_SIZE_MAX);
                 buffer.take(size, window).map_err(|cause| read_back_error(&self.log, cause))?;
-                cut_window(window, &format, marker, spare)
+                split_window(window, &format, marker, spare)
             }
         }
     }
@@ -376,7 +381,7 @@ fn empty_buffer(spare: &mut Vec<u8>, size: usize) -> Vec<u8> {
 }
 
 /// Creates a chunk from the whole events, or the piece of an event, at the start of the window.
-fn cut_window(
+fn split_window(
     window: &mut Vec<u8>,
     format: &Arc<EventFormat>,
     marker: &mut ChunkMarker,

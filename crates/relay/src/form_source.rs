@@ -12,7 +12,7 @@ use crate::chunk_cache::ChunkCache;
 use crate::error::RelayError;
 use crate::form_chunk::FormChunk;
 use crate::form_index::{FormIndex, FormPosition, index_path, remove_indexes};
-use crate::form_renderer::{FilePlace, FormRenderer, RenderOutcome};
+use crate::form_renderer::{FilePosition, FormRenderer, RenderOutcome};
 use crate::log_form::LogForm;
 use crate::relay_store::{LogFileId, RelayStore, lock};
 use crate::served_checksum::ServedChecksum;
@@ -26,7 +26,7 @@ use crate::served_checksum::ServedChecksum;
 pub struct FormSource {
     form: LogForm,
     store: Arc<RelayStore>,
-    folder: PathBuf,
+    directory: PathBuf,
     clock: fn() -> Duration,
     shared: Mutex<FormSourceState>,
     /// Notified when a chunk has been rendered.
@@ -40,7 +40,7 @@ pub enum FormRead {
     Chunk(Arc<FormChunk>),
     /// The log ends at the position; this is the next log.
     NextLog(Arc<str>),
-    /// No more events are available yet: read again after [`FormSource::note_growth`].
+    /// No more events are available yet: read again after [`FormSource::record_growth`].
     Pending,
 }
 
@@ -62,7 +62,7 @@ impl FormStart {
 #[derive(Clone, Debug)]
 pub struct SourceLimits {
     /// Directory for the indexes of forms, and for transactions too large for memory. Only this relay may use it.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// Memory for recent chunks, in bytes.
     pub cache_bytes: usize,
     /// CPU time of the calling thread, which measures the cost of rendering.
@@ -89,7 +89,7 @@ struct FormSourceState {
     idle: Vec<FormRenderer>,
     /// Positions that are being rendered.
     busy: HashSet<(Arc<str>, u64)>,
-    /// Number of calls of [`FormSource::note_growth`].
+    /// Number of calls of [`FormSource::record_growth`].
     growth: u64,
     /// First error of saving an index since the last [`FormSource::take_index_error`].
     index_error: Option<RelayError>,
@@ -140,8 +140,8 @@ impl FormSource {
             cost: RenderCost::default(),
             timings: RenderTimings::default(),
         };
-        let SourceLimits { folder, clock, .. } = limits;
-        Self { form, store, folder, clock, shared: Mutex::new(shared), rendered: Condvar::new() }
+        let SourceLimits { directory, clock, .. } = limits;
+        Self { form, store, directory, clock, shared: Mutex::new(shared), rendered: Condvar::new() }
     }
 
     /// Returns the form.
@@ -160,7 +160,7 @@ impl FormSource {
     }
 
     /// Records that the store may have grown. Until then, reading at its end needs no system call.
-    pub fn note_growth(&self) {
+    pub fn record_growth(&self) {
         self.lock().growth += 1;
     }
 
@@ -173,23 +173,23 @@ impl FormSource {
     ///
     /// If the log cannot be read or rendered, or is not in the store.
     pub fn read(&self, log: &Arc<str>, position: u64) -> Result<FormRead, RelayError> {
-        let place = (Arc::clone(log), position);
+        let claimed = (Arc::clone(log), position);
         let mut shared = self.lock();
         loop {
             if let Some(read) = shared.available(log, position) {
                 return Ok(read);
             }
-            if !shared.busy.contains(&place) {
+            if !shared.busy.contains(&claimed) {
                 break;
             }
             shared = self.rendered.wait(shared).unwrap_or_else(PoisonError::into_inner);
         }
-        shared.busy.insert(place.clone());
+        shared.busy.insert(claimed.clone());
         let growth = shared.growth;
         let idle = shared.idle.iter().position(|idle| idle.log() == log && idle.position() == position);
         let idle = idle.map(|index| shared.idle.remove(index));
         drop(shared);
-        let _claim = RenderClaim { source: self, place };
+        let _claim = RenderClaim { source: self, claimed };
         let opened = match idle {
             Some(renderer) => Some(renderer),
             None => self.open_renderer(log, |entry| entry.rendered <= position)?,
@@ -230,32 +230,32 @@ impl FormSource {
         let shift = checksum.shift(stored);
         let seen = |rendered, events| shift.served(rendered, events);
         let entry = self.index_entry(log, |entry| seen(entry.rendered, entry.events) <= position)?.at;
-        let mut place = FormStart { position: entry.rendered, events_before: entry.events };
-        let mut before = seen(place.position, place.events_before);
+        let mut found = FormStart { position: entry.rendered, events_before: entry.events };
+        let mut before = seen(found.position, found.events_before);
         loop {
-            let FormRead::Chunk(chunk) = self.read(log, place.position)? else {
-                let end = seen(place.position, place.events_before);
+            let FormRead::Chunk(chunk) = self.read(log, found.position)? else {
+                let end = seen(found.position, found.events_before);
                 return match position {
-                    _ if position == end => Ok(place),
+                    _ if position == end => Ok(found),
                     _ if position > end => Err(self.past_end(log, end, position)),
                     _ => Err(self.not_an_event(log, before, position)),
                 };
             };
             let changed = || RelayError::Changed { name: log.to_string() };
-            let first = chunk.slice_at(place.position).ok_or_else(changed)?;
+            let first = chunk.slice_at(found.position).ok_or_else(changed)?;
             for slice in &chunk.slices()[first..] {
                 if slice.is_first() {
-                    let start = seen(place.position, place.events_before);
+                    let start = seen(found.position, found.events_before);
                     if start == position {
-                        return Ok(place);
+                        return Ok(found);
                     }
                     if start > position {
                         return Err(self.not_an_event(log, before, position));
                     }
                     before = start;
                 }
-                place.position += slice.range().len() as u64;
-                place.events_before += u64::from(slice.is_last() && slice.is_counted());
+                found.position += slice.range().len() as u64;
+                found.events_before += u64::from(slice.is_last() && slice.is_counted());
             }
         }
     }
@@ -314,7 +314,7 @@ impl FormSource {
     ///
     /// As [`FormSource::read`].
     pub fn from_original(&self, log: &Arc<str>, original: u64) -> Result<FormPosition, RelayError> {
-        self.last_start(log, &|place| place.original <= original)
+        self.last_start(log, &|start| start.original <= original)
     }
 
     /// Translates the start of a transaction in the form to its position in the stored log. Returns the last start of a
@@ -324,7 +324,7 @@ impl FormSource {
     ///
     /// As [`FormSource::read`].
     pub fn to_original(&self, log: &Arc<str>, rendered: u64) -> Result<FormPosition, RelayError> {
-        self.last_start(log, &|place| place.rendered <= rendered)
+        self.last_start(log, &|start| start.rendered <= rendered)
     }
 
     /// Saves all indexes.
@@ -361,7 +361,7 @@ impl FormSource {
     pub fn forget_purged(&self) -> Result<(), RelayError> {
         let kept: HashSet<Arc<str>> = self.store.forget_purged()?.into_iter().collect();
         self.lock().forget(|log| !kept.contains(log));
-        remove_indexes(&self.folder, self.form, |log| kept.contains(log));
+        remove_indexes(&self.directory, self.form, |log| kept.contains(log));
         Ok(())
     }
 
@@ -474,8 +474,8 @@ impl FormSource {
         is_before: impl Fn(&FormPosition) -> bool,
     ) -> Result<Option<FormRenderer>, RelayError> {
         let open = || {
-            let place = self.index_entry(log, &is_before)?;
-            FormRenderer::new(&self.store, log, self.form, place, &self.folder)
+            let position = self.index_entry(log, &is_before)?;
+            FormRenderer::new(&self.store, log, self.form, position, &self.directory)
         };
         match open() {
             // The file was replaced at that moment, and the new file has its own index.
@@ -489,12 +489,12 @@ impl FormSource {
         &self,
         log: &Arc<str>,
         is_before: impl Fn(&FormPosition) -> bool,
-    ) -> Result<FilePlace, RelayError> {
+    ) -> Result<FilePosition, RelayError> {
         let file = self.store.identity(log)?;
         if let Some(state) = self.lock().logs.get(log).filter(|state| state.file == file) {
-            return Ok(FilePlace { file, at: state.index.last_where(is_before) });
+            return Ok(FilePosition { file, at: state.index.last_where(is_before) });
         }
-        let path = index_path(&self.folder, self.form, log);
+        let path = index_path(&self.directory, self.form, log);
         let open = self.store.opener(log)?;
         let index = FormIndex::load(&path, self.form, &open)?.unwrap_or_default();
         let mut shared = self.lock();
@@ -505,7 +505,7 @@ impl FormSource {
             shared.logs.insert(Arc::clone(log), state);
         }
         let at = shared.logs.get(log).map_or(FormPosition::START, |state| state.index.last_where(is_before));
-        Ok(FilePlace { file, at })
+        Ok(FilePosition { file, at })
     }
 
     fn save_index(&self, log: &Arc<str>) -> Result<(), RelayError> {
@@ -532,7 +532,7 @@ impl FormSource {
         if self.store.identity(log)? != file {
             return Ok(());
         }
-        index.save(&index_path(&self.folder, self.form, log), self.form, &self.store.opener(log)?)
+        index.save(&index_path(&self.directory, self.form, log), self.form, &self.store.opener(log)?)
     }
 
     fn past_end(&self, log: &Arc<str>, size: u64, position: u64) -> RelayError {
@@ -582,12 +582,12 @@ impl FormSourceState {
 /// Position that is being rendered. Dropping it, also after an error or a panic, wakes the waiting threads.
 struct RenderClaim<'s> {
     source: &'s FormSource,
-    place: (Arc<str>, u64),
+    claimed: (Arc<str>, u64),
 }
 
 impl Drop for RenderClaim<'_> {
     fn drop(&mut self) {
-        self.source.lock().busy.remove(&self.place);
+        self.source.lock().busy.remove(&self.claimed);
         self.source.rendered.notify_all();
     }
 }

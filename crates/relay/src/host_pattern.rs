@@ -67,7 +67,7 @@ impl HostPattern {
         match &self.hosts {
             MatchingHosts::Any => true,
             MatchingHosts::Loopback => address.is_loopback(),
-            MatchingHosts::Address(wanted) => *wanted == address,
+            MatchingHosts::Address(expected) => *expected == address,
             MatchingHosts::Network { first, prefix, family } => {
                 let (bits, found) = address_bits(address);
                 found == *family && bits & prefix_mask(*prefix, found) == *first
@@ -145,8 +145,8 @@ fn address_bits(address: IpAddr) -> (u128, AddressFamily) {
 }
 
 fn prefix_mask(prefix: u32, family: AddressFamily) -> u128 {
-    let behind = family.bits() - prefix;
-    u128::MAX.checked_shl(behind).unwrap_or(0)
+    let host_bits = family.bits() - prefix;
+    u128::MAX.checked_shl(host_bits).unwrap_or(0)
 }
 
 impl AddressFamily {
@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn hosts_match() {
-        let check = |pattern: &str, address: &str, wanted: bool| {
+        let check = |pattern: &str, address: &str, expected: bool| {
             let found = pattern.parse::<HostPattern>().unwrap().matches(address.parse().ok());
-            assert_eq!(found, wanted, "{pattern} {address}");
+            assert_eq!(found, expected, "{pattern} {address}");
         };
         check("%", "192.0.2.1", true);
         check("%", "", true);

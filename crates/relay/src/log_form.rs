@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn choices_are_parsed_and_printed() {
         let level = |level| Some(FormChoice::Fixed(LogForm::Compressed(ZstdLevel::new(level).unwrap())));
-        let check = |text: &str, wanted: Option<FormChoice>| {
+        let check = |text: &str, expected: Option<FormChoice>| {
             let found = text.parse::<FormChoice>().ok();
-            assert_eq!(found, wanted, "{text}");
+            assert_eq!(found, expected, "{text}");
             if let Some(found) = found {
                 assert_eq!(found.to_string().parse(), Ok(found));
             }
@@ -170,10 +170,10 @@ mod tests {
 
     #[test]
     fn the_clients_attributes_select_the_form() {
-        let check = |version, program, role, wanted| {
+        let check = |version, program, role, expected| {
             let attributes =
                 ClientAttributes { client_version: version, program_name: program, client_role: role };
-            assert_eq!(FormChoice::Auto.form_for(&attributes), wanted, "{attributes:?}");
+            assert_eq!(FormChoice::Auto.form_for(&attributes), expected, "{attributes:?}");
             let fixed = FormChoice::Fixed(LogForm::AsIs);
             assert_eq!(fixed.form_for(&attributes), LogForm::AsIs, "{attributes:?}");
         };

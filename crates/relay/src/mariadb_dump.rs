@@ -163,7 +163,7 @@ impl MariadbProgress {
     }
 
     /// Takes the Gtid_list event of a log.
-    pub(crate) fn take_list(&mut self, list: &[MariadbGtid]) {
+    pub(crate) fn merge_list(&mut self, list: &[MariadbGtid]) {
         if self.until.is_some() {
             self.seen = MariadbState::from_list(list);
         }

@@ -181,9 +181,12 @@ mod tests {
 
     #[test]
     fn positions_are_parsed() {
-        let check = |text: &str, wanted: Option<&str>| {
+        let check = |text: &str, expected: Option<&str>| {
             let found = text.parse::<MariadbPosition>();
-            assert_eq!(found, wanted.map(|wanted| MariadbPosition(list(wanted))).ok_or(PositionTextError));
+            assert_eq!(
+                found,
+                expected.map(|expected| MariadbPosition(list(expected))).ok_or(PositionTextError)
+            );
         };
         check("", Some(""));
         check("0-1-270", Some("0-1-270"));
@@ -195,9 +198,9 @@ mod tests {
 
     #[test]
     fn logs_are_found_by_their_list() {
-        let check = |position: &str, listed: &str, wanted: bool| {
+        let check = |position: &str, listed: &str, expected: bool| {
             let position: MariadbPosition = position.parse().unwrap();
-            assert_eq!(position.is_in_or_after(&list(listed)), wanted, "{position:?} {listed}");
+            assert_eq!(position.is_in_or_after(&list(listed)), expected, "{position:?} {listed}");
         };
         check("0-1-5", "", true);
         check("0-1-5", "0-1-4", true);

@@ -86,11 +86,11 @@ pub struct RelayAccounts {
 
 /// Error: the text is not the name of a role or of a requirement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a {kind}: expected {wanted}")]
+#[error("{text:?} is not a {kind}: expected {expected}")]
 pub struct RoleNameError {
     text: String,
     kind: &'static str,
-    wanted: &'static str,
+    expected: &'static str,
 }
 
 /// Rights of each role.
@@ -160,7 +160,7 @@ impl FromStr for AccountRole {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let roles = [Self::Replica, Self::Monitor, Self::Admin];
         let error =
-            || RoleNameError { text: text.to_owned(), kind: "role", wanted: "replica, monitor or admin" };
+            || RoleNameError { text: text.to_owned(), kind: "role", expected: "replica, monitor or admin" };
         roles.into_iter().find(|role| role.to_string() == text).ok_or_else(error)
     }
 }
@@ -183,7 +183,7 @@ impl FromStr for TransportRequirement {
         let error = || RoleNameError {
             text: text.to_owned(),
             kind: "requirement",
-            wanted: "tls, certificate or none",
+            expected: "tls, certificate or none",
         };
         requirements.into_iter().find(|requirement| requirement.to_string() == text).ok_or_else(error)
     }
@@ -216,10 +216,10 @@ mod tests {
             account("repl", &["10.1.2.3"], 3),
             account("other", &["10.1.2.3"], 4),
         ]);
-        let check = |user: &str, address: &str, wanted: Option<(u32, &str)>| {
+        let check = |user: &str, address: &str, expected: Option<(u32, &str)>| {
             let found = accounts.find(user.as_bytes(), address.parse().ok());
             let found = found.map(|found| (found.account.connections_max.unwrap(), found.host.to_string()));
-            assert_eq!(found, wanted.map(|(number, host)| (number, host.to_owned())), "{user} {address}");
+            assert_eq!(found, expected.map(|(number, host)| (number, host.to_owned())), "{user} {address}");
         };
         check("repl", "10.1.2.3", Some((3, "10.1.2.3")));
         check("repl", "10.1.2.4", Some((2, "10.0.0.0/8")));
@@ -235,7 +235,7 @@ mod tests {
     fn roles_have_rights() {
         use AccountRight as R;
         let check =
-            |role: AccountRole, right, wanted| assert_eq!(role.may(right), wanted, "{role} {right:?}");
+            |role: AccountRole, right, expected| assert_eq!(role.may(right), expected, "{role} {right:?}");
         check(AccountRole::Replica, R::ReadLogs, true);
         check(AccountRole::Replica, R::ReadTables, false);
         check(AccountRole::Monitor, R::ReadLogs, false);

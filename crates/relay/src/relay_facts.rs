@@ -343,7 +343,7 @@ pub struct ClientFacts {
     /// Seconds in this state.
     pub state_s: u64,
     /// Log and position of the next event to send.
-    pub place: Option<(String, u64)>,
+    pub position: Option<(String, u64)>,
     /// Bytes of events sent.
     pub bytes_sent: u64,
     /// Transactions sent.

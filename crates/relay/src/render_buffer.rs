@@ -17,7 +17,7 @@ pub(crate) struct RenderBuffer {
     /// Number of bytes of `memory` already taken.
     taken: usize,
     spool: Option<SpooledRest>,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// Bytes that follow the bytes in memory.
@@ -31,9 +31,9 @@ struct SpooledRest {
 }
 
 impl RenderBuffer {
-    /// Creates an empty buffer at a position of the rendered log. Creates its temporary file in `folder`.
-    pub(crate) fn new(start: u64, folder: PathBuf) -> Self {
-        Self { start, memory: Vec::new(), taken: 0, spool: None, folder }
+    /// Creates an empty buffer at a position of the rendered log. Creates its temporary file in `directory`.
+    pub(crate) fn new(start: u64, directory: PathBuf) -> Self {
+        Self { start, memory: Vec::new(), taken: 0, spool: None, directory }
     }
 
     /// Takes bytes from the front, until `out` has `size` bytes or the buffer is empty.
@@ -114,7 +114,7 @@ impl Write for RenderBuffer {
         let spool = match &mut self.spool {
             Some(spool) => spool,
             none => {
-                let bytes = EncryptedSpool::new_in(&self.folder, 0)?;
+                let bytes = EncryptedSpool::new_in(&self.directory, 0)?;
                 none.insert(SpooledRest { bytes, size_max: u64::MAX, taken: 0, patches: Vec::new() })
             }
         };

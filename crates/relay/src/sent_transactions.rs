@@ -102,8 +102,8 @@ struct SentSum {
 impl SentTransactions {
     /// Adds a transaction.
     pub fn add(&mut self, sent: SentTransaction) {
-        let place = &mut self.sums[usize::from(!sent.is_compressed)];
-        let sum = place.get_or_insert(SentSum {
+        let slot = &mut self.sums[usize::from(!sent.is_compressed)];
+        let sum = slot.get_or_insert(SentSum {
             transactions: 0,
             compressed_bytes: 0,
             uncompressed_bytes: 0,

@@ -50,10 +50,10 @@ mod tests {
         };
         let old = ClientAttributes { client_version: Some("8.0.15"), ..new };
         let compressed = FormChoice::Fixed(LogForm::Compressed(ZstdLevel::DEFAULT));
-        let check = |is_on, choice, wanted: [LogForm; 2]| {
+        let check = |is_on, choice, expected: [LogForm; 2]| {
             let compression = ServedCompression { is_on, level };
             let found = [new, old].map(|client| compression.form_for(choice, &client));
-            assert_eq!(found, wanted, "{is_on} {choice}");
+            assert_eq!(found, expected, "{is_on} {choice}");
         };
         check(false, FormChoice::Auto, [LogForm::AsIs, LogForm::Plain]);
         check(true, FormChoice::Auto, [LogForm::Compressed(level), LogForm::Plain]);

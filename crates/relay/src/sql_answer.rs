@@ -161,7 +161,7 @@ impl SqlSession {
     }
 
     /// Records a change of the relay.
-    pub(crate) fn note_change(&mut self, statement: impl Into<String>) {
+    pub(crate) fn record_change(&mut self, statement: impl Into<String>) {
         self.changes.push(statement.into());
     }
 

@@ -47,13 +47,13 @@ use crate::sql_answer::{SqlAnswer, SqlColumn, SqlRows, SqlSession, SqlValue, War
 
 /// SQL interface of a relay: answers statements from [`RelayFacts`].
 pub struct SqlResponder {
-    facts: Arc<dyn RelayFacts>,
+    relay: Arc<dyn RelayFacts>,
     engine: QueryEngine,
 }
 
 /// A statement, and the words after its pattern.
 struct SqlStatement<'a> {
-    facts: &'a dyn RelayFacts,
+    relay: &'a dyn RelayFacts,
     engine: &'a QueryEngine,
     sql: &'a str,
     sql_mode: u64,
@@ -209,9 +209,9 @@ impl SqlResponder {
     pub const PACKET_SIZE_MAX: usize = 4 << 20;
 
     /// Creates the SQL interface of a relay.
-    pub fn new(facts: Arc<dyn RelayFacts>) -> Self {
-        let engine = QueryEngine::new(facts.clone());
-        Self { facts, engine }
+    pub fn new(relay: Arc<dyn RelayFacts>) -> Self {
+        let engine = QueryEngine::new(relay.clone());
+        Self { relay, engine }
     }
 
     /// Checks the size of a statement, before it is executed or prepared.
@@ -267,8 +267,8 @@ impl SqlResponder {
             if !KEEPING_WARNINGS.contains(&form.pattern) {
                 session.warnings.clear();
             }
-            let (facts, engine) = (self.facts.as_ref(), &self.engine);
-            let mut statement = SqlStatement { facts, engine, sql, sql_mode, words: rest, options };
+            let (relay, engine) = (self.relay.as_ref(), &self.engine);
+            let mut statement = SqlStatement { relay, engine, sql, sql_mode, words: rest, options };
             return (form.answer)(&mut statement, session);
         }
         Err(refuse(sql, words))
@@ -278,7 +278,7 @@ impl SqlResponder {
     /// has no source to ask.
     fn ask_source(&self, sql: &str, session: &SqlSession) -> Option<Result<SqlRows, ServerError>> {
         let may_ask = session.role.may(AskServer) && asks_for_definitions(sql);
-        may_ask.then(|| self.facts.ask_source(sql)).flatten()
+        may_ask.then(|| self.relay.ask_source(sql)).flatten()
     }
 }
 
@@ -342,7 +342,7 @@ fn refuse(sql: &str, mut words: SqlWords) -> ServerError {
 
 impl<'a> SqlStatement<'a> {
     fn context<'c>(&'c self, session: &'c SqlSession) -> VariableContext<'c> {
-        VariableContext { facts: self.facts, session }
+        VariableContext { relay: self.relay, session }
     }
 
     fn has_option(&self, option: &str) -> bool {
@@ -505,7 +505,7 @@ fn kill(statement: &mut SqlStatement<'_>, session: &mut SqlSession) -> Result<Sq
         _ => None,
     };
     let number = number.filter(|_| words.is_at_end()).ok_or_else(|| statement.syntax_error())?;
-    let clients = statement.facts.clients();
+    let clients = statement.relay.clients();
     let client = clients.iter().find(|client| u64::from(client.connection_id) == number);
     let client = client.ok_or_else(|| no_such_thread(number))?;
     if client.user != session.user() && !session.role.may(AccountRight::EndConnections) {
@@ -514,9 +514,9 @@ fn kill(statement: &mut SqlStatement<'_>, session: &mut SqlSession) -> Result<Sq
     if statement.has_option("QUERY") && !client.command.starts_with("Binlog Dump") {
         return Ok(done());
     }
-    if !statement.facts.kill(client.connection_id) {
+    if !statement.relay.kill(client.connection_id) {
         return Err(no_such_thread(number));
     }
-    session.note_change(format!("KILL {number}"));
+    session.record_change(format!("KILL {number}"));
     Ok(done())
 }

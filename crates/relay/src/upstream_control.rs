@@ -161,7 +161,7 @@ pub struct UpstreamTls {
     /// File of certificate authorities.
     pub authorities: Option<PathBuf>,
     /// Directory of certificate authorities.
-    pub authority_folder: Option<PathBuf>,
+    pub authority_directory: Option<PathBuf>,
     /// File of the client certificate.
     pub certificate: Option<PathBuf>,
     /// File of the client certificate's key.
@@ -181,7 +181,7 @@ pub struct UpstreamError {
 
 /// Client that reads a log, with the index of the log in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LogReaderPlace {
+pub(crate) struct LogReaderPosition {
     pub(crate) log: usize,
     pub(crate) connection_id: u32,
     /// Account and address, as `user@host:port`.
@@ -189,20 +189,20 @@ pub(crate) struct LogReaderPlace {
 }
 
 /// Returns the oldest log that a connected client reads; `None` if no client reads one.
-pub fn oldest_log_in_use(facts: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Option<String> {
-    let first = log_readers(facts, names).into_iter().min_by_key(|reader| reader.log)?;
+pub fn oldest_log_in_use(relay: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Option<String> {
+    let first = log_readers(relay, names).into_iter().min_by_key(|reader| reader.log)?;
     Some(names[first.log].to_string())
 }
 
 /// Returns the clients that read logs.
-pub(crate) fn log_readers(facts: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Vec<LogReaderPlace> {
+pub(crate) fn log_readers(relay: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Vec<LogReaderPosition> {
     let reader = |client: crate::relay_facts::ClientFacts| {
-        let (log, _) = client.place.filter(|_| client.command.starts_with("Binlog Dump"))?;
-        Some(LogReaderPlace {
+        let (log, _) = client.position.filter(|_| client.command.starts_with("Binlog Dump"))?;
+        Some(LogReaderPosition {
             log: names.iter().position(|name| **name == *log)?,
             connection_id: client.connection_id,
             client: format!("{}@{}", client.user, client.host),
         })
     };
-    facts.clients().into_iter().filter_map(reader).collect()
+    relay.clients().into_iter().filter_map(reader).collect()
 }

@@ -115,16 +115,16 @@ fn every_form_of_every_sample_reaches_a_client() {
         for form in FORMS {
             let source = store.source(form);
             let reference = whole_part(form, &log);
-            let (stored, places) = split(&reference);
+            let (stored, sample_events) = split(&reference);
             for checksum in SERVED {
                 let events = dump(&source, &by_position("", 4), options(checksum));
                 let mut reader = client(checksum, PositionGaps::None);
                 let received = receive(&mut reader, &events);
                 let context = format!("{} {form} {checksum:?}", path.display());
-                assert_eq!(received.len(), places.len() - 1, "{context}");
-                for (event, place) in received.iter().zip(&places[1..]) {
-                    let bytes = &reference[place.at as usize..][..place.size];
-                    assert_eq!(event.event_type, place.event_type, "{context}");
+                assert_eq!(received.len(), sample_events.len() - 1, "{context}");
+                for (event, sample_event) in received.iter().zip(&sample_events[1..]) {
+                    let bytes = &reference[sample_event.at as usize..][..sample_event.size];
+                    assert_eq!(event.event_type, sample_event.event_type, "{context}");
                     assert_eq!(event.body, bytes[19..bytes.len() - stored.size()], "{context}");
                 }
                 if checksum == ServedChecksum::Stored {
@@ -254,12 +254,12 @@ fn dumps_start_at_the_newest_log_with_all_missing_transactions() {
 fn unknown_starts_give_the_servers_errors() {
     let store = gtid_store();
     let source = store.source(LogForm::AsIs);
-    let check = |request: DumpRequest, gtids: SourceGtids<'_>, wanted: &str| {
+    let check = |request: DumpRequest, gtids: SourceGtids<'_>, expected: &str| {
         let error = find_start(&source, &request, ServedChecksum::Stored, gtids, AheadPolicy::Refuse)
             .unwrap_err()
             .to_server_error();
         assert_eq!((error.code, error.state.as_str()), (1236, "HY000"));
-        assert!(error.message.starts_with(wanted), "{}", error.message);
+        assert!(error.message.starts_with(expected), "{}", error.message);
     };
     let none = SourceGtids::default();
     let first_log = "Could not find first log file name in binary log index file";
@@ -281,16 +281,16 @@ fn unknown_starts_give_the_servers_errors() {
     let error = find_start(&source, &by_gtids(""), ServedChecksum::Stored, none, AheadPolicy::Refuse)
         .unwrap_err()
         .to_server_error();
-    let wanted = "Cannot replicate because the source purged required binary logs. Replicate the missing";
-    assert!(error.message.starts_with(wanted), "{}", error.message);
+    let expected = "Cannot replicate because the source purged required binary logs. Replicate the missing";
+    assert!(error.message.starts_with(expected), "{}", error.message);
     assert!(error.message.contains("the missing transactions are '"), "{}", error.message);
     let anonymous = TestStore::new(&[&sample("anonymous.binlog")]);
     let source = anonymous.source(LogForm::AsIs);
     let mut stream = begin(&source, &by_gtids(""), options(ServedChecksum::Stored)).unwrap();
     let error = send_all(&mut stream, Instant::now()).unwrap_err().to_server_error();
-    let wanted =
+    let expected =
         "Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file binlog.000001, position";
-    assert!(error.message.starts_with(wanted), "{}", error.message);
+    assert!(error.message.starts_with(expected), "{}", error.message);
     assert!(error.message.contains("; the first event 'binlog.000001' at 4, the last event read from"));
 }
 
@@ -350,7 +350,7 @@ fn heartbeats_are_sent_during_a_long_skip() {
 /// Returns a log with a statement of 700 KB.
 fn log_with_large_event(name: &str) -> Vec<u8> {
     let log = sample(name);
-    let (checksum, places) = split(&log);
+    let (checksum, sample_events) = split(&log);
     let mut framer = Framer::new();
     framer.next(&log[MAGIC.len()..]).unwrap();
     let format = framer.format().unwrap().clone();
@@ -358,8 +358,8 @@ fn log_with_large_event(name: &str) -> Vec<u8> {
         (0..700_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8 | 1).collect();
     let mut out = log[..MAGIC.len()].to_vec();
     let mut is_done = false;
-    for place in places {
-        let bytes = &log[place.at as usize..][..place.size];
+    for sample_event in sample_events {
+        let bytes = &log[sample_event.at as usize..][..sample_event.size];
         let raw = match framer.next(bytes).unwrap() {
             FramerOutput::Event(raw) => raw,
             more => panic!("{more:?}"),
@@ -372,7 +372,7 @@ fn log_with_large_event(name: &str) -> Vec<u8> {
                 let query = Event::Query(binlog::events::Query { sql: &sql, ..query });
                 query.write(raw.header().origin(), next, &format, &mut out).unwrap();
             }
-            _ if place.event_type == EventType::FormatDescription => out.extend_from_slice(bytes),
+            _ if sample_event.event_type == EventType::FormatDescription => out.extend_from_slice(bytes),
             _ => common::push_event(&mut out, bytes, checksum),
         }
     }
@@ -387,27 +387,28 @@ fn large_events_are_sent_in_pieces() {
         let store = TestStore::new(&[&log, &next_log()]);
         for form in FORMS {
             let source = store.source(form);
-            let wanted = Reference::new(form, &log).bytes;
+            let expected = Reference::new(form, &log).bytes;
             for checksum in SERVED {
                 let events = dump(&source, &by_position(LOG, 4), options(checksum));
                 let received = receive(&mut client(checksum, PositionGaps::None), &events);
                 let large = received.iter().position(|event| event.body.len() > 700_000).unwrap();
-                let behind = by_position(LOG, received[large + 1].position);
+                let next = by_position(LOG, received[large + 1].position);
                 let rest = receive(
                     &mut client(checksum, PositionGaps::None),
-                    &dump(&source, &behind, options(checksum)),
+                    &dump(&source, &next, options(checksum)),
                 );
                 assert!(rest == received[large + 1..], "{name} {form} {checksum:?}");
                 if checksum == ServedChecksum::Stored {
                     let sent = [&MAGIC[..], &events[1..].concat()].concat();
-                    assert!(sent.starts_with(&wanted), "{name} {form}");
+                    assert!(sent.starts_with(&expected), "{name} {form}");
                 }
             }
             let small = DumpOptions { event_size_max: 500_000, ..options(ServedChecksum::Stored) };
             let mut stream = begin(&source, &by_position(LOG, 4), small).unwrap();
             let error = send_all(&mut stream, Instant::now()).unwrap_err().to_string();
-            let wanted = "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source";
-            assert!(error.starts_with(wanted), "{error}");
+            let expected =
+                "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source";
+            assert!(error.starts_with(expected), "{error}");
         }
     }
 }
@@ -419,9 +420,9 @@ fn progress_counts_transactions_from_every_start() {
         let store = TestStore::new(&[&log]);
         let source = store.source(form);
         let reference = whole_part(form, &log);
-        let (_, places) = split(&reference);
+        let (_, sample_events) = split(&reference);
         let starts: Vec<u64> =
-            places.iter().filter(|event| event.starts_transaction).map(|event| event.at).collect();
+            sample_events.iter().filter(|event| event.starts_transaction).map(|event| event.at).collect();
         for (passed, start) in starts.iter().enumerate() {
             let request = by_position("binlog.000001", *start);
             let mut stream = begin(&source, &request, options(ServedChecksum::Stored)).unwrap();
@@ -446,20 +447,20 @@ fn progress_counts_transactions_from_every_start() {
 #[test]
 fn a_client_ahead_of_the_relay_waits_until_its_position_is_received() {
     let log = sample("gtids/binlog.000001");
-    let (_, places) = split(&log);
+    let (_, sample_events) = split(&log);
     let starts: Vec<u64> =
-        places.iter().filter(|event| event.starts_transaction).map(|event| event.at).collect();
-    let cut = &log[..starts[1] as usize];
+        sample_events.iter().filter(|event| event.starts_transaction).map(|event| event.at).collect();
+    let truncated = &log[..starts[1] as usize];
     for form in FORMS {
         let whole = TestStore::new(&[&log, &next_log()]);
-        let wanted = receive(
+        let expected = receive(
             &mut client(ServedChecksum::Crc32, PositionGaps::None),
             &dump(&whole.source(form), &by_position(LOG, 4), options(ServedChecksum::Crc32)),
         );
-        let first = wanted.iter().position(|event| event.event_type == EventType::Gtid).unwrap();
+        let first = expected.iter().position(|event| event.event_type == EventType::Gtid).unwrap();
         let start =
-            wanted[first..].iter().filter(|event| event.event_type == EventType::Gtid).nth(3).unwrap();
-        let store = TestStore::new(&[cut]);
+            expected[first..].iter().filter(|event| event.event_type == EventType::Gtid).nth(3).unwrap();
+        let store = TestStore::new(&[truncated]);
         let source = store.source(form);
         let waits = DumpOptions { end: DumpEndPolicy::Wait, ..options(ServedChecksum::Crc32) };
         let begin_ahead = |request: &DumpRequest| {
@@ -480,13 +481,13 @@ fn a_client_ahead_of_the_relay_waits_until_its_position_is_received() {
             assert_eq!(heartbeats.len(), 1, "{form}");
         }
         store.write(1, &log);
-        source.note_growth();
+        source.record_growth();
         let mut reader = client(ServedChecksum::Crc32, PositionGaps::Skipped);
         let received = receive(&mut reader, &send_all(&mut stream, now).unwrap());
         assert_eq!(received.first(), Some(start), "{form}");
         assert!(send_all(&mut lost, now).unwrap().is_empty());
         store.write(2, &next_log());
-        source.note_growth();
+        source.record_growth();
         let error = send_all(&mut lost, now).unwrap_err().to_server_error();
         assert!(
             error
@@ -502,7 +503,7 @@ fn a_client_ahead_of_the_relay_waits_until_its_position_is_received() {
 #[test]
 fn stored_bytes_are_those_of_the_file() {
     use std::os::unix::fs::FileExt as _;
-    let count = |store: &TestStore, form: LogForm, wanted: &str| {
+    let count = |store: &TestStore, form: LogForm, expected: &str| {
         let source = store.source(form);
         let mut stream = begin(&source, &by_position(LOG, 4), options(ServedChecksum::Stored)).unwrap();
         let (mut pieces, mut stored) = (Vec::new(), 0);
@@ -511,10 +512,10 @@ fn stored_bytes_are_those_of_the_file() {
             let Some(found) = piece.bytes.stored() else { continue };
             let mut bytes = vec![0; piece.bytes.as_slice().len()];
             found.file.read_exact_at(&mut bytes, found.offset).unwrap();
-            assert!(bytes == piece.bytes.as_slice(), "{wanted}");
+            assert!(bytes == piece.bytes.as_slice(), "{expected}");
             stored += 1;
         }
-        assert_eq!(if stored > 0 { "some" } else { "none" }, wanted);
+        assert_eq!(if stored > 0 { "some" } else { "none" }, expected);
         stored
     };
     let (uncompressed, compressed) =
@@ -545,7 +546,7 @@ fn send_until_error(source: &Arc<FormSource>) -> (Vec<Vec<u8>>, String) {
 #[test]
 fn events_in_front_of_damage_are_sent() {
     let log = repeat_log(&sample("types-compressed.binlog"), 700 << 10);
-    let (checksum, places) = split(&log);
+    let (checksum, sample_events) = split(&log);
     let damages: [fn(&mut [u8]); 2] = [
         // A wrong checksum, which only a form that reads the event notices.
         |event| *event.last_mut().unwrap() ^= 1,
@@ -556,9 +557,13 @@ fn events_in_front_of_damage_are_sent() {
     for (number, (damage, event_type)) in damages.into_iter().zip(types).enumerate() {
         for third in 1..3 {
             let middle = (log.len() * third / 3) as u64;
-            let damaged = places.iter().find(|place| place.at > middle && place.event_type == event_type);
+            let damaged = sample_events
+                .iter()
+                .find(|sample_event| sample_event.at > middle && sample_event.event_type == event_type);
             let damaged = damaged.unwrap();
-            let started = places.iter().rfind(|place| place.at <= damaged.at && place.starts_transaction);
+            let started = sample_events
+                .iter()
+                .rfind(|sample_event| sample_event.at <= damaged.at && sample_event.starts_transaction);
             let mut bytes = log.clone();
             let event = &mut bytes[damaged.at as usize..][..damaged.size];
             damage(event);
@@ -587,10 +592,10 @@ fn events_in_front_of_damage_are_sent() {
                     let sent = [&MAGIC[..], &events[1..].concat()].concat();
                     let context = format!("{number} {third} {form} {} {end}", sent.len());
                     assert!(sent == reference.bytes[..end as usize], "{context}");
-                    let wanted = format!(
+                    let expected = format!(
                         "bogus data in log event; the first event '{LOG}' at 4, the last event read from '{LOG}' at {end}, "
                     );
-                    assert!(error.starts_with(&wanted), "{context}: {error}");
+                    assert!(error.starts_with(&expected), "{context}: {error}");
                     assert_eq!(source.form_size(&LOG.into()).unwrap(), end, "{context}");
                 }
             }
@@ -602,18 +607,20 @@ fn events_in_front_of_damage_are_sent() {
 fn starts_are_found_once_the_first_log_says_what_is_in_front_of_it() {
     let check = |log: &str, position: DumpMode, gtids: DumpMode, gtids_from: EventType| {
         let log = sample(log);
-        let (_, places) = split(&log);
+        let (_, sample_events) = split(&log);
         let store = TestStore::new(&[]);
         let found = |mode: &DumpMode| {
-            let opened = RelayStore::open(store.folder.path(), None);
+            let opened = RelayStore::open(store.directory.path(), None);
             opened.is_ok_and(|opened| can_find_start(&opened, mode).unwrap())
         };
         assert!(!found(&position) && !found(&gtids));
-        for place in &places[..4] {
-            let end = place.at as usize + place.size;
+        for sample_event in &sample_events[..4] {
+            let end = sample_event.at as usize + sample_event.size;
             store.write(1, &log[..end]);
-            let wanted = places.iter().any(|known| known.event_type == gtids_from && known.at <= place.at);
-            assert_eq!((found(&position), found(&gtids)), (true, wanted), "{:?}", place.event_type);
+            let expected = sample_events
+                .iter()
+                .any(|known| known.event_type == gtids_from && known.at <= sample_event.at);
+            assert_eq!((found(&position), found(&gtids)), (true, expected), "{:?}", sample_event.event_type);
         }
     };
     let gtids = DumpMode::Gtids(GtidSet::new());

@@ -24,8 +24,8 @@ fn forms_have_the_bytes_that_rewrite_writes() {
         for form in FORMS {
             let mut reader = FormReader::new(store.source(form), LOG.into());
             let found = read_on(&mut reader);
-            let wanted = Reference::new(form, &log).bytes;
-            assert!(found == wanted[MAGIC.len()..], "{} {form}", path.display());
+            let expected = Reference::new(form, &log).bytes;
+            assert!(found == expected[MAGIC.len()..], "{} {form}", path.display());
             assert_eq!(&**reader.log(), "binlog.000002", "{} {form}", path.display());
         }
     }
@@ -40,22 +40,23 @@ fn growing_logs_give_the_same_bytes() {
             let store = TestStore::new(&[&[]]);
             let source = store.source(form);
             let mut reader = FormReader::new(Arc::clone(&source), LOG.into());
-            let wanted = Reference::new(form, &log).bytes;
+            let expected = Reference::new(form, &log).bytes;
             let (mut found, mut written) = (Vec::new(), 0);
-            let mut file = std::fs::File::options().append(true).open(store.folder.path().join(LOG)).unwrap();
+            let mut file =
+                std::fs::File::options().append(true).open(store.directory.path().join(LOG)).unwrap();
             while written < log.len() {
                 let end = log.len().min(written + 1 + numbers.below(1 + log.len() / 8));
                 file.write_all(&log[written..end]).unwrap();
                 written = end;
                 // Without this, a reader at the end does not look for new events.
-                source.note_growth();
+                source.record_growth();
                 found.extend(read_on(&mut reader));
-                assert!(wanted[MAGIC.len()..].starts_with(&found), "{} {form} {end}", path.display());
+                assert!(expected[MAGIC.len()..].starts_with(&found), "{} {form} {end}", path.display());
             }
             store.write(2, &next_log());
-            source.note_growth();
+            source.record_growth();
             found.extend(read_on(&mut reader));
-            assert!(found == wanted[MAGIC.len()..], "{} {form}", path.display());
+            assert!(found == expected[MAGIC.len()..], "{} {form}", path.display());
         }
     }
 }
@@ -63,9 +64,15 @@ fn growing_logs_give_the_same_bytes() {
 #[test]
 fn only_whole_transactions_are_rendered() {
     let log = sample("types.binlog");
-    let (_, places) = split(&log);
-    let inside = places.iter().rfind(|place| place.event_type == EventType::Xid).unwrap().at as usize;
-    let start = places.iter().rfind(|place| place.starts_transaction && place.at < inside as u64).unwrap().at;
+    let (_, sample_events) = split(&log);
+    let inside =
+        sample_events.iter().rfind(|sample_event| sample_event.event_type == EventType::Xid).unwrap().at
+            as usize;
+    let start = sample_events
+        .iter()
+        .rfind(|sample_event| sample_event.starts_transaction && sample_event.at < inside as u64)
+        .unwrap()
+        .at;
     let store = TestStore::new(&[&log[..inside + 10]]);
     let plain = read_on(&mut FormReader::new(store.source(LogForm::Plain), LOG.into()));
     assert_eq!(plain.len() + MAGIC.len(), start as usize);
@@ -126,23 +133,23 @@ fn positions_between_events_are_refused() {
     let store = TestStore::new(&[&log, &next_log()]);
     for form in FORMS {
         let reference = Reference::new(form, &log).bytes;
-        let (checksum, places) = split(&reference);
+        let (checksum, sample_events) = split(&reference);
         let source = store.source(form);
         for served in [ServedChecksum::Stored, ServedChecksum::None, ServedChecksum::Crc32] {
             let size = match (served, checksum) {
                 (ServedChecksum::None, EventChecksum::Crc32) => 4,
                 _ => 0,
             };
-            for (place, number) in places.iter().zip(0_u64..) {
-                let seen = place.at - number.saturating_sub(1) * size;
+            for (sample_event, number) in sample_events.iter().zip(0_u64..) {
+                let seen = sample_event.at - number.saturating_sub(1) * size;
                 let found = source.locate(&LOG.into(), seen, served).unwrap();
-                assert_eq!(found.position, place.at, "{form} {served:?}");
+                assert_eq!(found.position, sample_event.at, "{form} {served:?}");
                 assert_eq!(found.events_before, number.saturating_sub(1), "{form} {served:?}");
                 let inside = source.locate(&LOG.into(), seen + 7, served).unwrap_err();
                 let is_right = matches!(inside, RelayError::NotAnEvent { before, .. } if before == seen);
                 assert!(is_right, "{form} {served:?} {inside}");
             }
-            let end = reference.len() as u64 - (places.len() as u64 - 1) * size;
+            let end = reference.len() as u64 - (sample_events.len() as u64 - 1) * size;
             assert_eq!(source.locate(&LOG.into(), end, served).unwrap().position, reference.len() as u64);
             let past = source.locate(&LOG.into(), end + 1, served).unwrap_err();
             assert!(matches!(past, RelayError::PastEnd { size, .. } if size == end), "{past}");
@@ -158,8 +165,8 @@ fn different_logs_of_the_same_name_have_different_indexes() {
     source.form_size(&LOG.into()).unwrap();
     source.save_indexes().unwrap();
     let other = repeat_log(&sample("types-compressed.binlog"), 300 << 10);
-    let (_, places) = split(&log);
-    let shorter = &log[..places[places.len() / 2].at as usize];
+    let (_, sample_events) = split(&log);
+    let shorter = &log[..sample_events[sample_events.len() / 2].at as usize];
     for other in [other.as_slice(), shorter] {
         store.write(1, other);
         let source = store.source(LogForm::Plain);
@@ -174,13 +181,13 @@ fn indexes_are_saved_after_a_failure() {
     let store = TestStore::new(&[&repeat_log(&sample("types.binlog"), 300 << 10), &next_log()]);
     let source = store.source(LogForm::Plain);
     // A file in place of the directory makes saving fail.
-    let folder = store.cache.path().join("plain");
-    std::fs::write(&folder, "").unwrap();
+    let directory = store.cache.path().join("plain");
+    std::fs::write(&directory, "").unwrap();
     source.form_size(&LOG.into()).unwrap();
     source.save_indexes().unwrap_err();
-    std::fs::remove_file(&folder).unwrap();
+    std::fs::remove_file(&directory).unwrap();
     source.save_indexes().unwrap();
-    assert!(folder.join(format!("{LOG}.positions")).exists());
+    assert!(directory.join(format!("{LOG}.positions")).exists());
 }
 
 /// A relay that starts does not open the logs whose indexes it has.
@@ -195,7 +202,7 @@ fn indexes_of_purged_logs_are_removed_after_a_restart() {
     }
     source.save_indexes().unwrap();
     assert!(index(LOG).exists() && index("binlog.000002").exists());
-    std::fs::remove_file(store.folder.path().join(LOG)).unwrap();
+    std::fs::remove_file(store.directory.path().join(LOG)).unwrap();
     store.source(LogForm::Plain).forget_purged().unwrap();
     assert!(!index(LOG).exists() && index("binlog.000002").exists());
 }
@@ -213,7 +220,7 @@ fn logs_replaced_while_they_are_served() {
     let replace = |bytes: &[u8]| {
         let other = store.cache.path().join("new");
         std::fs::write(&other, bytes).unwrap();
-        std::fs::rename(other, store.folder.path().join(LOG)).unwrap();
+        std::fs::rename(other, store.directory.path().join(LOG)).unwrap();
     };
     // The same log, compressed in place: its plain form is the same.
     replace(&compressed);
@@ -233,7 +240,7 @@ fn the_cache_is_limited_and_shared() {
     let log = repeat_log(&sample("types.binlog"), 6 << 20);
     let store = TestStore::new(&[&log, &next_log()]);
     for form in FORMS {
-        let wanted = Reference::new(form, &log).bytes;
+        let expected = Reference::new(form, &log).bytes;
         let source = store.source_with(form, LIMIT);
         let mut slow = FormReader::new(Arc::clone(&source), LOG.into());
         let mut slow_bytes = Vec::new();
@@ -252,13 +259,13 @@ fn the_cache_is_limited_and_shared() {
                     let mut reader = FormReader::new(Arc::clone(&source), LOG.into());
                     let mut bytes = Vec::new();
                     while take(&mut reader, &mut bytes) {}
-                    assert!(bytes == wanted[MAGIC.len()..], "{form}");
+                    assert!(bytes == expected[MAGIC.len()..], "{form}");
                 });
             }
         });
         // Its chunk is no longer in memory.
         while take(&mut slow, &mut slow_bytes) {}
-        assert!(slow_bytes == wanted[MAGIC.len()..], "{form}");
+        assert!(slow_bytes == expected[MAGIC.len()..], "{form}");
         let read = |source: &relay::FormSource| match source.read(&LOG.into(), 4).unwrap() {
             FormRead::Chunk(chunk) => chunk,
             other => panic!("{other:?}"),
@@ -270,20 +277,27 @@ fn the_cache_is_limited_and_shared() {
 /// A log with one transaction of `size` bytes.
 fn huge_transaction(size: usize) -> Vec<u8> {
     let log = sample("types.binlog");
-    let (checksum, places) = split(&log);
-    let at = |wanted: EventType| places.iter().position(|place| place.event_type == wanted).unwrap();
+    let (checksum, sample_events) = split(&log);
+    let at = |expected: EventType| {
+        sample_events.iter().position(|sample_event| sample_event.event_type == expected).unwrap()
+    };
     let map = at(EventType::TableMap);
-    let start = places[..map].iter().rposition(|place| place.starts_transaction).unwrap();
-    let end = map + places[map..].iter().position(|place| place.event_type == EventType::Xid).unwrap();
-    let event = |index: usize| &log[places[index].at as usize..][..places[index].size];
-    let mut out = log[..places[start].at as usize].to_vec();
+    let start =
+        sample_events[..map].iter().rposition(|sample_event| sample_event.starts_transaction).unwrap();
+    let end = map
+        + sample_events[map..]
+            .iter()
+            .position(|sample_event| sample_event.event_type == EventType::Xid)
+            .unwrap();
+    let event = |index: usize| &log[sample_events[index].at as usize..][..sample_events[index].size];
+    let mut out = log[..sample_events[start].at as usize].to_vec();
     (start..map).for_each(|index| push_event(&mut out, event(index), checksum));
     while out.len() < size {
         (map..end).for_each(|index| push_event(&mut out, event(index), checksum));
     }
     push_event(&mut out, event(end), checksum);
-    for place in places[end + 1..].iter() {
-        push_event(&mut out, &log[place.at as usize..][..place.size], checksum);
+    for sample_event in sample_events[end + 1..].iter() {
+        push_event(&mut out, &log[sample_event.at as usize..][..sample_event.size], checksum);
     }
     out
 }
@@ -297,8 +311,8 @@ fn transactions_beyond_memory_have_the_same_bytes() {
         let store = TestStore::new(&[&log, &next_log()]);
         for form in FORMS {
             let found = read_on(&mut FormReader::new(store.source(form), LOG.into()));
-            let wanted = Reference::new(form, &log).bytes;
-            assert!(found == wanted[MAGIC.len()..], "{form}");
+            let expected = Reference::new(form, &log).bytes;
+            assert!(found == expected[MAGIC.len()..], "{form}");
         }
     }
 }
@@ -306,17 +320,17 @@ fn transactions_beyond_memory_have_the_same_bytes() {
 /// A log whose first transaction with rows also has a text that is 900 KB when it is compressed.
 fn log_with_long_text() -> Vec<u8> {
     let log = sample("types-rows-query.binlog");
-    let (checksum, places) = split(&log);
+    let (checksum, sample_events) = split(&log);
     let mut framer = Framer::new();
     framer.next(&log[MAGIC.len()..]).unwrap();
     let format = framer.format().unwrap().clone();
     let mut numbers = TestNumbers::new();
     let text: Vec<u8> = (0..1_200_000).map(|_| numbers.below(64) as u8).collect();
-    let mut out = log[..places[1].at as usize].to_vec();
+    let mut out = log[..sample_events[1].at as usize].to_vec();
     let mut is_done = false;
-    for place in &places[1..] {
-        let bytes = &log[place.at as usize..][..place.size];
-        let is_text = !is_done && place.event_type == EventType::RowsQuery;
+    for sample_event in &sample_events[1..] {
+        let bytes = &log[sample_event.at as usize..][..sample_event.size];
+        let is_text = !is_done && sample_event.event_type == EventType::RowsQuery;
         match RawEvent::new(bytes, checksum).unwrap().decode(&format).unwrap() {
             Event::RowsQuery(query) if is_text => {
                 is_done = true;
@@ -336,11 +350,11 @@ fn log_with_long_text() -> Vec<u8> {
 fn large_payloads_are_served_in_pieces() {
     let plain = log_with_long_text();
     let compressed = Reference::new(LogForm::Compressed(common::LEVEL), &plain).bytes;
-    let (_, places) = split(&compressed);
-    let is_large = |place: &&common::SampleEvent| {
-        place.event_type == EventType::TransactionPayload && place.size > 700_000
+    let (_, sample_events) = split(&compressed);
+    let is_large = |sample_event: &&common::SampleEvent| {
+        sample_event.event_type == EventType::TransactionPayload && sample_event.size > 700_000
     };
-    let large = *places.iter().find(is_large).unwrap();
+    let large = *sample_events.iter().find(is_large).unwrap();
     // Truncated within the payload, and whole.
     let inside = large.at as usize + 300_000;
     let store = TestStore::new(&[&compressed[..inside]]);
@@ -348,18 +362,18 @@ fn large_payloads_are_served_in_pieces() {
     let mut reader = FormReader::new(Arc::clone(&source), LOG.into());
     let mut found = read_on(&mut reader);
     assert_eq!(found.len() + MAGIC.len(), large.at as usize);
-    let mut file = std::fs::File::options().append(true).open(store.folder.path().join(LOG)).unwrap();
+    let mut file = std::fs::File::options().append(true).open(store.directory.path().join(LOG)).unwrap();
     file.write_all(&compressed[inside..]).unwrap();
-    source.note_growth();
+    source.record_growth();
     found.extend(read_on(&mut reader));
     assert!(found == compressed[MAGIC.len()..]);
     for form in FORMS {
         let found = read_on(&mut FormReader::new(store.source(form), LOG.into()));
         assert!(found == Reference::new(form, &compressed).bytes[MAGIC.len()..], "{form}");
-        let behind = large.at + large.size as u64;
+        let end = large.at + large.size as u64;
         if form != LogForm::Plain {
-            let start = source.locate(&LOG.into(), behind, ServedChecksum::Stored).unwrap();
-            assert_eq!(start.position, behind);
+            let start = source.locate(&LOG.into(), end, ServedChecksum::Stored).unwrap();
+            assert_eq!(start.position, end);
             assert!(source.locate(&LOG.into(), large.at + (256 << 10), ServedChecksum::Stored).is_err());
         }
     }
@@ -408,9 +422,9 @@ fn the_head_of_every_log_is_read_once() {
         let store = TestStore::new(&[&log]);
         let source = store.source(LogForm::AsIs);
         let head = || source.store().head(&LOG.into()).unwrap().unwrap();
-        let has_more = split(&log).1.iter().any(|place| {
+        let has_more = split(&log).1.iter().any(|sample_event| {
             !matches!(
-                place.event_type,
+                sample_event.event_type,
                 EventType::FormatDescription
                     | EventType::PreviousGtids
                     | EventType::MariadbGtidList

@@ -147,7 +147,7 @@ impl RelayFacts for FixedFacts {
             command,
             state: "",
             state_s: 5,
-            place: (command != "Sleep").then(|| ("binlog.000002".to_owned(), 500)),
+            position: (command != "Sleep").then(|| ("binlog.000002".to_owned(), 500)),
             bytes_sent: 1500,
             transactions_sent: 8,
             committed_us: None,
@@ -321,8 +321,8 @@ impl FixedRelay {
     }
 
     #[track_caller]
-    fn check(&mut self, sql: &str, wanted: &str) {
-        assert_eq!(self.ask(sql), wanted, "{sql}");
+    fn check(&mut self, sql: &str, expected: &str) {
+        assert_eq!(self.ask(sql), expected, "{sql}");
     }
 }
 
@@ -742,9 +742,9 @@ fn replica_status(client: &mut FixedRelay, word: &str) -> Vec<(String, String)> 
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-fn check_status(client: &mut FixedRelay, word: &str, wanted: &[(&str, &str)]) {
+fn check_status(client: &mut FixedRelay, word: &str, expected: &[(&str, &str)]) {
     let shown = replica_status(client, word);
-    for (name, value) in wanted {
+    for (name, value) in expected {
         let pair = ((*name).to_owned(), (*value).to_owned());
         assert!(shown.contains(&pair), "{name}: {shown:?}");
     }
@@ -1044,8 +1044,8 @@ fn events_are_listed_in_parts() {
     let all = client.ask("SHOW BINLOG EVENTS IN 'binlog.000002'");
     let lines: Vec<&str> = all.lines().collect();
     assert!(lines.len() > 4 && lines[1].starts_with("binlog.000002|4|Format_desc|"), "{all}");
-    let place = lines[3].split('|').nth(1).unwrap();
-    let part = client.ask(&format!("show binlog events in 'binlog.000002' from {place} limit 1, 1"));
+    let position = lines[3].split('|').nth(1).unwrap();
+    let part = client.ask(&format!("show binlog events in 'binlog.000002' from {position} limit 1, 1"));
     assert_eq!(part.lines().collect::<Vec<_>>(), [lines[0], lines[4]]);
     assert_eq!(client.ask("SHOW BINLOG EVENTS").lines().count(), lines.len());
     client.check(

@@ -35,10 +35,10 @@ fn a_purged_log_is_no_failure() {
     assert_eq!(reader.read(&source).unwrap().0, count(&[&first]));
     store.write(2, &second);
     store.write(3, &third);
-    std::fs::remove_file(store.folder.path().join("binlog.000001")).unwrap();
+    std::fs::remove_file(store.directory.path().join("binlog.000001")).unwrap();
     // What the source knew of the log is forgotten, too.
     source.forget_purged().unwrap();
-    source.note_growth();
+    source.record_growth();
     assert_eq!(reader.read(&source).unwrap().0, count(&[&third]));
     assert!(count(&[&third]) > 0);
 }

@@ -84,13 +84,13 @@ impl TransactionFilter<'_> {
 
     fn note_tables_of_statement(self, statement: &SourceStatement, unmatched: &mut UnmatchedRules) {
         let default = self.0.target_database(&statement.default_database);
-        unmatched.note_statement(&classify_statement(&statement.sql), default);
+        unmatched.record_statement(&classify_statement(&statement.sql), default);
     }
 
     fn note_tables_of_rows(self, rows: &RowEvents, unmatched: &mut UnmatchedRules) {
         for raw in rows.events().filter(|raw| raw.event_type() == EventType::TableMap) {
             if let Ok(Event::TableMap(map)) = raw.decode(&rows.format) {
-                unmatched.note_table(self.0.target_database(map.database), map.table);
+                unmatched.record_table(self.0.target_database(map.database), map.table);
             }
         }
     }

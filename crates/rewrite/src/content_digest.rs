@@ -194,8 +194,8 @@ mod tests {
             }
         }
         assert_eq!(log == original, is_due);
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
         std::fs::write(&path, log).unwrap();
         scan_log(&mut LogReader::open(&path).unwrap()).unwrap()
     }

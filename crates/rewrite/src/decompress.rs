@@ -26,7 +26,7 @@ use crate::rewrite_worker::{
 struct PayloadScan {
     summary: PayloadSummary,
     /// True if the worker's buffer contains all events of the payload.
-    is_held: bool,
+    is_buffered: bool,
 }
 
 impl RewriteWorker<'_> {
@@ -81,7 +81,7 @@ impl RewriteWorker<'_> {
         let summary = *inner.summary();
         self.batch.tally.opening.record(spent);
         self.batch.flush(sender)?;
-        let (position, placed) = match next {
+        let (position, fixup) = match next {
             Some(_) => (NextPosition::Fixed(closed.gtid.raw.header().next_position), None),
             None => (NextPosition::Fixed(0), Some(checksum)),
         };
@@ -96,7 +96,7 @@ impl RewriteWorker<'_> {
                 summary.uncompressed_size
             )));
         }
-        sender.push(OutputPart::GtidFinal { bytes, placed }, size)?;
+        sender.push(OutputPart::GtidFinal { bytes, fixup }, size)?;
         Ok(summary)
     }
 
@@ -110,7 +110,7 @@ impl RewriteWorker<'_> {
         let at = ErrorContext { name: self.shared.name, offset: closed.payload.offset };
         let (checksum, next) = (closed.payload.raw.checksum(), relay_position(kind, &closed.payload.raw));
         let started = Instant::now();
-        let PayloadScan { summary, is_held } =
+        let PayloadScan { summary, is_buffered } =
             self.scan_payload(closed).map_err(|error| at.payload_error(error))?;
         self.batch.tally.opening.record(started.elapsed());
         let after = size_after_gtid(&summary, checksum);
@@ -123,7 +123,7 @@ impl RewriteWorker<'_> {
                 false => Ok(()),
             }
         };
-        if is_held {
+        if is_buffered {
             inner_events(&self.inner).try_for_each(put)?;
         } else {
             let mut inner = self.opener.open(&closed.body).map_err(|error| at.payload_error(error))?;
@@ -138,15 +138,15 @@ impl RewriteWorker<'_> {
     fn scan_payload(&mut self, closed: &CompressedTransaction<'_>) -> Result<PayloadScan, PayloadError> {
         let mut inner = self.opener.open(&closed.body)?;
         self.inner.clear();
-        let mut is_held = true;
+        let mut is_buffered = true;
         while inner.next_chunk(PART_SIZE, &mut self.inner)? > 0 {
-            if !is_held || self.inner.len() as u64 > self.shared.sizes.large {
-                is_held = false;
+            if !is_buffered || self.inner.len() as u64 > self.shared.sizes.large {
+                is_buffered = false;
                 self.inner.clear();
                 self.inner.shrink_to(2 * PART_SIZE);
             }
         }
-        Ok(PayloadScan { summary: *inner.summary(), is_held })
+        Ok(PayloadScan { summary: *inner.summary(), is_buffered })
     }
 }
 

@@ -139,7 +139,7 @@ pub struct RewriteLimits {
     /// Number of zstd threads for a large transaction; 0: the worker's own thread.
     pub large_threads: u32,
     /// Directory of the spool files, which are unnamed and disappear when the process ends.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
 }
 
 /// Settings of one [`rewrite`].

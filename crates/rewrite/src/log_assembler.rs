@@ -69,7 +69,7 @@ impl<'s, W: RewriteOutput> LogAssembler<'s, W> {
         progress: &mut dyn MoveObserver,
     ) -> Result<ControlFlow<()>, RewriteError> {
         match part {
-            OutputPart::Events { mut bytes, placed, moved, tally, whole } => {
+            OutputPart::Events { mut bytes, fixups, moved, tally, whole } => {
                 let start = self.position;
                 for (before, start) in moved {
                     let after = self.position + u64::from(start);
@@ -77,7 +77,7 @@ impl<'s, W: RewriteOutput> LogAssembler<'s, W> {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
-                self.fix_positions(&mut bytes, &placed);
+                self.fix_positions(&mut bytes, &fixups);
                 self.tally.add(&tally);
                 self.write(&bytes)?;
                 if let Some(whole) = whole {
@@ -101,8 +101,8 @@ impl<'s, W: RewriteOutput> LogAssembler<'s, W> {
                 self.reserved = self.position;
                 self.write(&bytes)?;
             }
-            OutputPart::GtidFinal { mut bytes, placed } => {
-                if let Some(checksum) = placed {
+            OutputPart::GtidFinal { mut bytes, fixup } => {
+                if let Some(checksum) = fixup {
                     move_event(&mut bytes, checksum, NextPosition::FromStart(self.reserved));
                 }
                 self.write_over(self.reserved, &bytes)?;
@@ -117,8 +117,8 @@ impl<'s, W: RewriteOutput> LogAssembler<'s, W> {
         Ok(self.tally)
     }
 
-    fn fix_positions(&self, bytes: &mut [u8], placed: &[PositionFixup]) {
-        for &PositionFixup { start, checksum } in placed {
+    fn fix_positions(&self, bytes: &mut [u8], fixups: &[PositionFixup]) {
+        for &PositionFixup { start, checksum } in fixups {
             let from = start as usize;
             let size = match bytes[from + 9..].first_chunk() {
                 Some(size) => u32::from_le_bytes(*size) as usize,
@@ -179,11 +179,11 @@ mod tests {
             let format =
                 EventFormat { server_version, post_header_sizes, checksum: algorithm, flavour: Flavour::MySql };
             let origin = EventOrigin { timestamp: 1, server_id: 1, flags: EventFlags(0) };
-            let (mut bytes, mut placed, mut moved) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut bytes, mut fixups, mut moved) = (Vec::new(), Vec::new(), Vec::new());
             let checksum = algorithm.for_events();
             for number in 0..count {
                 let start = bytes.len() as u32;
-                placed.push(PositionFixup { start, checksum });
+                fixups.push(PositionFixup { start, checksum });
                 moved.push((number as u64, start));
                 let xid = Event::Xid(Xid { xid: number as u64 });
                 xid.write(origin, NextPosition::Fixed(0), &format, &mut bytes).unwrap();
@@ -196,7 +196,7 @@ mod tests {
                 ControlFlow::Continue(())
             };
             let (tally, whole) = (Box::new(RewriteTally::default()), None);
-            let part = OutputPart::Events { bytes, placed, moved, tally, whole };
+            let part = OutputPart::Events { bytes, fixups, moved, tally, whole };
             prop_assert!(assembler.take(part, &mut progress).unwrap().is_continue());
             let end = assembler.finish().unwrap().bytes_after;
             let (mut rest, mut at) = (&out[4..], start);

@@ -57,7 +57,7 @@ impl RenderTimings {
 }
 
 /// Units of the transactions that a step has read from the log, and the error after them.
-struct CutUnits {
+struct CollectedUnits {
     units: Vec<RewriteUnit>,
     failure: Option<RewriteError>,
 }
@@ -76,7 +76,7 @@ impl fmt::Debug for LogRenderer {
         out.debug_struct("LogRenderer")
             .field("action", &self.action)
             .field("log", &self.reader.name())
-            .field("place", &self.place())
+            .field("position", &self.position())
             .finish_non_exhaustive()
     }
 }
@@ -108,14 +108,14 @@ impl LogRenderer {
         })
     }
 
-    /// Continues at a position that [`LogRenderer::place`] returned for the same log, the same action and the same
+    /// Continues at a position that [`LogRenderer::position`] returned for the same log, the same action and the same
     /// limits. Call it before the first step.
     ///
     /// # Errors
     ///
     /// If the log cannot be read, or ends before the position.
-    pub fn start_at(&mut self, place: TransactionMove) -> Result<(), RewriteError> {
-        if place.before <= MAGIC.len() as u64 {
+    pub fn start_at(&mut self, position: TransactionMove) -> Result<(), RewriteError> {
+        if position.before <= MAGIC.len() as u64 {
             return Ok(());
         }
         let offset = match self.reader.next_event()? {
@@ -127,16 +127,16 @@ impl LogRenderer {
         if let Some(format) = self.reader.format() {
             self.units.check_format(format, offset)?;
         }
-        if place.before < self.reader.position() {
+        if position.before < self.reader.position() {
             return Err(RewriteError::Changed { name: self.reader.name().to_owned() });
         }
-        self.reader.skip_to(place.before)?;
-        self.position = place.after;
+        self.reader.skip_to(position.before)?;
+        self.position = position.after;
         Ok(())
     }
 
     /// Returns the position up to which the log is written, which is between two transactions.
-    pub fn place(&self) -> TransactionMove {
+    pub fn position(&self) -> TransactionMove {
         let before = self.cutter.open_outline().map_or(self.reader.position(), |open| open.position);
         TransactionMove { before, after: self.position }
     }
@@ -174,8 +174,8 @@ impl LogRenderer {
             ReadOutcome::End(end) => return Ok(RenderStep::End(end)),
         };
         self.units.check_chunk(&chunk, self.reader.kind())?;
-        let cut = self.collect_units(|cutter, give| cutter.cut_chunk(&chunk, give));
-        self.write_units(cut, out, progress)?;
+        let collected = self.collect_units(|cutter, give| cutter.cut_chunk(&chunk, give));
+        self.write_units(collected, out, progress)?;
         Ok(RenderStep::Advanced)
     }
 
@@ -189,31 +189,31 @@ impl LogRenderer {
         out: &mut dyn RewriteOutput,
         progress: &mut dyn MoveObserver,
     ) -> Result<(), RewriteError> {
-        let cut = self.collect_units(|cutter, give| cutter.finish(give));
-        self.write_units(cut, out, progress)
+        let collected = self.collect_units(|cutter, give| cutter.finish(give));
+        self.write_units(collected, out, progress)
     }
 
-    /// Collects the units of the transactions that `cut` pushes.
+    /// Collects the units of the transactions that `feed` pushes.
     fn collect_units(
         &mut self,
-        cut: impl FnOnce(&mut TransactionCutter, TakeSegment<'_, FeedError>) -> Result<(), FeedError>,
-    ) -> CutUnits {
+        feed: impl FnOnce(&mut TransactionCutter, TakeSegment<'_, FeedError>) -> Result<(), FeedError>,
+    ) -> CollectedUnits {
         let mut units = Vec::new();
         let mut give = |unit, _| {
             units.push(unit);
             Ok(())
         };
         let built = &mut self.units;
-        let cut = cut(&mut self.cutter, &mut |segment| built.take(segment, &mut give));
+        let fed = feed(&mut self.cutter, &mut |segment| built.take(segment, &mut give));
         let flushed = built.flush(&mut give);
-        let failure = cut.map_err(|stop| stop.into_error(self.reader.name())).and(flushed).err();
-        CutUnits { units, failure }
+        let failure = fed.map_err(|stop| stop.into_error(self.reader.name())).and(flushed).err();
+        CollectedUnits { units, failure }
     }
 
     /// Writes the units, up to the first transaction that fails.
     fn write_units(
         &mut self,
-        cut: CutUnits,
+        collected: CollectedUnits,
         out: &mut dyn RewriteOutput,
         progress: &mut dyn MoveObserver,
     ) -> Result<(), RewriteError> {
@@ -230,7 +230,7 @@ impl LogRenderer {
         let sink = AssemblerSink(RefCell::new(AssemblerState { assembler, progress }));
         let buffers = self.buffers.take().unwrap_or_else(WorkerBuffers::new);
         let mut worker = RewriteWorker::with_buffers(&shared, buffers);
-        let CutUnits { units, failure } = cut;
+        let CollectedUnits { units, failure } = collected;
         let written = units.into_iter().try_for_each(|unit| worker.rewrite_unit(unit, &sink));
         if written.is_err() {
             // Ignore an error here: the first error is reported.

@@ -13,16 +13,16 @@ pub(crate) struct PayloadSpool {
     bytes: logs::EncryptedSpool,
     /// Number of bytes already read back.
     taken: u64,
-    folder: String,
+    directory: String,
 }
 
 impl PayloadSpool {
-    /// Creates an empty spool whose file goes to `folder`.
-    pub(crate) fn new_in(folder: &Path) -> Result<Self, RewriteError> {
-        let name = folder.display().to_string();
+    /// Creates an empty spool whose file goes to `directory`.
+    pub(crate) fn new_in(directory: &Path) -> Result<Self, RewriteError> {
+        let name = directory.display().to_string();
         let bytes =
-            logs::EncryptedSpool::new_in(folder, MEMORY_MAX).map_err(|cause| write_error(&name, cause))?;
-        Ok(Self { bytes, taken: 0, folder: name })
+            logs::EncryptedSpool::new_in(directory, MEMORY_MAX).map_err(|cause| write_error(&name, cause))?;
+        Ok(Self { bytes, taken: 0, directory: name })
     }
 
     /// Returns the number of bytes pushed.
@@ -32,7 +32,7 @@ impl PayloadSpool {
 
     /// Appends bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), RewriteError> {
-        self.bytes.push(bytes).map_err(|cause| write_error(&self.folder, cause))?;
+        self.bytes.push(bytes).map_err(|cause| write_error(&self.directory, cause))?;
         Ok(())
     }
 
@@ -40,14 +40,16 @@ impl PayloadSpool {
     pub(crate) fn next(&mut self, count: usize) -> Result<Vec<u8>, RewriteError> {
         let left = self.size() - self.taken;
         let mut bytes = vec![0; left.min(count as u64) as usize];
-        self.bytes.read_exact_at(self.taken, &mut bytes).map_err(|cause| write_error(&self.folder, cause))?;
+        self.bytes
+            .read_exact_at(self.taken, &mut bytes)
+            .map_err(|cause| write_error(&self.directory, cause))?;
         self.taken += bytes.len() as u64;
         Ok(bytes)
     }
 }
 
-fn write_error(folder: &str, cause: io::Error) -> RewriteError {
-    RewriteError::Write { what: format!("a payload to a temporary file in {folder}"), cause }
+fn write_error(directory: &str, cause: io::Error) -> RewriteError {
+    RewriteError::Write { what: format!("a payload to a temporary file in {directory}"), cause }
 }
 
 #[cfg(test)]

@@ -78,13 +78,13 @@ impl ResourcePlan {
         size_max: u64,
     ) -> Self {
         let count = workers.get() as u64;
-        let held = large.min(size_max);
+        let buffered = large.min(size_max);
         // Half of this memory is for units that wait for a worker. One of these units may be a whole transaction.
-        let under_way = (2 * held).clamp(8 * MIB, 64 * MIB);
+        let under_way = (2 * buffered).clamp(8 * MIB, 64 * MIB);
         // One transaction being read, and each worker's events and frame.
-        let fixed = BASE_MEMORY + under_way + held + count * 2 * held;
+        let fixed = BASE_MEMORY + under_way + buffered + count * 2 * buffered;
         let tables = |size| level.map_or(DECOMPRESS_MEMORY, |level| level.memory_for(size));
-        let small = fixed + count * tables(held);
+        let small = fixed + count * tables(buffered);
         if size_max <= large || level.is_none() {
             return Self { memory_needed: small, ..Self::without_need(workers, large, under_way) };
         }
@@ -109,10 +109,10 @@ impl ResourcePlan {
         PipelineLimits { workers: self.workers, bytes: self.queue_bytes }
     }
 
-    /// Returns the sizes for [`rewrite`](crate::rewrite). Payloads of large transactions are spooled to `folder`.
-    pub fn sizes(&self, folder: &std::path::Path) -> RewriteLimits {
+    /// Returns the sizes for [`rewrite`](crate::rewrite). Payloads of large transactions are spooled to `directory`.
+    pub fn sizes(&self, directory: &std::path::Path) -> RewriteLimits {
         let Self { large, large_threads, .. } = *self;
-        RewriteLimits { unit: MIB as usize, large, large_threads, folder: folder.to_owned() }
+        RewriteLimits { unit: MIB as usize, large, large_threads, directory: directory.to_owned() }
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum OutputPart {
     Events {
         bytes: Vec<u8>,
         /// Events whose headers state their position in this log.
-        placed: Vec<PositionFixup>,
+        fixups: Vec<PositionFixup>,
         /// Old starts of transactions, and their new starts in `bytes`.
         moved: Vec<(u64, u32)>,
         tally: Box<RewriteTally>,
@@ -41,8 +41,9 @@ pub(crate) enum OutputPart {
     Tail,
     /// Placeholder for a GTID event: only the size is known.
     GtidPlaceholder(Vec<u8>),
-    /// The final GTID event for the placeholder. `placed` if its header states its position in this log.
-    GtidFinal { bytes: Vec<u8>, placed: Option<EventChecksum> },
+    /// The final GTID event for the placeholder. `fixup` has its checksum if its header states its
+    /// position in this log.
+    GtidFinal { bytes: Vec<u8>, fixup: Option<EventChecksum> },
 }
 
 /// Receives the output of a worker, in order.
@@ -109,7 +110,7 @@ impl WorkerBuffers {
 pub(crate) struct EventBatch<'o> {
     spare: &'o SpareBuffers,
     bytes: Vec<u8>,
-    placed: Vec<PositionFixup>,
+    fixups: Vec<PositionFixup>,
     moved: Vec<(u64, u32)>,
     pub(crate) tally: RewriteTally,
     /// Bytes of whole segments at the start of `bytes`; `None` if a part of the present segment was pushed.
@@ -459,8 +460,8 @@ fn inner_fits(size: usize, event: RawEvent<'_>, large: u64) -> bool {
 
 impl<'o> EventBatch<'o> {
     fn new(spare: &'o SpareBuffers) -> Self {
-        let (placed, moved) = (Vec::new(), Vec::new());
-        Self { spare, bytes: spare.take(), placed, moved, tally: RewriteTally::default(), whole: Some(0) }
+        let (fixups, moved) = (Vec::new(), Vec::new());
+        Self { spare, bytes: spare.take(), fixups, moved, tally: RewriteTally::default(), whole: Some(0) }
     }
 
     fn end_segment(&mut self) {
@@ -471,7 +472,7 @@ impl<'o> EventBatch<'o> {
     fn drop_open_segment(&mut self) {
         let end = self.whole.unwrap_or_default();
         self.bytes.truncate(end);
-        self.placed.retain(|fixup| (fixup.start as usize) < end);
+        self.fixups.retain(|fixup| (fixup.start as usize) < end);
         self.moved.retain(|(_, start)| (*start as usize) < end);
     }
 
@@ -491,7 +492,7 @@ impl<'o> EventBatch<'o> {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(event.raw.bytes());
         if has_own_position(event, kind) {
-            self.placed.push(PositionFixup { start, checksum: event.raw.checksum() });
+            self.fixups.push(PositionFixup { start, checksum: event.raw.checksum() });
         }
     }
 
@@ -535,16 +536,16 @@ impl<'o> EventBatch<'o> {
         let start = self.bytes.len() as u32;
         put(NextPosition::Fixed(next.unwrap_or_default()), &mut self.bytes)?;
         if next.is_none() {
-            self.placed.push(PositionFixup { start, checksum });
+            self.fixups.push(PositionFixup { start, checksum });
         }
         Ok(())
     }
 
     pub(crate) fn flush(&mut self, sender: &dyn PartSink) -> Result<(), RewriteError> {
-        let Self { bytes, placed, moved, tally, whole, .. } = std::mem::replace(self, Self::new(self.spare));
+        let Self { bytes, fixups, moved, tally, whole, .. } = std::mem::replace(self, Self::new(self.spare));
         self.whole = (whole == Some(bytes.len())).then_some(0);
-        let cost = bytes.len() + placed.len() * size_of::<PositionFixup>();
-        sender.push(OutputPart::Events { bytes, placed, moved, tally: Box::new(tally), whole }, cost)
+        let cost = bytes.len() + fixups.len() * size_of::<PositionFixup>();
+        sender.push(OutputPart::Events { bytes, fixups, moved, tally: Box::new(tally), whole }, cost)
     }
 }
 

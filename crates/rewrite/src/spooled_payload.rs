@@ -23,7 +23,7 @@ impl PayloadFile {
         let mut writer = shared.writers.new_writer()?;
         writer.set_threads(shared.sizes.large_threads)?;
         writer.begin(inner_size)?;
-        Ok(Self { writer, spool: PayloadSpool::new_in(&shared.sizes.folder)? })
+        Ok(Self { writer, spool: PayloadSpool::new_in(&shared.sizes.directory)? })
     }
 
     /// Adds events. Returns false if the payload becomes too large.

@@ -38,12 +38,12 @@ impl StagedFile {
 
     /// Does the same as [`Self::begin`], but if `target` is a symbolic link, replaces the link itself.
     pub(crate) fn begin_at(target: &Path) -> Result<Self, RewriteError> {
-        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let wrong = |cause| write_error("a temporary file in", folder, cause);
-        remove_leftovers(folder).map_err(wrong)?;
+        let directory = target.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        let wrong = |cause| write_error("a temporary file in", directory, cause);
+        remove_leftovers(directory).map_err(wrong)?;
         loop {
-            let file = tempfile::Builder::new().prefix(PREFIX).rand_bytes(RANDOM_SIZE).tempfile_in(folder);
+            let file = tempfile::Builder::new().prefix(PREFIX).rand_bytes(RANDOM_SIZE).tempfile_in(directory);
             let file = file.map_err(wrong)?;
             let locked = lock(file.as_file().try_clone().map_err(wrong)?);
             // Another process may have removed the file as a leftover before it was locked.
@@ -193,8 +193,8 @@ const PREFIX: &str = ".bintide-new-";
 const RANDOM_SIZE: usize = 8;
 
 /// Removes temporary files of killed processes: files that no process has locked.
-fn remove_leftovers(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)?.flatten() {
+fn remove_leftovers(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)?.flatten() {
         let name = entry.file_name();
         let is_ours = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(|rest| {
             rest.len() == RANDOM_SIZE && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -286,8 +286,8 @@ mod tests {
 
     #[test]
     fn create_numbered_never_overwrites() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("positions.log");
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("positions.log");
         for (content, name, is_new) in [
             ("one", "positions.log", true),
             ("two", "positions.log.2", true),
@@ -296,22 +296,22 @@ mod tests {
             ("three", "positions.log.3", true),
         ] {
             let beside = begin(&target, content).create_numbered().unwrap();
-            assert_eq!((beside.path, beside.is_new), (folder.path().join(name), is_new), "{content}");
+            assert_eq!((beside.path, beside.is_new), (directory.path().join(name), is_new), "{content}");
         }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3);
     }
 
     #[test]
     fn only_unlocked_leftovers_are_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("log");
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("log");
         let under_way = StagedFile::begin(&target).unwrap();
         let (left, others) = (".bintide-new-AbCd1234", [".bintide-new-", ".bintide-new-AbCd-234", "log"]);
         for name in others.iter().chain([&left]) {
-            fs::write(folder.path().join(name), "something").unwrap();
+            fs::write(directory.path().join(name), "something").unwrap();
         }
         drop(StagedFile::begin(&target).unwrap());
-        assert!(!folder.path().join(left).exists());
-        assert!(under_way.path().exists() && others.iter().all(|name| folder.path().join(name).exists()));
+        assert!(!directory.path().join(left).exists());
+        assert!(under_way.path().exists() && others.iter().all(|name| directory.path().join(name).exists()));
     }
 }

@@ -24,7 +24,7 @@ const COMPRESS: RewriteAction = RewriteAction::Compress(CompressSettings {
 });
 
 fn limits() -> RewriteLimits {
-    RewriteLimits { unit: 1000, large: 30_000, large_threads: 0, folder: std::env::temp_dir() }
+    RewriteLimits { unit: 1000, large: 30_000, large_threads: 0, directory: std::env::temp_dir() }
 }
 
 fn sample(name: &str) -> Vec<u8> {
@@ -47,8 +47,8 @@ fn steps_write_the_same_log_and_can_start_at_any_transaction() {
     {
         let log = sample(name);
         for action in [RewriteAction::Decompress, COMPRESS] {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("log");
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("log");
             let mut file = File::create(&path).unwrap();
             let again = path.clone();
             let open = move || LogReader::open(&again);
@@ -61,31 +61,31 @@ fn steps_write_the_same_log_and_can_start_at_any_transaction() {
             }
             renderer.finish(&mut out, &mut |_| ControlFlow::Continue(())).unwrap();
 
-            let (mut wanted, mut wanted_moves) = (Vec::new(), Vec::new());
+            let (mut expected, mut expected_moves) = (Vec::new(), Vec::new());
             let mut note = |moved| {
-                wanted_moves.push(moved);
+                expected_moves.push(moved);
                 ControlFlow::Continue(())
             };
             let bounds = PipelineLimits::with_bytes(1 << 24);
             let settings = RewriteSettings { action, bounds, sizes: &limits() };
-            rewrite(settings, &open, &mut wanted, &mut note).unwrap();
-            assert!(out == wanted, "{name} {action:?}");
-            assert_eq!(moves, wanted_moves, "{name} {action:?}");
+            rewrite(settings, &open, &mut expected, &mut note).unwrap();
+            assert!(out == expected, "{name} {action:?}");
+            assert_eq!(moves, expected_moves, "{name} {action:?}");
             for moved in moves.iter().step_by(5) {
                 let mut renderer = LogRenderer::new(action, limits(), Box::new(open.clone())).unwrap();
                 renderer.start_at(*moved).unwrap();
-                let mut out = wanted[..moved.after as usize].to_vec();
+                let mut out = expected[..moved.after as usize].to_vec();
                 render_all(&mut renderer, &mut out, &mut Vec::new());
                 renderer.finish(&mut out, &mut |_| ControlFlow::Continue(())).unwrap();
-                assert!(out == wanted, "{name} {action:?} {moved:?}");
-                assert_eq!(renderer.place().after, wanted.len() as u64);
+                assert!(out == expected, "{name} {action:?} {moved:?}");
+                assert_eq!(renderer.position().after, expected.len() as u64);
             }
         }
     }
 }
 
 /// Changes a byte near the end of a log's event. `Sealed` events get a valid checksum afterwards.
-fn damage(log: &[u8], event: &RawEventPlace, seal: EventSeal) -> Vec<u8> {
+fn damage(log: &[u8], event: &RawEventLocation, seal: EventSeal) -> Vec<u8> {
     let mut damaged = log.to_vec();
     let range = event.range.clone();
     damaged[range.end - event.checksum.size() - 2] ^= 0x55;
@@ -105,22 +105,22 @@ enum EventSeal {
 }
 
 /// Place of an event in a log.
-struct RawEventPlace {
+struct RawEventLocation {
     range: Range<usize>,
     event_type: EventType,
     checksum: EventChecksum,
     next_position: u32,
 }
 
-fn events(log: &[u8]) -> Vec<RawEventPlace> {
-    let (mut framer, mut places, mut start) = (Framer::new(), Vec::new(), MAGIC.len());
+fn events(log: &[u8]) -> Vec<RawEventLocation> {
+    let (mut framer, mut locations, mut start) = (Framer::new(), Vec::new(), MAGIC.len());
     while let FramerOutput::Event(raw) = framer.next(&log[start..]).unwrap() {
         let (range, event_type) = (start..start + raw.bytes().len(), raw.event_type());
         start = range.end;
         let (checksum, next_position) = (raw.checksum(), raw.header().next_position);
-        places.push(RawEventPlace { range, event_type, checksum, next_position });
+        locations.push(RawEventLocation { range, event_type, checksum, next_position });
     }
-    places
+    locations
 }
 
 /// Renders a log from memory. Returns what is whole, the starts of transactions, and the error.
@@ -151,7 +151,7 @@ fn whole_transactions_in_front_of_damage_are_written() {
     let (compressed, _, _) = render_bytes(&large, COMPRESS);
     for log in [sample("types.binlog"), sample("types-compressed.binlog"), large, compressed] {
         for action in [RewriteAction::Decompress, COMPRESS] {
-            let (wanted, moves, _) = render_bytes(&log, action);
+            let (expected, moves, _) = render_bytes(&log, action);
             let mut checked = 0;
             for event in events(&log) {
                 let start = event.range.start as u64;
@@ -163,13 +163,13 @@ fn whole_transactions_in_front_of_damage_are_written() {
                 };
                 for seal in seals {
                     let (out, _, error) = render_bytes(&damage(&log, &event, *seal), action);
-                    let place = format!("{action:?} {:?} {seal:?} {error:?}", event.range);
+                    let context = format!("{action:?} {:?} {seal:?} {error:?}", event.range);
                     assert!(
                         error.is_some_and(|error| error.contains(&format!("log at {start}: "))),
-                        "{place}"
+                        "{context}"
                     );
-                    assert_eq!(out.len() as u64, inside.after, "{place}");
-                    assert!(wanted.starts_with(&out), "{place}");
+                    assert_eq!(out.len() as u64, inside.after, "{context}");
+                    assert!(expected.starts_with(&out), "{context}");
                     checked += 1;
                 }
             }

@@ -18,10 +18,10 @@ use logs::LogReader;
 use logs::ordered::PipelineLimits;
 
 fn samples() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
-    let (mut open, mut found) = (vec![folder], Vec::new());
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+    let (mut open, mut found) = (vec![directory], Vec::new());
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             match path.is_dir() {
                 true => open.push(path),
@@ -56,8 +56,8 @@ fn run(action: RewriteAction, bytes: &[u8]) -> Outcome {
 }
 
 fn run_cut(action: RewriteAction, sizes: &RewriteLimits, bytes: &[u8]) -> Outcome {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
     std::fs::write(&path, bytes).unwrap();
     let (mut out, mut moves) = (Vec::new(), Vec::new());
     let open = || LogReader::open(&path);
@@ -170,8 +170,8 @@ fn transactions_without_gain_stay_plain() {
         let none = compress(ZstdLevel::DEFAULT, MinimumGain::Percent(100), CompressedPolicy::Pass);
         let (same, nothing, _) = run(none, &original).unwrap();
         assert!(same == original && !nothing.tally.is_changed(), "{}", path.display());
-        let wanted = nothing.tally.not_worth_it;
-        assert_eq!(report.tally.compressed + report.tally.not_worth_it, wanted, "{}", path.display());
+        let expected = nothing.tally.not_worth_it;
+        assert_eq!(report.tally.compressed + report.tally.not_worth_it, expected, "{}", path.display());
     }
 }
 
@@ -202,7 +202,8 @@ fn damage_is_reported_with_its_position() {
 
 #[test]
 fn transactions_not_held_in_memory_give_the_same_log() {
-    let sizes = |unit, large| RewriteLimits { unit, large, large_threads: 2, folder: std::env::temp_dir() };
+    let sizes =
+        |unit, large| RewriteLimits { unit, large, large_threads: 2, directory: std::env::temp_dir() };
     let again = compress(ZstdLevel::DEFAULT, MinimumGain::None, CompressedPolicy::Recompress);
     let mut compressed_in_all = 0;
     for path in samples().into_iter().filter(|path| is_rewritable(path)) {
@@ -213,12 +214,12 @@ fn transactions_not_held_in_memory_give_the_same_log() {
             RewriteAction::Decompress,
             compress(ZstdLevel::DEFAULT, MinimumGain::Percent(0), CompressedPolicy::Pass),
         ] {
-            let (held, report, moves) = run(action, &original).unwrap();
+            let (buffered, report, moves) = run(action, &original).unwrap();
             for (unit, large) in [(1, 1), (1 << 20, 1), (300, 600)] {
                 let (read_again, same, moved) = run_cut(action, &sizes(unit, large), &original).unwrap();
-                assert_eq!(meaning(&read_again), meaning(&held), "{} {action:?}", path.display());
+                assert_eq!(meaning(&read_again), meaning(&buffered), "{} {action:?}", path.display());
                 // zstd may split frames differently when its input comes in pieces. Plain events must not differ.
-                assert!(action != RewriteAction::Decompress || read_again == held, "{}", path.display());
+                assert!(action != RewriteAction::Decompress || read_again == buffered, "{}", path.display());
                 let counts = |report: &RewriteReport| {
                     (report.tally.transactions, report.tally.opened, report.tally.bytes_before)
                 };
@@ -257,7 +258,8 @@ fn events_before_a_payload_are_not_lost() {
         raw.rewrite(raw.header().origin(), next, raw.checksum(), &mut log).unwrap();
     }
     assert!(inserted > 50, "{inserted}");
-    let sizes = |unit, large| RewriteLimits { unit, large, large_threads: 0, folder: std::env::temp_dir() };
+    let sizes =
+        |unit, large| RewriteLimits { unit, large, large_threads: 0, directory: std::env::temp_dir() };
     let again = compress(ZstdLevel::DEFAULT, MinimumGain::None, CompressedPolicy::Recompress);
     for action in [LIKE_A_SERVER, again, RewriteAction::Decompress] {
         for (unit, large) in [(1 << 20, 1 << 20), (1, 300), (1, 1)] {
@@ -288,7 +290,7 @@ fn payloads_with_a_wrong_stated_size_are_refused() {
         }
         log
     };
-    let sizes = RewriteLimits { unit: 1, large: 1000, large_threads: 0, folder: std::env::temp_dir() };
+    let sizes = RewriteLimits { unit: 1, large: 1000, large_threads: 0, directory: std::env::temp_dir() };
     for claim in [1, 1 << 40] {
         let error = run_cut(RewriteAction::Decompress, &sizes, &lie(claim)).unwrap_err().to_string();
         assert!(error.contains("uncompressed payload size is"), "{claim}: {error}");

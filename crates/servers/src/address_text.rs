@@ -41,8 +41,8 @@ impl ConnectionOptions {
                 }
             });
         }
-        let (account, place) = match authority.rsplit_once('@') {
-            Some((account, place)) => (Some(account), place),
+        let (account, endpoint) = match authority.rsplit_once('@') {
+            Some((account, endpoint)) => (Some(account), endpoint),
             None => (None, authority),
         };
         let (mut options, mut passwords) = (Self::default(), PasswordOptionCheck::default());
@@ -55,7 +55,7 @@ impl ConnectionOptions {
                 passwords.take(PASSWORD).map_err(fail)?;
             }
         }
-        options.set_place(place, has_account)?;
+        options.set_endpoint(endpoint, has_account)?;
         for option in query.split('&').filter(|option| !option.is_empty()) {
             let (name, value) =
                 option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
@@ -76,10 +76,10 @@ impl ConnectionOptions {
 
     /// Sets the host and the port. Without an account in the text, host and port may be parts of an account, so errors
     /// do not show them.
-    fn set_place(&mut self, place: &str, has_account: bool) -> Result<(), AddressError> {
-        let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+    fn set_endpoint(&mut self, endpoint: &str, has_account: bool) -> Result<(), AddressError> {
+        let (host, port) = match endpoint.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, rest)) => (host, rest.strip_prefix(':')),
-            None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
+            None => endpoint.split_once(':').map_or((endpoint, None), |(host, port)| (host, Some(port))),
         };
         if let Some(port) = port {
             let number = port.parse().map_err(|_| match has_account {
@@ -88,7 +88,7 @@ impl ConnectionOptions {
             })?;
             self.port = Some(number);
         }
-        if host.is_empty() && !place.is_empty() {
+        if host.is_empty() && !endpoint.is_empty() {
             return Err(fail("the address has no host"));
         }
         self.host = Some(decode(host)?).filter(|host| !host.is_empty());
@@ -163,9 +163,9 @@ mod tests {
 
     #[test]
     fn addresses_have_one_password_option() {
-        let check = |text: &str, wanted: &str| {
+        let check = |text: &str, expected: &str| {
             let error = ConnectionOptions::of_address(text).unwrap_err().to_string();
-            assert_eq!(error, format!("{wanted} exclude each other: give only one of them"), "{text}");
+            assert_eq!(error, format!("{expected} exclude each other: give only one of them"), "{text}");
         };
         check("mysql://u:secret@h/?password-file=f", "password and password-file");
         check("mysql://u@h/?password_command=c&password-file=f", "password-command and password-file");

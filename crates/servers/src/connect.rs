@@ -56,13 +56,13 @@ fn connect_result<T>(attempt: Option<io::Result<T>>) -> Result<T, ConnectionErro
 
 fn connect_first(host: &str, port: u16, bind: Option<&str>, timeout: Duration) -> io::Result<TcpStream> {
     let end = Instant::now() + timeout;
-    let places: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
     let mut last = io::Error::other(format!("{host} has no address"));
-    for (number, place) in places.iter().enumerate() {
+    for (number, address) in addresses.iter().enumerate() {
         // Divide the remaining time, so that an unreachable address leaves time for the others.
-        let left = u32::try_from(places.len() - number).unwrap_or(u32::MAX);
+        let left = u32::try_from(addresses.len() - number).unwrap_or(u32::MAX);
         let share = end.saturating_duration_since(Instant::now()) / left;
-        match connect_to(place, bind, share.max(Duration::from_millis(1))) {
+        match connect_to(address, bind, share.max(Duration::from_millis(1))) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -70,14 +70,14 @@ fn connect_first(host: &str, port: u16, bind: Option<&str>, timeout: Duration) -
     Err(last)
 }
 
-fn connect_to(place: &SocketAddr, bind: Option<&str>, timeout: Duration) -> io::Result<TcpStream> {
-    let Some(bind) = bind else { return TcpStream::connect_timeout(place, timeout) };
-    let is_same_kind = |from: &SocketAddr| from.is_ipv4() == place.is_ipv4();
+fn connect_to(address: &SocketAddr, bind: Option<&str>, timeout: Duration) -> io::Result<TcpStream> {
+    let Some(bind) = bind else { return TcpStream::connect_timeout(address, timeout) };
+    let is_same_kind = |from: &SocketAddr| from.is_ipv4() == address.is_ipv4();
     let from = (bind, 0).to_socket_addrs()?.find(is_same_kind);
     let from = from.ok_or_else(|| io::Error::from(Errno::EADDRNOTAVAIL))?;
-    let socket = Socket::new(Domain::for_address(*place), Type::STREAM, None)?;
+    let socket = Socket::new(Domain::for_address(*address), Type::STREAM, None)?;
     socket.bind(&from.into())?;
-    socket.connect_timeout(&(*place).into(), timeout)?;
+    socket.connect_timeout(&(*address).into(), timeout)?;
     Ok(socket.into())
 }
 

@@ -188,8 +188,8 @@ impl ConnectionOptions {
             }
             "compress" => {
                 let compressed = [CompressionAlgorithm::Zlib, CompressionAlgorithm::Uncompressed];
-                let wanted = if parse_switch(&name, value)? { &compressed[..] } else { &compressed[1..] };
-                self.compression_algorithms = Some(wanted.to_vec());
+                let algorithms = if parse_switch(&name, value)? { &compressed[..] } else { &compressed[1..] };
+                self.compression_algorithms = Some(algorithms.to_vec());
             }
             "compression-algorithms" => self.compression_algorithms = Some(parse_algorithms(&text()?)?),
             "zstd-compression-level" => self.zstd_level = Some(parse_zstd_level(&text()?)?),
@@ -213,9 +213,9 @@ impl ConnectionOptions {
         match name {
             "ssl-mode" => tls.mode = Some(parse_ssl_mode(text()?)?),
             "ssl-ca" => tls.authorities = file()?,
-            "ssl-capath" => tls.authority_folder = file()?,
+            "ssl-capath" => tls.authority_directory = file()?,
             "ssl-crl" => tls.revocations = file()?,
-            "ssl-crlpath" => tls.revocation_folder = file()?,
+            "ssl-crlpath" => tls.revocation_directory = file()?,
             "ssl-cert" => tls.certificate = file()?,
             "ssl-key" => tls.key = file()?,
             "ssl-cipher" => tls.ciphers = Some(split_list(text()?, ':')),
@@ -248,12 +248,12 @@ impl ConnectionOptions {
     pub fn for_other_server(&self) -> Self {
         let mut tls = self.tls.clone();
         tls.drop_lowering_mode();
-        Self { tls, user: None, password: None, ..self.for_other_place() }
+        Self { tls, user: None, password: None, ..self.for_other_endpoint() }
     }
 
     /// Returns the options without host, port, socket and protocol.
     #[must_use]
-    pub fn for_other_place(&self) -> Self {
+    pub fn for_other_endpoint(&self) -> Self {
         Self { host: None, port: None, socket: None, protocol: None, ..self.clone() }
     }
 
@@ -385,9 +385,9 @@ mod tests {
 
     #[test]
     fn invalid_values_are_errors() {
-        let check = |name: &str, value: Option<&str>, wanted: &str| {
+        let check = |name: &str, value: Option<&str>, expected: &str| {
             let error = ConnectionOptions::default().set(name, value).unwrap_err();
-            assert_eq!(error, wanted);
+            assert_eq!(error, expected);
         };
         check("port", Some("x"), "port is x; expected a number up to 65535");
         check("port", Some("70000"), "port is 70000; expected a number up to 65535");
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn near_misses_get_a_suggestion() {
-        let check = |name: &str, wanted: &str| assert_eq!(not_an_option(name), wanted);
+        let check = |name: &str, expected: &str| assert_eq!(not_an_option(name), expected);
         check("hots", "hots is not a connection option (did you mean host?)");
         check("passwordfile", "passwordfile is not a connection option (did you mean password-file?)");
         check("pasword_file", "pasword_file is not a connection option (did you mean password-file?)");

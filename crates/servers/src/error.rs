@@ -13,10 +13,10 @@ pub enum ConnectionError {
         message: String,
     },
     /// The connection is lost, or could not be opened. The server may have run the last statement.
-    #[error("no connection to the server{}: {reason}", place.as_ref().map(|place| format!(" at {place}")).unwrap_or_default())]
+    #[error("no connection to the server{}: {reason}", endpoint.as_ref().map(|endpoint| format!(" at {endpoint}")).unwrap_or_default())]
     Lost {
         /// Host and port or socket of the server, if known.
-        place: Option<String>,
+        endpoint: Option<String>,
         /// Cause.
         reason: String,
     },
@@ -104,14 +104,14 @@ pub enum ConnectionError {
     #[error("TLS: {0}")]
     Tls(String),
     /// The server's answer to a query is invalid.
-    #[error("the server's answer to {question} is {found}; expected {wanted}")]
+    #[error("the server's answer to {query} is {found}; expected {expected}")]
     UnexpectedAnswer {
         /// Query, or the variable that it reads.
-        question: &'static str,
+        query: &'static str,
         /// Answer.
         found: String,
         /// Description of a valid answer.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// A prepared statement has another number of parameters than there are values, or a result set.
     #[error("the statement has {parameters} parameters and {columns} columns; expected {values} and 0")]
@@ -124,12 +124,12 @@ pub enum ConnectionError {
         values: usize,
     },
     /// The server is too old for the command.
-    #[error("the server is MySQL {found}; this needs MySQL {wanted} or newer")]
+    #[error("the server is MySQL {found}; this needs MySQL {expected} or newer")]
     TooOld {
         /// Version of the server.
         found: String,
         /// Oldest supported version.
-        wanted: String,
+        expected: String,
     },
     /// The server requests a local file that no statement loads.
     #[error(
@@ -152,13 +152,13 @@ impl ConnectionError {
 
     /// Creates the error of a connection that is lost for this reason.
     pub fn lost(reason: impl Into<String>) -> Self {
-        Self::Lost { place: None, reason: reason.into() }
+        Self::Lost { endpoint: None, reason: reason.into() }
     }
 
     /// Adds the server's host and port or socket to an error of a lost connection.
-    pub(crate) fn with_place(self, server: &str) -> Self {
+    pub(crate) fn with_endpoint(self, server: &str) -> Self {
         match self {
-            Self::Lost { place: None, reason } => Self::Lost { place: Some(server.to_owned()), reason },
+            Self::Lost { endpoint: None, reason } => Self::Lost { endpoint: Some(server.to_owned()), reason },
             error => error,
         }
     }

@@ -41,7 +41,7 @@ pub use crate::connection_options::{
     CompressionAlgorithm, ConnectionOptions, ConnectionProtocol, OptionRecognition, PasswordOption,
 };
 pub use crate::error::ConnectionError;
-pub use crate::live_source::{LiveEvent, LiveSource, SourcePlace};
+pub use crate::live_source::{LiveEvent, LivePosition, LiveSource};
 pub use crate::option_files::{OPTION_GROUPS, OptionFileError};
 pub use crate::option_sources::{
     AddressResolutionError, DEFAULT_PORT, OptionOrigin, OptionSources, PasswordPrompt, ResolvedAddress,

@@ -32,12 +32,12 @@ pub struct LiveEvent<'a> {
 
 /// Position in the log of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourcePlace {
+pub struct LivePosition {
     file: Vec<u8>,
     position: u64,
 }
 
-impl SourcePlace {
+impl LivePosition {
     /// Creates a position in a log: `position` is the position of the next event in `file`.
     pub const fn new(file: Vec<u8>, position: u64) -> Self {
         Self { file, position }
@@ -84,16 +84,16 @@ impl LiveSource {
                 }
             }
         }
-        if conversation.facts().semi_sync == SemiSync::On {
+        if conversation.source().semi_sync == SemiSync::On {
             link.packet_stream.packets.ignore_sequence();
         }
-        let reader = StreamReader::new(conversation.facts().checksum, gaps);
+        let reader = StreamReader::new(conversation.source().checksum, gaps);
         Ok(Self { link, conversation, reader, end, heartbeats: 0 })
     }
 
     /// Returns the source's version and settings.
     pub fn facts(&self) -> &SourceFacts {
-        self.conversation.facts()
+        self.conversation.source()
     }
 
     /// Returns the negotiated session.
@@ -161,14 +161,14 @@ impl LiveSource {
             }
             ReplicaStep::End => Ok(None),
             ReplicaStep::Send(_) | ReplicaStep::Wait => {
-                Err(WireError::Unexpected { found: None, wanted: "an event" }.into())
+                Err(WireError::Unexpected { found: None, expected: "an event" }.into())
             }
         }
     }
 
     /// Returns the position after all received events.
-    pub fn place(&self) -> SourcePlace {
-        SourcePlace { file: self.reader.file().to_vec(), position: self.reader.position() }
+    pub fn position(&self) -> LivePosition {
+        LivePosition { file: self.reader.file().to_vec(), position: self.reader.position() }
     }
 
     /// Acknowledges all events before a position as safe.
@@ -176,8 +176,8 @@ impl LiveSource {
     /// # Errors
     ///
     /// If the connection is lost.
-    pub fn acknowledge(&mut self, place: &SourcePlace) -> Result<(), ConnectionError> {
-        let ack = SemiSyncAck { position: place.position, file: &place.file };
+    pub fn acknowledge(&mut self, position: &LivePosition) -> Result<(), ConnectionError> {
+        let ack = SemiSyncAck { position: position.position, file: &position.file };
         let mut payload = Vec::new();
         ack.encode(&mut payload);
         self.link.packet_stream.send(&payload)

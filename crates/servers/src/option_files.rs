@@ -36,7 +36,7 @@ impl ConnectionOptions {
             if before.is_some_and(|before| (&before.file, &before.group) != (&line.file, &line.group)) {
                 passwords = PasswordOptionCheck::default();
             }
-            options.take_line(line, &mut passwords).map_err(|reason| OptionFileError {
+            options.apply_line(line, &mut passwords).map_err(|reason| OptionFileError {
                 file: String::from_utf8_lossy(&line.file).into_owned(),
                 line: line.line,
                 reason,
@@ -45,7 +45,7 @@ impl ConnectionOptions {
         Ok(options)
     }
 
-    fn take_line(&mut self, line: &FileOption, passwords: &mut PasswordOptionCheck) -> Result<(), String> {
+    fn apply_line(&mut self, line: &FileOption, passwords: &mut PasswordOptionCheck) -> Result<(), String> {
         let text = str::from_utf8(&line.text).map_err(|_| "the line is not UTF-8".to_owned())?;
         let text = text.strip_prefix("--").unwrap_or(text);
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn invalid_options_are_errors() {
-        let check = |group: &str, lines: &[&str], wanted: &str| {
-            assert_eq!(read(group, lines).unwrap_err(), wanted);
+        let check = |group: &str, lines: &[&str], expected: &str| {
+            assert_eq!(read(group, lines).unwrap_err(), expected);
         };
         check("client", &["user=u", "port=x"], "/my.cnf, line 2: port is x; expected a number up to 65535");
         check("client", &["ssl-odd=1"], "/my.cnf, line 1: ssl-odd is not supported: remove the option");

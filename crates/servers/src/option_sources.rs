@@ -43,9 +43,9 @@ pub struct ResolvedAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordPrompt {
     /// No prompt is needed.
-    NotWanted,
+    NotNeeded,
     /// The user must be asked for the password.
-    Wanted,
+    Needed,
 }
 
 /// Error: the options cannot be merged into an address.
@@ -109,9 +109,9 @@ impl OptionSources {
         let user = self.first(|options| options.user.clone());
         let user = user.ok_or_else(|| fail("no user: set --user, or write USER@ in the address"))?;
         let (password, prompt) = match self.first(|options| options.password.clone()) {
-            None => (PasswordSource::None, PasswordPrompt::NotWanted),
-            Some(PasswordOption::Source(source)) => (source, PasswordPrompt::NotWanted),
-            Some(PasswordOption::Prompt) => (PasswordSource::None, PasswordPrompt::Wanted),
+            None => (PasswordSource::None, PasswordPrompt::NotNeeded),
+            Some(PasswordOption::Source(source)) => (source, PasswordPrompt::NotNeeded),
+            Some(PasswordOption::Prompt) => (PasswordSource::None, PasswordPrompt::Needed),
         };
         let SocketOrHost { host, port, socket } = self.socket_or_host()?;
         let requests: Vec<&TlsRequest> = self.0.iter().map(|(_, options)| &options.tls).collect();
@@ -229,9 +229,9 @@ mod tests {
 
     #[test]
     fn addresses_are_combined_by_precedence() {
-        let check = |places: [&str; 3], wanted: &str| {
-            let address = sources(places).resolve().unwrap().address;
-            assert_eq!(address.to_string(), wanted, "{places:?}");
+        let check = |texts: [&str; 3], expected: &str| {
+            let address = sources(texts).resolve().unwrap().address;
+            assert_eq!(address.to_string(), expected, "{texts:?}");
         };
         check(["", "mysql://u@h", ""], "mysql://u@h:3306/");
         check(["", "mysql://localhost:7", ""], "mysql://login@localhost:7/");
@@ -271,24 +271,24 @@ mod tests {
 
     #[test]
     fn passwords_are_combined_by_precedence() {
-        let check = |places: [&str; 3], wanted: &str, prompt: PasswordPrompt| {
-            let found = sources(places).resolve().unwrap();
+        let check = |texts: [&str; 3], expected: &str, prompt: PasswordPrompt| {
+            let found = sources(texts).resolve().unwrap();
             let password = found.address.password.read(&found.address.cancel).unwrap();
-            assert_eq!((password.as_str(), found.prompt), (wanted, prompt), "{places:?}");
+            assert_eq!((password.as_str(), found.prompt), (expected, prompt), "{texts:?}");
         };
-        check(["", "mysql://u@h", ""], "", PasswordPrompt::NotWanted);
-        check(["", "mysql://u:a@h", "password=f"], "a", PasswordPrompt::NotWanted);
-        check(["password=c", "mysql://u:a@h", "password=f"], "c", PasswordPrompt::NotWanted);
-        check(["password", "mysql://u:a@h", "password=f"], "", PasswordPrompt::Wanted);
-        check(["", "mysql://u@h", "password=f"], "f", PasswordPrompt::NotWanted);
-        check(["password-command=pwd", "mysql://u:a@h/?password=b", ""], &here(), PasswordPrompt::NotWanted);
+        check(["", "mysql://u@h", ""], "", PasswordPrompt::NotNeeded);
+        check(["", "mysql://u:a@h", "password=f"], "a", PasswordPrompt::NotNeeded);
+        check(["password=c", "mysql://u:a@h", "password=f"], "c", PasswordPrompt::NotNeeded);
+        check(["password", "mysql://u:a@h", "password=f"], "", PasswordPrompt::Needed);
+        check(["", "mysql://u@h", "password=f"], "f", PasswordPrompt::NotNeeded);
+        check(["password-command=pwd", "mysql://u:a@h/?password=b", ""], &here(), PasswordPrompt::NotNeeded);
     }
 
     #[test]
     fn conflicting_options_are_errors() {
-        let check = |places: [&str; 3], wanted: &str| {
-            let error = sources(places).resolve().unwrap_err().to_string();
-            assert!(error.contains(wanted), "{places:?}: {error}");
+        let check = |texts: [&str; 3], expected: &str| {
+            let error = sources(texts).resolve().unwrap_err().to_string();
+            assert!(error.contains(expected), "{texts:?}: {error}");
         };
         check(
             ["protocol=socket", "mysql://h", ""],

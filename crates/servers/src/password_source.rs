@@ -154,8 +154,8 @@ impl CommandGroup {
 fn is_in_foreground(stat: &str) -> bool {
     // The program's name, in parentheses, may contain any characters. The following fields are state, parent, group,
     // session, terminal, and the terminal's foreground group, which is -1 without a terminal.
-    let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
-    let fields: Vec<&str> = behind.split_whitespace().collect();
+    let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+    let fields: Vec<&str> = after.split_whitespace().collect();
     match fields.as_slice() {
         [_, _, group, _, _, foreground, ..] => group == foreground,
         _ => false,
@@ -217,10 +217,10 @@ mod tests {
 
     #[test]
     fn passwords_of_commands() {
-        let check = |command: &str, wanted: Result<&str, &str>| {
+        let check = |command: &str, expected: Result<&str, &str>| {
             let read = PasswordSource::Command(command.to_owned()).read(&CancelToken::default());
             let read = read.map_err(|error| error.to_string());
-            assert_eq!(read.as_deref().map_err(String::as_str), wanted, "{command}");
+            assert_eq!(read.as_deref().map_err(String::as_str), expected, "{command}");
         };
         check("echo secret", Ok("secret"));
         check("printf 'a b\\r\\nmore'", Ok("a b"));
@@ -235,13 +235,13 @@ mod tests {
 
     #[test]
     fn password_files_that_all_users_may_write_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("password");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
         fs::write(&path, "secret\nmore\n").unwrap();
-        let check = |mode: u32, wanted: Result<&str, String>| {
+        let check = |mode: u32, expected: Result<&str, String>| {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let read = PasswordSource::File(path.clone()).read(&CancelToken::default());
-            assert_eq!(read.map_err(|error| error.to_string()), wanted.map(str::to_owned), "{mode:o}");
+            assert_eq!(read.map_err(|error| error.to_string()), expected.map(str::to_owned), "{mode:o}");
         };
         check(0o600, Ok("secret"));
         check(0o664, Ok("secret"));
@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn cancelled_commands_leave_no_processes() {
         // The shell waits for two child processes: killing only the shell would leave them running.
-        let folder = tempfile::tempdir().unwrap();
-        let ids = folder.path().join("ids");
+        let directory = tempfile::tempdir().unwrap();
+        let ids = directory.path().join("ids");
         let command = format!("sleep 61 & echo $! > {0}; sleep 62 & echo $! >> {0}; wait", ids.display());
         let cancel = CancelToken::default();
         let reading = thread::spawn({
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_foreground_of_a_terminal() {
-        let check = |stat: &str, wanted: bool| assert_eq!(is_in_foreground(stat), wanted, "{stat}");
+        let check = |stat: &str, expected: bool| assert_eq!(is_in_foreground(stat), expected, "{stat}");
         check("10 (bin) tide) R 1 10 10 34816 10 4194304 1", true);
         check("10 (bintide) R 1 10 10 34816 11 4194304 1", false);
         check("10 (bintide) S 1 10 10 0 -1 4194304 1", false);

@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn invalid_addresses() {
-        let check = |text: &str, wanted: &str| {
+        let check = |text: &str, expected: &str| {
             let error = ServerAddress::parse(text).unwrap_err().to_string();
-            assert!(error.starts_with(wanted), "{text}: {error}");
+            assert!(error.starts_with(expected), "{text}: {error}");
         };
         check("root@localhost", "the address does not start with mysql://");
         check("mysql://localhost", "no user: set --user");

@@ -97,7 +97,7 @@ impl ServerFacts {
         if self.is_older_than([major, minor, patch]) {
             return Err(ConnectionError::TooOld {
                 found: self.version.clone(),
-                wanted: format!("{major}.{minor}.{patch}"),
+                expected: format!("{major}.{minor}.{patch}"),
             });
         }
         Ok(())
@@ -108,9 +108,9 @@ impl ServerFacts {
 fn query_gtid_executed(connection: &mut SqlConnection) -> Result<GtidSet, ConnectionError> {
     let text = connection.value("SELECT @@GLOBAL.gtid_executed")?.unwrap_or_default();
     text.parse().map_err(|_| ConnectionError::UnexpectedAnswer {
-        question: "gtid_executed",
+        query: "gtid_executed",
         found: text,
-        wanted: "a set of GTIDs",
+        expected: "a set of GTIDs",
     })
 }
 
@@ -123,15 +123,15 @@ fn query_gtid_mode(connection: &mut SqlConnection) -> Result<GtidMode, Connectio
         "ON" => GtidMode::On,
         _ => {
             return Err(ConnectionError::UnexpectedAnswer {
-                question: "gtid_mode",
+                query: "gtid_mode",
                 found: text,
-                wanted: "one of its four modes",
+                expected: "one of its four modes",
             });
         }
     })
 }
 
-fn query_number(connection: &mut SqlConnection, question: &'static str) -> Result<usize, ConnectionError> {
-    let text = connection.value(question)?.unwrap_or_default();
-    text.parse().map_err(|_| ConnectionError::UnexpectedAnswer { question, found: text, wanted: "a number" })
+fn query_number(connection: &mut SqlConnection, query: &'static str) -> Result<usize, ConnectionError> {
+    let text = connection.value(query)?.unwrap_or_default();
+    text.parse().map_err(|_| ConnectionError::UnexpectedAnswer { query, found: text, expected: "a number" })
 }

@@ -61,7 +61,7 @@ pub struct ServerLink {
 /// Stream of packets over a socket, with time limits for waits.
 pub(crate) struct PacketStream {
     /// Host and port or socket of the server, for errors.
-    place: String,
+    endpoint: String,
     stream: ServerStream,
     pub(crate) packets: PacketCodec,
     /// Number of received bytes, after compression and without TLS overhead.
@@ -117,7 +117,7 @@ impl ServerLink {
     ///
     /// If the server cannot be reached, refuses the login, or does not support a required option.
     pub fn open(address: &ServerAddress, options: &LinkOptions) -> Result<Self, ConnectionError> {
-        Self::connect(address, options).map_err(|error| error.with_place(&address.endpoint()))
+        Self::connect(address, options).map_err(|error| error.with_endpoint(&address.endpoint()))
     }
 
     fn connect(address: &ServerAddress, options: &LinkOptions) -> Result<Self, ConnectionError> {
@@ -140,7 +140,7 @@ impl ServerLink {
         let since = Instant::now();
         let socket = ServerSocket::connect(address, options)?;
         let mut pipe = PacketStream {
-            place: address.endpoint(),
+            endpoint: address.endpoint(),
             stream: ServerStream::Plain(socket),
             packets: PacketCodec::new(options.packet_limit),
             received: 0,
@@ -177,7 +177,7 @@ impl ServerLink {
             }
             if size > ANSWER_SIZE_MAX {
                 let why = format!("an answer has more than {} MiB", ANSWER_SIZE_MAX >> 20);
-                return Err(ConnectionError::lost(why).with_place(&self.packet_stream.place));
+                return Err(ConnectionError::lost(why).with_endpoint(&self.packet_stream.endpoint));
             }
         }
         Ok(rows)
@@ -190,7 +190,7 @@ impl ServerLink {
     /// If the command cannot be written, or the connection is lost.
     pub fn send(&mut self, command: &ClientCommand<'_>) -> Result<(), ConnectionError> {
         self.queue(command)?;
-        self.packet_stream.flush().map_err(|error| error.with_place(&self.packet_stream.place))
+        self.packet_stream.flush().map_err(|error| error.with_endpoint(&self.packet_stream.endpoint))
     }
 
     /// Returns the next packet.
@@ -219,13 +219,13 @@ impl ServerLink {
             Ok::<(), WireError>(())
         };
         self.packet_stream.packets.send_encoded(written)?;
-        self.packet_stream.flush().map_err(|error| error.with_place(&self.packet_stream.place))
+        self.packet_stream.flush().map_err(|error| error.with_endpoint(&self.packet_stream.endpoint))
     }
 
     /// Sends a packet that continues a command.
     pub(crate) fn send_more(&mut self, payload: &[u8]) -> Result<(), ConnectionError> {
         self.packet_stream.packets.send(payload);
-        self.packet_stream.flush().map_err(|error| error.with_place(&self.packet_stream.place))
+        self.packet_stream.flush().map_err(|error| error.with_endpoint(&self.packet_stream.endpoint))
     }
 
     /// Begins a request whose answer may take any time.
@@ -334,7 +334,7 @@ impl PacketStream {
     pub(crate) fn send(&mut self, payload: &[u8]) -> Result<(), ConnectionError> {
         self.packets.begin_command();
         self.packets.send(payload);
-        self.flush().map_err(|error| error.with_place(&self.place))
+        self.flush().map_err(|error| error.with_endpoint(&self.endpoint))
     }
 
     /// Returns the next packet.
@@ -359,7 +359,7 @@ impl PacketStream {
         self.check_login()?;
         // Check even while data arrives: otherwise an occasional byte would keep the wait alive.
         self.check_cancel()?;
-        match self.read().map_err(|error| error.with_place(&self.place))? {
+        match self.read().map_err(|error| error.with_endpoint(&self.endpoint))? {
             true => Ok(self.packets.is_ready()?),
             false => self.check_wait(self.heard).map(|()| false),
         }
@@ -383,7 +383,7 @@ impl PacketStream {
 
     /// Reads the data that has arrived, without waiting. Returns whether a whole packet has arrived.
     pub(crate) fn read_ready_packet(&mut self) -> Result<bool, ConnectionError> {
-        self.read_ready().map_err(|error| error.with_place(&self.place))
+        self.read_ready().map_err(|error| error.with_endpoint(&self.endpoint))
     }
 
     fn read_ready(&mut self) -> Result<bool, ConnectionError> {

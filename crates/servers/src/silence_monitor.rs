@@ -184,9 +184,9 @@ mod tests {
 
     const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-    /// Checks a report `silent_s` seconds after the last sign of life: the connection must end with the text `wanted`,
+    /// Checks a report `silent_s` seconds after the last sign of life: the connection must end with the text `expected`,
     /// or continue.
-    fn check(found: ServerActivity, silent_s: u64, wanted: Option<&str>) {
+    fn check(found: ServerActivity, silent_s: u64, expected: Option<&str>) {
         let (pair, begin) = (UnixStream::pair().unwrap(), Instant::now());
         let request = PendingRequest { number: 1, last_heard: begin, silence_max: SILENCE_MAX };
         let mut state = MonitorState {
@@ -201,8 +201,8 @@ mod tests {
         let heard = if found == ServerActivity::Busy { now } else { begin };
         assert_eq!(state.request.map(|request| request.last_heard), Some(heard));
         let ended = state.end_reason.as_deref();
-        assert_eq!(ended.is_some(), wanted.is_some(), "{found:?} after {silent_s}: {ended:?}");
-        assert!(ended.unwrap_or_default().contains(wanted.unwrap_or_default()), "{ended:?}");
+        assert_eq!(ended.is_some(), expected.is_some(), "{found:?} after {silent_s}: {ended:?}");
+        assert!(ended.unwrap_or_default().contains(expected.unwrap_or_default()), "{ended:?}");
     }
 
     #[test]

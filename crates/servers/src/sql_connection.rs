@@ -27,7 +27,7 @@ pub struct SqlConnection {
     /// Declared before the client, because the client's socket must outlive the monitor.
     monitor: Option<SilenceMonitor>,
     /// Host and port or socket of the server, for errors.
-    place: String,
+    endpoint: String,
     client: SqlClient,
 }
 
@@ -194,7 +194,7 @@ impl SqlConnection {
             sync: AnswerSync::InStep,
             packet_max: None,
         };
-        Ok(Self { monitor: watch.transpose()?, place: address.endpoint(), client })
+        Ok(Self { monitor: watch.transpose()?, endpoint: address.endpoint(), client })
     }
 
     /// Makes waits ignore a cancellation, for connections that must learn the outcome of each commit.
@@ -412,7 +412,7 @@ impl SqlConnection {
             (Err(ConnectionError::Lost { .. }), Some(why)) => Err(ConnectionError::lost(why)),
             (result, _) => result,
         };
-        result.map_err(|error| error.with_place(&self.place))
+        result.map_err(|error| error.with_endpoint(&self.endpoint))
     }
 }
 
@@ -585,7 +585,7 @@ impl SqlClient {
                 CommandResponse::Ok(ok) if ok.status.contains(ServerStatus::MORE_RESULTS) => {}
                 CommandResponse::Ok(ok) => return Ok(ok.affected_rows),
                 CommandResponse::Eof(_) => {
-                    let error = WireError::Unexpected { found: Some(0xfe), wanted: "an OK packet" };
+                    let error = WireError::Unexpected { found: Some(0xfe), expected: "an OK packet" };
                     return Err(ConnectionError::Protocol(error));
                 }
             }

@@ -167,7 +167,7 @@ fn build_provider(policy: &TlsPolicy) -> Result<CryptoProvider, ConnectionError>
         let is_named = |suite: CipherSuite| {
             let found = known.iter().find(|(_, known)| *known == suite);
             // Keep suites of the other TLS version.
-            found.is_none_or(|(name, _)| names.iter().any(|wanted| wanted.eq_ignore_ascii_case(name)))
+            found.is_none_or(|(name, _)| names.iter().any(|accepted| accepted.eq_ignore_ascii_case(name)))
         };
         provider.cipher_suites.retain(|suite| is_named(suite.suite()));
         let is_known = |suite: CipherSuite| known.iter().any(|(_, known)| *known == suite);
@@ -364,27 +364,28 @@ mod tests {
     use crate::server_address::ServerAddress;
 
     /// Writes a certificate and its key, and a file with both.
-    fn write_pair(folder: &Path, name: &str) {
+    fn write_pair(directory: &Path, name: &str) {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(Vec::new()).unwrap().self_signed(&key).unwrap().pem();
         let key = key.serialize_pem();
-        fs::write(folder.join(name).with_extension("both"), format!("{certificate}{key}")).unwrap();
-        fs::write(folder.join(name).with_extension("pem"), certificate).unwrap();
-        fs::write(folder.join(name).with_extension("key"), key).unwrap();
+        fs::write(directory.join(name).with_extension("both"), format!("{certificate}{key}")).unwrap();
+        fs::write(directory.join(name).with_extension("pem"), certificate).unwrap();
+        fs::write(directory.join(name).with_extension("key"), key).unwrap();
     }
 
     #[test]
     fn client_certificates_and_keys_must_be_pairs() {
-        let folder = TempDir::new().unwrap();
-        write_pair(folder.path(), "one");
-        write_pair(folder.path(), "two");
-        let check = |certificate: Option<&str>, key: Option<&str>, wanted: Result<(), &str>| {
+        let directory = TempDir::new().unwrap();
+        write_pair(directory.path(), "one");
+        write_pair(directory.path(), "two");
+        let check = |certificate: Option<&str>, key: Option<&str>, expected: Result<(), &str>| {
             let mut address = ServerAddress::parse("mysql://u@h").unwrap();
-            address.tls.certificate = certificate.map(|name| folder.path().join(name));
-            address.tls.key = key.map(|name| folder.path().join(name));
+            address.tls.certificate = certificate.map(|name| directory.path().join(name));
+            address.tls.key = key.map(|name| directory.path().join(name));
             let result = connect(&address).map(drop).map_err(|error| error.to_string());
-            let wanted = wanted.map_err(|text| text.replace('^', &format!("{}/", folder.path().display())));
-            assert_eq!(result, wanted, "{certificate:?} {key:?}");
+            let expected =
+                expected.map_err(|text| text.replace('^', &format!("{}/", directory.path().display())));
+            assert_eq!(result, expected, "{certificate:?} {key:?}");
         };
         check(None, None, Ok(()));
         check(Some("one.pem"), Some("one.key"), Ok(()));

@@ -14,12 +14,12 @@ pub struct TlsPolicy {
     /// `ssl-ca`: file of trusted CA certificates (PEM).
     pub authorities: Option<PathBuf>,
     /// `ssl-capath`: directory of trusted CA certificates, with names by `openssl rehash`.
-    pub authority_folder: Option<PathBuf>,
+    pub authority_directory: Option<PathBuf>,
     /// `ssl-crl`: file of revocation lists (PEM). With at least one list, each certificate's authority must have a
     /// list.
     pub revocations: Option<PathBuf>,
     /// `ssl-crlpath`: directory of revocation lists, with names by `openssl rehash`.
-    pub revocation_folder: Option<PathBuf>,
+    pub revocation_directory: Option<PathBuf>,
     /// `ssl-cert`: client certificate (PEM); if absent, the key's file must contain it.
     pub certificate: Option<PathBuf>,
     /// `ssl-key`: key of the client certificate (PEM); if absent, the certificate's file must contain it.
@@ -121,13 +121,13 @@ impl TlsPolicy {
 
     /// Returns the file and the directory of trusted authorities.
     pub(crate) fn authority_paths(&self) -> impl Iterator<Item = TlsPath<'_>> {
-        let named = [("ssl-ca", &self.authorities), ("ssl-capath", &self.authority_folder)];
+        let named = [("ssl-ca", &self.authorities), ("ssl-capath", &self.authority_directory)];
         named.into_iter().filter_map(|(option, path)| Some(TlsPath { option, path: path.as_deref()? }))
     }
 
     /// Returns the file and the directory of revocation lists.
     pub(crate) fn revocation_paths(&self) -> impl Iterator<Item = TlsPath<'_>> {
-        let named = [("ssl-crl", &self.revocations), ("ssl-crlpath", &self.revocation_folder)];
+        let named = [("ssl-crl", &self.revocations), ("ssl-crlpath", &self.revocation_directory)];
         named.into_iter().filter_map(|(option, path)| Some(TlsPath { option, path: path.as_deref()? }))
     }
 }
@@ -167,7 +167,7 @@ mod tests {
                 mode.verifies(),
                 "{mode:?}"
             );
-            policy.authority_folder = Some("/certificates".into());
+            policy.authority_directory = Some("/certificates".into());
             assert!(policy.check().is_ok(), "{mode:?}");
         }
     }

@@ -14,11 +14,11 @@ pub struct TlsRequest {
     /// `ssl-ca`
     pub authorities: Option<PathBuf>,
     /// `ssl-capath`
-    pub authority_folder: Option<PathBuf>,
+    pub authority_directory: Option<PathBuf>,
     /// `ssl-crl`
     pub revocations: Option<PathBuf>,
     /// `ssl-crlpath`
-    pub revocation_folder: Option<PathBuf>,
+    pub revocation_directory: Option<PathBuf>,
     /// `ssl-cert`
     pub certificate: Option<PathBuf>,
     /// `ssl-key`
@@ -47,9 +47,9 @@ impl TlsRequest {
     /// Returns the mode that the files and directories of this source imply.
     fn implied_mode(&self) -> Option<SslMode> {
         let has_material = self.authorities.is_some()
-            || self.authority_folder.is_some()
+            || self.authority_directory.is_some()
             || self.revocations.is_some()
-            || self.revocation_folder.is_some();
+            || self.revocation_directory.is_some();
         match (has_material, self.host_verification) {
             (_, HostVerification::Required) => Some(SslMode::VerifyIdentity),
             (true, HostVerification::AsMode) => Some(SslMode::VerifyCa),
@@ -73,31 +73,32 @@ impl TlsRequest {
 ///
 /// The strongest mode of all sources applies, whether set by `ssl-mode` or implied by verification files. Only an
 /// explicit DISABLED or PREFERRED lowers the mode of weaker sources, and only if its own source verifies nothing.
-pub(crate) fn strongest_policy(places: &[&TlsRequest]) -> TlsPolicy {
+pub(crate) fn strongest_policy(sources: &[&TlsRequest]) -> TlsPolicy {
     // Ignore sources weaker than the source that lowers the mode.
-    let counted = places.iter().position(|place| place.lowers_mode()).map_or(places, |at| &places[..=at]);
-    let modes = counted.iter().flat_map(|place| [place.mode, place.implied_mode()]);
+    let counted =
+        sources.iter().position(|source| source.lowers_mode()).map_or(sources, |at| &sources[..=at]);
+    let modes = counted.iter().flat_map(|source| [source.mode, source.implied_mode()]);
     let mode = modes.flatten().max().unwrap_or_default();
     // Use one source only: the authorities of two sources together would be more than either source trusts.
     let trusting =
-        counted.iter().find(|place| place.authorities.is_some() || place.authority_folder.is_some());
+        counted.iter().find(|source| source.authorities.is_some() || source.authority_directory.is_some());
     TlsPolicy {
         mode,
-        authorities: trusting.and_then(|place| place.authorities.clone()),
-        authority_folder: trusting.and_then(|place| place.authority_folder.clone()),
-        revocations: first(counted, |place| &place.revocations),
-        revocation_folder: first(counted, |place| &place.revocation_folder),
-        certificate: first(places, |place| &place.certificate),
-        key: first(places, |place| &place.key),
-        versions: first(places, |place| &place.versions).unwrap_or_default(),
-        ciphers: first(places, |place| &place.ciphers),
-        suites: first(places, |place| &place.suites),
-        server_name: first(places, |place| &place.server_name),
+        authorities: trusting.and_then(|source| source.authorities.clone()),
+        authority_directory: trusting.and_then(|source| source.authority_directory.clone()),
+        revocations: first(counted, |source| &source.revocations),
+        revocation_directory: first(counted, |source| &source.revocation_directory),
+        certificate: first(sources, |source| &source.certificate),
+        key: first(sources, |source| &source.key),
+        versions: first(sources, |source| &source.versions).unwrap_or_default(),
+        ciphers: first(sources, |source| &source.ciphers),
+        suites: first(sources, |source| &source.suites),
+        server_name: first(sources, |source| &source.server_name),
     }
 }
 
-fn first<T: Clone>(places: &[&TlsRequest], field: impl Fn(&TlsRequest) -> &Option<T>) -> Option<T> {
-    places.iter().find_map(|place| field(place).clone())
+fn first<T: Clone>(sources: &[&TlsRequest], field: impl Fn(&TlsRequest) -> &Option<T>) -> Option<T> {
+    sources.iter().find_map(|source| field(source).clone())
 }
 
 #[cfg(test)]
@@ -105,13 +106,13 @@ mod tests {
     use super::{HostVerification, TlsRequest, strongest_policy};
     use crate::tls_policy::SslMode;
 
-    /// Parses the words `MODE`, `ca=FILE`, `capath=FOLDER`, `crl=FILE`, `tls-ca=FILE`, separated by blanks.
+    /// Parses the words `MODE`, `ca=FILE`, `capath=DIRECTORY`, `crl=FILE`, `tls-ca=FILE`, separated by blanks.
     fn request(text: &str) -> TlsRequest {
         let mut request = TlsRequest::default();
         for word in text.split(' ').filter(|word| !word.is_empty()) {
             match word.split_once('=') {
                 Some(("ca", file)) => request.authorities = Some(file.into()),
-                Some(("capath", folder)) => request.authority_folder = Some(folder.into()),
+                Some(("capath", directory)) => request.authority_directory = Some(directory.into()),
                 Some(("crl", file)) => request.revocations = Some(file.into()),
                 Some(("tls-ca", file)) => {
                     request.authorities = Some(file.into());
@@ -165,11 +166,11 @@ mod tests {
 
     #[test]
     fn requests_are_combined_by_precedence() {
-        for (places, mode, authorities) in CASES {
-            let requests = places.map(request);
+        for (sources, mode, authorities) in CASES {
+            let requests = sources.map(request);
             let policy = strongest_policy(&requests.each_ref());
             let found = policy.authorities.map(|path| path.display().to_string()).unwrap_or_default();
-            assert_eq!((policy.mode.name(), found.as_str()), (mode, authorities), "{places:?}");
+            assert_eq!((policy.mode.name(), found.as_str()), (mode, authorities), "{sources:?}");
         }
     }
 

@@ -129,7 +129,7 @@ fn run_with_answer<T>(
 
 #[test]
 fn a_cleartext_password_is_refused_with_the_remedy() {
-    for (cleartext, wanted) in [
+    for (cleartext, expected) in [
         (CleartextPolicy::Refuse, "which is not allowed: set --enable-cleartext-plugin, and --ssl-mode"),
         (
             CleartextPolicy::OverTls,
@@ -145,7 +145,7 @@ fn a_cleartext_password_is_refused_with_the_remedy() {
         });
         let address = ServerAddress { cleartext, ..address(port) };
         let error = SqlConnection::open(&address).err().unwrap().to_string();
-        assert!(error.contains(wanted), "{error}");
+        assert!(error.contains(expected), "{error}");
         playing.join().unwrap();
     }
 }
@@ -292,8 +292,8 @@ fn empty_values_count_towards_the_memory_limit() {
 fn statements_with_rows_are_not_executed() {
     const ROWS: &[u8] = b"\0\x07\0\0\0\x01\0\0\0\0\0\0";
     let result = run_with_answer(&[ROWS, COLUMN], |connection| connection.execute("SELECT 1", Vec::new()));
-    let wanted = "the statement has 0 parameters and 1 columns; expected 0 and 0";
-    assert_eq!(result.unwrap_err().to_string(), wanted);
+    let expected = "the statement has 0 parameters and 1 columns; expected 0 and 0";
+    assert_eq!(result.unwrap_err().to_string(), expected);
     let result = run_with_answer(&[b"\x01", COLUMN, b"\x01a", END], |connection| connection.rows("SELECT 1"));
     assert_eq!(result.unwrap(), [vec![Some(b"a".to_vec())]]);
 }
@@ -349,11 +349,11 @@ fn slow_peers_in_tls_time_out() {
 
 #[test]
 fn only_verify_identity_needs_a_valid_certificate_name() {
-    let check = |mode, wanted: &str| {
+    let check = |mode, expected: &str| {
         let tls = TlsPolicy { mode, ..TlsPolicy::verify_identity("/nowhere/ca.pem") };
         let host = "fe80::1%eth0".to_owned();
         let why = SqlConnection::open(&ServerAddress { host, tls, ..address(1) }).unwrap_err().to_string();
-        assert!(why.contains(wanted), "{mode:?}: {why}");
+        assert!(why.contains(expected), "{mode:?}: {why}");
     };
     check(SslMode::VerifyCa, "could not use ssl-ca /nowhere/ca.pem");
     check(SslMode::VerifyIdentity, "fe80::1%eth0 is neither a host name nor an IP address");
@@ -362,21 +362,21 @@ fn only_verify_identity_needs_a_valid_certificate_name() {
 /// TLS files are read before the client connects.
 #[test]
 fn errors_of_tls_files_name_the_option() {
-    let folder = tempfile::tempdir().unwrap();
-    let absent = folder.path().join("absent");
+    let directory = tempfile::tempdir().unwrap();
+    let absent = directory.path().join("absent");
     let host = "fe80::1%eth0".to_owned();
     let check = |set: fn(&mut TlsPolicy, PathBuf), option: &str| {
         let mut tls = TlsPolicy { mode: SslMode::Required, ..TlsPolicy::default() };
         set(&mut tls, absent.clone());
         let error =
             SqlConnection::open(&ServerAddress { host: host.clone(), tls, ..address(1) }).unwrap_err();
-        let wanted = format!("TLS: could not use {option} {}: ", absent.display());
-        assert!(error.to_string().starts_with(&wanted), "{error}");
+        let expected = format!("TLS: could not use {option} {}: ", absent.display());
+        assert!(error.to_string().starts_with(&expected), "{error}");
     };
     check(|tls, path| tls.certificate = Some(path), "ssl-cert");
     check(|tls, path| tls.key = Some(path), "ssl-key");
     check(|tls, path| (tls.mode, tls.authorities) = (SslMode::VerifyCa, Some(path)), "ssl-ca");
-    check(|tls, path| (tls.mode, tls.authority_folder) = (SslMode::VerifyCa, Some(path)), "ssl-capath");
+    check(|tls, path| (tls.mode, tls.authority_directory) = (SslMode::VerifyCa, Some(path)), "ssl-capath");
 }
 
 fn cancel_after(delay: Duration, cancel: &CancelToken) {
@@ -421,9 +421,9 @@ fn cancellations_end_a_request_after_a_second() {
 
 #[test]
 fn sockets_that_do_not_accept_time_out() {
-    let folder = std::env::temp_dir().join(format!("bintide-hostile-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("socket");
+    let directory = std::env::temp_dir().join(format!("bintide-hostile-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("socket");
     let listener = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
     listener.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
     listener.listen(0).unwrap();
@@ -434,7 +434,7 @@ fn sockets_that_do_not_accept_time_out() {
     let result = SqlConnection::open(&ServerAddress { socket: Some(path), timeout, ..address(0) });
     assert_lost(result, "timed out");
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
-    fs::remove_dir_all(&folder).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Returns the error's text for a server that offers TLS and then answers with these bytes.

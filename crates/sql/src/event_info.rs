@@ -69,10 +69,10 @@ fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-fn put_numbered(out: &mut Vec<u8>, before: &str, number: u64, behind: &str) {
+fn put_numbered(out: &mut Vec<u8>, before: &str, number: u64, after: &str) {
     out.extend_from_slice(before.as_bytes());
     put_u64(out, number);
-    out.extend_from_slice(behind.as_bytes());
+    out.extend_from_slice(after.as_bytes());
 }
 
 fn put_format(out: &mut Vec<u8>, event: &FormatDescription<'_>) {
@@ -187,10 +187,10 @@ fn put_user_value(
     Ok(())
 }
 
-fn put_hex(out: &mut Vec<u8>, before: &[u8], bytes: &[u8], behind: &[u8]) {
+fn put_hex(out: &mut Vec<u8>, before: &[u8], bytes: &[u8], after: &[u8]) {
     out.extend_from_slice(before);
     bytes.iter().for_each(|byte| out.extend([byte >> 4, byte & 0xf].map(hex_upper)));
-    out.extend_from_slice(behind);
+    out.extend_from_slice(after);
 }
 
 const fn hex_upper(digit: u8) -> u8 {

@@ -179,16 +179,16 @@ pub fn string_of(token: &[u8], sql_mode: u64) -> Cow<'_, [u8]> {
     }
     let mut out = Vec::with_capacity(inner.len());
     let mut rest = inner;
-    while let [byte, behind @ ..] = rest {
-        rest = behind;
-        match (*byte, behind) {
-            (b'\\', [escaped, behind @ ..]) => {
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        match (*byte, after) {
+            (b'\\', [escaped, after @ ..]) => {
                 put_escaped(&mut out, *escaped);
-                rest = behind;
+                rest = after;
             }
-            (byte, [_, behind @ ..]) if byte == *quote => {
+            (byte, [_, after @ ..]) if byte == *quote => {
                 out.push(byte);
-                rest = behind;
+                rest = after;
             }
             (byte, _) => out.push(byte),
         }
@@ -225,9 +225,9 @@ fn undoubled(inner: &[u8], quote: u8) -> Cow<'_, [u8]> {
     }
     let mut out = Vec::with_capacity(inner.len());
     let mut rest = inner;
-    while let [byte, behind @ ..] = rest {
+    while let [byte, after @ ..] = rest {
         out.push(*byte);
-        rest = if *byte == quote { behind.get(1..).unwrap_or_default() } else { behind };
+        rest = if *byte == quote { after.get(1..).unwrap_or_default() } else { after };
     }
     out.into()
 }
@@ -310,8 +310,8 @@ fn fraction_end(text: &[u8], point: usize) -> usize {
 
 /// Returns the end of the exponent at `start`, if there is one.
 fn exponent_end(text: &[u8], start: usize) -> Option<usize> {
-    let behind = text.get(start..)?.strip_prefix(b"e").or_else(|| text[start..].strip_prefix(b"E"))?;
-    let digits = behind.strip_prefix(b"+").or_else(|| behind.strip_prefix(b"-")).unwrap_or(behind);
+    let after = text.get(start..)?.strip_prefix(b"e").or_else(|| text[start..].strip_prefix(b"E"))?;
+    let digits = after.strip_prefix(b"+").or_else(|| after.strip_prefix(b"-")).unwrap_or(after);
     let start = text.len() - digits.len();
     let end = run(text, start, |byte| byte.is_ascii_digit());
     (end > start).then_some(end)
@@ -404,8 +404,8 @@ mod tests {
         lexer.clone().map(one).collect::<String>().trim_start().to_owned()
     }
 
-    fn check(sql: &str, wanted: &str) {
-        assert_eq!(shown(sql, 0), wanted, "{sql}");
+    fn check(sql: &str, expected: &str) {
+        assert_eq!(shown(sql, 0), expected, "{sql}");
     }
 
     #[test]

@@ -145,9 +145,9 @@ impl DecimalText {
         let groups = [value / EIGHT / EIGHT, value / EIGHT % EIGHT, value % EIGHT];
         let mut digits = [0; Self::SIZE_MAX];
         let mut skipped = 0;
-        for (index, (place, group)) in digits.as_chunks_mut::<8>().0.iter_mut().zip(groups).enumerate() {
+        for (index, (slot, group)) in digits.as_chunks_mut::<8>().0.iter_mut().zip(groups).enumerate() {
             let group = eight_digits(group as u32);
-            *place = (group | ZEROS).to_le_bytes();
+            *slot = (group | ZEROS).to_le_bytes();
             if skipped == index as u32 * 8 {
                 skipped += group.trailing_zeros().min(64) / 8;
             }
@@ -229,7 +229,7 @@ impl SignificantDigits {
         let unused = rest.len();
         let text = &text[..text.len() - unused];
         let (mantissa, exponent) = match text.iter().position(|byte| *byte == b'e') {
-            Some(place) => (&text[..place], &text[place + 1..]),
+            Some(slot) => (&text[..slot], &text[slot + 1..]),
             None => (text, &b"0"[..]),
         };
         let mut digits = Self { bytes: [b'0'; Self::SIZE_MAX], size: 0 };
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn general_numbers_equal_printfs() {
-        for (value, precision, wanted) in [
+        for (value, precision, expected) in [
             (0.0, 20, "0"),
             (-0.0, 6, "-0"),
             (0.1, 20, "0.10000000000000000555"),
@@ -356,13 +356,13 @@ mod tests {
             (f64::NAN, 6, "nan"),
             (-f64::NAN, 6, "-nan"),
         ] {
-            check(|out| put_general(out, value, precision), wanted);
+            check(|out| put_general(out, value, precision), expected);
         }
     }
 
     #[test]
     fn shortest_numbers_equal_mysqls() {
-        for (value, wanted) in [
+        for (value, expected) in [
             (0.0, "0"),
             (-0.0, "-0"),
             (100.0, "100"),
@@ -376,13 +376,13 @@ mod tests {
             (5e-324, "5e-324"),
             (f64::MAX, "1.7976931348623157e308"),
         ] {
-            check(|out| put_shortest(out, value), wanted);
+            check(|out| put_shortest(out, value), expected);
         }
     }
 
     #[test]
     fn exponential_numbers_equal_printfs() {
-        for (value, wanted) in [
+        for (value, expected) in [
             (0.0, "0.00000e+00"),
             (-0.0, "-0.00000e+00"),
             (1.0, "1.00000e+00"),
@@ -392,14 +392,14 @@ mod tests {
             (123_456_789.0, "1.23457e+08"),
             (1e100, "1.00000e+100"),
         ] {
-            check(|out| put_exponential(out, value, 5), wanted);
+            check(|out| put_exponential(out, value, 5), expected);
         }
     }
 
     #[track_caller]
-    fn check(put: impl Fn(&mut Vec<u8>), wanted: &str) {
+    fn check(put: impl Fn(&mut Vec<u8>), expected: &str) {
         let mut out = b"before ".to_vec();
         put(&mut out);
-        assert_eq!(String::from_utf8(out).unwrap(), format!("before {wanted}"));
+        assert_eq!(String::from_utf8(out).unwrap(), format!("before {expected}"));
     }
 }

@@ -96,9 +96,9 @@ pub fn split_name(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
         name.extend_from_slice(&rest[..end]);
         rest = &rest[end + 1..];
         match rest.strip_prefix(&[*quote]) {
-            Some(behind) => {
+            Some(after) => {
                 name.push(*quote);
-                rest = behind;
+                rest = after;
             }
             None => return Some((name, rest)),
         }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn names_and_texts_are_quoted() {
-        let check = |found: String, wanted: &str| assert_eq!(found, wanted);
+        let check = |found: String, expected: &str| assert_eq!(found, expected);
         check(quote_table("d", "a`b"), "`d`.`a``b`");
         check(quote_table("", "``"), "``.``````");
         check(quote_ansi_name("a\"`b"), "\"a\"\"`b\"");
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn time_zones_contain_no_quotes() {
-        let check = |name: &str, wanted: Option<&str>| {
-            assert_eq!(quote_time_zone(name.as_bytes()).as_deref(), wanted, "{name}");
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(quote_time_zone(name.as_bytes()).as_deref(), expected, "{name}");
         };
         check("+01:00", Some("'+01:00'"));
         check("America/Port-au-Prince", Some("'America/Port-au-Prince'"));

@@ -32,7 +32,7 @@ pub enum SqlWord {
 pub struct SqlWords {
     words: Vec<SqlWord>,
     /// Byte range of each word in the text.
-    places: Vec<Range<usize>>,
+    ranges: Vec<Range<usize>>,
     at: usize,
 }
 
@@ -42,7 +42,7 @@ impl SqlWords {
     /// end, or a literal has wrong digits.
     pub fn parse(text: &str, sql_mode: u64) -> Option<Self> {
         let mut words: Vec<SqlWord> = Vec::new();
-        let mut places: Vec<Range<usize>> = Vec::new();
+        let mut ranges: Vec<Range<usize>> = Vec::new();
         let lexer = SqlLexer::new(text.as_bytes(), sql_mode);
         for token in lexer.clone().filter(|token| !token.is_blank()) {
             let bytes = lexer.bytes(&token);
@@ -52,15 +52,15 @@ impl SqlWords {
                 (Some(last), word) if is_introduced(last, &word) => *last = word,
                 (_, word) => {
                     words.push(word);
-                    places.push(token.at);
+                    ranges.push(token.at);
                     continue;
                 }
             }
-            if let Some(place) = places.last_mut() {
-                place.end = token.at.end;
+            if let Some(range) = ranges.last_mut() {
+                range.end = token.at.end;
             }
         }
-        Some(Self { words, places, at: 0 })
+        Some(Self { words, ranges, at: 0 })
     }
 
     /// Marks non-ASCII literals as [`SqlWord::Bytes`]: the client had no character set, so the literal has its
@@ -85,8 +85,8 @@ impl SqlWords {
     pub fn rest_range(&self) -> Range<usize> {
         let is_semicolon = |word: &SqlWord| *word == SqlWord::Sign(";".to_owned());
         let count = self.words.len() - usize::from(self.words.last().is_some_and(is_semicolon));
-        let end = self.places[..count].last().map_or(0, |place| place.end);
-        let start = self.places.get(self.at).map_or(end, |place| place.start);
+        let end = self.ranges[..count].last().map_or(0, |range| range.end);
+        let start = self.ranges.get(self.at).map_or(end, |range| range.start);
         start.min(end)..end
     }
 
@@ -201,8 +201,8 @@ impl SqlWords {
             }
             if depth == 0 {
                 let inside = start..self.at - 1;
-                let places = self.places[inside.clone()].to_vec();
-                return Some(Self { words: self.words[inside].to_vec(), places, at: 0 });
+                let ranges = self.ranges[inside.clone()].to_vec();
+                return Some(Self { words: self.words[inside].to_vec(), ranges, at: 0 });
             }
         }
         None
@@ -210,11 +210,11 @@ impl SqlWords {
 
     /// Takes all remaining words, and splits them at commas outside of parentheses.
     pub fn split_at_commas(&mut self) -> Vec<Self> {
-        let empty = || Self { words: Vec::new(), places: Vec::new(), at: 0 };
+        let empty = || Self { words: Vec::new(), ranges: Vec::new(), at: 0 };
         let mut parts = vec![empty()];
         let mut depth = 0usize;
         while !self.is_at_end() {
-            let Some(place) = self.places.get(self.at).cloned() else { break };
+            let Some(range) = self.ranges.get(self.at).cloned() else { break };
             let Some(word) = self.take_next() else { break };
             match &word {
                 SqlWord::Sign(sign) if sign == "(" => depth += 1,
@@ -227,7 +227,7 @@ impl SqlWords {
             }
             if let Some(part) = parts.last_mut() {
                 part.words.push(word);
-                part.places.push(place);
+                part.ranges.push(range);
             }
         }
         parts
@@ -288,9 +288,9 @@ mod tests {
 
     use super::{SqlWord, SqlWords};
 
-    fn check(sql: &str, sql_mode: u64, wanted: &[SqlWord]) {
+    fn check(sql: &str, sql_mode: u64, expected: &[SqlWord]) {
         let words = SqlWords::parse(sql, sql_mode).map(|words| words.words);
-        assert_eq!(words.as_deref(), Some(wanted), "{sql}");
+        assert_eq!(words.as_deref(), Some(expected), "{sql}");
     }
 
     fn text(text: &str) -> SqlWord {
@@ -306,11 +306,11 @@ mod tests {
     }
 
     #[test]
-    fn places() {
-        let check = |sql: &str, skipped: usize, wanted: &str| {
+    fn ranges() {
+        let check = |sql: &str, skipped: usize, expected: &str| {
             let mut words = SqlWords::parse(sql, 0).unwrap();
             (0..skipped).for_each(|_| words.skip());
-            assert_eq!(&sql[words.rest_range()], wanted, "{sql}");
+            assert_eq!(&sql[words.rest_range()], expected, "{sql}");
         };
         check(" select 1 ; ", 0, "select 1");
         check("select f(1, 2), 'a' 'b'", 1, "f(1, 2), 'a' 'b'");
@@ -326,10 +326,10 @@ mod tests {
 
     #[test]
     fn set_statement_is_skipped() {
-        let check = |sql: &str, wanted: &str| {
+        let check = |sql: &str, expected: &str| {
             let mut words = SqlWords::parse(sql, 0).unwrap();
             words.skip_set_statement();
-            assert_eq!(&sql[words.rest_range()], wanted, "{sql}");
+            assert_eq!(&sql[words.rest_range()], expected, "{sql}");
         };
         check("set statement a=1, b=substring('x' from 1 for 1) for drop table t", "drop table t");
         check("SET STATEMENT a = 1", "SET STATEMENT a = 1");

@@ -260,7 +260,7 @@ impl AliasedTable {
 }
 
 /// Keywords that may follow a table of a join and are no alias.
-const BEHIND_TABLE: [&str; 16] = [
+const AFTER_TABLE: [&str; 16] = [
     "CROSS",
     "FORCE",
     "IGNORE",
@@ -380,7 +380,7 @@ fn take_aliased(words: &mut TokenCursor<'_>) -> Option<AliasedTable> {
     while words.take_sign(b'(') {}
     let table = take_table(words)?;
     words.take_word("AS");
-    let alias = if words.is_any_word(&BEHIND_TABLE) { None } else { take_identifier(words) };
+    let alias = if words.is_any_word(&AFTER_TABLE) { None } else { take_identifier(words) };
     Some(AliasedTable { table, alias })
 }
 
@@ -414,10 +414,10 @@ mod tests {
 
     #[test]
     fn create_table_select_contains_start_transaction() {
-        let check = |sql: &str, wanted: Option<&str>| {
+        let check = |sql: &str, expected: Option<&str>| {
             let without =
                 |clause: std::ops::Range<usize>| format!("{}{}", &sql[..clause.start], &sql[clause.end..]);
-            assert_eq!(find_start_transaction(sql.as_bytes()).map(without).as_deref(), wanted, "{sql}");
+            assert_eq!(find_start_transaction(sql.as_bytes()).map(without).as_deref(), expected, "{sql}");
         };
         check(
             "CREATE TABLE `t` (\n  `a` int\n) START TRANSACTION",
@@ -436,15 +436,15 @@ mod tests {
     }
 
     /// Checks the tables of a statement: `a`, `d.a`, separated by blanks.
-    fn check(sql: &str, wanted: &str) {
+    fn check(sql: &str, expected: &str) {
         let named = |word: &str| match word.split_once('.') {
             Some((database, table)) => {
                 TableReference { database: Some(database.into()), table: table.into() }
             }
             None => TableReference { database: None, table: word.into() },
         };
-        let wanted = wanted.split_whitespace().map(named).collect();
-        assert_eq!(classify_statement(sql.as_bytes()), StatementKind::Tables(wanted), "{sql}");
+        let expected = expected.split_whitespace().map(named).collect();
+        assert_eq!(classify_statement(sql.as_bytes()), StatementKind::Tables(expected), "{sql}");
     }
 
     #[test]
@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn first_words() {
-        let check = |sql: &str, wanted: &str| assert_eq!(first_word(sql.as_bytes()), wanted, "{sql}");
+        let check = |sql: &str, expected: &str| assert_eq!(first_word(sql.as_bytes()), expected, "{sql}");
         check(" /* a */ -- b\n# c\n\tinsert into t", "INSERT");
         check("/*!50003 create table t (a int) */", "");
         check("/*M!100100 a */ create table t (a int)", "");
@@ -517,7 +517,7 @@ mod tests {
 
     #[test]
     fn others() {
-        let check = |sql: &str, wanted| assert_eq!(classify_statement(sql.as_bytes()), wanted, "{sql}");
+        let check = |sql: &str, expected| assert_eq!(classify_statement(sql.as_bytes()), expected, "{sql}");
         check("CREATE DATABASE d", StatementKind::Database);
         check("drop schema if exists d", StatementKind::Database);
         check("ALTER DATABASE d CHARACTER SET latin1", StatementKind::Database);

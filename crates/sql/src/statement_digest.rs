@@ -120,7 +120,7 @@ impl<'s> StatementDigestBuilder<'s> {
             }
             previous = Some(*part);
         }
-        cut_text(&String::from_utf8_lossy(&out)).to_owned()
+        truncate_text(&String::from_utf8_lossy(&out)).to_owned()
     }
 }
 
@@ -138,7 +138,7 @@ fn needs_blank(previous: Option<DigestPart<'_>>, part: DigestPart<'_>) -> bool {
 }
 
 /// Returns the start of the text, truncated at a character boundary.
-fn cut_text(text: &str) -> &str {
+fn truncate_text(text: &str) -> &str {
     let end = (0..=DIGEST_SIZE_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
 }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(sql: &str, wanted: &str) {
-        assert_eq!(statement_digest(sql.as_bytes(), 0), wanted, "{sql}");
+    fn check(sql: &str, expected: &str) {
+        assert_eq!(statement_digest(sql.as_bytes(), 0), expected, "{sql}");
     }
 }

@@ -93,9 +93,9 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
                 from += 1;
             }
             _ => match &mut retry {
-                Some((behind, start)) => {
+                Some((resume, start)) => {
                     *start += 1;
-                    (at, from) = (*behind, *start);
+                    (at, from) = (*resume, *start);
                 }
                 None => return false,
             },
@@ -142,8 +142,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(pattern: &str, database: &str, table: &str, wanted: bool) {
+    fn check(pattern: &str, database: &str, table: &str, expected: bool) {
         let fits = TablePattern::new(pattern.as_bytes()).fits(database.as_bytes(), table.as_bytes());
-        assert_eq!(fits, wanted, "{pattern} {database}.{table}");
+        assert_eq!(fits, expected, "{pattern} {database}.{table}");
     }
 }

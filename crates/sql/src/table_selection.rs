@@ -19,7 +19,7 @@ impl TableSelection {
 
     /// Returns whether the selection includes the table.
     pub fn selects(&self, database: &[u8], table: &[u8]) -> bool {
-        self.database.as_ref().is_none_or(|wanted| wanted == database)
+        self.database.as_ref().is_none_or(|selected| selected == database)
             && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| pattern.fits(database, table)))
     }
 
@@ -36,6 +36,6 @@ impl TableSelection {
 
     /// Returns whether the selection includes a statement with this default database: patterns select only row changes.
     pub fn selects_statement(&self, default_database: &[u8]) -> bool {
-        self.patterns.is_empty() && self.database.as_ref().is_none_or(|wanted| wanted == default_database)
+        self.patterns.is_empty() && self.database.as_ref().is_none_or(|selected| selected == default_database)
     }
 }

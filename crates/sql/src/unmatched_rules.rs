@@ -53,27 +53,27 @@ impl UnmatchedRules {
     }
 
     /// Removes the rules that match a table with changed rows, by its names on the target.
-    pub fn note_table(&mut self, database: &[u8], table: &[u8]) {
-        self.note_database(database);
-        self.note_named_table(database, table);
+    pub fn record_table(&mut self, database: &[u8], table: &[u8]) {
+        self.record_database(database);
+        self.record_named_table(database, table);
     }
 
     /// Removes the rules that match a statement. `default` is the statement's default database on the target.
-    pub fn note_statement(&mut self, kind: &StatementKind, default: &[u8]) {
-        self.note_database(default);
+    pub fn record_statement(&mut self, kind: &StatementKind, default: &[u8]) {
+        self.record_database(default);
         if let StatementKind::Tables(tables) = kind {
             for named in tables {
                 let (database, table) = named.resolve(default);
-                self.note_named_table(database, table);
+                self.record_named_table(database, table);
             }
         }
     }
 
-    fn note_database(&mut self, database: &[u8]) {
+    fn record_database(&mut self, database: &[u8]) {
         self.0.retain(|this| !matches!(&this.names, RuleNames::Database(name) if *name == database));
     }
 
-    fn note_named_table(&mut self, database: &[u8], table: &[u8]) {
+    fn record_named_table(&mut self, database: &[u8], table: &[u8]) {
         let name = [database, b".", table].concat();
         self.0.retain(|this| match &this.names {
             RuleNames::Database(_) => true,
@@ -98,35 +98,35 @@ mod tests {
         ReplicationFilter::new(rules).unwrap().unmatched_rules()
     }
 
-    fn check(note: impl FnOnce(&mut UnmatchedRules), wanted: &[&str]) {
+    fn check(note: impl FnOnce(&mut UnmatchedRules), expected: &[&str]) {
         let mut unmatched = unmatched();
         note(&mut unmatched);
         let rules: Vec<_> = unmatched.into_rules().iter().map(ToString::to_string).collect();
-        assert_eq!(rules, wanted);
+        assert_eq!(rules, expected);
     }
 
     #[test]
     fn seen_names_match_their_rules() {
         let all = ["--do-db d", "--do-table d.t", "--wild-do-table d.x%"];
         check(|_| {}, &all);
-        check(|rules| rules.note_table(b"e", b"t"), &all);
-        check(|rules| rules.note_table(b"d", b"u"), &all[1..]);
-        check(|rules| rules.note_table(b"d", b"t"), &all[2..]);
-        check(|rules| rules.note_table(b"d", b"x1"), &all[1..2]);
+        check(|rules| rules.record_table(b"e", b"t"), &all);
+        check(|rules| rules.record_table(b"d", b"u"), &all[1..]);
+        check(|rules| rules.record_table(b"d", b"t"), &all[2..]);
+        check(|rules| rules.record_table(b"d", b"x1"), &all[1..2]);
         // Rules on databases apply to the default database.
         let statement = |sql: &str| classify_statement(sql.as_bytes());
         check(
-            |rules| rules.note_statement(&statement("insert into d.t values (1)"), b"e"),
+            |rules| rules.record_statement(&statement("insert into d.t values (1)"), b"e"),
             &[all[0], all[2]],
         );
-        check(|rules| rules.note_statement(&statement("insert into t values (1)"), b"d"), &all[2..]);
-        check(|rules| rules.note_statement(&statement("create database d"), b"d"), &all[1..]);
+        check(|rules| rules.record_statement(&statement("insert into t values (1)"), b"d"), &all[2..]);
+        check(|rules| rules.record_statement(&statement("create database d"), b"d"), &all[1..]);
     }
 
     #[test]
     fn rules_that_matched_elsewhere_are_removed() {
         let mut other = unmatched();
-        other.note_table(b"d", b"u");
+        other.record_table(b"d", b"u");
         check(|rules| rules.retain_unmatched(&other), &["--do-table d.t", "--wild-do-table d.x%"]);
     }
 }

@@ -53,13 +53,13 @@ fn fits(parts: &[PatternPart], name: &[char]) -> bool {
                 parts = rest;
             }
             (Some((PatternPart::AnyChar, rest)), Some((_, others))) => (parts, name) = (rest, others),
-            (Some((PatternPart::Literal(wanted), rest)), Some((letter, others))) if wanted == letter => {
+            (Some((PatternPart::Literal(expected), rest)), Some((letter, others))) if expected == letter => {
                 (parts, name) = (rest, others);
             }
             _ => {
-                let Some((behind, [_, others @ ..])) = again else { return false };
-                again = Some((behind, others));
-                (parts, name) = (behind, others);
+                let Some((resume, [_, others @ ..])) = again else { return false };
+                again = Some((resume, others));
+                (parts, name) = (resume, others);
             }
         }
     }
@@ -71,10 +71,10 @@ mod tests {
 
     #[test]
     fn patterns() {
-        let check = |pattern: &str, name: &str, wanted| {
+        let check = |pattern: &str, name: &str, expected| {
             assert_eq!(
                 WildcardPattern::new(pattern.into()).matches(name.as_bytes()),
-                wanted,
+                expected,
                 "{pattern} {name}"
             );
         };
@@ -95,10 +95,10 @@ mod tests {
 
     #[test]
     fn whole_databases() {
-        let check = |pattern: &str, name: &str, wanted| {
+        let check = |pattern: &str, name: &str, expected| {
             assert_eq!(
                 WildcardPattern::new(pattern.into()).covers_database(name.as_bytes()),
-                wanted,
+                expected,
                 "{pattern}"
             );
         };

@@ -191,8 +191,8 @@ pub(crate) fn rescale_decimal(text: &str, scale: u8) -> Option<String> {
     if !is_number(whole) || !is_number(fraction) || (whole.is_empty() && fraction.is_empty()) {
         return None;
     }
-    let (kept, cut) = fraction.split_at(fraction.len().min(scale));
-    if cut.bytes().any(|digit| digit != b'0') {
+    let (kept, dropped) = fraction.split_at(fraction.len().min(scale));
+    if dropped.bytes().any(|digit| digit != b'0') {
         return None;
     }
     let whole = match whole.trim_start_matches('0') {
@@ -231,8 +231,8 @@ fn rescale_fraction(text: &str, shape: &str, fraction: u8) -> Option<String> {
     let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
     let whole = match_shape(whole, shape)?;
     let fraction = usize::from(fraction);
-    let (kept, cut) = digits.split_at_checked(digits.len().min(fraction))?;
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) || cut.bytes().any(|digit| digit != b'0') {
+    let (kept, dropped) = digits.split_at_checked(digits.len().min(fraction))?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) || dropped.bytes().any(|digit| digit != b'0') {
         return None;
     }
     Some(if fraction > 0 { format!("{whole}.{kept:0<fraction$}") } else { whole })
@@ -249,8 +249,9 @@ mod tests {
 
     #[test]
     fn decimals_are_scaled() {
-        let check =
-            |text, scale, wanted: Option<&str>| assert_eq!(rescale_decimal(text, scale).as_deref(), wanted);
+        let check = |text, scale, expected: Option<&str>| {
+            assert_eq!(rescale_decimal(text, scale).as_deref(), expected)
+        };
         check("1.5", 2, Some("1.50"));
         check("-01.500", 1, Some("-1.5"));
         check("1.51", 1, None);
@@ -263,8 +264,8 @@ mod tests {
 
     #[test]
     fn fractions_are_filled_up() {
-        let check = |text, fraction, wanted: Option<&str>| {
-            assert_eq!(rescale_fraction(text, "dd:dd", fraction).as_deref(), wanted)
+        let check = |text, fraction, expected: Option<&str>| {
+            assert_eq!(rescale_fraction(text, "dd:dd", fraction).as_deref(), expected)
         };
         check("10:20", 0, Some("10:20"));
         check("10:20", 3, Some("10:20.000"));

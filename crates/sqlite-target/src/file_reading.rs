@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn reading_creates_no_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a ?b.db");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a ?b.db");
         let file = Connection::open(&path).unwrap();
         file.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (a); INSERT INTO t VALUES (7)")
             .unwrap();
@@ -83,7 +83,7 @@ mod tests {
         drop(file);
         assert_eq!(value(), Ok(7));
         let names: Vec<_> =
-            folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            directory.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["a ?b.db"]);
     }
 }

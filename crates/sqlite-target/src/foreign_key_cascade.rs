@@ -43,8 +43,8 @@ impl ForeignKeyCascade<'_> {
             if child.engine != SourceEngine::Transactional {
                 continue; // Only InnoDB has foreign keys.
             }
-            let Some(places) = referenced_columns(table, key) else { continue };
-            let values = |row: &[Value]| places.iter().map(|at| row[*at].clone()).collect::<Vec<_>>();
+            let Some(indexes) = referenced_columns(table, key) else { continue };
+            let values = |row: &[Value]| indexes.iter().map(|at| row[*at].clone()).collect::<Vec<_>>();
             let (was, is) = (values(old), new.map(values));
             if was.contains(&Value::Null) || is.as_ref() == Some(&was) {
                 continue;
@@ -71,8 +71,8 @@ impl ForeignKeyCascade<'_> {
         let ReferringTable { name, table, key } = *referring;
         let own = quote_ansi_name(&table.name);
         let condition = numbered(&key.columns, 0, " AND ");
-        let places: Option<Vec<usize>> = key.columns.iter().map(|column| table.column(column)).collect();
-        let Some(places) = places else { return Ok(()) };
+        let indexes: Option<Vec<usize>> = key.columns.iter().map(|column| table.column(column)).collect();
+        let Some(indexes) = indexes else { return Ok(()) };
         let rows = self.referring_rows(referring, was)?;
         self.check_collation(name, table, key, was)?;
         match becomes {
@@ -105,7 +105,7 @@ impl ForeignKeyCascade<'_> {
         for old in rows {
             let new = becomes.map(|becomes| {
                 let mut new = old.clone();
-                for (at, value) in places.iter().zip(becomes) {
+                for (at, value) in indexes.iter().zip(becomes) {
                     new[*at] = value.clone();
                 }
                 new
@@ -123,16 +123,17 @@ impl ForeignKeyCascade<'_> {
         was: &[Value],
     ) -> Result<Vec<Vec<Value>>, TargetFailure> {
         let ReferringTable { name, table, key } = *referring;
-        let mut wanted: Vec<usize> = Vec::new();
+        let mut referenced: Vec<usize> = Vec::new();
         for (_, _, child_key) in self.catalogue.children(name) {
-            wanted.extend(referenced_columns(table, child_key).unwrap_or_default());
+            referenced.extend(referenced_columns(table, child_key).unwrap_or_default());
         }
-        if wanted.is_empty() {
+        if referenced.is_empty() {
             return Ok(Vec::new());
         }
-        wanted.sort_unstable();
-        wanted.dedup();
-        let names: Vec<String> = wanted.iter().map(|at| quote_ansi_name(&table.columns[*at].name)).collect();
+        referenced.sort_unstable();
+        referenced.dedup();
+        let names: Vec<String> =
+            referenced.iter().map(|at| quote_ansi_name(&table.columns[*at].name)).collect();
         let (own, condition) = (quote_ansi_name(&table.name), numbered(&key.columns, 0, " AND "));
         let mut find = self
             .connection
@@ -142,7 +143,7 @@ impl ForeignKeyCascade<'_> {
         let mut rows = Vec::new();
         while let Some(row) = found.next().map_err(sqlite_failure)? {
             let mut values = vec![Value::Null; table.columns.len()];
-            for (index, at) in wanted.iter().enumerate() {
+            for (index, at) in referenced.iter().enumerate() {
                 values[*at] = row.get(index).map_err(sqlite_failure)?;
             }
             rows.push(values);

@@ -32,7 +32,7 @@ pub(crate) fn apply_changes(
         let legs = change.legs()?;
         let value = change.value.map(node).transpose()?;
         let done = match (change.kind, value) {
-            (JsonChangeKind::Replace, Some(value)) => find(&mut root, &legs).map(|place| *place = value),
+            (JsonChangeKind::Replace, Some(value)) => find(&mut root, &legs).map(|target| *target = value),
             (JsonChangeKind::Insert, Some(value)) => insert(&mut root, &legs, value),
             (_, _) => remove(&mut root, &legs),
         };
@@ -235,7 +235,7 @@ mod tests {
         let text = r#"{"b": [1, 2.0], "é,}": "a: b", "long": {}}"#;
         assert_eq!(shown(text, |_| Some(())).as_deref(), Some(text));
         let replaced = shown(text, |root| {
-            find(root, &[name("b"), JsonPathLeg::FromLast(0)]).map(|place| *place = value())
+            find(root, &[name("b"), JsonPathLeg::FromLast(0)]).map(|target| *target = value())
         });
         assert_eq!(replaced.as_deref(), Some(r#"{"b": [1, [1.50, "x\"]"]], "é,}": "a: b", "long": {}}"#));
         let inserted = shown(text, |root| insert(root, &[name("aa")], value()));

@@ -106,10 +106,10 @@ mod tests {
 
     #[test]
     fn statements_are_classified() {
-        let check = |sql: &str, wanted: &str| {
+        let check = |sql: &str, expected: &str| {
             let words = SqlWords::parse(sql, 0).unwrap();
             assert_eq!(DdlStatement::parse(&words), DdlStatement::Other, "{sql}");
-            assert_eq!(format!("{:?}", OtherStatement::parse(&words)), wanted, "{sql}");
+            assert_eq!(format!("{:?}", OtherStatement::parse(&words)), expected, "{sql}");
         };
         check(
             "CREATE DEFINER=`root`@`localhost` TRIGGER t BEFORE INSERT ON x FOR EACH ROW BEGIN END",

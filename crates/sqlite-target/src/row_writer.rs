@@ -261,11 +261,11 @@ const LOOKUP_INDEX_COLUMNS_MAX: usize = 4;
 /// the table.
 fn create_lookup_index(editor: &SchemaEditor<'_>, table: &CatalogueTable) -> Result<(), TargetFailure> {
     let has_key = table.sqlite_key().is_some() || table.keys.iter().any(|key| !key.index.is_empty());
-    let question = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = ?1";
+    let sql = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = ?1";
     if has_key
         || editor
             .connection
-            .prepare_cached(question)
+            .prepare_cached(sql)
             .map_err(sqlite_failure)?
             .exists([&table.name])
             .map_err(sqlite_failure)?

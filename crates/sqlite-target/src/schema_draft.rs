@@ -83,13 +83,13 @@ impl TableDefinitions for SchemaDraft {
         table: &[u8],
     ) -> Result<Option<TargetTableDefinition>, TargetFailure> {
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        let wanted = (text(database), text(table));
-        let Some((_, table)) = self.catalogue.find(&wanted) else { return Ok(None) };
+        let full_name = (text(database), text(table));
+        let Some((_, table)) = self.catalogue.find(&full_name) else { return Ok(None) };
         let referring = self.catalogue.tables().flat_map(|(name, table)| {
             table.foreign_keys.iter().map(|key| (table_name(name), table_name(&key.parent)))
         });
         let relatives = ForeignKeys::of_all(&referring.collect::<Vec<_>>());
-        let name = table_name(&wanted);
+        let name = table_name(&full_name);
         let is_transactional = table.engine == catalogue_table::SourceEngine::Transactional;
         let unique = table.keys.iter().filter(|key| key.unique);
         Ok(Some(TargetTableDefinition {
@@ -144,7 +144,7 @@ pub(crate) mod tests {
     }
 
     /// Checks columns, with the character sets of text, and keys of the table `d.t` after these statements.
-    fn check(statements: &[&str], wanted: &str) {
+    fn check(statements: &[&str], expected: &str) {
         let mut draft = SchemaDraft::new().unwrap();
         for sql in statements {
             draft.define(&statement(sql)).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"));
@@ -159,7 +159,7 @@ pub(crate) mod tests {
         };
         let columns: Vec<String> = table.columns.iter().map(column).collect();
         let keys: Vec<&str> = table.keys.iter().map(|key| key.name.as_str()).collect();
-        assert_eq!(format!("{}; {}", columns.join(", "), keys.join(" ")), wanted, "{statements:?}");
+        assert_eq!(format!("{}; {}", columns.join(", "), keys.join(" ")), expected, "{statements:?}");
     }
 
     /// Runs a SQLite query that returns one text.
@@ -237,13 +237,13 @@ pub(crate) mod tests {
     #[test]
     fn tables_like_others_have_indexes_of_their_own() {
         let mut draft = SchemaDraft::new().unwrap();
-        let mut check = |sql: &str, wanted: &[&str]| {
+        let mut check = |sql: &str, expected: &[&str]| {
             draft.define(&statement(sql)).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"));
-            let question =
+            let query =
                 "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name";
-            let mut found = draft.connection.prepare(question).unwrap();
+            let mut found = draft.connection.prepare(query).unwrap();
             let found = found.query_map([], |row| row.get::<_, String>(0)).unwrap();
-            assert_eq!(found.map(Result::unwrap).collect::<Vec<_>>(), wanted, "{sql}");
+            assert_eq!(found.map(Result::unwrap).collect::<Vec<_>>(), expected, "{sql}");
         };
         check("create table m (a int primary key, b int, unique key u (b))", &["d.m.u"]);
         check("create table t like m", &["d.m.u", "d.t.u"]);
@@ -252,11 +252,11 @@ pub(crate) mod tests {
 
     #[test]
     fn unknown_changes_are_refused() {
-        let refused = |sql: &str, wanted: &str| {
+        let refused = |sql: &str, expected: &str| {
             let mut draft = SchemaDraft::new().unwrap();
             draft.define(&statement("create table t (a int)")).unwrap();
             let failure = draft.define(&statement(sql)).unwrap_err();
-            assert!(format!("{failure:?}").contains(wanted), "{sql}: {failure:?}");
+            assert!(format!("{failure:?}").contains(expected), "{sql}: {failure:?}");
         };
         refused("alter table t frobnicate", "cannot translate this statement for SQLite: ALTER TABLE T …");
         refused("alter table t add system versioning", "cannot translate this statement for SQLite");

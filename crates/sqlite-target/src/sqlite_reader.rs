@@ -41,23 +41,23 @@ impl SqliteReader {
     fn find(&self, table: &TargetTableName) -> Option<&StoredTable> {
         let text = |bytes| String::from_utf8_lossy(bytes);
         let (database, name) = (text(&table.database), text(&table.table));
-        self.tables.iter().find(|held| held.source.0 == database && held.source.1 == name)
+        self.tables.iter().find(|stored| stored.source.0 == database && stored.source.1 == name)
     }
 }
 
 impl ComparisonReader for SqliteReader {
     fn tables(&mut self, database: &[u8]) -> Result<Vec<Vec<u8>>, TargetFailure> {
-        let is_in = |held: &&StoredTable| held.source.0.as_bytes() == database;
-        Ok(self.tables.iter().filter(is_in).map(|held| held.source.1.clone().into_bytes()).collect())
+        let is_in = |stored: &&StoredTable| stored.source.0.as_bytes() == database;
+        Ok(self.tables.iter().filter(is_in).map(|stored| stored.source.1.clone().into_bytes()).collect())
     }
 
     fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
-        let Some(held) = self.find(table) else { return Ok(Vec::new()) };
+        let Some(stored) = self.find(table) else { return Ok(Vec::new()) };
         let column = |(name, is_number): &(String, bool)| ComparedColumn {
             name: name.clone(),
             data_type: if *is_number { NUMBER_ONLY } else { "" }.to_owned(),
         };
-        Ok(held.columns.iter().map(column).collect())
+        Ok(stored.columns.iter().map(column).collect())
     }
 
     fn digest(
@@ -66,12 +66,12 @@ impl ComparisonReader for SqliteReader {
         readings: &[ColumnReading<'_>],
         may_continue: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<RowsDigest, TargetFailure> {
-        let held = self
+        let stored = self
             .find(table)
             .ok_or_else(|| TargetFailure::refused(format!("{table} does not exist any more")))?;
         let columns: Vec<String> =
             readings.iter().map(|reading| quote_ansi_name(&reading.column.name)).collect();
-        let sql = format!("SELECT {} FROM {}", columns.join(", "), quote_ansi_name(&held.name));
+        let sql = format!("SELECT {} FROM {}", columns.join(", "), quote_ansi_name(&stored.name));
         let mut statement = self.connection.prepare(&sql).map_err(sqlite_failure)?;
         let mut rows = statement.query([]).map_err(sqlite_failure)?;
         let (mut sum, mut text) = (RowsDigest::default(), RowText::default());

@@ -179,10 +179,10 @@ fn prepare(path: &Path) -> Result<(Connection, i64), TargetFailure> {
 
 /// Checks that the database is empty or a replay's target.
 pub(crate) fn check_ownership(connection: &Connection) -> Result<(), TargetFailure> {
-    let question = "SELECT name FROM sqlite_master WHERE type = 'table' AND NOT EXISTS \
+    let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND NOT EXISTS \
                     (SELECT 1 FROM sqlite_master WHERE name = 'bintide.progress') LIMIT 1";
     let foreign: Option<String> =
-        connection.query_row(question, [], |row| row.get(0)).optional().map_err(sqlite_failure)?;
+        connection.query_row(sql, [], |row| row.get(0)).optional().map_err(sqlite_failure)?;
     if let Some(table) = foreign {
         return Err(TargetFailure::refused(format!(
             "the database contains the table {table}, but no replay progress. Give a file that does not exist yet"

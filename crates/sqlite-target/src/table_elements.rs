@@ -190,7 +190,7 @@ mod tests {
     }
 
     /// Checks the SQLite columns of `CREATE TABLE d.t (…)`, its keys and its foreign keys.
-    fn check_table(sql: &str, wanted: &str) {
+    fn check_table(sql: &str, expected: &str) {
         let table = body(sql).unwrap().into_table();
         let created = create_sql(&table, "t");
         let mut found = created.strip_prefix("CREATE TABLE \"t\" ").unwrap().to_owned();
@@ -203,7 +203,7 @@ mod tests {
             let parent = format!("{}.{}({})", key.parent.0, key.parent.1, key.parent_columns.join(","));
             found.push_str(&format!("; {} -> {parent} {:?} {:?}", key.name, key.on_delete, key.on_update));
         }
-        assert_eq!(found, wanted, "{sql}");
+        assert_eq!(found, expected, "{sql}");
     }
 
     #[test]
@@ -241,9 +241,9 @@ mod tests {
     /// Forms that only the parser of streams knew.
     #[test]
     fn character_sets_and_sizes() {
-        let check = |sql: &str, wanted: MysqlType| {
+        let check = |sql: &str, expected: MysqlType| {
             let table = body(sql).unwrap().into_table();
-            assert_eq!(table.columns[0].kind, wanted, "{sql}");
+            assert_eq!(table.columns[0].kind, expected, "{sql}");
         };
         let text = |charset: &str| MysqlType::Text { charset: Some(charset.to_owned()) };
         check("create table t (x text char set latin1)", text("latin1"));

@@ -74,8 +74,8 @@ fn convert_text(text: String, from: &MysqlType, to: &MysqlType) -> Option<String
         (MysqlType::Time { .. }, MysqlType::Time { fraction }) => {
             let (whole, digits) = text.split_once('.').unwrap_or((&text, ""));
             let fraction = usize::from(*fraction);
-            let (kept, cut) = digits.split_at_checked(digits.len().min(fraction))?;
-            let is_whole = cut.bytes().all(|digit| digit == b'0');
+            let (kept, dropped) = digits.split_at_checked(digits.len().min(fraction))?;
+            let is_whole = dropped.bytes().all(|digit| digit == b'0');
             is_whole
                 .then(|| if fraction > 0 { format!("{whole}.{kept:0<fraction$}") } else { whole.to_owned() })
         }
@@ -84,11 +84,11 @@ fn convert_text(text: String, from: &MysqlType, to: &MysqlType) -> Option<String
         }
         (MysqlType::Set { .. }, MysqlType::Set { texts }) => {
             let mut members = text.split(',').filter(|member| !member.is_empty());
-            let places: Option<Vec<usize>> =
+            let indexes: Option<Vec<usize>> =
                 members.by_ref().map(|member| texts.iter().position(|text| text == member)).collect();
-            let mut places = places?;
-            places.sort_unstable();
-            Some(places.iter().map(|place| texts[*place].clone()).collect::<Vec<_>>().join(","))
+            let mut indexes = indexes?;
+            indexes.sort_unstable();
+            Some(indexes.iter().map(|index| texts[*index].clone()).collect::<Vec<_>>().join(","))
         }
         (
             MysqlType::Text { .. }
@@ -118,8 +118,8 @@ mod tests {
     #[test]
     fn conversions_have_one_outcome_or_none() {
         let text = |text: &str| Value::Text(text.to_owned());
-        let check = |value: Value, from: MysqlType, to: MysqlType, wanted: Option<Value>| {
-            assert_eq!(convert(value.clone(), &from, &to), wanted, "{value:?} {from:?} {to:?}");
+        let check = |value: Value, from: MysqlType, to: MysqlType, expected: Option<Value>| {
+            assert_eq!(convert(value.clone(), &from, &to), expected, "{value:?} {from:?} {to:?}");
         };
         check(Value::Integer(-1), INT, BIGINT_UNSIGNED, None);
         check(text("18446744073709551615"), BIGINT_UNSIGNED, INT, None);

@@ -190,7 +190,7 @@ impl ColumnCatalogue {
     }
 
     /// Handles a DDL statement on a table: reports the table if its earlier rows used a newer definition.
-    pub fn note_definition(&mut self, changed: SchemaMismatch, timestamp: u32) {
+    pub fn record_definition(&mut self, changed: SchemaMismatch, timestamp: u32) {
         let asked = self.asked.remove(&changed.table);
         if asked.is_some_and(|asked_s| u64::from(timestamp) <= asked_s) {
             self.mismatches.push(changed);

@@ -4,7 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use logs::{FileAccess, FileLock, FolderLock, make_folders, private_options, replace_file, sync_parent};
+use logs::{
+    DirectoryLock, FileAccess, FileLock, make_directories, private_options, replace_file, sync_parent,
+};
 
 use crate::ddl_schema::DdlSchema;
 use crate::resume_token::ResumeToken;
@@ -32,7 +34,7 @@ pub struct FolderSink {
     /// Saved table definitions.
     schema_files: SchemaFiles,
     /// Prevents a second process from writing into the same directory.
-    _lock: FolderLock,
+    _lock: DirectoryLock,
 }
 
 /// Saved position.
@@ -74,9 +76,9 @@ impl FolderSink {
     /// If an I/O operation fails, another process uses the directory, its files do not match the saved progress, or
     /// their records have another format.
     pub fn open(folder: &Path, size_max: u64, envelope: Envelope) -> io::Result<Self> {
-        make_folders(folder).map_err(io::Error::other)?;
+        make_directories(folder).map_err(io::Error::other)?;
         let mark = folder.join(LOCK_FILE);
-        let lock = FolderLock::take(folder).map_err(|error| named(folder, &error))?;
+        let lock = DirectoryLock::take(folder).map_err(|error| named(folder, &error))?;
         let lock = lock
             .ok_or_else(|| in_use_error(folder))?
             .with_mark(&mark)

@@ -489,7 +489,7 @@ impl Streamer {
             known = Some((changes, definitions.clone()));
         }
         if !self.unmatched_rules.is_empty() {
-            self.unmatched_rules.note_statement(&classify_statement(query.sql), query.database);
+            self.unmatched_rules.record_statement(&classify_statement(query.sql), query.database);
         }
         match StatementEffect::of(query, within.format.flavour, &self.settings.filter) {
             StatementEffect::Other => Ok(()),
@@ -509,7 +509,7 @@ impl Streamer {
                 if let (Some(catalogue), Some(table)) = (&mut self.catalogue, &table) {
                     let (table, log) = (format!("{database}.{table}"), within.at.log.to_owned());
                     let changed = SchemaMismatch { table, log, offset: within.at.offset };
-                    catalogue.note_definition(changed, within.at.timestamp);
+                    catalogue.record_definition(changed, within.at.timestamp);
                 }
                 if self.open.xid.is_none() {
                     self.open.xid = query.status.iter().flatten().find_map(ddl_xid);
@@ -563,7 +563,7 @@ impl Streamer {
         table: Arc<Table>,
         within: ContentContext<'_>,
     ) -> Result<StreamTable, EventError> {
-        self.unmatched_rules.note_table(&table.database, &table.name);
+        self.unmatched_rules.record_table(&table.database, &table.name);
         let (filter, flavour) = (&self.settings.filter, within.format.flavour);
         let known = |table, meant| Ok(StreamTable { table, named: None, selection: meant });
         if !filter.accepts_database(&table.database)

@@ -1,6 +1,6 @@
-//! Unpacks Debian packages into a folder of their own, on any release of the machine.
+//! Unpacks Debian packages into a directory of their own, on any release of the machine.
 //!
-//! `apt-get` resolves and downloads them with a private state: the wanted suite is the only source, and the list of
+//! `apt-get` resolves and downloads them with a private state: the suite is the only source, and the list of
 //! installed packages is empty. So all dependencies come along, including the C library. The mirror is that of the
 //! machine's own apt.
 
@@ -13,8 +13,8 @@ use anyhow::{Context, Result, ensure};
 use crate::cache::remove_dir;
 use crate::fetch::run;
 
-/// The folder of the machine's apt sources.
-const APT_FOLDER: &str = "/etc/apt";
+/// The directory of the machine's apt sources.
+const APT_DIRECTORY: &str = "/etc/apt";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Fetches `packages` of a Debian `suite` with their dependencies, and `extra` packages without, and unpacks them into
@@ -48,33 +48,33 @@ pub(crate) fn unpack(suite: &str, packages: &[&str], extra: &[&str], target: &Pa
 
 /// Returns the Debian mirror of the machine's own apt.
 pub fn mirror() -> Result<String> {
-    debian_mirror(&read_sources(Path::new(APT_FOLDER)))
+    debian_mirror(&read_sources(Path::new(APT_DIRECTORY)))
         .context("no Debian mirror found in the machine's apt sources")
 }
 
-/// An apt with a private state in a folder.
+/// An apt with a private state in a directory.
 struct PrivateApt {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl PrivateApt {
-    fn new(folder: &Path, suite: &str, mirror: &str) -> Result<Self> {
+    fn new(directory: &Path, suite: &str, mirror: &str) -> Result<Self> {
         for name in ["lists/partial", "cache/archives/partial"] {
-            fs::create_dir_all(folder.join(name))?;
+            fs::create_dir_all(directory.join(name))?;
         }
         let signed =
             if Path::new(KEYRING).exists() { format!("[signed-by={KEYRING}] ") } else { String::new() };
-        fs::write(folder.join("sources.list"), format!("deb {signed}{mirror} {suite} main\n"))?;
-        fs::write(folder.join("status"), "")?;
-        Ok(Self { folder: folder.to_path_buf() })
+        fs::write(directory.join("sources.list"), format!("deb {signed}{mirror} {suite} main\n"))?;
+        fs::write(directory.join("status"), "")?;
+        Ok(Self { directory: directory.to_path_buf() })
     }
 
     fn archives(&self) -> PathBuf {
-        self.folder.join("cache/archives")
+        self.directory.join("cache/archives")
     }
 
     fn run(&self, arguments: &[&str]) -> Result<()> {
-        let at = |name: &str| self.folder.join(name).display().to_string();
+        let at = |name: &str| self.directory.join(name).display().to_string();
         let mut command = Command::new("apt-get");
         command.arg("--quiet=2").current_dir(self.archives()).env("DEBIAN_FRONTEND", "noninteractive");
         for setting in [
@@ -84,7 +84,7 @@ impl PrivateApt {
             format!("Dir::State::status={}", at("status")),
             format!("Dir::State::extended_states={}", at("extended_states")),
             format!("Dir::Cache={}", at("cache")),
-            // The folder belongs to the current user, so apt need not switch users to write there.
+            // The directory belongs to the current user, so apt need not switch users to write there.
             "APT::Sandbox::User=".to_owned(),
             "Acquire::Languages=none".to_owned(),
             "Acquire::Retries=3".to_owned(),
@@ -99,9 +99,9 @@ impl PrivateApt {
 }
 
 /// Returns the text of `sources.list` and of all files in `sources.list.d`.
-fn read_sources(folder: &Path) -> String {
-    let mut files = vec![folder.join("sources.list")];
-    let parts = fs::read_dir(folder.join("sources.list.d")).into_iter().flatten().flatten();
+fn read_sources(directory: &Path) -> String {
+    let mut files = vec![directory.join("sources.list")];
+    let parts = fs::read_dir(directory.join("sources.list.d")).into_iter().flatten().flatten();
     let mut parts: Vec<PathBuf> = parts.map(|entry| entry.path()).collect();
     parts.retain(|path| path.extension().is_some_and(|name| name == "list" || name == "sources"));
     parts.sort();
@@ -109,8 +109,8 @@ fn read_sources(folder: &Path) -> String {
     files.iter().filter_map(|path| fs::read_to_string(path).ok()).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the first address in the sources whose last folder is `debian`, or a mirror list of that name. Both formats
-/// of sources are supported: in both, spaces surround the address.
+/// Returns the first address in the sources whose last directory is `debian`, or a mirror list of that name. Both
+/// formats of sources are supported: in both, spaces surround the address.
 fn debian_mirror(sources: &str) -> Option<String> {
     let lines = sources.lines().filter(|line| !line.trim_start().starts_with('#'));
     let mut words = lines.flat_map(str::split_whitespace);
@@ -130,8 +130,8 @@ fn is_debian_mirror(word: &str) -> bool {
 mod tests {
     use super::debian_mirror;
 
-    fn check(sources: &str, wanted: Option<&str>) {
-        assert_eq!(debian_mirror(sources).as_deref(), wanted, "{sources}");
+    fn check(sources: &str, expected: Option<&str>) {
+        assert_eq!(debian_mirror(sources).as_deref(), expected, "{sources}");
     }
 
     #[test]

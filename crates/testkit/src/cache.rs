@@ -1,4 +1,4 @@
-//! Folders of fetched programs and running servers, shared between processes.
+//! Directories of fetched programs and running servers, shared between processes.
 
 use std::env;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ pub fn target_dir() -> PathBuf {
 /// Finds the target directory above the running test program, by cargo's `CACHEDIR.TAG`.
 fn target_dir_of_this_program() -> Option<PathBuf> {
     let program = env::current_exe().ok()?;
-    program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).map(Path::to_path_buf)
+    program.ancestors().find(|directory| directory.join("CACHEDIR.TAG").exists()).map(Path::to_path_buf)
 }
 
 fn workspace_dir() -> PathBuf {
@@ -26,25 +26,25 @@ fn workspace_dir() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
-/// Returns the folder of fetched server programs and of data directory templates. It belongs to the user and lies
+/// Returns the directory of fetched server programs and of data directory templates. It belongs to the user and lies
 /// outside the clone, so that other clones share it: `$BINTIDE_CACHE`, else `$XDG_CACHE_HOME/bintide`, else
 /// `$HOME/.cache/bintide`, else `servers` in the target directory.
 pub fn cache_dir() -> PathBuf {
     let named = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     named("BINTIDE_CACHE")
-        .or_else(|| named("XDG_CACHE_HOME").map(|folder| folder.join("bintide")))
-        .or_else(|| named("HOME").map(|folder| folder.join(".cache/bintide")))
+        .or_else(|| named("XDG_CACHE_HOME").map(|directory| directory.join("bintide")))
+        .or_else(|| named("HOME").map(|directory| directory.join(".cache/bintide")))
         .unwrap_or_else(|| target_dir().join("servers"))
 }
 
-/// Returns the folder of the running servers' data directories.
+/// Returns the directory of the running servers' data directories.
 pub(crate) fn running_dir() -> PathBuf {
     target_dir().join("servers/running")
 }
 
-/// Returns the folder `name` in the cache, and creates it first if it is missing. `make` fills a temporary folder,
-/// which is renamed when complete. Processes that need the same folder wait for each other.
-pub(crate) fn cached_folder(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+/// Returns the directory `name` in the cache, and creates it first if it is missing. `make` fills a temporary
+/// directory, which is renamed when complete. Processes that need the same directory wait for each other.
+pub(crate) fn cached_dir(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let parent = cache_dir();
     let whole = parent.join(name);
     if whole.exists() {
@@ -59,7 +59,8 @@ pub(crate) fn cached_folder(name: &str, make: impl FnOnce(&Path) -> Result<()>) 
     remove_dir(&part)?;
     fs::create_dir_all(&part)?;
     make(&part)?;
-    fs::rename(&part, &whole).with_context(|| format!("could not rename a folder to {}", whole.display()))?;
+    fs::rename(&part, &whole)
+        .with_context(|| format!("could not rename a directory to {}", whole.display()))?;
     Ok(whole)
 }
 
@@ -69,10 +70,10 @@ fn lock(path: &Path) -> Result<Flock<File>> {
         .map_err(|(_, errno)| anyhow!("could not lock {}: {errno}", path.display()))
 }
 
-/// Removes a folder and its contents. A missing folder is no error.
+/// Removes a directory and its contents. A missing directory is no error.
 ///
 /// # Errors
-/// Returns an error if the folder cannot be removed.
+/// Returns an error if the directory cannot be removed.
 pub fn remove_dir(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
@@ -92,7 +93,7 @@ pub(crate) fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Copies a folder with its plain files and folders, without anything else (sockets).
+/// Copies a directory with its plain files and directories, without anything else (sockets).
 pub(crate) fn copy_dir(source: &Path, target: &Path) -> Result<()> {
     fs::create_dir_all(target).with_context(|| format!("could not create {}", target.display()))?;
     for entry in fs::read_dir(source).with_context(|| format!("could not read {}", source.display()))? {

@@ -11,10 +11,10 @@ use anyhow::{Context, Result, ensure};
 /// library.
 const PACKAGE_VARIABLE_PREFIXES: [&str; 3] = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_PRIMARY_"];
 
-/// Returns a command that runs cargo in a folder as a shell would, so that earlier builds stay valid.
-pub fn cargo_command(folder: &Path) -> Command {
+/// Returns a command that runs cargo in a directory as a shell would, so that earlier builds stay valid.
+pub fn cargo_command(directory: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    without_package_variables(command.current_dir(folder));
+    without_package_variables(command.current_dir(directory));
     command
 }
 
@@ -32,12 +32,12 @@ pub fn without_package_variables(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Returns the root of the workspace: the folder with its lock file.
+/// Returns the root of the workspace: the directory with its lock file.
 pub fn workspace_root() -> PathBuf {
     // A program built in another clone of the workspace belongs to the clone that cargo runs it in.
     let manifest = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let package = manifest.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
-    let root = package.ancestors().find(|folder| folder.join("Cargo.lock").exists());
+    let root = package.ancestors().find(|directory| directory.join("Cargo.lock").exists());
     root.map_or_else(|| package.clone(), Path::to_path_buf)
 }
 

@@ -62,8 +62,8 @@ fn chromium() -> Result<Command> {
     if let Some(program) = env::var_os(PROGRAM_VARIABLE) {
         return Ok(Command::new(program));
     }
-    let root = cache::cached_folder("chromium-1", |folder| {
-        apt::unpack("bookworm", &["chromium", "fonts-dejavu-core"], &[], folder)
+    let root = cache::cached_dir("chromium-1", |directory| {
+        apt::unpack("bookworm", &["chromium", "fonts-dejavu-core"], &[], directory)
     });
     let root = root.with_context(|| {
         format!("could not fetch Chromium from Debian; install it, and set {PROGRAM_VARIABLE} to its path")
@@ -71,7 +71,7 @@ fn chromium() -> Result<Command> {
     let mut command = Command::new(root.join("usr/lib/chromium/chromium"));
     let libraries =
         ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/pulseaudio"];
-    let libraries: Vec<PathBuf> = libraries.iter().map(|folder| root.join(folder)).collect();
+    let libraries: Vec<PathBuf> = libraries.iter().map(|directory| root.join(directory)).collect();
     command.env("LD_LIBRARY_PATH", env::join_paths(libraries)?);
     command.env("FONTCONFIG_PATH", root.join("etc/fonts"));
     Ok(command)

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::cache::{cached_folder, remove_dir, running_dir};
+use crate::cache::{cached_dir, remove_dir, running_dir};
 use crate::fetch::run;
 use crate::java_runtime::ensure_java;
 use crate::kafka_broker::KafkaBroker;
@@ -32,23 +32,23 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Debezium Server, with its offsets and its history of definitions. Dropping it kills it and removes them.
 #[derive(Debug)]
 pub struct DebeziumServer {
-    folder: PathBuf,
+    directory: PathBuf,
     child: Option<Child>,
 }
 
 impl DebeziumServer {
-    /// Prepares Debezium Server for the account `debezium` with the password `debezium`, and fetches it if the cache lacks
-    /// it. `name` is the topic prefix; `more` are further properties, as `key=value`.
+    /// Prepares Debezium Server for the account `debezium` with the password `debezium`, and fetches it if the cache
+    /// lacks it. `name` is the topic prefix; `more` are further properties, as `key=value`.
     ///
     /// # Errors
     /// Returns an error if it cannot be fetched.
     pub fn new(name: &str, source: &TestServer, broker: &KafkaBroker, more: &[&str]) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = running_dir().join(format!("{}-debezium-{count}", process::id()));
-        remove_dir(&folder)?;
-        fs::create_dir_all(folder.join("config"))?;
-        let server = Self { folder, child: None };
+        let directory = running_dir().join(format!("{}-debezium-{count}", process::id()));
+        remove_dir(&directory)?;
+        fs::create_dir_all(directory.join("config"))?;
+        let server = Self { directory, child: None };
         let mut text = format!(
             "debezium.sink.type=kafka
 debezium.sink.kafka.producer.bootstrap.servers={}
@@ -76,18 +76,18 @@ quarkus.log.console.json=false
 ",
             broker.address(),
             source.port(),
-            server.folder.join("history.dat").display(),
+            server.directory.join("history.dat").display(),
             server.offsets().display(),
             free_port()?
         );
         more.iter().try_for_each(|property| writeln!(text, "{property}"))?;
-        fs::write(server.folder.join("config/application.properties"), text)?;
+        fs::write(server.directory.join("config/application.properties"), text)?;
         Ok(server)
     }
 
     /// Returns the file with the offsets.
     pub fn offsets(&self) -> PathBuf {
-        self.folder.join("offsets.dat")
+        self.directory.join("offsets.dat")
     }
 
     /// Starts it, with the offsets of an earlier run.
@@ -100,12 +100,12 @@ quarkus.log.console.json=false
         let classes = format!(
             "{}:{}:{}/lib/*",
             runner(&home)?.display(),
-            self.folder.join("config").display(),
+            self.directory.join("config").display(),
             home.display()
         );
         command.arg("-c").arg(r#"log=$1; shift; exec "$@" >"$log" 2>&1"#).arg("sh").arg(self.log_path());
         command.arg(java).arg("-Xmx1g").args(["-cp", &classes, "io.debezium.server.Main"]);
-        command.current_dir(&self.folder);
+        command.current_dir(&self.directory);
         self.child = Some(spawn_bound(&command)?);
         Ok(())
     }
@@ -143,7 +143,7 @@ quarkus.log.console.json=false
     }
 
     fn log_path(&self) -> PathBuf {
-        self.folder.join("debezium.log")
+        self.directory.join("debezium.log")
     }
 }
 
@@ -154,16 +154,16 @@ impl Drop for DebeziumServer {
             let _ = child.kill();
             let _ = child.wait();
         }
-        let _ = remove_dir(&self.folder);
+        let _ = remove_dir(&self.directory);
     }
 }
 
 fn ensure_home() -> Result<PathBuf> {
-    cached_folder(&format!("debezium-server-{VERSION}"), |part| {
+    cached_dir(&format!("debezium-server-{VERSION}"), |part| {
         eprintln!("fetching Debezium Server {VERSION} with Maven: once");
         let artifact = format!("-Dartifact=io.debezium:debezium-server-dist:{VERSION}:tar.gz");
-        let folder = format!("-DoutputDirectory={}", part.display());
-        run(Command::new("mvn").args(["--quiet", "--batch-mode", COPY_GOAL, &artifact, &folder]))?;
+        let directory = format!("-DoutputDirectory={}", part.display());
+        run(Command::new("mvn").args(["--quiet", "--batch-mode", COPY_GOAL, &artifact, &directory]))?;
         let packed = part.join(format!("debezium-server-dist-{VERSION}.tar.gz"));
         run(Command::new("tar").arg("xzf").arg(&packed).arg("-C").arg(part))?;
         fs::remove_file(packed)?;

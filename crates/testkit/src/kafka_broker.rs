@@ -30,7 +30,7 @@ const COPY_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:
 #[derive(Debug)]
 pub struct KafkaBroker {
     libraries: PathBuf,
-    folder: PathBuf,
+    directory: PathBuf,
     port: u16,
     child: Option<Child>,
 }
@@ -41,7 +41,7 @@ impl KafkaBroker {
     /// # Errors
     /// Returns an error if Maven cannot fetch it.
     pub fn fetch() -> Result<PathBuf> {
-        cache::cached_folder(&format!("kafka-{VERSION}"), fetch_jars)
+        cache::cached_dir(&format!("kafka-{VERSION}"), fetch_jars)
             .context("could not fetch Apache Kafka: install Maven and Java 17")
     }
 
@@ -53,13 +53,13 @@ impl KafkaBroker {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let libraries = Self::fetch()?;
         let (count, port, controller) = (COUNT.fetch_add(1, Ordering::Relaxed), free_port()?, free_port()?);
-        let folder = cache::running_dir().join(format!("{}-kafka-{count}", std::process::id()));
-        cache::remove_dir(&folder)?;
-        fs::create_dir_all(&folder)?;
-        let text = broker_properties(&folder, [port, controller], properties);
-        fs::write(folder.join("server.properties"), text)?;
-        fs::write(folder.join("log4j2.properties"), LOG_PROPERTIES)?;
-        let mut broker = Self { libraries, folder, port, child: None };
+        let directory = cache::running_dir().join(format!("{}-kafka-{count}", std::process::id()));
+        cache::remove_dir(&directory)?;
+        fs::create_dir_all(&directory)?;
+        let text = broker_properties(&directory, [port, controller], properties);
+        fs::write(directory.join("server.properties"), text)?;
+        fs::write(directory.join("log4j2.properties"), LOG_PROPERTIES)?;
+        let mut broker = Self { libraries, directory, port, child: None };
         broker.format()?;
         broker.start_again()?;
         Ok(broker)
@@ -82,7 +82,7 @@ impl KafkaBroker {
     pub fn start_again(&mut self) -> Result<()> {
         ensure!(self.child.is_none(), "the broker is already running");
         let mut java = self.java();
-        java.arg("kafka.Kafka").arg(self.folder.join("server.properties"));
+        java.arg("kafka.Kafka").arg(self.directory.join("server.properties"));
         self.child = Some(spawner::spawn_bound(&java).context("could not run java")?);
         let begin = Instant::now();
         while begin.elapsed() < BROKER_TIMEOUT {
@@ -136,11 +136,11 @@ impl KafkaBroker {
         Ok(())
     }
 
-    /// Prepares the folder of its data.
+    /// Prepares the directory of its data.
     fn format(&self) -> Result<()> {
         let mut java = self.java();
         java.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c"]);
-        fetch::run(java.arg(self.folder.join("server.properties")))
+        fetch::run(java.arg(self.directory.join("server.properties")))
     }
 
     fn java(&self) -> Command {
@@ -149,14 +149,14 @@ impl KafkaBroker {
         java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Xshare:auto"]);
         java.args(["-Djava.net.preferIPv4Stack=true", "-Dlog4j2.disable.jmx=true"]);
         java.arg(format!("-Dbintide.log={}", self.log_path().display()));
-        let settings = self.folder.join("log4j2.properties");
+        let settings = self.directory.join("log4j2.properties");
         java.arg(format!("-Dlog4j2.configurationFile={}", settings.display()));
         java.arg("-cp").arg(format!("{}/*", self.libraries.display()));
         java
     }
 
     fn log_path(&self) -> PathBuf {
-        self.folder.join("broker.log")
+        self.directory.join("broker.log")
     }
 
     fn log(&self) -> String {
@@ -174,7 +174,7 @@ impl Drop for KafkaBroker {
     fn drop(&mut self) {
         // A drop cannot report errors, and the next start removes leftover files.
         let _ = self.kill();
-        let _ = cache::remove_dir(&self.folder);
+        let _ = cache::remove_dir(&self.directory);
     }
 }
 
@@ -194,8 +194,8 @@ appender.f.layout.type=PatternLayout
 appender.f.layout.pattern=%d %p %c{1} %m%n
 ";
 
-fn broker_properties(folder: &Path, [port, controller]: [u16; 2], more: &[&str]) -> String {
-    let folder = folder.display();
+fn broker_properties(directory: &Path, [port, controller]: [u16; 2], more: &[&str]) -> String {
+    let directory = directory.display();
     let mut text = format!(
         "process.roles=broker,controller
 node.id=1
@@ -204,7 +204,7 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.quorum.voters=1@127.0.0.1:{controller}
-log.dirs={folder}/data
+log.dirs={directory}/data
 auto.create.topics.enable=false
 num.partitions=3
 offsets.topic.replication.factor=1
@@ -224,7 +224,7 @@ group.initial.rebalance.delay.ms=0
     text
 }
 
-fn fetch_jars(folder: &Path) -> Result<()> {
+fn fetch_jars(directory: &Path) -> Result<()> {
     let dependency = |artifact: &str| {
         let mut parts = artifact.split(':');
         let mut part = || parts.next().unwrap_or_default();
@@ -243,11 +243,11 @@ fn fetch_jars(folder: &Path) -> Result<()> {
         "<project><modelVersion>4.0.0</modelVersion><groupId>bintide</groupId>\
          <artifactId>kafka</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>"
     );
-    let work = folder.join("work");
+    let work = directory.join("work");
     fs::create_dir(&work)?;
     fs::write(work.join("pom.xml"), project)?;
     let mut maven = Command::new("mvn");
     maven.args(["--quiet", "--batch-mode", COPY_GOAL, "-DincludeScope=runtime"]).current_dir(&work);
-    fetch::run(maven.arg(format!("-DoutputDirectory={}", folder.display())))?;
+    fetch::run(maven.arg(format!("-DoutputDirectory={}", directory.display())))?;
     cache::remove_dir(&work)
 }

@@ -57,9 +57,9 @@ impl Launch {
         Self::of(flavour.package())
     }
 
-    /// Creates a launch of a server of this package, for example [`TestPackage::Mysql5_7`]. It has the settings of [`Launch`] as far as its
-    /// version supports them: 5.5 has no GTIDs. All MySQL servers here default to row format, and those up to 5.7 also
-    /// to the character set `utf8mb4`.
+    /// Creates a launch of a server of this package, for example [`TestPackage::Mysql5_7`]. It has the settings of
+    /// [`Launch`] as far as its version supports them: 5.5 has no GTIDs. All MySQL servers here default to row format,
+    /// and those up to 5.7 also to the character set `utf8mb4`.
     pub fn of(package: TestPackage) -> Self {
         let (options, variables, init_options) = (Vec::new(), Vec::new(), Vec::new());
         let (uuid, keyring, port, data, lasting) = (None, false, None, None, None);
@@ -118,15 +118,15 @@ impl Launch {
 
     /// Starts the server on a copy of this data directory, which a stopped server of the same flavour has left.
     #[must_use]
-    pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.data = Some(folder.into());
+    pub fn data(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.data = Some(directory.into());
         self
     }
 
-    /// Keeps the server running after this process ends, with its files in `folder`.
+    /// Keeps the server running after this process ends, with its files in `directory`.
     #[must_use]
-    pub fn lasting(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.lasting = Some(folder.into());
+    pub fn lasting(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.lasting = Some(directory.into());
         self
     }
 
@@ -140,10 +140,10 @@ impl Launch {
         let flavour = flavour.with_context(|| format!("{} is not a server", self.package.name()))?;
         let home = PackageHome::find(self.package)?;
         let template =
-            self.data.clone().map_or_else(|| template::template_folder(&home, &self.init_options), Ok)?;
+            self.data.clone().map_or_else(|| template::template_dir(&home, &self.init_options), Ok)?;
         let port = self.port.map_or_else(free_port, Ok)?;
-        let folder = self.folder()?;
-        let datadir = folder.join("data");
+        let directory = self.directory()?;
+        let datadir = directory.join("data");
         cache::copy_dir(&template, &datadir)?;
         if let Some(uuid) = &self.uuid {
             fs::write(datadir.join("auto.cnf"), format!("[auto]\nserver-uuid={uuid}\n"))?;
@@ -151,17 +151,17 @@ impl Launch {
         if self.keyring {
             write_keyring_settings(&datadir)?;
         }
-        let client = ServerClient::new(home, socket_path(&folder));
-        let options = self.server_options(&client, &folder, port);
+        let client = ServerClient::new(home, socket_path(&directory));
+        let options = self.server_options(&client, &directory, port);
         let program = ServerProgram { flavour, options, variables: self.variables.clone() };
-        TestServer::start(program, client, folder, port, self.lasting.is_some())
+        TestServer::start(program, client, directory, port, self.lasting.is_some())
     }
 
-    fn folder(&self) -> Result<PathBuf> {
+    fn directory(&self) -> Result<PathBuf> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        if let Some(folder) = &self.lasting {
-            ensure!(!folder.exists(), "{} exists already", folder.display());
-            return Ok(folder.clone());
+        if let Some(directory) = &self.lasting {
+            ensure!(!directory.exists(), "{} exists already", directory.display());
+            return Ok(directory.clone());
         }
         let running = cache::running_dir();
         remove_leftovers(&running);
@@ -169,7 +169,7 @@ impl Launch {
         Ok(running.join(format!("{}-{count}", process::id())))
     }
 
-    fn server_options(&self, client: &ServerClient, folder: &Path, port: u16) -> Vec<String> {
+    fn server_options(&self, client: &ServerClient, directory: &Path, port: u16) -> Vec<String> {
         let common = include_str!("options/common.txt");
         let own = self.package.options();
         let mut options = vec!["--no-defaults".to_owned()];
@@ -177,15 +177,15 @@ impl Launch {
         options.extend(base_options(client.home()));
         options.extend([
             format!("--plugin-dir={}", client.home().plugins().display()),
-            format!("--datadir={}", folder.join("data").display()),
+            format!("--datadir={}", directory.join("data").display()),
             format!("--socket={}", client.socket().display()),
-            format!("--pid-file={}", folder.join("pid").display()),
-            format!("--log-error={}", folder.join("error.log").display()),
+            format!("--pid-file={}", directory.join("pid").display()),
+            format!("--log-error={}", directory.join("error.log").display()),
             format!("--port={port}"),
         ]);
         if self.package.flavour() == Some(ServerFlavour::MariaDb) || self.package.version() < (8, 0) {
-            // At startup, the server removes other servers' temporary tables from a shared folder.
-            options.push(format!("--tmpdir={}", folder.display()));
+            // At startup, the server removes other servers' temporary tables from a shared directory.
+            options.push(format!("--tmpdir={}", directory.display()));
         }
         options.extend(common.lines().chain(own.lines()).map(str::to_owned));
         options.extend(self.init_options.iter().chain(&self.options).cloned());
@@ -255,9 +255,9 @@ pub fn free_port() -> Result<u16> {
 
 /// Returns the path of a server's socket in the temporary directory. A socket's path may have at most 107 bytes, which
 /// the target directory may exceed.
-fn socket_path(folder: &Path) -> PathBuf {
+fn socket_path(directory: &Path) -> PathBuf {
     let mut hasher = DefaultHasher::new();
-    folder.hash(&mut hasher);
+    directory.hash(&mut hasher);
     env::temp_dir().join(format!("bintide-{:016x}.sock", hasher.finish()))
 }
 

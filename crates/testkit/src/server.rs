@@ -106,7 +106,7 @@ pub(crate) struct ServerProgram {
 pub struct TestServer {
     program: ServerProgram,
     client: ServerClient,
-    folder: PathBuf,
+    directory: PathBuf,
     port: u16,
     lasting: bool,
     child: Option<Child>,
@@ -116,12 +116,12 @@ impl TestServer {
     pub(crate) fn start(
         program: ServerProgram,
         client: ServerClient,
-        folder: PathBuf,
+        directory: PathBuf,
         port: u16,
         lasting: bool,
     ) -> Result<Self> {
         // A server becomes lasting only once it runs: a failed start is cleaned up as usual.
-        let mut server = Self { program, client, folder, port, lasting, child: None };
+        let mut server = Self { program, client, directory, port, lasting, child: None };
         if let Err(error) = server.start_again(&[]) {
             server.lasting = false;
             return Err(error);
@@ -162,7 +162,7 @@ impl TestServer {
     }
 
     fn error_log(&self) -> String {
-        let path = self.folder.join("error.log");
+        let path = self.directory.join("error.log");
         fs::read(path).map(|text| last_errors(&String::from_utf8_lossy(&text))).unwrap_or_default()
     }
 
@@ -196,7 +196,7 @@ impl TestServer {
 
     /// Returns the data directory.
     pub fn datadir(&self) -> PathBuf {
-        self.folder.join("data")
+        self.directory.join("data")
     }
 
     /// Returns the process id, while the server runs.
@@ -261,7 +261,7 @@ impl Drop for TestServer {
         let _ = self.kill();
         let _ = fs::remove_file(self.socket().with_extension("sock.lock"));
         let _ = fs::remove_file(self.socket());
-        let _ = cache::remove_dir(&self.folder);
+        let _ = cache::remove_dir(&self.directory);
     }
 }
 
@@ -271,12 +271,12 @@ fn spawn_detached(command: &mut Command) -> std::io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
 }
 
-/// Shuts down the server of a lasting folder, waits until it has ended, and removes the folder.
+/// Shuts down the server of a lasting directory, waits until it has ended, and removes the directory.
 ///
 /// # Errors
 /// Returns an error if the pid file cannot be read, or the server does not end.
-pub fn stop_lasting(folder: &Path) -> Result<()> {
-    let pid_file = folder.join("pid");
+pub fn stop_lasting(directory: &Path) -> Result<()> {
+    let pid_file = directory.join("pid");
     match fs::read_to_string(&pid_file) {
         Ok(text) => {
             let pid = Pid::from_raw(text.trim().parse().context("the pid file does not contain a number")?);
@@ -290,5 +290,5 @@ pub fn stop_lasting(folder: &Path) -> Result<()> {
         Err(cause) if cause.kind() == ErrorKind::NotFound => {}
         Err(cause) => return Err(cause).context("could not read the pid file"),
     }
-    cache::remove_dir(folder)
+    cache::remove_dir(directory)
 }

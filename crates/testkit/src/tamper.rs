@@ -137,7 +137,7 @@ fn connect(client: TcpStream, server: u16, number: usize, shared: &Arc<TamperSha
     });
     let shared = Arc::clone(shared);
     thread::spawn(move || {
-        if tamper(&server, &client, number, &shared).is_ok_and(|behind| behind == AfterPacket::Silence) {
+        if tamper(&server, &client, number, &shared).is_ok_and(|after| after == AfterPacket::Silence) {
             return;
         }
         let _ = client.shutdown(Shutdown::Both);
@@ -159,10 +159,10 @@ fn tamper(
         bytes.resize(HEADER_SIZE + size, 0);
         server.read_exact(&mut bytes[HEADER_SIZE..])?;
         let packet = ServerPacket { connection, number, bytes: &mut bytes };
-        let behind = shared.change.lock().unwrap_or_else(PoisonError::into_inner)(packet);
+        let after = shared.change.lock().unwrap_or_else(PoisonError::into_inner)(packet);
         client.write_all(&bytes)?;
-        if behind != AfterPacket::More {
-            return Ok(behind);
+        if after != AfterPacket::More {
+            return Ok(after);
         }
     }
     Ok(AfterPacket::Close)

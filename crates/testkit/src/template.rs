@@ -30,23 +30,23 @@ insert into user select * from everywhere;
 ///
 /// # Errors
 /// Returns an error if the server's program cannot initialise one.
-pub(crate) fn template_folder(home: &PackageHome, init_options: &[String]) -> Result<PathBuf> {
+pub(crate) fn template_dir(home: &PackageHome, init_options: &[String]) -> Result<PathBuf> {
     let package = home.package();
     let flavour = package.flavour().with_context(|| format!("{} is not a server", package.name()))?;
     let mut hasher = DefaultHasher::new();
     (flavour, init_options, home.version()?, TEMPLATE_REVISION).hash(&mut hasher);
     let name = format!("template-{}-{:016x}", package.name(), hasher.finish());
-    cache::cached_folder(&name, |folder| match flavour {
-        ServerFlavour::Mysql if package.version() < (5, 7) => bootstrap_mysql(home, init_options, folder),
-        ServerFlavour::Mysql => initialise_mysql(home, init_options, folder),
-        ServerFlavour::MariaDb => bootstrap_mariadb(home, init_options, folder),
+    cache::cached_dir(&name, |directory| match flavour {
+        ServerFlavour::Mysql if package.version() < (5, 7) => bootstrap_mysql(home, init_options, directory),
+        ServerFlavour::Mysql => initialise_mysql(home, init_options, directory),
+        ServerFlavour::MariaDb => bootstrap_mariadb(home, init_options, directory),
     })
 }
 
-fn initialise_mysql(home: &PackageHome, init_options: &[String], folder: &Path) -> Result<()> {
+fn initialise_mysql(home: &PackageHome, init_options: &[String], directory: &Path) -> Result<()> {
     // mysqld creates the data directory itself, or expects it to be empty.
-    let datadir = folder.join("data");
-    let script = folder.join("init.sql");
+    let datadir = directory.join("data");
+    let script = directory.join("init.sql");
     fs::write(&script, INIT_MYSQL)?;
     let mut command = home.server_command("mysqld")?;
     command.args(["--no-defaults", "--initialize-insecure", "--innodb-use-native-aio=OFF"]);
@@ -58,10 +58,10 @@ fn initialise_mysql(home: &PackageHome, init_options: &[String], folder: &Path) 
     fs::remove_file(&script)?;
     for entry in fs::read_dir(&datadir)? {
         let entry = entry?;
-        fs::rename(entry.path(), folder.join(entry.file_name()))?;
+        fs::rename(entry.path(), directory.join(entry.file_name()))?;
     }
     fs::remove_dir(&datadir)?;
-    cache::remove_file(&folder.join("auto.cnf"))
+    cache::remove_file(&directory.join("auto.cnf"))
 }
 
 /// Returns the option for the smallest redo log: a template is copied for each server.
@@ -70,7 +70,7 @@ fn redo_log_option(home: &PackageHome) -> &'static str {
     if has_capacity { "--innodb-redo-log-capacity=16M" } else { "--innodb-log-file-size=4M" }
 }
 
-fn bootstrap_mysql(home: &PackageHome, init_options: &[String], folder: &Path) -> Result<()> {
+fn bootstrap_mysql(home: &PackageHome, init_options: &[String], directory: &Path) -> Result<()> {
     let mut sql = b"create database mysql;\nuse mysql;\n".to_vec();
     for name in ["mysql_system_tables.sql", "mysql_system_tables_data.sql"] {
         append_script(home, &[name], &mut sql)?;
@@ -80,11 +80,11 @@ fn bootstrap_mysql(home: &PackageHome, init_options: &[String], folder: &Path) -
     command.args(["--no-defaults", "--bootstrap", "--innodb-use-native-aio=OFF"]);
     // MySQL 5.5 does not start on a redo log whose size differs from its setting.
     command.args(["--innodb-log-file-size=16M", "--innodb-fast-shutdown=0", "--log-warnings=0"]);
-    bootstrap(command.args(init_options), home, folder, &sql)
+    bootstrap(command.args(init_options), home, directory, &sql)
 }
 
-fn bootstrap_mariadb(home: &PackageHome, init_options: &[String], folder: &Path) -> Result<()> {
-    fs::create_dir(folder.join("mysql"))?;
+fn bootstrap_mariadb(home: &PackageHome, init_options: &[String], directory: &Path) -> Result<()> {
+    fs::create_dir(directory.join("mysql"))?;
     let mut sql = b"use mysql;\nset @auth_root_socket=null;\nset @skip_auth_anonymous=1;\n".to_vec();
     append_script(home, &["mysql_system_tables.sql", "mariadb_system_tables.sql"], &mut sql)?;
     append_script(home, &["mysql_system_tables_data.sql", "mariadb_system_tables_data.sql"], &mut sql)?;
@@ -92,7 +92,7 @@ fn bootstrap_mariadb(home: &PackageHome, init_options: &[String], folder: &Path)
     sql.extend(INIT_MARIADB.as_bytes());
     let mut command = home.server_command("mariadbd")?;
     command.args(["--no-defaults", "--bootstrap", "--enforce-storage-engine=", "--innodb-log-file-size=16M"]);
-    bootstrap(command.args(init_options), home, folder, &sql)
+    bootstrap(command.args(init_options), home, directory, &sql)
 }
 
 /// Appends the first of these scripts that exists, without the account for this host's name.
@@ -105,8 +105,8 @@ fn append_script(home: &PackageHome, names: &[&str], sql: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-fn bootstrap(command: &mut Command, home: &PackageHome, folder: &Path, sql: &[u8]) -> Result<()> {
-    let datadir = format!("--datadir={}", folder.display());
+fn bootstrap(command: &mut Command, home: &PackageHome, directory: &Path, sql: &[u8]) -> Result<()> {
+    let datadir = format!("--datadir={}", directory.display());
     command.args(run_as_root()).args(base_options(home)).arg(datadir);
     let output = run_with_input(command, sql)?;
     let text = String::from_utf8_lossy(&output.stderr);

@@ -31,9 +31,9 @@ impl UnresponsivePort {
         let port = listener.local_addr()?.port();
         // Listens again, with a shorter queue.
         listen(&listener, Backlog::new(0)?)?;
-        let place = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut queue = Vec::new();
-        while let Ok(stream) = TcpStream::connect_timeout(&place, CONNECT_TIMEOUT) {
+        while let Ok(stream) = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             queue.push(stream);
             ensure!(
                 queue.len() < QUEUE_MAX,

@@ -115,15 +115,16 @@ impl InverseCounts {
 }
 
 impl InverseCollector {
-    /// Creates a collector. Beyond `memory_max` bytes, writes the inverse to an encrypted temporary file in `folder`.
+    /// Creates a collector. Beyond `memory_max` bytes, writes the inverse to an encrypted temporary file in
+    /// `directory`.
     ///
     /// # Errors
     ///
     /// If the system has no random bytes for the file's password.
-    pub fn new(folder: &Path, memory_max: usize) -> io::Result<Self> {
+    pub fn new(directory: &Path, memory_max: usize) -> io::Result<Self> {
         Ok(Self {
             inverter: RowInverter::new(),
-            spool: ReverseSpool::new_in(folder, memory_max)?,
+            spool: ReverseSpool::new_in(directory, memory_max)?,
             maps: Vec::new(),
             has_chosen: false,
             needs_all_maps: false,

@@ -33,9 +33,9 @@ const BLOCK_SIZE: usize = 1 << 20;
 const NUMBER_SIZE: usize = size_of::<u32>();
 
 impl ReverseSpool {
-    /// Creates an empty spool. Beyond `memory_max` bytes, the records go to a temporary file in `folder`.
-    pub(crate) fn new_in(folder: &Path, memory_max: usize) -> io::Result<Self> {
-        Ok(Self { spool: EncryptedSpool::new_in(folder, memory_max)?, tail: Vec::new() })
+    /// Creates an empty spool. Beyond `memory_max` bytes, the records go to a temporary file in `directory`.
+    pub(crate) fn new_in(directory: &Path, memory_max: usize) -> io::Result<Self> {
+        Ok(Self { spool: EncryptedSpool::new_in(directory, memory_max)?, tail: Vec::new() })
     }
 
     /// Appends a record.
@@ -113,9 +113,9 @@ mod tests {
                 let mut spool = ReverseSpool::new_in(&env::temp_dir(), memory_max).unwrap();
                 records[..count].iter().for_each(|record| spool.push(record).unwrap());
                 let (mut popped, mut record) = (spool.into_records(), Vec::new());
-                for wanted in records[..count].iter().rev() {
+                for expected in records[..count].iter().rev() {
                     assert!(popped.pop(&mut record).unwrap());
-                    assert!(record == *wanted, "{} bytes instead of {}", record.len(), wanted.len());
+                    assert!(record == *expected, "{} bytes instead of {}", record.len(), expected.len());
                 }
                 assert!(!popped.pop(&mut record).unwrap());
             }

@@ -19,11 +19,11 @@ pub struct ApplierLead {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeadMark {
     /// End of the events.
-    pub place: RelayPosition,
+    pub position: RelayPosition,
     /// Number of events.
     pub events: u64,
     /// Approximate number of pages searched for.
-    pub touches: u64,
+    pub searches: u64,
     /// Number of row changes.
     pub rows: u64,
     /// Timestamp of the last event, in seconds since 1970.
@@ -45,7 +45,7 @@ impl ApplierLead {
     /// the totals of the newly passed marks.
     pub fn pass(&mut self, applier: RelayPosition, rows: u64) -> LeadMark {
         let mut passed = LeadMark::default();
-        while let Some(mark) = self.marks.front().copied().filter(|mark| mark.place <= applier) {
+        while let Some(mark) = self.marks.front().copied().filter(|mark| mark.position <= applier) {
             self.marks.pop_front();
             match self.changed_marks.checked_sub(1) {
                 Some(begun) => {
@@ -73,10 +73,10 @@ impl ApplierLead {
 
     /// Returns the last position that the applier has reached within a transaction.
     pub fn reached_in_transaction(&self) -> Option<RelayPosition> {
-        let next = self.marks.get(self.changed_marks)?.place;
+        let next = self.marks.get(self.changed_marks)?.position;
         let begun = self.marks.range(..self.changed_marks).rev();
         // All events of a compressed transaction have the same position.
-        begun.map(|mark| mark.place).find(|place| *place < next)
+        begun.map(|mark| mark.position).find(|position| *position < next)
     }
 
     fn has_begun(&self, rows: u64, changed: u64) -> bool {
@@ -85,7 +85,7 @@ impl ApplierLead {
 
     fn subtract(&mut self, mark: &LeadMark, passed: &mut LeadMark) {
         self.ahead.events -= mark.events;
-        self.ahead.touches -= mark.touches;
+        self.ahead.searches -= mark.searches;
         self.ahead.rows -= mark.rows;
         passed.join(mark);
     }
@@ -111,17 +111,17 @@ impl ApplierLead {
 impl LeadMark {
     /// Returns whether `next` can be joined to this mark: both have the same position, or neither has searches.
     fn can_join(&self, next: &Self) -> bool {
-        let is_nothing = self.touches == 0 && next.touches == 0 && self.timestamp == next.timestamp;
-        let is_one = self.place == next.place || (is_nothing && self.events < MARK_EVENTS_MAX);
+        let is_nothing = self.searches == 0 && next.searches == 0 && self.timestamp == next.timestamp;
+        let is_one = self.position == next.position || (is_nothing && self.events < MARK_EVENTS_MAX);
         is_one && self.rows + next.rows <= MARK_ROWS_MAX
     }
 
     /// Joins the following mark to this one.
     const fn join(&mut self, next: &Self) {
         self.events += next.events;
-        self.touches += next.touches;
+        self.searches += next.searches;
         self.rows += next.rows;
-        (self.place, self.timestamp) = (next.place, next.timestamp);
+        (self.position, self.timestamp) = (next.position, next.timestamp);
     }
 }
 
@@ -143,12 +143,12 @@ mod tests {
     #[test]
     fn applied_events_are_not_ahead() {
         let mut lead = ApplierLead::default();
-        for (offset, touches, timestamp) in [(100, 1, 10), (100, 2, 10), (200, 4, 12), (300, 8, 17)] {
-            lead.add(LeadMark { place: at(offset), events: 1, touches, rows: 1, timestamp });
+        for (offset, searches, timestamp) in [(100, 1, 10), (100, 2, 10), (200, 4, 12), (300, 8, 17)] {
+            lead.add(LeadMark { position: at(offset), events: 1, searches, rows: 1, timestamp });
         }
         let mut check = |applier, passed, ahead, seconds| {
-            assert_eq!(lead.pass(at(applier), 0).touches, passed, "{applier}");
-            assert_eq!((lead.ahead().touches, lead.seconds()), (ahead, seconds), "{applier}");
+            assert_eq!(lead.pass(at(applier), 0).searches, passed, "{applier}");
+            assert_eq!((lead.ahead().searches, lead.seconds()), (ahead, seconds), "{applier}");
         };
         check(99, 0, 15, 7);
         check(100, 3, 12, 5);
@@ -161,18 +161,24 @@ mod tests {
     fn events_without_searches_take_little_memory() {
         let mut lead = ApplierLead::default();
         for offset in 0..1000 {
-            lead.add(LeadMark { place: at(offset), events: 1, touches: 0, rows: 0, timestamp: 10 });
+            lead.add(LeadMark { position: at(offset), events: 1, searches: 0, rows: 0, timestamp: 10 });
         }
         assert_eq!((lead.marks.len(), lead.ahead().events), (16, 1000));
-        lead.add(LeadMark { place: at(1000), events: 1, touches: 5, rows: 1, timestamp: 10 });
-        assert_eq!((lead.pass(at(999), 0).events, lead.ahead().touches), (1000, 5));
+        lead.add(LeadMark { position: at(1000), events: 1, searches: 5, rows: 1, timestamp: 10 });
+        assert_eq!((lead.pass(at(999), 0).events, lead.ahead().searches), (1000, 5));
     }
 
     /// Returns ten events of a hundred rows each, of an open transaction, at these positions.
-    fn large(places: impl Fn(u64) -> u64) -> ApplierLead {
+    fn large(positions: impl Fn(u64) -> u64) -> ApplierLead {
         let mut lead = ApplierLead::default();
         for number in 1..=10 {
-            lead.add(LeadMark { place: at(places(number)), events: 1, touches: 7, rows: 100, timestamp: 10 });
+            lead.add(LeadMark {
+                position: at(positions(number)),
+                events: 1,
+                searches: 7,
+                rows: 100,
+                timestamp: 10,
+            });
         }
         lead
     }
@@ -181,9 +187,9 @@ mod tests {
     fn row_counts_locate_the_applier_within_a_transaction() {
         let mut lead = large(|number| 1000 * number);
         let mut check = |(applier, rows), passed: u64, ahead: u64, reached: Option<u64>| {
-            assert_eq!(lead.pass(at(applier), rows).touches, 7 * passed, "{applier} {rows}");
+            assert_eq!(lead.pass(at(applier), rows).searches, 7 * passed, "{applier} {rows}");
             assert_eq!(
-                (lead.ahead().touches, lead.reached_in_transaction()),
+                (lead.ahead().searches, lead.reached_in_transaction()),
                 (7 * ahead, reached.map(at)),
                 "{applier} {rows}"
             );
@@ -204,10 +210,10 @@ mod tests {
     #[test]
     fn compressed_transactions_have_one_position() {
         let mut lead = large(|_| 9000);
-        assert_eq!((lead.marks.len(), lead.pass(at(4), 450).touches), (5, 28));
-        assert_eq!((lead.reached_in_transaction(), lead.ahead().touches), (None, 42));
-        lead.add(LeadMark { place: at(9500), events: 1, touches: 1, rows: 1, timestamp: 10 });
-        assert_eq!((lead.pass(at(9000), 0).touches, lead.ahead().touches), (42, 1));
+        assert_eq!((lead.marks.len(), lead.pass(at(4), 450).searches), (5, 28));
+        assert_eq!((lead.reached_in_transaction(), lead.ahead().searches), (None, 42));
+        lead.add(LeadMark { position: at(9500), events: 1, searches: 1, rows: 1, timestamp: 10 });
+        assert_eq!((lead.pass(at(9000), 0).searches, lead.ahead().searches), (42, 1));
     }
 
     #[test]
@@ -215,7 +221,7 @@ mod tests {
         let mut lead = ApplierLead::default();
         assert!(!lead.is_already_changed(1, 0));
         assert!(lead.is_already_changed(100, 150));
-        lead.add(LeadMark { place: at(100), events: 1, touches: 0, rows: 100, timestamp: 10 });
+        lead.add(LeadMark { position: at(100), events: 1, searches: 0, rows: 100, timestamp: 10 });
         assert!(!lead.is_already_changed(10, 150));
         lead.pass(at(4), 150);
         assert!(lead.is_already_changed(50, 150));

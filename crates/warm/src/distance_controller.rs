@@ -44,7 +44,7 @@ pub struct ControlReading {
     /// Time since the previous step.
     pub elapsed: Duration,
     /// Number of searches.
-    pub touches: u64,
+    pub searches: u64,
     /// Searches that the applier has passed.
     pub passed: u64,
     /// Reads by the searches.
@@ -52,7 +52,7 @@ pub struct ControlReading {
     /// Reads by the applier.
     pub applier: DiskWaits,
     /// True if the applier has work and its position has moved.
-    pub is_behind: bool,
+    pub is_lagging: bool,
     /// Threads of the server that run statements of other clients.
     pub others_running: u64,
 }
@@ -91,7 +91,7 @@ pub enum BusyResource {
 struct ApplierGain {
     time: Duration,
     saved: Duration,
-    touches: u64,
+    searches: u64,
 }
 
 /// While sampling, one in this many statements runs. On a busy server without a spare core, all statements would cost a
@@ -103,15 +103,15 @@ const DISTANCE_MIN: u64 = 32;
 const LEAD_MIN: Duration = Duration::from_millis(100);
 /// Reads per second that determine the number of connections. More reads would take too much room in the buffer pool,
 /// and few disks are faster.
-const READS_PER_SECOND_WANTED: u32 = 6400;
+const READS_PER_SECOND_GOAL: u32 = 6400;
 /// Sequential reads for which a search may have to wait: the reads of two statements.
 const READS_PER_SEARCH_MAX: u32 = 32;
 /// Time without gain after which warming stops.
 const NO_GAIN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Searches needed before warming stops for lack of gain.
-const GAIN_TOUCHES_MIN: u64 = 500;
+const GAIN_SEARCHES_MIN: u64 = 500;
 /// Searches needed for a decision on sampling.
-const SAMPLE_TOUCHES_MIN: u64 = 100;
+const SAMPLE_SEARCHES_MIN: u64 = 100;
 /// A gain of less than this fraction (one in 50) of the applier's time counts as none.
 const GAIN_DIVISOR: u32 = 50;
 /// A gain of more than this fraction (one in 12) of the time ends sampling.
@@ -221,11 +221,11 @@ impl DistanceController {
 
     /// Returns whether almost nothing is read. Returns `false` if the applier has no work, or there are few searches.
     fn reads_little(&mut self, reading: &ControlReading, saved: Duration) -> bool {
-        if !reading.is_behind {
+        if !reading.is_lagging {
             return false;
         }
         self.sample.add(reading, saved);
-        if self.sample.touches < SAMPLE_TOUCHES_MIN {
+        if self.sample.searches < SAMPLE_SEARCHES_MIN {
             return false;
         }
         self.is_judged = true;
@@ -234,11 +234,11 @@ impl DistanceController {
 
     /// Returns whether warming saves next to none of the applier's time.
     fn gains_nothing(&mut self, reading: &ControlReading, saved: Duration) -> bool {
-        if !reading.is_behind {
+        if !reading.is_lagging {
             return false; // The applier had no work.
         }
         self.gain.add(reading, saved);
-        if self.gain.time < NO_GAIN_TIMEOUT || self.gain.touches < GAIN_TOUCHES_MIN {
+        if self.gain.time < NO_GAIN_TIMEOUT || self.gain.searches < GAIN_SEARCHES_MIN {
             return false;
         }
         std::mem::take(&mut self.gain).is_little()
@@ -272,7 +272,7 @@ impl ApplierGain {
     fn add(&mut self, reading: &ControlReading, saved: Duration) {
         self.time += reading.elapsed;
         self.saved += saved;
-        self.touches += reading.touches;
+        self.searches += reading.searches;
     }
 
     /// Returns whether the gain is next to none of the applier's time.
@@ -288,14 +288,14 @@ impl ControlLimits {
     }
 
     /// Returns the number of connections: one more up to the usual number, then as many as needed for
-    /// [`READS_PER_SECOND_WANTED`], each reading one page at a time.
+    /// [`READS_PER_SECOND_GOAL`], each reading one page at a time.
     fn connections(&self, reading: &ControlReading, now: usize) -> usize {
         let SearchConnections { usual, max } = self.threads;
         if now < usual {
             return now + 1;
         }
         match reading.ours.mean().filter(|_| reading.ours.pages >= MEAN_READS_MIN) {
-            Some(each) => ((each * READS_PER_SECOND_WANTED).as_secs_f64().ceil() as usize).clamp(usual, max),
+            Some(each) => ((each * READS_PER_SECOND_GOAL).as_secs_f64().ceil() as usize).clamp(usual, max),
             None => now,
         }
     }
@@ -311,8 +311,8 @@ impl ControlLimits {
     /// Returns the maximum distance for these measurements. Searches that find their page in memory read no page, so
     /// more of them may be ahead.
     fn distance_for_reading(&self, reading: &ControlReading) -> u64 {
-        let (pages, touches) = (reading.ours.pages.max(1), reading.touches.max(1));
-        let scale = (touches / pages).clamp(1, DISTANCE_SCALE_MAX);
+        let (pages, searches) = (reading.ours.pages.max(1), reading.searches.max(1));
+        let scale = (searches / pages).clamp(1, DISTANCE_SCALE_MAX);
         self.distance_max() * scale
     }
 }
@@ -336,11 +336,11 @@ mod tests {
     fn useful() -> ControlReading {
         ControlReading {
             elapsed: Duration::from_millis(500),
-            touches: 2000,
+            searches: 2000,
             passed: 1800,
             ours: waits(1900, 1000),
             applier: waits(50, 1000),
-            is_behind: true,
+            is_lagging: true,
             others_running: 1,
         }
     }
@@ -355,7 +355,7 @@ mod tests {
         assert!(steps(&mut controller, &useful(), 200).iter().all(|state| *state == WarmState::Ahead));
         assert_eq!((controller.distance(), controller.workers()), (4000, 10));
         // Most pages are in memory, but the remaining reads are worth it.
-        let hits = ControlReading { touches: 20_000, ours: waits(1000, 1000), ..useful() };
+        let hits = ControlReading { searches: 20_000, ours: waits(1000, 1000), ..useful() };
         steps(&mut controller, &hits, 200);
         assert_eq!(controller.distance(), 32_000);
         steps(&mut controller, &useful(), 1);
@@ -377,13 +377,13 @@ mod tests {
 
     #[test]
     fn connections_grow_with_read_latency() {
-        let check = |threads, each_us, wanted| {
+        let check = |threads, each_us, expected| {
             let mut controller = DistanceController::new(ControlLimits { threads, ..BOUNDS });
             steps(&mut controller, &ControlReading { ours: waits(1900, each_us), ..useful() }, 3);
-            assert_eq!(controller.workers(), wanted, "{each_us}");
+            assert_eq!(controller.workers(), expected, "{each_us}");
         };
-        for (each_us, wanted) in [(200, 10), (1000, 10), (3000, 20), (5000, 32), (50_000, 32)] {
-            check(SearchConnections::MEASURED, each_us, wanted);
+        for (each_us, expected) in [(200, 10), (1000, 10), (3000, 20), (5000, 32), (50_000, 32)] {
+            check(SearchConnections::MEASURED, each_us, expected);
             check(SearchConnections::fixed(4), each_us, 4);
         }
     }
@@ -399,7 +399,7 @@ mod tests {
                 controller.distance()
             })
             .collect();
-        let until = |wanted: u64| distances.iter().position(|distance| *distance >= wanted).unwrap();
+        let until = |expected: u64| distances.iter().position(|distance| *distance >= expected).unwrap();
         assert_eq!((until(3000), until(4000)), (3, 18));
     }
 
@@ -443,8 +443,8 @@ mod tests {
     #[test]
     fn searches_are_sampled_while_all_pages_are_cached() {
         let in_memory = ControlReading { ours: waits(2, 100), applier: DiskWaits::default(), ..useful() };
-        let idle = ControlReading { is_behind: false, ..in_memory };
-        let few = ControlReading { touches: 30, ..in_memory };
+        let idle = ControlReading { is_lagging: false, ..in_memory };
+        let few = ControlReading { searches: 30, ..in_memory };
         let mut controller = DistanceController::new(BOUNDS);
         // An applier without work, or a few searches, change nothing. The searches of several readings add up.
         assert_eq!(controller.step(&idle), WarmState::Ahead);
@@ -476,7 +476,7 @@ mod tests {
         assert_eq!(states.last(), Some(&WarmState::NoGain));
         // An applier without work does not count as no gain, nor do a few searches.
         for reading in
-            [ControlReading { is_behind: false, ..in_memory }, ControlReading { touches: 1, ..in_memory }]
+            [ControlReading { is_lagging: false, ..in_memory }, ControlReading { searches: 1, ..in_memory }]
         {
             let mut controller = DistanceController::new(BOUNDS);
             assert!(!steps(&mut controller, &reading, 300).contains(&WarmState::NoGain), "{reading:?}");

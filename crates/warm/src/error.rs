@@ -25,12 +25,12 @@ pub enum WarmError {
     #[error(transparent)]
     Log(#[from] logs::LogError),
     /// A relay log is corrupt.
-    #[error("{log} at {}: {reason}", place.offset)]
+    #[error("{log} at {}: {reason}", position.offset)]
     Corrupt {
         /// Path of the logs.
         log: String,
         /// Start of the event.
-        place: RelayPosition,
+        position: RelayPosition,
         /// Reason.
         reason: String,
     },

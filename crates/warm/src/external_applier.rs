@@ -27,7 +27,7 @@ pub struct ExternalApplier(Mutex<ApplierStatus>);
 #[derive(Clone, Debug, Default)]
 struct ApplierStatus {
     /// Name of the log, and bytes from its start.
-    place: Option<(String, u64)>,
+    position: Option<(String, u64)>,
     sessions: Vec<u32>,
     is_over: bool,
 }
@@ -35,7 +35,7 @@ struct ApplierStatus {
 impl ExternalApplier {
     /// Reports the applier's position in the log of this name.
     pub fn set_position(&self, log: &str, position: u64) {
-        self.lock().place = Some((log.to_owned(), position));
+        self.lock().position = Some((log.to_owned(), position));
     }
 
     /// Reports the connection IDs of the sessions that apply.
@@ -58,15 +58,15 @@ impl ExternalApplier {
 
     /// Returns a channel with the applier's position. Before the first report, this is the start of the first log.
     pub(crate) fn channel(&self, settings: &ExternalApplierSettings) -> Result<ReplicaChannel, WarmError> {
-        let (place, log) = self.position(&settings.logs)?;
+        let (position, log) = self.position(&settings.logs)?;
         let filter = settings.filter.clone();
-        Ok(ReplicaChannel { log, is_applying: true, filter, ..ReplicaChannel::without_applier(place) })
+        Ok(ReplicaChannel { log, is_applying: true, filter, ..ReplicaChannel::without_applier(position) })
     }
 
     fn position(&self, logs: &AppliedLogs) -> Result<(RelayPosition, String), WarmError> {
-        let place = self.lock().place.clone();
-        let place = place.and_then(|(log, position)| Some((logs.position(&log, position)?, log)));
-        match place {
+        let reported = self.lock().position.clone();
+        let position = reported.and_then(|(log, position)| Some((logs.position(&log, position)?, log)));
+        match position {
             Some(found) => Ok(found),
             None => Ok((logs.first_position()?, String::new())),
         }
@@ -116,8 +116,8 @@ impl fmt::Display for AppliedLogs {
 pub(crate) fn first_position(logs: &Path) -> Result<RelayPosition, WarmError> {
     let store = Store::open(logs)?;
     let names = store.logs().iter().filter_map(|log| log.file_name());
-    let place = names.filter_map(|name| RelayPosition::of(&name.to_string_lossy(), 0)).next();
-    place.ok_or_else(|| {
+    let position = names.filter_map(|name| RelayPosition::of(&name.to_string_lossy(), 0)).next();
+    position.ok_or_else(|| {
         WarmError::Unsuitable(format!("the names of the logs in {} do not end in numbers", logs.display()))
     })
 }
@@ -131,10 +131,10 @@ mod tests {
     fn the_applier_is_at_its_reported_position() {
         let logs = AppliedLogs::Files(vec!["/a/x.log".into(), "/b/y".into()]);
         let applier = ExternalApplier::default();
-        let place = || applier.position(&logs).unwrap().0;
-        assert_eq!(place(), RelayPosition::default());
+        let position = || applier.position(&logs).unwrap().0;
+        assert_eq!(position(), RelayPosition::default());
         applier.set_position("y", 4711);
-        assert_eq!(place(), RelayPosition { log: 1.into(), offset: 4711 });
+        assert_eq!(position(), RelayPosition { log: 1.into(), offset: 4711 });
         assert_eq!(
             AppliedLogs::Store("/d".into()).position("binlog.000012", 4),
             RelayPosition::of("binlog.000012", 4)

@@ -98,9 +98,9 @@ fn indexes(
     columns: &[ReplicaColumn],
     clustered: Option<&str>,
 ) -> Vec<ReplicaIndex> {
-    let places: HashMap<&str, usize> =
+    let column_indexes: HashMap<&str, usize> =
         columns.iter().enumerate().map(|(at, column)| (column.name.as_str(), at)).collect();
-    by_index(parts).into_iter().filter_map(|parts| index(parts, &places, clustered)).collect()
+    by_index(parts).into_iter().filter_map(|parts| index(parts, &column_indexes, clustered)).collect()
 }
 
 /// Returns the parts of each index, none of them empty.
@@ -111,13 +111,13 @@ fn by_index(parts: &[ServerIndexPart]) -> Vec<&[ServerIndexPart]> {
 /// Returns an index. `None` if column values cannot search it: it is no B-tree, or has expressions or prefixes.
 fn index(
     parts: &[ServerIndexPart],
-    places: &HashMap<&str, usize>,
+    column_indexes: &HashMap<&str, usize>,
     clustered: Option<&str>,
 ) -> Option<ReplicaIndex> {
     let first = parts.first().filter(|part| part.index_type == "BTREE")?;
     let column = |part: &ServerIndexPart| {
         let name = part.column.as_deref().filter(|_| part.prefix.is_none())?;
-        places.get(name).copied()
+        column_indexes.get(name).copied()
     };
     let columns = parts.iter().map(column).collect::<Option<Vec<_>>>()?;
     let is_nullable = parts.iter().any(|part| part.is_nullable);
@@ -184,7 +184,7 @@ mod tests {
         let unique = |name| part(name, "a", None, true, false);
         let plain = part("k", "a", None, false, false);
         let check =
-            |parts: &[ServerIndexPart], wanted: &[&str]| assert_eq!(clustered_candidates(parts), wanted);
+            |parts: &[ServerIndexPart], expected: &[&str]| assert_eq!(clustered_candidates(parts), expected);
         check(&[unique("PRIMARY"), plain.clone(), unique("u")], &["PRIMARY"]);
         check(&[part("PRIMARY", "name", Some(20), true, false), unique("u")], &["PRIMARY"]);
         check(&[plain.clone(), unique("u"), unique("v")], &["u", "v"]);

@@ -1,7 +1,7 @@
 //! Prefetch of the pages that a replica's applier will need.
 //!
 //! ```text
-//! relay logs ─▶ row changes ─▶ TouchPlan ─▶ TouchWindow ─▶ TouchBatch ─▶ workers ─▶ pages in the buffer pool
+//! relay logs ─▶ row changes ─▶ SearchPlan ─▶ SearchWindow ─▶ SearchBatch ─▶ workers ─▶ pages in the buffer pool
 //!     ▲                            ▲
 //!     └─ ApplierLead               └─ ReplicaTable: the table's definition
 //! ```
@@ -10,9 +10,9 @@
 //! |---|---|
 //! | warm a replica | [`warm()`] |
 //! | warm a server for an applier that is no replica | [`warm_for`] |
-//! | derive the searches for a row change | [`TouchPlan`], from a table's [`ReplicaTable`] |
+//! | derive the searches for a row change | [`SearchPlan`], from a table's [`ReplicaTable`] |
 //! | derive the rows that a statement reads | [`read_extent`] |
-//! | batch searches and drop repeated ones | [`TouchBatcher`], [`TouchWindow`] |
+//! | batch searches and drop repeated ones | [`SearchBatcher`], [`SearchWindow`] |
 //! | track the searches' lead over the applier | [`ApplierLead`] |
 //! | decide how far ahead searches should be | [`DistanceController`] |
 //!
@@ -32,6 +32,8 @@ mod relay_position;
 mod replica_monitor;
 mod replica_table;
 mod report;
+mod search_plan;
+mod search_window;
 mod search_worker;
 mod settings;
 mod slow_tables;
@@ -39,8 +41,6 @@ mod statement;
 mod statement_session;
 #[cfg(test)]
 mod test_tables;
-mod touch_plan;
-mod touch_window;
 mod warm_run;
 mod warm_shared;
 
@@ -55,12 +55,12 @@ pub use crate::replica_table::{IndexKind, ReplicaColumn, ReplicaForeignKey, Repl
 pub use crate::report::{
     ChannelStatus, DiskReads, DiskWaits, WarmCounts, WarmEndReason, WarmRate, WarmReport, WarmStatus,
 };
+pub use crate::search_plan::{ChangeBuffering, PageSearch, SearchPlan, SearchTarget};
+pub use crate::search_window::{SearchBatch, SearchBatcher, SearchWindow};
 pub use crate::settings::{
     ExternalApplierSettings, FixedPace, NonReplicaPolicy, SearchConnections, WarmPace, WarmSettings,
 };
 pub use crate::statement::{
     FromTable, FunctionSet, LoggedStatement, ReadExtent, SkipReason, read_extent, row_only_columns,
 };
-pub use crate::touch_plan::{ChangeBuffering, PageTouch, SearchTarget, TouchPlan};
-pub use crate::touch_window::{TouchBatch, TouchBatcher, TouchWindow};
 pub use crate::warm_run::{WarmObserver, warm, warm_for};

@@ -113,10 +113,10 @@ mod tests {
         ReplicaColumn { data_type: data_type.to_owned(), ..ReplicaColumn::default() }
     }
 
-    fn check(value: Value<'_>, column_type: ColumnType, column: &ReplicaColumn, wanted: Option<&str>) {
+    fn check(value: Value<'_>, column_type: ColumnType, column: &ReplicaColumn, expected: Option<&str>) {
         let mut out = String::new();
         let is_put = put_literal(&mut out, value, &log_column(column_type), Flavour::MySql, column);
-        assert_eq!(is_put.then_some(out.as_str()), wanted, "{value:?}");
+        assert_eq!(is_put.then_some(out.as_str()), expected, "{value:?}");
     }
 
     #[test]

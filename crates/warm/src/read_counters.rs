@@ -171,11 +171,11 @@ mod tests {
     #[test]
     fn totals_survive_the_end_of_threads() {
         let mut account = ReadTotals::default();
-        let mut check = |all, threads: &[(u64, u64)], wanted: (u64, u64, u64)| {
+        let mut check = |all, threads: &[(u64, u64)], expected: (u64, u64, u64)| {
             account.add(&counted(all, threads));
             let total = account.total();
             let pages = |waits: Option<DiskWaits>| waits.unwrap().pages;
-            assert_eq!((total.all, pages(total.ours), pages(total.applier)), wanted, "{threads:?}");
+            assert_eq!((total.all, pages(total.ours), pages(total.applier)), expected, "{threads:?}");
         };
         check(1000, &[(1, 500)], (0, 0, 0));
         check(1100, &[(1, 540), (2, 40), (4, 20)], (100, 60, 40));

@@ -26,11 +26,11 @@ use crate::external_applier::AppliedLogs;
 use crate::information_schema;
 use crate::relay_position::{LogNumber, RelayPosition};
 use crate::replica_table::ReplicaTable;
+use crate::search_plan::{ChangeBuffering, SearchPlan};
+use crate::search_window::{SearchBatch, SearchBatcher, SearchWindow};
 use crate::search_worker;
 use crate::statement::{self, FunctionSet, SkipReason};
 use crate::statement_session::StatementSession;
-use crate::touch_plan::{ChangeBuffering, TouchPlan};
-use crate::touch_window::{TouchBatch, TouchBatcher, TouchWindow};
 use crate::warm_shared::{PassStart, ReaderAction, SearchJob, SearchQuery, StatementSearch, WarmShared};
 
 /// Bytes per read.
@@ -57,7 +57,7 @@ pub(crate) struct RelayLogReader<'s> {
     pub(crate) address: ServerAddress,
     pub(crate) buffering: ChangeBuffering,
     pub(crate) functions: FunctionSet,
-    pub(crate) window: TouchWindow,
+    pub(crate) window: SearchWindow,
     pub(crate) connection: Option<SqlConnection>,
     /// Cached columns by database and table.
     pub(crate) columns: HashMap<(String, String), CachedColumns>,
@@ -80,24 +80,24 @@ struct RelayLogPass<'r, 's> {
     tables: TableRegistry,
     /// IDs of the current statement's tables that the filter excludes.
     excluded_tables: HashSet<u64>,
-    plans: HashMap<u64, CachedTouchPlan>,
-    batcher: TouchBatcher,
+    plans: HashMap<u64, CachedSearchPlan>,
+    batcher: SearchBatcher,
     /// Current log.
     log: LogNumber,
 }
 
 /// A table and the searches for its rows.
-struct CachedTouchPlan {
+struct CachedSearchPlan {
     table: Arc<Table>,
     definitions: u64,
-    plan: Option<Arc<TouchPlan>>,
+    plan: Option<Arc<SearchPlan>>,
 }
 
 /// Position, timestamp and format of an event.
 #[derive(Clone, Copy)]
 struct EventScope<'a> {
     /// End of the event.
-    place: RelayPosition,
+    position: RelayPosition,
     timestamp: u32,
     format: &'a EventFormat,
 }
@@ -191,13 +191,13 @@ impl RelayLogReader<'_> {
 
     /// Makes one pass, starting at the applier's position.
     fn run_pass(&mut self, begin: PassStart) -> Result<ReaderAction, WarmError> {
-        let Some((mut way, log)) = LogSequence::starting_at(&self.logs, begin.place.log)? else {
+        let Some((mut way, log)) = LogSequence::starting_at(&self.logs, begin.position.log)? else {
             // The log was purged since the applier reported it, or is not in the index yet.
             self.shared.sleep(RETRY_BACKOFF);
             return Ok(ReaderAction::Restart);
         };
         let mut reader = self.open(&log)?;
-        skip_to(&mut reader, begin.place.offset)?;
+        skip_to(&mut reader, begin.position.offset)?;
         let mut pieces = new_pieces(reader);
         // Some searches in the window may not have run.
         self.window.clear();
@@ -209,8 +209,8 @@ impl RelayLogReader<'_> {
             tables: TableRegistry::new(),
             excluded_tables: HashSet::new(),
             plans: HashMap::new(),
-            batcher: TouchBatcher::new(BATCH_SIZE),
-            log: begin.place.log,
+            batcher: SearchBatcher::new(BATCH_SIZE),
+            log: begin.position.log,
         };
         let mut walk = EventWalk::default();
         loop {
@@ -235,10 +235,10 @@ impl RelayLogReader<'_> {
         })
     }
 
-    fn plan(&mut self, table: &Table, format: &EventFormat) -> Result<Option<TouchPlan>, WarmError> {
+    fn plan(&mut self, table: &Table, format: &EventFormat) -> Result<Option<SearchPlan>, WarmError> {
         let definition = self.load_table(&table.database, &table.name)?;
         Ok(definition
-            .and_then(|definition| TouchPlan::new(table, format.flavour, &definition, self.buffering)))
+            .and_then(|definition| SearchPlan::new(table, format.flavour, &definition, self.buffering)))
     }
 
     /// Returns a search for the rows that a statement will read, or the reason why there is none.
@@ -355,7 +355,7 @@ impl RelayLogPass<'_, '_> {
             if event.inner.is_none() {
                 timestamp = event.raw.header().timestamp;
             }
-            let at = EventScope { place: self.position(event.end), timestamp, format: event.format };
+            let at = EventScope { position: self.position(event.end), timestamp, format: event.format };
             let turn = self.read_event(&event.raw, at).map_err(|fault| self.to_error(fault, event.offset))?;
             if turn != ReaderAction::Continue {
                 return Ok(turn);
@@ -375,7 +375,7 @@ impl RelayLogPass<'_, '_> {
             LogEndAction::Wait => {
                 self.reader.shared.sleep(LOG_POLL_INTERVAL);
                 let is_overtaken =
-                    |place: RelayPosition| self.reader.shared.is_passed(self.reader.channel, place);
+                    |position: RelayPosition| self.reader.shared.is_passed(self.reader.channel, position);
                 let next = RelayPosition { log: self.log.next(), offset: 0 };
                 if is_overtaken(next) {
                     return Ok(ReaderAction::Restart);
@@ -398,21 +398,21 @@ impl RelayLogPass<'_, '_> {
             return Ok(ReaderAction::Continue);
         }
         match raw.decode(at.format)? {
-            Event::TableMap(map) => self.take_table_map(&map)?,
-            Event::Query(query) => return self.take_statement(&raw, &query, at),
-            Event::ExecuteLoadQuery(load) => return self.take_statement(&raw, &load.query, at),
+            Event::TableMap(map) => self.process_table_map(&map)?,
+            Event::Query(query) => return self.process_statement(&raw, &query, at),
+            Event::ExecuteLoadQuery(load) => return self.process_statement(&raw, &load.query, at),
             Event::Gtid(gtid) => return Ok(self.begin_transaction(gtid.gtid(), &raw, at)),
             Event::GtidTagged(gtid) => return Ok(self.begin_transaction(gtid.gtid(), &raw, at)),
             event => {
                 if let Some(rows) = event.rows() {
-                    return self.take_rows(rows, at);
+                    return self.process_rows(rows, at);
                 }
             }
         }
         Ok(ReaderAction::Continue)
     }
 
-    fn take_table_map(&mut self, map: &TableMap<'_>) -> Result<(), WarmEventError> {
+    fn process_table_map(&mut self, map: &TableMap<'_>) -> Result<(), WarmEventError> {
         let database = self.filter.target_database(map.database);
         let is_selected =
             self.filter.accepts_database(database) && self.filter.accepts_tables([(database, map.table)]);
@@ -427,7 +427,8 @@ impl RelayLogPass<'_, '_> {
 
     /// Skips a change that the applier filters out.
     fn skip_filtered(&self, at: EventScope<'_>) -> ReaderAction {
-        let mark = LeadMark { place: at.place, events: 1, timestamp: at.timestamp, ..LeadMark::default() };
+        let mark =
+            LeadMark { position: at.position, events: 1, timestamp: at.timestamp, ..LeadMark::default() };
         self.reader.shared.add_mark(self.reader.channel, mark, |counts| counts.filtered += 1);
         ReaderAction::Continue
     }
@@ -440,23 +441,23 @@ impl RelayLogPass<'_, '_> {
         at: EventScope<'_>,
     ) -> ReaderAction {
         let size = raw.bytes().len() as u64;
-        let place = RelayPosition { offset: at.place.offset.saturating_sub(size), ..at.place };
-        self.reader.shared.begin_transaction(self.reader.channel, gtid, place);
-        self.wait_for_room(at.place)
+        let position = RelayPosition { offset: at.position.offset.saturating_sub(size), ..at.position };
+        self.reader.shared.begin_transaction(self.reader.channel, gtid, position);
+        self.wait_for_room(at.position)
     }
 
     /// Takes a statement, which may change table definitions or rows.
-    fn take_statement(
+    fn process_statement(
         &mut self,
         raw: &RawEvent<'_>,
         query: &Query<'_>,
         at: EventScope<'_>,
     ) -> Result<ReaderAction, WarmEventError> {
         let (shared, channel) = (self.reader.shared, self.reader.channel);
-        if EventRole::of(raw, at.format)? != EventRole::Statement || shared.is_passed(channel, at.place) {
+        if EventRole::of(raw, at.format)? != EventRole::Statement || shared.is_passed(channel, at.position) {
             return Ok(ReaderAction::Continue);
         }
-        let turn = self.wait_for_room(at.place);
+        let turn = self.wait_for_room(at.position);
         if turn != ReaderAction::Continue {
             return Ok(turn);
         }
@@ -467,19 +468,19 @@ impl RelayLogPass<'_, '_> {
             return Ok(self.skip_filtered(at));
         }
         if !is_row_statement(query.sql) {
-            shared.add_definition_change(channel, at.place);
+            shared.add_definition_change(channel, at.position);
         }
         let mut mark =
-            LeadMark { place: at.place, events: 1, timestamp: at.timestamp, ..LeadMark::default() };
+            LeadMark { position: at.position, events: 1, timestamp: at.timestamp, ..LeadMark::default() };
         if shared.is_too_close(channel) {
             shared.add_mark(channel, mark, |_| ());
             return Ok(ReaderAction::Continue);
         }
         let found = self.reader.text_search(query, at).map_err(WarmEventError::Error)?;
         let is_new = found.as_ref().is_ok_and(|search| self.reader.window.is_new_text(search));
-        mark.touches = is_new.into();
+        mark.searches = is_new.into();
         shared.add_mark(channel, mark, |counts| {
-            counts.touches += mark.touches;
+            counts.searches += mark.searches;
             match &found {
                 Ok(_) => {
                     counts.statements += 1;
@@ -492,41 +493,41 @@ impl RelayLogPass<'_, '_> {
             }
         });
         if let (Ok(search), true) = (found, is_new) {
-            self.push(SearchQuery::Statement(search), at.place);
+            self.push(SearchQuery::Statement(search), at.position);
         }
         Ok(ReaderAction::Continue)
     }
 
     /// Waits until there is room for more searches.
-    fn wait_for_room(&mut self, place: RelayPosition) -> ReaderAction {
+    fn wait_for_room(&mut self, position: RelayPosition) -> ReaderAction {
         let (shared, channel) = (self.reader.shared, self.reader.channel);
         if !shared.has_room(channel) {
             // Do not hold back gathered searches while waiting.
-            self.flush(place);
+            self.flush(position);
         }
         shared.wait_for_room(channel, self.start)
     }
 
-    fn take_rows(&mut self, rows: &Rows<'_>, at: EventScope<'_>) -> Result<ReaderAction, WarmEventError> {
+    fn process_rows(&mut self, rows: &Rows<'_>, at: EventScope<'_>) -> Result<ReaderAction, WarmEventError> {
         let (shared, channel) = (self.reader.shared, self.reader.channel);
-        let is_left_out = self.excluded_tables.contains(&rows.table_id);
+        let is_excluded = self.excluded_tables.contains(&rows.table_id);
         if rows.flags.contains(RowsFlags::STATEMENT_END) {
             self.excluded_tables.clear();
         }
-        if rows.column_count == 0 || shared.is_passed(channel, at.place) {
+        if rows.column_count == 0 || shared.is_passed(channel, at.position) {
             return Ok(ReaderAction::Continue);
         }
-        let turn = self.wait_for_room(at.place);
+        let turn = self.wait_for_room(at.position);
         if turn != ReaderAction::Continue {
             return Ok(turn);
         }
-        if is_left_out {
+        if is_excluded {
             return Ok(self.skip_filtered(at));
         }
         let decoder = self.tables.decoder(rows)?;
         let count = decoder.count(rows)?;
         let mut mark =
-            LeadMark { place: at.place, events: 1, touches: 0, rows: count, timestamp: at.timestamp };
+            LeadMark { position: at.position, events: 1, searches: 0, rows: count, timestamp: at.timestamp };
         if shared.is_too_close(channel) || shared.are_rows_changed(channel, count) {
             shared.add_mark(channel, mark, |_| ());
             return Ok(ReaderAction::Continue);
@@ -535,39 +536,39 @@ impl RelayLogPass<'_, '_> {
         let mut found = EventCounts::default();
         let mut full = Vec::new();
         match &plan {
-            Some(plan) => full = self.touch(plan, &decoder, rows, &mut found)?,
+            Some(plan) => full = self.batch_searches(plan, &decoder, rows, &mut found)?,
             None => (found.rows, found.rows_unsearchable) = (count, count),
         }
-        mark.touches = found.touches;
+        mark.searches = found.searches;
         shared.add_mark(channel, mark, |counts| {
             counts.events += 1;
             counts.rows += found.rows;
             counts.rows_unsearchable += found.rows_unsearchable;
-            counts.touches += found.touches;
+            counts.searches += found.searches;
             counts.repeated += found.repeated;
         });
-        self.push_all(full, at.place);
+        self.push_all(full, at.position);
         Ok(ReaderAction::Continue)
     }
 
     /// Counts the rows in `found`. Returns the batches that are complete with them.
-    fn touch(
+    fn batch_searches(
         &mut self,
-        plan: &TouchPlan,
+        plan: &SearchPlan,
         decoder: &RowDecoder,
         rows: &Rows<'_>,
         found: &mut EventCounts,
-    ) -> Result<Vec<TouchBatch>, WarmEventError> {
+    ) -> Result<Vec<SearchBatch>, WarmEventError> {
         let mut full = Vec::new();
         for row in decoder.rows(rows) {
             found.rows += 1;
-            plan.touches(rows.kind, &row?, &mut |touch| {
-                if !self.reader.window.is_new(&touch) {
+            plan.for_each_search(rows.kind, &row?, &mut |search| {
+                if !self.reader.window.is_new(&search) {
                     found.repeated += 1;
                     return;
                 }
-                found.touches += 1;
-                full.extend(self.batcher.add(touch));
+                found.searches += 1;
+                full.extend(self.batcher.add(search));
             })?;
         }
         Ok(full)
@@ -579,7 +580,7 @@ impl RelayLogPass<'_, '_> {
         decoder: &RowDecoder,
         table_id: u64,
         format: &EventFormat,
-    ) -> Result<Option<Arc<TouchPlan>>, WarmError> {
+    ) -> Result<Option<Arc<SearchPlan>>, WarmError> {
         let definitions = self.reader.shared.definitions_version();
         let Some(image) = decoder.before().or(decoder.after()) else { return Ok(None) };
         let table = image.table();
@@ -593,25 +594,25 @@ impl RelayLogPass<'_, '_> {
         if self.plans.len() >= PLANS_MAX {
             self.plans.clear();
         }
-        let planned = CachedTouchPlan { table: Arc::new(table.clone()), definitions, plan: plan.clone() };
+        let planned = CachedSearchPlan { table: Arc::new(table.clone()), definitions, plan: plan.clone() };
         self.plans.insert(table_id, planned);
         Ok(plan)
     }
 
-    fn flush(&mut self, place: RelayPosition) {
+    fn flush(&mut self, position: RelayPosition) {
         let batches = self.batcher.flush();
-        self.push_all(batches, place);
+        self.push_all(batches, position);
     }
 
-    fn push_all(&self, batches: Vec<TouchBatch>, place: RelayPosition) {
+    fn push_all(&self, batches: Vec<SearchBatch>, position: RelayPosition) {
         for batch in batches {
-            self.push(SearchQuery::Batch(batch), place);
+            self.push(SearchQuery::Batch(batch), position);
         }
     }
 
-    fn push(&self, search: SearchQuery, place: RelayPosition) {
+    fn push(&self, search: SearchQuery, position: RelayPosition) {
         let (channel, epoch) = (self.reader.channel, self.start.epoch);
-        self.reader.shared.push(SearchJob { channel, epoch, place, search });
+        self.reader.shared.push(SearchJob { channel, epoch, position, search });
     }
 
     const fn position(&self, offset: u64) -> RelayPosition {
@@ -621,9 +622,11 @@ impl RelayLogPass<'_, '_> {
     fn to_error(&self, fault: WarmEventError, offset: u64) -> WarmError {
         match fault {
             WarmEventError::Error(error) => error,
-            WarmEventError::Decode(reason) => {
-                WarmError::Corrupt { log: self.reader.logs.to_string(), place: self.position(offset), reason }
-            }
+            WarmEventError::Decode(reason) => WarmError::Corrupt {
+                log: self.reader.logs.to_string(),
+                position: self.position(offset),
+                reason,
+            },
         }
     }
 }
@@ -633,7 +636,7 @@ impl RelayLogPass<'_, '_> {
 struct EventCounts {
     rows: u64,
     rows_unsearchable: u64,
-    touches: u64,
+    searches: u64,
     repeated: u64,
 }
 

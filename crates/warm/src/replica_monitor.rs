@@ -9,8 +9,8 @@ use sql::{FilterRule, ReplicationFilter};
 
 use crate::error::WarmError;
 use crate::relay_position::RelayPosition;
+use crate::search_plan::ChangeBuffering;
 use crate::statement::FunctionSet;
-use crate::touch_plan::ChangeBuffering;
 
 /// Connection to a replica for status queries.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct ReplicaMonitor {
     /// The previous report: transactions of the log by InnoDB's transaction ID.
     reported_transactions: HashMap<String, String>,
     /// Properties of the replica.
-    pub(crate) facts: ReplicaFacts,
+    pub(crate) properties: ReplicaFacts,
 }
 
 /// Properties of a replica.
@@ -47,7 +47,7 @@ pub(crate) struct ReplicaChannel {
     /// Name; empty for the default channel.
     pub(crate) name: String,
     /// Position of the applier; `None` while the replica does not report it.
-    pub(crate) place: Option<RelayPosition>,
+    pub(crate) position: Option<RelayPosition>,
     /// Name of the applier's relay log, as reported.
     pub(crate) log: String,
     /// True if the applier runs.
@@ -95,9 +95,10 @@ impl ReplicaMonitor {
     pub(crate) fn open(address: &ServerAddress) -> Result<Self, WarmError> {
         let mut connection =
             SqlConnection::open(address).map_err(WarmError::server("log in to the replica"))?;
-        let facts = facts(&mut connection).map_err(WarmError::server("query the replica's properties"))?;
+        let properties =
+            query_properties(&mut connection).map_err(WarmError::server("query the replica's properties"))?;
         // MariaDB's SHOW REPLICA STATUS shows the default channel alone.
-        let order: &[usize] = if facts.is_mariadb { &[2, 1] } else { &[0, 1] };
+        let order: &[usize] = if properties.is_mariadb { &[2, 1] } else { &[0, 1] };
         for (at, number) in order.iter().enumerate() {
             match connection.named_rows(STATUS_STATEMENTS[*number]) {
                 Ok(_) => {
@@ -106,7 +107,7 @@ impl ReplicaMonitor {
                         status: STATUS_STATEMENTS[*number],
                         reports_rows: true,
                         reported_transactions: HashMap::new(),
-                        facts,
+                        properties,
                     });
                 }
                 Err(error) if error.code() == Some(PARSE_ERROR) && at + 1 < order.len() => {}
@@ -126,13 +127,14 @@ impl ReplicaMonitor {
     pub(crate) fn open_without_replication(address: &ServerAddress) -> Result<Self, WarmError> {
         let mut connection =
             SqlConnection::open(address).map_err(WarmError::server("log in to the server"))?;
-        let facts = facts(&mut connection).map_err(WarmError::server("query the server's properties"))?;
+        let properties =
+            query_properties(&mut connection).map_err(WarmError::server("query the server's properties"))?;
         Ok(Self {
             connection,
             status: STATUS_STATEMENTS[0],
             reports_rows: true,
             reported_transactions: HashMap::new(),
-            facts,
+            properties,
         })
     }
 
@@ -155,7 +157,7 @@ impl ReplicaMonitor {
     ///
     /// If the query fails.
     pub(crate) fn executed_gtids(&mut self) -> Result<GtidSet, WarmError> {
-        if self.facts.is_mariadb {
+        if self.properties.is_mariadb {
             return Ok(GtidSet::new());
         }
         let text = self.connection.value("SELECT @@GLOBAL.gtid_executed");
@@ -170,7 +172,7 @@ impl ReplicaMonitor {
     ///
     /// If the connection is lost.
     pub(crate) fn load_uncommitted(&mut self, channels: &mut [ReplicaChannel]) -> Result<(), WarmError> {
-        if !self.reports_rows || self.facts.is_mariadb {
+        if !self.reports_rows || self.properties.is_mariadb {
             return Ok(());
         }
         for channel in channels.iter_mut() {
@@ -217,19 +219,19 @@ impl ReplicaMonitor {
             return Ok(UncommittedRows::default());
         }
         let ids: Vec<String> = sessions.iter().map(u32::to_string).collect();
-        let question = format!(
+        let query = format!(
             "SELECT IFNULL(SUM(trx_rows_modified), 0) FROM information_schema.innodb_trx
              WHERE trx_mysql_thread_id IN ({})",
             ids.join(",")
         );
-        let rows = self.query_uncommitted(&question)?.into_iter().flatten().flatten().next();
+        let rows = self.query_uncommitted(&query)?.into_iter().flatten().flatten().next();
         let rows = rows.and_then(|rows| String::from_utf8(rows).ok()?.parse().ok());
         Ok(UncommittedRows { rows: rows.unwrap_or(0), gtid: None })
     }
 
     /// Queries uncommitted rows. If the server refuses, returns no rows, and sends no further queries.
-    fn query_uncommitted(&mut self, question: &str) -> Result<Vec<ResultRow>, WarmError> {
-        match self.connection.rows(question) {
+    fn query_uncommitted(&mut self, query: &str) -> Result<Vec<ResultRow>, WarmError> {
+        match self.connection.rows(query) {
             Ok(rows) => Ok(rows),
             Err(servers::ConnectionError::Refused { .. }) => {
                 self.reports_rows = false;
@@ -259,12 +261,12 @@ impl ReplicaMonitor {
 
 impl ReplicaChannel {
     /// Returns a channel without an applier: all logs from this position on are ahead.
-    pub(crate) fn without_applier(place: RelayPosition) -> Self {
+    pub(crate) fn without_applier(position: RelayPosition) -> Self {
         let (name, log) = (String::new(), String::new());
         let (filter, under_way) = (ReplicationFilter::default(), None);
         Self {
             name,
-            place: Some(place),
+            position: Some(position),
             log,
             is_applying: false,
             lag_s: None,
@@ -322,7 +324,7 @@ fn encode_file_name(name: &str) -> String {
     out
 }
 
-fn facts(connection: &mut SqlConnection) -> Result<ReplicaFacts, servers::ConnectionError> {
+fn query_properties(connection: &mut SqlConnection) -> Result<ReplicaFacts, servers::ConnectionError> {
     let server = ServerFacts::query(connection)?;
     server.require_version(GTIDS_SINCE)?;
     let page_size = number(connection, "innodb_page_size")?.max(1);
@@ -373,9 +375,9 @@ fn variable(connection: &mut SqlConnection, name: &str) -> Result<Option<String>
 fn number(connection: &mut SqlConnection, name: &'static str) -> Result<u64, servers::ConnectionError> {
     let found = variable(connection, name)?.unwrap_or_default();
     found.parse().map_err(|_| servers::ConnectionError::UnexpectedAnswer {
-        question: name,
+        query: name,
         found,
-        wanted: "a number",
+        expected: "a number",
     })
 }
 
@@ -388,7 +390,7 @@ fn channel(row: &NamedRow) -> ReplicaChannel {
     let offset = value(["Relay_Log_Pos"; 2]).and_then(|offset| offset.parse().ok());
     ReplicaChannel {
         name: value(["Channel_Name", "Connection_name"]).unwrap_or_default(),
-        place: offset.and_then(|offset| RelayPosition::of(&log, offset)),
+        position: offset.and_then(|offset| RelayPosition::of(&log, offset)),
         log,
         is_applying: value(["Replica_SQL_Running", "Slave_SQL_Running"]).is_some_and(|is| is == "Yes"),
         lag_s: value(["Seconds_Behind_Source", "Seconds_Behind_Master"]).and_then(|lag| lag.parse().ok()),
@@ -432,8 +434,8 @@ mod tests {
 
     #[test]
     fn channels_have_separate_logs() {
-        let check = |channel, wanted: &str| {
-            assert_eq!(channel_relay_index(Path::new("/d/relay.index"), channel), Path::new(wanted));
+        let check = |channel, expected: &str| {
+            assert_eq!(channel_relay_index(Path::new("/d/relay.index"), channel), Path::new(expected));
         };
         check("", "/d/relay.index");
         check("East_1", "/d/relay-east_1.index");
@@ -476,7 +478,7 @@ mod tests {
             row(["Relay_Log_File", "Relay_Log_Pos", "Slave_SQL_Running", "Seconds_Behind_Master"]);
         let found = channel(&new);
         assert_eq!(found, channel(&old));
-        assert_eq!(found.place, Some(RelayPosition { log: 7.into(), offset: 4711 }));
+        assert_eq!(found.position, Some(RelayPosition { log: 7.into(), offset: 4711 }));
         assert_eq!((found.is_applying, found.lag_s), (true, Some(12)));
     }
 }

@@ -20,7 +20,7 @@ pub struct WarmCounts {
     /// Rows events and statements that the applier filters out.
     pub filtered: u64,
     /// Searches for pages.
-    pub touches: u64,
+    pub searches: u64,
     /// Searches dropped because the same search ran recently.
     pub repeated: u64,
     /// Search statements queued.
@@ -100,7 +100,7 @@ pub struct WarmStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WarmRate {
     /// Searches per second.
-    pub touches: f64,
+    pub searches: f64,
     /// Searches that the applier passes per second.
     pub passed: f64,
 }
@@ -117,9 +117,9 @@ pub struct ChannelStatus {
     /// True if the applier runs.
     pub is_applying: bool,
     /// Position up to which changes were searched.
-    pub place: Option<RelayPosition>,
+    pub position: Option<RelayPosition>,
     /// Number of searches ahead of the applier.
-    pub touches_ahead: u64,
+    pub searches_ahead: u64,
     /// Number of events ahead of the applier.
     pub events_ahead: u64,
     /// Lag that the replica reports, in seconds.
@@ -163,9 +163,9 @@ impl WarmStatus {
 const MEAN_READS_MIN: u64 = 100;
 
 impl WarmRate {
-    pub(crate) fn per_second(touches: u64, passed: u64, elapsed: Duration) -> Self {
+    pub(crate) fn per_second(searches: u64, passed: u64, elapsed: Duration) -> Self {
         let each = |count: u64| count as f64 / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-        Self { touches: each(touches), passed: each(passed) }
+        Self { searches: each(searches), passed: each(passed) }
     }
 }
 

@@ -129,15 +129,15 @@ fn run_job(shared: &WarmShared, mut open: WorkerConnection, job: &SearchJob) -> 
 
 impl WorkerConnection {
     fn run(&mut self, search: &SearchQuery) -> Result<(), ConnectionError> {
-        let wanted = match search {
+        let session = match search {
             SearchQuery::Batch(_) => None,
             SearchQuery::Statement(text) => Some(&text.session),
         };
-        if self.session.as_ref() != wanted {
+        if self.session.as_ref() != session {
             // If this fails part-way, the session state is unknown, and the next search must set it again.
             self.session = Some("".into());
-            self.connection.run(wanted.map_or(RESET_SESSION, |session| session))?;
-            self.session = wanted.cloned();
+            self.connection.run(session.map_or(RESET_SESSION, |session| session))?;
+            self.session = session.cloned();
         }
         match search {
             SearchQuery::Batch(batch) => self.connection.run(&batch.sql()),

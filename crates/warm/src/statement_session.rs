@@ -99,23 +99,23 @@ mod tests {
     #[test]
     fn mariadb_gets_only_its_new_character_set_names() {
         let found = sql(&[4, 0, 9, 0, 9, 45, 0], b"d", b"delete from t").unwrap();
-        let wanted = "@@session.character_set_client = utf8mb4, @@session.collation_connection = 2304";
-        assert!(found.ends_with(wanted), "{found}");
+        let expected = "@@session.character_set_client = utf8mb4, @@session.collation_connection = 2304";
+        assert!(found.ends_with(expected), "{found}");
     }
 
     #[test]
     fn sessions_set_the_variables_that_affect_results() {
         let mode_and_charset = [1, 0x26, 0, 0x10, 0, 0, 0, 0, 0, 4, 8, 0, 48, 0, 255, 0];
         let names = "SET NAMES utf8mb4; ";
-        let wanted = format!(
+        let expected = format!(
             "{names}USE `d``x`; SET @@session.sql_mode = 1048582, @@session.time_zone = '+00:00', \
              @@session.timestamp = DEFAULT, @@session.character_set_client = 8, @@session.collation_connection = 48"
         );
-        assert_eq!(sql(&mode_and_charset, b"d`x", b"delete from t"), Ok(wanted));
-        let wanted = format!(
+        assert_eq!(sql(&mode_and_charset, b"d`x", b"delete from t"), Ok(expected));
+        let expected = format!(
             "{names}SET @@session.sql_mode = 0, @@session.time_zone = 'Asia/Tokyo', @@session.timestamp = 4711"
         );
-        assert_eq!(sql(b"\x05\x0aAsia/Tokyo", b"", b"delete from t where a < now()"), Ok(wanted));
+        assert_eq!(sql(b"\x05\x0aAsia/Tokyo", b"", b"delete from t where a < now()"), Ok(expected));
         assert_eq!(sql(b"\x05\x05';-- ", b"", b""), Err(SkipReason::Session));
         assert_eq!(sql(b"\x05\x0aAsia", b"", b""), Err(SkipReason::Session));
     }

@@ -20,9 +20,9 @@ use crate::relay_log_reader::RelayLogReader;
 use crate::relay_position::RelayPosition;
 use crate::replica_monitor::{ReplicaChannel, ReplicaFacts, ReplicaMonitor};
 use crate::report::{DiskReads, WarmEndReason, WarmRate, WarmReport, WarmStatus};
+use crate::search_window::SearchWindow;
 use crate::search_worker;
 use crate::settings::{ExternalApplierSettings, NonReplicaPolicy, SearchConnections, WarmPace, WarmSettings};
-use crate::touch_window::TouchWindow;
 use crate::warm_shared::{SearchLimits, WarmShared};
 
 /// Observer of a run.
@@ -56,7 +56,7 @@ pub fn warm(settings: &WarmSettings, observer: &mut dyn WarmObserver) -> Result<
     let mut channels = channels(settings, &mut replica)?;
     // Rows that are changed already need no search.
     replica.load_uncommitted(&mut channels)?;
-    let logs = relay_log_paths(settings, &replica.facts, &channels)?;
+    let logs = relay_log_paths(settings, &replica.properties, &channels)?;
     check_logs(&logs)?;
     search_worker::read_only(&settings.address)
         .map_err(WarmError::server("log in to the replica for searches"))?;
@@ -67,7 +67,7 @@ pub fn warm(settings: &WarmSettings, observer: &mut dyn WarmObserver) -> Result<
         keyring: settings.keyring.as_deref(),
         threads: settings.threads,
         pace: settings.pace,
-        appliers: replica.facts.workers,
+        appliers: replica.properties.workers,
         has_applier,
         applier_kind: ApplierKind::Replica,
     };
@@ -128,20 +128,20 @@ impl WarmRun<'_> {
         logs: Vec<AppliedLogs>,
         observer: &mut dyn WarmObserver,
     ) -> Result<WarmReport, WarmError> {
-        let facts = replica.facts.clone();
+        let properties = replica.properties.clone();
         let shared = WarmShared::new(channels, self.pace, self.threads.max, self.has_applier);
-        let mut controller = self.controller(&facts);
+        let mut controller = self.controller(&properties);
         let distance = controller.as_ref().map_or(u64::MAX, DistanceController::distance);
         shared.set_limits(distance, self.threads.usual, 1);
         let state = if controller.is_some() { WarmState::Unmeasured } else { WarmState::Fixed };
         let watched = thread::scope(|scope| {
             let _end = EndOnDrop(&shared);
             for (channel, logs) in logs.into_iter().enumerate() {
-                let (shared, mut reader) = (&shared, self.reader(&shared, channel, logs, &facts));
+                let (shared, mut reader) = (&shared, self.reader(&shared, channel, logs, &properties));
                 scope.spawn(move || shared.run_thread("reads relay logs", || reader.run()));
             }
             for number in 0..self.threads.max {
-                let (shared, is_mariadb, address) = (&shared, facts.is_mariadb, self.address);
+                let (shared, is_mariadb, address) = (&shared, properties.is_mariadb, self.address);
                 scope.spawn(move || {
                     shared.run_thread("searches", || {
                         search_worker::run_worker(shared, number, address, is_mariadb)
@@ -170,10 +170,10 @@ impl WarmRun<'_> {
     }
 
     /// Returns a controller; `None` if the pace is fixed, or there is no applier.
-    fn controller(&self, facts: &ReplicaFacts) -> Option<DistanceController> {
+    fn controller(&self, properties: &ReplicaFacts) -> Option<DistanceController> {
         (self.has_applier && self.pace == WarmPace::Measured).then(|| {
             DistanceController::new(ControlLimits {
-                old_pages: facts.old_pages,
+                old_pages: properties.old_pages,
                 threads: self.threads,
                 cores: thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
                 appliers: self.appliers,
@@ -198,7 +198,7 @@ impl WarmRun<'_> {
         shared: &'s WarmShared,
         channel: usize,
         logs: AppliedLogs,
-        facts: &ReplicaFacts,
+        properties: &ReplicaFacts,
     ) -> RelayLogReader<'s> {
         RelayLogReader {
             shared,
@@ -206,9 +206,9 @@ impl WarmRun<'_> {
             logs,
             keyring: self.keyring.map(Path::to_owned),
             address: self.address.clone(),
-            buffering: facts.buffering,
-            functions: facts.functions,
-            window: TouchWindow::new(usize::try_from(facts.old_pages).unwrap_or(usize::MAX)),
+            buffering: properties.buffering,
+            functions: properties.functions,
+            window: SearchWindow::new(usize::try_from(properties.old_pages).unwrap_or(usize::MAX)),
             connection: None,
             columns: HashMap::new(),
         }
@@ -262,7 +262,7 @@ fn channels(settings: &WarmSettings, replica: &mut ReplicaMonitor) -> Result<Vec
 /// Returns the location of each channel's relay logs.
 fn relay_log_paths(
     settings: &WarmSettings,
-    facts: &ReplicaFacts,
+    properties: &ReplicaFacts,
     channels: &[ReplicaChannel],
 ) -> Result<Vec<PathBuf>, WarmError> {
     match &settings.relay_logs {
@@ -270,7 +270,7 @@ fn relay_log_paths(
             Err(WarmError::Unsuitable("the replica has several channels: choose one with --channel".into()))
         }
         Some(given) => Ok(vec![given.clone()]),
-        None => channels.iter().map(|channel| facts.relay_index(&channel.name)).collect(),
+        None => channels.iter().map(|channel| properties.relay_index(&channel.name)).collect(),
     }
 }
 
@@ -321,9 +321,9 @@ struct WarmSupervisor<'w> {
 struct LastMeasurement {
     at: Instant,
     reads: DiskReads,
-    touches: u64,
+    searches: u64,
     passed: u64,
-    places: Vec<Option<RelayPosition>>,
+    positions: Vec<Option<RelayPosition>>,
 }
 
 impl WarmSupervisor<'_> {
@@ -423,14 +423,14 @@ impl WarmSupervisor<'_> {
         let now = LastMeasurement {
             at: Instant::now(),
             reads: self.read_totals.total(),
-            touches: self.shared.counts().touches,
+            searches: self.shared.counts().searches,
             passed: self.shared.passed(),
-            places: channels.iter().map(|channel| channel.applier).collect(),
+            positions: channels.iter().map(|channel| channel.applier).collect(),
         };
         let Some(last) = self.measured.replace(now.clone()) else { return Ok(()) };
         let elapsed = now.at - last.at;
         *self.times.entry(self.state).or_default() += elapsed;
-        self.rate = WarmRate::per_second(now.touches - last.touches, now.passed - last.passed, elapsed);
+        self.rate = WarmRate::per_second(now.searches - last.searches, now.passed - last.passed, elapsed);
         let Some(controller) = &mut self.controller else { return Ok(()) };
         // Missing counters mean an unknown number of reads, not zero.
         let (Some(ours), Some(applier), true) =
@@ -442,11 +442,11 @@ impl WarmSupervisor<'_> {
         };
         let reading = ControlReading {
             elapsed,
-            touches: now.touches - last.touches,
+            searches: now.searches - last.searches,
             passed: now.passed - last.passed,
             ours: ours.since(last.reads.ours.unwrap_or_default()),
             applier: applier.since(last.reads.applier.unwrap_or_default()),
-            is_behind: has_work && now.places != last.places,
+            is_lagging: has_work && now.positions != last.positions,
             others_running: read_counters::others_running(replica, controller.workers(), self.run.appliers)?,
         };
         let before = std::mem::replace(&mut self.state, controller.step(&reading));

@@ -14,10 +14,10 @@ use crate::error::WarmError;
 use crate::relay_position::RelayPosition;
 use crate::replica_monitor::{ReplicaChannel, UncommittedRows};
 use crate::report::{ChannelStatus, WarmCounts};
+use crate::search_window::SearchBatch;
 use crate::settings::WarmPace;
 use crate::slow_tables::SlowTables;
 use crate::statement::SkipReason;
-use crate::touch_window::TouchBatch;
 
 /// Present limits of the searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) struct SearchJob {
     pub(crate) channel: usize,
     pub(crate) epoch: u64,
     /// End of the changes that the search is for.
-    pub(crate) place: RelayPosition,
+    pub(crate) position: RelayPosition,
     pub(crate) search: SearchQuery,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct SearchJob {
 #[derive(Debug)]
 pub(crate) enum SearchQuery {
     /// Searches for row changes.
-    Batch(TouchBatch),
+    Batch(SearchBatch),
     /// Search for the rows that a statement will read.
     Statement(StatementSearch),
 }
@@ -99,7 +99,7 @@ struct ChannelState {
     /// Number of restarts of reading. Searches of earlier epochs are dropped.
     epoch: u64,
     lead: ApplierLead,
-    place: Option<RelayPosition>,
+    position: Option<RelayPosition>,
     /// Transaction being read.
     gtid: Option<Gtid>,
     /// Last position that the replica reported. With several workers, the replica reports only at intervals.
@@ -134,7 +134,7 @@ pub(crate) enum ReaderAction {
 /// Start of a pass over the logs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PassStart {
-    pub(crate) place: RelayPosition,
+    pub(crate) position: RelayPosition,
     pub(crate) epoch: u64,
 }
 
@@ -278,13 +278,13 @@ impl WarmShared {
                 return None;
             }
             let found = &mut state.channels[index];
-            if let Some(place) = found.channel.place {
+            if let Some(position) = found.channel.position {
                 found.lead.clear();
                 found.definition_changes.clear();
                 found.transactions.clear();
                 found.gtid = None;
-                found.place = Some(place);
-                return Some(PassStart { place, epoch: found.epoch });
+                found.position = Some(position);
+                return Some(PassStart { position, epoch: found.epoch });
             }
             state = self.wait(state);
         }
@@ -322,8 +322,8 @@ impl WarmShared {
     }
 
     /// Returns whether the applier has passed this position.
-    pub(crate) fn is_passed(&self, index: usize, place: RelayPosition) -> bool {
-        self.state().channels[index].channel.place.is_some_and(|applier| place <= applier)
+    pub(crate) fn is_passed(&self, index: usize, position: RelayPosition) -> bool {
+        self.state().channels[index].channel.position.is_some_and(|applier| position <= applier)
     }
 
     /// Returns whether the applier has already changed the next `rows` rows, in a transaction that has not ended.
@@ -347,7 +347,7 @@ impl WarmShared {
         let mut state = self.state();
         count(&mut state.counts);
         let channel = &mut state.channels[index];
-        channel.place = Some(mark.place);
+        channel.position = Some(mark.position);
         // Without an applier, the mark would never be removed.
         if self.has_applier {
             channel.lead.add(mark);
@@ -356,19 +356,19 @@ impl WarmShared {
     }
 
     /// Starts a transaction at this position, which ends the previous one.
-    pub(crate) fn begin_transaction(&self, index: usize, gtid: Option<Gtid>, place: RelayPosition) {
+    pub(crate) fn begin_transaction(&self, index: usize, gtid: Option<Gtid>, position: RelayPosition) {
         if self.has_applier {
             let channel = &mut self.state().channels[index];
             if let Some(ended) = std::mem::replace(&mut channel.gtid, gtid) {
-                channel.transactions.push_back((ended, place));
+                channel.transactions.push_back((ended, position));
             }
         }
     }
 
     /// Adds a change of table definitions at this position.
-    pub(crate) fn add_definition_change(&self, index: usize, place: RelayPosition) {
+    pub(crate) fn add_definition_change(&self, index: usize, position: RelayPosition) {
         if self.has_applier {
-            self.state().channels[index].definition_changes.push_back(place);
+            self.state().channels[index].definition_changes.push_back(position);
         }
     }
 
@@ -408,7 +408,7 @@ impl WarmShared {
                 state.counts.popped += 1;
                 self.room.notify_all();
                 let channel = &state.channels[job.channel];
-                let is_passed = channel.reached().is_some_and(|applier| job.place <= applier);
+                let is_passed = channel.reached().is_some_and(|applier| job.position <= applier);
                 if !is_passed && job.epoch == channel.epoch {
                     return Some(job);
                 }
@@ -487,7 +487,7 @@ impl SharedState {
             _ if is_full => false,
             WarmPace::Measured => {
                 // If there are more channels than rows in the distance, each channel still gets one row.
-                lead.ahead().touches < (self.distance / self.channels.len() as u64).max(1)
+                lead.ahead().searches < (self.distance / self.channels.len() as u64).max(1)
             }
             WarmPace::Fixed(fixed) => lead.seconds() <= fixed.seconds_prefetch,
         }
@@ -497,7 +497,7 @@ impl SharedState {
 /// Maximum events ahead of the applier, even if all their pages are in memory. Bounds memory.
 const EVENTS_AHEAD_MAX: u64 = 1 << 20;
 /// Maximum transactions, and changes of definitions, ahead of the applier. Bounds memory.
-const PLACES_AHEAD_MAX: usize = 1 << 18;
+const POSITIONS_AHEAD_MAX: usize = 1 << 18;
 
 /// Maximum queued search statements per connection: enough to keep all connections busy, and few enough that statements
 /// are not outdated when they run.
@@ -506,12 +506,12 @@ const QUEUED_PER_CONNECTION_MAX: usize = 4;
 impl ChannelState {
     fn new(channel: ReplicaChannel) -> Self {
         let (lead, changes, transactions) = (ApplierLead::default(), VecDeque::new(), VecDeque::new());
-        let reported = channel.place;
+        let reported = channel.position;
         Self {
             channel,
             epoch: 0,
             lead,
-            place: None,
+            position: None,
             gtid: None,
             reported,
             transactions,
@@ -524,20 +524,20 @@ impl ChannelState {
     /// Returns whether a limit of events or transactions ahead of the applier is reached.
     fn is_full(&self) -> bool {
         self.lead.ahead().events > EVENTS_AHEAD_MAX
-            || self.transactions.len() >= PLACES_AHEAD_MAX
-            || self.definition_changes.len() >= PLACES_AHEAD_MAX
+            || self.transactions.len() >= POSITIONS_AHEAD_MAX
+            || self.definition_changes.len() >= POSITIONS_AHEAD_MAX
     }
 
     /// Updates the channel. Returns whether the applier has passed a change of table definitions.
     fn update(&mut self, found: &ReplicaChannel, executed: &GtidSet) -> bool {
-        let has_gone_back = found.place < self.reported;
-        let (before, under_way) = (self.channel.place, self.channel.uncommitted.take());
-        let has_moved = found.place != self.reported;
+        let has_gone_back = found.position < self.reported;
+        let (before, under_way) = (self.channel.position, self.channel.uncommitted.take());
+        let has_moved = found.position != self.reported;
         if found.filter != self.channel.filter {
             // The earlier changes were read with another filter.
             self.epoch += 1;
         }
-        self.reported = found.place;
+        self.reported = found.position;
         self.channel.clone_from(found);
         if !has_moved && self.channel.uncommitted.is_none() {
             self.channel.uncommitted = under_way; // Uncommitted rows are queried less often than the position.
@@ -552,26 +552,27 @@ impl ChannelState {
             self.transactions.clear();
             return true;
         }
-        let mut applier = found.place.max(before);
+        let mut applier = found.position.max(before);
         // The applier passes a skipped transaction without executing it.
-        let is_over =
-            |(gtid, place): &&(Gtid, RelayPosition)| executed.contains(*gtid) || Some(*place) <= found.place;
-        while let Some((_, place)) = self.transactions.front().filter(is_over) {
-            applier = applier.max(Some(*place));
+        let is_over = |(gtid, position): &&(Gtid, RelayPosition)| {
+            executed.contains(*gtid) || Some(*position) <= found.position
+        };
+        while let Some((_, position)) = self.transactions.front().filter(is_over) {
+            applier = applier.max(Some(*position));
             self.transactions.pop_front();
         }
-        self.channel.place = applier;
+        self.channel.position = applier;
         self.drop_passed();
         let Some(applier) = applier else { return false };
-        let passed = self.definition_changes.iter().take_while(|place| **place <= applier).count();
+        let passed = self.definition_changes.iter().take_while(|position| **position <= applier).count();
         self.definition_changes.drain(..passed);
         passed > 0
     }
 
     /// Removes the marks that the applier has passed.
     fn drop_passed(&mut self) {
-        if let Some(applier) = self.channel.place {
-            self.passed += self.lead.pass(applier, self.uncommitted_rows()).touches;
+        if let Some(applier) = self.channel.position {
+            self.passed += self.lead.pass(applier, self.uncommitted_rows()).searches;
         }
     }
 
@@ -585,17 +586,17 @@ impl ChannelState {
 
     /// Returns the last position that the applier has reached, including positions within a transaction.
     fn reached(&self) -> Option<RelayPosition> {
-        self.channel.place.max(self.lead.reached_in_transaction())
+        self.channel.position.max(self.lead.reached_in_transaction())
     }
 
     fn status(&self) -> ChannelStatus {
         ChannelStatus {
             name: self.channel.name.clone(),
             log: self.channel.log.clone(),
-            applier: self.channel.place,
+            applier: self.channel.position,
             is_applying: self.channel.is_applying,
-            place: self.place,
-            touches_ahead: self.lead.ahead().touches,
+            position: self.position,
+            searches_ahead: self.lead.ahead().searches,
             events_ahead: self.lead.ahead().events,
             lag_s: self.channel.lag_s,
             lag_average_s: (self.lag.count > 0).then(|| self.lag.sum / f64::from(self.lag.count)),
@@ -609,7 +610,7 @@ mod tests {
 
     use binlog::gtid::GtidSet;
 
-    use super::{ChannelState, EVENTS_AHEAD_MAX, PLACES_AHEAD_MAX, WarmShared};
+    use super::{ChannelState, EVENTS_AHEAD_MAX, POSITIONS_AHEAD_MAX, WarmShared};
     use crate::applier_lead::LeadMark;
     use crate::relay_position::RelayPosition;
     use crate::replica_monitor::{ReplicaChannel, UncommittedRows};
@@ -651,9 +652,13 @@ mod tests {
         for (gtid, offset) in set("1-5").gtids().zip([200, 300, 400, 500, 600]) {
             state.transactions.push_back((gtid, RelayPosition { log: 1.into(), offset }));
         }
-        let mut check = |reported, executed, wanted, epoch| {
+        let mut check = |reported, executed, expected, epoch| {
             state.update(&at(reported), &set(executed));
-            assert_eq!((state.channel.place.unwrap().offset, state.epoch), (wanted, epoch), "{executed}");
+            assert_eq!(
+                (state.channel.position.unwrap().offset, state.epoch),
+                (expected, epoch),
+                "{executed}"
+            );
         };
         check(100, "1-2", 300, 0);
         // The GTID is executed before the replica reports the position.
@@ -672,12 +677,12 @@ mod tests {
         let mut state = ChannelState::new(at(100));
         state.transactions.push_back((gtids[0], RelayPosition { log: 1.into(), offset: 200 }));
         state.gtid = Some(gtids[1]);
-        let mut check = |executed, under_way: Option<usize>, wanted| {
+        let mut check = |executed, under_way: Option<usize>, expected| {
             let gtid = under_way.map(|number| gtids[number]);
             let channel =
                 ReplicaChannel { uncommitted: Some(vec![UncommittedRows { rows: 50, gtid }]), ..at(100) };
             state.update(&channel, &set(executed));
-            assert_eq!(state.uncommitted_rows(), wanted, "{executed} {under_way:?}");
+            assert_eq!(state.uncommitted_rows(), expected, "{executed} {under_way:?}");
         };
         check("3", Some(0), 50);
         check("3", Some(1), 0);
@@ -693,23 +698,26 @@ mod tests {
             state.transactions.push_back((gtid, RelayPosition { log: 1.into(), offset }));
         }
         state.update(&at(200), &set("2"));
-        assert_eq!((state.channel.place.unwrap().offset, state.transactions.len()), (300, 1));
+        assert_eq!((state.channel.position.unwrap().offset, state.transactions.len()), (300, 1));
     }
 
     #[test]
     fn the_lead_is_limited() {
-        let place = |number: usize| RelayPosition { log: 1.into(), offset: number as u64 };
+        let position = |number: usize| RelayPosition { log: 1.into(), offset: number as u64 };
         let gtid = set("1").gtids().next();
         let fill: [&dyn Fn(&WarmShared); 3] = [
-            &|shared| (0..PLACES_AHEAD_MAX).for_each(|number| shared.add_definition_change(0, place(number))),
             &|shared| {
-                (0..=PLACES_AHEAD_MAX).for_each(|number| shared.begin_transaction(0, gtid, place(number)))
+                (0..POSITIONS_AHEAD_MAX).for_each(|number| shared.add_definition_change(0, position(number)))
+            },
+            &|shared| {
+                (0..=POSITIONS_AHEAD_MAX)
+                    .for_each(|number| shared.begin_transaction(0, gtid, position(number)))
             },
             &|shared| {
                 let mark = LeadMark {
-                    place: place(9),
+                    position: position(9),
                     events: EVENTS_AHEAD_MAX + 1,
-                    touches: 0,
+                    searches: 0,
                     rows: 0,
                     timestamp: 1,
                 };

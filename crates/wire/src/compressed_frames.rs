@@ -98,7 +98,7 @@ impl CompressedFrames {
             return Ok(None);
         };
         if numbers == SequenceCheck::Checked && sequence != self.sequence {
-            return Err(WireError::Sequence { found: sequence, wanted: self.sequence });
+            return Err(WireError::Sequence { found: sequence, expected: self.sequence });
         }
         let opened_size = opened_size as usize;
         self.scratch.clear();
@@ -180,8 +180,8 @@ fn inflate(body: &[u8], opened_size: usize, out: &mut Vec<u8>) -> Result<(), &'s
     check_size(out, opened_size)
 }
 
-fn check_size(opened: &[u8], wanted: usize) -> Result<(), &'static str> {
-    match opened.len() == wanted {
+fn check_size(opened: &[u8], expected: usize) -> Result<(), &'static str> {
+    match opened.len() == expected {
         true => Ok(()),
         false => Err("the size differs from its header"),
     }

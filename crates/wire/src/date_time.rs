@@ -116,14 +116,14 @@ impl TimeValue {
     }
 }
 
-fn size(cursor: &mut Cursor<'_>, known: &[u8], wanted: &'static str) -> Result<u8, DecodeError> {
+fn size(cursor: &mut Cursor<'_>, known: &[u8], expected: &'static str) -> Result<u8, DecodeError> {
     let start = cursor.offset();
     let size = cursor.u8()?;
     match known.contains(&size) {
         true => Ok(size),
         false => {
             let field = "size of a date or time";
-            Err(DecodeError::new(start, DecodeReason::Unexpected { field, found: size.into(), wanted }))
+            Err(DecodeError::new(start, DecodeReason::Unexpected { field, found: size.into(), expected }))
         }
     }
 }

@@ -18,22 +18,22 @@ pub enum WireError {
         error: DecodeError,
     },
     /// The packet is not allowed at this point.
-    #[error("unexpected packet: expected {wanted}, got {}", first_byte(*.found))]
+    #[error("unexpected packet: expected {expected}, got {}", first_byte(*.found))]
     Unexpected {
         /// First byte of the packet; `None` if it is empty.
         found: Option<u8>,
         /// Description of the packets allowed.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// The packet's sequence number is not the next one.
     #[error(
-        "packet out of order: expected {wanted}, got {found} (bytes were lost, or this is not MySQL's protocol)"
+        "packet out of order: expected {expected}, got {found} (bytes were lost, or this is not MySQL's protocol)"
     )]
     Sequence {
         /// Number found.
         found: u8,
         /// Number expected.
-        wanted: u8,
+        expected: u8,
     },
     /// A packet, all its pieces joined, exceeds the limit.
     #[error("packet of at least {found} bytes exceeds the limit of {limit}")]
@@ -97,14 +97,14 @@ pub enum WireError {
         max: usize,
     },
     /// A source's answer is invalid.
-    #[error("the source's {question} is {found}, expected {wanted}")]
+    #[error("the source's {variable} is {found}, expected {expected}")]
     UnexpectedAnswer {
         /// Name of the variable.
-        question: &'static str,
+        variable: &'static str,
         /// Answer of the source.
         found: String,
         /// Description of the valid answers.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// Source and replica have the same identifier.
     #[error("source and replica have the same {what}, {value}: use another one for this replica")]
@@ -115,12 +115,12 @@ pub enum WireError {
         value: String,
     },
     /// The server does not support this kind of start.
-    #[error("unsupported start for a {flavour} source: use {wanted}")]
+    #[error("unsupported start for a {flavour} source: use {expected}")]
     UnsupportedStart {
         /// Server family.
         flavour: &'static str,
         /// Alternative supported by the server.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// An event is invalid.
     #[error("{file}, position {position}: {error}")]
@@ -134,7 +134,7 @@ pub enum WireError {
     },
     /// Events are missing or repeated.
     #[error(
-        "{file}, position {position}: the event ends at {found}, expected {wanted}: \
+        "{file}, position {position}: the event ends at {found}, expected {expected}: \
              events are missing or repeated"
     )]
     Gap {
@@ -143,13 +143,13 @@ pub enum WireError {
         /// End position of the previous event.
         position: u64,
         /// End position of the event if nothing is missing.
-        wanted: u64,
+        expected: u64,
         /// End position stated by the event.
         found: u64,
     },
     /// A heartbeat is not at the current position.
     #[error(
-        "a heartbeat names {file}, position {position}; expected {wanted_file}, position {wanted_position}: the source \
+        "a heartbeat names {file}, position {position}; expected {expected_file}, position {expected_position}: the source \
          has skipped events, or its log is a different one"
     )]
     Heartbeat {
@@ -158,9 +158,9 @@ pub enum WireError {
         /// Position named by the heartbeat.
         position: u64,
         /// Current file.
-        wanted_file: String,
+        expected_file: String,
         /// Current position.
-        wanted_position: u64,
+        expected_position: u64,
     },
     /// A server's private key cannot be used.
     #[error("cannot use the private key: {reason}")]
@@ -285,8 +285,8 @@ impl WireError {
     }
 
     /// Creates the error for a packet that is not allowed at this point.
-    pub(crate) fn unexpected(payload: &[u8], wanted: &'static str) -> Self {
-        Self::Unexpected { found: payload.first().copied(), wanted }
+    pub(crate) fn unexpected(payload: &[u8], expected: &'static str) -> Self {
+        Self::Unexpected { found: payload.first().copied(), expected }
     }
 }
 

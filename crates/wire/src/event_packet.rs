@@ -29,7 +29,7 @@ pub enum AckRequest {
     No,
     /// The source waits for a [`SemiSyncAck`]. A source that has fallen back to asynchronous replication requests an
     /// acknowledgement of every event, even inside transactions.
-    Wanted,
+    Requested,
 }
 
 /// Packet with an event.
@@ -68,7 +68,7 @@ impl<'a> EventPacket<'a> {
         if semi_sync == SemiSync::On {
             fixed(&mut cursor, "mark of semi-synchronous replication", SEMI_SYNC)?;
             if cursor.u8()? & 1 == 1 {
-                acknowledge = AckRequest::Wanted;
+                acknowledge = AckRequest::Requested;
             }
         }
         Ok(Self { acknowledge, event: cursor.take_rest() })
@@ -78,7 +78,7 @@ impl<'a> EventPacket<'a> {
     pub fn encode(&self, semi_sync: SemiSync, out: &mut Vec<u8>) {
         out.push(EVENT);
         if semi_sync == SemiSync::On {
-            out.extend_from_slice(&[SEMI_SYNC, u8::from(self.acknowledge == AckRequest::Wanted)]);
+            out.extend_from_slice(&[SEMI_SYNC, u8::from(self.acknowledge == AckRequest::Requested)]);
         }
         out.extend_from_slice(self.event);
     }
@@ -133,12 +133,12 @@ impl<'a> SemiSyncAck<'a> {
     }
 }
 
-fn fixed(cursor: &mut Cursor<'_>, field: &'static str, wanted: u8) -> Result<(), DecodeError> {
+fn fixed(cursor: &mut Cursor<'_>, field: &'static str, expected: u8) -> Result<(), DecodeError> {
     let start = cursor.offset();
     match cursor.u8()? {
-        found if found == wanted => Ok(()),
+        found if found == expected => Ok(()),
         found => {
-            let reason = DecodeReason::Differs { field, found: found.into(), wanted: wanted.into() };
+            let reason = DecodeReason::Differs { field, found: found.into(), expected: expected.into() };
             Err(DecodeError::new(start, reason))
         }
     }

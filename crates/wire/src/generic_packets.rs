@@ -243,7 +243,7 @@ impl EofPacket {
     ///
     /// Fails if the payload has another first byte, or the wrong size.
     pub fn decode(payload: &[u8], capabilities: Capabilities) -> Result<Self, WireError> {
-        if payload.len() >= OK_IN_PLACE_SIZE_MIN && capabilities.contains(Capabilities::DEPRECATE_EOF) {
+        if payload.len() >= OK_FOR_EOF_SIZE_MIN && capabilities.contains(Capabilities::DEPRECATE_EOF) {
             let ok = OkPacket::decode(payload, capabilities)?;
             return Ok(Self { warnings: ok.warnings, status: ok.status });
         }
@@ -277,7 +277,7 @@ impl EofPacket {
 }
 
 /// Minimum size of an OK packet: two bytes more than an EOF packet.
-const OK_IN_PLACE_SIZE_MIN: usize = 7;
+const OK_FOR_EOF_SIZE_MIN: usize = 7;
 
 impl<'a> CommandResponse<'a> {
     /// Decodes the response to a command without a result set.
@@ -295,13 +295,13 @@ impl<'a> CommandResponse<'a> {
     }
 }
 
-fn first_byte(cursor: &mut Cursor<'_>, known: &[u8], wanted: &'static str) -> Result<u8, DecodeError> {
+fn first_byte(cursor: &mut Cursor<'_>, known: &[u8], expected: &'static str) -> Result<u8, DecodeError> {
     let byte = cursor.u8()?;
     if known.contains(&byte) {
         return Ok(byte);
     }
     let found = u64::from(byte);
-    Err(DecodeError::new(0, DecodeReason::Unexpected { field: "the first byte", found, wanted }))
+    Err(DecodeError::new(0, DecodeReason::Unexpected { field: "the first byte", found, expected }))
 }
 
 /// Appends a length-encoded integer, then that number of bytes.

@@ -87,7 +87,7 @@ impl<'a> ServerGreeting<'a> {
             let reason = DecodeReason::Differs {
                 field: "version of the protocol",
                 found: version.into(),
-                wanted: PROTOCOL_VERSION.into(),
+                expected: PROTOCOL_VERSION.into(),
             };
             return Err(DecodeError::new(0, reason));
         }
@@ -394,7 +394,7 @@ fn nul_ended<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
         }
         None => {
             let found = cursor.rest().len();
-            Err(cursor.error(DecodeReason::Short { wanted: found as u64 + 1, found }))
+            Err(cursor.error(DecodeReason::Short { expected: found as u64 + 1, found }))
         }
     }
 }

@@ -205,7 +205,7 @@ impl PacketCodec {
             // Servers number the packets inside compressed frames arbitrarily; only the numbers of frames are
             // checked.
             if is_numbered && sequence != self.sequence {
-                return Err(WireError::Sequence { found: sequence, wanted: self.sequence });
+                return Err(WireError::Sequence { found: sequence, expected: self.sequence });
             }
             let found = self.incoming.joined - self.incoming.start + size;
             if found > self.limit {
@@ -478,7 +478,7 @@ impl IncomingPackets {
 fn put_pieces(payload: &[u8], sequence: &mut u8, out: &mut Vec<u8>) {
     let mut rest = payload;
     loop {
-        let (piece, behind) = rest.split_at(rest.len().min(PIECE_SIZE_MAX));
+        let (piece, after) = rest.split_at(rest.len().min(PIECE_SIZE_MAX));
         put_u24(out, piece.len());
         out.push(*sequence);
         out.extend_from_slice(piece);
@@ -486,6 +486,6 @@ fn put_pieces(payload: &[u8], sequence: &mut u8, out: &mut Vec<u8>) {
         if piece.len() < PIECE_SIZE_MAX {
             return;
         }
-        rest = behind;
+        rest = after;
     }
 }

@@ -111,13 +111,13 @@ impl PrepareReader {
 }
 
 /// Reads a byte that must have this value.
-pub(crate) fn expect(cursor: &mut Cursor<'_>, field: &'static str, wanted: u8) -> Result<(), DecodeError> {
+pub(crate) fn expect(cursor: &mut Cursor<'_>, field: &'static str, expected: u8) -> Result<(), DecodeError> {
     let start = cursor.offset();
     let found = cursor.u8()?;
-    match found == wanted {
+    match found == expected {
         true => Ok(()),
         false => {
-            let reason = DecodeReason::Differs { field, found: found.into(), wanted: wanted.into() };
+            let reason = DecodeReason::Differs { field, found: found.into(), expected: expected.into() };
             Err(DecodeError::new(start, reason))
         }
     }

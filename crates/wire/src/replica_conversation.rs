@@ -106,7 +106,7 @@ pub enum ReplicaStep<'a> {
 pub struct ReplicaConversation {
     options: ReplicaOptions,
     session: ClientSession,
-    facts: SourceFacts,
+    source: SourceFacts,
     phase: ConversationPhase,
 }
 
@@ -125,9 +125,9 @@ enum ConversationPhase {
 type AnswerReader = fn(&ReplicaOptions, &mut SourceFacts, Option<&[u8]>) -> Result<(), WireError>;
 
 /// One query to a source.
-struct SourceQuestion {
+struct SourceQuery {
     /// Returns the statement; `None` to skip the query.
-    query: fn(&ReplicaOptions, &SourceFacts) -> Option<String>,
+    statement: fn(&ReplicaOptions, &SourceFacts) -> Option<String>,
     /// Stores the answer: the first value of the first row, if there is one.
     read_answer: AnswerReader,
     /// Handling of an error response.
@@ -145,24 +145,26 @@ enum RefusalPolicy {
 }
 
 /// Queries of MySQL's replicas, in their order. Semi-synchronous replication has two names.
-const MYSQL_QUESTIONS: &[SourceQuestion] = &[
-    SourceQuestion {
-        query: |_, _| query("SELECT UNIX_TIMESTAMP()"),
+const MYSQL_QUERIES: &[SourceQuery] = &[
+    SourceQuery {
+        statement: |_, _| query("SELECT UNIX_TIMESTAMP()"),
         read_answer: clock,
         refusal: RefusalPolicy::Ignored,
     },
-    SourceQuestion {
-        query: |_, _| query("SELECT @@GLOBAL.SERVER_ID"),
+    SourceQuery {
+        statement: |_, _| query("SELECT @@GLOBAL.SERVER_ID"),
         read_answer: server_id,
         refusal: RefusalPolicy::Fatal,
     },
-    SourceQuestion {
-        query: |options, _| heartbeat(options, "@master_heartbeat_period = N, @source_heartbeat_period = N"),
+    SourceQuery {
+        statement: |options, _| {
+            heartbeat(options, "@master_heartbeat_period = N, @source_heartbeat_period = N")
+        },
         read_answer: ignore_answer,
         refusal: RefusalPolicy::Fatal,
     },
-    SourceQuestion {
-        query: |_, _| {
+    SourceQuery {
+        statement: |_, _| {
             query(
                 "SET @master_binlog_checksum = @@global.binlog_checksum, \
                  @source_binlog_checksum = @@global.binlog_checksum",
@@ -171,37 +173,37 @@ const MYSQL_QUESTIONS: &[SourceQuestion] = &[
         read_answer: ignore_answer,
         refusal: RefusalPolicy::UnknownVariable,
     },
-    SourceQuestion {
-        query: |_, _| query("SELECT @source_binlog_checksum"),
+    SourceQuery {
+        statement: |_, _| query("SELECT @source_binlog_checksum"),
         read_answer: checksum,
         refusal: RefusalPolicy::UnknownVariable,
     },
-    SourceQuestion {
-        query: |_, _| query("SELECT @@GLOBAL.GTID_MODE"),
+    SourceQuery {
+        statement: |_, _| query("SELECT @@GLOBAL.GTID_MODE"),
         read_answer: gtid_mode,
         refusal: RefusalPolicy::UnknownVariable,
     },
-    SourceQuestion {
-        query: |_, _| query("SELECT @@GLOBAL.SERVER_UUID"),
+    SourceQuery {
+        statement: |_, _| query("SELECT @@GLOBAL.SERVER_UUID"),
         read_answer: server_uuid,
         refusal: RefusalPolicy::UnknownVariable,
     },
-    SourceQuestion { query: own_uuid, read_answer: ignore_answer, refusal: RefusalPolicy::Fatal },
-    SourceQuestion {
-        query: |options, _| if_semi_sync(options, "SELECT @@global.rpl_semi_sync_source_enabled"),
+    SourceQuery { statement: own_uuid, read_answer: ignore_answer, refusal: RefusalPolicy::Fatal },
+    SourceQuery {
+        statement: |options, _| if_semi_sync(options, "SELECT @@global.rpl_semi_sync_source_enabled"),
         read_answer: semi_sync,
         refusal: RefusalPolicy::UnknownVariable,
     },
-    SourceQuestion {
-        query: |options, facts| match facts.semi_sync {
+    SourceQuery {
+        statement: |options, source| match source.semi_sync {
             SemiSync::Off => if_semi_sync(options, "SELECT @@global.rpl_semi_sync_master_enabled"),
             SemiSync::On => None,
         },
         read_answer: semi_sync,
         refusal: RefusalPolicy::UnknownVariable,
     },
-    SourceQuestion {
-        query: |_, facts| match facts.semi_sync {
+    SourceQuery {
+        statement: |_, source| match source.semi_sync {
             SemiSync::Off => None,
             SemiSync::On => query("SET @rpl_semi_sync_replica = 1, @rpl_semi_sync_slave = 1"),
         },
@@ -211,40 +213,40 @@ const MYSQL_QUESTIONS: &[SourceQuestion] = &[
 ];
 
 /// Queries of MariaDB's replicas.
-const MARIADB_QUESTIONS: &[SourceQuestion] = &[
-    SourceQuestion {
-        query: |_, _| query("SELECT UNIX_TIMESTAMP()"),
+const MARIADB_QUERIES: &[SourceQuery] = &[
+    SourceQuery {
+        statement: |_, _| query("SELECT UNIX_TIMESTAMP()"),
         read_answer: clock,
         refusal: RefusalPolicy::Ignored,
     },
-    SourceQuestion {
-        query: |_, _| query("SELECT @@GLOBAL.SERVER_ID"),
+    SourceQuery {
+        statement: |_, _| query("SELECT @@GLOBAL.SERVER_ID"),
         read_answer: server_id,
         refusal: RefusalPolicy::Fatal,
     },
-    SourceQuestion {
-        query: |options, _| heartbeat(options, "@master_heartbeat_period = N"),
+    SourceQuery {
+        statement: |options, _| heartbeat(options, "@master_heartbeat_period = N"),
         read_answer: ignore_answer,
         refusal: RefusalPolicy::Fatal,
     },
-    SourceQuestion {
-        query: |_, _| query("SET @master_binlog_checksum = @@global.binlog_checksum"),
+    SourceQuery {
+        statement: |_, _| query("SET @master_binlog_checksum = @@global.binlog_checksum"),
         read_answer: ignore_answer,
         refusal: RefusalPolicy::UnknownVariable,
     },
-    SourceQuestion {
-        query: |_, _| query("SELECT @master_binlog_checksum"),
+    SourceQuery {
+        statement: |_, _| query("SELECT @master_binlog_checksum"),
         read_answer: checksum,
         refusal: RefusalPolicy::UnknownVariable,
     },
     // 4: the replica supports GTIDs. Without this, the source converts events to older events.
-    SourceQuestion {
-        query: |_, _| query("SET @mariadb_slave_capability = 4"),
+    SourceQuery {
+        statement: |_, _| query("SET @mariadb_slave_capability = 4"),
         read_answer: ignore_answer,
         refusal: RefusalPolicy::Fatal,
     },
-    SourceQuestion {
-        query: |options, _| match &options.start {
+    SourceQuery {
+        statement: |options, _| match &options.start {
             ReplicaStart::MariadbGtids { state } => {
                 Some(format!("SET @slave_connect_state = {}", quoted(state)))
             }
@@ -253,23 +255,23 @@ const MARIADB_QUESTIONS: &[SourceQuestion] = &[
         read_answer: ignore_answer,
         refusal: RefusalPolicy::Fatal,
     },
-    SourceQuestion {
-        query: |options, _| if_gtids(options, "SET @slave_gtid_strict_mode = 1"),
+    SourceQuery {
+        statement: |options, _| if_gtids(options, "SET @slave_gtid_strict_mode = 1"),
         read_answer: ignore_answer,
         refusal: RefusalPolicy::Fatal,
     },
-    SourceQuestion {
-        query: |options, _| if_gtids(options, "SET @slave_gtid_ignore_duplicates = 0"),
+    SourceQuery {
+        statement: |options, _| if_gtids(options, "SET @slave_gtid_ignore_duplicates = 0"),
         read_answer: ignore_answer,
         refusal: RefusalPolicy::Fatal,
     },
-    SourceQuestion {
-        query: |options, _| if_semi_sync(options, "SELECT @@global.rpl_semi_sync_master_enabled"),
+    SourceQuery {
+        statement: |options, _| if_semi_sync(options, "SELECT @@global.rpl_semi_sync_master_enabled"),
         read_answer: semi_sync,
         refusal: RefusalPolicy::UnknownVariable,
     },
-    SourceQuestion {
-        query: |_, facts| match facts.semi_sync {
+    SourceQuery {
+        statement: |_, source| match source.semi_sync {
             SemiSync::Off => None,
             SemiSync::On => query("SET @rpl_semi_sync_slave = 1"),
         },
@@ -289,13 +291,13 @@ impl ReplicaConversation {
             (ReplicaStart::Gtids { .. }, Flavour::MariaDb) => {
                 return Err(WireError::UnsupportedStart {
                     flavour: "MariaDB",
-                    wanted: "a file and position, or a GTID position such as 0-1-270",
+                    expected: "a file and position, or a GTID position such as 0-1-270",
                 });
             }
             (ReplicaStart::MariadbGtids { .. }, Flavour::MySql) => {
                 return Err(WireError::UnsupportedStart {
                     flavour: "MySQL",
-                    wanted: "a file and position, or a GTID set",
+                    expected: "a file and position, or a GTID set",
                 });
             }
             (ReplicaStart::Position { position, .. }, Flavour::MariaDb)
@@ -303,12 +305,12 @@ impl ReplicaConversation {
             {
                 return Err(WireError::UnsupportedStart {
                     flavour: "MariaDB",
-                    wanted: "a position below 4 GiB, or a GTID position",
+                    expected: "a position below 4 GiB, or a GTID position",
                 });
             }
             _ => {}
         }
-        let facts = SourceFacts {
+        let source = SourceFacts {
             clock_s: None,
             server_id: None,
             server_uuid: None,
@@ -316,14 +318,14 @@ impl ReplicaConversation {
             checksum: ChecksumAlgorithm::Off,
             semi_sync: SemiSync::Off,
         };
-        let mut conversation = Self { options, session, facts, phase: ConversationPhase::Over };
+        let mut conversation = Self { options, session, source, phase: ConversationPhase::Over };
         let first = conversation.ask_from(0)?;
         Ok((conversation, first))
     }
 
     /// Returns the properties reported so far; complete once events arrive.
-    pub fn facts(&self) -> &SourceFacts {
-        &self.facts
+    pub fn source(&self) -> &SourceFacts {
+        &self.source
     }
 
     /// Returns true if the log has been requested.
@@ -354,7 +356,7 @@ impl ReplicaConversation {
 
     fn read_event<'a>(&mut self, payload: &'a [u8]) -> Result<ReplicaStep<'a>, WireError> {
         if EventPacket::is(payload) {
-            let event = EventPacket::decode(payload, self.facts.semi_sync)?;
+            let event = EventPacket::decode(payload, self.source.semi_sync)?;
             self.phase = ConversationPhase::Streaming;
             return Ok(ReplicaStep::Event(event));
         }
@@ -372,13 +374,13 @@ impl ReplicaConversation {
         mut reader: ResultReader,
         mut value: Option<Vec<u8>>,
     ) -> Result<ReplicaStep<'a>, WireError> {
-        let question = &self.questions()[number];
+        let query = &self.queries()[number];
         match reader.read(payload) {
             Ok(ResultPart::Row(mut row)) if value.is_none() => {
                 value = row.next().flatten().map(<[u8]>::to_vec)
             }
             Ok(_) => {}
-            Err(WireError::Refused(error)) if question.refusal.passes(error.code) => {
+            Err(WireError::Refused(error)) if query.refusal.passes(error.code) => {
                 return self.ask_from(number + 1).map(ReplicaStep::Send);
             }
             Err(error) => return Err(error),
@@ -387,15 +389,15 @@ impl ReplicaConversation {
             self.phase = ConversationPhase::Asking { number, reader, value };
             return Ok(ReplicaStep::Wait);
         }
-        (question.read_answer)(&self.options, &mut self.facts, value.as_deref())?;
+        (query.read_answer)(&self.options, &mut self.source, value.as_deref())?;
         self.ask_from(number + 1).map(ReplicaStep::Send)
     }
 
     /// Returns the next applicable query, or the registration after the last one.
     fn ask_from(&mut self, first: usize) -> Result<Vec<u8>, WireError> {
-        let questions = self.questions().iter().enumerate().skip(first);
-        let applicable = questions
-            .filter_map(|(number, question)| Some((number, (question.query)(&self.options, &self.facts)?)));
+        let queries = self.queries().iter().enumerate().skip(first);
+        let applicable = queries
+            .filter_map(|(number, query)| Some((number, (query.statement)(&self.options, &self.source)?)));
         let mut out = Vec::new();
         let Some((number, sql)) = applicable.take(1).next() else {
             self.phase = ConversationPhase::Registering;
@@ -414,10 +416,10 @@ impl ReplicaConversation {
         Ok(out)
     }
 
-    fn questions(&self) -> &'static [SourceQuestion] {
+    fn queries(&self) -> &'static [SourceQuery] {
         match self.session.flavour {
-            Flavour::MySql => MYSQL_QUESTIONS,
-            Flavour::MariaDb => MARIADB_QUESTIONS,
+            Flavour::MySql => MYSQL_QUERIES,
+            Flavour::MariaDb => MARIADB_QUERIES,
         }
     }
 
@@ -504,14 +506,14 @@ fn ignore_answer(_: &ReplicaOptions, _: &mut SourceFacts, _: Option<&[u8]>) -> R
     Ok(())
 }
 
-fn clock(_: &ReplicaOptions, facts: &mut SourceFacts, value: Option<&[u8]>) -> Result<(), WireError> {
-    facts.clock_s = value.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
+fn clock(_: &ReplicaOptions, source: &mut SourceFacts, value: Option<&[u8]>) -> Result<(), WireError> {
+    source.clock_s = value.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
     Ok(())
 }
 
 fn server_id(
     options: &ReplicaOptions,
-    facts: &mut SourceFacts,
+    source: &mut SourceFacts,
     value: Option<&[u8]>,
 ) -> Result<(), WireError> {
     let id = value.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
@@ -519,12 +521,12 @@ fn server_id(
     if id == options.server_id {
         return Err(WireError::DuplicateIdentity { what: "server_id", value: id.to_string() });
     }
-    facts.server_id = Some(id);
+    source.server_id = Some(id);
     Ok(())
 }
 
-fn checksum(_: &ReplicaOptions, facts: &mut SourceFacts, value: Option<&[u8]>) -> Result<(), WireError> {
-    facts.checksum = match value {
+fn checksum(_: &ReplicaOptions, source: &mut SourceFacts, value: Option<&[u8]>) -> Result<(), WireError> {
+    source.checksum = match value {
         None | Some(b"NONE") => ChecksumAlgorithm::Off,
         Some(b"CRC32") => ChecksumAlgorithm::Crc32,
         _ => return Err(answer("binlog_checksum", value, "NONE or CRC32")),
@@ -532,18 +534,18 @@ fn checksum(_: &ReplicaOptions, facts: &mut SourceFacts, value: Option<&[u8]>) -
     Ok(())
 }
 
-fn gtid_mode(_: &ReplicaOptions, facts: &mut SourceFacts, value: Option<&[u8]>) -> Result<(), WireError> {
-    facts.gtid_mode = value.map(text);
+fn gtid_mode(_: &ReplicaOptions, source: &mut SourceFacts, value: Option<&[u8]>) -> Result<(), WireError> {
+    source.gtid_mode = value.map(text);
     Ok(())
 }
 
 fn server_uuid(
     options: &ReplicaOptions,
-    facts: &mut SourceFacts,
+    source: &mut SourceFacts,
     value: Option<&[u8]>,
 ) -> Result<(), WireError> {
-    facts.server_uuid = value.map(text);
-    match facts.server_uuid.as_deref() {
+    source.server_uuid = value.map(text);
+    match source.server_uuid.as_deref() {
         Some(uuid) if uuid == options.uuid => {
             Err(WireError::DuplicateIdentity { what: "server_uuid", value: uuid.to_owned() })
         }
@@ -551,15 +553,15 @@ fn server_uuid(
     }
 }
 
-fn semi_sync(_: &ReplicaOptions, facts: &mut SourceFacts, value: Option<&[u8]>) -> Result<(), WireError> {
+fn semi_sync(_: &ReplicaOptions, source: &mut SourceFacts, value: Option<&[u8]>) -> Result<(), WireError> {
     if value == Some(b"1") {
-        facts.semi_sync = SemiSync::On;
+        source.semi_sync = SemiSync::On;
     }
     Ok(())
 }
 
-fn answer(question: &'static str, found: Option<&[u8]>, wanted: &'static str) -> WireError {
-    WireError::UnexpectedAnswer { question, found: found.map_or_else(|| "NULL".to_owned(), text), wanted }
+fn answer(variable: &'static str, found: Option<&[u8]>, expected: &'static str) -> WireError {
+    WireError::UnexpectedAnswer { variable, found: found.map_or_else(|| "NULL".to_owned(), text), expected }
 }
 
 fn text(value: &[u8]) -> String {

@@ -134,7 +134,7 @@ impl<'a> ResponseWriter<'a> {
 
     /// Ends an event sent in parts. The arguments must equal those of [`ResponseWriter::begin_event`].
     pub fn end_event(&mut self, acknowledge: AckRequest, semi_sync: SemiSync) {
-        if semi_sync == SemiSync::On && acknowledge == AckRequest::Wanted {
+        if semi_sync == SemiSync::On && acknowledge == AckRequest::Requested {
             self.packets.restart_after_request();
         }
     }

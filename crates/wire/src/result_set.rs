@@ -198,7 +198,7 @@ fn column_count(payload: &[u8]) -> Result<u64, DecodeError> {
     match found {
         0 => Err(DecodeError::new(
             0,
-            DecodeReason::Unexpected { field: "number of columns", found, wanted: "at least 1" },
+            DecodeReason::Unexpected { field: "number of columns", found, expected: "at least 1" },
         )),
         1..=COLUMNS_MAX => Ok(found),
         _ => Err(DecodeError::new(
@@ -264,7 +264,7 @@ impl<'a> ColumnDefinition<'a> {
         let found = cursor.lenenc()?;
         if found != FIXED_SIZE {
             let reason =
-                DecodeReason::Differs { field: "size of the fixed fields", found, wanted: FIXED_SIZE };
+                DecodeReason::Differs { field: "size of the fixed fields", found, expected: FIXED_SIZE };
             return Err(DecodeError::new(start, reason));
         }
         let column = Self {

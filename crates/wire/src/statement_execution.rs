@@ -231,12 +231,12 @@ fn decode_fields<'a>(
     cursor.u32()?;
     let (mut parameters, mut types) = (Vec::new(), Vec::new());
     if block.count > 0 || block.has_names && flags & COUNT_FOLLOWS != 0 {
-        let wanted = block.count;
+        let expected = block.count;
         let block = if block.has_names { block.with_count(&mut cursor)? } else { block };
-        if block.count < wanted {
-            let (found, wanted) = (block.count as u64, wanted as u64);
+        if block.count < expected {
+            let (found, expected) = (block.count as u64, expected as u64);
             let field = "number of parameters";
-            return Err(cursor.error(DecodeReason::Differs { field, found, wanted }));
+            return Err(cursor.error(DecodeReason::Differs { field, found, expected }));
         }
         if block.count > 0 {
             (parameters, types) = block.decode(&mut cursor)?;
@@ -260,7 +260,7 @@ pub(crate) fn skip_query_attributes(cursor: &mut Cursor<'_>) -> Result<(), Decod
     let sets = cursor.lenenc()?;
     if sets != 1 {
         let field = "number of attribute sets";
-        return Err(DecodeError::new(start, DecodeReason::Differs { field, found: sets, wanted: 1 }));
+        return Err(DecodeError::new(start, DecodeReason::Differs { field, found: sets, expected: 1 }));
     }
     if block.count > 0 {
         block.decode(cursor)?;
@@ -296,8 +296,8 @@ impl<'s> ParameterBlock<'s> {
             TYPES_FOLLOW => self.decode_types(cursor)?,
             _ if self.types.len() == self.count => self.types.to_vec(),
             found => {
-                let (field, wanted) = ("flag of the types", TYPES_FOLLOW.into());
-                let reason = DecodeReason::Differs { field, found: found.into(), wanted };
+                let (field, expected) = ("flag of the types", TYPES_FOLLOW.into());
+                let reason = DecodeReason::Differs { field, found: found.into(), expected };
                 return Err(DecodeError::new(start, reason));
             }
         };
@@ -367,11 +367,11 @@ impl ParameterType {
             | column_type::VECTOR
             | column_type::JSON..=column_type::GEOMETRY => ParameterValue::Bytes(cursor.lenenc_bytes()?),
             _ => {
-                let (field, wanted) = ("type of a parameter", "a type of MySQL's columns");
+                let (field, expected) = ("type of a parameter", "a type of MySQL's columns");
                 return Err(cursor.error(DecodeReason::Unexpected {
                     field,
                     found: self.code.into(),
-                    wanted,
+                    expected,
                 }));
             }
         })

@@ -161,8 +161,8 @@ impl StreamReader {
             return Err(WireError::Heartbeat {
                 file: String::from_utf8_lossy(file).into_owned(),
                 position,
-                wanted_file: String::from_utf8_lossy(&self.file).into_owned(),
-                wanted_position: self.position,
+                expected_file: String::from_utf8_lossy(&self.file).into_owned(),
+                expected_position: self.position,
             });
         }
         self.check_position(position)?;
@@ -197,7 +197,7 @@ impl StreamReader {
                 (PositionGaps::Skipped, found) if found > end => start = found - u64::from(header.size),
                 (_, found) => {
                     let file = String::from_utf8_lossy(&self.file).into_owned();
-                    return Err(WireError::Gap { file, position: start, wanted: end, found });
+                    return Err(WireError::Gap { file, position: start, expected: end, found });
                 }
             }
         }
@@ -223,14 +223,14 @@ impl StreamReader {
 }
 
 fn size_error(event: &[u8], header: &EventHeader) -> DecodeError {
-    let (found, wanted) = (u64::from(header.size), event.len() as u64);
-    DecodeError::new(9, DecodeReason::Differs { field: "event size", found, wanted })
+    let (found, expected) = (u64::from(header.size), event.len() as u64);
+    DecodeError::new(9, DecodeReason::Differs { field: "event size", found, expected })
 }
 
 fn not_decoded(raw: &RawEvent<'_>) -> DecodeError {
     let found = u64::from(raw.event_type().code());
     DecodeError::new(
         4,
-        DecodeReason::Unexpected { field: "event type", found, wanted: "the one in the header" },
+        DecodeReason::Unexpected { field: "event type", found, expected: "the one in the header" },
     )
 }

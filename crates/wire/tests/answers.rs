@@ -10,10 +10,10 @@ const OLD: Capabilities = Capabilities::PROTOCOL_41;
 const NEW: Capabilities = Capabilities(Capabilities::PROTOCOL_41.0 | Capabilities::DEPRECATE_EOF.0);
 const TRACKED: Capabilities = Capabilities(NEW.0 | Capabilities::SESSION_TRACK.0);
 
-fn check_ok(bytes: &[u8], capabilities: Capabilities, wanted: OkPacket<'_>) {
-    assert_eq!(OkPacket::decode(bytes, capabilities).unwrap(), wanted);
+fn check_ok(bytes: &[u8], capabilities: Capabilities, expected: OkPacket<'_>) {
+    assert_eq!(OkPacket::decode(bytes, capabilities).unwrap(), expected);
     let mut out = Vec::new();
-    wanted.encode(capabilities, &mut out);
+    expected.encode(capabilities, &mut out);
     assert_eq!(out, bytes);
 }
 
@@ -33,9 +33,9 @@ fn ok_packets() {
     check_ok(b"\0\0\0\x02\x40\0\0\0\x05\x01\x03\x02db", TRACKED, tracked);
 }
 
-fn check_err(bytes: &[u8], wanted: ErrPacket<'_>, shown: &str) {
+fn check_err(bytes: &[u8], expected: ErrPacket<'_>, shown: &str) {
     let err = ErrPacket::decode(bytes).unwrap();
-    assert_eq!(err, wanted);
+    assert_eq!(err, expected);
     assert_eq!(err.to_error().to_string(), shown);
     let mut out = Vec::new();
     err.encode(&mut out);
@@ -60,11 +60,11 @@ fn err_packets() {
     );
 }
 
-fn check_eof(bytes: &[u8], capabilities: Capabilities, wanted: EofPacket) {
+fn check_eof(bytes: &[u8], capabilities: Capabilities, expected: EofPacket) {
     assert!(EofPacket::is(bytes, capabilities));
-    assert_eq!(EofPacket::decode(bytes, capabilities).unwrap(), wanted);
+    assert_eq!(EofPacket::decode(bytes, capabilities).unwrap(), expected);
     let mut out = Vec::new();
-    wanted.encode(capabilities, &mut out);
+    expected.encode(capabilities, &mut out);
     assert_eq!(out, bytes);
 }
 
@@ -79,8 +79,8 @@ fn eof_packets() {
     assert!(!EofPacket::is(b"\xfe\0\0\0\x01\0\0\0\0", OLD));
 }
 
-fn refused(bytes: &[u8], wanted: &str) {
-    assert_eq!(CommandResponse::decode(bytes, OLD).unwrap_err().to_string(), wanted);
+fn refused(bytes: &[u8], expected: &str) {
+    assert_eq!(CommandResponse::decode(bytes, OLD).unwrap_err().to_string(), expected);
 }
 
 #[test]
@@ -138,10 +138,10 @@ fn results_are_written_and_read() {
         OkPacket::default().encode(capabilities, &mut ok);
         server.send(&ok);
         client.receive(server.output());
-        let mut wanted = vec!["2 columns".to_owned(), "a".into(), "b".into()];
-        wanted.extend(between);
-        wanted.extend(["1,NULL".into(), format!("{},", "x".repeat(0x100_0000)), "end".into(), "ok".into()]);
-        assert!(read(&mut client, capabilities).unwrap() == wanted);
+        let mut expected = vec!["2 columns".to_owned(), "a".into(), "b".into()];
+        expected.extend(between);
+        expected.extend(["1,NULL".into(), format!("{},", "x".repeat(0x100_0000)), "end".into(), "ok".into()]);
+        assert!(read(&mut client, capabilities).unwrap() == expected);
     }
 }
 
@@ -153,9 +153,9 @@ fn errors_between_rows_end_the_result() {
     server.send(b"\xff\x25\x05#70100Query execution was interrupted");
     client.receive(server.output());
     let error = read(&mut client, NEW).unwrap_err();
-    let wanted =
+    let expected =
         ServerError { code: 1317, state: "70100".into(), message: "Query execution was interrupted".into() };
-    assert_eq!(error, WireError::Refused(wanted));
+    assert_eq!(error, WireError::Refused(expected));
     assert_eq!(error.code(), Some(1317));
 }
 
@@ -190,13 +190,13 @@ fn requests_for_a_file() {
     assert!(reader.is_done());
 }
 
-fn no_result(payloads: &[&[u8]], wanted: &str) {
+fn no_result(payloads: &[&[u8]], expected: &str) {
     let mut reader = ResultReader::new(NEW);
     let (last, before) = payloads.split_last().unwrap();
     for payload in before {
         reader.read(payload).unwrap();
     }
-    assert_eq!(reader.read(last).unwrap_err().to_string(), wanted);
+    assert_eq!(reader.read(last).unwrap_err().to_string(), expected);
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn check(options: ClientOptions, server: &[ServerAction<'_>], wanted: &[&str]) {
+fn check(options: ClientOptions, server: &[ServerAction<'_>], expected: &[&str]) {
     let mut handshake = ClientHandshake::new(options);
     let mut found = Vec::new();
     for server in server {
@@ -98,7 +98,7 @@ fn check(options: ClientOptions, server: &[ServerAction<'_>], wanted: &[&str]) {
         };
         found.push(next.map_or_else(|error| format!("error: {error}"), show));
     }
-    assert_eq!(found, wanted);
+    assert_eq!(found, expected);
 }
 
 const CACHING: &str = "login repl caching_sha2_password \

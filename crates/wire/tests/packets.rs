@@ -88,14 +88,14 @@ fn small_frames_are_plain() {
     assert_eq!(packets.output(), b"\x07\0\0\0\0\0\0\x03\0\0\0abc");
 }
 
-fn refused(compression: Option<PacketCompression>, bytes: &[u8], wanted: &str) {
+fn refused(compression: Option<PacketCompression>, bytes: &[u8], expected: &str) {
     let mut packets = PacketCodec::new(0);
     if let Some(compression) = compression {
         packets.start_compression(compression);
     }
     packets.receive(bytes);
     let error = packets.next().unwrap_err();
-    assert_eq!(error.to_string(), wanted);
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]

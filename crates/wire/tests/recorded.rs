@@ -83,7 +83,7 @@ impl RecordedStage {
     }
 }
 
-fn play(text: &'static str, plugin: &str, questions: usize, wanted: &str) {
+fn play(text: &'static str, plugin: &str, queries: usize, expected: &str) {
     let mut stage = RecordedStage::new(text);
     let greeting = stage.next();
     let mut again = Vec::new();
@@ -123,10 +123,10 @@ fn play(text: &'static str, plugin: &str, questions: usize, wanted: &str) {
             }
         };
     }
-    assert_eq!(asked, questions);
+    assert_eq!(asked, queries);
     stage.packets.begin_command();
     stage.say(&command);
-    assert_eq!(events(&mut stage, &mut conversation), wanted);
+    assert_eq!(events(&mut stage, &mut conversation), expected);
 }
 
 /// Checks that an OK packet encodes to the same bytes.
@@ -140,7 +140,7 @@ fn check_answer(payload: &[u8], capabilities: Capabilities) {
 
 /// Returns the event types in the files; positions and checksums must be right.
 fn events(stage: &mut RecordedStage, conversation: &mut ReplicaConversation) -> String {
-    let mut reader = StreamReader::new(conversation.facts().checksum, PositionGaps::None);
+    let mut reader = StreamReader::new(conversation.source().checksum, PositionGaps::None);
     let mut types: Vec<&str> = Vec::new();
     loop {
         let payload = stage.next();
@@ -247,12 +247,12 @@ fn read_commands(packets: &mut PacketCodec, session: &ServerSession, bytes: &[u8
 /// The bytes were recorded with `e2e::login_server`, which has the same seed, key and accounts.
 #[test]
 fn clients() {
-    let check = |text, version: Option<&str>, wanted: &[&str]| {
+    let check = |text, version: Option<&str>, expected: &[&str]| {
         let (attributes, commands) = serve(text);
         let found = attributes.get("_client_version").map(String::from_utf8_lossy);
         assert_eq!(
             (found.as_deref(), commands),
-            (version, wanted.iter().map(|one| (*one).to_owned()).collect())
+            (version, expected.iter().map(|one| (*one).to_owned()).collect())
         );
     };
     let checksum = "SET @master_binlog_checksum = 'NONE', @source_binlog_checksum = 'NONE'";

@@ -42,7 +42,7 @@ fn options(start: ReplicaStart) -> ReplicaOptions {
     }
 }
 
-fn place() -> ReplicaStart {
+fn start() -> ReplicaStart {
     ReplicaStart::Position { file: b"binlog.000001".to_vec(), position: 4 }
 }
 
@@ -119,7 +119,7 @@ fn show(step: &ReplicaStep<'_>) -> Option<String> {
 fn check(options: ReplicaOptions, flavour: Flavour, script: &[(SourceReply<'_>, &str)]) {
     let (mut conversation, first) = ReplicaConversation::begin(options, session(flavour)).unwrap();
     assert_eq!(show_command(&first), "SELECT UNIX_TIMESTAMP()");
-    for (source, wanted) in script {
+    for (source, expected) in script {
         let mut done = Vec::new();
         for payload in payloads(*source) {
             match conversation.read(&payload) {
@@ -127,7 +127,7 @@ fn check(options: ReplicaOptions, flavour: Flavour, script: &[(SourceReply<'_>, 
                 Err(error) => done.push(format!("error: {error}")),
             }
         }
-        assert_eq!(done, [*wanted]);
+        assert_eq!(done, [*expected]);
     }
 }
 
@@ -141,7 +141,7 @@ const OTHER_UUID: &str = "0afe4a3e-5a5b-11ef-9f3a-000000000001";
 #[test]
 fn mysql_sources() {
     check(
-        options(place()),
+        options(start()),
         Flavour::MySql,
         &[
             (Value("1790000000"), "SELECT @@GLOBAL.SERVER_ID"),
@@ -231,7 +231,7 @@ fn semi_synchronous_sources() {
         semi_sync: SemiSync::On,
         heartbeat: Duration::ZERO,
         uuid: String::new(),
-        ..options(place())
+        ..options(start())
     };
     check(
         options.clone(),
@@ -255,7 +255,7 @@ fn semi_synchronous_sources() {
             ),
         ],
     );
-    let question = "SELECT @@global.rpl_semi_sync_source_enabled";
+    let query = "SELECT @@global.rpl_semi_sync_source_enabled";
     check(
         options,
         Flavour::MySql,
@@ -265,7 +265,7 @@ fn semi_synchronous_sources() {
             (Fine, "SELECT @source_binlog_checksum"),
             (Value("NONE"), "SELECT @@GLOBAL.GTID_MODE"),
             (Value("OFF"), "SELECT @@GLOBAL.SERVER_UUID"),
-            (Value(OTHER_UUID), question),
+            (Value(OTHER_UUID), query),
             (Value("0"), "SELECT @@global.rpl_semi_sync_master_enabled"),
             (Refuses(1193), "register 2"),
         ],
@@ -297,24 +297,24 @@ fn mariadb_sources() {
 fn unusable_sources_are_refused() {
     let asks = "SELECT @@GLOBAL.SERVER_ID";
     let same = "error: source and replica have the same server_id, 2: use another one for this replica";
-    check(options(place()), Flavour::MySql, &[(Null, asks), (Value("2"), same)]);
+    check(options(start()), Flavour::MySql, &[(Null, asks), (Value("2"), same)]);
     let no_number = "error: the source's SERVER_ID is NULL, expected a number";
-    check(options(place()), Flavour::MySql, &[(Null, asks), (Null, no_number)]);
+    check(options(start()), Flavour::MySql, &[(Null, asks), (Null, no_number)]);
     let start = ReplicaStart::Gtids { set: Vec::new() };
     let error = ReplicaConversation::begin(options(start), session(Flavour::MariaDb)).map(drop).unwrap_err();
-    let wanted = "unsupported start for a MariaDB source: use a file and position, \
+    let expected = "unsupported start for a MariaDB source: use a file and position, \
         or a GTID position such as 0-1-270";
-    assert_eq!(error.to_string(), wanted);
+    assert_eq!(error.to_string(), expected);
     let start = ReplicaStart::MariadbGtids { state: String::new() };
     let error = ReplicaConversation::begin(options(start), session(Flavour::MySql)).map(drop).unwrap_err();
-    let wanted = "unsupported start for a MySQL source: use a file and position, or a GTID set";
-    assert_eq!(error.to_string(), wanted);
+    let expected = "unsupported start for a MySQL source: use a file and position, or a GTID set";
+    assert_eq!(error.to_string(), expected);
 }
 
-fn check_command(bytes: &[u8], wanted: ClientCommand<'_>) {
-    assert_eq!(ClientCommand::decode(bytes).unwrap(), wanted);
+fn check_command(bytes: &[u8], expected: ClientCommand<'_>) {
+    assert_eq!(ClientCommand::decode(bytes).unwrap(), expected);
     let mut out = Vec::new();
-    wanted.encode(&mut out).unwrap();
+    expected.encode(&mut out).unwrap();
     assert_eq!(out, bytes);
 }
 
@@ -369,13 +369,13 @@ fn acknowledgements() {
     ack.encode(&mut out);
     assert_eq!(out, b"\xef\x07\0\0\0\x01\0\0\0binlog.000001");
     assert_eq!(SemiSyncAck::decode(&out).unwrap(), ack);
-    let packet = EventPacket { acknowledge: AckRequest::Wanted, event: b"e" };
+    let packet = EventPacket { acknowledge: AckRequest::Requested, event: b"e" };
     for semi_sync in [SemiSync::On, SemiSync::Off] {
         let mut out = Vec::new();
         packet.encode(semi_sync, &mut out);
         let again = EventPacket::decode(&out, semi_sync).unwrap();
         assert_eq!(again.event, b"e");
-        assert_eq!(again.acknowledge == AckRequest::Wanted, semi_sync == SemiSync::On);
+        assert_eq!(again.acknowledge == AckRequest::Requested, semi_sync == SemiSync::On);
     }
     let long = [&b"\xef\0\0\0\0\0\0\0\0"[..], &[b'x'; 512]].concat();
     let error = SemiSyncAck::decode(&long).unwrap_err();
@@ -418,7 +418,7 @@ fn heartbeat(file: &[u8], position: u64) -> Vec<u8> {
 
 fn arrive(gaps: PositionGaps, script: &[(Vec<u8>, &str)]) {
     let mut reader = StreamReader::new(ChecksumAlgorithm::Crc32, gaps);
-    for (bytes, wanted) in script {
+    for (bytes, expected) in script {
         let found = match reader.read(bytes) {
             Ok(SourceEvent::File { file, position }) => {
                 format!("{} {position}", String::from_utf8_lossy(file))
@@ -432,7 +432,7 @@ fn arrive(gaps: PositionGaps, script: &[(Vec<u8>, &str)]) {
             }
             Err(error) => format!("error: {error}"),
         };
-        assert_eq!(found, *wanted);
+        assert_eq!(found, *expected);
     }
 }
 
@@ -463,8 +463,8 @@ fn events_of_files_and_others() {
     let mut reader = StreamReader::new(ChecksumAlgorithm::Crc32, PositionGaps::None);
     reader.read(&fake_rotate(b"b.1", 100)).unwrap();
     let found = reader.read(&damaged).unwrap_err().to_string();
-    let wanted = "b.1, position 100: byte 27: checksum is 0x3603efaf, expected 0x9074e41b";
-    assert_eq!(found, wanted);
+    let expected = "b.1, position 100: byte 27: checksum is 0x3603efaf, expected 0x9074e41b";
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -488,14 +488,14 @@ fn transactions_that_the_replica_has_are_skipped() {
 #[test]
 fn heartbeats_with_other_positions() {
     for (file, position) in [(b"b.2", 100), (b"b.1", 99)] {
-        let wanted = format!(
+        let expected = format!(
             "error: a heartbeat names {}, position {position}; expected b.1, position 100: \
              the source has skipped events, or its log is a different one",
             String::from_utf8_lossy(file)
         );
         arrive(
             PositionGaps::None,
-            &[(fake_rotate(b"b.1", 100), "b.1 100"), (heartbeat(file, position), &wanted)],
+            &[(fake_rotate(b"b.1", 100), "b.1 100"), (heartbeat(file, position), &expected)],
         );
     }
 }

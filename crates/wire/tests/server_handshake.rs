@@ -191,10 +191,10 @@ fn wrong_passwords_are_refused() {
     assert_eq!(refusal(none.clone(), server(), &Account::caching("secret")), unused);
     assert_eq!(refusal(none.clone(), server(), &Account::native("secret")), unused);
     for plugin in [PasswordPlugin::CachingSha2, PasswordPlugin::Native] {
-        for (password, wanted) in
+        for (password, expected) in
             [(StoredPassword::empty(plugin), "logged in"), (StoredPassword::no_account(plugin), &unused)]
         {
-            assert_eq!(refusal(none.clone(), server(), &Account { password, digest: None }), wanted);
+            assert_eq!(refusal(none.clone(), server(), &Account { password, digest: None }), expected);
         }
     }
 }
@@ -249,8 +249,8 @@ fn login(capabilities: Capabilities, plugin: &str, proof: &[u8]) -> Vec<u8> {
     out
 }
 
-fn check(options: HandshakeOptions, account: &Account, payloads: &[Vec<u8>], wanted: &[&str]) {
-    assert_eq!(answers(options, account, payloads).0, wanted);
+fn check(options: HandshakeOptions, account: &Account, payloads: &[Vec<u8>], expected: &[&str]) {
+    assert_eq!(answers(options, account, payloads).0, expected);
 }
 
 const NEW: Capabilities = Capabilities(
@@ -319,7 +319,7 @@ fn other_plugins_are_switched() {
 #[test]
 fn unexpected_packets_end_the_login() {
     let account = Account::caching("secret");
-    let refused = |payloads: &[Vec<u8>], wanted: &[&str]| check(server(), &account, payloads, wanted);
+    let refused = |payloads: &[Vec<u8>], expected: &[&str]| check(server(), &account, payloads, expected);
     refused(&[b"".to_vec()], &[BAD]);
     refused(&[b"\x03select 1".to_vec()], &[BAD]);
     // Clients before MySQL 4.1.

@@ -14,10 +14,10 @@ const OLD: Capabilities = Capabilities(0);
 const NEW: Capabilities = Capabilities(Capabilities::DEPRECATE_EOF.0 | Capabilities::SESSION_TRACK.0);
 const ATTRIBUTES: Capabilities = Capabilities::QUERY_ATTRIBUTES;
 
-fn check_command(bytes: &[u8], wanted: ClientCommand<'_>) {
-    assert_eq!(ClientCommand::decode(bytes).unwrap(), wanted);
+fn check_command(bytes: &[u8], expected: ClientCommand<'_>) {
+    assert_eq!(ClientCommand::decode(bytes).unwrap(), expected);
     let mut again = Vec::new();
-    wanted.encode(&mut again).unwrap();
+    expected.encode(&mut again).unwrap();
     assert_eq!(again, bytes);
 }
 
@@ -41,13 +41,13 @@ fn commands_are_read_as_they_are_written() {
 
 #[test]
 fn attributes_of_queries_are_skipped() {
-    let check = |bytes: &[u8], wanted: &str| {
+    let check = |bytes: &[u8], expected: &str| {
         let found = match ClientCommand::decode_with(bytes, ATTRIBUTES) {
             Ok(ClientCommand::Query { sql }) => String::from_utf8_lossy(sql).into_owned(),
             Ok(command) => panic!("{command:?}"),
             Err(error) => error.to_string(),
         };
-        assert_eq!(found, wanted);
+        assert_eq!(found, expected);
     };
     check(b"\x03\0\x01select 1", "select 1");
     check(b"\x03\x01\x01\0\x01\xfe\0\x02id\x03abcselect 1", "select 1");
@@ -61,7 +61,7 @@ fn attributes_of_queries_are_skipped() {
 
 #[test]
 fn gtid_sets_have_or_lack_tags() {
-    let check = |gtids: &[u8], wanted: Option<&str>| {
+    let check = |gtids: &[u8], expected: Option<&str>| {
         let flags = DumpFlags::NON_BLOCK;
         let dump = BinlogDumpGtid { flags, server_id: 2, file: b"", position: 4, gtids };
         let mut out = Vec::new();
@@ -69,7 +69,7 @@ fn gtid_sets_have_or_lack_tags() {
         let ClientCommand::BinlogDumpGtid(dump) = ClientCommand::decode(&out).unwrap() else {
             panic!("{out:?}")
         };
-        assert_eq!(dump.gtid_set().ok().map(|set| set.to_string()).as_deref(), wanted);
+        assert_eq!(dump.gtid_set().ok().map(|set| set.to_string()).as_deref(), expected);
     };
     let interval = b"\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0";
     let plain = [&b"\x01\0\0\0\0\0\0\0"[..], &[0xab; 16], interval].concat();
@@ -97,12 +97,12 @@ const EXECUTE: &[u8] = b"\x17\x01\0\0\0\0\x01\0\0\0";
 
 #[test]
 fn parameters_of_all_types() {
-    let check = |types: &[u8], values: &[u8], wanted: &str| {
+    let check = |types: &[u8], values: &[u8], expected: &str| {
         let count = types.len() / 2;
         let nulls = vec![0; count.div_ceil(8)];
         let payload = [EXECUTE, &nulls, &[1], types, values].concat();
         let found = execution(&mut statement(count as u16), &payload, OLD);
-        assert_eq!(found, wanted);
+        assert_eq!(found, expected);
         for size in 0..payload.len() {
             assert!(statement(count as u16).decode_execution(&payload[..size], OLD).is_err());
         }
@@ -158,8 +158,8 @@ fn parameter_types_are_kept_between_executions() {
 #[test]
 fn attributes_follow_the_parameters() {
     let flagged = |flags: u8, rest: &[u8]| [b"\x17\x01\0\0\0", &[flags][..], b"\x01\0\0\0", rest].concat();
-    let check = |parameters: u16, payload: &[u8], wanted: &str| {
-        assert_eq!(execution(&mut statement(parameters), payload, ATTRIBUTES), wanted);
+    let check = |parameters: u16, payload: &[u8], expected: &str| {
+        assert_eq!(execution(&mut statement(parameters), payload, ATTRIBUTES), expected);
     };
     check(1, &flagged(8, b"\x01\0\x01\x01\0\0\x05"), "[Int(5)]");
     check(1, &flagged(8, b"\x02\0\x01\x01\0\0\xfe\0\x02id\x05\x01x"), "[Int(5)]");
@@ -203,10 +203,10 @@ fn codecs(compression: Option<PacketCompression>) -> (PacketCodec, PacketCodec) 
 
 #[test]
 fn short_responses() {
-    let check = |capabilities, respond: &dyn Fn(&mut ResponseWriter<'_>), wanted: &[u8]| {
+    let check = |capabilities, respond: &dyn Fn(&mut ResponseWriter<'_>), expected: &[u8]| {
         let mut packets = PacketCodec::new(0);
         respond(&mut ResponseWriter::new(&mut packets, capabilities));
-        assert_eq!(packets.output(), wanted);
+        assert_eq!(packets.output(), expected);
     };
     let ok = OkPacket { status: ServerStatus::AUTOCOMMIT, ..OkPacket::default() };
     check(OLD, &|response| response.ok(&ok), b"\x07\0\0\0\0\0\0\x02\0\0\0");
@@ -218,7 +218,7 @@ fn short_responses() {
     check(OLD, &|response| response.eof(EofPacket::default()), b"\x05\0\0\0\xfe\0\0\0\0");
     check(NEW, &|response| response.end_of_log(), b"\x07\0\0\0\xfe\0\0\0\0\0\0");
     check(OLD, &|response| response.statistics(b"Uptime: 5"), b"\x09\0\0\0Uptime: 5");
-    let event = EventPacket { acknowledge: AckRequest::Wanted, event: b"event" };
+    let event = EventPacket { acknowledge: AckRequest::Requested, event: b"event" };
     check(OLD, &|response| response.event(&event, SemiSync::Off), b"\x06\0\0\0\0event");
     check(OLD, &|response| response.event(&event, SemiSync::On), b"\x08\0\0\0\0\xef\x01event");
 }
@@ -300,7 +300,7 @@ fn rows_are_text() {
 
 #[test]
 fn rows_are_binary() {
-    let check = |column_type: u8, value: ResultValue<'_>, wanted: &[u8]| {
+    let check = |column_type: u8, value: ResultValue<'_>, expected: &[u8]| {
         let (mut server, mut client) = codecs(None);
         let column = ColumnDefinition { column_type, ..ColumnDefinition::text(b"a") };
         let mut response = ResponseWriter::new(&mut server, NEW);
@@ -309,7 +309,7 @@ fn rows_are_binary() {
         rows.end(ServerStatus::AUTOCOMMIT);
         pass(&mut server, &mut client);
         (0..2).for_each(|_| drop(client.next().unwrap().unwrap().to_vec()));
-        assert_eq!(client.next().unwrap().unwrap(), [b"\0", wanted].concat());
+        assert_eq!(client.next().unwrap().unwrap(), [b"\0", expected].concat());
     };
     // An example in the MySQL source documentation.
     check(column_type::VAR_STRING, ResultValue::Bytes(b"foobar"), b"\0\x06foobar");
@@ -369,11 +369,11 @@ fn events_of_any_size() {
 #[test]
 fn acknowledgements_arrive_between_events() {
     let zstd = Some(PacketCompression::Zstd { level: 3 });
-    for (compression, wanted) in [(None, [0, 1, 2, 1, 2, 3, 1]), (zstd, [0, 1, 2, 0, 1, 2, 0])] {
+    for (compression, expected) in [(None, [0, 1, 2, 1, 2, 3, 1]), (zstd, [0, 1, 2, 0, 1, 2, 0])] {
         let (mut server, mut client) = codecs(compression);
         server.ignore_sequence();
         client.ignore_sequence();
-        let (none, one) = (AckRequest::No, AckRequest::Wanted);
+        let (none, one) = (AckRequest::No, AckRequest::Requested);
         let mut numbers = Vec::new();
         for (position, acknowledge) in [none, none, one, none, none, one, none].into_iter().enumerate() {
             let packet = EventPacket { acknowledge, event: b"event" };
@@ -382,7 +382,7 @@ fn acknowledgements_arrive_between_events() {
             pass(&mut server, &mut client);
             let payload = client.next().unwrap().unwrap();
             assert_eq!(EventPacket::decode(payload, SemiSync::On).unwrap(), packet);
-            if acknowledge == AckRequest::Wanted {
+            if acknowledge == AckRequest::Requested {
                 client.begin_command();
                 let mut ack = Vec::new();
                 SemiSyncAck { position: position as u64, file: b"binlog.000001" }.encode(&mut ack);
@@ -392,7 +392,7 @@ fn acknowledgements_arrive_between_events() {
                 assert_eq!(SemiSyncAck::decode(payload).unwrap().position, position as u64);
             }
         }
-        assert_eq!(numbers, wanted);
+        assert_eq!(numbers, expected);
     }
 }
 
@@ -404,10 +404,10 @@ proptest! {
             values.iter().map(|value| value.map_or(ParameterValue::Null, ParameterValue::Int)).collect();
         parameters.push(ParameterValue::Bytes(&text));
         let mut statement = statement(parameters.len() as u16);
-        let wanted = StatementExecution { statement: 1, parameters };
+        let expected = StatementExecution { statement: 1, parameters };
         let mut payload = Vec::new();
-        wanted.encode(&mut payload);
-        prop_assert_eq!(statement.decode_execution(&payload, OLD).unwrap(), wanted);
+        expected.encode(&mut payload);
+        prop_assert_eq!(statement.decode_execution(&payload, OLD).unwrap(), expected);
     }
 
     /// Any bytes are a command or an error.

@@ -38,11 +38,11 @@ fn ahead(parameters: &[ParameterValue<'_>]) -> Vec<u16> {
 #[test]
 fn executions() {
     use ParameterValue::{Bytes, Double, Float, Int, Null, SentAhead, UInt};
-    let check = |parameters: &[ParameterValue<'_>], wanted: &[&[u8]]| {
+    let check = |parameters: &[ParameterValue<'_>], expected: &[&[u8]]| {
         let execution = StatementExecution { statement: 3, parameters: parameters.to_vec() };
         let mut out = Vec::new();
         execution.encode(&mut out);
-        assert_eq!(out, [b"\x17\x03\0\0\0\0\x01\0\0\0", wanted.concat().as_slice()].concat());
+        assert_eq!(out, [b"\x17\x03\0\0\0\0\x01\0\0\0", expected.concat().as_slice()].concat());
         let (count, ahead) = (parameters.len() as u16, ahead(parameters));
         assert_eq!(StatementExecution::decode(&out, count, &ahead).unwrap(), execution);
         for end in 0..out.len() {
@@ -96,8 +96,8 @@ fn answers_to_prepare() {
             read(capabilities, prepared).unwrap();
         }
     }
-    let refused = |bytes: &[u8], wanted: &str| {
-        assert_eq!(PrepareReader::new(NEW).read(bytes).unwrap_err().to_string(), wanted);
+    let refused = |bytes: &[u8], expected: &str| {
+        assert_eq!(PrepareReader::new(NEW).read(bytes).unwrap_err().to_string(), expected);
     };
     refused(b"", "answer to COM_STMT_PREPARE: byte 0: expected 1 more bytes, found 0");
     refused(b"\xff\x28\x04#42000no", "no (error 1064, SQL state 42000)");

@@ -150,13 +150,13 @@ impl Script {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some(example) = examples.get(number) else { return Ok(()) };
-                let folder = stage.path().join("work").join(number.to_string());
-                fs::create_dir_all(&folder)?;
+                let directory = stage.path().join("work").join(number.to_string());
+                fs::create_dir_all(&directory)?;
                 // All examples have the same path, so that their output does not depend on the directory.
-                let folder = folder.join("logs");
-                copy_named(model, &folder, &example.commands.join("\n"))?;
-                let output = example.run(stage, &folder)?;
-                fs::remove_dir_all(&folder)?;
+                let directory = directory.join("logs");
+                copy_named(model, &directory, &example.commands.join("\n"))?;
+                let output = example.run(stage, &directory)?;
+                fs::remove_dir_all(&directory)?;
                 let output = output.replace(&format!("/DIR/work/{number}/logs"), "/DIR");
                 outputs.lock().expect("no thread panics while it holds the lock")[number] = Some(output);
             }
@@ -173,18 +173,18 @@ impl Script {
 
 impl Example {
     /// Runs the commands in a directory; returns the example with their output.
-    fn run(&self, stage: &Stage, folder: &Path) -> Result<String> {
+    fn run(&self, stage: &Stage, directory: &Path) -> Result<String> {
         let mut text = String::new();
         for heading in &self.headings {
             let _ = writeln!(text, "# {heading}");
         }
         for command in &self.commands {
             let mut shell = stage.command("timeout");
-            shell.args([SECONDS_MAX, "sh", "-c", command]).current_dir(folder);
+            shell.args([SECONDS_MAX, "sh", "-c", command]).current_dir(directory);
             let output = shell.output().with_context(|| format!("could not run {command}"))?;
-            let wanted = if command.contains("2>&1") { output.stdout } else { output.stderr };
+            let expected = if command.contains("2>&1") { output.stdout } else { output.stderr };
             let _ = writeln!(text, "$ {command}");
-            for line in stage.normalize(&String::from_utf8_lossy(&wanted)).lines() {
+            for line in stage.normalize(&String::from_utf8_lossy(&expected)).lines() {
                 let _ = writeln!(text, "{}", format!("  {line}").trim_end());
             }
             match output.status.code() {

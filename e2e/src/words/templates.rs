@@ -112,8 +112,8 @@ fn joined(text: &str) -> String {
     text.replace("\\n", " ").replace("\\\"", "\"").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(folder)? {
+fn sources(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if path.is_dir() {
             sources(&path, files)?;
@@ -139,9 +139,9 @@ fn scan(path: &Path) -> Result<Scanned> {
     let (messages, modules) = messages_in(&tokens);
     let mut test_modules = Vec::new();
     for module in modules {
-        let folder = path.parent().unwrap_or(path);
+        let directory = path.parent().unwrap_or(path);
         let below = if path.ends_with("mod.rs") || path.ends_with("lib.rs") || path.ends_with("main.rs") {
-            folder.to_owned()
+            directory.to_owned()
         } else {
             path.with_extension("")
         };
@@ -288,8 +288,8 @@ fn is_shown(message: &str, examples: &str) -> Result<bool> {
 mod tests {
     use super::{is_shown, messages_in, token};
 
-    fn check(source: &str, wanted: &[&str]) {
-        assert_eq!(messages_in(&token::split(source)).0, wanted, "{source}");
+    fn check(source: &str, expected: &[&str]) {
+        assert_eq!(messages_in(&token::split(source)).0, expected, "{source}");
     }
 
     #[test]

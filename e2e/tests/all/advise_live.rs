@@ -66,11 +66,14 @@ fn live_server_facts_are_reported() -> Result<()> {
             [text.map(str::to_owned).to_vec(), numbers.map(Value::to_string).to_vec()].concat().join("\t")
         })
         .collect();
-    let wanted = source.sql(
+    let expected = source.sql(
         "select log_type, compression_type, transaction_counter, compressed_bytes_counter, uncompressed_bytes_counter
          from performance_schema.binary_log_transaction_compression_stats",
     )?;
-    ensure!(found == wanted.lines().collect::<Vec<_>>() && !found.is_empty(), "{found:?} is not {wanted}");
+    ensure!(
+        found == expected.lines().collect::<Vec<_>>() && !found.is_empty(),
+        "{found:?} is not {expected}"
+    );
     ensure!(server["log_io"]["writes"].as_u64() > Some(0), "{server}");
     let readers = server["readers"].as_array().context("not a list")?;
     ensure!(readers.len() == 1 && readers[0]["program"] == "mysqld", "{readers:?}");

@@ -63,44 +63,44 @@ impl Archive {
 
 /// Returns copies of all samples in one directory, each with its own name.
 fn all_samples() -> Result<(TempDir, BTreeMap<String, PathBuf>)> {
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let mut logs = BTreeMap::new();
-    let mut folders = vec![workspace_root().join("samples")];
-    while let Some(next) = folders.pop() {
+    let mut directories = vec![workspace_root().join("samples")];
+    while let Some(next) = directories.pop() {
         for entry in fs::read_dir(&next)?.flatten() {
             let path = entry.path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
                 continue;
             }
             let bytes = fs::read(&path)?;
             if bytes.starts_with(b"\xfebin") || bytes.starts_with(b"\xfdbin") {
                 let name = path.strip_prefix(workspace_root().join("samples"))?.display().to_string();
                 let name = name.replace('/', "-");
-                let copy = folder.path().join(&name);
+                let copy = directory.path().join(&name);
                 fs::copy(&path, &copy)?;
                 logs.insert(name, copy);
             }
         }
     }
     ensure!(logs.len() > 80, "{} samples", logs.len());
-    Ok((folder, logs))
+    Ok((directory, logs))
 }
 
 /// Returns a large log whose rows cannot be compressed, so that its upload has several parts.
-fn large_log(folder: &Path) -> Result<PathBuf> {
+fn large_log(directory: &Path) -> Result<PathBuf> {
     let mut log = fs::read(workspace_root().join("samples/types.binlog"))?;
     let mut random = SeededRandom::new(7);
     // Behind the events, these bytes are kept as they are.
     log.extend((0..40_000_000).map(|_| random.next_u64() as u8));
-    let path = folder.join("large.000001");
+    let path = directory.join("large.000001");
     fs::write(&path, log)?;
     Ok(path)
 }
 
 fn restore_equals(archive: &Archive, logs: &BTreeMap<String, PathBuf>) -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let to = folder.path().join("restored");
+    let directory = tempfile::tempdir()?;
+    let to = directory.path().join("restored");
     let ran = archive.run(&["restore", &archive.location, "--to", &to.display().to_string()])?;
     ensure!(ran.code == Some(0), "{}", ran.stderr);
     for (name, log) in logs {
@@ -112,10 +112,10 @@ fn restore_equals(archive: &Archive, logs: &BTreeMap<String, PathBuf>) -> Result
 
 #[test]
 fn every_sample_comes_back_from_s3_and_from_a_directory() -> Result<()> {
-    let (folder, logs) = all_samples()?;
+    let (directory, logs) = all_samples()?;
     let server = ObjectServer::start()?;
     let local =
-        Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
+        Archive { location: directory.path().join("archive").display().to_string(), variables: Vec::new() };
     for archive in [Archive::on(&server, "samples"), local] {
         archive.add(&logs.values().cloned().collect::<Vec<_>>(), &[])?;
         ensure!(archive.names()?.len() == logs.len());
@@ -133,8 +133,8 @@ fn every_sample_comes_back_from_s3_and_from_a_directory() -> Result<()> {
 #[test]
 fn a_kill_leaves_nothing_that_counts() -> Result<()> {
     let server = ObjectServer::start()?;
-    let folder = tempfile::tempdir()?;
-    let log = large_log(folder.path())?;
+    let directory = tempfile::tempdir()?;
+    let log = large_log(directory.path())?;
     let archive = Archive::on(&server, "killed");
     let mut was_killed = 0;
     for delay in (0..12).map(|step| Duration::from_millis(40 * step)) {
@@ -160,8 +160,8 @@ fn a_kill_leaves_nothing_that_counts() -> Result<()> {
 #[test]
 fn two_writers_archive_a_log_once() -> Result<()> {
     let server = ObjectServer::start()?;
-    let folder = tempfile::tempdir()?;
-    let log = large_log(folder.path())?;
+    let directory = tempfile::tempdir()?;
+    let log = large_log(directory.path())?;
     let archive = Archive::on(&server, "shared");
     let start = || -> Result<_> {
         let mut command = archive.command(&["--to", &archive.location, "--json"])?;
@@ -180,10 +180,10 @@ fn two_writers_archive_a_log_once() -> Result<()> {
 
 #[test]
 fn another_log_of_the_same_name_is_refused() -> Result<()> {
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let archive =
-        Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
-    let log = folder.path().join("binlog.000001");
+        Archive { location: directory.path().join("archive").display().to_string(), variables: Vec::new() };
+    let log = directory.path().join("binlog.000001");
     fs::copy(workspace_root().join("samples/types.binlog"), &log)?;
     archive.add(std::slice::from_ref(&log), &[])?;
     fs::copy(workspace_root().join("samples/ddl.binlog"), &log)?;
@@ -213,19 +213,19 @@ fn damage_in_the_archive_is_found() -> Result<()> {
         (&segment[..segment.len() - 10], "truncated"),
         (&[&segment[..], b"x"].concat(), "bytes follow its end"),
     ];
-    for (bytes, wanted) in cases {
+    for (bytes, expected) in cases {
         server.write(&name, bytes)?;
         let ran = archive.run(&["verify", &archive.location])?;
         ensure!(
-            ran.code == Some(1) && ran.stdout.contains(wanted),
-            "{wanted}: {} {}",
+            ran.code == Some(1) && ran.stdout.contains(expected),
+            "{expected}: {} {}",
             ran.stdout,
             ran.stderr
         );
-        let folder = tempfile::tempdir()?;
-        let to = folder.path().join("restored");
+        let directory = tempfile::tempdir()?;
+        let to = directory.path().join("restored");
         let ran = archive.run(&["restore", &archive.location, "--to", &to.display().to_string()])?;
-        ensure!(ran.code == Some(1) && ran.stderr.contains(wanted), "{wanted}: {}", ran.stderr);
+        ensure!(ran.code == Some(1) && ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
         ensure!(fs::read_dir(&to)?.count() == 0, "a part of a log was left");
     }
     server.write(&name, &segment)?;
@@ -260,13 +260,13 @@ fn a_lost_segment_is_written_again() -> Result<()> {
 /// Another log of the same name, size and first bytes must not replace what a manifest describes.
 #[test]
 fn a_lost_segment_is_not_replaced_by_another_log() -> Result<()> {
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let archive =
-        Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
-    let log = folder.path().join("binlog.000001");
+        Archive { location: directory.path().join("archive").display().to_string(), variables: Vec::new() };
+    let log = directory.path().join("binlog.000001");
     fs::copy(workspace_root().join("samples/types.binlog"), &log)?;
     archive.add(std::slice::from_ref(&log), &[])?;
-    fs::remove_file(folder.path().join("archive").join(segment_of(&archive)?))?;
+    fs::remove_file(directory.path().join("archive").join(segment_of(&archive)?))?;
     let mut bytes = fs::read(&log)?;
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
@@ -303,11 +303,11 @@ fn unsuitable_logs_and_places_are_refused() -> Result<()> {
 #[test]
 fn large_transactions_need_little_memory() -> Result<()> {
     const PEAK_KIB_MAX: u64 = 300 << 10;
-    let folder = tempfile::tempdir()?;
-    let log = large_transaction(folder.path())?;
+    let directory = tempfile::tempdir()?;
+    let log = large_transaction(directory.path())?;
     ensure!(fs::metadata(&log)?.len() > PEAK_KIB_MAX << 10);
-    let location = path_text(&folder.path().join("archive"));
-    let restored = path_text(&folder.path().join("restored"));
+    let location = path_text(&directory.path().join("archive"));
+    let restored = path_text(&directory.path().join("restored"));
     let log_text = path_text(&log);
     let add: &[&str] = &["archive", "--quiet", "--to", &location, &log_text];
     let restore: &[&str] = &["archive", "restore", "--quiet", &location, "--to", &restored];
@@ -322,9 +322,9 @@ fn large_transactions_need_little_memory() -> Result<()> {
 }
 
 /// Writes a log whose only transaction has the rows of a sample's transaction many times.
-fn large_transaction(folder: &Path) -> Result<PathBuf> {
+fn large_transaction(directory: &Path) -> Result<PathBuf> {
     const REPEATS: usize = 90;
-    let plain = folder.join("plain");
+    let plain = directory.join("plain");
     let sample = path_text(&workspace_root().join("samples/large.binlog"));
     run(&["decompress", "--quiet", "--output", &path_text(&plain), &sample])?;
     let bytes = fs::read(plain.join("large.binlog"))?;
@@ -337,7 +337,7 @@ fn large_transaction(folder: &Path) -> Result<PathBuf> {
     let place = |event_type| events.iter().position(|event| event.event_type() == event_type);
     let first = place(EventType::TableMap).context("no table map")?;
     let end = place(EventType::Xid).context("no end of a transaction")?;
-    let path = folder.join("large.000001");
+    let path = directory.join("large.000001");
     let mut file = BufWriter::new(fs::File::create(&path)?);
     file.write_all(&MAGIC)?;
     let mut position = MAGIC.len() as u64;
@@ -361,17 +361,18 @@ fn segment_of(archive: &Archive) -> Result<String> {
 /// The log of a damaged manifest is named, and all other logs are listed, verified, restored and pruned.
 #[test]
 fn a_damaged_manifest_hides_no_other_log() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let location = folder.path().join("archive").display().to_string();
+    let directory = tempfile::tempdir()?;
+    let location = directory.path().join("archive").display().to_string();
     let archive = Archive { location: location.clone(), variables: Vec::new() };
     let mut logs = Vec::new();
     for number in 1..=4 {
-        logs.push(folder.path().join(format!("binlog.00000{number}")));
+        logs.push(directory.path().join(format!("binlog.00000{number}")));
         fs::copy(workspace_root().join("samples/types.binlog"), &logs[number - 1])?;
     }
     archive.add(&logs, &[])?;
-    fs::write(folder.path().join("archive/manifests/binlog.000002.json"), "{}")?;
-    let segments = || -> Result<usize> { Ok(fs::read_dir(folder.path().join("archive/segments"))?.count()) };
+    fs::write(directory.path().join("archive/manifests/binlog.000002.json"), "{}")?;
+    let segments =
+        || -> Result<usize> { Ok(fs::read_dir(directory.path().join("archive/segments"))?.count()) };
     let check = |arguments: &[&str]| -> Result<Ran> {
         let ran = archive.run(arguments)?;
         let text = format!("{}{}", ran.stdout, ran.stderr);
@@ -384,7 +385,7 @@ fn a_damaged_manifest_hides_no_other_log() -> Result<()> {
     let document: Value = serde_json::from_str(&check(&["ls", &location, "--json"])?.stdout)?;
     ensure!(document["damaged_manifests"][0]["log"] == "binlog.000002", "{document}");
     ensure!(check(&["verify", &location])?.stdout.contains("3 of 4 logs"));
-    let to = folder.path().join("restored");
+    let to = directory.path().join("restored");
     check(&["restore", &location, "--to", &path_text(&to)])?;
     ensure!(fs::read_dir(&to)?.count() == 3);
     check(&["prune", &location, "--keep", "1k", "--json"])?;
@@ -403,12 +404,12 @@ fn encrypted_logs_come_back_with_their_key() -> Result<()> {
     let samples = workspace_root().join("samples/encrypted");
     let keyring = samples.join("keyring").display().to_string();
     let logs: Vec<PathBuf> = (1..=3).map(|number| samples.join(format!("binlog.00000{number}"))).collect();
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let archive =
-        Archive { location: folder.path().join("archive").display().to_string(), variables: Vec::new() };
+        Archive { location: directory.path().join("archive").display().to_string(), variables: Vec::new() };
     archive.add(&logs, &["--keyring", &keyring])?;
     ensure!(archive.run(&["verify", &archive.location])?.code == Some(0));
-    let to = folder.path().join("restored").display().to_string();
+    let to = directory.path().join("restored").display().to_string();
     let without = archive.run(&["restore", &archive.location, "--to", &to])?;
     ensure!(without.code == Some(2) && without.stderr.contains("--keyring"), "{}", without.stderr);
     let with = archive.run(&["restore", &archive.location, "--to", &to, "--keyring", &keyring])?;
@@ -423,8 +424,8 @@ fn encrypted_logs_come_back_with_their_key() -> Result<()> {
 /// Removes the segments of logs without the selected transaction, so that reading one of them would be an error.
 #[test]
 fn commands_read_only_segments_with_selected_transactions() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let location = folder.path().join("archive").display().to_string();
+    let directory = tempfile::tempdir()?;
+    let location = directory.path().join("archive").display().to_string();
     let archive = Archive { location: location.clone(), variables: Vec::new() };
     let samples = workspace_root().join("samples/rotation");
     let logs: Vec<PathBuf> = (1..=6).map(|number| samples.join(format!("binlog.00000{number}"))).collect();
@@ -432,19 +433,19 @@ fn commands_read_only_segments_with_selected_transactions() -> Result<()> {
     let document: Value = serde_json::from_str(&run(&["stats", "--json", &location])?)?;
     let gtids = document["gtids"]["set"].as_str().context("no GTIDs")?.to_owned();
     let of_last: Value = serde_json::from_str(&run(&["stats", "--json", &path_text(&logs[5])])?)?;
-    let wanted = of_last["gtids"]["set"].as_str().context("no GTIDs")?;
-    for segment in fs::read_dir(folder.path().join("archive/segments"))? {
+    let expected = of_last["gtids"]["set"].as_str().context("no GTIDs")?;
+    for segment in fs::read_dir(directory.path().join("archive/segments"))? {
         let segment = segment?.path();
         if !path_text(&segment).contains("binlog.000006.") {
             fs::remove_file(segment)?;
         }
     }
-    let to = path_text(&folder.path().join("changes"));
-    let inverse = path_text(&folder.path().join("inverse.binlog"));
-    run(&["stats", "--gtid", wanted, &location])?;
-    run(&["export", "--columns=numbered", "--gtid", wanted, "--to", &to, &location])?;
-    run(&["undo", "--gtid", wanted, "-r", &inverse, &location])?;
-    let others = gtid_difference(&gtids, wanted)?;
+    let to = path_text(&directory.path().join("changes"));
+    let inverse = path_text(&directory.path().join("inverse.binlog"));
+    run(&["stats", "--gtid", expected, &location])?;
+    run(&["export", "--columns=numbered", "--gtid", expected, "--to", &to, &location])?;
+    run(&["undo", "--gtid", expected, "-r", &inverse, &location])?;
+    let others = gtid_difference(&gtids, expected)?;
     run(&["export", "--columns=numbered", "--exclude-gtids", &others, "--to", &to, &location])?;
     let all =
         Command::new(bintide()?).args(["export", "--columns=numbered", "--to", &to, &location]).output()?;

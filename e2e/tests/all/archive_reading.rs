@@ -1,5 +1,5 @@
-//! Commands read only the segments of an archive that they need. The others are missing here, so that reading one of them
-//! would be an error.
+//! Commands read only the segments of an archive that they need. The others are missing here, so that reading one of
+//! them would be an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use testkit::{Launch, ObjectServer, workspace_root};
 
 /// Archive of the six logs of a sample. The first one has the statements, the last one an INSERT.
 struct SparseArchive {
-    folder: TempDir,
+    directory: TempDir,
     logs: Vec<PathBuf>,
 }
 
@@ -23,14 +23,14 @@ impl SparseArchive {
     fn create(kept: &[usize]) -> Result<Self> {
         let samples = workspace_root().join("samples/rotation");
         let logs = (1..=6).map(|number| samples.join(format!("binlog.00000{number}"))).collect();
-        let archive = Self { folder: TempDir::new()?, logs };
+        let archive = Self { directory: TempDir::new()?, logs };
         let mut command = Command::new(bintide()?);
         let command = command.env_clear().args(["archive", "--to", &archive.location()]).args(&archive.logs);
         let ran = Ran::from(command.output()?);
         ensure!(ran.code == Some(0), "{}", ran.stderr);
         let is_kept =
             |name: &str| kept.iter().any(|number| name.starts_with(&format!("binlog.00000{number}.")));
-        for segment in fs::read_dir(archive.folder.path().join("segments"))? {
+        for segment in fs::read_dir(archive.directory.path().join("segments"))? {
             let segment = segment?;
             if !is_kept(&segment.file_name().to_string_lossy()) {
                 fs::remove_file(segment.path())?;
@@ -40,12 +40,12 @@ impl SparseArchive {
     }
 
     fn location(&self) -> String {
-        self.folder.path().display().to_string()
+        self.directory.path().display().to_string()
     }
 
     /// Returns the GTIDs in the log of this number.
     fn gtids(&self, number: usize) -> Result<String> {
-        let manifest = self.folder.path().join(format!("manifests/binlog.00000{number}.json"));
+        let manifest = self.directory.path().join(format!("manifests/binlog.00000{number}.json"));
         let manifest: Value = serde_json::from_slice(&fs::read(manifest)?)?;
         Ok(manifest["gtids"].as_str().context("no GTIDs")?.replace('\n', ""))
     }
@@ -60,10 +60,10 @@ impl SparseArchive {
     fn check_same(&self, arguments: &[&str]) -> Result<()> {
         let found = self.run(arguments)?;
         let mut command = Command::new(bintide()?);
-        let wanted = Ran::from(command.env_clear().args(arguments).args(&self.logs).output()?);
+        let expected = Ran::from(command.env_clear().args(arguments).args(&self.logs).output()?);
         ensure!(
-            found.code == Some(0) && found.stdout == wanted.stdout,
-            "{arguments:?}: {found:?} {wanted:?}"
+            found.code == Some(0) && found.stdout == expected.stdout,
+            "{arguments:?}: {found:?} {expected:?}"
         );
         Ok(())
     }

@@ -20,13 +20,13 @@ const NAMES: [&str; 5] =
 
 /// Store of `bintide receive` with an archive beside it.
 struct ArchivedStore {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl ArchivedStore {
     /// Creates a store with these logs, all of the same content. `mark` is the file by which bintide knows its stores.
     fn create(names: &[&str], mark: Option<&str>) -> Result<Self> {
-        let made = Self { folder: tempfile::tempdir()? };
+        let made = Self { directory: tempfile::tempdir()? };
         fs::create_dir(made.store())?;
         for name in names {
             fs::copy(workspace_root().join("samples/types.binlog"), made.store().join(name))?;
@@ -39,7 +39,7 @@ impl ArchivedStore {
     }
 
     fn store(&self) -> PathBuf {
-        self.folder.path().join("store")
+        self.directory.path().join("store")
     }
 
     fn write_index(&self, names: &[&str]) -> Result<()> {
@@ -78,8 +78,8 @@ impl ArchivedStore {
     }
 }
 
-fn expect_logs(found: &[String], wanted: &[&str]) -> Result<()> {
-    ensure!(found == wanted, "{found:?}; expected {wanted:?}");
+fn expect_logs(found: &[String], expected: &[&str]) -> Result<()> {
+    ensure!(found == expected, "{found:?}; expected {expected:?}");
     Ok(())
 }
 

@@ -31,15 +31,15 @@ fn samples(names: &[&str]) -> Vec<String> {
 }
 
 /// Returns the Parquet files of a directory, by their names below it.
-fn parquet_files(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
-    let (mut files, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
-    while let Some(next) = folders.pop() {
+fn parquet_files(directory: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
+    let (mut files, mut directories) = (BTreeMap::new(), vec![directory.to_owned()]);
+    while let Some(next) = directories.pop() {
         for entry in fs::read_dir(&next)? {
             let path = entry?.path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if path.extension().is_some_and(|end| end == "parquet") {
-                files.insert(path.strip_prefix(folder)?.to_owned(), fs::read(&path)?);
+                files.insert(path.strip_prefix(directory)?.to_owned(), fs::read(&path)?);
             }
         }
     }
@@ -51,9 +51,9 @@ const LOGS: [&str; 4] = ["types.binlog", "charsets.binlog", "ddl.binlog", "json.
 
 #[test]
 fn tables_are_those_of_export() -> Result<()> {
-    let folder = TempDir::new()?;
-    let archive = folder.path().join("archive").display().to_string();
-    let changes = folder.path().join("changes").display().to_string();
+    let directory = TempDir::new()?;
+    let archive = directory.path().join("archive").display().to_string();
+    let changes = directory.path().join("changes").display().to_string();
     let logs = samples(&LOGS);
     let logs: Vec<&str> = logs.iter().map(String::as_str).collect();
     // Two runs, so that the second one finds the definitions of the first one.
@@ -65,9 +65,9 @@ fn tables_are_those_of_export() -> Result<()> {
     }
     let export = ["export", "--columns=numbered", "--skip-statements", "--to", &changes];
     run_well(&[], &[&export[..], &logs].concat())?;
-    let (found, wanted) =
-        (parquet_files(&folder.path().join("archive/tables"))?, parquet_files(Path::new(&changes))?);
-    ensure!(found.len() > 10 && found == wanted, "{:?}; expected {:?}", found.keys(), wanted.keys());
+    let (found, expected) =
+        (parquet_files(&directory.path().join("archive/tables"))?, parquet_files(Path::new(&changes))?);
+    ensure!(found.len() > 10 && found == expected, "{:?}; expected {:?}", found.keys(), expected.keys());
     let pattern = format!("{archive}/tables/database=*/table=*/**/*.parquet");
     let sql = format!("select count(*) from read_parquet('{pattern}', union_by_name = true)");
     let (read, exported) = (read_back("query.py", &[sql])?, export_rows(&logs)?);
@@ -81,15 +81,15 @@ fn tables_are_those_of_export() -> Result<()> {
     run_well(&[], &["archive", "verify", &archive])?;
     run_well(&[], &["archive", "prune", &archive, "--keep", "1k"])?;
     // The newest log stays.
-    let left = parquet_files(&folder.path().join("archive/tables"))?;
+    let left = parquet_files(&directory.path().join("archive/tables"))?;
     let newest = left.keys().all(|name| found.contains_key(name)) && left.len() < found.len() / 2;
     ensure!(newest, "{:?}", left.keys());
     Ok(())
 }
 
 fn export_rows(logs: &[&str]) -> Result<u64> {
-    let folder = TempDir::new()?;
-    let to = folder.path().display().to_string();
+    let directory = TempDir::new()?;
+    let to = directory.path().display().to_string();
     let export = ["export", "--columns=numbered", "--skip-statements", "--json", "--to", &to];
     let document: Value = serde_json::from_str(&run_well(&[], &[&export[..], logs].concat())?.stdout)?;
     document["row_changes"].as_u64().context("no number of row changes")
@@ -102,14 +102,18 @@ fn readers_read_tables_on_an_object_store() -> Result<()> {
     let logs = samples(&["types.binlog"]);
     let arguments = ["archive", "--change-tables", "--to", &location, &logs[0]];
     run_well(&variables, &arguments)?;
-    let value = |wanted: &str| {
-        variables.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.clone()).context("no value")
+    let value = |expected: &str| {
+        variables
+            .iter()
+            .find(|(name, _)| *name == expected)
+            .map(|(_, value)| value.clone())
+            .context("no value")
     };
     let place = format!("{}/tables/tables", ObjectServer::BUCKET);
     let login = [value("AWS_ENDPOINT_URL")?, value("AWS_ACCESS_KEY_ID")?, value("AWS_SECRET_ACCESS_KEY")?];
     let read = read_back("s3.py", &[&login[..], &[place]].concat())?;
-    let wanted = export_rows(&[&logs[0]])?;
-    ensure!(read.trim() == wanted.to_string(), "{read}: expected {wanted}");
+    let expected = export_rows(&[&logs[0]])?;
+    ensure!(read.trim() == expected.to_string(), "{read}: expected {expected}");
     damage_is_found(&server, &location)
 }
 
@@ -123,12 +127,12 @@ fn damage_is_found(server: &ObjectServer, location: &str) -> Result<()> {
     let table = server.read(&object)?;
     let mut changed = table.clone();
     changed[table.len() / 2] ^= 1;
-    for (bytes, wanted) in [(&changed[..], "has another SHA-256"), (&table[1..], "has another size")] {
+    for (bytes, expected) in [(&changed[..], "has another SHA-256"), (&table[1..], "has another size")] {
         server.write(&object, bytes)?;
         let ran = run(&variables, &["archive", "verify", location])?;
         ensure!(
-            ran.code == Some(1) && ran.stdout.contains(wanted),
-            "{wanted}: {} {}",
+            ran.code == Some(1) && ran.stdout.contains(expected),
+            "{expected}: {} {}",
             ran.stdout,
             ran.stderr
         );
@@ -165,12 +169,12 @@ fn missing_tables_are_written_beside_the_segment() -> Result<()> {
 
 #[test]
 fn logs_without_known_rows_are_archived_without_tables() -> Result<()> {
-    let folder = TempDir::new()?;
-    let archive = folder.path().join("archive").display().to_string();
+    let directory = TempDir::new()?;
+    let archive = directory.path().join("archive").display().to_string();
     let logs = samples(&["statements.binlog", "torn.binlog"]);
     let ran = run_well(&[], &["archive", "--change-tables", "--to", &archive, &logs[0], &logs[1]])?;
     ensure!(ran.stderr.matches("has no change tables in the archive: ").count() == 2, "{}", ran.stderr);
-    ensure!(!folder.path().join("archive/tables/database=d").exists());
+    ensure!(!directory.path().join("archive/tables/database=d").exists());
     run_well(&[], &["archive", "verify", &archive])?;
     let document: Value =
         serde_json::from_str(&run_well(&[], &["archive", "ls", &archive, "--json"])?.stdout)?;
@@ -183,22 +187,25 @@ fn logs_without_known_rows_are_archived_without_tables() -> Result<()> {
 #[test]
 fn writers_at_the_same_time_keep_all_columns() -> Result<()> {
     const ROUNDS: usize = 6;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let server = ObjectServer::start()?;
     let logs = samples(&["charsets.binlog", "charsets-full-metadata.binlog"]);
-    let one_by_one = folder.path().join("wanted").display().to_string();
+    let one_by_one = directory.path().join("wanted").display().to_string();
     for log in &logs {
         run_well(&[], &["archive", "--change-tables", "--to", &one_by_one, log])?;
     }
-    let wanted = column_lines(Path::new(&one_by_one))?;
-    ensure!(wanted.values().all(|lines| lines.iter().any(|line| line.starts_with("%401\t"))), "{wanted:?}");
+    let expected = column_lines(Path::new(&one_by_one))?;
+    ensure!(
+        expected.values().all(|lines| lines.iter().any(|line| line.starts_with("%401\t"))),
+        "{expected:?}"
+    );
     for round in 0..ROUNDS {
-        let place = folder.path().join(format!("round-{round}"));
+        let place = directory.path().join(format!("round-{round}"));
         archive_at_once(&[], &place.display().to_string(), &logs)?;
-        ensure!(column_lines(&place)? == wanted, "{:?}", column_lines(&place)?);
+        ensure!(column_lines(&place)? == expected, "{:?}", column_lines(&place)?);
         let url = server.url(&format!("round-{round}"));
         archive_at_once(&server.variables(), &url, &logs)?;
-        for (name, lines) in &wanted {
+        for (name, lines) in &expected {
             // One process has created the list, and the other one its second revision.
             let list = server
                 .read(&format!("round-{round}/tables/_bintide/database={name}@2"))

@@ -15,17 +15,17 @@ use tempfile::TempDir;
 const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Runs `bintide` in a directory; temporary files go to `tmp` in it, if that exists.
-fn bintide_in(folder: &Path, arguments: &[&str]) -> Result<Bounded> {
+fn bintide_in(directory: &Path, arguments: &[&str]) -> Result<Bounded> {
     let mut command = Command::new(bintide()?);
-    command.env_clear().env("TMPDIR", folder.join("tmp")).current_dir(folder).args(arguments);
+    command.env_clear().env("TMPDIR", directory.join("tmp")).current_dir(directory).args(arguments);
     run(&mut command, TIME_MAX)
 }
 
 fn with_log(bomb: Bomb) -> Result<(TempDir, PathBuf)> {
-    let folder = TempDir::new()?;
-    let log = folder.path().join("binlog.000001");
+    let directory = TempDir::new()?;
+    let log = directory.path().join("binlog.000001");
     fs::write(&log, bomb.log()?)?;
-    Ok((folder, log))
+    Ok((directory, log))
 }
 
 /// Commands that decompress payloads.
@@ -46,17 +46,17 @@ const READERS: [&[&str]; 9] = [
 fn payloads_with_a_wrong_stated_size_are_corrupt() -> Result<()> {
     let claims: [fn(u64) -> u64; 3] = [|_| 1000, |size| size - 1, |size| size + 1];
     for claim in claims {
-        let (folder, log) = with_log(Bomb { rows: 4, row_size: 1 << 20, claim })?;
+        let (directory, log) = with_log(Bomb { rows: 4, row_size: 1 << 20, claim })?;
         ensure!(fs::metadata(&log)?.len() < 32 << 10);
         for arguments in READERS {
             let arguments = [arguments, &["binlog.000001"]].concat();
-            let bounded = bintide_in(folder.path(), &arguments)?;
+            let bounded = bintide_in(directory.path(), &arguments)?;
             bounded.ended_well(&[1])?;
             let said = &bounded.ran.stderr;
             ensure!(said.contains("uncompressed payload size is"), "{arguments:?}: {said}");
-            let _ = fs::remove_dir_all(folder.path().join("out"));
+            let _ = fs::remove_dir_all(directory.path().join("out"));
         }
-        let verified = bintide_in(folder.path(), &["verify", "binlog.000001"])?;
+        let verified = bintide_in(directory.path(), &["verify", "binlog.000001"])?;
         ensure!(
             verified.ran.code == Some(1) && verified.ran.stdout.contains("uncompressed size"),
             "{verified:?}"
@@ -68,8 +68,8 @@ fn payloads_with_a_wrong_stated_size_are_corrupt() -> Result<()> {
 /// Payloads with a correct stated size go to temporary files, up to the limit.
 #[test]
 fn temporary_files_are_limited() -> Result<()> {
-    let (folder, _) = with_log(Bomb { rows: 256, row_size: 1 << 20, claim: |size| size })?;
-    fs::create_dir(folder.path().join("tmp"))?;
+    let (directory, _) = with_log(Bomb { rows: 256, row_size: 1 << 20, claim: |size| size })?;
+    fs::create_dir(directory.path().join("tmp"))?;
     let cases: [&[&str]; 3] = [
         &["dump", "--result-file=text"],
         &["stream", "--format", "maxwell", "--out", "records"],
@@ -78,7 +78,7 @@ fn temporary_files_are_limited() -> Result<()> {
     for arguments in cases {
         let arguments = [arguments, &["binlog.000001"]].concat();
         let refused =
-            bintide_in(folder.path(), &[&arguments[..], &["--temporary-max", "10000000"]].concat())?;
+            bintide_in(directory.path(), &[&arguments[..], &["--temporary-max", "10000000"]].concat())?;
         refused.ended_well(&[1])?;
         let said = &refused.ran.stderr;
         ensure!(
@@ -88,20 +88,20 @@ fn temporary_files_are_limited() -> Result<()> {
         // dump also reports that rows are missing.
         ensure!(said.lines().filter(|line| line.contains("temporary")).count() == 1, "{arguments:?}: {said}");
     }
-    ensure!(fs::read_dir(folder.path().join("tmp"))?.next().is_none(), "temporary files are left");
+    ensure!(fs::read_dir(directory.path().join("tmp"))?.next().is_none(), "temporary files are left");
     Ok(())
 }
 
 /// One event of 40 MiB, in a log of a few kilobytes.
 #[test]
 fn events_larger_than_the_memory_limit_are_refused() -> Result<()> {
-    let (folder, _) = with_log(Bomb { rows: 1, row_size: 40 << 20, claim: |size| size })?;
+    let (directory, _) = with_log(Bomb { rows: 1, row_size: 40 << 20, claim: |size| size })?;
     let cases: [&[&str]; 2] = [
         &["replay", "--memory", "60M", "--to", "sqlite:copy.db"],
         &["advise", "--memory", "100M", "--levels", "1", "--jobs", "1"],
     ];
     for arguments in cases {
-        let refused = bintide_in(folder.path(), &[arguments, &["binlog.000001"]].concat())?;
+        let refused = bintide_in(directory.path(), &[arguments, &["binlog.000001"]].concat())?;
         refused.ended_well(&[1])?;
         let said = &refused.ran.stderr;
         let is_named = said.contains("event size is 4194") && said.contains("increase --memory");

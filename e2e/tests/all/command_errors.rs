@@ -39,12 +39,12 @@ fn stderr(ran: &Output) -> String {
 }
 
 /// Checks the exit code of a command, and that its messages contain these texts.
-fn says(arguments: &[&str], code: i32, wanted: &[&str]) -> Result<()> {
+fn says(arguments: &[&str], code: i32, expected: &[&str]) -> Result<()> {
     let ran = run(arguments)?;
     let said = stderr(&ran);
     ensure!(ran.status.code() == Some(code), "{arguments:?}: {:?} {said}", ran.status.code());
-    for wanted in wanted {
-        ensure!(said.contains(wanted), "{arguments:?}: {wanted} is not in {said}");
+    for expected in expected {
+        ensure!(said.contains(expected), "{arguments:?}: {expected} is not in {said}");
     }
     Ok(())
 }
@@ -55,19 +55,19 @@ fn text(path: &Path) -> Result<&str> {
 
 /// Creates a directory with a log and an index.
 fn store() -> Result<TempDir> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/gtids/binlog.000001");
-    fs::copy(sample, folder.path().join("binlog.000001"))?;
-    fs::write(folder.path().join("binlog.index"), "./binlog.000001\n")?;
-    Ok(folder)
+    fs::copy(sample, directory.path().join("binlog.000001"))?;
+    fs::write(directory.path().join("binlog.index"), "./binlog.000001\n")?;
+    Ok(directory)
 }
 
 /// Returns every command that connects, for the server at this port.
-fn connecting(port: u16, folder: &Path, log: &Path) -> Result<Vec<Vec<String>>> {
+fn connecting(port: u16, directory: &Path, log: &Path) -> Result<Vec<Vec<String>>> {
     let address = format!("mysql://root@127.0.0.1:{port}/");
-    let sqlite = format!("sqlite:{}", folder.join("x.db").display());
+    let sqlite = format!("sqlite:{}", directory.join("x.db").display());
     let port = port.to_string();
-    let (relay, out, log) = (text(folder)?, folder.join("store"), text(log)?);
+    let (relay, out, log) = (text(directory)?, directory.join("store"), text(log)?);
     let lines: [&[&str]; 7] = [
         &["advise", "--from", &address],
         &["replay", log, "--to", &address],
@@ -129,10 +129,10 @@ fn is_waited_for(port: u16) -> Result<bool> {
 #[test]
 fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
     let deaf = UnresponsivePort::open()?;
-    let (folder, logs, port) = (TempDir::new()?, store()?, deaf.port().to_string());
-    let mut lines = connecting(deaf.port(), folder.path(), &logs.path().join("binlog.000001"))?;
+    let (directory, logs, port) = (TempDir::new()?, store()?, deaf.port().to_string());
+    let mut lines = connecting(deaf.port(), directory.path(), &logs.path().join("binlog.000001"))?;
     let from = format!("mysql://root@127.0.0.1:{port}/");
-    let two = folder.path().join("two");
+    let two = directory.path().join("two");
     lines.push(["receive", text(&two)?, "--from", &from, "--from", &from].map(str::to_owned).to_vec());
     let dump = ["dump", "--no-defaults", "-R", "-h", "127.0.0.1", "-P", &port, "-u", "root", "binlog.000001"];
     lines.push(dump.map(str::to_owned).to_vec());
@@ -146,8 +146,8 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
         let ran = child.output()?;
         let is_dump = arguments[0] == "dump";
         let how = (ran.status.code(), ran.status.signal());
-        let wanted = if is_dump { (None, Some(2)) } else { (Some(130), None) };
-        ensure!(how == wanted, "{arguments:?}: {how:?} {}", stderr(&ran));
+        let expected = if is_dump { (None, Some(2)) } else { (Some(130), None) };
+        ensure!(how == expected, "{arguments:?}: {how:?} {}", stderr(&ran));
         ensure!(!stderr(&ran).contains("timed out"), "{arguments:?}: {}", stderr(&ran));
     }
     Ok(())
@@ -158,10 +158,10 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
 fn sources_that_drop_packets_are_skipped() -> Result<()> {
     let (deaf, server) = (UnresponsivePort::open()?, Launch::mysql().start()?);
     let [deaf, server] = [deaf.port(), server.port()].map(|port| format!("mysql://root@127.0.0.1:{port}/"));
-    let folder = TempDir::new()?;
-    let receive = ["receive", text(folder.path())?, "--stop-at-end", "--from", &deaf, "--from", &server];
-    let wanted = ["Connection timed out (os error 110); trying mysql://root@127.0.0.1:"];
-    says(&receive, 0, &wanted)
+    let directory = TempDir::new()?;
+    let receive = ["receive", text(directory.path())?, "--stop-at-end", "--from", &deaf, "--from", &server];
+    let expected = ["Connection timed out (os error 110); trying mysql://root@127.0.0.1:"];
+    says(&receive, 0, &expected)
 }
 
 #[test]
@@ -170,13 +170,13 @@ fn unreachable_servers_are_named() -> Result<()> {
     for arguments in connecting(1, TempDir::new()?.path(), &store.path().join("binlog.000001"))? {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let ran = run(&arguments)?;
-        let wanted = "no connection to the server at 127.0.0.1:1: Connection refused";
-        ensure!(!ran.status.success() && stderr(&ran).contains(wanted), "{arguments:?}: {}", stderr(&ran));
+        let expected = "no connection to the server at 127.0.0.1:1: Connection refused";
+        ensure!(!ran.status.success() && stderr(&ran).contains(expected), "{arguments:?}: {}", stderr(&ran));
     }
     let socket = "mysql://root@localhost/?socket=/nowhere/x.sock";
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     says(
-        &["receive", text(&folder.path().join("s"))?, "--from", socket],
+        &["receive", text(&directory.path().join("s"))?, "--from", socket],
         2,
         &["no connection to the server at /nowhere/x.sock: No such file"],
     )
@@ -191,19 +191,19 @@ fn passwords_are_not_sent_in_plain_text() -> Result<()> {
     server.sql(
         "create user r@'%' identified with caching_sha2_password by 'secret'; grant all on *.* to r@'%'",
     )?;
-    let (folder, logs, port) = (TempDir::new()?, store()?, server.port().to_string());
-    let (open, sqlite) = (format!("mysql://r:secret@127.0.0.1:{port}/"), folder.path().join("x.db"));
-    let [relay, out, sqlite] =
-        [folder.path().join("r"), folder.path().join("s"), sqlite].map(|path| path.display().to_string());
+    let (directory, logs, port) = (TempDir::new()?, store()?, server.port().to_string());
+    let (open, sqlite) = (format!("mysql://r:secret@127.0.0.1:{port}/"), directory.path().join("x.db"));
+    let [relay, out, sqlite] = [directory.path().join("r"), directory.path().join("s"), sqlite]
+        .map(|path| path.display().to_string());
     let (log, sqlite) = (logs.path().join("binlog.000001"), format!("sqlite:{sqlite}"));
-    let wanted = [
+    let expected = [
         "caching_sha2_password sends",
         "set --ssl-mode=REQUIRED",
         "--get-server-public-key",
         "--server-public-key-path",
     ];
     let of_warm =
-        ["caching_sha2_password sends", "or the password is wrong", wanted[1], wanted[2], wanted[3]];
+        ["caching_sha2_password sends", "or the password is wrong", expected[1], expected[2], expected[3]];
     let lines: [&[&str]; 7] = [
         &["receive", &out, "--stop-at-end", "--from", &open],
         &["advise", "--from", &open],
@@ -216,11 +216,11 @@ fn passwords_are_not_sent_in_plain_text() -> Result<()> {
     for line in lines {
         // FLUSH PRIVILEGES clears the server's authentication cache.
         server.sql("flush privileges")?;
-        let (code, wanted) = match line[0] {
+        let (code, expected) = match line[0] {
             "warm" => (2, &of_warm[..]),
-            _ => (2, &wanted[..]),
+            _ => (2, &expected[..]),
         };
-        says(line, code, wanted)?;
+        says(line, code, expected)?;
     }
     let key = server.datadir().join("public_key.pem").display().to_string();
     for told in [&["--get-server-public-key"][..], &["--server-public-key-path", &key]] {
@@ -230,20 +230,20 @@ fn passwords_are_not_sent_in_plain_text() -> Result<()> {
             says(&[line, told].concat(), 0, &[])?;
         }
     }
-    let no_key = folder.path().join("no.pem").display().to_string();
+    let no_key = directory.path().join("no.pem").display().to_string();
     for line in [lines[0], lines[1]] {
-        let wanted = format!("could not use the public key in {no_key}: No such file");
-        says(&[line, &["--server-public-key-path", &no_key]].concat(), 2, &[&wanted])?;
+        let expected = format!("could not use the public key in {no_key}: No such file");
+        says(&[line, &["--server-public-key-path", &no_key]].concat(), 2, &[&expected])?;
     }
     server.sql("flush privileges")?;
     let dump = ["dump", "-R", "-h", "127.0.0.1", "-P", &port, "-u", "r", "-psecret", "binlog.000001"];
     let asked = ["--ssl-mode=DISABLED", "--get-server-public-key"];
-    let wanted = [
+    let expected = [
         "Authentication plugin 'caching_sha2_password' reported error: Authentication requires secure connection",
         "--ssl-mode=REQUIRED",
         "--get-server-public-key",
     ];
-    says(&[&dump[..], &asked[..1]].concat(), 1, &wanted)?;
+    says(&[&dump[..], &asked[..1]].concat(), 1, &expected)?;
     says(&[&dump[..], &asked].concat(), 0, &[])
 }
 
@@ -251,28 +251,35 @@ fn passwords_are_not_sent_in_plain_text() -> Result<()> {
 #[test]
 fn sources_without_semi_sync_are_reported() -> Result<()> {
     let server = Launch::mysql().start()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
-    let ran =
-        run(&["receive", text(folder.path())?, "--from", &from, "--stop-at-end", "--semi-sync", "--json"])?;
+    let ran = run(&[
+        "receive",
+        text(directory.path())?,
+        "--from",
+        &from,
+        "--stop-at-end",
+        "--semi-sync",
+        "--json",
+    ])?;
     let said = stderr(&ran);
-    let wanted = "the source does not use semi-synchronous replication";
-    ensure!(ran.status.success() && said.matches(wanted).count() == 1, "{said}");
+    let expected = "the source does not use semi-synchronous replication";
+    ensure!(ran.status.success() && said.matches(expected).count() == 1, "{said}");
     let outcome: Value = serde_json::from_slice(&ran.stdout)?;
     ensure!(outcome["semi_sync"] == false && outcome["acknowledgements"] == 0, "{outcome}");
-    let ran = run(&["receive", text(folder.path())?, "--from", &from, "--stop-at-end"])?;
-    ensure!(ran.status.success() && !stderr(&ran).contains(wanted), "{}", stderr(&ran));
+    let ran = run(&["receive", text(directory.path())?, "--from", &from, "--stop-at-end"])?;
+    ensure!(ran.status.success() && !stderr(&ran).contains(expected), "{}", stderr(&ran));
     Ok(())
 }
 
 /// A log that is in the index but does not exist is named, with the remedy.
 #[test]
 fn missing_logs_are_named() -> Result<()> {
-    let folder = store()?;
-    let place = text(folder.path())?;
-    fs::write(folder.path().join("binlog.index"), "./binlog.000001\n./binlog.000002\n")?;
+    let directory = store()?;
+    let place = text(directory.path())?;
+    fs::write(directory.path().join("binlog.index"), "./binlog.000001\n./binlog.000002\n")?;
     // The directory looks like a store of receive, which refuses other directories.
-    fs::write(folder.path().join("bintide.lock"), "")?;
+    fs::write(directory.path().join("bintide.lock"), "")?;
     let missing = format!(
         "{place}/binlog.000002 does not exist, but {place}/binlog.index names it: restore the log, or remove its line"
     );
@@ -291,27 +298,27 @@ fn missing_logs_are_named() -> Result<()> {
 /// Output files that cannot be written are refused before anything else.
 #[test]
 fn unwritable_files_are_refused_first() -> Result<()> {
-    let (folder, logs) = (TempDir::new()?, store()?);
+    let (directory, logs) = (TempDir::new()?, store()?);
     let [place, store, log] =
-        [folder.path(), &folder.path().join("store"), &logs.path().join("binlog.000001")];
+        [directory.path(), &directory.path().join("store"), &logs.path().join("binlog.000001")];
     let nobody = "mysql://root@127.0.0.1:1/";
     for (file, why) in
         [(place.to_owned(), "it is a directory"), (place.join("no/x.prom"), "its directory does not exist")]
     {
-        let wanted = format!("could not write metrics to {}: {why}", file.display());
+        let expected = format!("could not write metrics to {}: {why}", file.display());
         let metrics = ["--metrics-file", text(&file)?];
         for command in [
             &["receive", text(store)?, "--from", nobody][..],
             &["replay", text(log)?, "--to", nobody],
             &["warm", "-P", "1"],
         ] {
-            says(&[command, &metrics].concat(), 2, &[&wanted])?;
+            says(&[command, &metrics].concat(), 2, &[&expected])?;
         }
         ensure!(!store.exists() && !place.with_extension("new").exists(), "a directory or file was created");
     }
     let page = place.join("no/page.html");
-    let wanted = format!("could not write {}", page.display());
-    says(&["advise", "--from", nobody, "--html", text(&page)?], 2, &[&wanted])?;
+    let expected = format!("could not write {}", page.display());
+    says(&["advise", "--from", nobody, "--html", text(&page)?], 2, &[&expected])?;
     says(&["stats", text(log)?, "--html", text(place)?], 2, &["could not write", "Is a directory"])?;
     let page = place.join("page.html");
     says(&["advise", "--from", nobody, "--html", text(&page)?], 2, &["no connection to the server"])?;
@@ -324,10 +331,10 @@ fn unwritable_files_are_refused_first() -> Result<()> {
 fn a_server_as_source_and_target_is_refused() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql("create database d; create table d.t (a int)")?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let [one, other] =
         ["127.0.0.1", "localhost"].map(|host| format!("mysql://root@{host}:{}/", server.port()));
-    let relay = folder.path().join("relay");
+    let relay = directory.path().join("relay");
     let replay = ["replay", "--from", &one, "--relay", text(&relay)?, "--to", &other];
     says(&replay, 2, &["are the same server", "give another target"])?;
     ensure!(!relay.exists(), "a relay directory was created");
@@ -343,45 +350,45 @@ fn mariadb_is_refused_among_several_sources() -> Result<()> {
     let (mariadb, mysql) = (Launch::mariadb().start()?, Launch::mysql().start()?);
     let [mariadb, mysql] =
         [&mariadb, &mysql].map(|server| format!("mysql://root@127.0.0.1:{}/", server.port()));
-    let folder = TempDir::new()?;
-    let (store, wanted) = (folder.path().join("s"), ["a MariaDB server must be the only --from"]);
+    let directory = TempDir::new()?;
+    let (store, expected) = (directory.path().join("s"), ["a MariaDB server must be the only --from"]);
     let receive = ["receive", text(&store)?, "--stop-at-end"];
-    says(&[&receive[..], &["--from", &mariadb, "--from", &mariadb]].concat(), 2, &wanted)?;
+    says(&[&receive[..], &["--from", &mariadb, "--from", &mariadb]].concat(), 2, &expected)?;
     says(&[&receive[..], &["--from", &mysql, "--from", &mariadb]].concat(), 0, &[])?;
     // After a MySQL source that was lost.
     let lost = "mysql://root@127.0.0.1:1/";
-    says(&[&receive[..], &["--from", lost, "--from", &mariadb]].concat(), 2, &wanted)
+    says(&[&receive[..], &["--from", lost, "--from", &mariadb]].concat(), 2, &expected)
 }
 
-fn receives(server: &TestServer, folder: &Path, code: i32, wanted: &[&str]) -> Result<()> {
+fn receives(server: &TestServer, directory: &Path, code: i32, expected: &[&str]) -> Result<()> {
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
-    says(&["receive", text(folder)?, "--from", &from, "--stop-at-end"], code, wanted)
+    says(&["receive", text(directory)?, "--from", &from, "--stop-at-end"], code, expected)
 }
 
 /// After RESET, the source's logs do not continue the received ones; the error says so, with the remedy.
 #[test]
 fn reset_logs_are_reported() -> Result<()> {
     let server = Launch::mysql().start()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     server.sql("create database one; create database two; flush binary logs; create database three")?;
-    receives(&server, folder.path(), 0, &[])?;
+    receives(&server, directory.path(), 0, &[])?;
     let another = "keep this directory as it is, and receive into another one";
     let reset = ["its logs were reset", another];
     server.sql("reset binary logs and gtids")?;
     // The source has no log of this name.
-    receives(&server, folder.path(), 1, &reset)?;
+    receives(&server, directory.path(), 1, &reset)?;
     server.sql("flush binary logs")?;
     // The source's log is shorter.
-    receives(&server, folder.path(), 1, &reset)?;
+    receives(&server, directory.path(), 1, &reset)?;
     // The source's log is a different one, without an event at this position.
     server.sql(&format!("create database {}; create database four", "x".repeat(60)))?;
-    receives(&server, folder.path(), 1, &reset)?;
+    receives(&server, directory.path(), 1, &reset)?;
     // RESET while the log is followed.
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
-    let mut child = Running::start(&mut command(&["receive", text(folder.path())?, "--from", &from])?)?;
+    let mut child = Running::start(&mut command(&["receive", text(directory.path())?, "--from", &from])?)?;
     let started = Instant::now();
-    while !fs::read_to_string(folder.path().join("binlog.index"))
+    while !fs::read_to_string(directory.path().join("binlog.index"))
         .is_ok_and(|index| index.contains("binlog.000002"))
     {
         ensure!(started.elapsed() < Duration::from_secs(60), "no message");
@@ -392,8 +399,8 @@ fn reset_logs_are_reported() -> Result<()> {
     let ran = child.output()?;
     done.with_context(|| stderr(&ran))?;
     ensure!(ran.status.code() == Some(1), "{:?} {}", ran.status, stderr(&ran));
-    for wanted in reset {
-        ensure!(stderr(&ran).contains(wanted), "{}", stderr(&ran));
+    for expected in reset {
+        ensure!(stderr(&ran).contains(expected), "{}", stderr(&ran));
     }
     Ok(())
 }

@@ -28,10 +28,10 @@ fn rewrite(arguments: &[&str], from: &[PathBuf], to: &Path) -> Result<Vec<PathBu
     from.iter().map(|log| Ok(to.join(log.file_name().context("a log without a name")?))).collect()
 }
 
-fn ensure_same(ours: &[PathBuf], wanted: &[PathBuf]) -> Result<()> {
-    for (ours, wanted) in ours.iter().zip(wanted) {
-        let same = fs::read(ours)? == fs::read(wanted)?;
-        ensure!(same, "{} is not {}", ours.display(), wanted.display());
+fn ensure_same(ours: &[PathBuf], expected: &[PathBuf]) -> Result<()> {
+    for (ours, expected) in ours.iter().zip(expected) {
+        let same = fs::read(ours)? == fs::read(expected)?;
+        ensure!(same, "{} is not {}", ours.display(), expected.display());
     }
     Ok(())
 }
@@ -51,9 +51,9 @@ fn has_payloads(log: &Path) -> Result<bool> {
     Ok(false)
 }
 
-fn logs(folder: &Path) -> Result<Vec<PathBuf>> {
-    let index = fs::read_to_string(folder.join("binlog.index"))?;
-    Ok(index.lines().map(|line| folder.join(line.trim_start_matches("./"))).collect())
+fn logs(directory: &Path) -> Result<Vec<PathBuf>> {
+    let index = fs::read_to_string(directory.join("binlog.index"))?;
+    Ok(index.lines().map(|line| directory.join(line.trim_start_matches("./"))).collect())
 }
 
 #[test]
@@ -63,26 +63,26 @@ fn logs_of_random_sql_round_trip() -> Result<()> {
     for number in 0..SERVERS {
         let name = format!("workload-{number}");
         workload::record(seed + number, &name, scratch.path())?;
-        let folder = scratch.path().join(name);
-        let written = logs(&folder)?;
+        let directory = scratch.path().join(name);
+        let written = logs(&directory)?;
         ensure!(!written.is_empty(), "the server has no logs");
         let level = (1 + SeededRandom::new(seed + number).below(12)).to_string();
         println!("workload {number} at level {level}");
 
-        let plain = rewrite(&["decompress"], &written, &folder.join("plain"))?;
+        let plain = rewrite(&["decompress"], &written, &directory.join("plain"))?;
         for (plain, written) in plain.iter().zip(&written) {
             if !has_payloads(written)? {
                 ensure_same(std::slice::from_ref(plain), std::slice::from_ref(written))?;
             }
         }
         let compress = ["compress", "--like-server", "--level", &level];
-        let compressed = rewrite(&compress, &plain, &folder.join("compressed"))?;
-        ensure_same(&rewrite(&["decompress"], &compressed, &folder.join("opened"))?, &plain)?;
+        let compressed = rewrite(&compress, &plain, &directory.join("compressed"))?;
+        ensure_same(&rewrite(&["decompress"], &compressed, &directory.join("opened"))?, &plain)?;
 
         let again = [&compress[..], &["--recompress"]].concat();
-        let again = rewrite(&again, &written, &folder.join("again"))?;
+        let again = rewrite(&again, &written, &directory.join("again"))?;
         ensure_same(&again, &compressed)?;
-        ensure_same(&rewrite(&["decompress"], &again, &folder.join("opened-again"))?, &plain)?;
+        ensure_same(&rewrite(&["decompress"], &again, &directory.join("opened-again"))?, &plain)?;
     }
     Ok(())
 }

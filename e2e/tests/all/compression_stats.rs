@@ -87,22 +87,30 @@ fn statistics_of_received_logs_equal_a_replicas() -> Result<()> {
     let all = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
     let late = replica.sql(&format!("select wait_for_executed_gtid_set('{}', 120)", all.trim()))?;
     ensure!(late.trim() == "0", "the replica has not applied all transactions");
-    let wanted = |server: &TestServer, log_type: &str| -> Result<Vec<String>> {
+    let expected = |server: &TestServer, log_type: &str| -> Result<Vec<String>> {
         let rows = told(server)?;
         Ok(rows.lines().filter(|row| row.starts_with(log_type)).map(without_times).collect())
     };
-    let folder = TempDir::new()?;
-    let received = receive(&source, folder.path(), &[])?;
+    let directory = TempDir::new()?;
+    let received = receive(&source, directory.path(), &[])?;
     in_time(|| {
-        ensure!(of_type(&received, "RELAY")? == wanted(&replica, "RELAY")?, "{received} {}", told(&replica)?);
-        ensure!(of_type(&received, "BINARY")? == wanted(&source, "BINARY")?, "{received} {}", told(&source)?);
+        ensure!(
+            of_type(&received, "RELAY")? == expected(&replica, "RELAY")?,
+            "{received} {}",
+            told(&replica)?
+        );
+        ensure!(
+            of_type(&received, "BINARY")? == expected(&source, "BINARY")?,
+            "{received} {}",
+            told(&source)?
+        );
         Ok(())
     })?;
     // The compressed logs, except the last, which is still open.
-    let folder = TempDir::new()?;
-    let compressed = receive(&source, folder.path(), &["--compress", "3"])?;
+    let directory = TempDir::new()?;
+    let compressed = receive(&source, directory.path(), &["--compress", "3"])?;
     ensure!(of_type(&compressed, "RELAY")? == of_type(&received, "RELAY")?, "{compressed}");
-    let logs = Store::open(folder.path())?;
+    let logs = Store::open(directory.path())?;
     let closed = &logs.logs()[..logs.logs().len() - 1];
     let report = collect(closed.iter().map(LogReader::open), &StatsSettings::new(0), &mut |_| {
         ControlFlow::Continue(())
@@ -115,13 +123,13 @@ fn statistics_of_received_logs_equal_a_replicas() -> Result<()> {
 }
 
 /// Receives all logs; returns the compression statistics of `bintide receive --json`.
-fn receive(source: &TestServer, folder: &Path, more: &[&str]) -> Result<Value> {
+fn receive(source: &TestServer, directory: &Path, more: &[&str]) -> Result<Value> {
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     let mut command = Command::new(bintide()?);
     command
         .env_clear()
         .arg("receive")
-        .arg(folder)
+        .arg(directory)
         .args(["--from", &from, "--stop-at-end", "--json"])
         .args(more);
     let ran = command.output()?;

@@ -36,18 +36,18 @@ const COMMANDS: [&str; 6] = ["receive", "replay --to", "replay --from", "stream"
 struct Commands {
     server: TestServer,
     log: PathBuf,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Commands {
     fn new() -> Result<Self> {
         let server = server()?;
         let log = server.binlogs()?.into_iter().next().context("the server has no log")?;
-        Ok(Self { server, log, folder: TempDir::new()? })
+        Ok(Self { server, log, directory: TempDir::new()? })
     }
 
     fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).display().to_string()
+        self.directory.path().join(name).display().to_string()
     }
 
     /// Returns a command without connection options.
@@ -94,7 +94,7 @@ impl Commands {
 
     fn check(&self, name: &str, place: &str, more: &[String], user: &str) -> Result<()> {
         let mut command = self.command(name)?;
-        command.args(more).env("MYSQL_TEST_LOGIN_FILE", self.folder.path().join("login.cnf"));
+        command.args(more).env("MYSQL_TEST_LOGIN_FILE", self.directory.path().join("login.cnf"));
         let ran = self.is_let_in(name, command, user)?;
         let said = String::from_utf8_lossy(&ran.stderr);
         ensure!(ran.status.code() == Some(0), "{name}, by {place}: {:?}: {said}", ran.status);
@@ -131,7 +131,7 @@ fn write_private(path: &Path, text: &str) -> Result<()> {
 fn every_command_takes_options_from_every_place() -> Result<()> {
     let commands = Commands::new()?;
     let (port, data) = (commands.server.port(), commands.server.datadir());
-    let file = commands.folder.path().join("my.cnf");
+    let file = commands.directory.path().join("my.cnf");
     let place = format!("host=127.0.0.1\nport={port}\n");
     write_private(
         &file,
@@ -142,7 +142,7 @@ fn every_command_takes_options_from_every_place() -> Result<()> {
     let certificate = |name: &str| data.join(name).display().to_string();
     let login = PackageHome::find(TestPackage::Mysql)?
         .command("mysql_config_editor")?
-        .env("MYSQL_TEST_LOGIN_FILE", commands.folder.path().join("login.cnf"))
+        .env("MYSQL_TEST_LOGIN_FILE", commands.directory.path().join("login.cnf"))
         .args(["set", "--login-path=here", "--host=127.0.0.1", "--user=n", &format!("--port={port}")])
         .output()?;
     ensure!(login.status.success(), "{login:?}");
@@ -188,7 +188,7 @@ fn every_command_takes_options_from_every_place() -> Result<()> {
 #[test]
 fn changed_passwords_are_read_again() -> Result<()> {
     let commands = Commands::new()?;
-    let (server, secret) = (&commands.server, commands.folder.path().join("secret"));
+    let (server, secret) = (&commands.server, commands.directory.path().join("secret"));
     write_private(&secret, PASSWORD)?;
     let mut command = commands.command("receive")?;
     command.args(commands.place("receive")).arg("--user=c");
@@ -229,8 +229,8 @@ fn refused(arguments: &[&str]) -> Result<String> {
 
 #[test]
 fn unsupported_options_are_refused() -> Result<()> {
-    let folder = TempDir::new()?;
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let directory = TempDir::new()?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
     let (store, file, nobody) = (path("store"), path("my.cnf"), "mysql://root@127.0.0.1:1/");
     let sqlite = format!("sqlite:{}", path("copy.db"));
     let of_file = format!("--defaults-file={file}");
@@ -244,7 +244,7 @@ fn unsupported_options_are_refused() -> Result<()> {
         ("tls-version=TLSv1.1", "tls-version has TLSv1.1"),
         ("port=x", "my.cnf, line 2: port is x"),
     ];
-    for (line, wanted) in cases {
+    for (line, expected) in cases {
         write_private(Path::new(&file), &format!("[client]\n{line}\n"))?;
         for command in [
             &["receive", &store, "--from", nobody, &of_file][..],
@@ -255,7 +255,7 @@ fn unsupported_options_are_refused() -> Result<()> {
             &["warm", "-P", "1", &of_file],
         ] {
             let said = refused(command)?;
-            ensure!(said.contains(wanted), "{command:?}, {line}: wanted {wanted}: {said}");
+            ensure!(said.contains(expected), "{command:?}, {line}: wanted {expected}: {said}");
         }
     }
     let said = refused(&["receive", &store, "--from", nobody, "--ssl-mode=odd"])?;
@@ -267,8 +267,8 @@ fn unsupported_options_are_refused() -> Result<()> {
 
 #[test]
 fn errors_show_no_password() -> Result<()> {
-    let folder = TempDir::new()?;
-    let store = folder.path().join("store").display().to_string();
+    let directory = TempDir::new()?;
+    let store = directory.path().join("store").display().to_string();
     for address in [
         "mysql://root:se/cret@h/",
         "mysql://root:se?cret@h/",
@@ -298,7 +298,7 @@ fn errors_show_no_password() -> Result<()> {
 #[test]
 fn ignored_sighup_stays_ignored() -> Result<()> {
     let commands = Commands::new()?;
-    for (ignored, wanted) in [(true, 0), (false, 130)] {
+    for (ignored, expected) in [(true, 0), (false, 130)] {
         let mut command = Command::new("/usr/bin/env");
         let handling = if ignored { "--ignore-signal=HUP" } else { "--default-signal=HUP" };
         command.env_clear().env("NOTIFY_SOCKET", "/nowhere").arg(handling).arg(bintide()?);
@@ -316,7 +316,7 @@ fn ignored_sighup_stays_ignored() -> Result<()> {
             Ok(is_in)
         })?;
         let said = String::from_utf8_lossy(&ran.stderr);
-        ensure!(ran.status.code() == Some(wanted), "ignored: {ignored}: {:?}: {said}", ran.status);
+        ensure!(ran.status.code() == Some(expected), "ignored: {ignored}: {:?}: {said}", ran.status);
     }
     Ok(())
 }
@@ -324,8 +324,8 @@ fn ignored_sighup_stays_ignored() -> Result<()> {
 /// Ignoring the file could ignore its options, for example a verified connection.
 #[test]
 fn unusable_option_files_end_the_command() -> Result<()> {
-    let folder = TempDir::new()?;
-    let path = |name: &str| folder.path().join(name);
+    let directory = TempDir::new()?;
+    let path = |name: &str| directory.path().join(name);
     let files = [
         ("open.cnf", "[client]\nhost=127.0.0.1\n", 0o666),
         ("included.cnf", "!include open.cnf\n", 0o600),
@@ -337,16 +337,16 @@ fn unusable_option_files_end_the_command() -> Result<()> {
         fs::write(path(name), text)?;
         fs::set_permissions(path(name), fs::Permissions::from_mode(mode))?;
     }
-    let check = |options: &[&str], wanted: &str| {
+    let check = |options: &[&str], expected: &str| {
         let mut command = Command::new(bintide()?);
-        command.env_clear().env("MYSQL_TEST_LOGIN_FILE", path("none")).current_dir(&folder);
+        command.env_clear().env("MYSQL_TEST_LOGIN_FILE", path("none")).current_dir(&directory);
         command.args(["receive", "store", "--quiet", "--from", "mysql://r@127.0.0.1:1/"]).args(options);
         if options.contains(&"--login-path=damaged") {
             command.env("MYSQL_TEST_LOGIN_FILE", path("login"));
         }
         let output = command.output()?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(2) && said.contains(wanted), "{options:?}: {output:?}");
+        ensure!(output.status.code() == Some(2) && said.contains(expected), "{options:?}: {output:?}");
         Ok(())
     };
     check(

@@ -72,12 +72,12 @@ fn shown_commands_are_accepted() -> Result<()> {
 /// Returns the paths of README.md and all pages of the book.
 fn pages() -> Result<Vec<PathBuf>> {
     let mut pages = vec![workspace_root().join("README.md")];
-    let mut folders = vec![workspace_root().join("docs")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
+    let mut directories = vec![workspace_root().join("docs")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory)? {
             let path = entry?.path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if path.extension().is_some_and(|extension| extension == "md") {
                 pages.push(path);
             }

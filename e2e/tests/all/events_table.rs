@@ -24,28 +24,28 @@ fn samples_of_mariadb() -> Result<()> {
 
 #[test]
 fn logs_of_random_sql() -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     for seed in [11, 12] {
-        workload::record(seed, &format!("random-{seed}"), folder.path())?;
+        workload::record(seed, &format!("random-{seed}"), directory.path())?;
     }
-    let logs = logs_below(folder.path())?;
+    let logs = logs_below(directory.path())?;
     ensure!(!logs.is_empty(), "the workload wrote no logs");
     show_and_compare(&Launch::mysql(), &logs)
 }
 
 /// Gives the logs to a server as its own, and compares its SHOW BINLOG EVENTS with ours.
 fn show_and_compare(launch: &Launch, logs: &[PathBuf]) -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let mut copies = Vec::new();
     for (number, log) in logs.iter().enumerate() {
-        let copy = folder.path().join(format!("shown.{:06}", number + 1));
+        let copy = directory.path().join(format!("shown.{:06}", number + 1));
         fs::copy(log, &copy).with_context(|| format!("copy {}", log.display()))?;
         copies.push(copy);
     }
     let index: String = copies.iter().map(|copy| format!("{}\n", copy.display())).collect();
-    fs::write(folder.path().join("shown.index"), index)?;
+    fs::write(directory.path().join("shown.index"), index)?;
     let server =
-        launch.clone().option(format!("--log-bin={}", folder.path().join("shown").display())).start()?;
+        launch.clone().option(format!("--log-bin={}", directory.path().join("shown").display())).start()?;
     for (log, copy) in logs.iter().zip(&copies) {
         compare(&server, copy).with_context(|| format!("{}", log.display()))?;
     }
@@ -80,9 +80,9 @@ fn sample_logs() -> Result<Vec<PathBuf>> {
     Ok(logs)
 }
 
-fn logs_below(folder: &Path) -> Result<Vec<PathBuf>> {
+fn logs_below(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut logs = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         match path.is_dir() {
             true => logs.extend(logs_below(&path)?),

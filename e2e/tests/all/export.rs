@@ -23,22 +23,22 @@ fn command(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-fn export(folder: &Path, logs: &[PathBuf], more: &[&str]) -> Result<Ran> {
+fn export(directory: &Path, logs: &[PathBuf], more: &[&str]) -> Result<Ran> {
     let mut command = command(&["export"])?;
-    Ok(command.arg("--to").arg(folder).args(more).args(logs).output()?.into())
+    Ok(command.arg("--to").arg(directory).args(more).args(logs).output()?.into())
 }
 
 /// Exports logs, and returns the document of `--json`.
-fn exported(folder: &Path, logs: &[PathBuf], more: &[&str]) -> Result<Value> {
-    let ran = export(folder, logs, &[more, &["--json"]].concat())?;
+fn exported(directory: &Path, logs: &[PathBuf], more: &[&str]) -> Result<Value> {
+    let ran = export(directory, logs, &[more, &["--json"]].concat())?;
     ensure!(ran.code == Some(0), "{logs:?}: {}", ran.stderr);
     Ok(serde_json::from_str(&ran.stdout)?)
 }
 
 /// Returns the rows of a query with DuckDB, one per line. `{}` in it is the pattern of a table's files.
-fn query(folder: &Path, table: &str, sql: &str) -> Result<String> {
+fn query(directory: &Path, table: &str, sql: &str) -> Result<String> {
     let (database, table) = table.split_once('.').context("no database")?;
-    let pattern = format!("{}/database={database}/table={table}/**/*.parquet", folder.display());
+    let pattern = format!("{}/database={database}/table={table}/**/*.parquet", directory.display());
     let read = format!("read_parquet('{pattern}', union_by_name = true, hive_partitioning = true)");
     read_back("query.py", &[sql.replace("{}", &read)])
 }
@@ -98,10 +98,10 @@ fn another_selection_is_refused() -> Result<()> {
 
 #[test]
 fn samples_read_back_as_their_events() -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let (mut pairs, mut rows, mut refused) = (Vec::new(), Vec::new(), BTreeSet::new());
     for (name, logs) in samples()? {
-        let target = folder.path().join(&name);
+        let target = directory.path().join(&name);
         let options = ["--columns=numbered", "--skip-statements", "--json"];
         let ran = export(&target, &logs, &options)?;
         if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
@@ -112,7 +112,7 @@ fn samples_read_back_as_their_events() -> Result<()> {
         ensure!(ran.code == Some(0), "{name}: {}", ran.stderr);
         let document: Value = serde_json::from_str(&ran.stdout)?;
         rows.push(document["row_changes"].as_u64().context("no number of row changes")?);
-        let events = folder.path().join(format!("{name}.json"));
+        let events = directory.path().join(format!("{name}.json"));
         write_events(&events, &logs)?;
         pairs.extend([target, events]);
     }
@@ -224,7 +224,7 @@ fn rows_on_server(server: &TestServer, table: &str) -> Result<String> {
 }
 
 /// Returns the rows of a table at the end of its changes, by DuckDB.
-fn rows_of_changes(folder: &Path, table: &str) -> Result<String> {
+fn rows_of_changes(directory: &Path, table: &str) -> Result<String> {
     let columns: Vec<String> =
         SELECTED.iter().map(|(_, duckdb)| format!("coalesce(({duckdb})::varchar, 'NULL')")).collect();
     let sql = format!(
@@ -233,7 +233,7 @@ fn rows_of_changes(folder: &Path, table: &str) -> Result<String> {
          where age = 1 and operation <> 'delete' order by after.id",
         columns.join(", ")
     );
-    query(folder, table, &sql)
+    query(directory, table, &sql)
 }
 
 /// Compares the tables of the server with the changes, value by value. Numbers may have other digits.
@@ -241,19 +241,26 @@ fn compare_rows(server: &str, changes: &str) -> Result<()> {
     let cells = |text: &str| -> Vec<Vec<String>> {
         text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
     };
-    let (wanted, found) = (cells(server), cells(changes));
-    ensure!(wanted.len() == found.len() && wanted.len() > 10, "{} of {} rows", found.len(), wanted.len());
-    for (row, (wanted, found)) in wanted.iter().zip(&found).enumerate() {
-        for ((wanted, found), (mysql, _)) in wanted.iter().zip(found).zip(SELECTED) {
+    let (expected, found) = (cells(server), cells(changes));
+    ensure!(
+        expected.len() == found.len() && expected.len() > 10,
+        "{} of {} rows",
+        found.len(),
+        expected.len()
+    );
+    for (row, (expected, found)) in expected.iter().zip(&found).enumerate() {
+        for ((expected, found), (mysql, _)) in expected.iter().zip(found).zip(SELECTED) {
             let number = |text: &str| text.parse::<f64>().ok();
             let vector = |text: &str| -> Option<Vec<f64>> {
                 let list = text.strip_prefix('[')?.strip_suffix(']')?;
                 list.split(',').map(|item| item.trim().parse().ok()).collect()
             };
-            let is_equal = wanted == found
-                || (mysql.contains("double") || mysql == "d") && number(wanted) == number(found)
-                || mysql.contains("vector") && vector(wanted).is_some() && vector(wanted) == vector(found);
-            ensure!(is_equal, "row {row}, {mysql}: {found:?} instead of {wanted:?}");
+            let is_equal = expected == found
+                || (mysql.contains("double") || mysql == "d") && number(expected) == number(found)
+                || mysql.contains("vector")
+                    && vector(expected).is_some()
+                    && vector(expected) == vector(found);
+            ensure!(is_equal, "row {row}, {mysql}: {found:?} instead of {expected:?}");
         }
     }
     Ok(())
@@ -271,13 +278,16 @@ fn changes_end_with_the_rows_of_the_server() -> Result<()> {
         "use shop; set binlog_transaction_compression = on; begin; {} commit;",
         random_changes(&mut random)
     ))?;
-    let (folder, logs) = (TempDir::new()?, server.binlogs()?);
-    let document = exported(folder.path(), &logs, &[])?;
+    let (directory, logs) = (TempDir::new()?, server.binlogs()?);
+    let document = exported(directory.path(), &logs, &[])?;
     ensure!(document["row_changes"].as_u64() > Some(300), "{document}");
-    compare_rows(&rows_on_server(&server, "shop.orders")?, &rows_of_changes(folder.path(), "shop.orders")?)?;
+    compare_rows(
+        &rows_on_server(&server, "shop.orders")?,
+        &rows_of_changes(directory.path(), "shop.orders")?,
+    )?;
     let uuid = server.sql("select @@server_uuid")?.trim().to_owned();
     let facts = query(
-        folder.path(),
+        directory.path(),
         "shop.orders",
         "select count(distinct gtid) > 100, min(gtid) like 'UUID:%', max(thread_id) > 0, min(change_number),
              count(*) = count(distinct (log_name, log_position, change_number)),
@@ -296,17 +306,17 @@ fn names_come_from_a_server_or_from_definitions() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=MINIMAL").start()?;
     server.sql(TYPES)?;
     server.sql(&format!("use shop; {}", random_changes(&mut SeededRandom::new(1))))?;
-    let (folder, logs) = (TempDir::new()?, server.binlogs()?);
-    let wanted = rows_on_server(&server, "shop.orders")?;
+    let (directory, logs) = (TempDir::new()?, server.binlogs()?);
+    let expected = rows_on_server(&server, "shop.orders")?;
     let address = address("root", &server);
     for (name, schema) in [("server", address.as_str()), ("ddl", "ddl")] {
-        let target = folder.path().join(name);
+        let target = directory.path().join(name);
         exported(&target, &logs, &["--schema", schema])?;
-        compare_rows(&wanted, &rows_of_changes(&target, "shop.orders")?).context(name)?;
+        compare_rows(&expected, &rows_of_changes(&target, "shop.orders")?).context(name)?;
     }
-    let refused = export(&folder.path().join("none"), &logs, &[])?;
+    let refused = export(&directory.path().join("none"), &logs, &[])?;
     ensure!(refused.code == Some(1) && refused.stderr.contains("--schema=ddl"), "{refused:?}");
-    let numbered = folder.path().join("numbered");
+    let numbered = directory.path().join("numbered");
     exported(&numbered, &logs, &["--columns=numbered"])?;
     let count = query(&numbered, "shop.orders", "select count(after.\"@1\") > 50 from {}")?;
     ensure!(count == "True\n", "{count}");
@@ -327,16 +337,16 @@ fn definitions_open_another_directory_unless_they_can_be_read_together() -> Resu
          insert into t values (null, 4, 40);
          create table `odd/name` (a int primary key); insert into `odd/name` values (1)",
     )?;
-    let (folder, logs) = (TempDir::new()?, server.binlogs()?);
+    let (directory, logs) = (TempDir::new()?, server.binlogs()?);
     // Twice: the columns of earlier files are known, and files are replaced.
     for _ in 0..2 {
-        exported(folder.path(), &logs, &[])?;
+        exported(directory.path(), &logs, &[])?;
         let sql = "select after.id, after.a, after.b, after.c from {} order by 1";
-        let first = query(folder.path(), "d.t", sql)?;
+        let first = query(directory.path(), "d.t", sql)?;
         ensure!(first == "1\t10\tx\tNULL\n2\t20\ty\tNULL\n4\t40\tNULL\tNULL\n", "{first}");
-        let second = query(folder.path(), "d.t@2", "select after.id, after.a from {}")?;
+        let second = query(directory.path(), "d.t@2", "select after.id, after.a from {}")?;
         ensure!(second == "3\t30.50\n", "{second}");
-        let odd = query(folder.path(), "d.odd%2Fname", "select \"table\", after.a from {}")?;
+        let odd = query(directory.path(), "d.odd%2Fname", "select \"table\", after.a from {}")?;
         ensure!(odd == "odd/name\t1\n", "{odd}");
     }
     Ok(())
@@ -352,21 +362,21 @@ fn images_and_documents_in_parts() -> Result<()> {
          set binlog_row_image = full, binlog_row_value_options = partial_json;
          update t set j = json_set(j, '$.a', 2);",
     )?;
-    let (folder, logs) = (TempDir::new()?, server.binlogs()?);
-    exported(folder.path(), &logs, &[])?;
+    let (directory, logs) = (TempDir::new()?, server.binlogs()?);
+    exported(directory.path(), &logs, &[])?;
     let rows = query(
-        folder.path(),
+        directory.path(),
         "d.t",
         "select operation, before.id, before_omitted, after.id, after.a, left(after.j, 7), after_omitted from {}
          order by log_position",
     )?;
-    let wanted = "insert\tNULL\tNULL\t1\t10\t{\"a\": 1\tNULL\n\
+    let expected = "insert\tNULL\tNULL\t1\t10\t{\"a\": 1\tNULL\n\
         update\t1\t['a', 'j']\tNULL\t11\tNULL\t['id', 'j']\n\
         update\t1\tNULL\t1\t11\t{\"a\": 2\tNULL\n";
-    ensure!(rows == wanted, "{rows}");
+    ensure!(rows == expected, "{rows}");
     server
         .sql("use d; set binlog_row_value_options = partial_json; update t set j = json_set(j, '$.a', 3);")?;
-    let refused = export(&folder.path().join("again"), &server.binlogs()?, &[])?;
+    let refused = export(&directory.path().join("again"), &server.binlogs()?, &[])?;
     ensure!(refused.code == Some(1) && refused.stderr.contains("JSON column j of d.t"), "{refused:?}");
     Ok(())
 }
@@ -380,26 +390,26 @@ fn selected_changes_replace_earlier_files() -> Result<()> {
          begin; insert into t values (1), (2); insert into u values (1); insert into t values (3); commit;
          insert into u values (2)",
     )?;
-    let (folder, logs) = (TempDir::new()?, server.binlogs()?);
-    ensure!(exported(folder.path(), &logs, &[])?["row_changes"] == 5);
-    ensure!(exported(folder.path(), &logs, &["--table=d.t"])?["row_changes"] == 3);
-    let numbers = query(folder.path(), "d.t", "select list(change_number order by after.id) from {}")?;
+    let (directory, logs) = (TempDir::new()?, server.binlogs()?);
+    ensure!(exported(directory.path(), &logs, &[])?["row_changes"] == 5);
+    ensure!(exported(directory.path(), &logs, &["--table=d.t"])?["row_changes"] == 3);
+    let numbers = query(directory.path(), "d.t", "select list(change_number order by after.id) from {}")?;
     ensure!(numbers == "[1, 2, 4]\n", "{numbers}");
-    let gone = query(folder.path(), "d.u", "select count(*) from {}");
+    let gone = query(directory.path(), "d.u", "select count(*) from {}");
     ensure!(gone.is_err(), "files of an earlier export remain");
     let uuid = server.sql("select @@server_uuid")?.trim().to_owned();
     let last = format!("--gtid={uuid}:5");
-    ensure!(exported(folder.path(), &logs, &[&last])?["row_changes"] == 1);
-    ensure!(exported(folder.path(), &logs, &["--stop-datetime=2020-01-01 00:00:00"])?["row_changes"] == 0);
+    ensure!(exported(directory.path(), &logs, &[&last])?["row_changes"] == 1);
+    ensure!(exported(directory.path(), &logs, &["--stop-datetime=2020-01-01 00:00:00"])?["row_changes"] == 0);
     Ok(())
 }
 
 /// A log of many chunks: small files, few of them open, little memory.
 #[test]
 fn large_logs_need_little_memory() -> Result<()> {
-    let folder = TempDir::new()?;
-    large::record(&["--binlog-row-metadata=FULL"], "large", folder.path())?;
-    let (log, target) = (folder.path().join("large.binlog"), folder.path().join("changes"));
+    let directory = TempDir::new()?;
+    large::record(&["--binlog-row-metadata=FULL"], "large", directory.path())?;
+    let (log, target) = (directory.path().join("large.binlog"), directory.path().join("changes"));
     let mut command = command(&["export", "--json", "--memory=8M", "--row-group-size=2k", "--file-size=5k"])?;
     let run = bounded::run(command.arg("--to").arg(&target).arg(&log), Duration::from_secs(120))?;
     ensure!(run.ran.code == Some(0), "{}", run.ran.stderr);

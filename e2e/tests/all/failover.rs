@@ -58,9 +58,9 @@ fn executed(server: &TestServer) -> Result<GtidSet> {
 }
 
 /// Returns the GTIDs in the store's logs, in order.
-fn stored(folder: &Path) -> Result<Vec<Gtid>> {
+fn stored(directory: &Path) -> Result<Vec<Gtid>> {
     let mut found = Vec::new();
-    for log in Store::open(folder)?.logs() {
+    for log in Store::open(directory)?.logs() {
         let mut reader = LogReader::open(log)?;
         while let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20)? {
             for event in (0..chunk.len()).filter_map(|index| chunk.get(index)) {
@@ -73,27 +73,30 @@ fn stored(folder: &Path) -> Result<Vec<Gtid>> {
 
 /// Checks that the store contains each of the server's transactions once and no others, and that its logs are
 /// valid.
-fn is_whole(folder: &Path, server: &TestServer) -> Result<()> {
-    let found = stored(folder)?;
+fn is_whole(directory: &Path, server: &TestServer) -> Result<()> {
+    let found = stored(directory)?;
     let set: GtidSet = found.iter().copied().collect();
-    let wanted = executed(server)?;
-    let (lacking, more) = (wanted.difference(&set), set.difference(&wanted));
+    let expected = executed(server)?;
+    let (lacking, more) = (expected.difference(&set), set.difference(&expected));
     ensure!(lacking.is_empty() && more.is_empty(), "lacks {lacking}, has also {more}");
     let different: HashSet<Gtid> = found.iter().copied().collect();
     ensure!(different.len() == found.len(), "{} occur twice", found.len() - different.len());
     Ok(())
 }
 
-fn verify(folder: &Path) -> Result<()> {
-    let ran = Command::new(bintide()?).env_clear().arg("verify").arg(folder).output()?;
+fn verify(directory: &Path) -> Result<()> {
+    let ran = Command::new(bintide()?).env_clear().arg("verify").arg(directory).output()?;
     ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
     Ok(())
 }
 
 /// Checks that a stream of the store has each transaction once, in the store's order.
-fn stream(folder: &Path) -> Result<()> {
+fn stream(directory: &Path) -> Result<()> {
     let mut command = Command::new(bintide()?);
-    command.env_clear().args(["stream", "-q", "--format", "debezium", "--columns", "numbered"]).arg(folder);
+    command
+        .env_clear()
+        .args(["stream", "-q", "--format", "debezium", "--columns", "numbered"])
+        .arg(directory);
     let ran = command.output()?;
     ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let mut found = Vec::new();
@@ -103,8 +106,8 @@ fn stream(folder: &Path) -> Result<()> {
         let definition = if record["ddl"].is_string() { &record["source"]["gtid"] } else { end };
         found.extend(definition.as_str().map(str::to_owned));
     }
-    let wanted: Vec<String> = stored(folder)?.iter().map(ToString::to_string).collect();
-    ensure!(found == wanted, "{} transactions are streamed, and {} stored", found.len(), wanted.len());
+    let expected: Vec<String> = stored(directory)?.iter().map(ToString::to_string).collect();
+    ensure!(found == expected, "{} transactions are streamed, and {} stored", found.len(), expected.len());
     Ok(())
 }
 
@@ -126,15 +129,15 @@ fn launch(server_id: u32) -> Launch {
 fn receiving_continues_from_a_promoted_replica() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let (mut first, second, third) = (launch(1).start()?, launch(2).start()?, launch(3).start()?);
-    let (target, folder) = (target("--skip-log-bin")?, TempDir::new()?);
+    let (target, directory) = (target("--skip-log-bin")?, TempDir::new()?);
     first.sql(TABLES)?;
     replicate(&first, &second)?;
     replicate(&second, &third)?;
     let proxy = Proxy::to(first.port())?;
     let ports = [proxy.port(), second.port(), third.port()];
-    let mut receiving = receive(&ports, folder.path())?;
-    wait_for(|| is_whole(folder.path(), &first))?;
-    let replaying = follow(folder.path(), &target)?;
+    let mut receiving = receive(&ports, directory.path())?;
+    wait_for(|| is_whole(directory.path(), &first))?;
+    let replaying = follow(directory.path(), &target)?;
     // Log boundaries differ between the servers.
     for round in 0..12 {
         first.sql(WORK)?;
@@ -143,10 +146,10 @@ fn receiving_continues_from_a_promoted_replica() -> Result<()> {
         if round == 6 {
             receiving.kill()?;
             receiving.wait()?;
-            receiving = receive(&ports, folder.path())?;
+            receiving = receive(&ports, directory.path())?;
         }
     }
-    wait_for(|| is_whole(folder.path(), &first))?;
+    wait_for(|| is_whole(directory.path(), &first))?;
     // The store has a part of this transaction, and gets it again from the other server.
     proxy.cut_after(300_000 + random.below(300_000) as u64, CutMode::Close);
     first.sql("insert into d.u (b) values (repeat('x', 1000000))")?;
@@ -155,69 +158,69 @@ fn receiving_continues_from_a_promoted_replica() -> Result<()> {
     first.kill()?;
     second.sql("stop replica; reset replica all")?;
     second.sql(&WORK.repeat(3))?;
-    wait_for(|| is_whole(folder.path(), &second))?;
+    wait_for(|| is_whole(directory.path(), &second))?;
     // After a restart, it continues with the new source, which skips a log without transactions; the started copy
     // of a log does not count.
     receiving.kill()?;
     receiving.wait()?;
     ends_when_told(replaying)?;
-    only_begun(folder.path())?;
+    only_begun(directory.path())?;
     second.sql(&format!("flush binary logs; flush binary logs; {WORK} flush binary logs; {WORK}"))?;
-    receiving = receive(&ports, folder.path())?;
-    wait_for(|| is_whole(folder.path(), &second))?;
-    let replaying = follow(folder.path(), &target)?;
+    receiving = receive(&ports, directory.path())?;
+    wait_for(|| is_whole(directory.path(), &second))?;
+    let replaying = follow(directory.path(), &target)?;
     wait_for(|| ensure_same(&executed(&second)?, &executed(&third)?))?;
     third.sql("stop replica; reset replica all")?;
     drop(second);
     third.sql(&WORK.repeat(3))?;
-    wait_for(|| is_whole(folder.path(), &third))?;
+    wait_for(|| is_whole(directory.path(), &third))?;
     wait_for(|| are_equal(&third, &target, checksum))?;
     let said = ends_when_told(receiving)?;
     ensure!(said.contains("resuming from the server"), "{said}");
     // The name and the position are those of the directory's log: the last server's differ.
-    let last = Store::open(folder.path())?.logs().last().context("no logs")?.clone();
+    let last = Store::open(directory.path())?.logs().last().context("no logs")?.clone();
     let name = last.file_name().context("a log without a name")?.to_string_lossy();
     let end = format!("ends at {name}:{}\n", std::fs::metadata(&last)?.len());
     ensure!(said.contains(&end), "{end}: {said}");
     ends_when_told(replaying)?;
-    verify(folder.path())?;
-    stream(folder.path())
+    verify(directory.path())?;
+    stream(directory.path())
 }
 
 /// A replica that has not applied all transactions of the store is not used as the source until it has.
 #[test]
 fn lagging_replicas_are_waited_for() -> Result<()> {
     let (mut first, second) = (launch(1).start()?, launch(2).start()?);
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     first.sql(TABLES)?;
     replicate(&first, &second)?;
     wait_for(|| ensure_same(&executed(&first)?, &executed(&second)?))?;
     second.sql("stop replica sql_thread")?;
-    let mut receiving = receive(&[first.port(), second.port()], folder.path())?;
+    let mut receiving = receive(&[first.port(), second.port()], directory.path())?;
     first.sql(WORK)?;
-    wait_for(|| is_whole(folder.path(), &first))?;
+    wait_for(|| is_whole(directory.path(), &first))?;
     // The replica has received the transactions.
-    let wanted = executed(&first)?.to_string().replace('\n', "");
+    let expected = executed(&first)?.to_string().replace('\n', "");
     wait_for(|| {
         let sql = "select received_transaction_set from performance_schema.replication_connection_status";
         let received: GtidSet = second.sql(sql)?.trim().parse().map_err(|_| anyhow!("not a GTID set"))?;
-        let wanted: GtidSet = wanted.parse().map_err(|_| anyhow!("not a GTID set"))?;
-        ensure!(wanted.difference(&received).difference(&executed(&second)?).is_empty(), "{received}");
+        let expected: GtidSet = expected.parse().map_err(|_| anyhow!("not a GTID set"))?;
+        ensure!(expected.difference(&received).difference(&executed(&second)?).is_empty(), "{received}");
         Ok(())
     })?;
     first.kill()?;
     let mut lines = BufReader::new(receiving.stderr.take().context("standard error is not piped")?).lines();
     let lacks = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("lacks stored transactions")));
     lacks.context("the lagging replica was used")??;
-    ensure!(Store::open(folder.path())?.logs().len() == 1, "a new log was started");
+    ensure!(Store::open(directory.path())?.logs().len() == 1, "a new log was started");
     second.sql("start replica sql_thread")?;
-    wait_for(|| ensure_same(&executed(&second)?, &stored(folder.path())?.into_iter().collect()))?;
+    wait_for(|| ensure_same(&executed(&second)?, &stored(directory.path())?.into_iter().collect()))?;
     second.sql("stop replica; reset replica all")?;
     second.sql(WORK)?;
-    wait_for(|| is_whole(folder.path(), &second))?;
+    wait_for(|| is_whole(directory.path(), &second))?;
     receiving.kill()?;
     receiving.wait()?;
-    verify(folder.path())
+    verify(directory.path())
 }
 
 /// Truncates the last log as a kill after its first bytes would, before its Previous_gtids event.

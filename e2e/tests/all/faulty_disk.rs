@@ -67,19 +67,20 @@ impl Trial<'_> {
     /// Runs the command with each failure, then again without it.
     fn run(&self) -> Result<()> {
         let place = place()?;
-        let folder = place.path().join("disk");
-        let disk = FaultyDisk::new(&folder, &place.path().join("calls"))?;
-        self.fresh(&folder)?;
-        let clean = self.once(&folder, &disk, DiskFault::None)?;
+        let directory = place.path().join("disk");
+        let disk = FaultyDisk::new(&directory, &place.path().join("calls"))?;
+        self.fresh(&directory)?;
+        let clean = self.once(&directory, &disk, DiskFault::None)?;
         let calls = disk.calls()?.len();
         ensure!(calls > 1, "{}: only {calls} calls: {clean:?}", self.name);
-        let outcome = (self.outcome)(&folder, std::slice::from_ref(&clean)).context("without a failure")?;
+        let outcome =
+            (self.outcome)(&directory, std::slice::from_ref(&clean)).context("without a failure")?;
         let clean = CleanRun { ran: clean, outcome };
         let mut wrong = Vec::new();
         for kind in KINDS {
             for call in sampled(calls)? {
                 let fault = kind(call);
-                if let Err(error) = self.fault(&folder, &disk, fault, &clean) {
+                if let Err(error) = self.fault(&directory, &disk, fault, &clean) {
                     let call = disk.calls()?.get(call - 1).cloned();
                     wrong.push(format!("{} {fault:?} of {calls}, {call:?}: {error:#}", self.name));
                 }
@@ -89,42 +90,42 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn fault(&self, folder: &Path, disk: &FaultyDisk, fault: DiskFault, clean: &CleanRun) -> Result<()> {
-        let CleanRun { ran: clean, outcome: wanted } = clean;
-        self.fresh(folder)?;
-        let first = self.once(folder, disk, fault)?;
+    fn fault(&self, directory: &Path, disk: &FaultyDisk, fault: DiskFault, clean: &CleanRun) -> Result<()> {
+        let CleanRun { ran: clean, outcome: expected } = clean;
+        self.fresh(directory)?;
+        let first = self.once(directory, disk, fault)?;
         ensure!(!first.stderr.contains("panicked"), "the command panicked: {first:?}");
         match first.code {
             None => ensure!(matches!(fault, DiskFault::Kill(_)), "a signal ended the command: {first:?}"),
             Some(code) if code == clean.code.unwrap_or_default() => {}
             Some(1 | 2) => {
                 let is_named = self.is_file_named == IsFileNamed::No
-                    || first.stderr.contains(&folder.display().to_string());
+                    || first.stderr.contains(&directory.display().to_string());
                 ensure!(is_named && !first.stderr.is_empty(), "the message names no file: {first:?}");
             }
             Some(_) => bail!("unexpected exit code: {first:?}"),
         }
-        check_reported(disk, fault, &first, folder)?;
-        let calls = fs::read(disk_log(folder))?;
-        let again = self.once(folder, disk, DiskFault::None)?;
-        fs::write(disk_log(folder), calls)?;
+        check_reported(disk, fault, &first, directory)?;
+        let calls = fs::read(disk_log(directory))?;
+        let again = self.once(directory, disk, DiskFault::None)?;
+        fs::write(disk_log(directory), calls)?;
         ensure!(again.code == clean.code, "the command does not resume: {again:?}, after {first:?}");
         let runs = [first, again];
-        let found = (self.outcome)(folder, &runs)?;
-        ensure!(found == *wanted, "the outcome is\n{found}\nand should be\n{wanted}\nafter {runs:?}");
+        let found = (self.outcome)(directory, &runs)?;
+        ensure!(found == *expected, "the outcome is\n{found}\nand should be\n{expected}\nafter {runs:?}");
         Ok(())
     }
 
-    fn fresh(&self, folder: &Path) -> Result<()> {
-        if folder.exists() {
-            fs::remove_dir_all(folder)?;
+    fn fresh(&self, directory: &Path) -> Result<()> {
+        if directory.exists() {
+            fs::remove_dir_all(directory)?;
         }
-        fs::create_dir(folder)?;
-        (self.prepare)(folder)
+        fs::create_dir(directory)?;
+        (self.prepare)(directory)
     }
 
-    fn once(&self, folder: &Path, disk: &FaultyDisk, fault: DiskFault) -> Result<Ran> {
-        let mut command = (self.command)(folder)?;
+    fn once(&self, directory: &Path, disk: &FaultyDisk, fault: DiskFault) -> Result<Ran> {
+        let mut command = (self.command)(directory)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = Running::start(disk.attach(&mut command, fault)?)?;
         // A stream waits at its end for its reader.
@@ -140,12 +141,12 @@ impl Trial<'_> {
 }
 
 /// Checks that a run reports a failed fsync.
-fn check_reported(disk: &FaultyDisk, fault: DiskFault, ran: &Ran, folder: &Path) -> Result<()> {
+fn check_reported(disk: &FaultyDisk, fault: DiskFault, ran: &Ran, directory: &Path) -> Result<()> {
     let DiskFault::Once(number, Errno::EIO) = fault else { return Ok(()) };
     let calls = disk.calls()?;
     // The number of calls depends on timing: a run with fewer calls than the first one has no fault.
     let Some(call) = calls.get(number - 1) else { return Ok(()) };
-    let is_reported = ran.code != Some(0) || ran.stderr.contains(&folder.display().to_string());
+    let is_reported = ran.code != Some(0) || ran.stderr.contains(&directory.display().to_string());
     let is_sync = ["fsync", "fdatasync", "rename"].contains(&call.name.as_str());
     ensure!(!is_sync || is_reported, "a failed {} is not reported: {ran:?}", call.name);
     Ok(())
@@ -156,8 +157,8 @@ fn place() -> Result<TempDir> {
     Ok(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?)
 }
 
-fn disk_log(folder: &Path) -> PathBuf {
-    folder.with_file_name("calls")
+fn disk_log(directory: &Path) -> PathBuf {
+    directory.with_file_name("calls")
 }
 
 /// Returns the numbers of the calls that are tested.
@@ -193,9 +194,9 @@ fn sample(name: &str) -> PathBuf {
 
 /// Returns the files of a directory, except those that differ in each run, and those that a crash leaves until the
 /// next write.
-fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+fn files(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_counted = !["bintide.lock", "replica.cnf", "replica.cnf.new"].contains(&name.as_str())
@@ -216,8 +217,8 @@ fn content(files: &BTreeMap<String, Vec<u8>>) -> String {
     files.iter().map(line).collect()
 }
 
-fn same_files(folder: &Path, _: &[Ran]) -> Result<String> {
-    Ok(content(&files(folder)?))
+fn same_files(directory: &Path, _: &[Ran]) -> Result<String> {
+    Ok(content(&files(directory)?))
 }
 
 fn nothing(_: &Path) -> Result<()> {
@@ -235,9 +236,10 @@ fn server() -> Result<TestServer> {
     Ok(server)
 }
 
-fn receive(server: &TestServer, folder: &Path, more: &[&str]) -> Result<Command> {
+fn receive(server: &TestServer, directory: &Path, more: &[&str]) -> Result<Command> {
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
-    let mut command = command(&["receive", text(&folder.join("store"))?, "--from", &from, "--stop-at-end"])?;
+    let mut command =
+        command(&["receive", text(&directory.join("store"))?, "--from", &from, "--stop-at-end"])?;
     command.args(more);
     Ok(command)
 }
@@ -249,12 +251,12 @@ fn receive_resumes_after_disk_failures() -> Result<()> {
     let keyring = keys.path().join("keyring");
     write_keyring(&keyring)?;
     let encrypt = ["--encrypt", "--keyring", text(&keyring)?];
-    let opened = |folder: &Path, _: &[Ran]| -> Result<String> {
+    let opened = |directory: &Path, _: &[Ran]| -> Result<String> {
         let keys = Arc::new(read_keyring(&keyring)?);
-        let mut files = files(&folder.join("store"))?;
+        let mut files = files(&directory.join("store"))?;
         for (name, bytes) in files.iter_mut().filter(|(name, _)| name.contains(".0")) {
             let mut reader =
-                LogReader::open(folder.join("store").join(name))?.with_keyring(Arc::clone(&keys));
+                LogReader::open(directory.join("store").join(name))?.with_keyring(Arc::clone(&keys));
             bytes.clear();
             while let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20)? {
                 bytes.extend_from_slice(chunk.bytes());
@@ -263,7 +265,7 @@ fn receive_resumes_after_disk_failures() -> Result<()> {
         }
         Ok(content(&files))
     };
-    let plain = |folder: &Path, runs: &[Ran]| same_files(&folder.join("store"), runs);
+    let plain = |directory: &Path, runs: &[Ran]| same_files(&directory.join("store"), runs);
     type Outcome<'o> = &'o dyn Fn(&Path, &[Ran]) -> Result<String>;
     let trials: [(&str, &[&str], Outcome<'_>); 4] = [
         ("receive", &[], &plain),
@@ -272,7 +274,7 @@ fn receive_resumes_after_disk_failures() -> Result<()> {
         ("receive --keep", &["--keep", "1k"], &plain),
     ];
     for (name, more, outcome) in trials {
-        let command = |folder: &Path| receive(&server, folder, more);
+        let command = |directory: &Path| receive(&server, directory, more);
         Trial { name, prepare: &nothing, command: &command, outcome, is_file_named: IsFileNamed::Yes }
             .run()?;
     }
@@ -283,8 +285,8 @@ fn receive_resumes_after_disk_failures() -> Result<()> {
 fn dump_writes_whole_files_after_disk_failures() -> Result<()> {
     let server = server()?;
     let port = server.port().to_string();
-    let raw = |folder: &Path| {
-        let to = format!("--result-file={}/", folder.display());
+    let raw = |directory: &Path| {
+        let to = format!("--result-file={}/", directory.display());
         command(&[
             "dump",
             "--no-defaults",
@@ -300,8 +302,8 @@ fn dump_writes_whole_files_after_disk_failures() -> Result<()> {
         ])
     };
     let log = sample("gtids/binlog.000001");
-    let result = |folder: &Path| {
-        let to = format!("--result-file={}/out.sql", folder.display());
+    let result = |directory: &Path| {
+        let to = format!("--result-file={}/out.sql", directory.display());
         command(&["dump", "--no-defaults", &to, text(&log)?])
     };
     let is_file_named = IsFileNamed::No;
@@ -318,8 +320,8 @@ fn dump_writes_whole_files_after_disk_failures() -> Result<()> {
 }
 
 /// Returns the records of all files.
-fn records(folder: &Path, _: &[Ran]) -> Result<String> {
-    let files = files(&folder.join("out"))?;
+fn records(directory: &Path, _: &[Ran]) -> Result<String> {
+    let files = files(&directory.join("out"))?;
     let records = files.iter().filter(|(name, _)| name.starts_with("changes."));
     records.map(|(_, bytes)| Ok(String::from_utf8(bytes.clone())?)).collect()
 }
@@ -340,14 +342,14 @@ fn stream_resumes_after_disk_failures() -> Result<()> {
     let logs = [sample("gtids/binlog.000001"), sample("gtids/binlog.000002")];
     let logs = [text(&logs[0])?, text(&logs[1])?];
     let stream = ["stream", "--format", "maxwell", "--schema", "ddl", logs[0], logs[1]];
-    let out = |folder: &Path| {
+    let out = |directory: &Path| {
         let mut command = command(&stream)?;
-        command.arg("--file-size").arg("1k").arg("--out").arg(folder.join("out"));
+        command.arg("--file-size").arg("1k").arg("--out").arg(directory.join("out"));
         Ok(command)
     };
-    let progress = |folder: &Path| {
+    let progress = |directory: &Path| {
         let mut command = command(&stream)?;
-        command.arg("--progress").arg(folder.join("progress"));
+        command.arg("--progress").arg(directory.join("progress"));
         Ok(command)
     };
     let is_file_named = IsFileNamed::Yes;
@@ -357,23 +359,24 @@ fn stream_resumes_after_disk_failures() -> Result<()> {
         .run()
 }
 
-fn copied(folder: &Path, samples: &[&str]) -> Result<()> {
+fn copied(directory: &Path, samples: &[&str]) -> Result<()> {
     for name in samples {
         let from = sample(name);
-        fs::copy(&from, folder.join(from.file_name().context("a sample without a name")?))?;
+        fs::copy(&from, directory.join(from.file_name().context("a sample without a name")?))?;
     }
     Ok(())
 }
 
 #[test]
 fn rewrites_are_complete_or_change_nothing() -> Result<()> {
-    let plain = |folder: &Path| copied(folder, &["gtids/binlog.000001", "gtids/binlog.000002"]);
-    let compressed =
-        |folder: &Path| copied(folder, &["gtids-compressed/binlog.000001", "gtids-compressed/binlog.000002"]);
-    let in_place = |verb: &'static str| move |folder: &Path| command(&[verb, text(folder)?]);
-    let torn = |folder: &Path| copied(folder, &["torn.binlog"]);
-    let repair = |folder: &Path| {
-        let [log, copy] = [folder.join("torn.binlog"), folder.join("whole.binlog")];
+    let plain = |directory: &Path| copied(directory, &["gtids/binlog.000001", "gtids/binlog.000002"]);
+    let compressed = |directory: &Path| {
+        copied(directory, &["gtids-compressed/binlog.000001", "gtids-compressed/binlog.000002"])
+    };
+    let in_place = |verb: &'static str| move |directory: &Path| command(&[verb, text(directory)?]);
+    let torn = |directory: &Path| copied(directory, &["torn.binlog"]);
+    let repair = |directory: &Path| {
+        let [log, copy] = [directory.join("torn.binlog"), directory.join("whole.binlog")];
         command(&["verify", text(&log)?, "--repair-tail", text(&copy)?])
     };
     let (compress, decompress) = (in_place("compress"), in_place("decompress"));
@@ -385,8 +388,8 @@ fn rewrites_are_complete_or_change_nothing() -> Result<()> {
 }
 
 /// Returns the rows of all tables except bintide's own.
-fn rows(folder: &Path, _: &[Ran]) -> Result<String> {
-    let database = Connection::open(folder.join("copy.db"))?;
+fn rows(directory: &Path, _: &[Ran]) -> Result<String> {
+    let database = Connection::open(directory.join("copy.db"))?;
     let sql = "select name from sqlite_master where type = 'table' and name not like 'bintide.%' \
                and name not like 'sqlite_%' order by name";
     let mut statement = database.prepare(sql)?;
@@ -407,8 +410,8 @@ fn rows(folder: &Path, _: &[Ran]) -> Result<String> {
 #[test]
 fn sqlite_files_have_each_transaction_once() -> Result<()> {
     let logs = [sample("gtids/binlog.000001"), sample("gtids/binlog.000002")];
-    let replay = |folder: &Path| {
-        let to = format!("sqlite:{}/copy.db", folder.display());
+    let replay = |directory: &Path| {
+        let to = format!("sqlite:{}/copy.db", directory.display());
         command(&["replay", text(&logs[0])?, text(&logs[1])?, "--to", &to])
     };
     let is_file_named = IsFileNamed::Yes;
@@ -421,9 +424,9 @@ fn sqlite_files_have_each_transaction_once() -> Result<()> {
 fn new_directories_are_synced_before_their_files() -> Result<()> {
     let server = server()?;
     let log = sample("gtids/binlog.000001");
-    let store = |folder: &Path| receive(&server, &folder.join("a/b"), &[]);
-    let out = |folder: &Path| {
-        let out = folder.join("a/b/store");
+    let store = |directory: &Path| receive(&server, &directory.join("a/b"), &[]);
+    let out = |directory: &Path| {
+        let out = directory.join("a/b/store");
         command(&[
             "stream",
             "--format",
@@ -438,17 +441,17 @@ fn new_directories_are_synced_before_their_files() -> Result<()> {
     let commands: [Start<'_>; 2] = [&store, &out];
     for command in commands {
         let place = place()?;
-        let folder = place.path().join("disk");
-        fs::create_dir(&folder)?;
-        let disk = FaultyDisk::new(&folder, &place.path().join("calls"))?;
-        let ran = Ran::from(disk.attach(&mut command(&folder)?, DiskFault::None)?.output()?);
+        let directory = place.path().join("disk");
+        fs::create_dir(&directory)?;
+        let disk = FaultyDisk::new(&directory, &place.path().join("calls"))?;
+        let ran = Ran::from(disk.attach(&mut command(&directory)?, DiskFault::None)?.output()?);
         ensure!(ran.code == Some(0), "{ran:?}");
         let calls = disk.calls()?;
         let first = calls
             .iter()
-            .position(|call| call.path.starts_with(folder.join("a/b/store/")) && call.name == "write");
+            .position(|call| call.path.starts_with(directory.join("a/b/store/")) && call.name == "write");
         let before = &calls[..first.context("nothing was written")?];
-        for parent in [&folder, &folder.join("a"), &folder.join("a/b")] {
+        for parent in [&directory, &directory.join("a"), &directory.join("a/b")] {
             let is_synced = before.iter().any(|call| call.name == "fsync" && call.path == *parent);
             ensure!(is_synced, "{} is not synced before: {before:?}", parent.display());
         }

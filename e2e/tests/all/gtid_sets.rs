@@ -154,24 +154,24 @@ fn encoding_equals_the_servers() -> Result<()> {
     for format in [GtidSetFormat::Untagged, GtidSetFormat::Tagged] {
         let server = Launch::mysql().start()?;
         for _ in 0..10 {
-            let mut wanted: GtidSet = set(&mut random).parse()?;
+            let mut expected: GtidSet = set(&mut random).parse()?;
             if format == GtidSetFormat::Untagged {
                 let mut bytes = Vec::new();
-                wanted.encode(format, &mut bytes);
-                wanted = GtidSet::decode(&bytes)?;
+                expected.encode(format, &mut bytes);
+                expected = GtidSet::decode(&bytes)?;
             } else {
-                wanted.add("aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa:x:1".parse()?);
+                expected.add("aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa:x:1".parse()?);
             }
             let empty = |gtid| format!("set gtid_next = '{gtid}'; begin; commit;\n");
-            let transactions: String = wanted.gtids().map(empty).collect();
+            let transactions: String = expected.gtids().map(empty).collect();
             server.sql(&format!("reset binary logs and gtids;\n{transactions}"))?;
             server.sql("flush binary logs")?;
             let written = previous_gtids(&server)?;
             let found = GtidSet::decode(&written)?;
-            ensure!(found == wanted, "{wanted} was read as {found}");
+            ensure!(found == expected, "{expected} was read as {found}");
             let mut bytes = Vec::new();
-            wanted.encode(format, &mut bytes);
-            ensure!(bytes == written, "{wanted} is written as {written:02x?}, not as {bytes:02x?}");
+            expected.encode(format, &mut bytes);
+            ensure!(bytes == written, "{expected} is written as {written:02x?}, not as {bytes:02x?}");
         }
     }
     Ok(())

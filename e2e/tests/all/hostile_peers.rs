@@ -13,14 +13,19 @@ use tempfile::TempDir;
 const RUN_TIMEOUT: Duration = Duration::from_secs(30);
 const VERSION: &str = "9.7.4";
 
-fn command(folder: &Path, arguments: &[&str]) -> Result<Command> {
+fn command(directory: &Path, arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
-    command.env_clear().env("TMPDIR", folder).env("HOME", folder).current_dir(folder).args(arguments);
+    command
+        .env_clear()
+        .env("TMPDIR", directory)
+        .env("HOME", directory)
+        .current_dir(directory)
+        .args(arguments);
     Ok(command)
 }
 
-fn bintide_in(folder: &Path, arguments: &[&str]) -> Result<Bounded> {
-    run(&mut command(folder, arguments)?, RUN_TIMEOUT)
+fn bintide_in(directory: &Path, arguments: &[&str]) -> Result<Bounded> {
+    run(&mut command(directory, arguments)?, RUN_TIMEOUT)
 }
 
 /// Answers a replica's queries as a MySQL source does.
@@ -51,8 +56,8 @@ fn commands(address: &str) -> [Vec<&str>; 5] {
 fn empty_packets_are_errors() -> Result<()> {
     let server = FakeServer::start(VERSION, |_| Reply::Packets(vec![Vec::new()]))?;
     for arguments in commands(&server.address()) {
-        let folder = TempDir::new()?;
-        let bounded = bintide_in(folder.path(), &arguments)?;
+        let directory = TempDir::new()?;
+        let bounded = bintide_in(directory.path(), &arguments)?;
         bounded.ended_well(&[1, 2])?;
         let said = &bounded.ran.stderr;
         ensure!(said.lines().count() == 1 && said.starts_with("bintide: "), "{arguments:?}: {said}");
@@ -68,8 +73,8 @@ fn sigint_ends_commands_at_silent_servers() -> Result<()> {
     for reply in replies {
         let server = FakeServer::start(VERSION, move |_| reply())?;
         for arguments in commands(&server.address()) {
-            let (folder, began) = (TempDir::new()?, Instant::now());
-            let mut command = command(folder.path(), &arguments)?;
+            let (directory, began) = (TempDir::new()?, Instant::now());
+            let mut command = command(directory.path(), &arguments)?;
             let bounded = run_interrupted(&mut command, Duration::from_millis(500), RUN_TIMEOUT)?;
             bounded.ended_well(&[130])?;
             ensure!(began.elapsed() < Duration::from_secs(4), "{arguments:?}: {:?}", began.elapsed());
@@ -94,8 +99,8 @@ fn endless_result_sets_are_refused() -> Result<()> {
         }))
     })?;
     for arguments in commands(&server.address()) {
-        let folder = TempDir::new()?;
-        let bounded = bintide_in(folder.path(), &arguments)?;
+        let directory = TempDir::new()?;
+        let bounded = bintide_in(directory.path(), &arguments)?;
         bounded.ended_well(&[1, 2])?;
         let said = &bounded.ran.stderr;
         ensure!(said.contains("MiB"), "{arguments:?}: {said}");
@@ -120,14 +125,14 @@ fn huge_packets_take_little_more_memory_than_their_size() -> Result<()> {
         Asked::Dump => Reply::Packets(vec![event_payload(vec![b'x'; SIZE]), end_payload()]),
         Asked::Other(_) => Reply::Ok,
     })?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let from = server.address();
     let arguments = ["receive", "store", "--from", &from, "--stop-at-end", "--start-log", "binlog.000001"];
-    let mut command = command(folder.path(), &arguments)?;
+    let mut command = command(directory.path(), &arguments)?;
     let bounded = run_interrupted(&mut command, Duration::from_secs(15), RUN_TIMEOUT)?;
     bounded.ended_well(&[1, 2, 130])?;
-    let wanted = (SIZE >> 10) as u64..(SIZE >> 10) as u64 * 9 / 8 + (64 << 10);
-    ensure!(wanted.contains(&bounded.peak_kib), "{} KiB, not in {wanted:?}", bounded.peak_kib);
+    let expected = (SIZE >> 10) as u64..(SIZE >> 10) as u64 * 9 / 8 + (64 << 10);
+    ensure!(expected.contains(&bounded.peak_kib), "{} KiB, not in {expected:?}", bounded.peak_kib);
     Ok(())
 }
 
@@ -137,8 +142,8 @@ fn control_characters_from_servers_are_escaped() -> Result<()> {
     let hostile = "\u{1b}[2J\u{1b}]0;title\u{7}\r\u{9b}31m\u{202e}txt";
     let server = FakeServer::start(VERSION, move |_| Reply::Refused(1105, hostile.into()))?;
     for arguments in commands(&server.address()) {
-        let folder = TempDir::new()?;
-        let bounded = bintide_in(folder.path(), &arguments)?;
+        let directory = TempDir::new()?;
+        let bounded = bintide_in(directory.path(), &arguments)?;
         bounded.ended_well(&[1, 2])?;
         let said = &bounded.ran.stderr;
         ensure!(said.contains(r"\u{1b}[2J") && said.contains(r"\u{202e}txt"), "{arguments:?}: {said:?}");

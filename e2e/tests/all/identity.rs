@@ -79,9 +79,9 @@ fn row_events_of_version_1_are_printed_as_by_mysqlbinlog_8() -> Result<()> {
             ensure!(what.is_none() && ours.code == Some(0), "{arguments:?}: {}", what.unwrap_or_default());
         }
     }
-    let folder = TempDir::new()?;
-    fs::copy(&fresh, folder.path().join("fresh.binlog"))?;
-    let logs = Logs::read(folder.path())?;
+    let directory = TempDir::new()?;
+    fs::copy(&fresh, directory.path().join("fresh.binlog"))?;
+    let logs = Logs::read(directory.path())?;
     let of = |way: &&[&str]| Run::new(way.iter().copied().chain(["logs/fresh.binlog"]).map(str::to_owned));
     identity::check_all("rows-v1", &logs, &ways.iter().map(of).collect::<Vec<_>>())
 }
@@ -104,11 +104,11 @@ fn every_sample_with_random_options() -> Result<()> {
 #[test]
 fn fresh_logs_with_random_options() -> Result<()> {
     let seed = testkit::seed_from_env(SEED);
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     for number in 0..4 {
-        workload::record(seed + number, &format!("workload-{number}"), folder.path())?;
+        workload::record(seed + number, &format!("workload-{number}"), directory.path())?;
     }
-    let logs: Result<Vec<_>> = fs::read_dir(folder.path())?.map(|entry| Ok(entry?.path())).collect();
+    let logs: Result<Vec<_>> = fs::read_dir(directory.path())?.map(|entry| Ok(entry?.path())).collect();
     check_logs_come_back(&logs?)?;
-    identity::check_random("workloads", &Logs::read(folder.path())?, seed, 200)
+    identity::check_random("workloads", &Logs::read(directory.path())?, seed, 200)
 }

@@ -97,8 +97,8 @@ fn check_lines(schema: &str, arguments: &[&str]) -> Result<()> {
 
 #[test]
 fn documents_of_archives_have_their_schemas() -> Result<()> {
-    let folder = TempDir::new()?;
-    let [archive, to] = ["archive", "restored"].map(|name| folder.path().join(name));
+    let directory = TempDir::new()?;
+    let [archive, to] = ["archive", "restored"].map(|name| directory.path().join(name));
     let (archive, to) = (path_text(&archive)?, path_text(&to)?);
     let logs = ["mariadb-gtids/binlog.000001", "types-compressed.binlog", "torn.binlog"];
     for log in logs {
@@ -110,7 +110,8 @@ fn documents_of_archives_have_their_schemas() -> Result<()> {
     check_run("archive-restore", &["archive", "restore", archive, "--to", to])?;
     let pruned = check_run("archive-prune", &["archive", "prune", archive, "--keep", "1d"])?;
     ensure!(pruned["logs"].as_array().is_some_and(|logs| logs.len() == 2), "{pruned}");
-    let segment = fs::read_dir(folder.path().join("archive/segments"))?.next().context("no segment")??.path();
+    let segment =
+        fs::read_dir(directory.path().join("archive/segments"))?.next().context("no segment")??.path();
     fs::write(segment, b"damaged")?;
     check_run("archive-verify", &["archive", "verify", archive])?;
     Ok(())
@@ -118,8 +119,8 @@ fn documents_of_archives_have_their_schemas() -> Result<()> {
 
 #[test]
 fn documents_of_damaged_logs_have_their_schemas() -> Result<()> {
-    let folder = TempDir::new()?;
-    let log = folder.path().join("damaged.binlog");
+    let directory = TempDir::new()?;
+    let log = directory.path().join("damaged.binlog");
     let mut bytes = fs::read(workspace_root().join("samples/types.binlog"))?;
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0xff;
@@ -134,8 +135,8 @@ fn documents_of_damaged_logs_have_their_schemas() -> Result<()> {
 
 #[test]
 fn documents_of_rewrites_have_their_schemas() -> Result<()> {
-    let folder = TempDir::new()?;
-    let (compressed, back) = (folder.path().join("compressed"), folder.path().join("back"));
+    let directory = TempDir::new()?;
+    let (compressed, back) = (directory.path().join("compressed"), directory.path().join("back"));
     let to = ["--output", path_text(&compressed)?];
     for name in ["types.binlog", "ddl.binlog", "in-use.binlog"] {
         check_run("compress", &[&["compress", "--dry-run", name][..], &to].concat())?;
@@ -149,17 +150,17 @@ fn documents_of_rewrites_have_their_schemas() -> Result<()> {
 
 #[test]
 fn documents_of_exports_have_their_schemas() -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let document =
-        check_run("export", &["export", "types-full-metadata.binlog", "--to", path_text(folder.path())?])?;
+        check_run("export", &["export", "types-full-metadata.binlog", "--to", path_text(directory.path())?])?;
     ensure!(document["row_changes"].as_u64() > Some(100), "{document}");
     Ok(())
 }
 
 #[test]
 fn documents_of_sqlite_targets_have_their_schemas() -> Result<()> {
-    let folder = TempDir::new()?;
-    let to = format!("sqlite:{}", folder.path().join("target.sqlite").display());
+    let directory = TempDir::new()?;
+    let to = format!("sqlite:{}", directory.path().join("target.sqlite").display());
     check_run("replay-status", &["replay", "--status", "--to", &to])?;
     check_run("replay-dry-run", &["replay", "gtids", "--dry-run", "--to", &to])?;
     check_run("replay", &["replay", "gtids", "--to", &to])?;
@@ -177,8 +178,8 @@ fn documents_of_servers_have_their_schemas() -> Result<()> {
     )?;
     let from = command::address("root", &source);
     check_run("advise", &["advise", "--from", &from, "--levels", "3", "--time", "1"])?;
-    let folder = TempDir::new()?;
-    let copy = folder.path().join("copy");
+    let directory = TempDir::new()?;
+    let copy = directory.path().join("copy");
     let receive = ["receive", path_text(&copy)?, "--from", &from, "--stop-at-end", "--compress", "3"];
     check_run("receive", &receive)?;
     check_run("receive", &receive)?;
@@ -190,7 +191,7 @@ fn documents_of_servers_have_their_schemas() -> Result<()> {
     check_run("replay", &["replay", copy, "--to", &to, "--verify", &from])?;
     check_run("replay-status", &["replay", "--status", "--to", &to])?;
     check_undo(&source, copy)?;
-    check_relay(&source, folder.path())
+    check_relay(&source, directory.path())
 }
 
 /// Options of the servers.
@@ -210,9 +211,9 @@ fn check_undo(source: &TestServer, logs: &str) -> Result<()> {
     Ok(())
 }
 
-fn check_relay(source: &TestServer, folder: &Path) -> Result<()> {
-    let accounts = folder.join("accounts.toml");
-    let password = folder.join("password");
+fn check_relay(source: &TestServer, directory: &Path) -> Result<()> {
+    let accounts = directory.join("accounts.toml");
+    let password = directory.join("password");
     fs::write(&password, "secret\n")?;
     let accounts = path_text(&accounts)?;
     let mut add = Command::new(bintide()?);
@@ -229,10 +230,10 @@ fn check_relay(source: &TestServer, folder: &Path) -> Result<()> {
 /// The page of the schemas lists each of them, and every schema describes its root.
 #[test]
 fn schemas_are_listed() -> Result<()> {
-    let folder = workspace_root().join("docs/schemas");
-    let page = fs::read_to_string(folder.join("README.md"))?;
+    let directory = workspace_root().join("docs/schemas");
+    let page = fs::read_to_string(directory.join("README.md"))?;
     let mut paths: Vec<PathBuf> =
-        fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        fs::read_dir(&directory)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     let mut names = BTreeSet::new();
     for path in paths {

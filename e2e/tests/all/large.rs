@@ -8,10 +8,10 @@ use tempfile::TempDir;
 
 #[test]
 fn large_logs_with_usual_options() -> Result<()> {
-    let folder = TempDir::new()?;
-    large::record(&[], "plain", folder.path())?;
-    large::record(&["--binlog-transaction-compression=ON"], "compressed", folder.path())?;
-    let logs = Logs::read(folder.path())?;
+    let directory = TempDir::new()?;
+    large::record(&[], "plain", directory.path())?;
+    large::record(&["--binlog-transaction-compression=ON"], "compressed", directory.path())?;
+    let logs = Logs::read(directory.path())?;
     let usual: [&[&str]; 6] = [
         &[],
         &["-vv"],

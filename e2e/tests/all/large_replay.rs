@@ -145,8 +145,8 @@ fn transactions_larger_than_memory_are_applied() -> Result<()> {
 fn large_statements() -> Result<TestServer> {
     let options = ["--binlog-format=STATEMENT", "--local-infile=1"];
     let source = source(&Launch::mysql().options(options), &[])?;
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("rows.txt");
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("rows.txt");
     let rows: String = (0..ROWS).map(|id| format!("{id}\t{}\n", "x".repeat(7000))).collect();
     fs::write(&file, rows)?;
     let mut sql = "create database d; create database e; use d; create table d.f (id int primary key, v varchar(8000));

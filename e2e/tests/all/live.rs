@@ -71,24 +71,24 @@ fn targets_follow_through_kills_of_bintide() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let mut source = Launch::mysql().option("--max-binlog-size=64K").start()?;
     let target = target("--skip-log-bin")?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     source.sql(TABLES)?;
-    let mut receiving = receive(&source, folder.path())?;
-    while !folder.path().join("binlog.index").exists() {
+    let mut receiving = receive(&source, directory.path())?;
+    while !directory.path().join("binlog.index").exists() {
         thread::sleep(Duration::from_millis(10));
     }
-    let mut replaying = replay(folder.path(), &target)?;
+    let mut replaying = replay(directory.path(), &target)?;
     for round in 1..=18 {
         source.sql(&work(round))?;
         source.sql(&format!("insert into d.rounds values ({round})"))?;
         match random.below(4) {
             0 => {
                 end(receiving)?;
-                receiving = receive(&source, folder.path())?;
+                receiving = receive(&source, directory.path())?;
             }
             1 => {
                 end(replaying)?;
-                replaying = replay(folder.path(), &target)?;
+                replaying = replay(directory.path(), &target)?;
             }
             2 if round % 3 == 0 => {
                 source.kill()?;
@@ -138,16 +138,16 @@ fn ends_when_told(child: Child) -> Result<()> {
 fn one_command_follows_a_server() -> Result<()> {
     let mut source = Launch::mysql().option("--max-binlog-size=64K").start()?;
     let target = target("--skip-log-bin")?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     source.sql(TABLES)?;
-    let mut child = replay_from(&source, folder.path(), &target, &[])?;
+    let mut child = replay_from(&source, directory.path(), &target, &[])?;
     for round in 1..=9 {
         source.sql(&work(round))?;
         source.sql(&format!("insert into d.rounds values ({round})"))?;
         match round {
             3 | 6 => {
                 end(child)?;
-                child = replay_from(&source, folder.path(), &target, &[])?;
+                child = replay_from(&source, directory.path(), &target, &[])?;
             }
             5 => {
                 source.kill()?;
@@ -161,10 +161,10 @@ fn one_command_follows_a_server() -> Result<()> {
     ends_when_told(child)?;
     are_equal(&source, &target, checksum)?;
     // Applied logs may be deleted, except the newest, which the next run needs.
-    let index = folder.path().join("binlog.index");
+    let index = directory.path().join("binlog.index");
     let kept = || Ok::<_, anyhow::Error>(std::fs::read_to_string(&index)?.lines().count());
     ensure!(kept()? > 2, "few logs");
-    let mut child = replay_from(&source, folder.path(), &target, &["--relay-keep", "1K"])?;
+    let mut child = replay_from(&source, directory.path(), &target, &["--relay-keep", "1K"])?;
     source.sql(&work(10))?;
     catches_up(&source, &target, &mut [&mut child])?;
     ends_when_told(child)?;
@@ -173,10 +173,10 @@ fn one_command_follows_a_server() -> Result<()> {
     source.sql("flush binary logs; create database gone; flush binary logs; flush binary logs")?;
     let last = source.binlogs()?.last().and_then(|log| Some(log.file_name()?.to_string_lossy().into_owned()));
     source.sql(&format!("purge binary logs to '{}'", last.context("no logs")?))?;
-    let fails = |source: &TestServer, code: i32, wanted: &str| -> Result<()> {
-        let ran = replay_from(source, folder.path(), &target, &[])?.wait_with_output()?;
+    let fails = |source: &TestServer, code: i32, expected: &str| -> Result<()> {
+        let ran = replay_from(source, directory.path(), &target, &[])?.wait_with_output()?;
         let said = String::from_utf8_lossy(&ran.stderr);
-        ensure!(ran.status.code() == Some(code) && said.contains(wanted), "{:?} {said}", ran.status);
+        ensure!(ran.status.code() == Some(code) && said.contains(expected), "{:?} {said}", ran.status);
         Ok(())
     };
     fails(&source, 1, "(error 1236); keep this directory as it is")?;
@@ -196,16 +196,16 @@ fn catches_up_and_ends(source: &TestServer, target: &TestServer, relay: &Path) -
 fn mariadb_is_followed_through_kills() -> Result<()> {
     let mut source = Launch::mariadb().options(["--binlog-format=row", "--max-binlog-size=64K"]).start()?;
     let target = Launch::mariadb().options(["--server-id=2", "--skip-log-bin"]).start()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     source.sql(TABLES)?;
-    let mut child = replay_from(&source, folder.path(), &target, &[])?;
+    let mut child = replay_from(&source, directory.path(), &target, &[])?;
     for round in 1..=8 {
         source.sql(&work(round))?;
         source.sql(&format!("insert into d.rounds values ({round})"))?;
         match round {
             2 | 5 => {
                 end(child)?;
-                child = replay_from(&source, folder.path(), &target, &[])?;
+                child = replay_from(&source, directory.path(), &target, &[])?;
             }
             3 | 6 => {
                 source.kill()?;
@@ -266,13 +266,13 @@ fn logs_purged_before_they_are_applied_are_named() -> Result<()> {
         (mariadb().option("--binlog-format=row"), mariadb(), place),
     ] {
         let target = target.options(["--server-id=2", "--skip-log-bin"]);
-        let (source, target, folder) = (source.start()?, target.start()?, TempDir::new()?);
+        let (source, target, directory) = (source.start()?, target.start()?, TempDir::new()?);
         source.sql(TABLES)?;
-        let mut receiving = receive(&source, folder.path())?;
-        while !folder.path().join("binlog.index").exists() {
+        let mut receiving = receive(&source, directory.path())?;
+        while !directory.path().join("binlog.index").exists() {
             thread::sleep(Duration::from_millis(10));
         }
-        let mut replaying = replay(folder.path(), &target)?;
+        let mut replaying = replay(directory.path(), &target)?;
         source.sql("insert into d.rounds values (1)")?;
         catches_up(&source, &target, &mut [&mut replaying, &mut receiving])?;
         ends_when_told(receiving)?;
@@ -287,27 +287,27 @@ fn logs_purged_before_they_are_applied_are_named() -> Result<()> {
         for _ in ["what there is", "what is kept of it"] {
             let from = format!("mysql://root@127.0.0.1:{}/", source.port());
             let mut keep = Command::new(bintide()?);
-            keep.env_clear().arg("receive").arg(folder.path()).args(["--from", &from, "--keep", "1K"]);
+            keep.env_clear().arg("receive").arg(directory.path()).args(["--from", &from, "--keep", "1K"]);
             ensure!(
                 keep.args(["-q", "--stop-at-end"]).stdout(Stdio::null()).status()?.success(),
                 "receive failed"
             );
         }
-        ensure!(!folder.path().join("binlog.000003").exists(), "more than one log was kept");
+        ensure!(!directory.path().join("binlog.000003").exists(), "more than one log was kept");
         kill(replaying_id, Signal::SIGCONT)?;
         let ran = replaying.wait_with_output()?;
         let said = String::from_utf8_lossy(&ran.stderr);
         ensure!(ran.status.code() == Some(1), "{:?} {said}", ran.status);
-        for wanted in
+        for expected in
             ["binlog.000001 and ", "binlog.000004 were purged before they were read", "Retain logs longer"]
         {
-            ensure!(said.contains(wanted), "{wanted} is not in {said}");
+            ensure!(said.contains(expected), "{expected} is not in {said}");
         }
         ensure!(
             target.sql("select max(n) from d.rounds")?.trim() == "2",
             "the available logs were not all applied"
         );
-        let ran = replay(folder.path(), &target)?.wait_with_output()?;
+        let ran = replay(directory.path(), &target)?.wait_with_output()?;
         let said = String::from_utf8_lossy(&ran.stderr);
         ensure!(!ran.status.success() && said.contains(again), "{:?} {said}", ran.status);
     }

@@ -14,8 +14,8 @@ use testkit::{Launch, TestServer};
 use wire::{FormatOrigin, ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
 /// Receives events after the end of the store, up to the source's end or `events_max` events.
-fn receive(server: &TestServer, folder: &Path, events_max: usize) -> Result<usize> {
-    let mut store = StoreWriter::open(folder, LogEncryption::Plain { keyring: None })?;
+fn receive(server: &TestServer, directory: &Path, events_max: usize) -> Result<usize> {
+    let mut store = StoreWriter::open(directory, LogEncryption::Plain { keyring: None })?;
     let (file, position) =
         store.store_end().map_or(("", MAGIC.len() as u64), |place| (place.log, place.next));
     let wishes = ReplicaOptions {
@@ -55,25 +55,25 @@ fn receive(server: &TestServer, folder: &Path, events_max: usize) -> Result<usiz
 fn interrupted_stores_resume_until_they_equal_the_source() -> Result<()> {
     for launch in [Launch::mysql(), Launch::mariadb()] {
         let server = launch.start()?;
-        let folder = TempDir::new()?;
+        let directory = TempDir::new()?;
         server.sql(
             "create database d; create table d.t (a int primary key auto_increment, b longtext);
              insert into d.t (b) values ('one'), (repeat('two', 100000)); flush binary logs;
              insert into d.t (b) values ('three'); flush binary logs; insert into d.t (b) values ('four')",
         )?;
         // A few events at a time; in between, the end of the last log is cut off, as by a crash.
-        while receive(&server, folder.path(), 4)? == 4 {
-            let store = StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: None })?;
+        while receive(&server, directory.path(), 4)? == 4 {
+            let store = StoreWriter::open(directory.path(), LogEncryption::Plain { keyring: None })?;
             let place = store.store_end().context("no logs")?;
-            let log = fs::OpenOptions::new().write(true).open(folder.path().join(place.log))?;
+            let log = fs::OpenOptions::new().write(true).open(directory.path().join(place.log))?;
             let end = place.next;
             drop(store);
             log.set_len(end - 1)?;
         }
-        same_logs(&server, folder.path())?;
+        same_logs(&server, directory.path())?;
         server.sql("insert into d.t (b) values ('five'); flush binary logs")?;
-        receive(&server, folder.path(), usize::MAX)?;
-        same_logs(&server, folder.path())?;
+        receive(&server, directory.path(), usize::MAX)?;
+        same_logs(&server, directory.path())?;
     }
     Ok(())
 }

@@ -119,10 +119,10 @@ fn logging_is_refused_on_unsuitable_targets() -> Result<()> {
     let source = source(&Launch::mysql(), &["types"])?;
     let (logs, does_not) = (target()?, e2e::replays::target("--skip-log-bin")?);
     let without = e2e::replays::source(&Launch::mysql().option("--gtid-mode=OFF"), &["types"])?;
-    let check = |source: &TestServer, target: &TestServer, more: &[&str], wanted: &str| {
+    let check = |source: &TestServer, target: &TestServer, more: &[&str], expected: &str| {
         let output = replay(source, target, more)?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(!output.status.success() && said.contains(wanted), "{more:?}: {said}");
+        ensure!(!output.status.success() && said.contains(expected), "{more:?}: {said}");
         ensure!(checksums(target)?.is_empty(), "{more:?}: something was applied");
         Ok(())
     };

@@ -23,8 +23,8 @@ use wire::{CleartextPolicy, FormatOrigin, SourceEvent};
 
 /// Returns the bytes that the server sent in a recorded conversation.
 fn recorded(name: &str) -> Result<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wire/tests/conversations");
-    let text = std::fs::read_to_string(folder.join(name))?;
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wire/tests/conversations");
+    let text = std::fs::read_to_string(directory.join(name))?;
     let said = text.lines().filter_map(|line| line.strip_prefix("server "));
     let digits: String = said.collect();
     (0..digits.len()).step_by(2).map(|at| Ok(u8::from_str_radix(&digits[at..at + 2], 16)?)).collect()
@@ -89,7 +89,7 @@ fn serve(listener: &TcpListener, conversations: &[Vec<u8>], served: &AtomicUsize
 }
 
 /// Receives into a new store; returns the number of received events.
-fn receive(port: u16, folder: &Path) -> Result<usize> {
+fn receive(port: u16, directory: &Path) -> Result<usize> {
     let address = ServerAddress {
         user: "repl".to_owned(),
         password: PasswordSource::Text("secret".to_owned()),
@@ -104,7 +104,7 @@ fn receive(port: u16, folder: &Path) -> Result<usize> {
         cancel: CancelToken::default(),
     };
     let options = LinkOptions::default();
-    let mut store = StoreWriter::open(folder, LogEncryption::Plain { keyring: None })?;
+    let mut store = StoreWriter::open(directory, LogEncryption::Plain { keyring: None })?;
     let mut source = LiveSource::open(&address, &options, replica())?;
     let mut count = 0;
     while let Some(live) = source.next()? {
@@ -137,8 +137,8 @@ fn damaged_conversations_are_errors() -> Result<()> {
             let serving = scope.spawn(|| serve(&listener, &conversations, &served));
             let mut refused = 0;
             for number in 0..conversations.len() {
-                let folder = TempDir::new()?;
-                match receive(port, folder.path()) {
+                let directory = TempDir::new()?;
+                match receive(port, directory.path()) {
                     Ok(count) => ensure!(
                         number > 0 || count > 10,
                         "{name}: {count} events of an undamaged conversation"
@@ -161,12 +161,12 @@ fn damaged_conversations_are_errors() -> Result<()> {
 #[test]
 fn commands_report_damaged_conversations() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     for (round, (name, _)) in (0..12).flat_map(|round| KEPT.map(|kept| (round, kept))) {
         let bytes = mutated(&recorded(name)?, &mut random);
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let from = format!("mysql://repl:secret@127.0.0.1:{}/", listener.local_addr()?.port());
-        let store: PathBuf = folder.path().join(format!("{round}-{name}"));
+        let store: PathBuf = directory.path().join(format!("{round}-{name}"));
         let mut command = Command::new(bintide()?);
         command.env_clear().arg("receive").arg(&store).args(["--from", &from, "--stop-at-end", "-q"]);
         command.arg("--get-server-public-key").stdout(Stdio::null()).stderr(Stdio::piped());
@@ -199,8 +199,8 @@ fn servers_of_other_protocols_are_reported() -> Result<()> {
         let (mut stream, _): (TcpStream, _) = listener.accept()?;
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     });
-    let folder = TempDir::new()?;
-    let said = format!("{:#}", receive(port, folder.path()).err().context("the connection succeeded")?);
+    let directory = TempDir::new()?;
+    let said = format!("{:#}", receive(port, directory.path()).err().context("the connection succeeded")?);
     ensure!(said.contains("or this is not MySQL's protocol"), "{said}");
     serving.join().map_err(|_| anyhow::anyhow!("the source panicked"))??;
     Ok(())

@@ -86,26 +86,26 @@ fn catalogues_of_all_servers_have_the_same_columns_and_indexes() -> Result<()> {
             )
         };
         let found: Vec<String> = columns.iter().map(shown).collect();
-        let wanted = [
+        let expected = [
             "0 a int true false None 0 10.0 true false",
             "1 b varchar false true Some(8) 20 0.0 false false",
             "2 c decimal false true None 0 5.2 false false",
             "3 d timestamp false false None 0 0.0 false true",
         ];
-        ensure!(found == wanted, "{found:#?}");
+        ensure!(found == expected, "{found:#?}");
         let parts = catalogue.index_parts(b"c", b"t")?;
         let shown = |part: &ServerIndexPart| {
             let column = part.column.as_deref().unwrap_or("?");
             format!("{} {} {column} {:?} {}", part.index, part.is_unique, part.prefix, part.is_nullable)
         };
         let found: Vec<String> = parts.iter().map(shown).collect();
-        let wanted = [
+        let expected = [
             "PRIMARY true a None false",
             "k false b Some(3) true",
             "u true c None true",
             "u true d None false",
         ];
-        ensure!(found == wanted, "{found:#?}");
+        ensure!(found == expected, "{found:#?}");
         ensure!(catalogue.invisible_indexes(b"c", b"t")?.is_empty());
         Ok(())
     })
@@ -129,7 +129,7 @@ fn dump_prints_what_mysqlbinlog_prints() -> Result<()> {
                 runs.push(Run::new(options.iter().map(|option| (*option).to_owned()).chain([log])));
             }
         }
-        identity::check_all(server.package.name(), &Logs::read(&server.folder)?, &runs)
+        identity::check_all(server.package.name(), &Logs::read(&server.directory)?, &runs)
     })
 }
 
@@ -155,10 +155,10 @@ fn verify_finds_no_damage() -> Result<()> {
 fn stats_counts_the_rows_that_mysqlbinlog_prints() -> Result<()> {
     check_each(&TestPackage::from_env()?, |server| {
         let report = document(bintide_on(&["stats", "--json"], &server.logs)?)?;
-        let wanted = changes_shown(&shown_by(log_printer(server.package), &server.logs)?);
+        let expected = changes_shown(&shown_by(log_printer(server.package), &server.logs)?);
         let found = ["insert", "update", "delete"].map(|kind| report["totals"][kind]["rows"].as_u64());
-        let wanted = wanted.map(|count| u64::try_from(count).ok());
-        ensure!(found == wanted && wanted[0] > Some(20), "{found:?}, not {wanted:?}");
+        let expected = expected.map(|count| u64::try_from(count).ok());
+        ensure!(found == expected && expected[0] > Some(20), "{found:?}, not {expected:?}");
         Ok(())
     })
 }
@@ -194,11 +194,11 @@ fn check_streamed(server: &TestServer, records: &[u8]) -> Result<()> {
     for (table, column) in STREAMED {
         let database = if table == "n" { "d" } else { "w" };
         let found = left(records, table, column)?;
-        let wanted = server.sql(&format!("select {column} from {database}.{table} order by id"))?;
-        let wanted: Vec<&str> =
-            wanted.lines().map(|line| if line == "NULL" { "null" } else { line }).collect();
+        let expected = server.sql(&format!("select {column} from {database}.{table} order by id"))?;
+        let expected: Vec<&str> =
+            expected.lines().map(|line| if line == "NULL" { "null" } else { line }).collect();
         let found: Vec<&str> = found.iter().map(|text| text.trim_matches('"')).collect();
-        ensure!(found == wanted, "{table}.{column}: {:.300?}, not {:.300?}", found, wanted);
+        ensure!(found == expected, "{table}.{column}: {:.300?}, not {:.300?}", found, expected);
     }
     Ok(())
 }
@@ -215,16 +215,16 @@ fn streams_with_definitions_end_at_the_servers_rows() -> Result<()> {
 #[test]
 fn received_logs_equal_the_servers() -> Result<()> {
     check_each(&TestPackage::from_env()?, |server| {
-        let folder = TempDir::new()?;
+        let directory = TempDir::new()?;
         let from = command::address("root", &server.server) + "&timeout=8";
         // Some time after a rotation, MariaDB writes an event to the new log when the old one is synced.
         wait_until("the server's logs", || {
             let mut command = Command::new(bintide()?);
-            command.env_clear().arg("receive").arg(folder.path()).args(["--from", &from, "--stop-at-end"]);
+            command.env_clear().arg("receive").arg(directory.path()).args(["--from", &from, "--stop-at-end"]);
             printed(command.output()?)?;
-            Ok(same_logs(&server.server, folder.path()).is_ok())
+            Ok(same_logs(&server.server, directory.path()).is_ok())
         })?;
-        same_logs(&server.server, folder.path())
+        same_logs(&server.server, directory.path())
     })
 }
 
@@ -284,9 +284,9 @@ fn replay_of_the_newest_mysql_ends_equal() -> Result<()> {
 }
 
 /// Copies logs, so that a test can rewrite them.
-fn copies(logs: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
+fn copies(logs: &[PathBuf], directory: &Path) -> Result<Vec<PathBuf>> {
     let copy = |log: &PathBuf| {
-        let copy = folder.join(log.file_name().context("a log without a name")?);
+        let copy = directory.join(log.file_name().context("a log without a name")?);
         fs::copy(log, &copy)?;
         Ok(copy)
     };
@@ -301,8 +301,8 @@ fn rows_printed(text: &[u8]) -> Vec<&[u8]> {
 #[test]
 fn compressed_logs_are_read_by_mysqlbinlog_8_0() -> Result<()> {
     check_each(&mysql_servers()?, |server| {
-        let folder = TempDir::new()?;
-        let logs = copies(&server.logs, folder.path())?;
+        let directory = TempDir::new()?;
+        let logs = copies(&server.logs, directory.path())?;
         let report = document(bintide_on(&["compress", "--json", "--upgrade-format"], &logs)?)?;
         printed(bintide_on(&["verify"], &logs)?)?;
         let sizes =
@@ -366,9 +366,9 @@ fn decompressed_logs_are_read_by_old_mysqlbinlogs() -> Result<()> {
     let newest = Launch::mysql().option("--binlog-transaction-compression=ON").start()?;
     newest.sql(&e2e::matrix::work(TestPackage::Mysql))?;
     newest.sql("flush binary logs")?;
-    let folder = TempDir::new()?;
-    let logs = copies(&newest.binlogs()?[..1], folder.path())?;
-    let wanted = shown_by(TestPackage::Mysql, &logs)?;
+    let directory = TempDir::new()?;
+    let logs = copies(&newest.binlogs()?[..1], directory.path())?;
+    let expected = shown_by(TestPackage::Mysql, &logs)?;
     document(bintide_on(&["decompress", "--json"], &logs)?)?;
     for package in TestPackage::from_env()? {
         let home = testkit::PackageHome::find(package)?;
@@ -378,7 +378,7 @@ fn decompressed_logs_are_read_by_old_mysqlbinlogs() -> Result<()> {
         let is_too_old = is_too_old(package) || package == TestPackage::MariaDb10_5;
         if home.has(name) && !is_too_old {
             let found = shown_by(package, &logs).with_context(|| package.name())?;
-            ensure!(changes_shown(&found) == changes_shown(&wanted), "{}: the rows differ", package.name());
+            ensure!(changes_shown(&found) == changes_shown(&expected), "{}: the rows differ", package.name());
         }
     }
     Ok(())

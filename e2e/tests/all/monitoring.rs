@@ -49,8 +49,8 @@ fn metrics_of(arguments: &[&str]) -> Result<String> {
 }
 
 /// Returns the metrics of each command that has them, while it follows a server.
-fn all_metrics(server: &TestServer, folder: &Path) -> Result<Vec<String>> {
-    let path = |name: &str| folder.join(name).display().to_string();
+fn all_metrics(server: &TestServer, directory: &Path) -> Result<Vec<String>> {
+    let path = |name: &str| directory.join(name).display().to_string();
     let (port, relay) = (server.port(), free_port()?);
     let from = format!("mysql://root@127.0.0.1:{port}/");
     let (sqlite, place) = (format!("sqlite:{}", path("copy.db")), format!("--port={port}"));
@@ -73,8 +73,8 @@ fn metrics_follow_the_conventions() -> Result<()> {
     let promtool = PackageHome::find(TestPackage::Promtool)?;
     let server = Launch::mysql().options(["--gtid-mode=ON", "--enforce-gtid-consistency=ON"]).start()?;
     server.sql("create database d; create table d.t (a int primary key); insert into d.t values (1)")?;
-    let folder = TempDir::new()?;
-    for text in all_metrics(&server, folder.path())? {
+    let directory = TempDir::new()?;
+    for text in all_metrics(&server, directory.path())? {
         check(&promtool, &["check", "metrics"], &text)?;
     }
     Ok(())
@@ -102,7 +102,7 @@ fn alerts_and_dashboard_name_existing_metrics() -> Result<()> {
     Ok(())
 }
 
-/// Adds the names in a file, or in all files of a folder.
+/// Adds the names in a file, or in all files of a directory.
 fn add_names(path: &Path, name: &Regex, known: &mut BTreeSet<String>) -> Result<()> {
     if path.is_dir() {
         for entry in fs::read_dir(path)? {

@@ -185,8 +185,8 @@ fn net_changes_make_the_same_tables() -> Result<()> {
         "SET information_schema_stats_expiry = 0; SELECT AUTO_INCREMENT FROM information_schema.tables
         WHERE table_schema = 'd' AND table_name = 'counted'";
     let counted: i32 = target.sql(count)?.trim().parse()?;
-    let wanted = highest_inserted(&log)? + 1;
-    ensure!(counted >= wanted, "seed {seed}: AUTO_INCREMENT is {counted}, must be {wanted} at least");
+    let expected = highest_inserted(&log)? + 1;
+    ensure!(counted >= expected, "seed {seed}: AUTO_INCREMENT is {counted}, must be {expected} at least");
     let net = total.net;
     ensure!(net.inserted > 0 && net.updated > 0 && net.deleted > 0 && total.plain_events > 0, "{total:?}");
     ensure!(total.plain_transactions > 0, "{total:?}: no statement changed tables of both kinds");

@@ -23,14 +23,14 @@ const VERSIONS: [(&str, Knows); 2] = [("5.6.51-log", Knows::Identifier), ("8.0.1
 
 #[test]
 fn fields_missing_in_old_logs_are_printed_as_by_mysqlbinlog() -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let mut runs = Vec::new();
     for (number, (version, knows)) in VERSIONS.iter().enumerate() {
         for sample in ["savepoints", "anonymous", "statements"] {
-            let samples = Logs::samples()?.folder;
+            let samples = Logs::samples()?.directory;
             let bytes = fs::read(samples.join(format!("{sample}.binlog")))?;
             let name = format!("{sample}-{number}.binlog");
-            fs::write(folder.path().join(&name), older(&bytes, version, *knows)?)?;
+            fs::write(directory.path().join(&name), older(&bytes, version, *knows)?)?;
             for options in
                 [&[][..], &["-vv", "--base64-output=decode-rows"], &["--hexdump"], &["--short-form"]]
             {
@@ -39,7 +39,7 @@ fn fields_missing_in_old_logs_are_printed_as_by_mysqlbinlog() -> Result<()> {
             }
         }
     }
-    identity::check_all("old servers", &Logs::read(folder.path())?, &runs)
+    identity::check_all("old servers", &Logs::read(directory.path())?, &runs)
 }
 
 /// Returns the same log as a server of this version would have written it.

@@ -25,8 +25,8 @@ fn mode(path: &Path) -> Result<u32> {
 #[test]
 fn passwords_are_hidden_in_the_process_list() -> Result<()> {
     let deaf = UnresponsivePort::open()?;
-    let folder = TempDir::new()?;
-    let store = folder.path().join("store");
+    let directory = TempDir::new()?;
+    let store = directory.path().join("store");
     let store = store.to_str().context("a path that is not UTF-8")?;
     let port = deaf.port().to_string();
     let address = format!("mysql://root:se%2Fcret@127.0.0.1:{port}/");
@@ -72,8 +72,8 @@ fn passwords_on_the_command_line_log_in() -> Result<()> {
 
 #[test]
 fn copies_of_tables_and_logs_are_private() -> Result<()> {
-    let folder = TempDir::new()?;
-    let database = folder.path().join("copy.db");
+    let directory = TempDir::new()?;
+    let database = directory.path().join("copy.db");
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/gtids/binlog.000001");
     let to = format!("sqlite:{}", database.display());
     let sample = sample.to_str().context("a path that is not UTF-8")?;
@@ -82,7 +82,7 @@ fn copies_of_tables_and_logs_are_private() -> Result<()> {
     ensure!(mode(&database)? & 0o137 == 0, "{:o}", mode(&database)?);
     // The command waits for a connection; its directory already exists.
     let deaf = UnresponsivePort::open()?;
-    let temporary = folder.path().join("temporary");
+    let temporary = directory.path().join("temporary");
     fs::create_dir(&temporary)?;
     let from = format!("mysql://root@127.0.0.1:{}/", deaf.port());
     let _child = Running::start(command(&["advise", "--from", &from])?.env("TMPDIR", &temporary))?;

@@ -24,16 +24,16 @@ use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
 const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b longtext)";
 
-fn receive(port: u16, folder: &Path, more: &[&str]) -> Result<Command> {
+fn receive(port: u16, directory: &Path, more: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
     let from = format!("mysql://root@127.0.0.1:{port}/?timeout=8");
-    command.env_clear().arg("receive").arg(folder).args(["--from", &from]).args(more);
+    command.env_clear().arg("receive").arg(directory).args(["--from", &from]).args(more);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     Ok(command)
 }
 
-fn receive_all(server: &TestServer, folder: &Path, more: &[&str]) -> Result<String> {
-    let ran = receive(server.port(), folder, more)?.arg("--stop-at-end").output()?;
+fn receive_all(server: &TestServer, directory: &Path, more: &[&str]) -> Result<String> {
+    let ran = receive(server.port(), directory, more)?.arg("--stop-at-end").output()?;
     ensure!(ran.status.success(), "{}", stderr(&ran));
     Ok(String::from_utf8(ran.stdout)?)
 }
@@ -44,10 +44,10 @@ fn stderr(ran: &Output) -> String {
 
 /// Receives until the directory has the server's logs. Some time after a rotation, MariaDB writes an event to the
 /// new log when the old one is synced.
-fn receive_until_equal(server: &TestServer, folder: &Path) -> Result<()> {
+fn receive_until_equal(server: &TestServer, directory: &Path) -> Result<()> {
     wait_for(|| {
-        receive_all(server, folder, &[])?;
-        same_logs(server, folder)
+        receive_all(server, directory, &[])?;
+        same_logs(server, directory)
     })
 }
 
@@ -61,24 +61,24 @@ fn interrupt(child: Child) -> Result<Output> {
 fn received_logs_equal_the_sources_after_a_second_run() -> Result<()> {
     for launch in [Launch::mysql(), Launch::mariadb()] {
         let server = launch.start()?;
-        let folder = TempDir::new()?;
+        let directory = TempDir::new()?;
         server.sql(TABLE)?;
         for compression in ["none", "zlib"] {
             server.sql(
                 "insert into d.t (b) values ('one'), (repeat('two', 100000)); flush binary logs;
                  insert into d.t (b) values ('three')",
             )?;
-            let said = receive_all(&server, folder.path(), &["--compression", compression])?;
+            let said = receive_all(&server, directory.path(), &["--compression", compression])?;
             ensure!(said.contains(" received; ") && said.contains(" ends at binlog.00000"), "{said}");
-            receive_until_equal(&server, folder.path())?;
+            receive_until_equal(&server, directory.path())?;
         }
         // A second run without new transactions.
         wait_for(|| {
-            let said = receive_all(&server, folder.path(), &["--json"])?;
+            let said = receive_all(&server, directory.path(), &["--json"])?;
             ensure!(said.contains("\"transactions\": 0") && said.contains("\"events\": 0,"), "{said}");
             Ok(())
         })?;
-        receive_until_equal(&server, folder.path())?;
+        receive_until_equal(&server, directory.path())?;
     }
     Ok(())
 }
@@ -89,14 +89,14 @@ fn kills_neither_lose_nor_repeat_bytes() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     for launch in [Launch::mysql(), Launch::mariadb()] {
         let server = launch.options(["--max-binlog-size=256K", "--binlog-format=row"]).start()?;
-        let folder = TempDir::new()?;
+        let directory = TempDir::new()?;
         server.sql(TABLE)?;
         let inserts = "insert into d.t (b) values (repeat('x', 2000)); ".repeat(800);
         thread::scope(|scope| -> Result<()> {
             let client = scope.spawn(|| server.sql(&inserts));
             let mut kills = 0;
             while !client.is_finished() || kills < 8 {
-                let mut child = receive(server.port(), folder.path(), &["-q"])?.spawn()?;
+                let mut child = receive(server.port(), directory.path(), &["-q"])?.spawn()?;
                 thread::sleep(Duration::from_millis(20 + random.below(300) as u64));
                 child.kill()?;
                 child.wait()?;
@@ -104,7 +104,7 @@ fn kills_neither_lose_nor_repeat_bytes() -> Result<()> {
             }
             client.join().map_err(|_| anyhow!("the client panicked"))?.map(drop)
         })?;
-        receive_until_equal(&server, folder.path())?;
+        receive_until_equal(&server, directory.path())?;
         ensure!(server.binlogs()?.len() > 3, "the server has not rotated its log");
     }
     Ok(())
@@ -120,8 +120,8 @@ fn closed_logs_are_compressed() -> Result<()> {
 /// Repeats the test with logs that are encrypted from the start, or later.
 #[test]
 fn closed_logs_are_compressed_and_encrypted() -> Result<()> {
-    let folder = TempDir::new()?;
-    let keyring = folder.path().join("keyring");
+    let directory = TempDir::new()?;
+    let keyring = directory.path().join("keyring");
     write_keyring(&keyring)?;
     kept_compressed(Some(text(&keyring)?))
 }
@@ -134,16 +134,21 @@ fn kept_compressed(keyring: Option<&str>) -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let server = Launch::mysql().options(["--max-binlog-size=128K", "--binlog-format=row"]).start()?;
     let target = e2e::replays::target("--skip-log-bin")?;
-    let (folder, opened) = (TempDir::new()?, TempDir::new()?);
+    let (directory, opened) = (TempDir::new()?, TempDir::new()?);
     let key: Vec<&str> = keyring.map(|keyring| ["--keyring", keyring]).into_iter().flatten().collect();
     let encrypt = keyring.map(|_| "--encrypt");
     let compress = ["--compress", "3", "--compression", "zlib", "--json"];
     let compress: Vec<&str> = compress.into_iter().chain(encrypt).chain(key.iter().copied()).collect();
     server.sql(TABLE)?;
-    receive_all(&server, folder.path(), &compress)?;
+    receive_all(&server, directory.path(), &compress)?;
     let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
     let mut replay = Command::new(bintide()?);
-    replay.env_clear().args(["replay", "-q", "--follow"]).arg(folder.path()).args(["--to", &to]).args(&key);
+    replay
+        .env_clear()
+        .args(["replay", "-q", "--follow"])
+        .arg(directory.path())
+        .args(["--to", &to])
+        .args(&key);
     let mut replay = replay.stdout(Stdio::null()).spawn()?;
     let inserts =
         "insert into d.t (b) values (repeat('x', 2000)); update d.t set b = 'y' limit 2;".repeat(400);
@@ -151,7 +156,7 @@ fn kept_compressed(keyring: Option<&str>) -> Result<()> {
         let client = scope.spawn(|| server.sql(&inserts));
         let mut kills = 0;
         while !client.is_finished() || kills < 8 {
-            let mut child = receive(server.port(), folder.path(), &compress)?.spawn()?;
+            let mut child = receive(server.port(), directory.path(), &compress)?.spawn()?;
             thread::sleep(Duration::from_millis(20 + random.below(300) as u64));
             child.kill()?;
             child.wait()?;
@@ -160,7 +165,7 @@ fn kept_compressed(keyring: Option<&str>) -> Result<()> {
         client.join().map_err(|_| anyhow!("the client panicked"))?.map(drop)
     })?;
     server.sql("flush binary logs; insert into d.t (b) values (repeat('end', 1000)); flush binary logs")?;
-    let said: serde_json::Value = serde_json::from_str(&receive_all(&server, folder.path(), &compress)?)?;
+    let said: serde_json::Value = serde_json::from_str(&receive_all(&server, directory.path(), &compress)?)?;
     let figure = |name: &str| said[name].as_u64().with_context(|| format!("{name} is missing: {said}"));
     ensure!(figure("logs_compressed")? > 0, "{said}");
     ensure!(figure("compressed_to")? < figure("compressed_from")?, "{said}");
@@ -170,20 +175,21 @@ fn kept_compressed(keyring: Option<&str>) -> Result<()> {
     replay.kill()?;
     replay.wait()?;
     let mut decompress = Command::new(bintide()?);
-    decompress.env_clear().args(["decompress", "-q", "--plain"]).args(&key).arg(folder.path());
+    decompress.env_clear().args(["decompress", "-q", "--plain"]).args(&key).arg(directory.path());
     decompress.arg("--output").arg(opened.path());
     let ran = decompress.output()?;
     ensure!(ran.status.success(), "{}", stderr(&ran));
-    let size = |folder: &Path, name: &Path| Ok::<_, anyhow::Error>(fs::metadata(folder.join(name))?.len());
+    let size =
+        |directory: &Path, name: &Path| Ok::<_, anyhow::Error>(fs::metadata(directory.join(name))?.len());
     let logs = server.binlogs()?;
     for log in &logs {
         let name = Path::new(log.file_name().context("a log without a name")?);
-        let is_sealed = fs::read(folder.path().join(name))?.starts_with(&binlog::MAGIC_ENCRYPTED);
+        let is_sealed = fs::read(directory.path().join(name))?.starts_with(&binlog::MAGIC_ENCRYPTED);
         ensure!(is_sealed == keyring.is_some(), "{}: encrypted is not as expected", name.display());
-        let is_smaller = size(folder.path(), name)? * 4 < size(opened.path(), name)?;
+        let is_smaller = size(directory.path(), name)? * 4 < size(opened.path(), name)?;
         ensure!(is_smaller || fs::metadata(log)?.len() < 4000, "{} is not compressed", name.display());
     }
-    fs::copy(folder.path().join("binlog.index"), opened.path().join("binlog.index"))?;
+    fs::copy(directory.path().join("binlog.index"), opened.path().join("binlog.index"))?;
     same_logs(&server, opened.path())?;
     // Without GTIDs, a replica has no position in a compressed log.
     let without = Launch::mysql().option("--gtid-mode=OFF").start()?;
@@ -197,7 +203,7 @@ fn kept_compressed(keyring: Option<&str>) -> Result<()> {
 fn received_logs_can_be_encrypted() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let server = Launch::mysql().options(["--max-binlog-size=128K", "--binlog-format=row"]).start()?;
-    let (folder, keys) = (TempDir::new()?, TempDir::new()?);
+    let (directory, keys) = (TempDir::new()?, TempDir::new()?);
     let keyring = keys.path().join("keyring");
     write_keyring(&keyring)?;
     let encrypt = ["--encrypt", "--keyring", text(&keyring)?];
@@ -207,7 +213,7 @@ fn received_logs_can_be_encrypted() -> Result<()> {
         let client = scope.spawn(|| server.sql(&inserts));
         let mut kills = 0;
         while !client.is_finished() || kills < 8 {
-            let mut child = receive(server.port(), folder.path(), &encrypt)?.spawn()?;
+            let mut child = receive(server.port(), directory.path(), &encrypt)?.spawn()?;
             thread::sleep(Duration::from_millis(20 + random.below(200) as u64));
             child.kill()?;
             child.wait()?;
@@ -215,31 +221,31 @@ fn received_logs_can_be_encrypted() -> Result<()> {
         }
         client.join().map_err(|_| anyhow!("the client panicked"))?.map(drop)
     })?;
-    receive_all(&server, folder.path(), &encrypt)?;
-    same_logs_encrypted(&server, folder.path(), &keyring)?;
+    receive_all(&server, directory.path(), &encrypt)?;
+    same_logs_encrypted(&server, directory.path(), &keyring)?;
     for log in server.binlogs()? {
-        let kept = fs::read(folder.path().join(log.file_name().context("a log without a name")?))?;
+        let kept = fs::read(directory.path().join(log.file_name().context("a log without a name")?))?;
         ensure!(!kept.windows(8).any(|part| part == b"readable"), "{} is not encrypted", log.display());
     }
-    readers_need_the_key(&server, folder.path(), text(&keyring)?)?;
+    readers_need_the_key(&server, directory.path(), text(&keyring)?)?;
     // An encrypted log resumes encrypted, and only with its key; --encrypt applies to new logs.
-    let without = receive(server.port(), folder.path(), &["--stop-at-end"])?.output()?;
+    let without = receive(server.port(), directory.path(), &["--stop-at-end"])?.output()?;
     ensure!(without.status.code() == Some(2), "{without:?}");
     ensure!(stderr(&without).contains("give this file with --keyring"), "{}", stderr(&without));
-    let without = receive(server.port(), folder.path(), &["--encrypt"])?.output()?;
+    let without = receive(server.port(), directory.path(), &["--encrypt"])?.output()?;
     ensure!(without.status.code() == Some(2), "{without:?}");
     ensure!(stderr(&without).contains("--encrypt needs --keyring FILE"), "{}", stderr(&without));
     server.sql("insert into d.t (b) values ('more'); flush binary logs; create table d.u (a int)")?;
-    receive_all(&server, folder.path(), &encrypt[1..])?;
+    receive_all(&server, directory.path(), &encrypt[1..])?;
     let logs = server.binlogs()?;
     let last = logs.last().and_then(|log| log.file_name()).context("a log without a name")?;
-    ensure!(fs::read(folder.path().join(last))?.starts_with(&binlog::MAGIC), "the log is encrypted");
+    ensure!(fs::read(directory.path().join(last))?.starts_with(&binlog::MAGIC), "the log is encrypted");
     Ok(())
 }
 
 /// Checks that each command which reads a directory reads this one with its key, and names the missing key without
 /// it.
-fn readers_need_the_key(server: &TestServer, folder: &Path, keyring: &str) -> Result<()> {
+fn readers_need_the_key(server: &TestServer, directory: &Path, keyring: &str) -> Result<()> {
     let run = |command: &str, log: &Path, more: &[&str]| -> Result<Output> {
         let mut ran = Command::new(bintide()?);
         Ok(ran.env_clear().env("TZ", "UTC").arg(command).arg(log).args(more).output()?)
@@ -251,12 +257,12 @@ fn readers_need_the_key(server: &TestServer, folder: &Path, keyring: &str) -> Re
         ("dump", &[]),
         ("stream", &["--format", "maxwell", "--columns", "numbered", "-q"]),
     ] {
-        let (there, here) = (server.datadir().join("binlog.000001"), folder.join("binlog.000001"));
-        let wanted = run(command, &there, more)?;
+        let (there, here) = (server.datadir().join("binlog.000001"), directory.join("binlog.000001"));
+        let expected = run(command, &there, more)?;
         let found = run(command, &here, &[more, &key].concat())?;
-        ensure!(wanted.status.success() && found.status.success(), "{command}: {wanted:?} {found:?}");
+        ensure!(expected.status.success() && found.status.success(), "{command}: {expected:?} {found:?}");
         let is_of_text = matches!(command, "dump" | "stream");
-        ensure!(!is_of_text || found.stdout == wanted.stdout, "{command} prints different output");
+        ensure!(!is_of_text || found.stdout == expected.stdout, "{command} prints different output");
         let without = run(command, &here, more)?;
         ensure!(!without.status.success(), "{command} needs no key");
         ensure!(stderr(&without).contains("encrypted"), "{command}: {}", stderr(&without));
@@ -268,22 +274,22 @@ fn readers_need_the_key(server: &TestServer, folder: &Path, keyring: &str) -> Re
 #[test]
 fn failed_compressions_are_retried() -> Result<()> {
     let server = Launch::mysql().start()?;
-    let (folder, keys) = (TempDir::new()?, TempDir::new()?);
+    let (directory, keys) = (TempDir::new()?, TempDir::new()?);
     let keyring = keys.path().join("keyring");
     write_keyring(&keyring)?;
     server.sql(TABLE)?;
     server.sql("insert into d.t (b) values (repeat('x', 100000)); flush binary logs; flush binary logs")?;
     let key = ["--keyring", text(&keyring)?];
-    receive_all(&server, folder.path(), &[&["--encrypt"], &key[..]].concat())?;
+    receive_all(&server, directory.path(), &[&["--encrypt"], &key[..]].concat())?;
     // The current log is not encrypted, so nothing else needs the key.
     server.sql("flush binary logs")?;
-    receive_all(&server, folder.path(), &key)?;
+    receive_all(&server, directory.path(), &key)?;
     let whole = fs::read(&keyring)?;
     fs::write(&keyring, r#"{"version":"1.0","elements":[]}"#)?;
-    let log = folder.path().join("binlog.000001");
+    let log = directory.path().join("binlog.000001");
     let before = fs::metadata(&log)?.len();
     let more = [&key[..], &["--compress", "3", "--metrics", "127.0.0.1:0"]].concat();
-    let mut child = Running::start(&mut receive(server.port(), folder.path(), &more)?)?;
+    let mut child = Running::start(&mut receive(server.port(), directory.path(), &more)?)?;
     let mut lines = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
     let metrics = &metrics_of(&lines.next().context("the command ended")??)?;
     let failed = lines.next().context("the command ended")??;
@@ -317,27 +323,27 @@ fn servers_read_our_encrypted_logs() -> Result<()> {
     server
         .sql("insert into d.t (b) values (repeat('one', 20000)); alter instance rotate binlog master key")?;
     server.sql("insert into d.t (b) values ('two'); flush binary logs; flush binary logs")?;
-    let (folder, keyring) = (TempDir::new()?, server.datadir().join("keyring"));
-    receive_all(&server, folder.path(), &["--encrypt", "--keyring", text(&keyring)?])?;
+    let (directory, keyring) = (TempDir::new()?, server.datadir().join("keyring"));
+    receive_all(&server, directory.path(), &["--encrypt", "--keyring", text(&keyring)?])?;
     let logs = server.binlogs()?;
     let Some((_, closed)) = logs.split_last() else { return Err(anyhow!("no logs")) };
     let shown = |server: &TestServer| -> Result<Vec<String>> {
         let names = closed.iter().filter_map(|log| log.file_name()?.to_str());
         names.map(|name| server.sql(&format!("show binlog events in '{name}'"))).collect()
     };
-    let wanted = shown(&server)?;
+    let expected = shown(&server)?;
     server.stop()?;
     for log in closed {
-        let ours = fs::read(folder.path().join(log.file_name().context("a log without a name")?))?;
+        let ours = fs::read(directory.path().join(log.file_name().context("a log without a name")?))?;
         let theirs = fs::read(log)?;
         ensure!(ours.len() == theirs.len() && ours[512..] != theirs[512..], "{}", log.display());
         fs::write(log, ours)?;
     }
     server.start_again(&[])?;
-    ensure!(shown(&server)? == wanted, "the server shows different events");
+    ensure!(shown(&server)? == expected, "the server shows different events");
     // The server re-encrypts the headers with its new key, and removes the old key.
     server.sql("alter instance rotate binlog master key")?;
-    ensure!(shown(&server)? == wanted, "with its new key, the server shows different events");
+    ensure!(shown(&server)? == expected, "with its new key, the server shows different events");
     Ok(())
 }
 
@@ -345,48 +351,49 @@ fn servers_read_our_encrypted_logs() -> Result<()> {
 #[test]
 fn receiving_continues_after_a_restart_of_the_server() -> Result<()> {
     let mut server = Launch::mysql().start()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     server.sql(TABLE)?;
-    let child = receive(server.port(), folder.path(), &[])?.spawn()?;
-    wait_for(|| same_logs(&server, folder.path()))?;
+    let child = receive(server.port(), directory.path(), &[])?.spawn()?;
+    wait_for(|| same_logs(&server, directory.path()))?;
     server.stop()?;
     server.start_again(&[])?;
     server.sql("insert into d.t (b) values ('after')")?;
-    wait_for(|| same_logs(&server, folder.path()))?;
+    wait_for(|| same_logs(&server, directory.path()))?;
     let ran = interrupt(child)?;
     ensure!(ran.status.code() == Some(130), "{ran:?}");
     let (lost, back) = ("retrying in", format!("connected to the server at 127.0.0.1:{}\n", server.port()));
     ensure!(stderr(&ran).contains(lost) && stderr(&ran).contains(&back), "{}", stderr(&ran));
     ensure!(String::from_utf8_lossy(&ran.stdout).contains("received"), "{ran:?}");
-    same_logs(&server, folder.path())
+    same_logs(&server, directory.path())
 }
 
 /// Messages of a run that loses its server and reconnects, in JSON for log collectors.
 #[test]
 fn messages_have_levels_in_json() -> Result<()> {
     let mut server = Launch::mysql().start()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     server.sql(TABLE)?;
     let options = ["--log-format", "json", "--metrics", "127.0.0.1:0"];
-    let child = receive(server.port(), folder.path(), &options)?.spawn()?;
-    wait_for(|| same_logs(&server, folder.path()))?;
+    let child = receive(server.port(), directory.path(), &options)?.spawn()?;
+    wait_for(|| same_logs(&server, directory.path()))?;
     server.stop()?;
     server.start_again(&[])?;
     server.sql("insert into d.t (b) values ('after')")?;
-    wait_for(|| same_logs(&server, folder.path()))?;
+    wait_for(|| same_logs(&server, directory.path()))?;
     let ran = interrupt(child)?;
     let said = stderr(&ran);
     let messages: Vec<Value> = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    for (level, wanted) in [("info", "metrics are at"), ("warn", "retrying in"), ("info", "connected to")] {
+    for (level, expected) in [("info", "metrics are at"), ("warn", "retrying in"), ("info", "connected to")] {
         let is_it = |message: &Value| {
-            message["level"] == level && message["message"].as_str().is_some_and(|text| text.contains(wanted))
+            message["level"] == level
+                && message["message"].as_str().is_some_and(|text| text.contains(expected))
         };
-        ensure!(messages.iter().any(is_it), "{level} {wanted}: {said}");
+        ensure!(messages.iter().any(is_it), "{level} {expected}: {said}");
     }
     // The same run as text, with warnings and errors only.
     let (port, levels) =
         (server.port(), ["--log-level", "warn", "--stop-at-end", "--metrics", "127.0.0.1:0"]);
-    let quieter = receive(port, folder.path(), &levels)?.output()?;
+    let quieter = receive(port, directory.path(), &levels)?.output()?;
     ensure!(quieter.status.success() && quieter.stderr.is_empty(), "{quieter:?}");
     Ok(())
 }
@@ -399,11 +406,11 @@ fn receiving_continues_after_network_failures() -> Result<()> {
     server.sql(TABLE)?;
     server.sql(&"insert into d.t (b) values (repeat('x', 20000)); ".repeat(100))?;
     let proxy = Proxy::to(server.port())?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     // A silent network is noticed after the 8 seconds in the address.
     let cuts = [CutMode::Close, CutMode::Reset, CutMode::Close, CutMode::Reset, CutMode::Silence];
     proxy.cut_after(5000 + random.below(200_000) as u64, cuts[0]);
-    let child = receive(proxy.port(), folder.path(), &[])?.spawn()?;
+    let child = receive(proxy.port(), directory.path(), &[])?.spawn()?;
     for next in cuts.iter().skip(1).map(Some).chain([None]) {
         wait_for(|| proxy.is_cut().then_some(()).context("the proxy has not cut the connection"))?;
         proxy.mend();
@@ -412,21 +419,21 @@ fn receiving_continues_after_network_failures() -> Result<()> {
             server.sql(&"insert into d.t (b) values (repeat('y', 20000)); ".repeat(20))?;
         }
     }
-    wait_for(|| same_logs(&server, folder.path()))?;
+    wait_for(|| same_logs(&server, directory.path()))?;
     let ran = interrupt(child)?;
     ensure!(ran.status.code() == Some(130), "{ran:?}");
     ensure!(stderr(&ran).matches("retrying in").count() >= 3, "{}", stderr(&ran));
     Ok(())
 }
 
-fn fails(from: &str, folder: &Path, code: i32, wanted: &[&str]) -> Result<()> {
+fn fails(from: &str, directory: &Path, code: i32, expected: &[&str]) -> Result<()> {
     let mut command = Command::new(bintide()?);
-    command.env_clear().arg("receive").arg(folder).args(["--from", from, "--stop-at-end", "-q"]);
+    command.env_clear().arg("receive").arg(directory).args(["--from", from, "--stop-at-end", "-q"]);
     let ran = command.output()?;
     let said = stderr(&ran);
     ensure!(ran.status.code() == Some(code), "{:?} {said}", ran.status.code());
-    for wanted in wanted {
-        ensure!(said.contains(wanted), "{wanted}: {said}");
+    for expected in expected {
+        ensure!(said.contains(expected), "{expected}: {said}");
     }
     Ok(())
 }
@@ -434,26 +441,26 @@ fn fails(from: &str, folder: &Path, code: i32, wanted: &[&str]) -> Result<()> {
 #[test]
 fn obstacles_are_named() -> Result<()> {
     let server = Launch::mysql().start()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     server.sql("create user r@'%' identified by 'secret'")?;
     let port = server.port();
     let from = format!("mysql://r:secret@127.0.0.1:{port}/?tls=required");
-    fails(&from, folder.path(), 2, &["REPLICATION SLAVE"])?;
+    fails(&from, directory.path(), 2, &["REPLICATION SLAVE"])?;
     server.sql("grant replication slave on *.* to r@'%'")?;
     let wrong = format!("mysql://r:wrong@127.0.0.1:{port}/?tls=required");
-    fails(&wrong, folder.path(), 2, &["Access denied for user 'r'", "1045"])?;
-    fails("mysql://r@127.0.0.1:1/", folder.path(), 2, &["no connection to the server"])?;
+    fails(&wrong, directory.path(), 2, &["Access denied for user 'r'", "1045"])?;
+    fails("mysql://r@127.0.0.1:1/", directory.path(), 2, &["no connection to the server"])?;
     fails(&from, &server.datadir(), 2, &["is a server's data directory"])?;
-    fails(&from, folder.path(), 0, &[])?;
-    fails("mysql://r@127.0.0.1/?tls=maybe", folder.path(), 2, &["--from: tls is maybe"])?;
+    fails(&from, directory.path(), 0, &[])?;
+    fails("mysql://r@127.0.0.1/?tls=maybe", directory.path(), 2, &["--from: tls is maybe"])?;
     // The source purges a log that the receiver needs.
     server.sql("flush binary logs")?;
-    receive_all(&server, folder.path(), &[])?;
+    receive_all(&server, directory.path(), &[])?;
     server.sql(
         "create database gone; flush binary logs; flush binary logs; purge binary logs to 'binlog.000004'",
     )?;
     let another = "keep this directory as it is, and receive into another one";
-    fails(&from, folder.path(), 1, &["cannot resume after binlog.000002", "1236", another])?;
+    fails(&from, directory.path(), 1, &["cannot resume after binlog.000002", "1236", another])?;
     // An empty directory starts with the available logs.
     let fresh = TempDir::new()?;
     fails(&from, fresh.path(), 0, &[])?;
@@ -470,16 +477,16 @@ fn failed_starts_leave_no_files() -> Result<()> {
     let (root, r) =
         (format!("mysql://root@127.0.0.1:{port}/"), format!("mysql://r:s@127.0.0.1:{port}/?tls=required"));
     let there = TempDir::new()?;
-    let (folder, file) = (there.path().join("of/this"), there.path().join("file"));
+    let (directory, file) = (there.path().join("of/this"), there.path().join("file"));
     fs::write(&file, "mine")?;
-    let check = |folder: &Path, from: &str, more: &[&str], wanted: &[&str]| -> Result<()> {
+    let check = |directory: &Path, from: &str, more: &[&str], expected: &[&str]| -> Result<()> {
         let mut command = Command::new(bintide()?);
-        command.env_clear().arg("receive").arg(folder).args(["--from", from, "--stop-at-end"]).args(more);
+        command.env_clear().arg("receive").arg(directory).args(["--from", from, "--stop-at-end"]).args(more);
         let ran = command.output()?;
         let said = stderr(&ran);
         ensure!(ran.status.code() == Some(2), "{more:?}: {:?} {said}", ran.status.code());
-        for wanted in wanted {
-            ensure!(said.contains(wanted), "{wanted} is not in {said}");
+        for expected in expected {
+            ensure!(said.contains(expected), "{expected} is not in {said}");
         }
         let left: Vec<_> =
             fs::read_dir(there.path())?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
@@ -487,11 +494,11 @@ fn failed_starts_leave_no_files() -> Result<()> {
         Ok(())
     };
     let known = ["binlog.000009", "its oldest is binlog.000002, its newest binlog.000003"];
-    check(&folder, &root, &["--start-log", "binlog.000009"], &known)?;
+    check(&directory, &root, &["--start-log", "binlog.000009"], &known)?;
     let unknown =
         ["the source has no log nonsense", "SHOW BINARY LOGS", "REPLICATION CLIENT", "omit --start-log"];
-    check(&folder, &r, &["--start-log", "nonsense"], &unknown)?;
-    check(&folder, &root, &["--start-log", ""], &["--start-log", "none was supplied"])?;
+    check(&directory, &r, &["--start-log", "nonsense"], &unknown)?;
+    check(&directory, &root, &["--start-log", ""], &["--start-log", "none was supplied"])?;
     let behind = "5ea5ca5e-0001-4000-8000-000000000001:1";
     let purged = [
         "1236",
@@ -499,37 +506,38 @@ fn failed_starts_leave_no_files() -> Result<()> {
         "a backup that is not older than the source's logs",
     ];
     server.sql("create database gone; flush binary logs; purge binary logs to 'binlog.000004'")?;
-    check(&folder, &root, &["--start-after-gtid", behind], &purged)?;
-    check(&folder, &r.replace(":s@", ":wrong@"), &[], &["Access denied for user 'r'"])?;
-    check(&folder, "mysql://r@127.0.0.1:1/", &[], &["no connection to the server"])?;
-    check(&folder, "mysql://r@nowhere.invalid/", &[], &["nowhere.invalid"])?;
-    check(&folder, &root, &["--metrics", &format!("127.0.0.1:{port}")], &["could not serve metrics"])?;
+    check(&directory, &root, &["--start-after-gtid", behind], &purged)?;
+    check(&directory, &r.replace(":s@", ":wrong@"), &[], &["Access denied for user 'r'"])?;
+    check(&directory, "mysql://r@127.0.0.1:1/", &[], &["no connection to the server"])?;
+    check(&directory, "mysql://r@nowhere.invalid/", &[], &["nowhere.invalid"])?;
+    check(&directory, &root, &["--metrics", &format!("127.0.0.1:{port}")], &["could not serve metrics"])?;
     check(
-        &folder,
+        &directory,
         &root,
         &["--keyring", "/nowhere/keyring"],
         &["could not read the keyring /nowhere/keyring"],
     )?;
     // No directory is created below a file, or in a system directory.
-    let wanted = format!("{} is a file; expected a directory", file.display());
-    check(&file, &root, &[], &[&wanted])?;
-    check(&file.join("below"), &root, &[], &[&wanted])?;
+    let expected = format!("{} is a file; expected a directory", file.display());
+    check(&file, &root, &[], &[&expected])?;
+    check(&file.join("below"), &root, &[], &[&expected])?;
     check(Path::new("/proc/below"), &root, &[], &["could not create /proc/below: "])?;
     // An existing directory stays, with its files.
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join("note"), "mine")?;
-    let ran = receive(port, &folder, &["--start-log", "binlog.000009"])?.output()?;
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join("note"), "mine")?;
+    let ran = receive(port, &directory, &["--start-log", "binlog.000009"])?.output()?;
     ensure!(ran.status.code() == Some(2), "{ran:?}");
-    let left: Vec<_> = fs::read_dir(&folder)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    let left: Vec<_> =
+        fs::read_dir(&directory)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
     ensure!(left == ["note"], "{left:?}");
     // Start options apply to an empty directory only.
-    receive_all(&server, &folder, &[])?;
-    let ran = receive(port, &folder, &["--start-log", "binlog.000009", "--stop-at-end"])?.output()?;
+    receive_all(&server, &directory, &[])?;
+    let ran = receive(port, &directory, &["--start-log", "binlog.000009", "--stop-at-end"])?.output()?;
     ensure!(ran.status.success(), "{ran:?}");
     let said = stderr(&ran);
     ensure!(said.contains("--start-log binlog.000009 is ignored"), "{said}");
     ensure!(said.contains("resuming in binlog.00000"), "{said}");
-    same_logs(&server, &folder)
+    same_logs(&server, &directory)
 }
 
 /// The receiver waits for a keyring that is being written when a log starts; after the timeout it ends.
@@ -537,14 +545,14 @@ fn failed_starts_leave_no_files() -> Result<()> {
 fn half_written_keyrings_are_waited_for() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql(TABLE)?;
-    let (folder, keys) = (TempDir::new()?, TempDir::new()?);
+    let (directory, keys) = (TempDir::new()?, TempDir::new()?);
     let keyring = keys.path().join("keyring");
     write_keyring(&keyring)?;
     let whole = fs::read(&keyring)?;
     let more = ["--encrypt", "--keyring", text(&keyring)?];
-    let mut child = Running::start(&mut receive(server.port(), folder.path(), &more)?)?;
+    let mut child = Running::start(&mut receive(server.port(), directory.path(), &more)?)?;
     let mut lines = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
-    wait_for(|| same_logs_encrypted(&server, folder.path(), &keyring))?;
+    wait_for(|| same_logs_encrypted(&server, directory.path(), &keyring))?;
     let mut half_written = || -> Result<()> {
         fs::write(&keyring, &whole[..whole.len() / 2])?;
         server.sql("flush binary logs; insert into d.t (b) values ('more')")?;
@@ -554,28 +562,28 @@ fn half_written_keyrings_are_waited_for() -> Result<()> {
     };
     half_written()?;
     fs::write(&keyring, &whole)?;
-    wait_for(|| same_logs_encrypted(&server, folder.path(), &keyring))?;
+    wait_for(|| same_logs_encrypted(&server, directory.path(), &keyring))?;
     half_written()?;
     let line = lines.next().context("the command ended")??;
     ensure!(line.ends_with("rename it over the old one, and run the command again"), "{line}");
     let ran = child.output()?;
     ensure!(ran.status.code() == Some(2), "{ran:?}");
     fs::write(&keyring, &whole)?;
-    receive_all(&server, folder.path(), &more)?;
-    same_logs_encrypted(&server, folder.path(), &keyring)
+    receive_all(&server, directory.path(), &more)?;
+    same_logs_encrypted(&server, directory.path(), &keyring)
 }
 
 /// A compressed log has other positions than the source's.
 #[test]
 fn compressed_newest_logs_are_refused_until_they_are_restored() -> Result<()> {
     let server = Launch::mysql().start()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     server.sql(TABLE)?;
     for _ in 0..20 {
         server.sql("insert into d.t (b) values (repeat('abc', 2000))")?;
     }
-    receive_all(&server, folder.path(), &[])?;
-    let log = folder.path().join("binlog.000001");
+    receive_all(&server, directory.path(), &[])?;
+    let log = directory.path().join("binlog.000001");
     let replace = |command: &str| -> Result<()> {
         let output = TempDir::new()?;
         let ran =
@@ -583,26 +591,26 @@ fn compressed_newest_logs_are_refused_until_they_are_restored() -> Result<()> {
         ensure!(ran.status.success(), "{}", stderr(&ran));
         for entry in fs::read_dir(output.path())? {
             let entry = entry?;
-            fs::copy(entry.path(), folder.path().join(entry.file_name()))?;
+            fs::copy(entry.path(), directory.path().join(entry.file_name()))?;
         }
         Ok(())
     };
-    let list = folder.path().join("positions.binlog.000001");
+    let list = directory.path().join("positions.binlog.000001");
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
     let compressed_text =
         ["has rewritten this log", "positions.binlog.000001", "bintide decompress --output DIR"];
     for more in ["", "insert into d.t (b) values (repeat('abc', 100000))"] {
         server.sql(more)?;
         replace("compress")?;
-        fails(&from, folder.path(), 1, &compressed_text)?;
+        fails(&from, directory.path(), 1, &compressed_text)?;
         // Without the list of compressed logs, nothing shows that the log was compressed.
-        fs::rename(&list, folder.path().join("list"))?;
-        fails(&from, folder.path(), 1, &["because its logs were reset or the received log was changed"])?;
-        fs::rename(folder.path().join("list"), &list)?;
+        fs::rename(&list, directory.path().join("list"))?;
+        fails(&from, directory.path(), 1, &["because its logs were reset or the received log was changed"])?;
+        fs::rename(directory.path().join("list"), &list)?;
         replace("decompress")?;
         fs::remove_file(&list)?;
-        receive_all(&server, folder.path(), &[])?;
-        same_logs(&server, folder.path())?;
+        receive_all(&server, directory.path(), &[])?;
+        same_logs(&server, directory.path())?;
     }
     Ok(())
 }
@@ -611,31 +619,41 @@ fn compressed_newest_logs_are_refused_until_they_are_restored() -> Result<()> {
 #[test]
 fn different_logs_with_the_same_name_are_refused() -> Result<()> {
     let server = Launch::mysql().start()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     server.sql("create database one")?;
-    receive_all(&server, folder.path(), &[])?;
-    let before = fs::read(folder.path().join("binlog.000001"))?;
+    receive_all(&server, directory.path(), &[])?;
+    let before = fs::read(directory.path().join("binlog.000001"))?;
     server.sql("reset binary logs and gtids; create database two; create database three")?;
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
-    fails(&from, folder.path(), 2, &["the source has another event at this position: its logs were reset"])?;
-    ensure!(fs::read(folder.path().join("binlog.000001"))? == before, "the store was changed");
+    fails(
+        &from,
+        directory.path(),
+        2,
+        &["the source has another event at this position: its logs were reset"],
+    )?;
+    ensure!(fs::read(directory.path().join("binlog.000001"))? == before, "the store was changed");
     // The source's log is shorter than the received one.
     server.sql("reset binary logs and gtids")?;
-    fails(&from, folder.path(), 1, &["cannot resume after binlog.000001", "1236"])?;
+    fails(&from, directory.path(), 1, &["cannot resume after binlog.000001", "1236"])?;
     // Another server is refused for any logs.
     let other = Launch::mysql().start()?;
     let from = format!("mysql://root@127.0.0.1:{}/", other.port());
-    fails(&from, folder.path(), 2, &["the source's server_uuid is", "another directory for another server"])
+    fails(
+        &from,
+        directory.path(),
+        2,
+        &["the source's server_uuid is", "another directory for another server"],
+    )
 }
 
 #[test]
 fn directories_have_one_receiver() -> Result<()> {
     let server = Launch::mysql().start()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     server.sql(TABLE)?;
-    let first = receive(server.port(), folder.path(), &[])?.spawn()?;
-    wait_for(|| same_logs(&server, folder.path()))?;
-    let second = receive(server.port(), folder.path(), &["--stop-at-end"])?.output()?;
+    let first = receive(server.port(), directory.path(), &[])?.spawn()?;
+    wait_for(|| same_logs(&server, directory.path()))?;
+    let second = receive(server.port(), directory.path(), &["--stop-at-end"])?.output()?;
     ensure!(second.status.code() == Some(2), "{second:?}");
     ensure!(
         stderr(&second).contains("is in use: another bintide process writes to it"),
@@ -644,7 +662,7 @@ fn directories_have_one_receiver() -> Result<()> {
     );
     // A copy of the directory connects with the same server UUID, so the source ends the older connection.
     let copy = TempDir::new()?;
-    fs::copy(folder.path().join("replica.cnf"), copy.path().join("replica.cnf"))?;
+    fs::copy(directory.path().join("replica.cnf"), copy.path().join("replica.cnf"))?;
     let mut third = receive(server.port(), copy.path(), &[])?.spawn()?;
     let ran = first.wait_with_output()?;
     ensure!(ran.status.code() == Some(1), "{ran:?}");
@@ -658,7 +676,7 @@ fn directories_have_one_receiver() -> Result<()> {
 #[test]
 fn receiving_stops_while_the_source_writes() -> Result<()> {
     let server = Launch::mysql().start()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     server.sql(TABLE)?;
     let over = AtomicBool::new(false);
     let inserts = "insert into d.t (b) values (repeat('x', 2000)); ".repeat(300);
@@ -670,7 +688,7 @@ fn receiving_stops_while_the_source_writes() -> Result<()> {
             Ok(())
         };
         let writers = [scope.spawn(write), scope.spawn(write)];
-        let ran = stop_in_the_middle(&server, folder.path());
+        let ran = stop_in_the_middle(&server, directory.path());
         over.store(true, Ordering::Relaxed);
         for writer in writers {
             writer.join().map_err(|_| anyhow!("a writer panicked"))??;
@@ -678,14 +696,14 @@ fn receiving_stops_while_the_source_writes() -> Result<()> {
         ensure!(ran?.contains(" ends at binlog.000001"), "unexpected output");
         Ok(())
     })?;
-    receive_until_equal(&server, folder.path())
+    receive_until_equal(&server, directory.path())
 }
 
 /// Stops a receiver once it has received a part; returns its output.
-fn stop_in_the_middle(server: &TestServer, folder: &Path) -> Result<String> {
-    let mut child = receive(server.port(), folder, &[])?.spawn()?;
+fn stop_in_the_middle(server: &TestServer, directory: &Path) -> Result<String> {
+    let mut child = receive(server.port(), directory, &[])?.spawn()?;
     wait_for(|| {
-        let size = fs::metadata(folder.join("binlog.000001"))?.len();
+        let size = fs::metadata(directory.join("binlog.000001"))?.len();
         ensure!(size > 1 << 16, "only {size} bytes were received");
         Ok(())
     })?;
@@ -703,19 +721,19 @@ fn old_logs_are_deleted_and_start_log_is_obeyed() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql(TABLE)?;
     server.sql(&"insert into d.t (b) values (repeat('x', 9000)); flush binary logs; ".repeat(6))?;
-    let folder = TempDir::new()?;
-    receive_all(&server, folder.path(), &["--start-log", "binlog.000003"])?;
-    ensure!(!folder.path().join("binlog.000002").exists(), "receiving started too early");
-    receive_all(&server, folder.path(), &["--keep", "15K"])?;
-    let index = fs::read_to_string(folder.path().join("binlog.index"))?;
+    let directory = TempDir::new()?;
+    receive_all(&server, directory.path(), &["--start-log", "binlog.000003"])?;
+    ensure!(!directory.path().join("binlog.000002").exists(), "receiving started too early");
+    receive_all(&server, directory.path(), &["--keep", "15K"])?;
+    let index = fs::read_to_string(directory.path().join("binlog.index"))?;
     ensure!(index == "./binlog.000006\n./binlog.000007\n", "{index}");
-    ensure!(!folder.path().join("binlog.000005").exists(), "the log is not deleted");
+    ensure!(!directory.path().join("binlog.000005").exists(), "the log is not deleted");
     // The remaining logs are complete, and receiving resumes in them.
     server.sql(&"insert into d.t (b) values (repeat('x', 9000)); flush binary logs; ".repeat(3))?;
-    receive_all(&server, folder.path(), &["--keep", "7d"])?;
+    receive_all(&server, directory.path(), &["--keep", "7d"])?;
     for number in 6..=9 {
         let name = format!("binlog.{number:06}");
-        ensure!(fs::read(folder.path().join(&name))? == fs::read(server.datadir().join(&name))?, "{name}");
+        ensure!(fs::read(directory.path().join(&name))? == fs::read(server.datadir().join(&name))?, "{name}");
     }
     Ok(())
 }
@@ -734,13 +752,13 @@ fn gtids_of_a_backup_select_the_first_log() -> Result<()> {
         let had = server.sql(&format!("select @@global.{variable}"))?;
         server.sql(&format!("insert into d.t (b) values ('four'); {flush}"))?;
         server.sql("purge binary logs to 'binlog.000002'")?;
-        let folder = TempDir::new()?;
-        receive_all(&server, folder.path(), &["--start-after-gtid", had.trim()])?;
-        ensure!(!folder.path().join("binlog.000002").exists(), "receiving started too early");
+        let directory = TempDir::new()?;
+        receive_all(&server, directory.path(), &["--start-after-gtid", had.trim()])?;
+        ensure!(!directory.path().join("binlog.000002").exists(), "receiving started too early");
         for name in ["binlog.000003", "binlog.000004"] {
-            let (found, wanted) =
-                (fs::read(folder.path().join(name)), fs::read(server.datadir().join(name))?);
-            ensure!(found.context("receiving started too late")?.len() == wanted.len(), "{name}");
+            let (found, expected) =
+                (fs::read(directory.path().join(name)), fs::read(server.datadir().join(name))?);
+            ensure!(found.context("receiving started too late")?.len() == expected.len(), "{name}");
         }
         // The source has purged the transactions after these GTIDs.
         let fresh = TempDir::new()?;
@@ -786,25 +804,25 @@ fn full_disks_are_waited_for() -> Result<()> {
     write_keyring(&keyring)?;
     let encrypt = ["--encrypt", "--keyring", text(&keyring)?];
     let nothing = |_: &Path| Ok(());
-    waits_for_room(&server, &encrypt, nothing, |server, folder| {
-        same_logs_encrypted(server, folder, &keyring)
+    waits_for_room(&server, &encrypt, nothing, |server, directory| {
+        same_logs_encrypted(server, directory, &keyring)
     })?;
-    waits_for_room(&server, &["--compress", "3"], nothing, |server, folder| {
+    waits_for_room(&server, &["--compress", "3"], nothing, |server, directory| {
         let logs = server.binlogs()?;
         let name = logs[1].file_name().context("a log without a name")?;
-        let (found, there) = (fs::metadata(folder.join(name))?.len(), fs::metadata(&logs[1])?.len());
+        let (found, there) = (fs::metadata(directory.join(name))?.len(), fs::metadata(&logs[1])?.len());
         ensure!(found * 10 < there, "{found} of {there} bytes are left");
         Ok(())
     })?;
     // --keep is exceeded because receiving resumed in the last log.
-    let gone = |folder: &Path| {
-        ensure!(!folder.join("binlog.000001").exists(), "the log is not deleted");
+    let gone = |directory: &Path| {
+        ensure!(!directory.join("binlog.000001").exists(), "the log is not deleted");
         Ok(())
     };
-    waits_for_room(&server, &["--keep", "1500K"], gone, |server, folder| {
+    waits_for_room(&server, &["--keep", "1500K"], gone, |server, directory| {
         let logs = server.binlogs()?;
         let last = logs.last().and_then(|log| log.file_name()).context("a log without a name")?;
-        ensure!(fs::metadata(folder.join(last)).is_ok(), "receiving does not resume");
+        ensure!(fs::metadata(directory.join(last)).is_ok(), "receiving does not resume");
         Ok(())
     })
 }
@@ -815,11 +833,11 @@ fn waits_for_room(
     mut meanwhile: impl FnMut(&Path) -> Result<()>,
     mut in_the_end: impl FnMut(&TestServer, &Path) -> Result<()>,
 ) -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let mut limited = Command::new("/bin/sh");
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
     limited.env_clear().args(["-c", "ulimit -S -f 2000 && trap '' XFSZ && exec \"$0\" \"$@\""]);
-    limited.arg(bintide()?).arg("receive").arg(folder.path()).args(["--from", &from]).args(more);
+    limited.arg(bintide()?).arg("receive").arg(directory.path()).args(["--from", &from]).args(more);
     limited.args(["--metrics", "127.0.0.1:0"]).stderr(Stdio::piped()).stdout(Stdio::null());
     let mut child = Running::start(&mut limited)?;
     let mut lines = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
@@ -829,7 +847,7 @@ fn waits_for_room(
         told = scraped(&metrics)?;
         let number = |name: &str| number(&told, &format!("bintide_receive_{name}"));
         ensure!(number("disk_full")? == 1.0, "the disk is not full: {told}");
-        meanwhile(folder.path())?;
+        meanwhile(directory.path())?;
         // Between two retries.
         ensure!(number("connections_total")? >= 2.0 && number("connected")? == 0.0, "{told}");
         Ok(())
@@ -848,7 +866,7 @@ fn waits_for_room(
     let pid = child.id().to_string();
     let raised = Command::new("prlimit").args(["--fsize=unlimited", "--pid", &pid]).status()?;
     ensure!(raised.success(), "the limit was not raised");
-    wait_for(|| in_the_end(server, folder.path()))?;
+    wait_for(|| in_the_end(server, directory.path()))?;
     wait_for(|| {
         let told = scraped(&metrics)?;
         ensure!(e2e::metrics::number(&told, "bintide_receive_disk_full")? == 0.0, "{told}");
@@ -894,8 +912,8 @@ fn semi_synchronous_sources_get_acknowledgements() -> Result<()> {
         "set global rpl_semi_sync_source_timeout = 60000, global rpl_semi_sync_source_enabled = 1,
              global rpl_semi_sync_source_wait_no_replica = 1",
     )?;
-    let folder = TempDir::new()?;
-    let child = receive(server.port(), folder.path(), &["--semi-sync", "--json"])?.spawn()?;
+    let directory = TempDir::new()?;
+    let child = receive(server.port(), directory.path(), &["--semi-sync", "--json"])?.spawn()?;
     let status = |name: &str| -> Result<String> {
         let found = server.sql(&format!("show status like 'Rpl_semi_sync_source_{name}'"))?;
         Ok(found.split_whitespace().last().unwrap_or_default().to_owned())
@@ -907,37 +925,37 @@ fn semi_synchronous_sources_get_acknowledgements() -> Result<()> {
         let logs = server.binlogs()?;
         let last = logs.last().context("no logs")?;
         let name = last.file_name().context("a log without a name")?;
-        ensure!(fs::metadata(folder.path().join(name))?.len() == fs::metadata(last)?.len(), "{number}");
+        ensure!(fs::metadata(directory.path().join(name))?.len() == fs::metadata(last)?.len(), "{number}");
     }
     ensure!(status("yes_tx")?.parse::<u32>()? >= 20, "{}", status("yes_tx")?);
     ensure!(status("no_tx")? == "0" && status("status")? == "ON", "{}", status("no_tx")?);
     let ran = interrupt(child)?;
     let said = String::from_utf8(ran.stdout)?;
     ensure!(said.contains("\"acknowledgements\": ") && !said.contains("\"acknowledgements\": 0"), "{said}");
-    same_logs(&server, folder.path())
+    same_logs(&server, directory.path())
 }
 
 #[test]
 fn metrics_are_served() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql(TABLE)?;
-    let folder = TempDir::new()?;
-    let mut child = receive(server.port(), folder.path(), &["--metrics", "127.0.0.1:0"])?.spawn()?;
+    let directory = TempDir::new()?;
+    let mut child = receive(server.port(), directory.path(), &["--metrics", "127.0.0.1:0"])?.spawn()?;
     let mut lines = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
     let address = metrics_of(&lines.next().context("the command ended")??)?;
-    wait_for(|| same_logs(&server, folder.path()))?;
+    wait_for(|| same_logs(&server, directory.path()))?;
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
     let mut said = String::new();
     stream.read_to_string(&mut said)?;
-    let size = fs::metadata(folder.path().join("binlog.000002")).map_or(0, |found| found.len());
-    for wanted in [
+    let size = fs::metadata(directory.path().join("binlog.000002")).map_or(0, |found| found.len());
+    for expected in [
         "bintide_receive_connected 1\n".to_owned(),
         "bintide_receive_lag_seconds 0\n".to_owned(),
         "bintide_receive_disk_full 0\n".to_owned(),
         format!("bintide_receive_position_bytes{{log=\"binlog.000002\"}} {size}\n"),
     ] {
-        ensure!(size == 0 || said.contains(&wanted), "{wanted}: {said}");
+        ensure!(size == 0 || said.contains(&expected), "{expected}: {said}");
     }
     child.kill()?;
     child.wait()?;

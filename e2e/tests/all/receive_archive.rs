@@ -22,7 +22,7 @@ const STOP_MAX: Duration = Duration::from_secs(20);
 /// Receiver with an archive, in a directory of the test.
 struct ArchivingReceiver<'s> {
     server: &'s TestServer,
-    folder: TempDir,
+    directory: TempDir,
     /// Location of the archive.
     archive: String,
     variables: Vec<(&'static str, String)>,
@@ -30,13 +30,13 @@ struct ArchivingReceiver<'s> {
 
 impl<'s> ArchivingReceiver<'s> {
     fn new(server: &'s TestServer) -> Result<Self> {
-        let folder = TempDir::new()?;
-        let archive = folder.path().join("archive").display().to_string();
-        Ok(Self { server, folder, archive, variables: Vec::new() })
+        let directory = TempDir::new()?;
+        let archive = directory.path().join("archive").display().to_string();
+        Ok(Self { server, directory, archive, variables: Vec::new() })
     }
 
     fn store(&self) -> std::path::PathBuf {
-        self.folder.path().join("store")
+        self.directory.path().join("store")
     }
 
     fn command(&self, more: &[&str]) -> Result<Command> {
@@ -187,29 +187,29 @@ fn logs_stay_while_the_object_store_does_not_answer() -> Result<()> {
 fn a_log_that_cannot_be_archived_stays_and_is_reported() -> Result<()> {
     let server = source()?;
     let receiver = ArchivingReceiver::new(&server)?;
-    let other = receiver.folder.path().join("binlog.000001");
+    let other = receiver.directory.path().join("binlog.000001");
     fs::copy(workspace_root().join("samples/types.binlog"), &other)?;
     let ran = receiver.archive_command(&["--to", &receiver.archive, &other.display().to_string()])?;
     ensure!(ran.code == Some(0), "{}", ran.stderr);
     write_log(&server)?;
     let ran = receiver.receive_to_end(&["--keep", "1K"])?;
-    let wanted = "is already archived with other contents: choose another prefix";
-    ensure!(ran.code == Some(1) && ran.stderr.contains(wanted), "{:?} {}", ran.code, ran.stderr);
+    let expected = "is already archived with other contents: choose another prefix";
+    ensure!(ran.code == Some(1) && ran.stderr.contains(expected), "{:?} {}", ran.code, ran.stderr);
     ensure!(receiver.stored()?.len() == 3, "a log that is not archived was deleted");
     Ok(())
 }
 
 #[test]
 fn an_archive_needs_a_place_of_its_own() -> Result<()> {
-    let folder = TempDir::new()?;
-    let check = |arguments: &[&str], wanted: &str| -> Result<()> {
+    let directory = TempDir::new()?;
+    let check = |arguments: &[&str], expected: &str| -> Result<()> {
         let mut command = Command::new(bintide()?);
-        command.current_dir(folder.path()).env_clear().args(["receive", "store"]).args(arguments);
+        command.current_dir(directory.path()).env_clear().args(["receive", "store"]).args(arguments);
         let ran = Ran::from(command.args(["--from", "mysql://root@127.0.0.1:1/"]).output()?);
-        ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{:?} {}", ran.code, ran.stderr);
+        ensure!(ran.code == Some(2) && ran.stderr.contains(expected), "{:?} {}", ran.code, ran.stderr);
         Ok(())
     };
-    fs::create_dir(folder.path().join("store"))?;
+    fs::create_dir(directory.path().join("store"))?;
     check(&["--archive", "./store"], "cannot be the archive of its own logs")?;
     check(&["--archive", "other", "--compress", "3"], "exclude each other")?;
     check(&["--archive", "ftp://x/y"], "expected s3://, gs://, az://, or a directory")?;

@@ -73,13 +73,13 @@ fn replicas_of_other_versions_resume_after_a_restart() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
     source.sql(&work(0, "on"))?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let mut command = Command::new(bintide()?);
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
-    command.env_clear().arg("receive").arg(folder.path()).args(["--from", &from]);
+    command.env_clear().arg("receive").arg(directory.path()).args(["--from", &from]);
     let receiving = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
-    wait_until("the first log", || Ok(fs::metadata(folder.path().join("binlog.000001")).is_ok()))?;
-    let mut relay = RelayProcess::start(folder.path(), &[])?;
+    wait_until("the first log", || Ok(fs::metadata(directory.path().join("binlog.000001")).is_ok()))?;
+    let mut relay = RelayProcess::start(directory.path(), &[])?;
     let replicas = [
         (TestPackage::Mysql, ReplicaStartPlace::Gtids),
         (TestPackage::Mysql5_7, ReplicaStartPlace::Gtids),
@@ -126,19 +126,19 @@ fn mysqlbinlog_copies_the_logs_byte_for_byte() -> Result<()> {
 }
 
 fn copy_with_mysqlbinlog(source: &TestServer, relay: &RelayProcess, ssl: &str) -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let home = PackageHome::find(TestPackage::Mysql)?;
     for log in &source.binlogs()? {
         let name = log.file_name().and_then(|name| name.to_str()).context("a log without a name")?;
         let mut command = home.command("mysqlbinlog")?;
         command.args(["--no-defaults", "-R", "--raw", "--host=127.0.0.1", "--user=repl"]);
-        command.arg(format!("--port={}", relay.port)).args([ssl, name]).current_dir(folder.path());
+        command.arg(format!("--port={}", relay.port)).args([ssl, name]).current_dir(directory.path());
         let output = command.output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let mut wanted = fs::read(log)?;
+        let mut expected = fs::read(log)?;
         // A source clears the flag of an open log when it sends it.
-        wanted[21] &= !1;
-        ensure!(fs::read(folder.path().join(name))? == wanted, "{name} differs");
+        expected[21] &= !1;
+        ensure!(fs::read(directory.path().join(name))? == expected, "{name} differs");
     }
     Ok(())
 }
@@ -146,8 +146,8 @@ fn copy_with_mysqlbinlog(source: &TestServer, relay: &RelayProcess, ssl: &str) -
 #[test]
 fn wrong_passwords_and_unknown_accounts_are_refused() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
-    let folder = TempDir::new()?;
-    let accounts = write_account(folder.path(), "secret")?;
+    let directory = TempDir::new()?;
+    let accounts = write_account(directory.path(), "secret")?;
     let relay = RelayProcess::start(&index_of(&source)?, &["--accounts", &accounts])?;
     let home = PackageHome::find(TestPackage::Mysql)?;
     for (user, password, is_right) in
@@ -164,8 +164,8 @@ fn wrong_passwords_and_unknown_accounts_are_refused() -> Result<()> {
 }
 
 /// Writes an accounts file with the account `repl` and this password.
-fn write_account(folder: &Path, password: &str) -> Result<String> {
-    let (accounts, file) = (folder.join("accounts.toml"), folder.join("password"));
+fn write_account(directory: &Path, password: &str) -> Result<String> {
+    let (accounts, file) = (directory.join("accounts.toml"), directory.join("password"));
     // The account may not exist yet.
     let _ = fs::remove_file(&accounts);
     fs::write(&file, password)?;
@@ -190,8 +190,8 @@ fn receiving_relays_serve_over_tls() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
     source.sql(&work(0, "on"))?;
-    let folder = TempDir::new()?;
-    let (logs, accounts) = (folder.path().join("logs"), write_account(folder.path(), "secret")?);
+    let directory = TempDir::new()?;
+    let (logs, accounts) = (directory.path().join("logs"), write_account(directory.path(), "secret")?);
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     let relay = RelayProcess::start(&logs, &["--accounts", &accounts, "--from", &from])?;
     let replica = replica(TestPackage::Mysql)?;
@@ -208,14 +208,14 @@ fn receiving_relays_serve_over_tls() -> Result<()> {
 #[test]
 fn accounts_are_read_again_after_sighup() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
-    let folder = TempDir::new()?;
-    let accounts = write_account(folder.path(), "before")?;
+    let directory = TempDir::new()?;
+    let accounts = write_account(directory.path(), "before")?;
     let relay = RelayProcess::start(&index_of(&source)?, &["--accounts", &accounts])?;
     let tls = "--ssl-mode=REQUIRED";
     ensure!(login(relay.port, "before", tls)?.is_none());
     let without = login(relay.port, "before", "--ssl-mode=DISABLED")?;
     ensure!(without.is_some(), "the account requires TLS");
-    write_account(folder.path(), "after")?;
+    write_account(directory.path(), "after")?;
     ensure!(login(relay.port, "before", tls)?.is_none());
     let id = relay.running.as_ref().context("the relay does not run")?.id();
     kill(Pid::from_raw(i32::try_from(id)?), Signal::SIGHUP)?;
@@ -249,13 +249,13 @@ fn receive_copies_the_logs_from_a_relay() -> Result<()> {
     source.sql("flush binary logs")?;
     source.sql(&work(100, "off"))?;
     let relay = RelayProcess::start(&index_of(&source)?, &["--form", "as-is"])?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let mut command = Command::new(bintide()?);
     let from = format!("mysql://repl@127.0.0.1:{}/", relay.port);
-    command.env_clear().arg("receive").arg(folder.path()).args(["--from", &from, "--stop-at-end"]);
+    command.env_clear().arg("receive").arg(directory.path()).args(["--from", &from, "--stop-at-end"]);
     let output = command.output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    same_logs(&source, folder.path())
+    same_logs(&source, directory.path())
 }
 
 #[test]
@@ -395,8 +395,8 @@ fn definitions_are_queried_at_the_named_server_and_rows_are_not() -> Result<()> 
 #[test]
 fn relays_with_accounts_refuse_other_accounts() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
-    let folder = TempDir::new()?;
-    let accounts = write_account(folder.path(), "secret")?;
+    let directory = TempDir::new()?;
+    let accounts = write_account(directory.path(), "secret")?;
     let relay = RelayProcess::start(&index_of(&source)?, &["--accounts", &accounts])?;
     let pid = Pid::from_raw(relay.running.as_ref().context("the relay does not run")?.id().try_into()?);
     let tls = "--ssl-mode=REQUIRED";
@@ -428,14 +428,14 @@ fn write_no_accounts(path: &str) -> Result<()> {
 #[test]
 fn accounts_that_are_added_and_removed_admit_no_client() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
-    let folder = TempDir::new()?;
-    let accounts = folder.path().join("accounts.toml").display().to_string();
+    let directory = TempDir::new()?;
+    let accounts = directory.path().join("accounts.toml").display().to_string();
     write_no_accounts(&accounts)?;
     let relay = RelayProcess::start(&index_of(&source)?, &["--accounts", &accounts])?;
     let pid = Pid::from_raw(relay.running.as_ref().context("the relay does not run")?.id().try_into()?);
     let tls = "--ssl-mode=REQUIRED";
     ensure!(login(relay.port, "", tls)?.is_none());
-    ensure!(write_account(folder.path(), "secret")? == accounts);
+    ensure!(write_account(directory.path(), "secret")? == accounts);
     kill(pid, Signal::SIGHUP)?;
     wait_until("the new account", || Ok(login(relay.port, "", tls)?.is_some()))?;
     ensure!(login(relay.port, "secret", tls)?.is_none());
@@ -448,10 +448,10 @@ fn accounts_that_are_added_and_removed_admit_no_client() -> Result<()> {
 
 #[test]
 fn missing_accounts_files_and_empty_passwords_are_errors() -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let run = |arguments: &[&str]| -> Result<String> {
         let mut command = Command::new(bintide()?);
-        let output = command.env_clear().current_dir(folder.path()).args(arguments).output()?;
+        let output = command.env_clear().current_dir(directory.path()).args(arguments).output()?;
         ensure!(output.status.code() == Some(2), "{arguments:?}: {output:?}");
         Ok(String::from_utf8_lossy(&output.stderr).into_owned())
     };
@@ -459,12 +459,12 @@ fn missing_accounts_files_and_empty_passwords_are_errors() -> Result<()> {
     let missing = run(&["relay", &logs, "--state=state", "--accounts=missing.toml", "--listen=127.0.0.1:0"])?;
     ensure!(missing.contains("missing.toml does not exist"), "{missing}");
     for content in ["", "\nsecret\n"] {
-        fs::write(folder.path().join("password"), content)?;
+        fs::write(directory.path().join("password"), content)?;
         let empty =
             run(&["relay", "user", "add", "repl", "--accounts=new.toml", "--password-file=password"])?;
         ensure!(empty.contains("--no-password"), "{empty}");
     }
-    ensure!(!folder.path().join("new.toml").exists());
+    ensure!(!directory.path().join("new.toml").exists());
     Ok(())
 }
 
@@ -476,8 +476,8 @@ fn relays_of_relays_receive_compressed_transactions() -> Result<()> {
     source.sql(&work(0, "off"))?;
     source.sql("flush binary logs")?;
     let first = RelayProcess::start(&index_of(&source)?, &["--form", "compressed:9"])?;
-    let folder = TempDir::new()?;
-    let logs = folder.path().join("logs");
+    let directory = TempDir::new()?;
+    let logs = directory.path().join("logs");
     let from = format!("mysql://relay2@127.0.0.1:{}/", first.port);
     let second = RelayProcess::start(&logs, &["--from", &from])?;
     let replica = replica(TestPackage::Mysql8_0_15)?;
@@ -544,9 +544,9 @@ fn clients_and_their_lag_are_shown() -> Result<()> {
 }
 
 fn check_page(http: u16) -> Result<()> {
-    for (path, wanted) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
+    for (path, expected) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
         let (status, body) = get(http, path)?;
-        ensure!(status == "HTTP/1.1 200 OK" && body == wanted, "{path}: {status} {body}");
+        ensure!(status == "HTTP/1.1 200 OK" && body == expected, "{path}: {status} {body}");
     }
     let (_, page) = get(http, "/")?;
     ensure!(page.contains("<title>bintide relay</title>"), "{page}");
@@ -560,9 +560,9 @@ fn check_page(http: u16) -> Result<()> {
         .and_then(|logs| logs.iter().find(|log| log["form"] == "plain" && log["complete"] == "Yes"));
     ensure!(plain.is_some_and(|log| log["size"].as_u64() > log["stored_size"].as_u64()), "{document}");
     let mut events = BufReader::new(request(http, "/events")?).lines();
-    for wanted in ["event: history", "event: status", "event: status"] {
-        let found = events.find(|line| line.as_ref().is_ok_and(|line| line == wanted));
-        ensure!(found.is_some(), "no {wanted}");
+    for expected in ["event: history", "event: status", "event: status"] {
+        let found = events.find(|line| line.as_ref().is_ok_and(|line| line == expected));
+        ensure!(found.is_some(), "no {expected}");
         let data = events.next().context("the event has no data")??;
         let data = data.strip_prefix("data: ").context("no data line after the event's name")?;
         serde_json::from_str::<serde_json::Value>(data)?;
@@ -577,8 +577,8 @@ fn check_status(relay: &RelayProcess) -> Result<()> {
     let output = command.output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for wanted in ["none: another program writes the logs", "binlog.000002", "plain", "as-is", "0 s"] {
-        ensure!(text.contains(wanted), "{wanted} is not in\n{text}");
+    for expected in ["none: another program writes the logs", "binlog.000002", "plain", "as-is", "0 s"] {
+        ensure!(text.contains(expected), "{expected} is not in\n{text}");
     }
     let output = command.arg("--json").output()?;
     let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
@@ -599,9 +599,9 @@ fn slow_clients_and_lost_sources_are_shown() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
     source.sql("insert into d.t values (1, '')")?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
-    let (relay, http) = RelayProcess::with_metrics(&folder.path().join("logs"), &["--from", &from])?;
+    let (relay, http) = RelayProcess::with_metrics(&directory.path().join("logs"), &["--from", &from])?;
     wait_until("the source", || Ok(get(http, "/readyz")?.0 == "HTTP/1.1 200 OK"))?;
     let replica = replica(TestPackage::Mysql)?;
     follow(&replica, relay.port, ReplicaStartPlace::Gtids)?;

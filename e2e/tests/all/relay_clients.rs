@@ -142,9 +142,9 @@ fn relays_of_relays() -> Result<()> {
     source.sql(TABLE)?;
     source.sql(&work(0, "on"))?;
     let relay = RelayProcess::start(&index_of(&source)?, &["--form", "plain"])?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let from = format!("mysql://repl@127.0.0.1:{}/", relay.port);
-    let behind = RelayProcess::start(folder.path(), &["--from", &from])?;
+    let behind = RelayProcess::start(directory.path(), &["--from", &from])?;
     let replicas = [replica(TestPackage::Mysql8_0_15)?, replica(TestPackage::Mysql)?];
     follow(&replicas[0], behind.port, FirstLog)?;
     follow(&replicas[1], behind.port, Gtids)?;
@@ -206,15 +206,15 @@ fn killed_replica_connections_reconnect() -> Result<()> {
 }
 
 /// Writes a certificate authority for clients, and a certificate that it has signed.
-fn write_certificates(folder: &Path) -> Result<()> {
+fn write_certificates(directory: &Path) -> Result<()> {
     let mut authority = CertificateParams::new(Vec::new())?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
     let key = KeyPair::generate()?;
     let client = CertificateParams::new(Vec::new())?.signed_by(&key, &authority)?;
-    fs::write(folder.join("client-ca.pem"), authority.pem())?;
-    fs::write(folder.join("client.pem"), client.pem())?;
-    fs::write(folder.join("client.key"), key.serialize_pem())?;
+    fs::write(directory.join("client-ca.pem"), authority.pem())?;
+    fs::write(directory.join("client.pem"), client.pem())?;
+    fs::write(directory.join("client.key"), key.serialize_pem())?;
     Ok(())
 }
 
@@ -224,9 +224,9 @@ fn clients_with_certificates() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     source.sql(TABLE)?;
     source.sql(&work(0, "on"))?;
-    let folder = TempDir::new()?;
-    write_certificates(folder.path())?;
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let directory = TempDir::new()?;
+    write_certificates(directory.path())?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
     fs::write(path("password"), "secret")?;
     let mut add = Command::new(bintide()?);
     add.env_clear().args(["relay", "user", "add", "repl", "--require=certificate", "--accounts"]);

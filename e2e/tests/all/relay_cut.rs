@@ -15,9 +15,11 @@ const CUTS: u64 = 10;
 fn a_mariadb_replica_resumes_within_a_statement() -> Result<()> {
     let source = relayed::source_launch(TestPackage::Mysql8_0).start()?;
     source.sql(TABLE)?;
-    let folder = TempDir::new()?;
-    let relay =
-        RelayProcess::start(folder.path(), &[&format!("--from=mysql://root@127.0.0.1:{}/", source.port())])?;
+    let directory = TempDir::new()?;
+    let relay = RelayProcess::start(
+        directory.path(),
+        &[&format!("--from=mysql://root@127.0.0.1:{}/", source.port())],
+    )?;
     let proxy = Proxy::to(relay.port)?;
     let launch = relayed::replica_launch(TestPackage::MariaDb, 2);
     let replica = launch.option("--sync-relay-log-info=1").start()?;

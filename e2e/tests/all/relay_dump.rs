@@ -124,12 +124,12 @@ fn source() -> Result<TestServer> {
     Ok(server)
 }
 
-fn relay_of(server: &TestServer, folder: &tempfile::TempDir) -> Result<Arc<FormSource>> {
+fn relay_of(server: &TestServer, directory: &tempfile::TempDir) -> Result<Arc<FormSource>> {
     let logs = server.binlogs()?;
     let index = logs.first().context("the server has no logs")?.with_extension("index");
     let store = Arc::new(RelayStore::open(index, None)?);
     let clock = || Duration::ZERO;
-    let limits = SourceLimits { folder: folder.path().to_owned(), cache_bytes: 1 << 20, clock };
+    let limits = SourceLimits { directory: directory.path().to_owned(), cache_bytes: 1 << 20, clock };
     Ok(Arc::new(FormSource::new(store, LogForm::AsIs, limits)))
 }
 
@@ -150,8 +150,8 @@ fn positions(log: &std::path::Path) -> Result<Vec<u32>> {
 
 #[test]
 fn dumps_by_position_equal_the_servers() -> Result<()> {
-    let (server, folder) = (source()?, tempfile::tempdir()?);
-    let relay = relay_of(&server, &folder)?;
+    let (server, directory) = (source()?, tempfile::tempdir()?);
+    let relay = relay_of(&server, &directory)?;
     let mut requests = vec![(Vec::new(), 4), (b"nowhere.000001".to_vec(), 4)];
     for log in server.binlogs()? {
         requests.extend(positions(&log)?.into_iter().map(|position| (name_of(&log), position)));
@@ -160,9 +160,9 @@ fn dumps_by_position_equal_the_servers() -> Result<()> {
     for (file, position) in requests {
         for flags in [DumpFlags::NON_BLOCK, DumpFlags(0x03)] {
             let dump = BinlogDump { position, flags, server_id: 9, file: &file };
-            let wanted = from_server(&server, &ClientCommand::BinlogDump(dump))?;
+            let expected = from_server(&server, &ClientCommand::BinlogDump(dump))?;
             let found = from_relay(&relay, &DumpRequest::from_position(&dump), SourceGtids::default());
-            compare(&found, &wanted).with_context(|| format!("{dump:?}"))?;
+            compare(&found, &expected).with_context(|| format!("{dump:?}"))?;
         }
     }
     Ok(())
@@ -170,8 +170,8 @@ fn dumps_by_position_equal_the_servers() -> Result<()> {
 
 #[test]
 fn dumps_by_gtid_equal_the_servers() -> Result<()> {
-    let (server, folder) = (source()?, tempfile::tempdir()?);
-    let relay = relay_of(&server, &folder)?;
+    let (server, directory) = (source()?, tempfile::tempdir()?);
+    let relay = relay_of(&server, &directory)?;
     let uuid = server.sql("select @@server_uuid")?.trim().to_owned();
     let executed = server.sql("select @@gtid_executed")?.replace('\n', "");
     let executed: GtidSet = executed.trim().parse()?;
@@ -187,9 +187,9 @@ fn dumps_by_gtid_equal_the_servers() -> Result<()> {
             for flags in [DumpFlags::NON_BLOCK, DumpFlags(0x03)] {
                 let (file, position, gtids_sent) = (&[][..], 4, encoded.as_slice());
                 let dump = BinlogDumpGtid { flags, server_id: 9, file, position, gtids: gtids_sent };
-                let wanted = from_server(&server, &ClientCommand::BinlogDumpGtid(dump))?;
+                let expected = from_server(&server, &ClientCommand::BinlogDumpGtid(dump))?;
                 let found = from_relay(&relay, &DumpRequest::from_gtids(&dump)?, gtids);
-                compare(&found, &wanted).with_context(|| format!("{text:?} {flags:?}"))?;
+                compare(&found, &expected).with_context(|| format!("{text:?} {flags:?}"))?;
             }
         }
         Ok(())
@@ -200,17 +200,17 @@ fn dumps_by_gtid_equal_the_servers() -> Result<()> {
     compare_all()
 }
 
-fn compare(found: &DumpResult, wanted: &DumpResult) -> Result<()> {
-    for (index, (found, wanted)) in found.events.iter().zip(&wanted.events).enumerate() {
-        ensure!(found == wanted, "event {index} is {found:02x?}; the server's is {wanted:02x?}");
+fn compare(found: &DumpResult, expected: &DumpResult) -> Result<()> {
+    for (index, (found, expected)) in found.events.iter().zip(&expected.events).enumerate() {
+        ensure!(found == expected, "event {index} is {found:02x?}; the server's is {expected:02x?}");
     }
     ensure!(
-        found.events.len() == wanted.events.len() && found.error == wanted.error,
+        found.events.len() == expected.events.len() && found.error == expected.error,
         "{} events and {:?}; the server sends {} and {:?}",
         found.events.len(),
         found.error,
-        wanted.events.len(),
-        wanted.error
+        expected.events.len(),
+        expected.error
     );
     Ok(())
 }
@@ -218,7 +218,7 @@ fn compare(found: &DumpResult, wanted: &DumpResult) -> Result<()> {
 /// The relay refuses damaged logs with a successor as the server does.
 #[test]
 fn dumps_of_damaged_logs_equal_the_servers() -> Result<()> {
-    let (server, folder) = (source()?, tempfile::tempdir()?);
+    let (server, directory) = (source()?, tempfile::tempdir()?);
     let logs = server.binlogs()?;
     let (second, third) = (logs.get(1).context("no second log")?, logs.get(2).context("no third log")?);
     let (whole, next) = (std::fs::read(second)?, std::fs::read(third)?);
@@ -228,11 +228,11 @@ fn dumps_of_damaged_logs_equal_the_servers() -> Result<()> {
     for bytes in damaged {
         std::fs::write(second, &bytes)?;
         for log in &logs[..2] {
-            let (relay, file) = (relay_of(&server, &folder)?, name_of(log));
+            let (relay, file) = (relay_of(&server, &directory)?, name_of(log));
             let dump = BinlogDump { position: 4, flags: DumpFlags::NON_BLOCK, server_id: 9, file: &file };
-            let wanted = from_server(&server, &ClientCommand::BinlogDump(dump))?;
+            let expected = from_server(&server, &ClientCommand::BinlogDump(dump))?;
             let found = from_relay(&relay, &DumpRequest::from_position(&dump), SourceGtids::default());
-            let compared = compare(&found, &wanted);
+            let compared = compare(&found, &expected);
             differences
                 .extend(compared.err().map(|error| format!("{} bytes of {dump:?}: {error}", bytes.len())));
         }
@@ -312,9 +312,9 @@ impl ComparedEvents {
 }
 
 fn mariadb_dumps_are_those_of_the_server(package: TestPackage, compared: ComparedEvents) -> Result<()> {
-    let (server, folder) = (mariadb_source(package)?, tempfile::tempdir()?);
+    let (server, directory) = (mariadb_source(package)?, tempfile::tempdir()?);
     let compare_all = || {
-        let relay = relay_of(&server, &folder)?;
+        let relay = relay_of(&server, &directory)?;
         let mut stored = StateReader::<MariadbState>::default();
         let state = stored.read(&relay)?.clone();
         let mut differences = Vec::new();
@@ -331,10 +331,10 @@ fn mariadb_dumps_are_those_of_the_server(package: TestPackage, compared: Compare
             }
             for flags in [DumpFlags::NON_BLOCK, DumpFlags(0x03)] {
                 let dump = BinlogDump { position: 4, flags, server_id: 9, file: b"" };
-                let mut wanted = from_server_after(&server, &statements, &ClientCommand::BinlogDump(dump))?;
+                let mut expected = from_server_after(&server, &statements, &ClientCommand::BinlogDump(dump))?;
                 let mut found = mariadb_dump(&relay, &dump, [position, strict, duplicates, until], &state);
-                [&mut wanted, &mut found].into_iter().for_each(|dump| compared.reduce(dump));
-                let compared = compare(&found, &wanted);
+                [&mut expected, &mut found].into_iter().for_each(|dump| compared.reduce(dump));
+                let compared = compare(&found, &expected);
                 differences.extend(compared.err().map(|error| format!("{statements:?} {flags:?}: {error}")));
             }
         }

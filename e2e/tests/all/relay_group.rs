@@ -76,14 +76,14 @@ fn follow_a_group(package: TestPackage, behind: TestPackage) -> Result<Vec<TestS
     let mut members = start_group(package)?;
     members[0].sql(TABLE)?;
     members[0].sql(&work(100, "on"))?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let from: Vec<String> = members
         .iter()
         .take(2)
         .map(|member| format!("--from=mysql://root@127.0.0.1:{}/", member.port()))
         .collect();
     let from: Vec<&str> = from.iter().map(String::as_str).collect();
-    let relay = RelayProcess::start(&folder.path().join("logs"), &from)?;
+    let relay = RelayProcess::start(&directory.path().join("logs"), &from)?;
     let replica = replica(behind)?;
     follow(&replica, relay.port, ReplicaStartPlace::Gtids)?;
     wait_for_equal(&members[0], &replica)?;
@@ -102,8 +102,8 @@ fn follow_a_group(package: TestPackage, behind: TestPackage) -> Result<Vec<TestS
     wait_for_equal(primary, &replica)?;
     let executed = "select @@gtid_executed";
     wait_until("all GTIDs", || {
-        let (wanted, found) = (primary.sql(executed)?, replica.sql(executed)?);
-        Ok(wanted.contains(GROUP) && found == wanted)
+        let (expected, found) = (primary.sql(executed)?, replica.sql(executed)?);
+        Ok(expected.contains(GROUP) && found == expected)
     })?;
     Ok(members)
 }

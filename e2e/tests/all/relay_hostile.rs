@@ -261,8 +261,9 @@ fn dumps_are_ended_by_the_same_replica_and_by_kill() -> Result<()> {
     let second = waiting_replica(&relay, "5ea5ca5e-0001-4000-8000-000000000001")?;
     let other = waiting_replica(&relay, "5ea5ca5e-0001-4000-8000-000000000002")?;
     let error = last_error(first)?;
-    let wanted = "A replica with the same server_uuid/server_id as this replica has connected to the source";
-    ensure!(error == Some((1236, wanted.to_owned())), "{error:?}");
+    let expected =
+        "A replica with the same server_uuid/server_id as this replica has connected to the source";
+    ensure!(error == Some((1236, expected.to_owned())), "{error:?}");
     let id = other.session().connection_id;
     link(&relay)?.query(&format!("KILL {id}"))?;
     ensure!(last_error(other)?.is_none(), "KILL must not send error 1236, so that the replica reconnects");
@@ -324,10 +325,10 @@ fn a_thousand_idle_replicas_take_little_memory() -> Result<()> {
     Ok(())
 }
 
-fn raise_descriptor_limit(wanted: u64) -> Result<()> {
+fn raise_descriptor_limit(expected: u64) -> Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    if soft < wanted {
-        setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard)?;
+    if soft < expected {
+        setrlimit(Resource::RLIMIT_NOFILE, expected.min(hard), hard)?;
     }
     Ok(())
 }

@@ -54,12 +54,12 @@ fn metric(address: &str, name: &str) -> Result<u64> {
 #[test]
 fn sources_wait_for_replicas_of_the_relay() -> Result<()> {
     let source = semi_sync_source()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     let metrics = format!("127.0.0.1:{}", free_port()?);
     let timeout = ACK_TIMEOUT.as_secs().to_string();
     let options = ["--from", &from, "--semi-sync", "--wait-for-replicas=2", "--ack-timeout", &timeout];
-    let relay = RelayProcess::start(folder.path(), &[&options[..], &["--metrics", &metrics]].concat())?;
+    let relay = RelayProcess::start(directory.path(), &[&options[..], &["--metrics", &metrics]].concat())?;
     let replicas = [semi_sync_replica(&relay)?, semi_sync_replica(&relay)?];
     for replica in &replicas {
         wait_for_equal(&source, replica)?;
@@ -133,11 +133,11 @@ fn one_line(text: &str) -> String {
 #[test]
 fn sources_wait_for_replicas_with_plain_logs() -> Result<()> {
     let source = semi_sync_source()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     let metrics = format!("127.0.0.1:{}", free_port()?);
     let options = ["--from", &from, "--semi-sync", "--wait-for-replicas=1", "--ack-timeout=3"];
-    let relay = RelayProcess::start(folder.path(), &[&options[..], &["--metrics", &metrics]].concat())?;
+    let relay = RelayProcess::start(directory.path(), &[&options[..], &["--metrics", &metrics]].concat())?;
     let replica = replica(TestPackage::MariaDb)?;
     replica.sql("set global rpl_semi_sync_slave_enabled = on")?;
     follow(&replica, relay.port, ReplicaStartPlace::FirstLog)?;

@@ -108,11 +108,11 @@ fn events_are_shown_as_the_source_shows_them() -> Result<()> {
         statements.push(format!("SHOW BINLOG EVENTS IN 'binlog.000002' {limit}"));
     }
     for statement in &statements {
-        let (ours, wanted) = (relay.ask(statement)?, ask(source.port(), statement, &[])?);
-        for (ours, wanted) in ours.lines().zip(wanted.lines()) {
-            ensure!(ours == wanted, "{statement}\nours:   {ours:.300}\nserver: {wanted:.300}");
+        let (ours, expected) = (relay.ask(statement)?, ask(source.port(), statement, &[])?);
+        for (ours, expected) in ours.lines().zip(expected.lines()) {
+            ensure!(ours == expected, "{statement}\nours:   {ours:.300}\nserver: {expected:.300}");
         }
-        let counts = (ours.lines().count(), wanted.lines().count());
+        let counts = (ours.lines().count(), expected.lines().count());
         ensure!(counts.0 == counts.1, "{statement}: ours has {} lines, the server's {}", counts.0, counts.1);
     }
     Ok(())
@@ -125,19 +125,19 @@ fn events_of_a_form_equal_those_that_its_clients_get() -> Result<()> {
     work(&source)?;
     for form in ["plain", "compressed"] {
         let relay = AskedRelay::of(&source, &["--form", form])?;
-        let folder = TempDir::new()?;
+        let directory = TempDir::new()?;
         let mut command = Command::new(bintide()?);
-        command.env_clear().arg("receive").arg(folder.path()).arg("--stop-at-end");
+        command.env_clear().arg("receive").arg(directory.path()).arg("--stop-at-end");
         command.arg(format!("--from=mysql://root@127.0.0.1:{}/", relay.port));
         let output = command.output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         for log in ["binlog.000001", "binlog.000002"] {
             let ours = relay.ask(&format!("SHOW BINLOG EVENTS IN '{log}'"))?;
-            let wanted = listed(&folder.path().join(log))?;
-            for (ours, wanted) in ours.lines().zip(wanted.lines()) {
-                ensure!(ours == wanted, "{form} {log}\nours:   {ours:.300}\nwanted: {wanted:.300}");
+            let expected = listed(&directory.path().join(log))?;
+            for (ours, expected) in ours.lines().zip(expected.lines()) {
+                ensure!(ours == expected, "{form} {log}\nours:   {ours:.300}\nwanted: {expected:.300}");
             }
-            ensure!(ours.lines().count() == wanted.lines().count(), "{form} {log}: {ours:.3000}");
+            ensure!(ours.lines().count() == expected.lines().count(), "{form} {log}: {ours:.3000}");
         }
     }
     Ok(())
@@ -146,12 +146,12 @@ fn events_of_a_form_equal_those_that_its_clients_get() -> Result<()> {
 /// A listing of many events is not kept in memory, also if its client reads slowly.
 #[test]
 fn long_listings_take_little_memory() -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let options =
         ["--binlog-row-event-max-size=256", "--binlog-transaction-compression=ON", "--log-bin=binlog"];
-    large::record(&options, "binlog", folder.path())?;
-    fs::rename(folder.path().join("binlog.binlog"), folder.path().join("binlog.000001"))?;
-    let relay = AskedRelay::start(folder.path(), &["--form-cache=1M"])?;
+    large::record(&options, "binlog", directory.path())?;
+    fs::rename(directory.path().join("binlog.binlog"), directory.path().join("binlog.000001"))?;
+    let relay = AskedRelay::start(directory.path(), &["--form-cache=1M"])?;
     let id = relay.process.running.as_ref().context("it runs")?.id();
     let peak_kib = || bounded::peak_of(id).context("it runs");
     relay.ask("SHOW BINLOG EVENTS LIMIT 10")?;
@@ -171,17 +171,17 @@ fn long_listings_take_little_memory() -> Result<()> {
     Ok(())
 }
 
-/// Two relays of one source, of which one compresses closed logs: their plain forms have the same positions, their stored
-/// forms have not.
+/// Two relays of one source, of which one compresses closed logs: their plain forms have the same positions, their
+/// stored forms have not.
 #[test]
 fn plain_positions_are_those_of_every_relay() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
     source.sql("flush binary logs")?;
-    let folders = [TempDir::new()?, TempDir::new()?];
+    let directories = [TempDir::new()?, TempDir::new()?];
     let relays = [
-        receiving(&source, folders[0].path(), &["--form=plain"])?,
-        receiving(&source, folders[1].path(), &["--form=plain", "--compress=19"])?,
+        receiving(&source, directories[0].path(), &["--form=plain"])?,
+        receiving(&source, directories[1].path(), &["--form=plain", "--compress=19"])?,
     ];
     let stored =
         |relay: &AskedRelay| relay.ask("SELECT stored_size FROM bintide.logs WHERE name = 'binlog.000002'");
@@ -216,8 +216,8 @@ fn packets_have_a_limit() -> Result<()> {
         let statement = format!("SELECT '{}';", "x".repeat(usize::try_from(limit)?));
         asking.stdin.take().context("piped")?.write_all(statement.as_bytes())?;
         let said = String::from_utf8_lossy(&asking.wait_with_output()?.stderr).into_owned();
-        let wanted = "ERROR 1153 (08S01) at line 1: Got a packet bigger than 'max_allowed_packet' bytes";
-        ensure!(said.trim() == wanted, "{port}: {said}");
+        let expected = "ERROR 1153 (08S01) at line 1: Got a packet bigger than 'max_allowed_packet' bytes";
+        ensure!(said.trim() == expected, "{port}: {said}");
     }
     ensure!(relay.ask("SELECT 1")? == "1\n1\n");
     Ok(())
@@ -234,10 +234,10 @@ const STAGES: &str = "performance_schema.events_stages_summary_global_by_event_n
 
 /// Reads all logs of a relay from this one on, once, with mysqlbinlog.
 fn read_from(relay: &AskedRelay, log: &str) -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysqlbinlog")?;
     command.args(["--no-defaults", "-R", "--raw", "--to-last-log", "--host=127.0.0.1", "--user=root"]);
-    command.arg(format!("--port={}", relay.port)).arg(log).current_dir(folder.path());
+    command.arg(format!("--port={}", relay.port)).arg(log).current_dir(directory.path());
     let output = command.output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
@@ -256,9 +256,9 @@ fn sent_transactions_count_as_the_source_counts_them() -> Result<()> {
     let select = format!("SELECT * FROM {STATS}");
     ensure!(relay.ask(&select)?.is_empty(), "{}", relay.ask(&select)?);
     read_from(&relay, "binlog.000002")?;
-    let wanted = ask(source.port(), &format!("SET time_zone = '+00:00'; {select}"), &[])?;
+    let expected = ask(source.port(), &format!("SET time_zone = '+00:00'; {select}"), &[])?;
     let found = relay.ask(&select)?;
-    ensure!(found == wanted, "\nours:\n{found}\nserver's:\n{wanted}");
+    ensure!(found == expected, "\nours:\n{found}\nserver's:\n{expected}");
     // TRUNCATE in other letter cases and spellings.
     for truncate in [
         format!("TRUNCATE TABLE {STATS}"),
@@ -279,9 +279,9 @@ fn sent_transactions_count_as_the_source_counts_them() -> Result<()> {
         "TRUNCATE TABLE",
         "TRUNCATE TABLE nowhere.nothing",
     ] {
-        let wanted = ask(source.port(), wrong, &[])?;
+        let expected = ask(source.port(), wrong, &[])?;
         let ours = relay.ask(wrong)?;
-        ensure!(ours == wanted, "{wrong}\nours:   {ours}\nserver: {wanted}");
+        ensure!(ours == expected, "{wrong}\nours:   {ours}\nserver: {expected}");
     }
     Ok(())
 }
@@ -380,9 +380,9 @@ fn kill_ends_the_dump_of_a_replica() -> Result<()> {
 }
 
 /// Starts a relay that receives from a source into a directory.
-fn receiving(source: &TestServer, folder: &Path, more: &[&str]) -> Result<AskedRelay> {
+fn receiving(source: &TestServer, directory: &Path, more: &[&str]) -> Result<AskedRelay> {
     let from = format!("--from=mysql://root@127.0.0.1:{}/", source.port());
-    AskedRelay::start(&folder.join("logs"), &[&[from.as_str()], more].concat())
+    AskedRelay::start(&directory.join("logs"), &[&[from.as_str()], more].concat())
 }
 
 /// Returns the columns of a statement's only row, with their names from the first line.
@@ -404,8 +404,8 @@ fn value_of(row: &[(String, String)], name: &str) -> Result<String> {
 fn receiving_is_shown_and_controlled_as_a_replica() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
-    let folder = TempDir::new()?;
-    let relay = receiving(&source, folder.path(), &[])?;
+    let directory = TempDir::new()?;
+    let relay = receiving(&source, directory.path(), &[])?;
     for (package, statement, word) in [
         (TestPackage::Mysql, "SHOW REPLICA STATUS", "SOURCE"),
         (TestPackage::Mysql8_0, "SHOW SLAVE STATUS", "MASTER"),
@@ -413,9 +413,9 @@ fn receiving_is_shown_and_controlled_as_a_replica() -> Result<()> {
         let replica = Launch::of(package).options(["--server-id=2"]).start()?;
         let change = if word == "SOURCE" { "REPLICATION SOURCE" } else { word };
         replica.sql(&format!("change {change} to {word}_host = '127.0.0.1'"))?;
-        let wanted = ask(replica.port(), statement, &[])?;
+        let expected = ask(replica.port(), statement, &[])?;
         let ours = relay.ask(statement)?;
-        ensure!(ours.lines().next() == wanted.lines().next(), "\nours:   {ours}\nserver: {wanted}");
+        ensure!(ours.lines().next() == expected.lines().next(), "\nours:   {ours}\nserver: {expected}");
     }
     let end = ask(source.port(), "SHOW BINARY LOG STATUS", &["--skip-column-names"])?;
     let end: Vec<&str> = end.trim().split('\t').collect();
@@ -455,8 +455,8 @@ fn receiving_is_shown_and_controlled_as_a_replica() -> Result<()> {
 fn the_upstream_of_mariadb_is_shown() -> Result<()> {
     let source = Launch::mariadb().options(["--server-id=1", "--log-bin=binlog"]).start()?;
     source.sql("create database d; create table d.t (id int primary key); insert into d.t values (1)")?;
-    let folder = TempDir::new()?;
-    let relay = receiving(&source, folder.path(), &[])?;
+    let directory = TempDir::new()?;
+    let relay = receiving(&source, directory.path(), &[])?;
     let replica = Launch::mariadb().options(["--server-id=2"]).start()?;
     replica.sql("change master to master_host = '127.0.0.1'")?;
     let names = |port: u16, statement: &str| -> Result<String> {
@@ -467,8 +467,8 @@ fn the_upstream_of_mariadb_is_shown() -> Result<()> {
         Ok(text.lines().next().unwrap_or_default().to_owned())
     };
     for statement in ["SHOW SLAVE STATUS", "SHOW REPLICA STATUS", "SHOW ALL SLAVES STATUS"] {
-        let (ours, wanted) = (names(relay.port, statement)?, names(replica.port(), statement)?);
-        ensure!(ours == wanted && wanted.contains("Using_Gtid"), "\nours:   {ours}\nserver: {wanted}");
+        let (ours, expected) = (names(relay.port, statement)?, names(replica.port(), statement)?);
+        ensure!(ours == expected && expected.contains("Using_Gtid"), "\nours:   {ours}\nserver: {expected}");
     }
     let position = source.sql("select @@gtid_binlog_pos")?.trim().to_owned();
     wait_until("all transactions", || {
@@ -497,14 +497,18 @@ fn compare_change_errors(relay: &AskedRelay, replica: &TestServer) -> Result<()>
         }
         for options in wrong {
             let ours = relay.ask(&format!("CHANGE REPLICATION SOURCE TO {options}"))?;
-            let wanted = ask(replica.port(), &format!("CHANGE REPLICATION SOURCE TO {options}"), &[])?;
-            ensure!(ours == wanted && ours.contains("ERROR"), "{options}\nours:   {ours}\nserver: {wanted}");
+            let expected = ask(replica.port(), &format!("CHANGE REPLICATION SOURCE TO {options}"), &[])?;
+            ensure!(
+                ours == expected && ours.contains("ERROR"),
+                "{options}\nours:   {ours}\nserver: {expected}"
+            );
         }
     }
     Ok(())
 }
 
-/// `CHANGE REPLICATION SOURCE TO` names another server, which must have all stored transactions. Its errors are a server's.
+/// `CHANGE REPLICATION SOURCE TO` names another server, which must have all stored transactions. Its errors are a
+/// server's.
 #[test]
 fn the_source_is_changed_by_sql() -> Result<()> {
     let [first, second, other] = [1, 2, 3].map(|id| {
@@ -519,8 +523,8 @@ fn the_source_is_changed_by_sql() -> Result<()> {
     first.sql("create table d.t (id int primary key); insert into d.t values (1)")?;
     follow(&second, first.port(), ReplicaStartPlace::Gtids)?;
     wait_for_equal(&first, &second)?;
-    let folder = TempDir::new()?;
-    let relay = receiving(&first, folder.path(), &[])?;
+    let directory = TempDir::new()?;
+    let relay = receiving(&first, directory.path(), &[])?;
     let show = |name: &str| value_of(&row_of(&relay, "SHOW REPLICA STATUS")?, name);
     let change = |options: &str| relay.ask(&format!("CHANGE REPLICATION SOURCE TO {options}"));
     compare_change_errors(&relay, &second)?;
@@ -567,10 +571,10 @@ fn a_full_disk_is_an_error_of_the_receiver() -> Result<()> {
     source.sql("create database d; create table d.t (id int primary key auto_increment, a longblob)")?;
     let insert = "insert into d.t (a) values (repeat('x', 100000))";
     source.sql(&[insert; 20].join("; "))?;
-    let (folder, port) = (TempDir::new()?, free_port()?);
+    let (directory, port) = (TempDir::new()?, free_port()?);
     let mut limited = Command::new("/bin/sh");
     limited.env_clear().args(["-c", "ulimit -S -f 2000 && trap '' XFSZ && exec \"$0\" \"$@\""]);
-    limited.arg(bintide()?).arg("relay").arg(folder.path().join("logs"));
+    limited.arg(bintide()?).arg("relay").arg(directory.path().join("logs"));
     limited.arg(format!("--from=mysql://root@127.0.0.1:{}/", source.port()));
     limited.arg(format!("--listen=127.0.0.1:{port}")).stderr(Stdio::piped());
     let mut running = Running::start(&mut limited)?;
@@ -606,9 +610,9 @@ fn logs_that_a_client_reads_are_not_deleted() -> Result<()> {
     // More data than the buffers between the relay and a client that does not read.
     let insert = "insert into d.t (a) values (repeat(random_bytes(1000), 2000))";
     source.sql(&[insert; 12].join("; "))?;
-    let folder = TempDir::new()?;
-    let relay = receiving(&source, folder.path(), &["--keep=1K"])?;
-    let is_there = |log: &str| folder.path().join("logs").join(log).exists();
+    let directory = TempDir::new()?;
+    let relay = receiving(&source, directory.path(), &["--keep=1K"])?;
+    let is_there = |log: &str| directory.path().join("logs").join(log).exists();
     let mut client = PackageHome::find(TestPackage::Mysql)?.command("mysqlbinlog")?;
     client.args(["--no-defaults", "-R", "--stop-never", "--host=127.0.0.1", "--user=repl", "binlog.000001"]);
     client.arg(format!("--port={}", relay.port)).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -642,12 +646,13 @@ fn logs_that_a_client_reads_are_not_deleted() -> Result<()> {
     ensure!(purged.is_empty() && !is_there("binlog.000002") && is_there("binlog.000003"), "{purged}");
     for wrong in ["PURGE BINARY LOGS TO 'binlog.000009'", "PURGE BINARY LOGS TO binlog", "PURGE BINARY LOGS"]
     {
-        let (ours, wanted) = (relay.ask(wrong)?, ask(source.port(), wrong, &[])?);
-        ensure!(ours == wanted, "\nours:   {ours}\nserver: {wanted}");
+        let (ours, expected) = (relay.ask(wrong)?, ask(source.port(), wrong, &[])?);
+        ensure!(ours == expected, "\nours:   {ours}\nserver: {expected}");
     }
     let active = ask(relay.port, "PURGE BINARY LOGS BEFORE '2100-01-01 00:00:00'", &["--show-warnings"])?;
-    let wanted = ask(source.port(), "PURGE BINARY LOGS BEFORE '2100-01-01 00:00:00'", &["--show-warnings"])?;
-    ensure!(active == wanted.replace("./", ""), "\nours:   {active}\nserver: {wanted}");
+    let expected =
+        ask(source.port(), "PURGE BINARY LOGS BEFORE '2100-01-01 00:00:00'", &["--show-warnings"])?;
+    ensure!(active == expected.replace("./", ""), "\nours:   {active}\nserver: {expected}");
     ensure!(!is_there("binlog.000003") && is_there("binlog.000004"));
     Ok(())
 }
@@ -678,11 +683,11 @@ fn compression_is_set_by_sql() -> Result<()> {
         "BEGIN; SET SESSION binlog_transaction_compression = ON",
         "BEGIN; SET SESSION binlog_transaction_compression_level_zstd = 5",
     ] {
-        let (ours, wanted) = (
+        let (ours, expected) = (
             ask(relay.port, statement, &["--show-warnings"])?,
             ask(source.port(), statement, &["--show-warnings"])?,
         );
-        ensure!(ours == wanted, "{statement}\nours:   {ours}\nserver: {wanted}");
+        ensure!(ours == expected, "{statement}\nours:   {ours}\nserver: {expected}");
     }
     Ok(())
 }

@@ -44,8 +44,8 @@ fn check(server: &TestServer, name: &str, runs: &[&str]) -> Result<()> {
             Run::new(line.split_whitespace().map(with_paths))
         })
         .collect();
-    let folder = TempDir::new()?;
-    let logs = Logs { folder: folder.path().to_owned(), sets: Vec::new() };
+    let directory = TempDir::new()?;
+    let logs = Logs { directory: directory.path().to_owned(), sets: Vec::new() };
     identity::check_all(name, &logs, &runs)
 }
 
@@ -103,8 +103,8 @@ fn text_by_gtids_is_the_same() -> Result<()> {
             Run::new(words.split_whitespace().map(str::to_owned))
         })
         .collect();
-    let folder = TempDir::new()?;
-    let logs = Logs { folder: folder.path().to_owned(), sets: Vec::new() };
+    let directory = TempDir::new()?;
+    let logs = Logs { directory: directory.path().to_owned(), sets: Vec::new() };
     identity::check_all("remote-gtids", &logs, &runs)
 }
 
@@ -170,8 +170,8 @@ fn options_in_pairs_are_the_same() -> Result<()> {
             Run::new(words.split_whitespace().map(str::to_owned))
         })
         .collect();
-    let folder = TempDir::new()?;
-    let logs = Logs { folder: folder.path().to_owned(), sets: Vec::new() };
+    let directory = TempDir::new()?;
+    let logs = Logs { directory: directory.path().to_owned(), sets: Vec::new() };
     identity::check_all("remote-pairs", &logs, &runs)
 }
 
@@ -179,9 +179,9 @@ fn options_in_pairs_are_the_same() -> Result<()> {
 #[test]
 fn raw_files_of_an_idempotent_dump_are_logs() -> Result<()> {
     let server = server()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let mut command = Command::new(bintide()?);
-    command.env_clear().current_dir(folder.path()).args([
+    command.env_clear().current_dir(directory.path()).args([
         "dump",
         "-R",
         "-h",
@@ -193,7 +193,7 @@ fn raw_files_of_an_idempotent_dump_are_logs() -> Result<()> {
     command.arg(server.port().to_string()).args(["--raw", "--idempotent", "binlog.000002"]);
     let ran = command.output()?;
     ensure!(ran.status.success(), "{ran:?}");
-    let (copy, log) = (folder.path().join("binlog.000002"), server.datadir().join("binlog.000002"));
+    let (copy, log) = (directory.path().join("binlog.000002"), server.datadir().join("binlog.000002"));
     ensure!(std::fs::read(copy)? == std::fs::read(log)?, "the copy is not the log");
     Ok(())
 }
@@ -280,9 +280,9 @@ fn mariadb_is_refused() -> Result<()> {
 fn dumps_wait_for_new_events() -> Result<()> {
     let server = server()?;
     for raw in [false, true] {
-        let folder = TempDir::new()?;
+        let directory = TempDir::new()?;
         let mut command = Command::new(bintide()?);
-        command.env_clear().current_dir(folder.path()).args([
+        command.env_clear().current_dir(directory.path()).args([
             "dump",
             "-R",
             "-h",
@@ -295,7 +295,7 @@ fn dumps_wait_for_new_events() -> Result<()> {
         if raw {
             command.arg("--raw");
         }
-        let out = folder.path().join("out");
+        let out = directory.path().join("out");
         let last = server.binlogs()?.last().and_then(|log| log.file_name()?.to_str().map(str::to_owned));
         let last = last.context("no logs")?;
         command.arg(&last).stdout(std::fs::File::create(&out)?).stderr(Stdio::inherit());
@@ -311,7 +311,7 @@ fn dumps_wait_for_new_events() -> Result<()> {
         for number in 0..3 {
             let name = format!("made_meanwhile_{number}_{raw}");
             server.sql(&format!("create database {name}"))?;
-            has(if raw { folder.path().join(&last) } else { out.clone() }.as_path(), &name)?;
+            has(if raw { directory.path().join(&last) } else { out.clone() }.as_path(), &name)?;
         }
         child.kill()?;
         child.wait()?;
@@ -358,31 +358,31 @@ fn pass(mut client: TcpStream, server: u16, from: &[u8], to: &[u8]) -> std::io::
 fn raw_files_are_not_written_to_paths_from_a_server() -> Result<()> {
     let server = server()?;
     let place = TempDir::new()?;
-    let folder = place.path().join("outer/inner");
+    let directory = place.path().join("outer/inner");
     for name in ["../../x.00001", "./binlog.0001", "/tmp/x.000001", "binlog.00000/", "binlog\u{1b}00001"] {
         let port = rename_in_transit(server.port(), b"binlog.000001", name.as_bytes().to_vec())?;
         for more in ["--raw", "--raw -t", "--raw -t --result-file=kept-"] {
-            let wanted = outcome_in(&folder, Program::Real, more, port)?;
-            let found = outcome_in(&folder, Program::Ours, more, port)?;
-            ensure!(found == wanted, "{name:?} {more}: {found:?}, and mysqlbinlog {wanted:?}");
-            let is_refused = wanted.0.stderr.ends_with(b"ERROR: Invalid log file name in rotate event.\n");
-            ensure!(is_refused == name.contains('/'), "{name:?} {more}: {wanted:?}");
+            let expected = outcome_in(&directory, Program::Real, more, port)?;
+            let found = outcome_in(&directory, Program::Ours, more, port)?;
+            ensure!(found == expected, "{name:?} {more}: {found:?}, and mysqlbinlog {expected:?}");
+            let is_refused = expected.0.stderr.ends_with(b"ERROR: Invalid log file name in rotate event.\n");
+            ensure!(is_refused == name.contains('/'), "{name:?} {more}: {expected:?}");
             ensure!(!place.path().join("x.00001").exists(), "{name:?} {more}");
         }
     }
     Ok(())
 }
 
-/// Returns the outcome of a program in a new folder, and the files that it leaves there.
-fn outcome_in(folder: &Path, program: Program, more: &str, port: u16) -> Result<(Outcome, Vec<OsString>)> {
-    std::fs::create_dir_all(folder)?;
+/// Returns the outcome of a program in a new directory, and the files that it leaves there.
+fn outcome_in(directory: &Path, program: Program, more: &str, port: u16) -> Result<(Outcome, Vec<OsString>)> {
+    std::fs::create_dir_all(directory)?;
     let words =
         format!("--no-defaults --ssl-mode=DISABLED -R -h 127.0.0.1 -P {port} -u root {more} binlog.000001");
     let arguments: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-    let outcome = program.run(&arguments, &Surroundings { folder, time_zone: "UTC", stdin: b"" })?;
+    let outcome = program.run(&arguments, &Surroundings { directory, time_zone: "UTC", stdin: b"" })?;
     let mut names: Vec<OsString> =
-        std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+        std::fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
     names.sort();
-    std::fs::remove_dir_all(folder)?;
+    std::fs::remove_dir_all(directory)?;
     Ok((outcome, names))
 }

@@ -45,11 +45,11 @@ fn samples_end_equal_on_a_target_with_an_empty_binary_log() -> Result<()> {
 
 #[test]
 fn random_sql_ends_equal() -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let first = seed_from_env("BINTIDE_E2E_SEED");
     for seed in first..first + 3 {
         let name = format!("random-{seed}");
-        let source = workload::record_on(seed, &name, folder.path())?;
+        let source = workload::record_on(seed, &name, directory.path())?;
         let target = target("--skip-log-bin")?;
         let report = replay_to(&source.binlogs()?, target.socket(), &options(CommitOrder::Grouped));
         report.with_context(|| format!("seed {seed}"))?;

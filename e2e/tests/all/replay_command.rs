@@ -55,7 +55,7 @@ fn missing_privileges_are_listed_completely() -> Result<()> {
     let run = || replay(logs, &address("r", &target), &["--allow-gap", "--apply-as", "binlog"]);
     let first = run()?;
     ensure!(first.code == Some(2), "{first:?}");
-    for wanted in [
+    for expected in [
         "BINLOG_ADMIN",
         "SESSION_VARIABLES_ADMIN",
         "SYSTEM_VARIABLES_ADMIN",
@@ -63,7 +63,7 @@ fn missing_privileges_are_listed_completely() -> Result<()> {
         "on the database bintide",
         "replication_applier_status",
     ] {
-        ensure!(first.stderr.contains(wanted), "{wanted}: {}", first.stderr);
+        ensure!(first.stderr.contains(expected), "{expected}: {}", first.stderr);
     }
     let findings = || first.stderr.lines().filter(|line| !line.contains("allowed: "));
     ensure!(findings().count() == 6, "{}", first.stderr);
@@ -117,7 +117,7 @@ fn all_obstacles_are_reported_together() -> Result<()> {
     let log = &source.binlogs()?[2..3];
     let ran = command::replay(log, &target, &[])?;
     ensure!(ran.code == Some(2), "{ran:?}");
-    let wanted = [
+    let expected = [
         "read-only: the target is super_read_only; SET GLOBAL super_read_only = 0",
         "applier: the target is a replica whose applier is running, in the channel 'c'",
         "local-infile: the logs contain LOAD DATA",
@@ -125,10 +125,10 @@ fn all_obstacles_are_reported_together() -> Result<()> {
         "different-tables: `d`.`t` has a column 2 that is text on the target, but varchar in the logs",
         "different-tables: `d`.`u` does not exist on the target",
     ];
-    for wanted in wanted {
-        ensure!(ran.stderr.contains(wanted), "{wanted}: {}", ran.stderr);
+    for expected in expected {
+        ensure!(ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
     }
-    ensure!(ran.stderr.lines().count() == wanted.len(), "{}", ran.stderr);
+    ensure!(ran.stderr.lines().count() == expected.len(), "{}", ran.stderr);
     ensure!(!has_progress(&target)?);
     // Obstacles removed or allowed.
     target
@@ -424,13 +424,13 @@ fn column_types_that_would_change_values_are_refused() -> Result<()> {
         "column 3 that is decimal(8,1) on the target, but decimal(10,2)",
         "column 4 that is datetime(0) on the target, but datetime(3)",
     ];
-    for (number, wanted) in says.iter().enumerate() {
+    for (number, expected) in says.iter().enumerate() {
         let mut made = columns;
         made[number] = others[number];
         target.sql(&format!("drop table if exists d.t; {}", table(&made)))?;
         for way in ["binlog", "sql"] {
             let ran = command::replay(logs, &target, &["--allow-gap", "--apply-as", way])?;
-            ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{ran:?}");
+            ensure!(ran.code == Some(2) && ran.stderr.contains(expected), "{ran:?}");
         }
         // Without the preflight check, the server itself refuses.
         if number == 1 {
@@ -483,11 +483,11 @@ fn xa_transactions_prepared_twice_are_refused_until_the_first_is_skipped() -> Re
 fn logs_missing_from_an_index_are_named() -> Result<()> {
     let source = source(&[], TABLE)?;
     source.sql("insert into d.t values (1, 'a')")?;
-    let (folder, target) = (tempfile::tempdir()?, target_of(&["--skip-log-bin"])?);
+    let (directory, target) = (tempfile::tempdir()?, target_of(&["--skip-log-bin"])?);
     for log in source.binlogs()? {
-        fs::copy(&log, folder.path().join(log.file_name().context("a log without a name")?))?;
+        fs::copy(&log, directory.path().join(log.file_name().context("a log without a name")?))?;
     }
-    let index = folder.path().join("binlog.index");
+    let index = directory.path().join("binlog.index");
     fs::write(&index, "./binlog.000001\n")?;
     let ran = command::replay(std::slice::from_ref(&index), &target, &[])?;
     ensure!(
@@ -518,9 +518,9 @@ fn rules_that_match_nothing_are_named() -> Result<()> {
     source.sql("insert into d.t values (1, 'a'); create database e; flush binary logs")?;
     let (logs, target) = (source.binlogs()?, target_of(&["--skip-log-bin"])?);
     let nothing = ["--do-db", "nosuch", "--do-db", "d", "--do-table", "d.t", "--do-table", "d.u"];
-    let wanted = ["nothing in the logs matches --do-db nosuch, --do-table d.u"];
+    let expected = ["nothing in the logs matches --do-db nosuch, --do-table d.u"];
     let first = command::replay(&logs, &target, &nothing)?;
-    ensure!(warnings(&first)? == wanted, "{first:?}");
+    ensure!(warnings(&first)? == expected, "{first:?}");
     // The target has the transactions that might have matched.
     for rules in [&nothing[..], &["--do-db", "d"]] {
         let again = command::replay(&logs, &target, rules)?;
@@ -536,7 +536,7 @@ fn rules_that_match_nothing_are_named() -> Result<()> {
     let live = ["--from", from.as_str(), "--stop-at-end"];
     for place in [paths.as_slice(), &live] {
         let ran = stream(&[place, &nothing].concat())?;
-        ensure!(warnings(&ran)? == wanted, "{ran:?}");
+        ensure!(warnings(&ran)? == expected, "{ran:?}");
         let ran = stream(&[place, &matching].concat())?;
         ensure!(warnings(&ran)?.is_empty(), "{ran:?}");
     }
@@ -549,8 +549,8 @@ fn rules_that_match_nothing_are_named() -> Result<()> {
 
 #[test]
 fn encrypted_logs_without_keys_are_refused() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("copy.db");
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("copy.db");
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
     let (plain, encrypted) = (samples.join("gtids/binlog.000001"), samples.join("encrypted/binlog.000001"));
     let to = format!("sqlite:{}", file.display());

@@ -62,11 +62,11 @@ fn known_to_both(line: &str) -> Option<String> {
 fn random_mysql_to_mariadb_ends_equal() -> Result<()> {
     const MORE: [&str; 3] =
         ["--binlog-format=ROW", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci"];
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let first = seed_from_env("BINTIDE_E2E_SEED");
     for seed in first..first + 2 {
         let source =
-            workload::record_some_on(seed, &format!("maria-{seed}"), folder.path(), &MORE, known_to_both)?;
+            workload::record_some_on(seed, &format!("maria-{seed}"), directory.path(), &MORE, known_to_both)?;
         let target = mariadb()?;
         replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Grouped)
             .with_context(|| format!("seed {seed}"))?;
@@ -77,13 +77,13 @@ fn random_mysql_to_mariadb_ends_equal() -> Result<()> {
 
 #[test]
 fn features_that_mariadb_lacks_are_refused_by_name() -> Result<()> {
-    let check = |launch: Launch, sql: &str, apply_as, wanted: &str| -> Result<()> {
+    let check = |launch: Launch, sql: &str, apply_as, expected: &str| -> Result<()> {
         let source = source(&launch, &[])?;
         source.sql(&format!("{sql}; flush binary logs"))?;
         let target = mariadb()?;
         let result = replay(&source.binlogs()?, address(&target, "root")?, apply_as, CommitOrder::Strict);
         let message = format!("{:#}", result.err().context("not refused")?);
-        ensure!(message.contains(wanted), "{sql}: {message}");
+        ensure!(message.contains(expected), "{sql}: {message}");
         Ok(())
     };
     check(

@@ -77,13 +77,13 @@ fn silent_networks_are_noticed_and_the_next_replay_takes_over() -> Result<()> {
     let target = target("--skip-log-bin")?;
     let proxy = Proxy::to(target.port())?;
     // The network is silent from the first byte on, or from the middle of the changes on.
-    for (silent_after, wanted) in
+    for (silent_after, expected) in
         [(0, "the login took longer than"), (60_000 + random.below(20_000), "silent for")]
     {
         proxy.cut_after(silent_after as u64, CutMode::Silence);
         let output = replay_for(&source, &proxy, STRICT, "?timeout=3")?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(!output.status.success() && said.contains(wanted), "silent after {silent_after}: {said}");
+        ensure!(!output.status.success() && said.contains(expected), "silent after {silent_after}: {said}");
         proxy.mend();
     }
     // The server still holds the locks of the lost connection.

@@ -112,11 +112,11 @@ fn the_privilege_that_5_7_lacks_is_not_recommended() -> Result<()> {
         Ok(command.args(more).output()?.into())
     };
     let refused = run(&["--apply-as", "binlog", "--allow-missing-privileges"])?;
-    let wanted = "the account may not send row events. GRANT it SUPER, or use --apply-as sql";
-    ensure!(refused.code == Some(2) && refused.stderr.contains(wanted), "{refused:?}");
+    let expected = "the account may not send row events. GRANT it SUPER, or use --apply-as sql";
+    ensure!(refused.code == Some(2) && refused.stderr.contains(expected), "{refused:?}");
     let remarked = run(&[])?;
-    let wanted = "rows were applied as SQL statements: the account does not have SUPER";
-    ensure!(remarked.code == Some(0) && remarked.stderr.contains(wanted), "{remarked:?}");
+    let expected = "rows were applied as SQL statements: the account does not have SUPER";
+    ensure!(remarked.code == Some(0) && remarked.stderr.contains(expected), "{remarked:?}");
     for ran in [refused, remarked] {
         ensure!(!ran.stderr.contains("REPLICATION_APPLIER"), "{ran:?}");
     }
@@ -131,9 +131,9 @@ fn accounts_with_unknown_plugins_have_a_remedy() -> Result<()> {
     for package in [TestPackage::Mysql5_7, TestPackage::MariaDb11_8] {
         let target = target(package)?;
         let stopped = replay(&source.binlogs()?, &target, &[])?;
-        for wanted in ["caching_sha2_password", "create the account on the target", "--exclude-gtids"] {
+        for expected in ["caching_sha2_password", "create the account on the target", "--exclude-gtids"] {
             ensure!(
-                stopped.code == Some(1) && stopped.stderr.contains(wanted),
+                stopped.code == Some(1) && stopped.stderr.contains(expected),
                 "{}: {stopped:?}",
                 package.name()
             );
@@ -177,7 +177,8 @@ fn logs_of_old_servers_replay_to_the_newest() -> Result<()> {
     Ok(())
 }
 
-/// Before MySQL 5.7.5, a session has one lock. A replay that waits for the sessions of an earlier one must keep its own.
+/// Before MySQL 5.7.5, a session has one lock. A replay that waits for the sessions of an earlier one must keep its
+/// own.
 #[test]
 fn replays_keep_their_lock() -> Result<()> {
     let source = source(TestPackage::Mysql5_6, &["--binlog-format=ROW"], CHANGES)?;
@@ -214,8 +215,8 @@ fn hidden_columns_of_functional_indexes_are_skipped() -> Result<()> {
             target.sql("drop database d; reset binary logs and gtids")?;
         }
     }
-    let folder = TempDir::new()?;
-    let file = folder.path().join("copy.db");
+    let directory = TempDir::new()?;
+    let file = directory.path().join("copy.db");
     let mut command = Command::new(program::bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?);
     let ran: Ran = command.arg("--to").arg(format!("sqlite:{}", file.display())).output()?.into();
@@ -243,8 +244,8 @@ fn hidden_columns_of_tables_that_are_there(source: &TestServer, target: &TestSer
     target.sql("drop database d; drop database bintide; reset binary logs and gtids")?;
     target.sql(&definitions.replace(", (a + 3)", ""))?;
     let refused = replay(&behind, target, &["--allow-gap"])?;
-    let wanted = "`d`.`g` has 2 columns on the target, but 4 in the logs";
-    ensure!(refused.code == Some(2) && refused.stderr.contains(wanted), "{refused:?}");
+    let expected = "`d`.`g` has 2 columns on the target, but 4 in the logs";
+    ensure!(refused.code == Some(2) && refused.stderr.contains(expected), "{refused:?}");
     Ok(())
 }
 

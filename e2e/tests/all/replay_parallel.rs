@@ -53,14 +53,14 @@ fn samples_end_equal_in_every_order_and_mode() -> Result<()> {
 
 #[test]
 fn random_sql_ends_equal() -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let schedules = SCHEDULES.into_iter().filter(|(_, mode)| *mode == ParallelMode::Writeset);
     for (seed, (order, mode)) in (seed_from_env("BINTIDE_E2E_SEED")..).zip(schedules) {
         // Without GTIDs, `any` is refused: see any_order_is_refused_without_gtids.
         let more: &[&str] = if order == CommitOrder::Any { &["--gtid-mode=ON"] } else { &[] };
         let name = format!("random-{seed}");
         let as_drawn = |line: &str| Some(line.to_owned());
-        let source = workload::record_some_on(seed, &name, folder.path(), more, as_drawn)?;
+        let source = workload::record_some_on(seed, &name, directory.path(), more, as_drawn)?;
         let target = target("--skip-log-bin")?;
         let way = || format!("seed {seed}, {order:?} by {mode:?}");
         replay_to(&source.binlogs()?, target.socket(), &small(order, mode)).with_context(way)?;
@@ -100,8 +100,8 @@ fn readers_see_only_states_that_the_source_had() -> Result<()> {
         for state in &seen {
             let last = state.values().copied().max().unwrap_or(0);
             for (id, n) in state {
-                let wanted = last - (last - id).rem_euclid(COUNTERS);
-                ensure!(*n == wanted.max(0), "{order:?} by {mode:?}: the source never had {state:?}");
+                let expected = last - (last - id).rem_euclid(COUNTERS);
+                ensure!(*n == expected.max(0), "{order:?} by {mode:?}: the source never had {state:?}");
             }
         }
         ends_equal(&source, &target)?;

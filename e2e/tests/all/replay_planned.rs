@@ -17,11 +17,11 @@ fn squeezed(ran: &Ran) -> String {
     ran.stdout.split_whitespace().collect()
 }
 
-fn says(ran: &Ran, code: i32, wanted: &[&str]) -> Result<()> {
+fn says(ran: &Ran, code: i32, expected: &[&str]) -> Result<()> {
     ensure!(ran.code == Some(code), "{ran:?}");
     let text = squeezed(ran);
-    for wanted in wanted {
-        ensure!(text.contains(wanted), "{wanted} is not in {text}; {}", ran.stderr);
+    for expected in expected {
+        ensure!(text.contains(expected), "{expected} is not in {text}; {}", ran.stderr);
     }
     Ok(())
 }
@@ -95,14 +95,14 @@ fn dry_runs_name_refused_statements() -> Result<()> {
     let sql = "create database d; create table d.t (id int primary key); insert into d.t values (1), (2);
         update d.t set id = 3 where id = 2; create function d.f() returns int deterministic return 1";
     let source = source(&["--binlog-format=STATEMENT"], sql)?;
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let logs = source.binlogs()?;
-    let to = format!("sqlite:{}", folder.path().join("copy.db").display());
+    let to = format!("sqlite:{}", directory.path().join("copy.db").display());
     let mut command = std::process::Command::new(e2e::program::bintide()?);
     command.env_clear().arg("replay").args(&logs).args(["--to", &to, "--dry-run", "--json"]);
     let ran: Ran = command.output()?.into();
     says(&ran, 1, &["\"refusals\":2,", "binlog_format=STATEMENT", "\"transactions\":5,"])?;
-    ensure!(std::fs::read_dir(folder.path())?.next().is_none(), "a file was created");
+    ensure!(std::fs::read_dir(directory.path())?.next().is_none(), "a file was created");
     // A server accepts them.
     let target = target("--skip-log-bin")?;
     says(&replay(&logs, &target, &["--dry-run", "--json"])?, 0, &["\"refusals\":0,", "\"alone\":5,"])
@@ -146,7 +146,7 @@ fn start_points_can_be_gtids() -> Result<()> {
     let logs = source.binlogs()?;
     let target = target("--skip-log-bin")?;
     target.sql("create database d; create table d.t (id int primary key)")?;
-    let check = |options: &[(&str, &str)], wanted: &str| -> Result<()> {
+    let check = |options: &[(&str, &str)], expected: &str| -> Result<()> {
         let set =
             |text: &str| text.split(',').map(|part| format!("{uuid}:{part}")).collect::<Vec<_>>().join(",");
         let options: Vec<String> = options
@@ -159,7 +159,7 @@ fn start_points_can_be_gtids() -> Result<()> {
         let ran = replay(&logs, &target, &options)?;
         ensure!(ran.code == Some(0), "{options:?}: {ran:?}");
         let ids = target.sql("select group_concat(id order by id) from d.t")?;
-        ensure!(ids.trim() == wanted, "{options:?}: {ids}, not {wanted}");
+        ensure!(ids.trim() == expected, "{options:?}: {ids}, not {expected}");
         target.sql("truncate d.t; drop database bintide; reset binary logs and gtids").map(drop)
     };
     check(&[("--start-gtid", "5"), ("--stop-gtid", "8")], "5,6,7")?;
@@ -275,7 +275,7 @@ fn stops_by_time_are_those_of_mysqlbinlog() -> Result<()> {
     let whole = second * 1_000_000;
     let ids = |target: &TestServer| target.sql("select group_concat(id) from d.t");
     // mysqlbinlog takes whole seconds of the local time.
-    for (seconds, wanted) in [(second, "1"), (second + 1, "1,2")] {
+    for (seconds, expected) in [(second, "1"), (second + 1, "1,2")] {
         let text = at(seconds * 1_000_000, 0)?;
         let text = text.split('.').next().unwrap_or_default();
         let (by_mysqlbinlog, by_replay) = (target("--skip-log-bin")?, target("--skip-log-bin")?);
@@ -283,9 +283,12 @@ fn stops_by_time_are_those_of_mysqlbinlog() -> Result<()> {
         let ran = replay(&logs, &by_replay, &["--stop-datetime", &format!("{text}Z")])?;
         ensure!(ran.code == Some(0), "{ran:?}");
         let (theirs, ours) = (ids(&by_mysqlbinlog)?, ids(&by_replay)?);
-        ensure!(theirs == ours && ours.trim() == wanted, "{text}: {theirs} by mysqlbinlog, {ours} by replay");
+        ensure!(
+            theirs == ours && ours.trim() == expected,
+            "{text}: {theirs} by mysqlbinlog, {ours} by replay"
+        );
     }
-    for (option, text, wanted) in [
+    for (option, text, expected) in [
         ("--stop-datetime", format!("{}Z", at(whole, 0)?), "1"),
         ("--stop-datetime", format!("{}+02:00", at(whole, 2)?), "1"),
         ("--stop-datetime", format!("{}-05:30", at(whole - 1_800_000_000, -5)?), "1"),
@@ -299,7 +302,7 @@ fn stops_by_time_are_those_of_mysqlbinlog() -> Result<()> {
         let ran = replay(&logs, &target, &[option, &text])?;
         ensure!(ran.code == Some(0), "{ran:?}");
         let ids = ids(&target)?;
-        ensure!(ids.trim() == wanted, "{option} {text}: {ids}, not {wanted}");
+        ensure!(ids.trim() == expected, "{option} {text}: {ids}, not {expected}");
     }
     Ok(())
 }

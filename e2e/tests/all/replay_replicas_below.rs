@@ -151,12 +151,12 @@ fn refused_queries_are_reported() -> Result<()> {
     };
     let (connected, earlier) =
         ("the account needs PROCESS", "the account needs SELECT on performance_schema");
-    let check = |ran: Ran, wanted: [bool; 2]| {
+    let check = |ran: Ran, expected: [bool; 2]| {
         let found = [connected, earlier].map(|reason| ran.stderr.contains(reason));
         let is_warned = ran.stderr.contains("unknown whether the target has replicas: ");
         ensure!(
-            ran.code == Some(0) && found == wanted && is_warned == (wanted != [false; 2]),
-            "{wanted:?}: {ran:?}"
+            ran.code == Some(0) && found == expected && is_warned == (expected != [false; 2]),
+            "{expected:?}: {ran:?}"
         );
         Ok(())
     };

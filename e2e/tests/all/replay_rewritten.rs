@@ -17,7 +17,7 @@ const TRANSACTIONS: usize = 8;
 
 /// Logs without GTIDs, in a directory of their own.
 struct LogCopies {
-    folder: TempDir,
+    directory: TempDir,
     /// Position after each transaction of the first log, in the source's log.
     ends: Vec<u64>,
 }
@@ -39,17 +39,17 @@ fn logs(options: &[&str]) -> Result<LogCopies> {
         }
     }
     source.sql("flush binary logs")?;
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     for log in &source.binlogs()?[..3] {
-        fs::copy(log, folder.path().join(log.file_name().context("no name")?))?;
+        fs::copy(log, directory.path().join(log.file_name().context("no name")?))?;
     }
     ends.truncate(TRANSACTIONS);
-    Ok(LogCopies { folder, ends })
+    Ok(LogCopies { directory, ends })
 }
 
 impl LogCopies {
     fn paths(&self) -> Result<Vec<PathBuf>> {
-        let names = fs::read_dir(self.folder.path())?.map(|entry| Ok(entry?.path()));
+        let names = fs::read_dir(self.directory.path())?.map(|entry| Ok(entry?.path()));
         let mut paths = names.collect::<Result<Vec<PathBuf>>>()?;
         paths.retain(|path| {
             path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("binlog."))
@@ -65,7 +65,7 @@ impl LogCopies {
 
     fn rewrite(&self, command: &str) -> Result<()> {
         let ran: Ran =
-            Command::new(bintide()?).args([command, "--quiet"]).arg(self.folder.path()).output()?.into();
+            Command::new(bintide()?).args([command, "--quiet"]).arg(self.directory.path()).output()?.into();
         ensure!(ran.code == Some(0), "{command}: {ran:?}");
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Target {
     fn address(&self) -> String {
         match self {
             Self::Mysql(server) => address("root", server),
-            Self::Sqlite(folder) => format!("sqlite:{}", folder.path().join("copy.db").display()),
+            Self::Sqlite(directory) => format!("sqlite:{}", directory.path().join("copy.db").display()),
         }
     }
 
@@ -102,8 +102,8 @@ impl Target {
                 let numbers = server.sql("select n from d.t order by n")?;
                 numbers.lines().map(|line| Ok(line.trim().parse()?)).collect()
             }
-            Self::Sqlite(folder) => {
-                let file = Sqlite::open(folder.path().join("copy.db"))?;
+            Self::Sqlite(directory) => {
+                let file = Sqlite::open(directory.path().join("copy.db"))?;
                 let mut rows = file.prepare("select n from \"d.t\" order by n")?;
                 let numbers = rows.query_map([], |row| row.get::<_, i64>(0))?;
                 numbers.map(|number| Ok(usize::try_from(number?)?)).collect()
@@ -112,8 +112,8 @@ impl Target {
     }
 
     fn ensure_applied(&self, count: usize) -> Result<()> {
-        let (found, wanted) = (self.numbers()?, (1..=count).collect::<Vec<_>>());
-        ensure!(found == wanted, "{found:?}, expected 1 to {count}");
+        let (found, expected) = (self.numbers()?, (1..=count).collect::<Vec<_>>());
+        ensure!(found == expected, "{found:?}, expected 1 to {count}");
         Ok(())
     }
 }
@@ -175,8 +175,8 @@ fn rewritten_logs_without_positions_are_refused() -> Result<()> {
         let ran = target.replay(&logs.paths()?, &["--stop-position", &logs.place(number)])?;
         ensure!(ran.code == Some(0), "{ran:?}");
         logs.rewrite("compress")?;
-        let list = logs.folder.path().join("positions.binlog.000002");
-        let moved = logs.folder.path().join("elsewhere");
+        let list = logs.directory.path().join("positions.binlog.000002");
+        let moved = logs.directory.path().join("elsewhere");
         fs::rename(&list, &moved)?;
         let ran = target.replay(&logs.paths()?, &[])?;
         ensure!(ran.code == Some(2) && ran.stderr.contains("positions.binlog.000002"), "{ran:?}");
@@ -198,7 +198,7 @@ fn start_and_stop_positions_are_those_of_the_source() -> Result<()> {
     let paths = logs.paths()?;
     let target = Target::Sqlite(tempfile::tempdir()?);
     let file_size = fs::metadata(&paths[1])?.len();
-    let rewritten = rewritten_start(logs.folder.path(), logs.ends[3])?;
+    let rewritten = rewritten_start(logs.directory.path(), logs.ends[3])?;
     for (option, position) in [
         ("--stop-position", rewritten),
         ("--start-position", rewritten),
@@ -219,8 +219,8 @@ fn start_and_stop_positions_are_those_of_the_source() -> Result<()> {
 }
 
 /// Returns the start in the rewritten log of the transaction that starts at `original` in the source's.
-fn rewritten_start(folder: &Path, original: u64) -> Result<u64> {
-    let list = fs::read_to_string(folder.join("positions.binlog.000002"))?;
+fn rewritten_start(directory: &Path, original: u64) -> Result<u64> {
+    let list = fs::read_to_string(directory.join("positions.binlog.000002"))?;
     let mut pairs = list.lines().filter_map(|line| line.split_once('\t'));
     let found = pairs.find(|(before, _)| before.parse() == Ok(original));
     Ok(found.with_context(|| format!("{original} is not in {list}"))?.1.parse()?)

@@ -38,8 +38,8 @@ fn ends_equal(source: &TestServer, orders: &[&str], more: &[&str]) -> Result<()>
 
 #[test]
 fn load_data_uses_the_original_character_set() -> Result<()> {
-    let folder = TempDir::new()?;
-    let file = folder.path().join("latin1.txt");
+    let directory = TempDir::new()?;
+    let file = directory.path().join("latin1.txt");
     fs::write(&file, b"\xe9t\xe9\n\xfcber\n")?;
     let load = format!("load data infile '{}' into table d.t (a);", file.display());
     // USE and ALTER DATABASE must restore the default database's collation.
@@ -242,8 +242,8 @@ fn sqlite_columns_removed_from_the_primary_key_accept_null() -> Result<()> {
          alter table t modify a int, drop primary key; insert into t values (null, 2);
          create table u (a int primary key); alter table u drop primary key;",
     )?;
-    let folder = TempDir::new()?;
-    let file = folder.path().join("copy.db");
+    let directory = TempDir::new()?;
+    let file = directory.path().join("copy.db");
     let mut command = std::process::Command::new(e2e::program::bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?);
     let ran: Ran = command.arg("--to").arg(format!("sqlite:{}", file.display())).output()?.into();

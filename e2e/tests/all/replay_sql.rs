@@ -98,11 +98,11 @@ fn without_triggers(line: &str) -> Option<String> {
 
 #[test]
 fn random_sql_ends_equal() -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let first = seed_from_env("BINTIDE_E2E_SEED");
     for seed in first..first + 3 {
         let name = format!("random-{seed}");
-        let source = workload::record_some_on(seed, &name, folder.path(), &[], without_triggers)?;
+        let source = workload::record_some_on(seed, &name, directory.path(), &[], without_triggers)?;
         let target = target(&["--skip-log-bin"])?;
         let report =
             replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Sql, CommitOrder::Grouped);
@@ -168,9 +168,9 @@ fn refused(before: &str, drift: &str, change: &str) -> Result<String> {
 
 #[test]
 fn conflicting_changes_are_refused_by_name() -> Result<()> {
-    let check = |before: &str, drift: &str, change: &str, wanted: &str| -> Result<()> {
+    let check = |before: &str, drift: &str, change: &str, expected: &str| -> Result<()> {
         let message = refused(before, drift, change)?;
-        ensure!(message.contains(wanted), "{change}: {message}");
+        ensure!(message.contains(expected), "{change}: {message}");
         Ok(())
     };
     let table = "create table t (id int primary key, n int); insert into t values (1, 1), (2, 2), (3, 3)";

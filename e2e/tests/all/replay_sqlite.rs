@@ -201,8 +201,8 @@ fn compare_table(server: &mut SqlConnection, sqlite: &Sqlite, database: &str, ta
 
 /// Applies the logs twice: the second run must find nothing to apply.
 fn applies(source: &TestServer, order: CommitOrder) -> Result<()> {
-    let folder = TempDir::new()?;
-    let file = folder.path().join("copy.db");
+    let directory = TempDir::new()?;
+    let file = directory.path().join("copy.db");
     let first = replay_all(&source.binlogs()?, &file, order)?;
     ensure!(first.transactions > 5, "{first:?}");
     ensure!(compare(source, &file)? > 5, "too few rows");
@@ -309,14 +309,14 @@ fn tables_follow_their_definitions_with_minimal_images_and_innodb_foreign_keys()
 
 #[test]
 fn random_sql_ends_with_the_same_rows() -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let first = seed_from_env("BINTIDE_E2E_SEED");
     println!("BINTIDE_E2E_SEED={first}");
     for seed in first..first + 3 {
         let name = format!("random-{seed}");
-        let source = workload::record_rows_on(seed, &name, folder.path())?;
+        let source = workload::record_rows_on(seed, &name, directory.path())?;
         source.sql("flush binary logs")?;
-        let file = folder.path().join(format!("{seed}.db"));
+        let file = directory.path().join(format!("{seed}.db"));
         replay_all(&source.binlogs()?, &file, CommitOrder::Grouped)
             .with_context(|| format!("seed {seed}"))?;
         compare(&source, &file).with_context(|| format!("seed {seed}"))?;
@@ -381,20 +381,20 @@ const REFUSED: [(&str, &str); 6] = [
 #[test]
 fn refused_transactions_are_not_applied_in_part() -> Result<()> {
     let source = source(&[], &[])?;
-    let folder = TempDir::new()?;
-    for (number, (wanted, sql)) in REFUSED.iter().enumerate() {
+    let directory = TempDir::new()?;
+    for (number, (expected, sql)) in REFUSED.iter().enumerate() {
         source.sql(
             "drop database if exists d; reset binary logs and gtids; create database d;
              create table d.t (id int primary key, n int) partition by range (id)
                  (partition p0 values less than maxvalue); insert into d.t values (1, 20260101)",
         )?;
         source.sql(&format!("{sql}; flush binary logs"))?;
-        let file = folder.path().join(format!("{number}.db"));
+        let file = directory.path().join(format!("{number}.db"));
         let Err(error) = replay_all(&source.binlogs()?, &file, CommitOrder::Grouped) else {
             bail!("the transaction was applied: {sql}")
         };
         let message = format!("{error:#}");
-        ensure!(message.contains(wanted), "{message}");
+        ensure!(message.contains(expected), "{message}");
         let sqlite = Sqlite::open(&file)?;
         let count = |sql: &str| sqlite.query_row(sql, [], |row| row.get::<_, i64>(0));
         let (rows, columns) =
@@ -413,8 +413,8 @@ fn references_equal_only_under_a_collation_are_refused() -> Result<()> {
          insert into c values ('b'), ('A'); update p set k = 'bb' where k = 'b'; update p set k = 'aa' where k = 'a';
          flush binary logs",
     )?;
-    let folder = TempDir::new()?;
-    let file = folder.path().join("copy.db");
+    let directory = TempDir::new()?;
+    let file = directory.path().join("copy.db");
     let Err(error) = replay_all(&source.binlogs()?, &file, CommitOrder::Strict) else {
         bail!("the transaction was applied")
     };
@@ -427,8 +427,8 @@ fn references_equal_only_under_a_collation_are_refused() -> Result<()> {
 
 #[test]
 fn databases_of_other_programs_are_not_changed() -> Result<()> {
-    let folder = TempDir::new()?;
-    let file = folder.path().join("theirs.db");
+    let directory = TempDir::new()?;
+    let file = directory.path().join("theirs.db");
     Sqlite::open(&file)?.execute_batch("create table theirs (x int); insert into theirs values (1)")?;
     let before = fs::read(&file)?;
     let Err(error) = SqliteTarget::open(&file) else { bail!("the database was opened") };
@@ -446,8 +446,8 @@ fn gaps_are_refused_before_a_file_is_created_and_progress_is_shown() -> Result<(
     source.sql("create database d; create table d.t (id int primary key); flush binary logs")?;
     source.sql("insert into d.t values (1)")?;
     let logs = source.binlogs()?;
-    let folder = TempDir::new()?;
-    let file = folder.path().join("copy.db");
+    let directory = TempDir::new()?;
+    let file = directory.path().join("copy.db");
     let run = |logs: &[PathBuf], options: &[&str]| -> Result<Ran> {
         let mut command = Command::new(bintide()?);
         command.env_clear().arg("replay").args(logs).args(["--to", &format!("sqlite:{}", file.display())]);
@@ -461,16 +461,16 @@ fn gaps_are_refused_before_a_file_is_created_and_progress_is_shown() -> Result<(
     ensure!(!file.exists(), "a file was created");
     ensure!(run(&logs, &[])?.code == Some(0));
     let applied = source.sql("select @@global.gtid_executed")?;
-    for (option, wanted) in [
+    for (option, expected) in [
         ("--status", format!("applied        {}", applied.trim())),
         ("--json", format!("\"applied\": \"{}\"", applied.trim())),
     ] {
         let ran = run(&[], &["--status", option][usize::from(option == "--status")..])?;
-        ensure!(ran.code == Some(0) && ran.stdout.contains(&wanted), "{wanted}: {ran:?}");
+        ensure!(ran.code == Some(0) && ran.stdout.contains(&expected), "{expected}: {ran:?}");
     }
     ensure!(run(&logs, &["--dry-run"])?.code == Some(0));
     let names: Vec<_> =
-        folder.path().read_dir()?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+        directory.path().read_dir()?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
     ensure!(names == ["copy.db"], "reading left files: {names:?}");
     Ok(())
 }
@@ -483,8 +483,8 @@ fn dry_runs_expect_no_merging() -> Result<()> {
          update d.t set n = 1; update d.t set n = 2; delete from d.t",
     )?;
     let logs = source.binlogs()?;
-    let folder = TempDir::new()?;
-    let to = format!("sqlite:{}", folder.path().join("copy.db").display());
+    let directory = TempDir::new()?;
+    let to = format!("sqlite:{}", directory.path().join("copy.db").display());
     for options in [&["--dry-run", "--json"][..], &["--dry-run", "--json", "--offline"], &["--json"]] {
         let mut command = Command::new(bintide()?);
         let ran: Ran =
@@ -499,8 +499,8 @@ fn dry_runs_expect_no_merging() -> Result<()> {
 
 #[test]
 fn later_replays_take_over() -> Result<()> {
-    let folder = TempDir::new()?;
-    let file = folder.path().join("copy.db");
+    let directory = TempDir::new()?;
+    let file = directory.path().join("copy.db");
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/types.binlog");
     let earlier = SqliteTarget::open(&file)?;
     let later = SqliteTarget::open(&file)?;
@@ -521,8 +521,8 @@ fn readers_see_only_states_that_the_source_had() -> Result<()> {
     source.sql("insert into d.a values (0); insert into d.b values (0)")?;
     source.sql(&"update d.a set n = n + 1; update d.b set n = n + 1;".repeat(1500))?;
     source.sql("flush binary logs")?;
-    let folder = TempDir::new()?;
-    let (file, over) = (folder.path().join("copy.db"), AtomicBool::new(false));
+    let directory = TempDir::new()?;
+    let (file, over) = (directory.path().join("copy.db"), AtomicBool::new(false));
     let logs = source.binlogs()?;
     let seen = thread::scope(|scope| {
         let reader = scope.spawn(|| -> Result<BTreeSet<i64>> {
@@ -559,8 +559,8 @@ fn names_that_sqlite_does_not_distinguish_are_kept_apart() -> Result<()> {
         "create database d; use d; create table T (x int); create table t (x int); insert into T values (1);
          insert into t values (2), (3); drop table T; flush binary logs",
     )?;
-    let folder = TempDir::new()?;
-    let file = folder.path().join("copy.db");
+    let directory = TempDir::new()?;
+    let file = directory.path().join("copy.db");
     replay_all(&source.binlogs()?, &file, CommitOrder::Grouped)?;
     let rows: i64 = Sqlite::open(&file)?.query_row("select sum(x) from \"d.t~2\"", [], |row| row.get(0))?;
     ensure!(rows == 5, "{rows}");
@@ -580,8 +580,8 @@ fn killed_replays_resume() -> Result<()> {
                        delete from d.v limit 1; alter table d.v drop column m;";
         source.sql(&format!("create table d.v (n int); {}", changes.repeat(40)))?;
         source.sql("create table d.u as select * from d.t; flush binary logs")?;
-        let folder = TempDir::new()?;
-        let file = folder.path().join("copy.db");
+        let directory = TempDir::new()?;
+        let file = directory.path().join("copy.db");
         let command = || -> Result<Command> {
             let mut command = Command::new(bintide()?);
             command.env_clear().arg("replay").args(source.binlogs()?).args(["--group-max", "3", "--to"]);

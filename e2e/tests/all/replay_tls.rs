@@ -20,23 +20,23 @@ use testkit::{Launch, TestServer};
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
 /// Returns a certificate authority, and its certificate in a file.
-fn authority(folder: &Path, name: &str) -> Result<(Authority, PathBuf)> {
+fn authority(directory: &Path, name: &str) -> Result<(Authority, PathBuf)> {
     let mut params = CertificateParams::new([])?;
     params.distinguished_name.push(CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = Authority::self_signed(params, KeyPair::generate()?)?;
-    let path = folder.join(name);
+    let path = directory.join(name);
     fs::write(&path, authority.pem())?;
     Ok((authority, path))
 }
 
 /// Starts a server that requires TLS, with a certificate for these names that is valid until the end of a year.
-fn target(folder: &Path, authority: &Authority, names: &[&str], until: i32) -> Result<TestServer> {
+fn target(directory: &Path, authority: &Authority, names: &[&str], until: i32) -> Result<TestServer> {
     let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
     (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(until, 12, 31));
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, authority)?;
-    let path = |what: &str| folder.join(format!("{}-{until}.{what}", names.len()));
+    let path = |what: &str| directory.join(format!("{}-{until}.{what}", names.len()));
     fs::write(path("pem"), certificate.pem())?;
     fs::write(path("key"), key.serialize_pem())?;
     let files = [("cert", path("pem")), ("key", path("key"))];
@@ -57,26 +57,29 @@ fn source() -> Result<TestServer> {
 }
 
 /// Checks that the connection is refused with this message before anything is applied.
-fn refused(source: &TestServer, target: &TestServer, options: &str, wanted: &str) -> Result<()> {
+fn refused(source: &TestServer, target: &TestServer, options: &str, expected: &str) -> Result<()> {
     let output = replay(source, &format!("mysql://root@127.0.0.1:{}/{options}", target.port()), &[])?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(2) && said.contains(wanted), "{options}: wanted {wanted}: {said}");
+    ensure!(
+        output.status.code() == Some(2) && said.contains(expected),
+        "{options}: wanted {expected}: {said}"
+    );
     ensure!(target.sql("show databases like 'd'")?.is_empty(), "{options}: something was applied");
     Ok(())
 }
 
 #[test]
 fn the_ssl_mode_selects_the_verification() -> Result<()> {
-    let (folder, source) = (TempDir::new()?, source()?);
-    let (ours, ca) = authority(folder.path(), "ca.pem")?;
-    let (_, other_ca) = authority(folder.path(), "other.pem")?;
-    let target = target(folder.path(), &ours, &["localhost", "127.0.0.1"], 2099)?;
+    let (directory, source) = (TempDir::new()?, source()?);
+    let (ours, ca) = authority(directory.path(), "ca.pem")?;
+    let (_, other_ca) = authority(directory.path(), "other.pem")?;
+    let target = target(directory.path(), &ours, &["localhost", "127.0.0.1"], 2099)?;
     let verified = |ca: &Path| format!("?tls-ca={}", ca.display());
     refused(&source, &target, "?tls=off", "set --ssl-mode=REQUIRED")?;
     refused(&source, &target, &verified(&other_ca), "not signed by an authority in")?;
-    refused(&source, &target, &verified(&folder.path().join("none.pem")), "none.pem")?;
-    fs::write(folder.path().join("odd.pem"), "odd")?;
-    refused(&source, &target, &verified(&folder.path().join("odd.pem")), "odd.pem")?;
+    refused(&source, &target, &verified(&directory.path().join("none.pem")), "none.pem")?;
+    fs::write(directory.path().join("odd.pem"), "odd")?;
+    refused(&source, &target, &verified(&directory.path().join("odd.pem")), "odd.pem")?;
     for (host, options) in [
         ("127.0.0.1", String::new()),
         ("127.0.0.1", "?tls=required".to_owned()),
@@ -89,7 +92,7 @@ fn the_ssl_mode_selects_the_verification() -> Result<()> {
         are_equal(&source, &target, checksum)?;
         target.sql("drop database d; drop database bintide; reset binary logs and gtids")?;
     }
-    let file = folder.path().join("my.cnf");
+    let file = directory.path().join("my.cnf");
     for (ca, mode, is_right) in
         [(&ca, "VERIFY_IDENTITY", true), (&other_ca, "VERIFY_CA", false), (&ca, "VERIFY_CA", true)]
     {
@@ -104,16 +107,16 @@ fn the_ssl_mode_selects_the_verification() -> Result<()> {
 
 #[test]
 fn certificates_of_other_hosts_and_expired_ones_are_refused() -> Result<()> {
-    let (folder, source) = (TempDir::new()?, source()?);
-    let (ours, ca) = authority(folder.path(), "ca.pem")?;
+    let (directory, source) = (TempDir::new()?, source()?);
+    let (ours, ca) = authority(directory.path(), "ca.pem")?;
     let verified = format!("?tls-ca={}", ca.display());
-    let others = target(folder.path(), &ours, &["db.example.org"], 2099)?;
+    let others = target(directory.path(), &ours, &["db.example.org"], 2099)?;
     refused(&source, &others, &verified, "certificate is not for 127.0.0.1")?;
-    let expired = target(folder.path(), &ours, &["localhost", "127.0.0.1"], 2021)?;
+    let expired = target(directory.path(), &ours, &["localhost", "127.0.0.1"], 2021)?;
     refused(&source, &expired, &verified, "certificate has expired")?;
     let mut command = Command::new(bintide()?);
     let from = format!("mysql://root@127.0.0.1:{}/{verified}", expired.port());
-    command.env_clear().arg("receive").arg(folder.path().join("store")).args(["--from", &from]);
+    command.env_clear().arg("receive").arg(directory.path().join("store")).args(["--from", &from]);
     let ran = command.output()?;
     let said = String::from_utf8_lossy(&ran.stderr);
     ensure!(ran.status.code() == Some(2) && said.contains("certificate has expired"), "{said}");
@@ -123,10 +126,10 @@ fn certificates_of_other_hosts_and_expired_ones_are_refused() -> Result<()> {
 
 #[test]
 fn a_refused_certificate_of_the_source_is_the_only_message() -> Result<()> {
-    let (folder, source) = (TempDir::new()?, source()?);
-    let (_, other_ca) = authority(folder.path(), "other.pem")?;
-    let relay = folder.path().join("relay");
-    let to = format!("sqlite:{}", folder.path().join("copy.db").display());
+    let (directory, source) = (TempDir::new()?, source()?);
+    let (_, other_ca) = authority(directory.path(), "other.pem")?;
+    let relay = directory.path().join("relay");
+    let to = format!("sqlite:{}", directory.path().join("copy.db").display());
     let run = |from: String, more: &[&str]| {
         let mut command = Command::new(bintide()?);
         command.env_clear().args(["replay", "--to", &to, "--from", &from, "--relay"]).arg(&relay).args(more);

@@ -46,13 +46,13 @@ fn all_equal(ran: &Ran, by: &str) -> Result<usize> {
     Ok(equal)
 }
 
-fn differs(ran: &Ran, wanted: &[&str]) -> Result<()> {
+fn differs(ran: &Ran, expected: &[&str]) -> Result<()> {
     ensure!(ran.code == Some(1), "{ran:?}");
-    for wanted in wanted {
-        ensure!(ran.stdout.lines().any(|line| line.starts_with(wanted)), "{wanted}: {ran:?}");
+    for expected in expected {
+        ensure!(ran.stdout.lines().any(|line| line.starts_with(expected)), "{expected}: {ran:?}");
     }
     let others = ran.stdout.lines().filter(|line| line.starts_with("differs") || line.starts_with("missing"));
-    ensure!(others.count() == wanted.len(), "{ran:?}");
+    ensure!(others.count() == expected.len(), "{ran:?}");
     Ok(())
 }
 
@@ -72,12 +72,12 @@ fn servers_of_the_same_release_are_compared_by_checksums() -> Result<()> {
     // A second run with nothing to apply verifies the same tables of the logs.
     ensure!(all_equal(&verified(&source, &target, &[])?, "CHECKSUM TABLE")? > 10);
     target.sql("update d.a set n = 3 where id = 2; drop table d.b; alter table d.c add column n int")?;
-    let wanted = [
+    let expected = [
         "differs  `d`.`a`: the server has the checksum ",
         "missing  `d`.`b`: the target does not have it",
         "differs  `d`.`c`: the server has the columns id, but the target id, n",
     ];
-    differs(&verified(&source, &target, &[])?, &wanted)?;
+    differs(&verified(&source, &target, &[])?, &expected)?;
     source.sql("set sql_log_bin = 0; drop table d.c")?;
     let ran = verified(&source, &target, &["--json"])?;
     let json: String = ran.stdout.split_whitespace().collect();
@@ -85,13 +85,13 @@ fn servers_of_the_same_release_are_compared_by_checksums() -> Result<()> {
         ran.code == Some(1) && json.contains("\"by\":\"CHECKSUMTABLE\",\"executed_besides\":\"\""),
         "{ran:?}"
     );
-    for wanted in [
+    for expected in [
         "\"is_equal\":false",
         "\"server_table\":\"`d`.`c`\",\"target_table\":\"`d`.`c`\",\"verdict\":\"missing\"",
         "\"verdict\":\"equal\"",
         "\"found\":\"theserverdoesnothaveit\"",
     ] {
-        ensure!(json.contains(wanted), "{wanted}: {ran:?}");
+        ensure!(json.contains(expected), "{expected}: {ran:?}");
     }
     Ok(())
 }
@@ -140,8 +140,8 @@ fn sqlite_databases_are_compared_by_a_digest() -> Result<()> {
     source.sql(TYPES)?;
     source.sql("create table d.z (id int(6) zerofill primary key, d decimal(6,2) zerofill, f float zerofill, e enum('a', 'b'))")?;
     source.sql("insert into d.z values (1, 2.5, 1, 'b'); flush binary logs")?;
-    let folder = TempDir::new()?;
-    let file = folder.path().join("copy.db");
+    let directory = TempDir::new()?;
+    let file = directory.path().join("copy.db");
     let ran = verified_file(&source, &file, &[])?;
     ensure!(all_equal(&ran, "row digest")? > 15, "{ran:?}");
     let changed = [
@@ -151,7 +151,7 @@ fn sqlite_databases_are_compared_by_a_digest() -> Result<()> {
         ("z", "UPDATE \"d.z\" SET e = 'a'"),
     ];
     for (table, sql) in changed {
-        let copy = folder.path().join(format!("{table}.db"));
+        let copy = directory.path().join(format!("{table}.db"));
         Sqlite::open(&file)?.execute("VACUUM INTO ?1", [copy.display().to_string()])?;
         let count = Sqlite::open(&copy)?.execute(sql, [])?;
         ensure!(count > 0, "{sql} changes nothing");
@@ -166,7 +166,7 @@ fn sqlite_databases_are_compared_by_a_digest() -> Result<()> {
         "flush binary logs; insert into k.e values (1, 'b', 'p,q', 200), (2, null, '', 0); flush binary logs",
     )?;
     let mut command = Command::new(bintide()?);
-    let made = folder.path().join("made.db");
+    let made = directory.path().join("made.db");
     let log = source.binlogs()?.into_iter().rev().nth(1).context("no logs")?;
     command.env_clear().arg("replay").arg(log).args(["--allow-gap", "--verify", &address("root", &source)]);
     let ran = Ran::from(command.args(["--to", &format!("sqlite:{}", made.display())]).output()?);
@@ -199,9 +199,9 @@ fn impossible_comparisons_are_refused_before_anything_is_applied() -> Result<()>
     source.sql("create database d; create table d.t (id int)")?;
     let target = target("--skip-log-bin")?;
     let nowhere = ["--verify", "mysql://root@localhost/?socket=/nowhere/at/all"];
-    let check = |logs: &[PathBuf], options: &[&str], wanted: &str| -> Result<()> {
+    let check = |logs: &[PathBuf], options: &[&str], expected: &str| -> Result<()> {
         let ran = replay(logs, &target, options)?;
-        ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{ran:?}");
+        ensure!(ran.code == Some(2) && ran.stderr.contains(expected), "{ran:?}");
         ensure!(target.sql("show databases like 'd'")?.is_empty(), "something was applied");
         Ok(())
     };
@@ -254,9 +254,9 @@ fn tables_that_triggers_and_functions_change_are_compared() -> Result<()> {
     let verify = |options: &[&str]| replay(logs, &target, &[&["--verify", &with], options].concat());
     ensure!(all_equal(&verify(&[])?, "CHECKSUM TABLE")? == 3);
     target.sql("delete from d.by_trigger; update d.by_function set id = 4; drop table e.unseen")?;
-    let wanted = ["differs  `d`.`by_function`", "differs  `d`.`by_trigger`"];
-    differs(&verify(&[])?, &wanted)?;
-    differs(&verify(&["--ignore-table", "d.by_function"])?, &wanted[1..])?;
+    let expected = ["differs  `d`.`by_function`", "differs  `d`.`by_trigger`"];
+    differs(&verify(&[])?, &expected)?;
+    differs(&verify(&["--ignore-table", "d.by_function"])?, &expected[1..])?;
     // A table that only one side has.
     target.sql("create table d.extra (id int primary key)")?;
     differs(

@@ -141,8 +141,8 @@ fn searches_obey_filters_and_rewrites() -> Result<()> {
 fn warming_stops_without_a_gain_while_the_replay_continues() -> Result<()> {
     let (source, _copy, data) = source_and_data()?;
     let target = cold(&data, &[])?;
-    let folder = source.datadir();
-    let mut child = begin(&[folder], &target, &["--follow", "--warm", "--json"])?;
+    let directory = source.datadir();
+    let mut child = begin(&[directory], &target, &["--follow", "--warm", "--json"])?;
     let mut stderr = BufReader::new(child.stderr.take().context("standard error is not piped")?);
     let said = std::thread::spawn(move || {
         let mut line = String::new();

@@ -141,21 +141,21 @@ fn logs_are_followed_through_rotations_and_purges() -> Result<()> {
 fn incomplete_transactions_are_waited_for() -> Result<()> {
     let source = source_of(5)?;
     let target = target("--skip-log-bin")?;
-    let folder = tempfile::tempdir()?;
-    let index = [folder.path().join("binlog.index")];
+    let directory = tempfile::tempdir()?;
+    let index = [directory.path().join("binlog.index")];
     let logs = source.binlogs()?;
-    fs::copy(&logs[0], folder.path().join("binlog.000001"))?;
+    fs::copy(&logs[0], directory.path().join("binlog.000001"))?;
     // Cut within the last transaction, then within one of its events.
     let whole = fs::read(&logs[1])?;
     let (torn, rest) = whole.split_at(whole.len() - 150);
-    fs::write(folder.path().join("binlog.000002"), torn)?;
+    fs::write(directory.path().join("binlog.000002"), torn)?;
     fs::write(&index[0], "./binlog.000001\n./binlog.000002\n")?;
     let child = begin(&index, &target, &["--follow"])?;
     wait_until("the whole transactions", || {
         Ok(target.sql("show tables from d").is_ok_and(|_| true)
             && rows(&target).is_ok_and(|rows| rows == "5"))
     })?;
-    let mut file = OpenOptions::new().append(true).open(folder.path().join("binlog.000002"))?;
+    let mut file = OpenOptions::new().append(true).open(directory.path().join("binlog.000002"))?;
     for piece in rest.chunks(7) {
         file.write_all(piece)?;
     }
@@ -273,12 +273,12 @@ fn transactions_received_in_parts_are_applied_once() -> Result<()> {
             "{mode} {auto_position}: no log ends within a transaction: {split:?}"
         );
         // The same from files and with a small memory limit; the transaction is recognised as applied.
-        for (memory, wanted) in [("4M", "\"skipped\": 0"), ("300M", "\"transactions\": 0")] {
+        for (memory, expected) in [("4M", "\"skipped\": 0"), ("300M", "\"transactions\": 0")] {
             if memory == "4M" {
                 target.sql("drop database d; drop database bintide; reset binary logs and gtids")?;
             }
             let ran = replay(&logs, &target, &["--memory", memory, "--json"])?;
-            ensure!(ran.code == Some(0) && ran.stdout.contains(wanted), "{mode} {auto_position}: {ran:?}");
+            ensure!(ran.code == Some(0) && ran.stdout.contains(expected), "{mode} {auto_position}: {ran:?}");
             ends_equal(&source, &target)?;
         }
     }
@@ -322,8 +322,8 @@ fn applied_logs_are_not_read_again() -> Result<()> {
 fn metrics_show_the_progress_of_a_running_replay() -> Result<()> {
     let source = source_of(20)?;
     let target = target("--skip-log-bin")?;
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("bintide.prom");
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("bintide.prom");
     let index = [source.datadir().join("binlog.index")];
     let written = file.display().to_string();
     let options = ["--follow", "--metrics", "127.0.0.1:0", "--metrics-file", &written, "--workers", "3"];
@@ -338,7 +338,7 @@ fn metrics_show_the_progress_of_a_running_replay() -> Result<()> {
         Ok(has_caught_up(&source, &target)? && number(&scraped(address)?, "bintide_replay_caught_up")? == 1.0)
     })?;
     let idle = scraped(address)?;
-    for (name, wanted) in [
+    for (name, expected) in [
         ("bintide_replay_transactions_total", 23.0),
         ("bintide_replay_rows_total", 20.0),
         ("bintide_replay_retries_total", 0.0),
@@ -347,7 +347,7 @@ fn metrics_show_the_progress_of_a_running_replay() -> Result<()> {
         ("bintide_replay_lag_seconds", 0.0),
         ("bintide_build_info", 1.0),
     ] {
-        ensure!(number(&idle, name)? == wanted, "{name} is not {wanted}: {idle}");
+        ensure!(number(&idle, name)? == expected, "{name} is not {expected}: {idle}");
     }
     // Two of the sessions wait for a lock; the metrics are still served.
     let mut holder = in_the_way(&target, 1000)?;
@@ -371,8 +371,8 @@ fn metrics_show_the_progress_of_a_running_replay() -> Result<()> {
     ensure!(number(&last, "bintide_replay_commit_lag_seconds_sum")? > 0.0, "{last}");
     let place = source.sql("show binary log status")?;
     let place: Vec<&str> = place.split_whitespace().take(2).collect();
-    let wanted = format!("bintide_replay_position_bytes{{log=\"{}\"}} {}", place[0], place[1]);
-    ensure!(last.lines().any(|line| line == wanted), "{wanted}: {last}");
+    let expected = format!("bintide_replay_position_bytes{{log=\"{}\"}} {}", place[0], place[1]);
+    ensure!(last.lines().any(|line| line == expected), "{expected}: {last}");
     ends_when_told(child)?;
     drop(stderr);
     // The file has the final values.

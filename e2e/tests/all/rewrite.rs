@@ -270,15 +270,15 @@ fn logs_of_5_5_and_5_6_have_nothing_to_compress() -> Result<()> {
         )?;
         server.sql("flush logs")?;
         let log = server.binlogs()?.first().context("no log")?.clone();
-        let (folder, version) = (TempDir::new()?, server.sql("select @@version")?);
+        let (directory, version) = (TempDir::new()?, server.sql("select @@version")?);
         for (option, code) in [(Some("--upgrade-format"), 0), (None, 1)] {
             let mut command = Command::new(bintide()?);
-            command.env_clear().arg("compress").args(option).arg("--output").arg(folder.path()).arg(&log);
+            command.env_clear().arg("compress").args(option).arg("--output").arg(directory.path()).arg(&log);
             let ran: Ran = command.output()?.into();
-            let wanted = "MySQL before 5.7 does not mark transactions that have only row changes";
-            ensure!(ran.code == Some(code) && ran.stderr.contains(wanted), "{ran:?}");
+            let expected = "MySQL before 5.7 does not mark transactions that have only row changes";
+            ensure!(ran.code == Some(code) && ran.stderr.contains(expected), "{ran:?}");
             ensure!(ran.stderr.contains(&format!("MySQL {}", version.trim())), "{ran:?}");
-            fs::remove_file(folder.path().join(log.file_name().context("no name")?))
+            fs::remove_file(directory.path().join(log.file_name().context("no name")?))
                 .or_else(|error| if option.is_none() { Ok(()) } else { Err(error) })?;
         }
     }

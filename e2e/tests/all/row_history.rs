@@ -28,7 +28,7 @@ const SCRIPT: &str = "
     delete from orders where id = 4720; insert into orders values (4720, 'late', 0);";
 
 /// Changes of the row, in the form of [`changes`].
-fn expected() -> Value {
+fn expected_changes() -> Value {
     json!([
         ["INSERT", {"id": [null, 4700], "status": [null, "new"], "total": [null, "10.50"]}],
         ["UPDATE", {"status": ["new", "paid"]}],
@@ -48,10 +48,10 @@ fn histories_follow_the_key() -> Result<()> {
         server.sql(SCRIPT)?;
         let logs = server.binlogs()?;
         let found = changes(&history(&logs, &["--where", "id=4711"])?)?;
-        ensure!(found == expected(), "{more:?}: {found:#}");
+        ensure!(found == expected_changes(), "{more:?}: {found:#}");
         // Any value of the row that only this row had leads to the same row.
         let found = changes(&history(&logs, &["--where", "status=sent"])?)?;
-        ensure!(found == expected(), "{more:?}: {found:#}");
+        ensure!(found == expected_changes(), "{more:?}: {found:#}");
         check_origins(&server, &logs)?;
     }
     Ok(())
@@ -64,7 +64,7 @@ fn columns_have_numbers_without_names() -> Result<()> {
     let logs = server.binlogs()?;
     let found = changes(&history(&logs, &["--where", "@1=4711"])?)?;
     let named = found.to_string().replace("@1", "id").replace("@2", "status").replace("@3", "total");
-    ensure!(serde_json::from_str::<Value>(&named)? == expected(), "{found:#}");
+    ensure!(serde_json::from_str::<Value>(&named)? == expected_changes(), "{found:#}");
     let refused = run(&logs, &["history", "--table", "shop.orders", "--where", "id=4711"])?;
     let error = String::from_utf8_lossy(&refused.stderr);
     ensure!(refused.status.code() == Some(1) && error.contains("binlog_row_metadata"), "{error}");
@@ -77,7 +77,7 @@ fn minimal_images_show_what_the_log_has() -> Result<()> {
         Launch::mysql().options(["--binlog-row-metadata=FULL", "--binlog-row-image=MINIMAL"]).start()?;
     server.sql(SCRIPT)?;
     let found = changes(&history(&server.binlogs()?, &["--where", "id=4711"])?)?;
-    let wanted = json!([
+    let expected = json!([
         ["INSERT", {"id": [null, 4700], "status": [null, "new"], "total": [null, "10.50"]}],
         ["UPDATE", {"status": [null, "paid"]}],
         ["UPDATE", {"total": [null, "11.50"]}],
@@ -87,7 +87,7 @@ fn minimal_images_show_what_the_log_has() -> Result<()> {
         ["UPDATE", {"status": [null, null]}],
         ["DELETE", {"id": [4720, null]}],
     ]);
-    ensure!(found == wanted, "{found:#}");
+    ensure!(found == expected, "{found:#}");
     Ok(())
 }
 
@@ -102,11 +102,11 @@ fn encrypted_logs_and_early_ends() -> Result<()> {
     let keyring = server.datadir().join("keyring");
     let keyring = keyring.to_str().context("the path is not UTF-8")?;
     let found = changes(&history(&logs, &["--where", "id=4711", "--keyring", keyring])?)?;
-    ensure!(found == expected(), "{found:#}");
+    ensure!(found == expected_changes(), "{found:#}");
     // The first log is not needed, because the row was created in the second: damage in it does not matter.
     std::fs::write(&logs[0], "no log")?;
     let found = changes(&history(&logs, &["--where", "id=4711", "--keyring", keyring])?)?;
-    ensure!(found == expected(), "{found:#}");
+    ensure!(found == expected_changes(), "{found:#}");
     Ok(())
 }
 
@@ -175,7 +175,7 @@ const GAP_CASES: [GapCase; 11] = [
 fn gaps_are_reported() -> Result<()> {
     let server =
         Launch::mysql().options(["--binlog-row-metadata=FULL", "--binlog-row-image=MINIMAL"]).start()?;
-    for (statements, condition, wanted, warnings) in GAP_CASES {
+    for (statements, condition, expected, warnings) in GAP_CASES {
         server.sql(&format!(
             "drop database if exists shop; create database shop; use shop;
             create table orders (id int primary key, status varchar(20), total int);
@@ -189,7 +189,7 @@ fn gaps_are_reported() -> Result<()> {
         let found: Vec<Value> = found.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         let found: Vec<&str> = found.iter().filter_map(|line| line["change"].as_str()).collect();
         let is_right = output.status.success()
-            && found == wanted
+            && found == expected
             && warnings.iter().all(|warning| errors.contains(warning))
             && errors.lines().filter(|line| !line.contains("no change of this row")).count()
                 == warnings.len();

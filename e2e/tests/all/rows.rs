@@ -223,18 +223,21 @@ fn check_type(server: &TestServer, (sql_type, values): &Case, flavour: Flavour) 
     script += &format!("SELECT {} FROM d.t ORDER BY id;\n", select("v", sql_type));
     script += "UPDATE d.t SET id = id + 1000; DELETE FROM d.t;\n";
     let output = server.sql(&script)?;
-    let wanted: Vec<&str> = output.lines().collect();
+    let expected: Vec<&str> = output.lines().collect();
     let changes = changes(server, flavour)?;
     let count = values.len() + 1;
-    ensure!(wanted.len() == count, "{output}");
+    ensure!(expected.len() == count, "{output}");
     ensure!(changes.len() == 3 * count, "{} rows", changes.len());
     for (index, change) in changes.iter().enumerate() {
-        let wanted = Some(wanted[index % count]).filter(|wanted| *wanted != "NULL");
+        let expected = Some(expected[index % count]).filter(|expected| *expected != "NULL");
         for image in [&change.before, &change.after].into_iter().flatten() {
             let found = image.iter().find(|cell| cell.column == "v").context("no such column")?;
             let found = found.text.as_deref();
             let literal = values.get(index % count).unwrap_or(&"NULL");
-            ensure!(same(wanted, found, sql_type), "{literal} is {found:?}, but {wanted:?} on the server");
+            ensure!(
+                same(expected, found, sql_type),
+                "{literal} is {found:?}, but {expected:?} on the server"
+            );
         }
     }
     Ok(())
@@ -305,11 +308,11 @@ fn images_have_the_columns_that_the_server_chose() -> Result<()> {
         CREATE TABLE d.hidden (id INT PRIMARY KEY, j JSON, a INT, INDEX ((a + 1)), INDEX ((CAST(j->'$[*]' AS SIGNED ARRAY))),
             v INT AS (a * 2) VIRTUAL, s INT AS (a * 3) STORED, i INT INVISIBLE);";
     server.sql(tables)?;
-    let check = |sql: &str, wanted: &str| -> Result<()> {
+    let check = |sql: &str, expected: &str| -> Result<()> {
         server.sql(&format!("FLUSH BINARY LOGS; {sql}"))?;
         let changes = changes(&server, Flavour::MySql)?;
         let rows: Vec<String> = changes.iter().map(show).collect();
-        assert_eq!(rows.join("; "), wanted, "{sql}");
+        assert_eq!(rows.join("; "), expected, "{sql}");
         Ok(())
     };
     check("INSERT INTO d.t (id, a) VALUES (1, 2)", "+ id=1 a=2")?;
@@ -364,16 +367,16 @@ fn partial_updates_rebuild_the_document() -> Result<()> {
         );
     }
     let output = server.sql(&script)?;
-    let wanted: Vec<&str> = output.lines().collect();
+    let expected: Vec<&str> = output.lines().collect();
     let changes = changes(&server, Flavour::MySql)?;
     let updates: Vec<&Change> = changes.iter().filter(|change| change.before.is_some()).collect();
     assert_eq!(updates.len(), UPDATES);
-    assert_eq!(wanted.len(), UPDATES);
+    assert_eq!(expected.len(), UPDATES);
     let mut rebuilt = 0;
-    for (change, wanted) in updates.iter().zip(wanted) {
+    for (change, expected) in updates.iter().zip(expected) {
         let after = change.after.as_ref().context("no after image")?;
         let found = after.iter().find(|cell| cell.column == "j").context("no column j")?;
-        assert_eq!(found.text.as_deref(), Some(wanted));
+        assert_eq!(found.text.as_deref(), Some(expected));
         rebuilt += usize::from(found.rebuilt);
     }
     assert!(rebuilt > UPDATES / 4, "only {rebuilt} documents were rebuilt");

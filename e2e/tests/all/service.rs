@@ -23,18 +23,18 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Server with some transactions, and a directory for the files of the commands.
 struct ServiceTest {
     server: TestServer,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl ServiceTest {
     fn new() -> Result<Self> {
         let server = Launch::mysql().options(["--gtid-mode=ON", "--enforce-gtid-consistency=ON"]).start()?;
         server.sql("create database d; create table d.t (a int primary key); insert into d.t values (1)")?;
-        Ok(Self { server, folder: TempDir::new()? })
+        Ok(Self { server, directory: TempDir::new()? })
     }
 
     fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).display().to_string()
+        self.directory.path().join(name).display().to_string()
     }
 
     /// Returns a command that works until it is stopped. `run` distinguishes the files of two runs.
@@ -114,7 +114,7 @@ fn terminate(name: &str, running: Running) -> Result<()> {
 fn systemd_is_notified_of_start_state_life_and_end() -> Result<()> {
     let test = ServiceTest::new()?;
     for name in COMMANDS {
-        let manager = NotifySocket::new(test.folder.path().join(format!("{name}.socket")))?;
+        let manager = NotifySocket::new(test.directory.path().join(format!("{name}.socket")))?;
         let mut command = test.command(name, "notified")?;
         command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", "400000");
         let running = Running::start(&mut command)?;
@@ -142,7 +142,7 @@ fn systemd_is_notified_of_start_state_life_and_end() -> Result<()> {
 #[test]
 fn status_shows_a_lost_source() -> Result<()> {
     let mut test = ServiceTest::new()?;
-    let manager = NotifySocket::new(test.folder.path().join("socket"))?;
+    let manager = NotifySocket::new(test.directory.path().join("socket"))?;
     let mut command = test.command("receive", "lost")?;
     command.env("NOTIFY_SOCKET", &manager.path);
     let running = Running::start(&mut command)?;
@@ -170,13 +170,13 @@ fn sigterm_ends_services_with_success() -> Result<()> {
     Ok(())
 }
 
-/// SIGHUP makes the relay reload its files and notify systemd. If it is ignored at the start, as under `nohup`, it stays
-/// ignored.
+/// SIGHUP makes the relay reload its files and notify systemd. If it is ignored at the start, as under `nohup`, it
+/// stays ignored.
 #[test]
 fn relay_reloads_unless_sighup_is_ignored() -> Result<()> {
     let test = ServiceTest::new()?;
     for (handling, reloads) in [("--ignore-signal=HUP", false), ("--default-signal=HUP", true)] {
-        let manager = NotifySocket::new(test.folder.path().join(handling))?;
+        let manager = NotifySocket::new(test.directory.path().join(handling))?;
         let relay = test.command("relay", handling)?;
         let mut command = Command::new("/usr/bin/env");
         command.env_clear().env("NOTIFY_SOCKET", &manager.path).arg(handling).arg(relay.get_program());
@@ -201,7 +201,7 @@ fn relay_reloads_unless_sighup_is_ignored() -> Result<()> {
 #[test]
 fn units_are_valid_and_hardened() -> Result<()> {
     let systemd = PackageHome::find(TestPackage::Systemd)?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let units = testkit::workspace_root().join("contrib/systemd");
     let mut count = 0;
     for entry in fs::read_dir(&units)? {
@@ -211,11 +211,11 @@ fn units_are_valid_and_hardened() -> Result<()> {
         }
         let text = fs::read_to_string(&path)?;
         let name = path.file_name().context("a unit has a name")?.to_string_lossy().replace('@', "@test");
-        let tried = folder.path().join(name);
+        let tried = directory.path().join(name);
         fs::write(&tried, text.replace("/usr/bin/bintide", &bintide()?.display().to_string()))?;
-        analyze(&systemd, folder.path(), &["verify", "--man=no"], &tried)?;
+        analyze(&systemd, directory.path(), &["verify", "--man=no"], &tried)?;
         // Tenths: 2.5.
-        analyze(&systemd, folder.path(), &["security", "--offline=true", "--threshold=25"], &tried)?;
+        analyze(&systemd, directory.path(), &["security", "--offline=true", "--threshold=25"], &tried)?;
         check_options(&text)?;
         count += 1;
     }
@@ -223,10 +223,10 @@ fn units_are_valid_and_hardened() -> Result<()> {
     Ok(())
 }
 
-fn analyze(systemd: &PackageHome, folder: &Path, arguments: &[&str], unit: &Path) -> Result<()> {
+fn analyze(systemd: &PackageHome, directory: &Path, arguments: &[&str], unit: &Path) -> Result<()> {
     let mut command = systemd.command("systemd-analyze")?;
     let own = systemd.prefix().with_file_name("lib/systemd/system");
-    command.env("SYSTEMD_UNIT_PATH", std::env::join_paths([folder, &own])?).args(arguments).arg(unit);
+    command.env("SYSTEMD_UNIT_PATH", std::env::join_paths([directory, &own])?).args(arguments).arg(unit);
     let ran = command.output()?;
     let [stdout, stderr] = [&ran.stdout, &ran.stderr].map(|text| String::from_utf8_lossy(text));
     let is_clean = arguments[0] != "verify" || stderr.is_empty();

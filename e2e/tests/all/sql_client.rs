@@ -175,8 +175,8 @@ fn prepared(connection: &mut SqlConnection) -> Result<()> {
     }
     let found = connection.rows("SELECT i, u, f, g, HEX(s), b FROM d.p WHERE id = 2")?;
     let text: Vec<String> = found[0].iter().flatten().map(|v| String::from_utf8_lossy(v).into()).collect();
-    let wanted = ["-9223372036854775808", "18446744073709551615", "1.5", "-2.25", "6772C3BC6E"];
-    ensure!(text == wanted && found[0][5].is_none(), "{text:?}");
+    let expected = ["-9223372036854775808", "18446744073709551615", "1.5", "-2.25", "6772C3BC6E"];
+    ensure!(text == expected && found[0][5].is_none(), "{text:?}");
     // The count includes rows that were found but not changed.
     ensure!(
         connection.execute("UPDATE d.p SET f = 1.5 WHERE id < ?", vec![StatementParameter::UInt(2)])? == 2

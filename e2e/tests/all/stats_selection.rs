@@ -40,9 +40,9 @@ fn selections_equal_the_lists_of_dump() -> Result<()> {
         vec!["--gtid", &gtids, "--table=orders"],
         vec!["--table=missing"],
     ] {
-        let wanted = rows_of_dump(&logs, &filter)?;
+        let expected = rows_of_dump(&logs, &filter)?;
         let found = rows_of_stats(&logs, &filter)?;
-        ensure!(found == wanted, "{filter:?}: {found:?} instead of {wanted:?}");
+        ensure!(found == expected, "{filter:?}: {found:?} instead of {expected:?}");
     }
     let all = rows_of_stats(&logs, &[])?;
     ensure!(all["shop.items"] == [5, 0, 1] && all["shop.orders"] == [3, 3, 0], "{all:?}");
@@ -104,8 +104,8 @@ fn breakdowns_name_connections_and_statements() -> Result<()> {
             (group["statements"].as_u64(), group["inserted"].as_u64(), group["updated"].as_u64())
         })
     };
-    let wanted = Some((Some(3), Some(4), Some(0)));
-    ensure!(of("insert into items values (...)") == wanted, "{statements:?}");
+    let expected = Some((Some(3), Some(4), Some(0)));
+    ensure!(of("insert into items values (...)") == expected, "{statements:?}");
     ensure!(of("update orders set status = ? where id < ?") == Some((Some(1), Some(0), Some(2))));
     // With tables selected, statements that change only other tables do not count.
     let report = json(&logs, &["stats", "--json", "--by=statement", "--table=shop.orders"])?;

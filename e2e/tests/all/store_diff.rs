@@ -81,12 +81,12 @@ fn compressed_and_encrypted_copies_are_equal() -> Result<()> {
     let keyring = source.datadir().join("keyring").display().to_string();
     let logs = source.binlogs()?;
     source.stop()?;
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let mut command = Command::new(bintide()?);
     command
         .env_clear()
         .args(["decompress", "--keyring", &keyring, "--output"])
-        .arg(folder.path())
+        .arg(directory.path())
         .args(&logs);
     let ran: Ran = command.output()?.into();
     ensure!(ran.code == Some(0), "{}", ran.stderr);
@@ -99,12 +99,12 @@ fn compressed_and_encrypted_copies_are_equal() -> Result<()> {
         .args(&logs);
     let ran: Ran = command.output()?.into();
     ensure!(ran.code == Some(0), "{}", ran.stderr);
-    for copy in [folder.path(), compressed.path()] {
+    for copy in [directory.path(), compressed.path()] {
         let (report, ran) = diff(&index_of(&source)?, copy, &["--order", "--keyring", &keyring])?;
         ensure!(ran.code == Some(0) && report["verdict"] == "equal", "{report:#} {}", ran.stderr);
         ensure!(report["a"]["transactions"] == report["in_both"], "{report:#}");
     }
-    let (_, ran) = diff(&index_of(&source)?, folder.path(), &[])?;
+    let (_, ran) = diff(&index_of(&source)?, directory.path(), &[])?;
     ensure!(ran.code == Some(2) && ran.stderr.contains("--keyring"), "{ran:?}");
     Ok(())
 }
@@ -159,12 +159,12 @@ fn missing_and_purged_transactions() -> Result<()> {
     catch_up(&source, &replica)?;
     // A store that lacks a log in the middle.
     let logs = source.binlogs()?;
-    let (copies, folder) = (logs.len(), TempDir::new()?);
+    let (copies, directory) = (logs.len(), TempDir::new()?);
     for (number, log) in logs.iter().enumerate().filter(|(number, _)| *number != copies - 2) {
         let name = log.file_name().with_context(|| format!("log {number} has no name"))?;
-        fs::copy(log, folder.path().join(name))?;
+        fs::copy(log, directory.path().join(name))?;
     }
-    let (report, ran) = diff(&index_of(&source)?, folder.path(), &[])?;
+    let (report, ran) = diff(&index_of(&source)?, directory.path(), &[])?;
     ensure!(ran.code == Some(1) && report["only_in_a"]["gtids"] == gtids("4"), "{report:#}");
     ensure!(
         report["only_in_a"]["after_last_in_both"] == 0 && report["only_in_b"]["count"] == 0,

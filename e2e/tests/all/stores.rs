@@ -95,12 +95,12 @@ fn encrypted_logs_are_followed_through_rotation_key_rotation_and_crash() -> Resu
     let Ok(followed) = followed else { bail!("the follower panicked") };
     let logs = server.binlogs()?;
     ensure!(logs.len() == 7, "{} logs", logs.len());
-    let mut wanted = all_events(&logs, &keyring)?;
+    let mut expected = all_events(&logs, &keyring)?;
     let mut followed = followed?;
     // Crash recovery clears the in-use flag after the reader has passed it.
-    clear_in_use(&mut wanted);
+    clear_in_use(&mut expected);
     clear_in_use(&mut followed);
-    ensure!(followed == wanted, "followed {} bytes of {}", followed.len(), wanted.len());
+    ensure!(followed == expected, "followed {} bytes of {}", followed.len(), expected.len());
     Ok(())
 }
 

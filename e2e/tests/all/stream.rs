@@ -201,12 +201,12 @@ fn forms_of_values_are_chosen() -> Result<()> {
     fs::write(&file, "[stream]\ndecimal-handling-mode = \"string\"\ntime-precision-mode = \"isostring\"\n")?;
     let config = format!("--config={}", file.display());
     let filter = ["--format=debezium", "--do-table=types.decimals", "--do-table=types.temporals", &log];
-    for (option, wanted) in [
+    for (option, expected) in [
         (&*config, ["\"d5\":\"-999.99\"", "\"t6\":\"10:20:30.5Z\""]),
         ("--decimal-handling-mode=double", ["\"d5\":-999.99", "\"t6\":37230500000"]),
     ] {
         let records = printed(&[&filter[..], &[option]].concat())?;
-        ensure!(wanted.iter().all(|wanted| records.contains(wanted)), "{option}: {records}");
+        ensure!(expected.iter().all(|expected| records.contains(expected)), "{option}: {records}");
     }
     Ok(())
 }
@@ -225,9 +225,9 @@ fn busy(transactions: usize) -> Result<(TestServer, PathBuf)> {
 fn killed_streams_write_each_transaction_once() -> Result<()> {
     let (_server, index) = busy(1500)?;
     let index = index.display().to_string();
-    let wanted = printed(&["--format", "maxwell", &index])?;
-    let folder = TempDir::new()?;
-    let out = folder.path().join("out");
+    let expected = printed(&["--format", "maxwell", &index])?;
+    let directory = TempDir::new()?;
+    let out = directory.path().join("out");
     let arguments =
         ["--format", "maxwell", &index, "--file-size", "100000", "--out", &out.display().to_string()]
             .map(str::to_owned);
@@ -253,30 +253,30 @@ fn killed_streams_write_each_transaction_once() -> Result<()> {
         }
     }
     println!("{kills} kills");
-    ensure!(joined(&out)? == wanted, "the files differ from the output of one run");
+    ensure!(joined(&out)? == expected, "the files differ from the output of one run");
     Ok(())
 }
 
 /// A store with compressed closed logs, and a stream of it to files.
 struct Rested {
-    folder: TempDir,
+    directory: TempDir,
     /// Options for encryption, and for reading encrypted logs.
     encryption: [Vec<String>; 2],
 }
 
 impl Rested {
     fn new(encryption: [Vec<String>; 2]) -> Result<Self> {
-        Ok(Self { folder: TempDir::new()?, encryption })
+        Ok(Self { directory: TempDir::new()?, encryption })
     }
 
     fn out(&self) -> PathBuf {
-        self.folder.path().join("out")
+        self.directory.path().join("out")
     }
 
     /// Receives up to the server's last event.
     fn receive(&self, server: &TestServer) -> Result<()> {
         let mut command = Command::new(bintide()?);
-        command.env_clear().arg("receive").arg(self.folder.path().join("logs"));
+        command.env_clear().arg("receive").arg(self.directory.path().join("logs"));
         command.args(["--compress", "3", "--stop-at-end", "-q", "--from", &address("root", server)]);
         let ran = command.args(&self.encryption[0]).output()?;
         ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
@@ -285,14 +285,14 @@ impl Rested {
 
     /// Streams up to the store's last event.
     fn stream(&self, more: &[&str]) -> Result<String> {
-        let index = self.folder.path().join("logs/binlog.index").display().to_string();
+        let index = self.directory.path().join("logs/binlog.index").display().to_string();
         let key: Vec<&str> = self.encryption[1].iter().map(String::as_str).collect();
         printed(&[&["--format", "maxwell", &index], &key[..], more].concat())
     }
 
     /// Returns the number of compressed logs.
     fn compressed(&self) -> Result<usize> {
-        let entries = fs::read_dir(self.folder.path().join("logs"))?;
+        let entries = fs::read_dir(self.directory.path().join("logs"))?;
         let names = entries.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>>>()?;
         Ok(names.iter().filter(|name| name.to_string_lossy().starts_with("positions.")).count())
     }
@@ -308,8 +308,8 @@ const CHANGES: &str = "insert into d.t (b, c) values (repeat('x', 300), '[1]'), 
 #[test]
 fn streams_resume_in_a_log_that_was_compressed_meanwhile() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
-    let folder = TempDir::new()?;
-    let keyring = folder.path().join("keyring");
+    let directory = TempDir::new()?;
+    let keyring = directory.path().join("keyring");
     write_keyring(&keyring)?;
     let key = ["--keyring".to_owned(), keyring.display().to_string()];
     let encrypted = [&["--encrypt".to_owned()], &key[..]].concat();
@@ -329,22 +329,22 @@ fn streams_resume_in_a_log_that_was_compressed_meanwhile() -> Result<()> {
             ensure!(store.compressed()? >= closed, "{} logs are compressed", store.compressed()?);
         }
     }
-    let wanted =
+    let expected =
         printed(&["--format", "maxwell", &server.datadir().join("binlog.index").display().to_string()])?;
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
     let mut random = SeededRandom::new(seed);
-    let places: Vec<_> = wanted.match_indices("\"resume\":\"").collect();
+    let places: Vec<_> = expected.match_indices("\"resume\":\"").collect();
     for store in &stores {
         rest(store)?;
-        ensure!(joined(&store.out())? == wanted, "the files differ from one run over the source's logs");
+        ensure!(joined(&store.out())? == expected, "the files differ from one run over the source's logs");
         // Every resume point gives the same result.
         for _ in 0..8 {
             let (start, _) = places[random.below(places.len())];
-            let place = wanted[start + 10..].split('"').next().unwrap_or_default();
-            let behind = start + wanted[start..].find('\n').context("no end of line")? + 1;
+            let place = expected[start + 10..].split('"').next().unwrap_or_default();
+            let behind = start + expected[start..].find('\n').context("no end of line")? + 1;
             ensure!(
-                store.stream(&["--resume", place])? == wanted[behind..],
+                store.stream(&["--resume", place])? == expected[behind..],
                 "a different rest after {place}"
             );
         }
@@ -374,30 +374,30 @@ fn streams_resume_around_a_large_payload_that_was_compressed_meanwhile() -> Resu
         server.sql(&format!("set session binlog_transaction_compression = {compression}; {LARGE}"))?;
         server.sql("insert into d.t (b) values ('last'); flush binary logs")?;
         store.receive(&server)?;
-        let size = fs::metadata(store.folder.path().join("logs").join(log))?.len();
+        let size = fs::metadata(store.directory.path().join("logs").join(log))?.len();
         ensure!((18 << 20..30 << 20).contains(&size), "{log} has {size} bytes");
     }
     ensure!(store.compressed()? > 0, "no log is compressed");
     store.stream(&["--out", &out])?;
-    let wanted =
+    let expected =
         printed(&["--format", "maxwell", &server.datadir().join("binlog.index").display().to_string()])?;
-    ensure!(joined(&store.out())? == wanted, "the files differ from one run over the source's logs");
-    let places: Vec<usize> = wanted.match_indices("\"resume\":\"").map(|(start, _)| start).collect();
+    ensure!(joined(&store.out())? == expected, "the files differ from one run over the source's logs");
+    let places: Vec<usize> = expected.match_indices("\"resume\":\"").map(|(start, _)| start).collect();
     let large = places.windows(2).filter(|ends| ends[1] - ends[0] > 16 << 20);
     let around: Vec<usize> = large.flatten().copied().collect();
     ensure!(around.len() == 4, "{around:?}");
     for start in around {
-        let place = wanted[start + 10..].split('"').next().unwrap_or_default();
-        let behind = start + wanted[start..].find('\n').context("no end of line")? + 1;
-        ensure!(store.stream(&["--resume", place])? == wanted[behind..], "a different rest after {place}");
+        let place = expected[start + 10..].split('"').next().unwrap_or_default();
+        let behind = start + expected[start..].find('\n').context("no end of line")? + 1;
+        ensure!(store.stream(&["--resume", place])? == expected[behind..], "a different rest after {place}");
     }
     Ok(())
 }
 
 /// Returns the contents of all finished files of a directory.
-fn joined(folder: &Path) -> Result<String> {
+fn joined(directory: &Path) -> Result<String> {
     let mut paths: Vec<PathBuf> =
-        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     paths.sort();
     paths.into_iter().map(|path| Ok(fs::read_to_string(path)?)).collect()
@@ -416,13 +416,13 @@ fn running_servers_are_followed_and_resumed() -> Result<()> {
         let live = ["--format", "maxwell", "--from", &from, "--do-db", "d"];
         let there = printed(&[&live[..], &["--stop-at-end"]].concat())?;
         ensure!(there == printed(&["--format", "maxwell", "--do-db", "d", &index])?, "{there}");
-        let folder = TempDir::new()?;
-        let progress = folder.path().join("progress").display().to_string();
+        let directory = TempDir::new()?;
+        let progress = directory.path().join("progress").display().to_string();
         let kept = [&live[..], &["--progress", &progress]].concat();
         let mut child = Running::start(command(&kept)?.stdout(Stdio::piped()))?;
         let mut lines = BufReader::new(child.stdout.take().context("standard output is not piped")?).lines();
-        for wanted in there.lines() {
-            ensure!(lines.next().context("no record")?? == wanted);
+        for expected in there.lines() {
+            ensure!(lines.next().context("no record")?? == expected);
         }
         server.sql("insert into d.t values (3, 'drei')")?;
         let record: Value = serde_json::from_str(&lines.next().context("no record")??)?;

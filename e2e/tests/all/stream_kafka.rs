@@ -67,9 +67,9 @@ fn topics_have_the_records_of_a_pipe() -> Result<()> {
     }
     let headers: Vec<&[String; 2]> = records.iter().flat_map(|record| &record.headers).collect();
     // The delete and its tombstone have the new key, and the insert has the old one.
-    let wanted = [["__debezium.newkey", "{\"id\":10}"], ["__debezium.oldkey", "{\"id\":1}"]];
-    let count = |wanted: &[&str; 2]| headers.iter().filter(|found| **found == wanted).count();
-    ensure!(headers.len() == 3 && wanted.each_ref().map(count) == [2, 1], "{headers:?}");
+    let expected = [["__debezium.newkey", "{\"id\":10}"], ["__debezium.oldkey", "{\"id\":1}"]];
+    let count = |expected: &[&str; 2]| headers.iter().filter(|found| **found == expected).count();
+    ensure!(headers.len() == 3 && expected.each_ref().map(count) == [2, 1], "{headers:?}");
 
     source.sql("insert into d.t (b) values ('later')")?;
     stream_all(&broker, &source, &[])?;
@@ -78,8 +78,8 @@ fn topics_have_the_records_of_a_pipe() -> Result<()> {
     Ok(())
 }
 
-/// Bintide, the broker and the source are stopped, also while a transaction that is too large for one transaction of Kafka
-/// is committed in parts.
+/// Bintide, the broker and the source are stopped, also while a transaction that is too large for one transaction of
+/// Kafka is committed in parts.
 #[test]
 fn kills_lose_and_repeat_nothing() -> Result<()> {
     let seed = seed_from_env("BINTIDE_E2E_SEED");
@@ -145,8 +145,8 @@ fn large_records_are_named() -> Result<()> {
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     let gtid = source.sql("select @@gtid_executed")?;
     let gtid = gtid.trim().replace(":1-", ":");
-    for wanted in ["bintide.d.t", "key {\"id\":2}", "1500", &*gtid, "--kafka message.max.bytes=BYTES"] {
-        ensure!(!ran.status.success() && said.contains(wanted), "{wanted}: {said}");
+    for expected in ["bintide.d.t", "key {\"id\":2}", "1500", &*gtid, "--kafka message.max.bytes=BYTES"] {
+        ensure!(!ran.status.success() && said.contains(expected), "{expected}: {said}");
     }
     let limit = ["--from", &from, "--stop-at-end", "--kafka", "message.max.bytes=3000000"];
     let ran = stream_to(&broker, &limit)?.output()?;
@@ -194,8 +194,8 @@ fn records_that_are_too_large_become_dead_letters() -> Result<()> {
     let from = from(&source);
     let ran = stream_to(&broker, &["--from", &from, "--stop-at-end", "--name", "strict"])?.output()?;
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    for wanted in ["strict.d.t", "a record of 1500", "key {\"id\":9000}", "--dead-letter TOPIC"] {
-        ensure!(!ran.status.success() && said.contains(wanted), "{wanted}: {said}");
+    for expected in ["strict.d.t", "a record of 1500", "key {\"id\":9000}", "--dead-letter TOPIC"] {
+        ensure!(!ran.status.success() && said.contains(expected), "{expected}: {said}");
     }
     let lenient = ["--from", &from, "--stop-at-end", "--dead-letter", "too-large", "--partitions", "1"];
     let ran = stream_to(&broker, &lenient)?.output()?;
@@ -233,10 +233,13 @@ fn lost_brokers_are_not_ready() -> Result<()> {
     let arguments = ["--from", &from(&source), &address];
     let _running = Running::start(stream_to(&broker, &arguments)?.stderr(Stdio::null()))?;
     source.sql("insert into d.t (b) values ('one')")?;
-    let becomes = |wanted: &[&str]| {
+    let becomes = |expected: &[&str]| {
         wait_for_within(TIMEOUT, || {
             let answer = metrics::answer(port, "/readyz")? + &metrics::scraped(&format!("127.0.0.1:{port}"))?;
-            ensure!(wanted.iter().all(|wanted| answer.contains(wanted)), "expected {wanted:?}: {answer}");
+            ensure!(
+                expected.iter().all(|expected| answer.contains(expected)),
+                "expected {expected:?}: {answer}"
+            );
             Ok(())
         })
     };

@@ -36,7 +36,7 @@ fn said(ran: &Output) -> String {
 }
 
 /// Returns the stream of the server's logs.
-fn wanted(server: &TestServer) -> Result<String> {
+fn expected_stream(server: &TestServer) -> Result<String> {
     printed(&[&server.datadir().join("binlog.index").display().to_string()])
 }
 
@@ -49,9 +49,9 @@ fn interrupted(child: Running) -> Result<String> {
 }
 
 /// Returns all records in a directory's files, finished or not.
-fn records(folder: &Path) -> Result<String> {
+fn records(directory: &Path) -> Result<String> {
     let mut paths: Vec<PathBuf> =
-        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     paths.retain(|path| path.to_string_lossy().contains("changes."));
     paths.sort();
     paths.into_iter().map(|path| Ok(fs::read_to_string(path)?)).collect()
@@ -68,8 +68,8 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     let insert = "insert into d.t (b) values (repeat('x', 9000)), ('two'), (repeat('z', 9000));";
     server.sql(&insert.repeat(40))?;
     let proxy = Proxy::to(server.port())?;
-    let folder = TempDir::new()?;
-    let out = folder.path().join("out").display().to_string();
+    let directory = TempDir::new()?;
+    let out = directory.path().join("out").display().to_string();
     let cuts = [CutMode::Close, CutMode::Reset, CutMode::Close, CutMode::Reset];
     // The login takes some thousand bytes: the first connection must succeed.
     proxy.cut_after(30_000 + random.below(300_000) as u64, cuts[0]);
@@ -86,10 +86,10 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     server.stop()?;
     server.start_again(&[])?;
     server.sql(insert)?;
-    let wanted = wanted(&server)?;
+    let expected = expected_stream(&server)?;
     wait_for(|| {
         let found = records(Path::new(&out))?;
-        ensure!(found == wanted, "{} bytes of {}", found.len(), wanted.len());
+        ensure!(found == expected, "{} bytes of {}", found.len(), expected.len());
         Ok(())
     })?;
     let second = stream(&arguments)?.output()?;
@@ -99,7 +99,7 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     );
     let said = interrupted(child)?;
     ensure!(said.matches("retrying in").count() >= 4, "{said}");
-    ensure!(records(Path::new(&out))? == wanted);
+    ensure!(records(Path::new(&out))? == expected);
     Ok(())
 }
 
@@ -155,8 +155,8 @@ fn streams_resume_by_gtids_after_a_failover() -> Result<()> {
         source.sql(
             "flush binary logs; insert into d.t (b) values ('one'); insert into d.t (b) values ('two')",
         )?;
-        let folder = TempDir::new()?;
-        let progress = folder.path().join("progress").display().to_string();
+        let directory = TempDir::new()?;
+        let progress = directory.path().join("progress").display().to_string();
         let run = |port: u16| {
             printed(&["--from", &from(port), "--progress", &progress, "--do-table", "d.t", "--stop-at-end"])
         };
@@ -179,11 +179,11 @@ fn streams_resume_by_gtids_after_a_failover() -> Result<()> {
 
 /// Checks that a server without the transactions is refused, and one whose logs were reset.
 fn refused(progress: &str, replica: &TestServer) -> Result<()> {
-    let check = |server: &TestServer, wanted: &str| {
+    let check = |server: &TestServer, expected: &str| {
         let ran = stream(&["--from", &from(server.port()), "--progress", progress])?.output()?;
-        match ran.status.code() == Some(2) && said(&ran).contains(wanted) {
+        match ran.status.code() == Some(2) && said(&ran).contains(expected) {
             true => Ok(()),
-            false => bail!("{wanted}: {ran:?}"),
+            false => bail!("{expected}: {ran:?}"),
         }
     };
     let stranger = Launch::mysql().start()?;
@@ -204,8 +204,8 @@ fn other_servers_are_refused_without_gtids() -> Result<()> {
         server.sql(&format!("{TABLE}; insert into d.t (b) values ('{text}')"))?;
     }
     for (more, rows) in [(&[][..], 1), (&["--snapshot"], 2)] {
-        let folder = TempDir::new()?;
-        let out = folder.path().join("out").display().to_string();
+        let directory = TempDir::new()?;
+        let out = directory.path().join("out").display().to_string();
         let run = |server: &TestServer, more: &[&str]| -> Result<Output> {
             let from = from(server.port());
             Ok(stream(&[&["--from", &from, "--out", &out, "--stop-at-end"], more].concat())?.output()?)
@@ -229,8 +229,8 @@ fn other_servers_are_refused_without_gtids() -> Result<()> {
 fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql("create user few; grant replication slave on *.* to few")?;
-    let folder = TempDir::new()?;
-    let out = folder.path().join("out").display().to_string();
+    let directory = TempDir::new()?;
+    let out = directory.path().join("out").display().to_string();
     let from = format!("mysql://few@127.0.0.1:{}/?timeout=8", server.port());
     let run = || {
         printed(&["--from", &from, "--out", &out, "--schema", "ddl", "--do-table", "d.t", "--stop-at-end"])
@@ -283,7 +283,7 @@ fn errors_that_another_attempt_does_not_mend_end_the_run() -> Result<()> {
     schema.sql("create user locked@'%' identified by 'right' with max_connections_per_hour 1")?;
     let out = TempDir::new()?;
     let [from, out] = [from(server.port()), out.path().display().to_string()];
-    let fails = |user: &str, place: &str, wanted: &str| -> Result<()> {
+    let fails = |user: &str, place: &str, expected: &str| -> Result<()> {
         let schema = format!("mysql://{user}@{place}/?tls=required");
         let mut child = Running::start(
             stream(&["--from", &from, "--out", &out, "--schema", &schema])?
@@ -295,7 +295,7 @@ fn errors_that_another_attempt_does_not_mend_end_the_run() -> Result<()> {
             Ok(())
         })?;
         let ran = child.output()?;
-        ensure!(ran.status.code() == Some(2) && said(&ran).contains(wanted), "{}", said(&ran));
+        ensure!(ran.status.code() == Some(2) && said(&ran).contains(expected), "{}", said(&ran));
         Ok(())
     };
     let place = format!("127.0.0.1:{}", schema.port());
@@ -329,8 +329,8 @@ fn create_table_if_not_exists_without_effect_gives_no_columns() -> Result<()> {
 fn closed_pipes_are_noticed_without_new_events() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql(&format!("{TABLE}; insert into d.t (b) values ('one')"))?;
-    let folder = TempDir::new()?;
-    let progress = folder.path().join("progress");
+    let directory = TempDir::new()?;
+    let progress = directory.path().join("progress");
     let mut command =
         stream(&["--from", &from(server.port()), "--progress", &progress.display().to_string()])?;
     let mut child = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;

@@ -1,5 +1,5 @@
-//! `bintide stream --to kafka://…` with schemas, on a real broker and a real registry: other programs decode what a pipe
-//! gets.
+//! `bintide stream --to kafka://…` with schemas, on a real broker and a real registry: other programs decode what a
+//! pipe gets.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -100,8 +100,8 @@ fn from(server: &TestServer) -> String {
     format!("mysql://root@127.0.0.1:{}/?timeout=8", server.port())
 }
 
-/// A change of a definition registers another version. One that is not compatible ends the stream, and a later run continues
-/// with it if the registry accepts it.
+/// A change of a definition registers another version. One that is not compatible ends the stream, and a later run
+/// continues with it if the registry accepts it.
 #[test]
 fn avro_records_are_those_of_a_pipe() -> Result<()> {
     let stage = Stage::new()?;
@@ -128,8 +128,8 @@ fn avro_records_are_those_of_a_pipe() -> Result<()> {
 
     stage.source.sql("alter table d.t add n int not null; insert into d.t values (3, 1, 2, 'z', 4)")?;
     let (succeeded, said) = stage.stream_all("avro")?;
-    for wanted in [subject, "Incompatible", "PUT /config/bintide.d.t-value", "start the stream again"] {
-        ensure!(!succeeded && said.contains(wanted), "{wanted}: {said}");
+    for expected in [subject, "Incompatible", "PUT /config/bintide.d.t-value", "start the stream again"] {
+        ensure!(!succeeded && said.contains(expected), "{expected}: {said}");
     }
     stage.set_compatibility(subject, "NONE")?;
     stage.stream_whole("avro").context("the fourth run")?;
@@ -198,10 +198,13 @@ fn registry_that_is_away_loses_nothing() -> Result<()> {
         let arguments = [&stage.arguments(&from, &url, "avro")[..], &[site.as_str()]].concat();
         Running::start(stream_to(&stage.broker, &arguments)?.stderr(Stdio::piped()))
     };
-    let becomes = |wanted: &[&str]| {
+    let becomes = |expected: &[&str]| {
         wait_for_within(TIMEOUT, || {
             let answer = metrics::answer(port, "/readyz")? + &metrics::scraped(&format!("127.0.0.1:{port}"))?;
-            ensure!(wanted.iter().all(|wanted| answer.contains(wanted)), "expected {wanted:?}: {answer}");
+            ensure!(
+                expected.iter().all(|expected| answer.contains(expected)),
+                "expected {expected:?}: {answer}"
+            );
             Ok(())
         })
     };

@@ -33,9 +33,9 @@ fn connect(user: &str, server: &TestServer) -> Result<SqlConnection> {
 }
 
 /// Returns all records in a directory's files, finished or not, up to the last complete one.
-fn records(folder: &Path) -> Result<Vec<Value>> {
+fn records(directory: &Path) -> Result<Vec<Value>> {
     let mut paths: Vec<PathBuf> =
-        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     paths.retain(|path| path.to_string_lossy().contains("changes."));
     paths.sort();
     let texts: Vec<String> = paths.iter().map(fs::read_to_string).collect::<Result<_, _>>()?;
@@ -159,8 +159,8 @@ fn beside_writers(
 ) -> Result<String> {
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
-    let folder = TempDir::new()?;
-    let out = folder.path().join("out");
+    let directory = TempDir::new()?;
+    let out = directory.path().join("out");
     let (from, path) = (address(user, server), out.display().to_string());
     let arguments = ["--format", form, "--from", &from, "--out", &path, "--snapshot"];
     let is_over = AtomicBool::new(false);
@@ -185,7 +185,7 @@ fn beside_writers(
         begun?;
         child
     })?;
-    let wanted: Vec<Vec<String>> =
+    let expected: Vec<Vec<String>> =
         ["d.t", "d.u"].map(|table| rows_of(server, table)).into_iter().collect::<Result<_>>()?;
     wait_until("the last change", || {
         let Ok(records) = records(&out) else { return Ok(false) };
@@ -197,7 +197,7 @@ fn beside_writers(
                 |row: &Value| format!("{} {} {}", row["id"], row["n"], row["b"].as_str().unwrap_or_default());
             rows.into_iter().map(line).collect::<Vec<_>>()
         });
-        Ok(found.as_slice() == wanted.as_slice())
+        Ok(found.as_slice() == expected.as_slice())
     })?;
     interrupted(child)
 }
@@ -303,11 +303,16 @@ fn snapshot_rows_equal_logged_rows() -> Result<()> {
         };
         let (changes, snapshot) = (told(&[])?, told(&["--snapshot"])?);
         ensure!(snapshot.len() > 15, "{} tables", snapshot.len());
-        for (name, wanted) in &changes {
+        for (name, expected) in &changes {
             let found = snapshot.get(name).with_context(|| format!("{name} is not in the snapshot"))?;
-            ensure!(found.len() == wanted.len(), "{form} {name}: {} rows, not {}", found.len(), wanted.len());
-            for (found, wanted) in found.iter().zip(wanted) {
-                ensure!(plain(found) == plain(wanted), "{form} {name}:\n{found}\n{wanted}");
+            ensure!(
+                found.len() == expected.len(),
+                "{form} {name}: {} rows, not {}",
+                found.len(),
+                expected.len()
+            );
+            for (found, expected) in found.iter().zip(expected) {
+                ensure!(plain(found) == plain(expected), "{form} {name}:\n{found}\n{expected}");
             }
         }
     }
@@ -359,8 +364,8 @@ fn plain(value: &Value) -> Value {
 fn interrupted_snapshots_start_over() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql(MANY)?;
-    let folder = TempDir::new()?;
-    let out = folder.path().join("out");
+    let directory = TempDir::new()?;
+    let out = directory.path().join("out");
     let (from, path) = (address("root", &server), out.display().to_string());
     let arguments =
         ["--format", "maxwell", "--from", &from, "--out", &path, "--file-size", "100000", "--snapshot"];
@@ -386,12 +391,12 @@ fn interrupted_snapshots_start_over() -> Result<()> {
 fn unsupported_snapshots_are_refused_by_name() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql("create database d; create table d.t (id int primary key); create table d.old (id int) engine = myisam")?;
-    let check = |user: &str, more: &[&str], code: i32, wanted: &str| -> Result<()> {
+    let check = |user: &str, more: &[&str], code: i32, expected: &str| -> Result<()> {
         let from = address(user, &server);
         let arguments =
             [&["--format", "debezium", "--from", &from, "--snapshot", "--stop-at-end"], more].concat();
         let ran = stream(&arguments)?.output()?;
-        ensure!(ran.status.code() == Some(code) && said(&ran).contains(wanted), "{wanted}: {ran:?}");
+        ensure!(ran.status.code() == Some(code) && said(&ran).contains(expected), "{expected}: {ran:?}");
         Ok(())
     };
     check("root", &[], 2, "d.old uses MyISAM")?;
@@ -413,7 +418,7 @@ fn the_progress_table_of_a_replay_is_left_out() -> Result<()> {
         "create database bintide; create table bintide.progress {table} bintide.progress values (1);
          create table bintide.other {table} bintide.other values (2)"
     ))?;
-    for (more, wanted) in [
+    for (more, expected) in [
         (&[][..], &["bintide.other"][..]),
         (&["--do-table", "bintide.progress"], &["bintide.progress"]),
         (&["--do-db", "bintide"], &["bintide.other", "bintide.progress"]),
@@ -431,7 +436,7 @@ fn the_progress_table_of_a_replay_is_left_out() -> Result<()> {
         let again = stream(&[&arguments[..], more, &["--stop-at-end"]].concat())?.output()?;
         ensure!(again.status.success(), "{}", said(&again));
         let tables = applied(&records(Path::new(&path))?)?;
-        ensure!(tables.keys().eq(wanted), "{more:?}: {tables:?}");
+        ensure!(tables.keys().eq(expected), "{more:?}: {tables:?}");
         ensure!(tables.values().all(|rows| rows.len() == 2), "{more:?}: {tables:?}");
         server.sql("delete from bintide.progress where id = 3; delete from bintide.other where id = 4")?;
     }
@@ -450,8 +455,8 @@ fn definitions_are_tracked_from_a_snapshot_on() -> Result<()> {
     let mariadb = Launch::mariadb().option("--binlog-format=ROW");
     for launch in [Launch::mysql(), mariadb] {
         let server = launch.start()?;
-        let folder = TempDir::new()?;
-        let out = folder.path().join("out");
+        let directory = TempDir::new()?;
+        let out = directory.path().join("out");
         let insert = |id: u8| format!("set names utf8mb4; insert into d.t values ({id}, 'é', 'ä', 1 << 63);");
         server.sql(&format!(
             "create user first; grant select, replication slave, replication client on *.* to first;
@@ -505,8 +510,8 @@ fn definitions_after_a_snapshot_change_columns() -> Result<()> {
         let changes = told.iter().filter_map(|record| record.get("tableChanges").cloned());
         Ok::<_, anyhow::Error>(changes.collect::<Vec<_>>())
     };
-    let folder = TempDir::new()?;
-    let progress = folder.path().join("progress").display().to_string();
+    let directory = TempDir::new()?;
+    let progress = directory.path().join("progress").display().to_string();
     ensure!(run(&["--snapshot", "--progress", &progress])?.is_empty());
     server.sql(
         "alter table d.t add m tinytext, drop b; alter table d.u modify a varchar(4);
@@ -595,13 +600,16 @@ fn waiting_snapshots_can_be_stopped() -> Result<()> {
         let mut command = stream(&["--format", "maxwell", "--from", &from, "--snapshot"])?;
         Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))
     };
-    let stopped = |mut child: Running, wanted: &str| -> Result<()> {
+    let stopped = |mut child: Running, expected: &str| -> Result<()> {
         child.interrupt()?;
         wait_until("the end of the command", || Ok(child.try_wait()?.is_some()))?;
         let ran = child.output()?;
         let said = said(&ran);
-        ensure!(ran.status.code() == Some(130) && said.lines().count() == wanted.lines().count(), "{ran:?}");
-        ensure!(said.contains(wanted), "{said}");
+        ensure!(
+            ran.status.code() == Some(130) && said.lines().count() == expected.lines().count(),
+            "{ran:?}"
+        );
+        ensure!(said.contains(expected), "{said}");
         Ok(())
     };
     let mut holder = connect("root", &server)?;

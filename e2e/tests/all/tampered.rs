@@ -216,11 +216,11 @@ const COMMANDS: [&[&str]; 9] = [
     &["warm", "-h127.0.0.1", "-PTOPORT", "--force", "--relay-logs", "INDEX", "-q"],
 ];
 
-fn run_one(folder: &Path, arguments: &[&str], source: &Tampered, target: &Tampered) -> Result<Bounded> {
+fn run_one(directory: &Path, arguments: &[&str], source: &Tampered, target: &Tampered) -> Result<Bounded> {
     let logs: Vec<String> = source.server.binlogs()?.iter().map(|log| log.display().to_string()).collect();
     let index = Path::new(&logs[0]).with_file_name("binlog.index");
     let mut command = Command::new(bintide()?);
-    command.env_clear().env("TMPDIR", folder).env("HOME", folder).current_dir(folder);
+    command.env_clear().env("TMPDIR", directory).env("HOME", directory).current_dir(directory);
     for argument in arguments {
         match *argument {
             "FROM" => command.arg(source.address()),
@@ -257,7 +257,7 @@ fn changed_packets_end_in_error_messages() -> Result<()> {
     let mut random = SeededRandom::new(seed);
     let mut codes = Vec::new();
     for (number, arguments) in COMMANDS.iter().cycle().take(draws.max(COMMANDS.len())).enumerate() {
-        let folder = TempDir::new()?;
+        let directory = TempDir::new()?;
         target
             .server
             .sql("drop database if exists d; drop database if exists bintide; reset binary logs and gtids")?;
@@ -270,7 +270,7 @@ fn changed_packets_end_in_error_messages() -> Result<()> {
         source.tamper(&tampering);
         target.tamper(&tampering);
         let context = || format!("run {number}, seed {seed}: {arguments:?} with {tampering:?}");
-        let bounded = run_one(folder.path(), arguments, &source, &target).with_context(context)?;
+        let bounded = run_one(directory.path(), arguments, &source, &target).with_context(context)?;
         check(&bounded).with_context(context)?;
         let code = bounded.ran.code.unwrap_or_default();
         ensure!(!is_true || code == 0 || code == 130, "{}: {}", context(), bounded.ran.stderr);

@@ -68,7 +68,7 @@ enum ConnectionOutcome {
 }
 
 /// Returns the outcome under the rules of MySQL's own programs.
-fn wanted(mode: SslMode, certificate: Certificate, offer: Offer) -> ConnectionOutcome {
+fn expected_outcome(mode: SslMode, certificate: Certificate, offer: Offer) -> ConnectionOutcome {
     match (mode, offer) {
         (SslMode::Disabled, _) | (SslMode::Preferred, Offer::Removed) => return ConnectionOutcome::Plain,
         (_, Offer::Removed) => {
@@ -93,12 +93,12 @@ type Authority = CertifiedIssuer<'static, KeyPair>;
 
 /// Certificates in the files of one directory.
 struct Certificates {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Certificates {
     fn new() -> Result<Self> {
-        let certificates = Self { folder: TempDir::new()? };
+        let certificates = Self { directory: TempDir::new()? };
         let (ours, other) = (certificates.authority("ca")?, certificates.authority("other-ca")?);
         for certificate in Certificate::ALL {
             certificates.make(certificate, &ours, &other)?;
@@ -126,7 +126,7 @@ impl Certificates {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn text(&self, name: &str) -> String {
@@ -272,7 +272,7 @@ fn every_mode_meets_every_certificate() -> Result<()> {
                 for connect in [by_sql as Connects, by_link] {
                     let cell = format!("{mode:?}, {certificate:?}, {offer:?}");
                     proxy.record();
-                    check(&proxy, connect(&address), &address, wanted(mode, certificate, offer))
+                    check(&proxy, connect(&address), &address, expected_outcome(mode, certificate, offer))
                         .context(cell)?;
                 }
             }
@@ -285,11 +285,11 @@ fn check(
     proxy: &Proxy,
     found: Result<ConnectionOutcome, servers::ConnectionError>,
     address: &ServerAddress,
-    wanted: ConnectionOutcome,
+    expected: ConnectionOutcome,
 ) -> Result<()> {
     let readable = readable(proxy);
-    match (found, wanted) {
-        (Ok(found), wanted) => ensure!(found == wanted, "found {found:?}, expected {wanted:?}"),
+    match (found, expected) {
+        (Ok(found), expected) => ensure!(found == expected, "found {found:?}, expected {expected:?}"),
         (Err(error), ConnectionOutcome::Refused(why)) => {
             let said = error.to_string();
             ensure!(said.contains(why), "wanted {why}: {said}");
@@ -297,13 +297,13 @@ fn check(
                 ensure!(!said.contains(weak), "{address}: the message advises a weaker mode: {said}");
             }
         }
-        (Err(error), wanted) => bail!("wanted {wanted:?}: {error}"),
+        (Err(error), expected) => bail!("expected {expected:?}: {error}"),
     }
-    match wanted {
+    match expected {
         // The server's public key encrypts the password. The other readable data prove that the proxy records.
         ConnectionOutcome::Plain => {
-            let as_wanted = readable.contains(&USER) && !readable.contains(&PASSWORD);
-            ensure!(as_wanted, "readable: {readable:?}");
+            let as_expected = readable.contains(&USER) && !readable.contains(&PASSWORD);
+            ensure!(as_expected, "readable: {readable:?}");
         }
         _ => ensure!(readable.is_empty(), "readable: {readable:?}"),
     }
@@ -317,11 +317,11 @@ fn unusable_tls_settings_are_refused_before_anything_is_sent() -> Result<()> {
     proxy.record();
     let odd = certificates.path("odd.pem");
     fs::write(&odd, "odd")?;
-    let refused = |policy: TlsPolicy, wanted: &str| {
+    let refused = |policy: TlsPolicy, expected: &str| {
         for connect in [by_sql as Connects, by_link] {
             let error =
                 connect(&address(proxy.port(), policy.clone())).err().context("the connection succeeded")?;
-            ensure!(error.to_string().contains(wanted), "wanted {wanted}: {error}");
+            ensure!(error.to_string().contains(expected), "expected {expected}: {error}");
         }
         Ok(())
     };
@@ -341,7 +341,7 @@ fn unusable_tls_settings_are_refused_before_anything_is_sent() -> Result<()> {
 }
 
 #[test]
-fn sockets_folders_and_client_certificates() -> Result<()> {
+fn sockets_directories_and_client_certificates() -> Result<()> {
     let (certificates, server) = (Certificates::new()?, server()?);
     certificates.install(&server, Certificate::Right)?;
     let by_socket = |policy: TlsPolicy| ServerAddress {
@@ -350,23 +350,23 @@ fn sockets_folders_and_client_certificates() -> Result<()> {
     };
     for connect in [by_sql as Connects, by_link] {
         // Like the mysql client, socket connections are encrypted only if the mode requires it.
-        for (mode, wanted) in [
+        for (mode, expected) in [
             (SslMode::Preferred, ConnectionOutcome::Plain),
             (SslMode::VerifyIdentity, ConnectionOutcome::Encrypted),
         ] {
             let found = connect(&by_socket(certificates.policy(mode)))?;
-            ensure!(found == wanted, "{mode:?} by a socket: {found:?}");
+            ensure!(found == expected, "{mode:?} by a socket: {found:?}");
         }
         // File names as openssl rehash writes them; the hash does not matter here.
-        let folder = certificates.folder.path().join("hashed");
-        fs::create_dir_all(&folder)?;
+        let directory = certificates.directory.path().join("hashed");
+        fs::create_dir_all(&directory)?;
         for (from, to) in [("ca.pem", "01234567.0"), ("crl.pem", "01234567.r0")] {
-            fs::copy(certificates.path(from), folder.join(to))?;
+            fs::copy(certificates.path(from), directory.join(to))?;
         }
         let hashed = TlsPolicy {
             mode: SslMode::VerifyIdentity,
-            authority_folder: Some(folder.clone()),
-            revocation_folder: Some(folder),
+            authority_directory: Some(directory.clone()),
+            revocation_directory: Some(directory),
             ..TlsPolicy::default()
         };
         ensure!(connect(&address(server.port(), hashed))? == ConnectionOutcome::Encrypted);
@@ -406,7 +406,7 @@ struct Commands<'a> {
     certificates: &'a Certificates,
     logs: &'a [PathBuf],
     port: u16,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Commands<'_> {
@@ -419,7 +419,7 @@ impl Commands<'_> {
             TlsOption::Verified => format!("?tls-ca={ca}&tls=required"),
         };
         let server = format!("mysql://{USER}@127.0.0.1:{port}/{query}");
-        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        let path = |name: &str| self.directory.path().join(name).display().to_string();
         let mut command = Command::new(bintide()?);
         command.env_clear().env("MYSQL_PWD", PASSWORD).stdout(Stdio::null()).stderr(Stdio::piped());
         let account = ["-h", "127.0.0.1", "-P", &port, "-u", USER];
@@ -479,8 +479,8 @@ fn every_command_obeys_the_mode() -> Result<()> {
     source.sql("create database e; create table e.t (a int primary key); flush binary logs")?;
     let proxy = Proxy::to(server.port())?;
     let logs: Vec<PathBuf> = source.binlogs()?;
-    let (folder, port) = (TempDir::new()?, proxy.port());
-    let commands = Commands { certificates: &certificates, logs: &logs, port, folder };
+    let (directory, port) = (TempDir::new()?, proxy.port());
+    let commands = Commands { certificates: &certificates, logs: &logs, port, directory };
     // Unencrypted connections prove that the proxy records. This login puts the password into the server's cache.
     by_sql(&address(server.port(), TlsPolicy::default()))?;
     let untrusted = ConnectionOutcome::Refused("not signed by an authority in");
@@ -506,7 +506,7 @@ fn every_command_obeys_the_mode() -> Result<()> {
             ConnectionOutcome::Refused("man in the middle"),
         ),
     ];
-    for (option, certificate, offer, wanted) in cells {
+    for (option, certificate, offer, expected) in cells {
         certificates.install(&server, certificate)?;
         proxy.remove_tls(offer == Offer::Removed);
         for name in COMMANDS {
@@ -517,14 +517,14 @@ fn every_command_obeys_the_mode() -> Result<()> {
             proxy.record();
             let said = watch(commands.command(name, option)?.spawn()?, &proxy)?;
             let readable = readable(&proxy);
-            match wanted {
+            match expected {
                 ConnectionOutcome::Refused(why) => {
                     ensure!(said.contains(why), "{cell}: wanted {why}: {said}")
                 }
                 _ => {
                     ensure!(!said.contains("TLS") && !said.contains("no connection"), "{cell}: {said}");
                     let received = proxy.recorded().server.len();
-                    let is_let_in = wanted == ConnectionOutcome::Plain || received > LET_IN_BYTES;
+                    let is_let_in = expected == ConnectionOutcome::Plain || received > LET_IN_BYTES;
                     ensure!(is_let_in, "{cell}: it received only {received} bytes: {said}");
                 }
             }
@@ -532,7 +532,7 @@ fn every_command_obeys_the_mode() -> Result<()> {
                 !said.contains("tls=off") && !said.contains("DISABLED"),
                 "{cell}: the message advises a weaker mode: {said}"
             );
-            match wanted {
+            match expected {
                 ConnectionOutcome::Plain => {
                     ensure!(readable.contains(&USER), "{cell}: nothing was recorded: {said}")
                 }

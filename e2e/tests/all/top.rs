@@ -64,10 +64,10 @@ fn the_activity_of_a_store_is_counted() -> Result<()> {
 
 #[test]
 fn processes_of_the_machine_are_found() -> Result<()> {
-    let (server, folder) = (server()?, TempDir::new()?);
+    let (server, directory) = (server()?, TempDir::new()?);
     let address = format!("127.0.0.1:{}", free_port()?);
     let mut receive = Command::new(bintide()?);
-    receive.env_clear().arg("receive").arg(folder.path().join("copy"));
+    receive.env_clear().arg("receive").arg(directory.path().join("copy"));
     receive.args(["--metrics", &address, "--from", &format!("mysql://root@127.0.0.1:{}/", server.port())]);
     let _running = Running::start(receive.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
     let port = address.rsplit(':').next().context("no port")?.parse()?;

@@ -13,12 +13,12 @@ use tempfile::TempDir;
 
 #[test]
 fn transactions_of_random_sql() -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let mut count = 0;
     for seed in 21..24 {
         let name = format!("random-{seed}");
-        workload::record(seed, &name, folder.path())?;
-        for entry in fs::read_dir(folder.path().join(&name))? {
+        workload::record(seed, &name, directory.path())?;
+        for entry in fs::read_dir(directory.path().join(&name))? {
             let path = entry?.path();
             let log = fs::read(&path)?;
             if log.starts_with(&MAGIC) {

@@ -68,8 +68,8 @@ fn inverses_of_random_transactions_restore_the_tables() -> Result<()> {
         ensure!(before != after, "the transactions changed nothing");
         let logs = server.binlogs()?;
         let undone = &logs[kept.len() - 1..];
-        let folder = TempDir::new()?;
-        let inverse = folder.path().join("inverse.binlog");
+        let directory = TempDir::new()?;
+        let inverse = directory.path().join("inverse.binlog");
         let start = format!("{}:4", undone[0].file_name().context("no name")?.to_string_lossy());
         let keyring = server.datadir().join("keyring").display().to_string();
         let mut args = vec!["--start-position", &start];
@@ -80,7 +80,7 @@ fn inverses_of_random_transactions_restore_the_tables() -> Result<()> {
         undo_and_apply(&server, &logs, &args, method)?;
         let restored = server.sql(ROWS)?;
         ensure!(restored == before, "{options:?}: {restored}\ninstead of\n{before}");
-        let again = folder.path().join("again.binlog");
+        let again = directory.path().join("again.binlog");
         undo(&[inverse], &["--start-position", "inverse.binlog:4"], &again)?;
         let ran = command::replay(&[again], &server, &[])?;
         ensure!(ran.code == Some(0), "{options:?}: {}", ran.stderr);
@@ -144,24 +144,24 @@ fn chosen_transactions_and_rows_are_undone() -> Result<()> {
     let (uuid, last) = gtid.rsplit_once(['-', ':']).context("no GTIDs")?;
     let gtid = format!("{}:{last}", &uuid[..36]);
     server.sql("use d; insert into items values (2, 'y')")?;
-    let (logs, folder) = (server.binlogs()?, TempDir::new()?);
-    let inverse = folder.path().join("rows.binlog");
+    let (logs, directory) = (server.binlogs()?, TempDir::new()?);
+    let inverse = directory.path().join("rows.binlog");
     undo(&logs, &["--gtid", &gtid, "--table=customers", "--where=id=2"], &inverse)?;
     apply(&server, &inverse)?;
     let notes = server.sql("select group_concat(id order by id) from d.customers where note is null")?;
     ensure!(notes.trim() == "2", "{notes}");
-    let inverse = folder.path().join("transaction.binlog");
+    let inverse = directory.path().join("transaction.binlog");
     undo(&logs, &["--gtid", &gtid, "--database=d", "--table=items"], &inverse)?;
     apply(&server, &inverse)?;
     ensure!(server.sql("select b from d.items")?.trim() == "y");
     server.sql(
         "xa start 'x'; insert into d.items values (3, 'xa'); xa end 'x'; xa prepare 'x'; xa commit 'x'",
     )?;
-    let (logs, inverse) = (server.binlogs()?, folder.path().join("beside-xa.binlog"));
+    let (logs, inverse) = (server.binlogs()?, directory.path().join("beside-xa.binlog"));
     let start = format!("{}:4", logs[0].file_name().context("no name")?.to_string_lossy());
     undo(&logs, &["--table=customers", "--start-position", &start], &inverse)?;
     let refused =
-        run(&logs, &["--table=items", "--start-position", &start], &folder.path().join("xa.binlog"))?;
+        run(&logs, &["--table=items", "--start-position", &start], &directory.path().join("xa.binlog"))?;
     let error = String::from_utf8_lossy(&refused.stderr);
     ensure!(refused.status.code() == Some(1) && error.contains("is a part of an XA transaction"), "{error}");
     Ok(())
@@ -176,13 +176,13 @@ fn undo_logs_of_one_name_are_applied_each_once() -> Result<()> {
     ensure!(ran.code == Some(0), "{}", ran.stderr);
     server.sql("create database d; create table d.t (a int primary key, b int)")?;
     server.sql("insert into d.t values (1, 0), (2, 0); flush binary logs")?;
-    let (mut inverses, folder) = (Vec::new(), TempDir::new()?);
+    let (mut inverses, directory) = (Vec::new(), TempDir::new()?);
     for (step, name) in ["a/undo.binlog", "b/undo.binlog", "other.binlog"].into_iter().enumerate() {
         server.sql(&format!(
             "flush binary logs; update d.t set b = b + {} where a = 1",
             10_u32.pow(step as u32)
         ))?;
-        let inverse = folder.path().join(name);
+        let inverse = directory.path().join(name);
         std::fs::create_dir_all(inverse.parent().context("no folder")?)?;
         let newest = server.binlogs()?.pop().context("no log")?;
         undo(&[newest], &["--table=d.t"], &inverse)?;
@@ -190,11 +190,11 @@ fn undo_logs_of_one_name_are_applied_each_once() -> Result<()> {
     }
     let value = || Ok::<_, anyhow::Error>(server.sql("select b from d.t where a = 1")?.trim().to_owned());
     ensure!(value()? == "111");
-    for (inverse, wanted) in inverses.iter().rev().zip(["11", "1", "0"]) {
+    for (inverse, expected) in inverses.iter().rev().zip(["11", "1", "0"]) {
         for _ in 0..2 {
             let ran = command::replay(std::slice::from_ref(inverse), &server, &["--log"])?;
             ensure!(ran.code == Some(0), "{}", ran.stderr);
-            ensure!(value()? == wanted, "{inverse:?}: {} instead of {wanted}", value()?);
+            ensure!(value()? == expected, "{inverse:?}: {} instead of {expected}", value()?);
         }
     }
     let logged = Command::new(bintide()?).args(["dump", "-v"]).args(server.binlogs()?.last()).output()?;
@@ -215,12 +215,12 @@ fn compressed_inverses_are_applied() -> Result<()> {
         (with recursive c as (select 1 n union all select n + 1 from c where n < 500) select * from c) c",
     )?;
     let rows = || server.sql("select count(*) from d.items");
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let logs = server.binlogs()?;
     let start = format!("{}:4", logs[1].file_name().context("no name")?.to_string_lossy());
     let mut sizes = Vec::new();
     for (level, name) in [("--compress=19", "slow.binlog"), ("--compress", "inverse.binlog")] {
-        let inverse = folder.path().join(name);
+        let inverse = directory.path().join(name);
         undo(&logs, &["--start-position", &start, level], &inverse)?;
         let events = Command::new(bintide()?).args(["dump", "--events"]).arg(&inverse).output()?;
         let events = String::from_utf8_lossy(&events.stdout).into_owned();
@@ -228,11 +228,11 @@ fn compressed_inverses_are_applied() -> Result<()> {
         sizes.push(std::fs::metadata(&inverse)?.len());
     }
     ensure!(sizes[0] != sizes[1] && sizes.iter().all(|size| *size < 5000), "{sizes:?}");
-    let inverse = folder.path().join("inverse.binlog");
-    ensure!(std::fs::read_dir(folder.path())?.count() == 2, "temporary files were left");
+    let inverse = directory.path().join("inverse.binlog");
+    ensure!(std::fs::read_dir(directory.path())?.count() == 2, "temporary files were left");
     apply(&server, &inverse)?;
     ensure!(rows()?.trim() == "0", "mysqlbinlog did not apply it: {}", rows()?);
-    let again = folder.path().join("again.binlog");
+    let again = directory.path().join("again.binlog");
     undo(&[inverse], &["--start-position", "inverse.binlog:4", "--compress"], &again)?;
     let ran = command::replay(&[again], &server, &[])?;
     ensure!(ran.code == Some(0) && rows()?.trim() == "500", "{} {}", rows()?, ran.stderr);
@@ -249,13 +249,13 @@ fn changes_without_an_inverse_are_refused() -> Result<()> {
     server.sql("truncate table d.items")?;
     let logs = server.binlogs()?;
     let updates = &logs[1..];
-    let check = |logs: &[PathBuf], args: &[&str], code: i32, wanted: &str| -> Result<()> {
-        let folder = TempDir::new()?;
-        let result = folder.path().join("inverse.binlog");
+    let check = |logs: &[PathBuf], args: &[&str], code: i32, expected: &str| -> Result<()> {
+        let directory = TempDir::new()?;
+        let result = directory.path().join("inverse.binlog");
         let output = run(logs, args, &result)?;
         let error = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(code) && error.contains(wanted), "{args:?}: {error}");
-        ensure!(folder.path().read_dir()?.next().is_none(), "{args:?} leaves a file");
+        ensure!(output.status.code() == Some(code) && error.contains(expected), "{args:?}: {error}");
+        ensure!(directory.path().read_dir()?.next().is_none(), "{args:?} leaves a file");
         Ok(())
     };
     check(&logs, &["--table=customers"], 1, "the inserted rows cannot be found again")?;
@@ -354,17 +354,17 @@ fn logs_that_are_missing_are_noticed() -> Result<()> {
     for value in 1..=3 {
         server.sql(&format!("insert into d.t values ({value}); flush binary logs"))?;
     }
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let logs = server.binlogs()?;
     let (mut index, mut names) = (String::new(), Vec::new());
     for log in [&logs[1], &logs[3]] {
         let name = log.file_name().context("no name")?.to_string_lossy().into_owned();
-        std::fs::copy(log, folder.path().join(&name))?;
+        std::fs::copy(log, directory.path().join(&name))?;
         index += &format!("./{name}\n");
         names.push(name);
     }
-    std::fs::write(folder.path().join("binlog.index"), index)?;
-    let check = |logs: &[PathBuf], start: Option<&str>, code: i32, wanted: &str| -> Result<()> {
+    std::fs::write(directory.path().join("binlog.index"), index)?;
+    let check = |logs: &[PathBuf], start: Option<&str>, code: i32, expected: &str| -> Result<()> {
         let results = TempDir::new()?;
         let start = start.map(|name| format!("--start-position={name}:4"));
         let mut args = vec!["--table=d.t"];
@@ -373,17 +373,17 @@ fn logs_that_are_missing_are_noticed() -> Result<()> {
         let error = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(code), "{error}");
         ensure!(
-            error.contains("is missing between") != wanted.is_empty() && error.contains(wanted),
+            error.contains("is missing between") != expected.is_empty() && error.contains(expected),
             "{error}"
         );
         Ok(())
     };
-    let store = [folder.path().to_owned()];
+    let store = [directory.path().to_owned()];
     check(&store, None, 1, ": the inverse would lack its changes; give the missing logs")?;
     check(&store, Some(&names[1]), 0, "")?;
     check(&[logs[1].clone(), logs[3].clone()], None, 0, ": the inverse lacks its changes")?;
     let mut history = Command::new(bintide()?);
-    history.args(["history", "--table=d.t", "--where=@1=1"]).arg(folder.path());
+    history.args(["history", "--table=d.t", "--where=@1=1"]).arg(directory.path());
     let output = history.output()?;
     let warning = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success() && warning.contains(": the history may lack changes"), "{warning}");
@@ -447,8 +447,8 @@ fn run(logs: &[PathBuf], args: &[&str], result: &Path) -> Result<Output> {
 
 /// Undoes transactions of the logs on their server.
 fn undo_and_apply(server: &TestServer, logs: &[PathBuf], args: &[&str], method: ApplyMethod) -> Result<()> {
-    let folder = TempDir::new()?;
-    let result = folder.path().join("inverse");
+    let directory = TempDir::new()?;
+    let result = directory.path().join("inverse");
     match method {
         ApplyMethod::Mysqlbinlog => {
             undo(logs, args, &result)?;

@@ -166,10 +166,10 @@ fn given_logs_are_searched_on_any_server() -> Result<()> {
     let log = source.binlogs()?.pop().context("the source has no logs")?;
     let log = log.file_name().context("a log without a name")?.to_string_lossy().into_owned();
     source.sql(&format!("flush binary logs; purge binary logs to '{log}'"))?;
-    let folder = source.datadir();
+    let directory = source.datadir();
     for (logs, why) in [
         (None, "is not a replica"),
-        (Some(folder.as_path()), "--force"),
+        (Some(directory.as_path()), "--force"),
         (Some(Path::new("/nowhere")), "/nowhere"),
     ] {
         let mut command = command(&server, "root")?;
@@ -182,7 +182,7 @@ fn given_logs_are_searched_on_any_server() -> Result<()> {
         ensure!(ran.status.code() == Some(2) && said.contains(why), "{said}");
     }
     let before = pages_cached(&server, "d.t.PRIMARY")?;
-    let logs = folder.to_string_lossy();
+    let logs = directory.to_string_lossy();
     let warming = Warming::begin(&server, "root", &["--force", "--relay-logs", &logs])?;
     warming.wait_for(200)?;
     let after = pages_cached(&server, "d.t.PRIMARY")?;
@@ -203,7 +203,7 @@ fn unusable_setups_are_refused_at_once() -> Result<()> {
     let log = replica.datadir().join("relay.000001");
     let binary_log = source.binlogs()?.pop().context("the source has no logs")?;
     let (log, binary_log) = (log.to_string_lossy(), binary_log.to_string_lossy());
-    for (user, options, wanted) in [
+    for (user, options, expected) in [
         ("asks", &["--password=x"][..], "(error 1045); give an account that may log in, with --user"),
         ("warm", &[], "(error 1227); grant the account REPLICATION CLIENT"),
         (
@@ -221,7 +221,7 @@ fn unusable_setups_are_refused_at_once() -> Result<()> {
     ] {
         let ran = command(&replica, user)?.args(options).output()?;
         let said = String::from_utf8_lossy(&ran.stderr);
-        ensure!(ran.status.code() == Some(2) && said.contains(wanted), "{wanted}: {said}");
+        ensure!(ran.status.code() == Some(2) && said.contains(expected), "{expected}: {said}");
     }
     // If an account lacks SELECT on a table, the server hides the table.
     replica.sql("stop replica sql_thread")?;

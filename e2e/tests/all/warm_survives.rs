@@ -198,9 +198,9 @@ fn ddl_never_waits_for_searches() -> Result<()> {
            and (v.variable_name <> 'max_execution_time' or v.variable_value <> 0)
          order by 1",
     )?;
-    let wanted = "autocommit\tON\ninnodb_lock_wait_timeout\t1\nlock_wait_timeout\t1\nmax_execution_time\t1000\n\
+    let expected = "autocommit\tON\ninnodb_lock_wait_timeout\t1\nlock_wait_timeout\t1\nmax_execution_time\t1000\n\
                   transaction_isolation\tREAD-UNCOMMITTED\ntransaction_read_only\tON\n";
-    ensure!(sessions == wanted, "{sessions}");
+    ensure!(sessions == expected, "{sessions}");
     let held = "select count(*) from performance_schema.metadata_locks l
          join performance_schema.threads t on t.thread_id = l.owner_thread_id
          where t.processlist_user = 'warm' and t.processlist_command = 'Sleep' and l.object_schema = 'd'";

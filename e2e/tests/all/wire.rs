@@ -48,8 +48,8 @@ fn by_socket(server: &TestServer, user: &str, password: &str) -> ServerAddress {
 fn log_in(address: &ServerAddress, options: &LinkOptions) -> Result<&'static str> {
     let mut link = ServerLink::open(address, options)?;
     let rows = link.query("SELECT SUBSTRING_INDEX(CURRENT_USER(), '@', 1), NULL, REPEAT('x', 100000)")?;
-    let wanted = vec![Some(address.user.clone().into_bytes()), None, Some(vec![b'x'; 100_000])];
-    ensure!(rows == [wanted], "a different row");
+    let expected = vec![Some(address.user.clone().into_bytes()), None, Some(vec![b'x'; 100_000])];
+    ensure!(rows == [expected], "a different row");
     Ok(link.session().plugin)
 }
 
@@ -205,8 +205,8 @@ fn compare(server: &TestServer, received: &Received) -> Result<Vec<usize>> {
 fn compare_whole(server: &TestServer, received: &Received) -> Result<()> {
     let sizes = compare(server, received)?;
     for (path, size) in server.binlogs()?.iter().zip(sizes) {
-        let wanted = fs::metadata(path)?.len() as usize - 4;
-        ensure!(size == wanted, "{}: {size} of {wanted} bytes were received", path.display());
+        let expected = fs::metadata(path)?.len() as usize - 4;
+        ensure!(size == expected, "{}: {size} of {expected} bytes were received", path.display());
     }
     Ok(())
 }
@@ -269,7 +269,7 @@ fn dumps_of_mysql() -> Result<()> {
 }
 
 /// Tests COM_BINLOG_DUMP_GTID without GTIDs: it takes a file and a position too, of 64 bits.
-fn by_the_other_command(plain: &ServerAddress, wanted: &[u8], position: u64) -> Result<()> {
+fn by_the_other_command(plain: &ServerAddress, expected: &[u8], position: u64) -> Result<()> {
     let mut link = ServerLink::open(plain, &LinkOptions::default())?;
     link.query("set @source_binlog_checksum = 'CRC32'")?;
     link.send(&ClientCommand::BinlogDumpGtid(BinlogDumpGtid {
@@ -290,7 +290,7 @@ fn by_the_other_command(plain: &ServerAddress, wanted: &[u8], position: u64) -> 
             found.extend_from_slice(&payload[1..]);
         }
     }
-    ensure!(found == wanted, "{} bytes were received, not {}", found.len(), wanted.len());
+    ensure!(found == expected, "{} bytes were received, not {}", found.len(), expected.len());
     Ok(())
 }
 
@@ -398,9 +398,9 @@ fn semi_sync(server: &TestServer, options: &LinkOptions, on: &str, status: &str)
         let client = scope.spawn(|| server.sql(&inserts));
         while !client.is_finished() {
             let live = source.next()?.context("the dump has ended")?;
-            if live.acknowledge == AckRequest::Wanted {
-                let place = source.place();
-                source.acknowledge(&place)?;
+            if live.acknowledge == AckRequest::Requested {
+                let position = source.position();
+                source.acknowledge(&position)?;
                 acknowledgements += 1;
             }
         }

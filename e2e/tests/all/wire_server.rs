@@ -133,7 +133,7 @@ fn mysql_9_7_logs_in() -> Result<()> {
             .is_encrypted
     );
     client(&home, encrypted).check(&server, "empty")?;
-    for (algorithms, wanted) in [
+    for (algorithms, expected) in [
         ("zlib", PacketCompression::Zlib { level: 6 }),
         ("zstd", PacketCompression::Zstd { level: 7 }),
         ("zstd,zlib", PacketCompression::Zlib { level: 6 }),
@@ -142,7 +142,7 @@ fn mysql_9_7_logs_in() -> Result<()> {
             let algorithms = format!("--compression-algorithms={algorithms}");
             let options = [mode, &algorithms, "--zstd-compression-level=7", "--get-server-public-key"];
             let session = client(&home, &options).check(&server, "caching")?;
-            ensure!(session.compression == Some(wanted), "{options:?}: {:?}", session.compression);
+            ensure!(session.compression == Some(expected), "{options:?}: {:?}", session.compression);
         }
     }
     // Without the key, the client does not send its password.
@@ -196,8 +196,8 @@ fn mariadb_logs_in() -> Result<()> {
     for package in [TestPackage::MariaDb, TestPackage::MariaDb11_8] {
         let home = PackageHome::find(package)?;
         let server = server("9.7.4", PasswordPlugin::CachingSha2)?;
-        let folder = home.prefix().join("lib/x86_64-linux-gnu/libmariadb3/plugin");
-        let plugins = format!("--plugin-dir={}", folder.display());
+        let directory = home.prefix().join("lib/x86_64-linux-gnu/libmariadb3/plugin");
+        let plugins = format!("--plugin-dir={}", directory.display());
         let encrypted: &[&str] = &["--ssl", "--skip-ssl-verify-server-cert", &plugins];
         for (options, user) in [
             (&["--skip-ssl", &plugins][..], "native"),
@@ -275,8 +275,8 @@ end
 
 #[test]
 fn prepared_statements_are_run() -> Result<()> {
-    let folder = TempDir::new()?;
-    let script = folder.path().join("prepared.lua");
+    let directory = TempDir::new()?;
+    let script = directory.path().join("prepared.lua");
     std::fs::write(&script, PREPARED)?;
     let server = server("9.7.4", PasswordPlugin::CachingSha2)?;
     let mut command = PackageHome::find(TestPackage::Sysbench)?.command("sysbench")?;
@@ -287,8 +287,8 @@ fn prepared_statements_are_run() -> Result<()> {
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{text}");
     let record = one_record(&server)?;
-    let wanted = [1, 2].map(|round| format!("execute [Int({round}), Bytes([97, 98, 99])]"));
-    ensure!(record.commands == wanted, "{:?}: {text}", record.commands);
+    let expected = [1, 2].map(|round| format!("execute [Int({round}), Bytes([97, 98, 99])]"));
+    ensure!(record.commands == expected, "{:?}: {text}", record.commands);
     Ok(())
 }
 

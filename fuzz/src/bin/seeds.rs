@@ -1,4 +1,4 @@
-//! Writes the inputs for fuzzing: `seeds FOLDER` creates a directory for each target, with a file for each seed or
+//! Writes the inputs for fuzzing: `seeds DIRECTORY` creates a directory for each target, with a file for each seed or
 //! finding, and prints the targets.
 #![forbid(unsafe_code)]
 
@@ -8,16 +8,16 @@ use std::{env, fs, io};
 use fuzz::{TARGETS, findings, samples, seeds};
 
 fn main() -> io::Result<()> {
-    let folder = PathBuf::from(env::args_os().nth(1).unwrap_or_else(|| "target/fuzz/corpus".into()));
+    let directory = PathBuf::from(env::args_os().nth(1).unwrap_or_else(|| "target/fuzz/corpus".into()));
     let samples = samples()?;
     for target in TARGETS {
-        let folder = folder.join(target.name);
-        fs::create_dir_all(&folder)?;
+        let directory = directory.join(target.name);
+        fs::create_dir_all(&directory)?;
         for (number, seed) in seeds(target, &samples).iter().enumerate() {
-            fs::write(folder.join(format!("seed-{number:05}")), seed)?;
+            fs::write(directory.join(format!("seed-{number:05}")), seed)?;
         }
         for (number, (_, bytes)) in findings(target)?.iter().enumerate() {
-            fs::write(folder.join(format!("finding-{number:05}")), bytes)?;
+            fs::write(directory.join(format!("finding-{number:05}")), bytes)?;
         }
         println!("{}", target.name);
     }

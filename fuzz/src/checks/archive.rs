@@ -34,8 +34,9 @@ fn damage_block(segment: &[u8], bytes: &[u8]) {
     let Some(block) = segment.get(HEAD..) else { return };
     let Some(size) = block.first_chunk().map(|size| u32::from_le_bytes(*size) as usize) else { return };
     let Some(mut block) = block.get(..8 + size).map(<[u8]>::to_vec) else { return };
-    let place = bytes.iter().fold(7_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
-    block[8 + place % size] ^= 1 << (place % 8);
+    let offset =
+        bytes.iter().fold(7_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
+    block[8 + offset % size] ^= 1 << (offset % 8);
     let checksum = crc32fast::hash(&block[8..]).to_le_bytes();
     block[4..8].copy_from_slice(&checksum);
     let _ = BlockDecoder::new().decode_one(&block);

@@ -72,7 +72,7 @@ fn events(bytes: &[u8]) -> usize {
         match conversation.read(payload) {
             Ok(ReplicaStep::Event(packet)) => {
                 let reader =
-                    reader.get_or_insert_with(|| StreamReader::new(conversation.facts().checksum, gaps));
+                    reader.get_or_insert_with(|| StreamReader::new(conversation.source().checksum, gaps));
                 let before = reader.position();
                 match reader.read(packet.event) {
                     Ok(SourceEvent::Event { event, position }) => {
@@ -126,10 +126,10 @@ pub(super) fn put_packet(out: &mut Vec<u8>, payload: &[u8]) {
 pub(super) fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let (size, behind) = rest.split_first_chunk()?;
-        let size = usize::from(u16::from_le_bytes(*size)).min(behind.len());
-        let (payload, behind) = behind.split_at(size);
-        rest = behind;
+        let (size, after) = rest.split_first_chunk()?;
+        let size = usize::from(u16::from_le_bytes(*size)).min(after.len());
+        let (payload, after) = after.split_at(size);
+        rest = after;
         Some(payload)
     })
 }

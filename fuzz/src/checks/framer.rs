@@ -26,7 +26,7 @@ enum End {
     /// An error.
     Error(String),
     /// An incomplete event, with the number of bytes that it needs.
-    NeedMore { wanted: usize },
+    NeedMore { needed: usize },
 }
 
 /// Returns the sizes of all events, when `piece` more bytes arrive each time.
@@ -41,10 +41,10 @@ fn frame(bytes: &[u8], piece: usize) -> (Vec<usize>, End) {
                 sizes.push(raw.bytes().len());
                 start += raw.bytes().len();
             }
-            Ok(FramerOutput::NeedMore { wanted }) => {
-                assert!(wanted > end - start, "wants {wanted}, has {}", end - start);
+            Ok(FramerOutput::NeedMore { needed }) => {
+                assert!(needed > end - start, "wants {needed}, has {}", end - start);
                 if end == bytes.len() {
-                    return (sizes, End::NeedMore { wanted });
+                    return (sizes, End::NeedMore { needed });
                 }
                 end = end.saturating_add(piece).min(bytes.len());
             }

@@ -14,9 +14,9 @@ pub(crate) enum TarCompression {
     Gzip,
 }
 
-/// Writes the contents of `folder` to a tar archive: sorted by name, owned by root, with one modification time.
+/// Writes the contents of `directory` to a tar archive: sorted by name, owned by root, with one modification time.
 pub(crate) fn write_tar(
-    folder: &Path,
+    directory: &Path,
     archive: &Path,
     epoch: u64,
     compression: TarCompression,
@@ -28,8 +28,8 @@ pub(crate) fn write_tar(
         // Without the time and name in gzip's header.
         tar.arg("--use-compress-program=gzip -n -9");
     }
-    tar.arg("--directory").arg(folder);
-    let mut names = folder.read_dir()?.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>>>()?;
+    tar.arg("--directory").arg(directory);
+    let mut names = directory.read_dir()?.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>>>()?;
     names.sort();
     run(tar.args(names))
 }

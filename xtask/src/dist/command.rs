@@ -29,10 +29,10 @@ fn not_found(name: &str) -> String {
     format!("could not run {name}: install it (see \"Make packages\" in CONTRIBUTING.md)")
 }
 
-/// Makes a folder empty: removes its contents, or creates it.
-pub(crate) fn empty_folder(folder: &Path) -> Result<()> {
-    testkit::remove_dir(folder)?;
-    fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))
+/// Makes a directory empty: removes its contents, or creates it.
+pub(crate) fn empty_directory(directory: &Path) -> Result<()> {
+    testkit::remove_dir(directory)?;
+    fs::create_dir_all(directory).with_context(|| format!("could not create {}", directory.display()))
 }
 
 /// Returns the SHA-256 of a file, in hexadecimal digits.

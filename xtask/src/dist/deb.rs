@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::Release;
 use super::command::{run, stdout_of};
 use super::package_kind::PackageKind;
-use super::stage::{DOC_FOLDER, StagedPackage};
+use super::stage::{DOC_DIRECTORY, StagedPackage};
 
 /// Maintainer script: creates the user and the directories, and lets systemd read the units. Without systemd, both are
 /// left to the administrator.
@@ -40,19 +40,19 @@ fi
 /// Makes the Debian package.
 pub(crate) fn make_deb(release: &Release, staged: &StagedPackage) -> Result<()> {
     let arch = staged.arch.debian_name();
-    let root = release.folder.join("stage").join(format!("deb-{arch}"));
+    let root = release.directory.join("stage").join(format!("deb-{arch}"));
     testkit::remove_dir(&root)?;
     run(Command::new("cp").arg("--archive").arg(staged.root()).arg(&root))?;
     let package = StagedPackage::at(staged.arch, root);
     let contrib = |name: &str| fs::read(release.source().join("contrib/debian").join(name));
-    package.add(&format!("{DOC_FOLDER}/copyright"), &contrib("copyright")?, 0o644)?;
-    let changelog = format!("{DOC_FOLDER}/changelog.Debian");
+    package.add(&format!("{DOC_DIRECTORY}/copyright"), &contrib("copyright")?, 0o644)?;
+    let changelog = format!("{DOC_DIRECTORY}/changelog.Debian");
     package.add(&changelog, debian_changelog(release)?.as_bytes(), 0o644)?;
     package.compress(&changelog)?;
     package.add("usr/share/lintian/overrides/bintide", &contrib("lintian-overrides")?, 0o644)?;
     // The licences are named in `copyright`.
     for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
-        fs::remove_file(package.root().join(DOC_FOLDER).join(name))?;
+        fs::remove_file(package.root().join(DOC_DIRECTORY).join(name))?;
     }
     let size = stdout_of(Command::new("du").args(["-sk", "--apparent-size"]).arg(package.root()))?;
     let size = size.split_whitespace().next().unwrap_or_default().to_owned();

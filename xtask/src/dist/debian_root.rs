@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::command::{empty_folder, run};
+use super::command::{empty_directory, run};
 
 const SUITE: &str = "bookworm";
 
@@ -18,20 +18,20 @@ pub(crate) fn unpack(root: &Path) -> Result<()> {
     let archive = testkit::cache_dir().join(format!("debian-{SUITE}-1.tar"));
     if !archive.exists() {
         eprintln!("making a minimal Debian system: once");
-        let folder = testkit::target_dir().join("debootstrap");
-        empty_folder(&folder)?;
+        let directory = testkit::target_dir().join("debootstrap");
+        empty_directory(&directory)?;
         let mut debootstrap = Command::new("debootstrap");
-        debootstrap.args(["--variant=minbase", "--include", PACKAGES, SUITE]).arg(&folder);
+        debootstrap.args(["--variant=minbase", "--include", PACKAGES, SUITE]).arg(&directory);
         run(debootstrap.arg(testkit::debian_mirror()?))?;
         let part = archive.with_extension("part");
         run(Command::new("tar")
             .args(["--create", "--numeric-owner", "--file"])
             .arg(&part)
             .arg("--directory")
-            .arg(&folder)
+            .arg(&directory)
             .arg("."))?;
         fs::rename(&part, &archive)?;
-        testkit::remove_dir(&folder)?;
+        testkit::remove_dir(&directory)?;
     }
     run(Command::new("tar")
         .args(["--extract", "--numeric-owner", "--file"])

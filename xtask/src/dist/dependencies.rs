@@ -21,7 +21,7 @@ struct Library {
     /// Licence expression, such as `MIT OR Apache-2.0`.
     licence: String,
     /// Directory of its sources.
-    folder: PathBuf,
+    directory: PathBuf,
     /// SHA-256 of its package; `None` for the crates of the workspace.
     checksum: Option<String>,
 }
@@ -55,9 +55,9 @@ impl DependencyList {
             let licence = field("license");
             ensure!(!licence.is_empty(), "{} {} has no licence expression", key.0, key.1);
             let manifest = PathBuf::from(field("manifest_path"));
-            let folder = manifest.parent().context("a manifest without a folder")?.to_path_buf();
+            let directory = manifest.parent().context("a manifest without a directory")?.to_path_buf();
             let checksum = checksums.get(&key).cloned();
-            libraries.insert(key, Library { licence, folder, checksum });
+            libraries.insert(key, Library { licence, directory, checksum });
         }
         ensure!(libraries.len() == used.len(), "cargo metadata does not list all libraries of cargo tree");
         Ok(Self { libraries })
@@ -107,7 +107,7 @@ impl DependencyList {
         let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for ((name, version), library) in self.third_party() {
             out.push_str(&format!("{name} {version}: {}\n", library.licence));
-            let mut found = licence_files(&library.folder)?;
+            let mut found = licence_files(&library.directory)?;
             if found.is_empty() {
                 let text = standard_text(source, name, &library.licence)?;
                 let text = text.with_context(|| format!("{name} {version} has no licence text"))?;
@@ -125,9 +125,9 @@ impl DependencyList {
 }
 
 /// Returns the texts of the files that licences and notices are in.
-fn licence_files(folder: &Path) -> Result<Vec<String>> {
+fn licence_files(directory: &Path) -> Result<Vec<String>> {
     const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"];
-    let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let mut paths = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     paths.retain(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
         path.is_file() && NAMES.iter().any(|start| name.starts_with(start))

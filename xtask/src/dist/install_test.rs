@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::Release;
-use super::command::{empty_folder, run, stdout_of};
+use super::command::{empty_directory, run, stdout_of};
 use super::debian_root;
 use super::package_kind::PackageKind;
 use super::platform::PackageArch;
@@ -36,8 +36,8 @@ pub(crate) fn test_packages(release: &Release, archs: &[PackageArch]) -> Result<
     );
     for arch in archs {
         for kind in PackageKind::ALL {
-            let root = release.folder.join("install");
-            empty_folder(&root)?;
+            let root = release.directory.join("install");
+            empty_directory(&root)?;
             let package = kind.file(release, *arch);
             install(kind, *arch, &package, &root)
                 .with_context(|| format!("could not install {}", package.display()))?;
@@ -144,8 +144,8 @@ fn check_scripts(kind: PackageKind, root: &Path) -> Result<()> {
     };
     let user = stdout_of(chroot(root).args(["id", "--name", "--user", "bintide"]))?;
     ensure!(user.trim() == "bintide", "the scripts did not create the user");
-    let folder = stdout_of(chroot(root).args(["stat", "--format=%a %U %G", "/etc/bintide"]))?;
-    ensure!(folder.trim() == "750 root bintide", "/etc/bintide has the mode and owners {folder}");
+    let directory = stdout_of(chroot(root).args(["stat", "--format=%a %U %G", "/etc/bintide"]))?;
+    ensure!(directory.trim() == "750 root bintide", "/etc/bintide has the mode and owners {directory}");
     run(&mut remove)?;
     ensure!(!root.join("usr/bin/bintide").exists(), "the removed package left its files");
     Ok(())
@@ -185,6 +185,6 @@ fn run_lintian(package: &Path) -> Result<()> {
     run(lintian.arg(package))
 }
 
-fn unpack(archive: &Path, folder: &Path) -> Result<()> {
-    run(Command::new("tar").arg("--extract").arg("--file").arg(archive).arg("--directory").arg(folder))
+fn unpack(archive: &Path, directory: &Path) -> Result<()> {
+    run(Command::new("tar").arg("--extract").arg("--file").arg(archive).arg("--directory").arg(directory))
 }

@@ -1,4 +1,5 @@
-//! Makes packages of the command: static binaries, and archives, Debian packages, RPM packages and OCI images with them.
+//! Makes packages of the command: static binaries, and archives, Debian packages, RPM packages and OCI images with
+//! them.
 //!
 //! The sources are those of the last commit, in a directory of their own, so that two builds of one commit give the
 //! same bytes. A staged directory has all files of a package at their installed paths; every kind of package is made
@@ -26,7 +27,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use self::archive::{TarCompression, write_tar};
-use self::command::{empty_folder, run, sha256, stdout_of};
+use self::command::{empty_directory, run, sha256, stdout_of};
 use self::dependencies::DependencyList;
 use self::package_kind::PackageKind;
 use self::platform::PackageArch;
@@ -57,14 +58,14 @@ pub(crate) struct Release {
     version: String,
     /// Time of the commit, in seconds since 1970. Files in the packages have this time.
     epoch: u64,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// Makes the packages into target/dist.
 pub(crate) fn make_packages(options: &DistOptions) -> Result<()> {
-    let folder = testkit::target_dir().join("dist");
+    let directory = testkit::target_dir().join("dist");
     let archs = if options.arch.is_empty() { PackageArch::ALL.to_vec() } else { options.arch.clone() };
-    let release = Release::export(&folder)?;
+    let release = Release::export(&directory)?;
     let sums = release.build(&archs)?;
     if options.reproduce {
         let second = Release::export(&testkit::target_dir().join("dist-second"))?;
@@ -96,16 +97,16 @@ fn check_size(release: &Release) -> Result<()> {
 }
 
 impl Release {
-    /// Exports the sources of the last commit into `folder`.
-    fn export(folder: &Path) -> Result<Self> {
+    /// Exports the sources of the last commit into `directory`.
+    fn export(directory: &Path) -> Result<Self> {
         let root = testkit::workspace_root();
-        let source = folder.join("source");
-        empty_folder(&source)?;
+        let source = directory.join("source");
+        empty_directory(&source)?;
         let git = |arguments: &[&str]| stdout_of(Command::new("git").args(arguments).current_dir(&root));
         if !git(&["status", "--porcelain"])?.is_empty() {
             eprintln!("the packages are made from the last commit, without the uncommitted changes");
         }
-        let archive = folder.join("source.tar");
+        let archive = directory.join("source.tar");
         run(Command::new("git").args(["archive", "--output"]).arg(&archive).arg("HEAD").current_dir(&root))?;
         run(Command::new("tar")
             .arg("--extract")
@@ -116,17 +117,17 @@ impl Release {
         fs::remove_file(&archive)?;
         let version = workspace_field(&source, "version")?;
         let epoch = git(&["log", "-1", "--format=%ct"])?.trim().parse()?;
-        Ok(Self { version, epoch, folder: folder.to_path_buf() })
+        Ok(Self { version, epoch, directory: directory.to_path_buf() })
     }
 
     /// Returns the directory with the sources.
     fn source(&self) -> PathBuf {
-        self.folder.join("source")
+        self.directory.join("source")
     }
 
     /// Returns the directory for the packages.
     fn packages(&self) -> PathBuf {
-        self.folder.join("packages")
+        self.directory.join("packages")
     }
 
     /// Builds everything, and returns the SHA-256 of each new file by name.

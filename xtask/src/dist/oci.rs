@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::Release;
 use super::archive::{TarCompression, write_tar};
-use super::command::{empty_folder, run, sha256, stdout_of};
+use super::command::{empty_directory, run, sha256, stdout_of};
 use super::package_kind::PackageKind;
-use super::stage::{DOC_FOLDER, StagedPackage};
+use super::stage::{DOC_DIRECTORY, StagedPackage};
 
 /// Files of this machine that the image contains, and the Debian package that has them.
 const MACHINE_FILES: [(&str, &str); 2] =
@@ -25,8 +25,8 @@ const IMAGE_USER: &str = "65532:65532";
 
 /// Makes the image.
 pub(crate) fn make_image(release: &Release, staged: &StagedPackage) -> Result<()> {
-    let work = release.folder.join("oci").join(staged.arch.name());
-    empty_folder(&work)?;
+    let work = release.directory.join("oci").join(staged.arch.name());
+    empty_directory(&work)?;
     let layer = stage_layer(&work, staged)?;
     let image = work.join("image");
     let blobs = image.join("blobs/sha256");
@@ -72,14 +72,14 @@ fn stage_layer(work: &Path, staged: &StagedPackage) -> Result<PathBuf> {
     let root = work.join("layer");
     let layer = StagedPackage::at(staged.arch, root.clone());
     layer.add("usr/bin/bintide", &fs::read(staged.root().join("usr/bin/bintide"))?, 0o755)?;
-    let licences = format!("{DOC_FOLDER}/LICENSES-THIRD-PARTY.gz");
+    let licences = format!("{DOC_DIRECTORY}/LICENSES-THIRD-PARTY.gz");
     layer.add(&licences, &fs::read(staged.root().join(&licences))?, 0o644)?;
     for (path, package) in MACHINE_FILES {
         let from = Path::new("/").join(path);
         let missing = || format!("{} does not exist: install {package}", from.display());
         fs::metadata(&from).with_context(missing)?;
         let to = root.join(path);
-        fs::create_dir_all(to.parent().context("a file without a folder")?)?;
+        fs::create_dir_all(to.parent().context("a file without a directory")?)?;
         run(Command::new("cp").args(["--recursive", "--dereference"]).arg(&from).arg(&to))?;
     }
     // The same zones in forms that nothing reads.

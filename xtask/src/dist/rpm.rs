@@ -6,14 +6,14 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use super::Release;
-use super::command::{empty_folder, run};
+use super::command::{empty_directory, run};
 use super::package_kind::PackageKind;
 use super::stage::StagedPackage;
 
 /// Makes the RPM package. Its files are those of the staged directory, unchanged.
 pub(crate) fn make_rpm(release: &Release, staged: &StagedPackage) -> Result<()> {
-    let work = release.folder.join("rpm").join(staged.arch.name());
-    empty_folder(&work)?;
+    let work = release.directory.join("rpm").join(staged.arch.name());
+    empty_directory(&work)?;
     let spec = work.join("bintide.spec");
     fs::write(&spec, spec_text(release))?;
     let root = staged.root().display().to_string();

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::Release;
-use super::command::{empty_folder, run, stdout_of};
+use super::command::{empty_directory, run, stdout_of};
 use super::dependencies::DependencyList;
 use super::platform::PackageArch;
 
@@ -26,7 +26,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Documentation directory of the package.
-pub(crate) const DOC_FOLDER: &str = "usr/share/doc/bintide";
+pub(crate) const DOC_DIRECTORY: &str = "usr/share/doc/bintide";
 
 /// Files of the workspace that go to the documentation directory.
 const DOCUMENTS: [(&str, &str); 6] = [
@@ -47,8 +47,8 @@ impl StagedPackage {
         native: &Path,
         dependencies: &DependencyList,
     ) -> Result<Self> {
-        let root = release.folder.join("stage").join(arch.name());
-        empty_folder(&root)?;
+        let root = release.directory.join("stage").join(arch.name());
+        empty_directory(&root)?;
         let staged = Self { arch, root };
         staged.add("usr/bin/bintide", &fs::read(binary)?, 0o755)?;
         staged.add_manual_pages(native)?;
@@ -60,17 +60,17 @@ impl StagedPackage {
         for (from, to) in DOCUMENTS {
             let text =
                 fs::read(release.source().join(from)).with_context(|| format!("could not read {from}"))?;
-            staged.add(&format!("{DOC_FOLDER}/{to}"), &text, 0o644)?;
+            staged.add(&format!("{DOC_DIRECTORY}/{to}"), &text, 0o644)?;
         }
         let licences = dependencies.licence_texts(&release.source())?;
-        staged.add(&format!("{DOC_FOLDER}/LICENSES-THIRD-PARTY"), licences.as_bytes(), 0o644)?;
-        staged.compress(&format!("{DOC_FOLDER}/LICENSES-THIRD-PARTY"))?;
+        staged.add(&format!("{DOC_DIRECTORY}/LICENSES-THIRD-PARTY"), licences.as_bytes(), 0o644)?;
+        staged.compress(&format!("{DOC_DIRECTORY}/LICENSES-THIRD-PARTY"))?;
         staged.add(
-            &format!("{DOC_FOLDER}/changelog"),
+            &format!("{DOC_DIRECTORY}/changelog"),
             &fs::read(release.source().join("CHANGELOG.md"))?,
             0o644,
         )?;
-        staged.compress(&format!("{DOC_FOLDER}/changelog"))?;
+        staged.compress(&format!("{DOC_DIRECTORY}/changelog"))?;
         staged.normalize_modes()?;
         Ok(staged)
     }
@@ -93,17 +93,18 @@ impl StagedPackage {
     /// Writes a file.
     pub(crate) fn add(&self, path: &str, content: &[u8], mode: u32) -> Result<()> {
         let path = self.root.join(path);
-        let folder = path.parent().context("a file without a folder")?;
-        fs::create_dir_all(folder)?;
+        let directory = path.parent().context("a file without a directory")?;
+        fs::create_dir_all(directory)?;
         fs::write(&path, content)?;
         Ok(fs::set_permissions(&path, fs::Permissions::from_mode(mode))?)
     }
 
     fn add_manual_pages(&self, native: &Path) -> Result<()> {
-        let folder = self.root.join("usr/share/man/man1");
-        fs::create_dir_all(&folder)?;
-        run(Command::new(native).args(["man", "--out"]).arg(&folder))?;
-        let mut pages = fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        let directory = self.root.join("usr/share/man/man1");
+        fs::create_dir_all(&directory)?;
+        run(Command::new(native).args(["man", "--out"]).arg(&directory))?;
+        let mut pages =
+            fs::read_dir(&directory)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
         pages.sort();
         run(Command::new("gzip").args(["-n", "-9"]).args(pages))
     }
@@ -131,9 +132,9 @@ impl StagedPackage {
     }
 }
 
-fn normalize_modes(folder: &Path) -> Result<()> {
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
-    for entry in fs::read_dir(folder)? {
+fn normalize_modes(directory: &Path) -> Result<()> {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_dir() {

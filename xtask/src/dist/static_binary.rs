@@ -46,7 +46,7 @@ pub(crate) fn build(release: &Release, arch: PackageArch, features: FeatureSet) 
     let zigbuild = ZIGBUILD.ensure()?;
     let target = arch.rust_target();
     run(Command::new("rustup").args(["--quiet", "target", "add", &target]).current_dir(&source))?;
-    let target_dir = release.folder.join(match features {
+    let target_dir = release.directory.join(match features {
         FeatureSet::Packaged => "build",
         FeatureSet::Minimal => "build-minimal",
     });
@@ -62,13 +62,13 @@ pub(crate) fn build(release: &Release, arch: PackageArch, features: FeatureSet) 
     ]);
     cargo.arg(features.argument()).arg("--target-dir").arg(&target_dir);
     cargo.env("PATH", path_with(&zigbuild)?).env("CARGO_ZIGBUILD_PYTHON_PATH", ensure_zig()?);
-    let folders = [(source, "/bintide"), (cargo_home()?, "/cargo"), (target_dir.clone(), "/build")];
+    let directories = [(source, "/bintide"), (cargo_home()?, "/cargo"), (target_dir.clone(), "/build")];
     let remapped: Vec<String> =
-        folders.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect();
+        directories.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect();
     cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", remapped.join("\u{1f}"));
     let mut cflags: Vec<String> =
-        folders.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).collect();
-    cflags.push(format!("-I{}", write_empty_curl_header(&release.folder)?.display()));
+        directories.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).collect();
+    cflags.push(format!("-I{}", write_empty_curl_header(&release.directory)?.display()));
     cargo.env("CFLAGS", cflags.join(" ")).env("GNUMAKEFLAGS", OPENSSL_DIRECTORIES);
     run(&mut cargo)?;
     Ok(target_dir.join(target).join("dist/bintide"))
@@ -82,18 +82,18 @@ const OPENSSL_DIRECTORIES: &str = "ENGINESDIR=/usr/lib/engines-3 MODULESDIR=/usr
 ///
 /// librdkafka 2.12.1 includes that file also if it is built without curl (`#ifdef WITH_OAUTHBEARER_OIDC` is true for a
 /// value of 0), and uses nothing of it.
-fn write_empty_curl_header(folder: &Path) -> Result<PathBuf> {
-    let include = folder.join("include");
+fn write_empty_curl_header(directory: &Path) -> Result<PathBuf> {
+    let include = directory.join("include");
     fs::create_dir_all(include.join("curl"))?;
     fs::write(include.join("curl/curl.h"), "")?;
     Ok(include)
 }
 
-/// Returns the program search path with the folder of a program in front.
+/// Returns the program search path with the directory of a program in front.
 fn path_with(program: &Path) -> Result<OsString> {
-    let folder = program.parent().context("a program without a folder")?.to_path_buf();
+    let directory = program.parent().context("a program without a directory")?.to_path_buf();
     let others = env::var_os("PATH").unwrap_or_default();
-    Ok(env::join_paths([folder].into_iter().chain(env::split_paths(&others)))?)
+    Ok(env::join_paths([directory].into_iter().chain(env::split_paths(&others)))?)
 }
 
 fn cargo_home() -> Result<PathBuf> {
@@ -103,16 +103,20 @@ fn cargo_home() -> Result<PathBuf> {
 
 /// Returns the Python that has zig, in a virtual environment of the cache.
 fn ensure_zig() -> Result<PathBuf> {
-    let folder = testkit::cache_dir().join(format!("ziglang-{ZIG_VERSION}"));
-    let python = folder.join("bin/python3");
-    if !folder.join("complete").exists() {
+    let directory = testkit::cache_dir().join(format!("ziglang-{ZIG_VERSION}"));
+    let python = directory.join("bin/python3");
+    if !directory.join("complete").exists() {
         eprintln!("fetching zig {ZIG_VERSION} from PyPI: once");
-        run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        run(Command::new("python3").args(["-m", "venv"]).arg(&directory))?;
         let package = format!("ziglang=={ZIG_VERSION}");
         run(Command::new(&python).args(["-m", "pip", "install", "--quiet", &package]))?;
-        fs::write(folder.join("complete"), "")?;
+        fs::write(directory.join("complete"), "")?;
     }
     let found = stdout_of(Command::new(&python).args(["-m", "ziglang", "version"]))?;
-    ensure!(found.trim() == ZIG_VERSION, "expected zig {ZIG_VERSION} in {}, found {found}", folder.display());
+    ensure!(
+        found.trim() == ZIG_VERSION,
+        "expected zig {ZIG_VERSION} in {}, found {found}",
+        directory.display()
+    );
     Ok(python)
 }

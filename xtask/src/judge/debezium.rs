@@ -117,32 +117,32 @@ const MORE_SETTINGS: [JudgedSettings; 7] = [
 ];
 
 /// Fetches Debezium, and compiles the program that runs it.
-pub(super) fn fetch(folder: &Path) -> Result<()> {
-    fetch_jars(folder, "debezium", &["Judge.java", "Schemas.java"])
+pub(super) fn fetch(directory: &Path) -> Result<()> {
+    fetch_jars(directory, "debezium", &["Judge.java", "Schemas.java"])
 }
 
 /// Runs both, compares the records, and prints the differences.
-pub(super) fn judge(folder: &Path) -> Result<()> {
-    fetch(folder)?;
-    compare_schemas(folder)?;
+pub(super) fn judge(directory: &Path) -> Result<()> {
+    fetch(directory)?;
+    compare_schemas(directory)?;
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql("CREATE USER judge@'%' IDENTIFIED BY 'judge'; GRANT ALL ON *.* TO judge@'%'")?;
-    let theirs = run_debezium(folder, &server)?;
+    let theirs = run_debezium(directory, &server)?;
     compare_with_bintide(&server, &theirs, &[], known_difference)?;
     for settings in &MORE_SETTINGS {
         println!("{}:", settings.properties.join(", "));
-        let theirs = read_with_debezium(folder, &server, settings.properties)?;
+        let theirs = read_with_debezium(directory, &server, settings.properties)?;
         compare_with_bintide(&server, &theirs, settings.options, known_difference_without_snapshot)?;
     }
     Ok(())
 }
 
 /// Compares Debezium's schemas with those that the tests of `kafka-sink` compare with bintide's.
-fn compare_schemas(folder: &Path) -> Result<()> {
+fn compare_schemas(directory: &Path) -> Result<()> {
     let (tests, written) =
-        (workspace_root().join("crates/kafka-sink/tests/debezium"), folder.join("schemas.jsonl"));
+        (workspace_root().join("crates/kafka-sink/tests/debezium"), directory.join("schemas.jsonl"));
     let mut java = Command::new("java");
-    java.arg("-cp").arg(class_path(folder)).arg("Schemas").arg(tests.join("tables.sql")).arg(&written);
+    java.arg("-cp").arg(class_path(directory)).arg("Schemas").arg(tests.join("tables.sql")).arg(&written);
     let output = java.output().context("could not run java")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let expected = tests.join("schemas.jsonl");
@@ -175,35 +175,36 @@ fn compare_with_bintide(
 }
 
 /// Runs Debezium and the samples, and returns Debezium's records.
-fn run_debezium(folder: &Path, server: &TestServer) -> Result<Vec<Value>> {
-    let engine = start_debezium(folder, &settings(server.port(), "no_data"))?;
-    wait_for(&folder.join("log"), "Connected to 127.0.0.1")?;
+fn run_debezium(directory: &Path, server: &TestServer) -> Result<Vec<Value>> {
+    let engine = start_debezium(directory, &settings(server.port(), "no_data"))?;
+    wait_for(&directory.join("log"), "Connected to 127.0.0.1")?;
     for script in sample_scripts()?.iter().map(String::as_str).chain([MORE_CHANGES_SQL]) {
         server.sql(script)?;
     }
     server
         .sql(&format!("CREATE TABLE judged.last (a INT); INSERT INTO judged.last VALUES ({LAST_VALUE})"))?;
-    debezium_records(folder, engine)
+    debezium_records(directory, engine)
 }
 
-/// Returns Debezium's records of the server's log from its start. The log has all definitions, so no snapshot is needed.
-fn read_with_debezium(folder: &Path, server: &TestServer, properties: &[&str]) -> Result<Vec<Value>> {
+/// Returns Debezium's records of the server's log from its start. The log has all definitions, so no snapshot is
+/// needed.
+fn read_with_debezium(directory: &Path, server: &TestServer, properties: &[&str]) -> Result<Vec<Value>> {
     let settings = [&[&*settings(server.port(), "never")], properties].concat().join("\n");
-    debezium_records(folder, start_debezium(folder, &settings)?)
+    debezium_records(directory, start_debezium(directory, &settings)?)
 }
 
-fn start_debezium(folder: &Path, settings: &str) -> Result<JavaProcess> {
-    let [properties, records, log] = ["properties", "records", "log"].map(|name| folder.join(name));
+fn start_debezium(directory: &Path, settings: &str) -> Result<JavaProcess> {
+    let [properties, records, log] = ["properties", "records", "log"].map(|name| directory.join(name));
     fs::write(&properties, settings)?;
     let mut java = Command::new("java");
-    java.arg("-cp").arg(class_path(folder)).arg("Judge").args([&properties, &records]).arg(LAST_VALUE);
+    java.arg("-cp").arg(class_path(directory)).arg("Judge").args([&properties, &records]).arg(LAST_VALUE);
     java.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
     Ok(JavaProcess(java.spawn().context("could not run java")?))
 }
 
 /// Returns Debezium's records, once it has ended. Those of a snapshot are left out.
-fn debezium_records(folder: &Path, mut engine: JavaProcess) -> Result<Vec<Value>> {
-    let [records, log] = ["records", "log"].map(|name| folder.join(name));
+fn debezium_records(directory: &Path, mut engine: JavaProcess) -> Result<Vec<Value>> {
+    let [records, log] = ["records", "log"].map(|name| directory.join(name));
     let status = engine.0.wait()?;
     ensure!(status.success(), "Debezium failed: see {}", log.display());
     let read = fs::read_to_string(&records)?;

@@ -29,11 +29,15 @@ const MORE_CHANGES_SQL: &str = "
     INSERT INTO t VALUES (9, 'z', 1.25);";
 
 /// Runs both, compares the records, and prints the differences.
-pub(super) fn judge(folder: &Path) -> Result<()> {
-    fetch_jars(folder, "maxwell", &["Renamed.java", "AuthenticateCommand.java", "ScriptObjectMirror.java"])?;
+pub(super) fn judge(directory: &Path) -> Result<()> {
+    fetch_jars(
+        directory,
+        "maxwell",
+        &["Renamed.java", "AuthenticateCommand.java", "ScriptObjectMirror.java"],
+    )?;
     let server = Launch::mysql().start()?;
     server.sql("CREATE USER judge@'%' IDENTIFIED BY ''; GRANT ALL ON *.* TO judge@'%'")?;
-    let theirs = run_maxwell(folder, &server)?;
+    let theirs = run_maxwell(directory, &server)?;
     let ours =
         bintide_records(&server, &["--format", "maxwell", "--schema", "ddl", "--ignore-db", "maxwell"])?;
     let first = describe_record(theirs.first().context("Maxwell has no records")?);
@@ -45,11 +49,14 @@ pub(super) fn judge(folder: &Path) -> Result<()> {
 }
 
 /// Runs Maxwell and the samples, and returns Maxwell's records.
-fn run_maxwell(folder: &Path, server: &TestServer) -> Result<Vec<Value>> {
-    let (records, log) = (folder.join("records"), folder.join("log"));
+fn run_maxwell(directory: &Path, server: &TestServer) -> Result<Vec<Value>> {
+    let (records, log) = (directory.join("records"), directory.join("log"));
     fs::write(&records, "")?;
     let mut java = Command::new("java");
-    java.arg("-cp").arg(class_path(folder)).arg("com.zendesk.maxwell.Maxwell").args(arguments(server.port()));
+    java.arg("-cp")
+        .arg(class_path(directory))
+        .arg("com.zendesk.maxwell.Maxwell")
+        .args(arguments(server.port()));
     java.arg("--output_file").arg(&records).stdout(Stdio::null()).stderr(fs::File::create(&log)?);
     let mut engine = JavaProcess(java.spawn().context("could not run java")?);
     wait_for(&log, "Binlog connected")?;

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use testkit::{Launch, TestServer, free_port, target_dir, workspace_root};
 
 use super::{
-    JavaProcess, LAST_VALUE, bintide_program, class_path, fetch_jars, make_folder, parse_lines, run,
+    JavaProcess, LAST_VALUE, bintide_program, class_path, fetch_jars, make_directory, parse_lines, run,
     wait_for_end,
 };
 
@@ -31,7 +31,7 @@ type ChangeReader = fn(&JudgedRelay) -> Result<Vec<String>>;
 struct JudgedRelay {
     source: TestServer,
     port: u16,
-    folder: PathBuf,
+    directory: PathBuf,
     process: Child,
 }
 
@@ -43,15 +43,15 @@ impl Drop for JudgedRelay {
 }
 
 /// Runs all programs, one after the other.
-pub(super) fn judge(folder: &Path) -> Result<()> {
-    super::debezium::fetch(&make_folder(&folder.join("debezium"))?)?;
+pub(super) fn judge(directory: &Path) -> Result<()> {
+    super::debezium::fetch(&make_directory(&directory.join("debezium"))?)?;
     // Its own login needs mysql_native_password, which the relay has.
     fetch_jars(
-        &make_folder(&folder.join(MAXWELL))?,
+        &make_directory(&directory.join(MAXWELL))?,
         "maxwell",
         &["Renamed.java", "ScriptObjectMirror.java"],
     )?;
-    let relay = JudgedRelay::start(&folder.join("relay"))?;
+    let relay = JudgedRelay::start(&directory.join("relay"))?;
     let expected = run_workload(&relay.source)?;
     let programs: [(&str, ChangeReader); 4] = [
         ("Debezium", run_debezium),
@@ -68,34 +68,36 @@ pub(super) fn judge(folder: &Path) -> Result<()> {
 }
 
 impl JudgedRelay {
-    fn start(folder: &Path) -> Result<Self> {
-        if folder.exists() {
-            fs::remove_dir_all(folder)?;
+    fn start(directory: &Path) -> Result<Self> {
+        if directory.exists() {
+            fs::remove_dir_all(directory)?;
         }
-        fs::create_dir_all(folder)?;
+        fs::create_dir_all(directory)?;
         let source = Launch::mysql().start()?;
         source.sql(&format!(
             "CREATE USER {ACCOUNT}@'%' IDENTIFIED BY '{ACCOUNT}'; GRANT ALL ON *.* TO {ACCOUNT}@'%'"
         ))?;
-        let (accounts, password) = (folder.join("accounts.toml"), folder.join("password"));
+        let (accounts, password) = (directory.join("accounts.toml"), directory.join("password"));
         fs::write(&password, ACCOUNT)?;
         let mut add = Command::new(bintide_program());
         add.args(["relay", "user", "add", ACCOUNT, "--role=admin", "--native-password"]);
         run(add.arg("--accounts").arg(&accounts).arg("--password-file").arg(&password))?;
         let (port, address) = (free_port()?, format!("mysql://{ACCOUNT}@127.0.0.1:{}/", source.port()));
         let mut relay = Command::new(bintide_program());
-        relay.arg("relay").arg(folder.join("logs")).args([
+        relay.arg("relay").arg(directory.join("logs")).args([
             "--from",
             &address,
             "--definitions-from",
             &address,
         ]);
         relay.arg("--password-file").arg(&password).arg("--accounts").arg(&accounts);
-        relay.arg(format!("--listen=127.0.0.1:{port}")).stderr(fs::File::create(folder.join("relay.log"))?);
-        let relay = Self { source, port, folder: folder.to_owned(), process: relay.spawn()? };
+        relay
+            .arg(format!("--listen=127.0.0.1:{port}"))
+            .stderr(fs::File::create(directory.join("relay.log"))?);
+        let relay = Self { source, port, directory: directory.to_owned(), process: relay.spawn()? };
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            ensure!(began.elapsed() < Duration::from_secs(30), "the relay does not start: see {folder:?}");
+            ensure!(began.elapsed() < Duration::from_secs(30), "the relay does not start: see {directory:?}");
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(relay)
@@ -130,7 +132,7 @@ fn run_workload(source: &TestServer) -> Result<Vec<String>> {
 
 fn run_debezium(relay: &JudgedRelay) -> Result<Vec<String>> {
     let jars = target_dir().join("judge/debezium");
-    let path = |name: &str| relay.folder.join(format!("debezium.{name}"));
+    let path = |name: &str| relay.directory.join(format!("debezium.{name}"));
     // The logs have all definitions from the start, so no snapshot is needed.
     let settings = super::debezium::settings(relay.port, "never");
     fs::write(path("properties"), settings)?;
@@ -151,7 +153,7 @@ fn run_debezium(relay: &JudgedRelay) -> Result<Vec<String>> {
 
 fn run_maxwell(relay: &JudgedRelay) -> Result<Vec<String>> {
     let jars = target_dir().join("judge").join(MAXWELL);
-    let [records, log] = ["records", "log"].map(|name| relay.folder.join(format!("maxwell.{name}")));
+    let [records, log] = ["records", "log"].map(|name| relay.directory.join(format!("maxwell.{name}")));
     fs::write(&records, "")?;
     let jdbc = "queryInterceptors=Renamed&allowPublicKeyRetrieval=true";
     let mut java = Command::new("java");
@@ -176,10 +178,10 @@ fn run_maxwell(relay: &JudgedRelay) -> Result<Vec<String>> {
 }
 
 fn run_canal(relay: &JudgedRelay) -> Result<Vec<String>> {
-    let program = relay.folder.join("canal");
-    let folder = workspace_root().join("bench/go-mysql");
+    let program = relay.directory.join("canal");
+    let directory = workspace_root().join("bench/go-mysql");
     let mut build = Command::new("go");
-    run(build.args(["build", "-o"]).arg(&program).arg("./canal").current_dir(folder))?;
+    run(build.args(["build", "-o"]).arg(&program).arg("./canal").current_dir(directory))?;
     let mut canal = Command::new(program);
     canal.arg(format!("127.0.0.1:{}", relay.port)).args([ACCOUNT, ACCOUNT, ACCOUNT, LAST_VALUE]);
     Ok(run_to_end(&mut canal)?.lines().map(str::to_owned).collect())

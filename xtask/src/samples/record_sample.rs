@@ -21,19 +21,19 @@ const UUID_REPLICA: &str = "5ea5ca5e-0002-4000-8000-000000000002";
 pub(crate) fn record_sample(
     script: &SampleScript,
     recipe: &SampleRecipe,
-    folder: &Path,
+    directory: &Path,
 ) -> Result<TableRowCounts> {
-    let target = folder.join(&recipe.name);
+    let target = directory.join(&recipe.name);
     if let SampleKind::Log(flavour) = recipe.kind {
         let mut server = launch_source(recipe, flavour).start()?;
-        run_script(script, &server, folder)?;
+        run_script(script, &server, directory)?;
         let counts =
             if recipe.kind.is_one_log() { count_server_rows(&server)? } else { TableRowCounts::new() };
         server.stop()?;
         copy_one(&server, &target)?;
         return Ok(counts);
     }
-    record_other_kind(script, recipe, folder, &target)?;
+    record_other_kind(script, recipe, directory, &target)?;
     Ok(TableRowCounts::new())
 }
 
@@ -41,10 +41,10 @@ pub(crate) fn record_sample(
 pub(crate) fn count_sample_rows(
     script: &SampleScript,
     recipe: &SampleRecipe,
-    folder: &Path,
+    directory: &Path,
 ) -> Result<TableRowCounts> {
     let server = launch_source(recipe, ServerFlavour::Mysql).start()?;
-    run_script(script, &server, folder)?;
+    run_script(script, &server, directory)?;
     count_server_rows(&server)
 }
 
@@ -57,8 +57,8 @@ fn count_server_rows(server: &TestServer) -> Result<TableRowCounts> {
            and table_schema not in ('mysql', 'sys', 'performance_schema', 'information_schema') order by 1",
     )?;
     let mut counts = TableRowCounts::new();
-    for question in tables.lines() {
-        let answer = server.sql(question)?;
+    for query in tables.lines() {
+        let answer = server.sql(query)?;
         let (table, count) = answer.trim_end().rsplit_once('\t').context("a table and a number")?;
         counts.insert(table.to_owned(), count.parse()?);
     }
@@ -68,27 +68,27 @@ fn count_server_rows(server: &TestServer) -> Result<TableRowCounts> {
 fn record_other_kind(
     script: &SampleScript,
     recipe: &SampleRecipe,
-    folder: &Path,
+    directory: &Path,
     target: &Path,
 ) -> Result<()> {
     match recipe.kind {
         SampleKind::Log(_) => Ok(()),
-        SampleKind::Folder(flavour) => {
+        SampleKind::Directory(flavour) => {
             let mut server = launch_source(recipe, flavour).start()?;
-            run_script(script, &server, folder)?;
+            run_script(script, &server, directory)?;
             server.stop()?;
             copy_all(&server, "binlog.index", target)
         }
-        SampleKind::Killed => record_killed(script, recipe, folder, target),
+        SampleKind::Killed => record_killed(script, recipe, directory, target),
         SampleKind::Torn => {
-            record_killed(script, recipe, folder, target)?;
+            record_killed(script, recipe, directory, target)?;
             let bytes = fs::read(target)?;
             Ok(fs::write(target, &bytes[..bytes.len() - 7])?)
         }
-        SampleKind::Relay => record_relay(script, recipe, folder, target),
+        SampleKind::Relay => record_relay(script, recipe, directory, target),
         SampleKind::Encrypted => {
             let mut server = launch_source(recipe, ServerFlavour::Mysql).keyring().start()?;
-            run_script(script, &server, folder)?;
+            run_script(script, &server, directory)?;
             server.stop()?;
             copy_all(&server, "binlog.index", target)?;
             fs::copy(server.datadir().join("keyring"), target.join("keyring"))?;
@@ -101,18 +101,23 @@ fn launch_source(recipe: &SampleRecipe, flavour: ServerFlavour) -> Launch {
     Launch::new(flavour).uuid(UUID_SOURCE).options(recipe.options.iter().cloned())
 }
 
-fn record_killed(script: &SampleScript, recipe: &SampleRecipe, folder: &Path, target: &Path) -> Result<()> {
+fn record_killed(
+    script: &SampleScript,
+    recipe: &SampleRecipe,
+    directory: &Path,
+    target: &Path,
+) -> Result<()> {
     let mut server = launch_source(recipe, ServerFlavour::Mysql).start()?;
-    run_script(script, &server, folder)?;
+    run_script(script, &server, directory)?;
     server.kill()?;
     copy_one(&server, target)
 }
 
-fn record_relay(script: &SampleScript, recipe: &SampleRecipe, folder: &Path, target: &Path) -> Result<()> {
+fn record_relay(script: &SampleScript, recipe: &SampleRecipe, directory: &Path, target: &Path) -> Result<()> {
     let source = launch_source(recipe, ServerFlavour::Mysql).start()?;
     let options = ["--server-id=2", "--relay-log=relay", "--relay-log-purge=OFF", "--skip-replica-start"];
     let mut replica = Launch::mysql().uuid(UUID_REPLICA).options(options).start()?;
-    run_script(script, &source, folder)?;
+    run_script(script, &source, directory)?;
     let executed = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
     let (port, executed) = (source.port(), executed.trim());
     replica.sql(&format!(
@@ -123,16 +128,16 @@ fn record_relay(script: &SampleScript, recipe: &SampleRecipe, folder: &Path, tar
          flush relay logs;
          stop replica;"
     ))?;
-    let behind = replica.sql(&format!("select gtid_subtract('{executed}', @@global.gtid_executed)"))?;
-    ensure!(behind.trim().is_empty(), "the replica did not apply {behind}");
+    let missing = replica.sql(&format!("select gtid_subtract('{executed}', @@global.gtid_executed)"))?;
+    ensure!(missing.trim().is_empty(), "the replica did not apply {missing}");
     replica.stop()?;
     copy_all(&replica, "relay.index", target)
 }
 
 /// Runs the script in the samples' directory, which has its data files. Checks the number of failing statements.
-fn run_script(script: &SampleScript, server: &TestServer, folder: &Path) -> Result<()> {
+fn run_script(script: &SampleScript, server: &TestServer, directory: &Path) -> Result<()> {
     for (text, failing) in script.sessions() {
-        let output = run_client(server, folder, text)?;
+        let output = run_client(server, directory, text)?;
         let messages = String::from_utf8_lossy(&output.stderr);
         let failed = messages.lines().filter(|line| line.starts_with("ERROR")).count();
         ensure!(failed == failing, "{failed} statements failed; expected {failing}:\n{messages}");
@@ -140,9 +145,9 @@ fn run_script(script: &SampleScript, server: &TestServer, folder: &Path) -> Resu
     Ok(())
 }
 
-fn run_client(server: &TestServer, folder: &Path, text: &str) -> Result<Output> {
+fn run_client(server: &TestServer, directory: &Path, text: &str) -> Result<Output> {
     let mut command = server.client().command()?;
-    command.args(["--batch", "--force", "--binary-mode", "--local-infile=1"]).current_dir(folder);
+    command.args(["--batch", "--force", "--binary-mode", "--local-infile=1"]).current_dir(directory);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().context("could not run the client")?;
     let mut stdin = child.stdin.take().context("the client has no standard input")?;

@@ -13,11 +13,11 @@ pub(crate) type TableRowCounts = BTreeMap<String, u64>;
 const COUNTS_FILE: &str = "rows.tsv";
 
 /// Writes the row counts of a log's source.
-pub(super) fn write_counts(log: &str, counts: &TableRowCounts, folder: &Path) -> Result<()> {
+pub(super) fn write_counts(log: &str, counts: &TableRowCounts, directory: &Path) -> Result<()> {
     if counts.is_empty() {
         return Ok(());
     }
-    let mut all = read_counts(folder)?;
+    let mut all = read_counts(directory)?;
     all.insert(log.to_owned(), counts.clone());
     let mut text = String::from("log\ttable\trows\n");
     for (log, counts) in &all {
@@ -25,12 +25,12 @@ pub(super) fn write_counts(log: &str, counts: &TableRowCounts, folder: &Path) ->
             writeln!(text, "{log}\t{table}\t{count}")?;
         }
     }
-    Ok(fs::write(folder.join(COUNTS_FILE), text)?)
+    Ok(fs::write(directory.join(COUNTS_FILE), text)?)
 }
 
 /// Reads the row counts of all logs' sources.
-pub(crate) fn read_counts(folder: &Path) -> Result<BTreeMap<String, TableRowCounts>> {
-    let path = folder.join(COUNTS_FILE);
+pub(crate) fn read_counts(directory: &Path) -> Result<BTreeMap<String, TableRowCounts>> {
+    let path = directory.join(COUNTS_FILE);
     let mut all: BTreeMap<String, TableRowCounts> = BTreeMap::new();
     if !path.exists() {
         return Ok(all);

@@ -28,7 +28,7 @@ pub(crate) enum SampleKind {
     /// Only log of a server that was stopped.
     Log(ServerFlavour),
     /// All logs of a server that was stopped, and their index.
-    Folder(ServerFlavour),
+    Directory(ServerFlavour),
     /// Log of a server that was killed.
     Killed,
     /// Log of a server that was killed, without its last bytes.
@@ -42,13 +42,13 @@ pub(crate) enum SampleKind {
 impl SampleKind {
     const NAMES: [(&str, Self, &str); 8] = [
         ("log", Self::Log(ServerFlavour::Mysql), "MySQL"),
-        ("folder", Self::Folder(ServerFlavour::Mysql), "MySQL, all logs and their index"),
+        ("folder", Self::Directory(ServerFlavour::Mysql), "MySQL, all logs and their index"),
         ("killed", Self::Killed, "MySQL, killed"),
         ("torn", Self::Torn, "MySQL, killed, and the last event cut"),
         ("relay", Self::Relay, "the relay logs of a MySQL replica, and their index"),
         ("encrypted", Self::Encrypted, "MySQL, all logs, their index, the keyring"),
         ("mariadb-log", Self::Log(ServerFlavour::MariaDb), "MariaDB"),
-        ("mariadb-folder", Self::Folder(ServerFlavour::MariaDb), "MariaDB, all logs and their index"),
+        ("mariadb-folder", Self::Directory(ServerFlavour::MariaDb), "MariaDB, all logs and their index"),
     ];
 
     fn from_name(name: &str) -> Option<Self> {
@@ -68,9 +68,11 @@ impl SampleKind {
 
 impl SampleScript {
     /// Reads all scripts of the samples' directory, sorted by name.
-    pub(crate) fn read_all(folder: &Path) -> Result<Vec<Self>> {
+    pub(crate) fn read_all(directory: &Path) -> Result<Vec<Self>> {
         let mut paths = Vec::new();
-        for entry in fs::read_dir(folder).with_context(|| format!("could not read {}", folder.display()))? {
+        for entry in
+            fs::read_dir(directory).with_context(|| format!("could not read {}", directory.display()))?
+        {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "sql") {
                 paths.push(path);

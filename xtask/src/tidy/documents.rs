@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn links_are_resolved_from_their_document() {
-        let check = |document: &str, target: &str, wanted: Option<&str>| {
-            assert_eq!(local_path(Path::new(document), target), wanted.map(PathBuf::from));
+        let check = |document: &str, target: &str, expected: Option<&str>| {
+            assert_eq!(local_path(Path::new(document), target), expected.map(PathBuf::from));
         };
         check("README.md", "docs/start.md", Some("docs/start.md"));
         check("docs/start.md", "../README.md#install", Some("README.md"));

@@ -14,7 +14,7 @@ use super::{File, Finding};
 /// The checked-in figures, from the root of the workspace.
 const LIMITS_PATH: &str = "xtask/src/tidy/figures.toml";
 
-/// Folders of crates that keep what must not be lost, and so assert what their own code promises.
+/// Directories of crates that keep what must not be lost, and so assert what their own code promises.
 const ASSERTING: [&str; 5] =
     ["crates/logs", "crates/mysql-target", "crates/receive", "crates/replay", "crates/sqlite-target"];
 
@@ -33,7 +33,7 @@ struct Limits {
 #[derive(Default)]
 struct Figure {
     value: f64,
-    places: Vec<Finding>,
+    findings: Vec<Finding>,
 }
 
 /// Lines that the figures are made of, found in one walk over the sources.
@@ -41,7 +41,7 @@ struct Figure {
 struct Census {
     types: Vec<Finding>,
     docs: usize,
-    questions: Vec<Finding>,
+    question_docs: Vec<Finding>,
     vague_phrases: Vec<Finding>,
     functions: usize,
     assertions: usize,
@@ -61,7 +61,7 @@ pub(super) fn check(root: &Path, files: &[File]) -> Result<Vec<Finding>> {
     for (name, worst) in &limits.at_most {
         let figure = figures.get(name.as_str()).with_context(|| format!("no figure is called {name}"))?;
         if figure.value > worst + TOLERANCE_PERCENT {
-            findings.extend(figure.places.iter().cloned());
+            findings.extend(figure.findings.iter().cloned());
             findings.push(worse(name, figure.value, "at most", *worst));
         }
     }
@@ -95,25 +95,25 @@ impl Census {
     }
 
     fn count(&mut self, file: &File, patterns: &Patterns) {
-        let asserts = ASSERTING.iter().any(|folder| file.path.starts_with(folder));
+        let asserts = ASSERTING.iter().any(|directory| file.path.starts_with(directory));
         let mut was_doc = false;
         for (index, line) in without_tests(&file.text).lines().enumerate() {
-            let place = |text: &str| file.finding(index + 1, text);
+            let finding = |text: &str| file.finding(index + 1, text);
             let line = line.trim_start();
             let is_doc = line.starts_with("///");
             if is_doc && !was_doc {
                 self.docs += 1;
-                self.questions.extend(patterns.question.is_match(line).then(|| place(line)));
+                self.question_docs.extend(patterns.question.is_match(line).then(|| finding(line)));
             }
             was_doc = is_doc;
             if let Some(start) = line.find("//") {
                 let phrases = patterns.vague_phrase.find_iter(&line[start..]);
-                self.vague_phrases.extend(phrases.map(|_| place(line)));
+                self.vague_phrases.extend(phrases.map(|_| finding(line)));
             }
             // Events have the names that the format gives them.
             let is_event = file.path.starts_with("crates/binlog/src/events");
             if let (Some(found), false) = (patterns.type_name.captures(line), is_event) {
-                self.types.push(place(&found[1]));
+                self.types.push(finding(&found[1]));
             }
             if asserts {
                 self.functions += usize::from(patterns.function.is_match(line));
@@ -164,27 +164,27 @@ fn without_tests(text: &str) -> &str {
 #[expect(clippy::cast_precision_loss, reason = "counts of lines are far below 2^53")]
 fn figures(census: &Census) -> BTreeMap<&'static str, Figure> {
     let mut by_name: HashMap<&str, usize> = HashMap::new();
-    for place in &census.types {
-        *by_name.entry(&place.what).or_default() += 1;
+    for finding in &census.types {
+        *by_name.entry(&finding.what).or_default() += 1;
     }
     let types = |is_counted: &dyn Fn(&str) -> bool| -> Vec<Finding> {
-        census.types.iter().filter(|place| is_counted(&place.what)).cloned().collect()
+        census.types.iter().filter(|finding| is_counted(&finding.what)).cloned().collect()
     };
-    let percent = |places: Vec<Finding>, all: usize| Figure {
-        value: 100.0 * places.len() as f64 / all.max(1) as f64,
-        places,
+    let percent = |findings: Vec<Finding>, all: usize| Figure {
+        value: 100.0 * findings.len() as f64 / all.max(1) as f64,
+        findings,
     };
-    let count = |places: Vec<Finding>| Figure { value: places.len() as f64, places };
-    let questions = census.questions.clone();
+    let count = |findings: Vec<Finding>| Figure { value: findings.len() as f64, findings };
+    let question_docs = census.question_docs.clone();
     let phrases = census.vague_phrases.clone();
     let assertions = 100.0 * census.assertions as f64 / census.functions.max(1) as f64;
     BTreeMap::from([
         ("one_word_types_percent", percent(types(&|name| words(name).len() == 1), census.types.len())),
         ("shared_type_names_percent", percent(types(&|name| by_name[name] > 1), census.types.len())),
         ("participle_types", count(types(&is_participle))),
-        ("question_docs_percent", percent(questions, census.docs)),
+        ("question_docs_percent", percent(question_docs, census.docs)),
         ("vague_phrases", count(phrases)),
-        ("assertions_per_100_functions", Figure { value: assertions, places: Vec::new() }),
+        ("assertions_per_100_functions", Figure { value: assertions, findings: Vec::new() }),
     ])
 }
 

@@ -88,10 +88,10 @@ mod tests {
     fn sections_of_aws_files() {
         let text = "[default]\nregion = eu-west-1\ns3 =\n  max_concurrent_requests = 9\n\n# region = x\n\
                     [profile backup]\nREGION=us-east-2\nendpoint_url = http://127.0.0.1:9000\n";
-        let check = |section: &str, name: &str, wanted: Option<&str>| {
+        let check = |section: &str, name: &str, expected: Option<&str>| {
             assert_eq!(
                 parse_section(text, section).get(name).map(String::as_str),
-                wanted,
+                expected,
                 "{section} {name}"
             );
         };

@@ -496,9 +496,9 @@ mod tests {
 
     use super::Charset;
 
-    fn check(charset: Charset, bytes: &[u8], wanted: Result<&str, usize>) {
+    fn check(charset: Charset, bytes: &[u8], expected: Result<&str, usize>) {
         let text = charset.decode(bytes);
-        assert_eq!(text.as_deref().map_err(|error| error.offset), wanted, "{charset:?} {bytes:02x?}");
+        assert_eq!(text.as_deref().map_err(|error| error.offset), expected, "{charset:?} {bytes:02x?}");
     }
 
     #[test]

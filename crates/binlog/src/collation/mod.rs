@@ -126,9 +126,9 @@ mod tests {
     use super::Collation;
     use crate::format::Flavour;
 
-    fn check(id: u16, flavour: Flavour, wanted: Option<&str>) {
+    fn check(id: u16, flavour: Flavour, expected: Option<&str>) {
         let name = Collation::new(id, flavour).map(|collation| collation.name());
-        assert_eq!(name.as_deref(), wanted, "{id} {flavour:?}");
+        assert_eq!(name.as_deref(), expected, "{id} {flavour:?}");
     }
 
     #[test]

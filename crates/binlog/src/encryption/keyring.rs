@@ -297,8 +297,8 @@ mod tests {
             assert_eq!(keyring.keys()[1].user, b"joe@%");
             assert_eq!(keyring.key(b"mine"), None);
             assert_eq!(keyring.keys().len(), 2);
-            for cut in 0..file.len() {
-                assert!(Keyring::parse(&file[..cut]).is_err(), "{cut}");
+            for size in 0..file.len() {
+                assert!(Keyring::parse(&file[..size]).is_err(), "{size}");
             }
             let long = [&file[..], b"x"].concat();
             assert!(matches!(Keyring::parse(&long), Err(KeyringError::Plugin(_))));
@@ -319,9 +319,9 @@ mod tests {
         let keyring = Keyring::parse(file("00fFA1").as_bytes()).unwrap();
         assert_eq!(keyring.key(b"a").unwrap().bytes, [0x00, 0xff, 0xa1]);
         assert_eq!(format!("{keyring:?}"), "Keyring { keys: [KeyringKey(a, 3 bytes)] }");
-        let check = |text: &str, wanted: &str| {
+        let check = |text: &str, expected: &str| {
             let error = Keyring::parse(text.as_bytes()).unwrap_err().to_string();
-            assert!(error.ends_with(wanted), "{error}");
+            assert!(error.ends_with(expected), "{error}");
         };
         check(&file("0g"), "the data of a is not hexadecimal");
         check(&file("123"), "the data of a is not hexadecimal");
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn logs_are_written_with_the_newest_key_of_one_server() {
-        let check = |names: &[&str], wanted: Result<&str, &str>| {
+        let check = |names: &[&str], expected: Result<&str, &str>| {
             let key = |name: &&str| KeyringKey {
                 id: name.as_bytes().to_vec(),
                 user: Vec::new(),
@@ -345,9 +345,9 @@ mod tests {
             let keyring = Keyring::new(names.iter().map(key).collect());
             let found = keyring.newest_log_key().map(|key| key.name()).map_err(|error| error.to_string());
             let found = found.as_ref().map(String::as_str).map_err(String::as_str);
-            match (found, wanted) {
-                (Err(found), Err(wanted)) => assert!(found.contains(wanted), "{found}"),
-                (found, wanted) => assert_eq!(found, wanted),
+            match (found, expected) {
+                (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
+                (found, expected) => assert_eq!(found, expected),
             }
         };
         let (two, ten, other) =

@@ -57,7 +57,7 @@ impl<'a> FormatDescription<'a> {
         let (post_header_sizes, checksum_algorithm) = match rest.split_last() {
             _ if !has_checksum(server_version) => (rest, None),
             Some((algorithm, sizes)) => (sizes, Some(*algorithm)),
-            None => return Err(cursor.error(DecodeReason::Short { wanted: 1, found: 0 })),
+            None => return Err(cursor.error(DecodeReason::Short { expected: 1, found: 0 })),
         };
         Ok(Self {
             binlog_version,
@@ -104,21 +104,21 @@ impl<'a> FormatDescription<'a> {
             let (field, found) = ("binary log version", u64::from(self.binlog_version));
             return Err(DecodeError::new(
                 HEADER_SIZE,
-                DecodeReason::Unexpected { field, found, wanted: "4" },
+                DecodeReason::Unexpected { field, found, expected: "4" },
             ));
         }
         if usize::from(self.header_size) != HEADER_SIZE {
             let (field, found) = ("header size", u64::from(self.header_size));
             let offset = HEADER_SIZE + FIXED_SIZE - 1;
-            return Err(DecodeError::new(offset, DecodeReason::Unexpected { field, found, wanted: "19" }));
+            return Err(DecodeError::new(offset, DecodeReason::Unexpected { field, found, expected: "19" }));
         }
         let types = self.post_header_sizes.len();
         if self.checksum_algorithm.is_none() && types > TYPES_WITHOUT_CHECKSUMS {
             // The version must be corrupt. With it, a reader would take checksums for parts of the events.
             let (field, found) = ("number of event types", types as u64);
-            let wanted = "at most 40, because servers of this version write no checksums";
+            let expected = "at most 40, because servers of this version write no checksums";
             let offset = HEADER_SIZE + FIXED_SIZE;
-            return Err(DecodeError::new(offset, DecodeReason::Unexpected { field, found, wanted }));
+            return Err(DecodeError::new(offset, DecodeReason::Unexpected { field, found, expected }));
         }
         let checksum = match self.checksum_algorithm {
             Some(0) => ChecksumAlgorithm::Off,
@@ -129,7 +129,7 @@ impl<'a> FormatDescription<'a> {
                 let offset = HEADER_SIZE + FIXED_SIZE + self.post_header_sizes.len();
                 return Err(DecodeError::new(
                     offset,
-                    DecodeReason::Unexpected { field, found, wanted: "0, 1 or 255" },
+                    DecodeReason::Unexpected { field, found, expected: "0, 1 or 255" },
                 ));
             }
         };
@@ -155,8 +155,8 @@ impl<'a> EventBody<'a> for FormatDescription<'a> {
     fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match self.checksum_algorithm {
             None if has_checksum(self.server_version) => {
-                let (field, behind) = ("checksum_algorithm", "the end, since server version 5.6.1");
-                return Err(EncodeError::Missing { field, behind });
+                let (field, next) = ("checksum_algorithm", "the end, since server version 5.6.1");
+                return Err(EncodeError::Missing { field, next });
             }
             Some(_) if !has_checksum(self.server_version) => check_size("checksum_algorithm", 1, 0)?,
             _ => {}

@@ -71,7 +71,7 @@ impl GtidEvent<'_> {
     /// Flag: the transaction may have statements, not only rows.
     pub const MAY_HAVE_STATEMENTS: u8 = 1;
 
-    /// Sets the transaction's size to the size of this event plus `behind`, the total size of all later events as
+    /// Sets the transaction's size to the size of this event plus `bytes_after`, the total size of all later events as
     /// logged. An event without this field, from before MySQL 8.0.2, stays unchanged.
     ///
     /// # Errors
@@ -79,14 +79,14 @@ impl GtidEvent<'_> {
     /// Fails if the event cannot be encoded.
     pub fn settle_transaction_size(
         &mut self,
-        behind: u64,
+        bytes_after: u64,
         checksum: EventChecksum,
     ) -> Result<(), EncodeError> {
         let mut event = *self;
         if event.stamps.is_none_or(|stamps| stamps.transaction_size.is_none()) {
             return Ok(());
         }
-        settle_transaction_size(behind, checksum, |size, out| {
+        settle_transaction_size(bytes_after, checksum, |size, out| {
             event.stamps = event.stamps.map(|stamps| CommitStamps { transaction_size: Some(size), ..stamps });
             event.put(out)
         })?;
@@ -107,7 +107,7 @@ impl GtidEvent<'_> {
 /// The size is a variable-length number in the event that it counts: a larger number can make the event larger.
 /// Starting from 0 finds the smallest correct size.
 pub(crate) fn settle_transaction_size(
-    behind: u64,
+    bytes_after: u64,
     checksum: EventChecksum,
     mut put: impl FnMut(u64, &mut Vec<u8>) -> Result<(), EncodeError>,
 ) -> Result<(), EncodeError> {
@@ -115,7 +115,7 @@ pub(crate) fn settle_transaction_size(
     loop {
         body.clear();
         put(said, &mut body)?;
-        let found = behind.saturating_add((HEADER_SIZE + body.len() + checksum.size()) as u64);
+        let found = bytes_after.saturating_add((HEADER_SIZE + body.len() + checksum.size()) as u64);
         if found == said {
             return Ok(());
         }
@@ -303,11 +303,11 @@ mod tests {
     #[test]
     fn transaction_sizes_include_their_own_encoding() {
         for checksum in [EventChecksum::Absent, EventChecksum::Crc32] {
-            for behind in (0..700).chain(65_000..66_000).chain(16_776_900..16_777_300).chain([1 << 50]) {
+            for bytes_after in (0..700).chain(65_000..66_000).chain(16_776_900..16_777_300).chain([1 << 50]) {
                 let (mut event, mut body) = (event(), Vec::new());
-                event.settle_transaction_size(behind, checksum).unwrap();
+                event.settle_transaction_size(bytes_after, checksum).unwrap();
                 event.put(&mut body).unwrap();
-                let size = (HEADER_SIZE + body.len() + checksum.size()) as u64 + behind;
+                let size = (HEADER_SIZE + body.len() + checksum.size()) as u64 + bytes_after;
                 assert_eq!(size_said(&event), Some(size));
             }
         }

@@ -31,7 +31,7 @@ pub struct GtidTagged<'a> {
 }
 
 impl GtidTagged<'_> {
-    /// Sets the transaction's size to the size of this event plus `behind`, the total size of all later events as
+    /// Sets the transaction's size to the size of this event plus `bytes_after`, the total size of all later events as
     /// logged.
     ///
     /// # Errors
@@ -39,11 +39,11 @@ impl GtidTagged<'_> {
     /// Fails if the event cannot be encoded.
     pub fn settle_transaction_size(
         &mut self,
-        behind: u64,
+        bytes_after: u64,
         checksum: EventChecksum,
     ) -> Result<(), EncodeError> {
         let mut event = *self;
-        settle_transaction_size(behind, checksum, |size, out| {
+        settle_transaction_size(bytes_after, checksum, |size, out| {
             event.stamps.transaction_size = Some(size);
             event.put(out)
         })?;
@@ -193,8 +193,8 @@ fn decode_head(cursor: &mut Cursor<'_>) -> Result<u64, DecodeError> {
     let start = cursor.clone();
     let found = cursor.varlen()?;
     if found != ENCODING_VERSION {
-        let (field, wanted) = ("version of a tagged GTID's encoding", "1");
-        return Err(start.error(DecodeReason::Unexpected { field, found, wanted }));
+        let (field, expected) = ("version of a tagged GTID's encoding", "1");
+        return Err(start.error(DecodeReason::Unexpected { field, found, expected }));
     }
     let here = cursor.clone();
     let (found, max) = (cursor.varlen()?, start.rest().len() as u64);
@@ -220,8 +220,8 @@ fn required_field<'a, T>(
     let here = cursor.clone();
     let found = cursor.varlen()?;
     if found != field as u64 {
-        let (field, wanted) = ("field of a tagged GTID", FIELDS[field]);
-        return Err(here.error(DecodeReason::Unexpected { field, found, wanted }));
+        let (field, expected) = ("field of a tagged GTID", FIELDS[field]);
+        return Err(here.error(DecodeReason::Unexpected { field, found, expected }));
     }
     read(cursor)
 }
@@ -352,10 +352,10 @@ mod tests {
     #[test]
     fn transaction_sizes_include_their_own_encoding() {
         for checksum in [EventChecksum::Absent, EventChecksum::Crc32] {
-            for behind in (0..700).chain(16_000..17_000).chain(2_097_000..2_097_200).chain([1 << 50]) {
+            for bytes_after in (0..700).chain(16_000..17_000).chain(2_097_000..2_097_200).chain([1 << 50]) {
                 let mut event = event();
-                event.settle_transaction_size(behind, checksum).unwrap();
-                let size = (HEADER_SIZE + encode(&event).len() + checksum.size()) as u64 + behind;
+                event.settle_transaction_size(bytes_after, checksum).unwrap();
+                let size = (HEADER_SIZE + encode(&event).len() + checksum.size()) as u64 + bytes_after;
                 assert_eq!(event.stamps.transaction_size, Some(size));
             }
         }
@@ -363,12 +363,12 @@ mod tests {
 
     #[test]
     fn wrong_bodies() {
-        let check = |at: usize, byte: u8, wanted: DecodeError| {
+        let check = |at: usize, byte: u8, expected: DecodeError| {
             let mut body = BODY;
             body[at] = byte;
-            assert_eq!(decode(&body), Err(wanted));
+            assert_eq!(decode(&body), Err(expected));
         };
-        let unexpected = |field, found, wanted| DecodeReason::Unexpected { field, found, wanted };
+        let unexpected = |field, found, expected| DecodeReason::Unexpected { field, found, expected };
         let version = unexpected("version of a tagged GTID's encoding", 2, "1");
         check(0, 0x04, DecodeError::new(0, version));
         let size = DecodeReason::OutOfRange { field: "size of a tagged GTID", found: 60, max: 59 };

@@ -106,7 +106,7 @@ pub struct MariadbGtidDetails<'a> {
 //    *  zeros, up to 6 bytes in all
 impl<'a> MariadbGtidDetails<'a> {
     fn decode(flags: u8, cursor: &mut Cursor<'a>) -> Result<Self, DecodeError> {
-        let has = |wanted: u8| flags & wanted != 0;
+        let has = |flag: u8| flags & flag != 0;
         let commit_id = if has(MariadbGtidEvent::GROUP_COMMIT) { Some(cursor.u64()?) } else { None };
         let xid = match has(MariadbGtidEvent::PREPARED_XA | MariadbGtidEvent::COMPLETED_XA) {
             true => Some(xid(cursor)?),

@@ -65,7 +65,7 @@ impl<'a> Query<'a> {
             0 => {}
             byte => {
                 let (field, found) = ("end of the database's name", u64::from(byte));
-                return Err(DecodeError::new(end, DecodeReason::Unexpected { field, found, wanted: "0" }));
+                return Err(DecodeError::new(end, DecodeReason::Unexpected { field, found, expected: "0" }));
             }
         }
         Ok(Self {

@@ -159,7 +159,7 @@ fn extra<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
         Some(size) => cursor.bytes(usize::from(size)),
         None => {
             let (field, found) = ("size of the extra fields", u64::from(size));
-            Err(here.error(DecodeReason::Unexpected { field, found, wanted: "2 or more" }))
+            Err(here.error(DecodeReason::Unexpected { field, found, expected: "2 or more" }))
         }
     }
 }

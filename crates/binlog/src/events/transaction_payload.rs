@@ -150,7 +150,7 @@ impl<'a> EventBody<'a> for TransactionPayload<'a> {
 }
 
 fn missing(at: &Cursor<'_>, field: &'static str) -> DecodeError {
-    at.error(DecodeReason::Unexpected { field, found: 0, wanted: "a mandatory field" })
+    at.error(DecodeReason::Unexpected { field, found: 0, expected: "a mandatory field" })
 }
 
 #[cfg(test)]
@@ -159,10 +159,10 @@ mod tests {
     use crate::cursor::Cursor;
     use crate::error::{DecodeError, DecodeReason};
 
-    fn check(bytes: &[u8], wanted: Result<(PayloadCompression, u64, Option<u64>), DecodeError>) {
+    fn check(bytes: &[u8], expected: Result<(PayloadCompression, u64, Option<u64>), DecodeError>) {
         let found = PayloadFields::decode(&mut Cursor::new(bytes));
         let found = found.map(|found| (found.compression, found.payload_size, found.uncompressed_size));
-        assert_eq!(found, wanted, "{bytes:02x?}");
+        assert_eq!(found, expected, "{bytes:02x?}");
     }
 
     #[test]
@@ -177,12 +177,12 @@ mod tests {
         let missing = |offset, field| {
             Err(DecodeError::new(
                 offset,
-                DecodeReason::Unexpected { field, found: 0, wanted: "a mandatory field" },
+                DecodeReason::Unexpected { field, found: 0, expected: "a mandatory field" },
             ))
         };
         check(&[2, 1, 0, 0], missing(0, "payload size"));
         check(&[1, 1, 9, 0], missing(0, "payload compression"));
-        check(&[1, 2, 9], Err(DecodeError::new(2, DecodeReason::Short { wanted: 2, found: 1 })));
+        check(&[1, 2, 9], Err(DecodeError::new(2, DecodeReason::Short { expected: 2, found: 1 })));
     }
 
     #[test]

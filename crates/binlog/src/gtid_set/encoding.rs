@@ -48,7 +48,7 @@ impl GtidSet {
             1 if head & 0xff == 1 => (GtidSetFormat::Tagged, head >> TAGGED_COUNT_SHIFT & TAGGED_COUNT_MAX),
             1 => {
                 let reason =
-                    DecodeReason::Differs { field: "GTID set format", found: head & 0xff, wanted: 1 };
+                    DecodeReason::Differs { field: "GTID set format", found: head & 0xff, expected: 1 };
                 return Err(DecodeError::new(0, reason));
             }
             _ => {
@@ -63,10 +63,10 @@ impl GtidSet {
             let tsid = decode_tsid(&mut cursor, format)?;
             let list = decode_intervals(&mut cursor)?;
             match lists.entry(tsid) {
-                Entry::Vacant(place) => drop(place.insert(list)),
+                Entry::Vacant(entry) => drop(entry.insert(list)),
                 // Servers list each source once. Sort later, so that input that often repeats a source takes linear
                 // time.
-                Entry::Occupied(mut place) => place.get_mut().extend(list),
+                Entry::Occupied(mut entry) => entry.get_mut().extend(list),
             }
         }
         cursor.finish()?;
@@ -113,9 +113,9 @@ fn decode_tsid(cursor: &mut Cursor<'_>, format: GtidSetFormat) -> Result<Tsid, D
     let start = cursor.clone();
     let size = cursor.varlen()?;
     let tag = cursor.bytes(usize::try_from(size).unwrap_or(usize::MAX))?;
-    let wanted = "a letter or underscore, then letters, digits, underscores, 32 at most";
+    let expected = "a letter or underscore, then letters, digits, underscores, 32 at most";
     let tag = GtidTag::new(tag)
-        .ok_or_else(|| start.error(DecodeReason::Unexpected { field: "tag", found: size, wanted }))?;
+        .ok_or_else(|| start.error(DecodeReason::Unexpected { field: "tag", found: size, expected }))?;
     Ok(Tsid { uuid, tag })
 }
 
@@ -129,12 +129,16 @@ fn decode_intervals(cursor: &mut Cursor<'_>) -> Result<Vec<GtidInterval>, Decode
         let (start, end) = (cursor.u64()?, cursor.u64()?);
         let after = list.last().map_or(0, |last| last.end);
         if start <= after {
-            let wanted = "more than the end of the previous interval";
-            return Err(at.error(DecodeReason::Unexpected { field: "interval start", found: start, wanted }));
+            let expected = "more than the end of the previous interval";
+            return Err(at.error(DecodeReason::Unexpected {
+                field: "interval start",
+                found: start,
+                expected,
+            }));
         }
         if end <= start || end > Gno::MAX + 1 {
-            let wanted = "more than its start, and less than 2^63";
-            return Err(at.error(DecodeReason::Unexpected { field: "interval end", found: end, wanted }));
+            let expected = "more than its start, and less than 2^63";
+            return Err(at.error(DecodeReason::Unexpected { field: "interval end", found: end, expected }));
         }
         list.push(GtidInterval { start, end });
     }

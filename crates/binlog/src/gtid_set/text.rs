@@ -72,12 +72,12 @@ pub struct GtidTextError {
     /// Offset in bytes from the start of the text.
     pub offset: usize,
     /// Description of the expected text.
-    pub wanted: &'static str,
+    pub expected: &'static str,
 }
 
 impl fmt::Display for GtidTextError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "expected {} at byte {}", self.wanted, self.offset)
+        write!(out, "expected {} at byte {}", self.expected, self.offset)
     }
 }
 
@@ -170,17 +170,17 @@ impl<'t> GtidScanner<'t> {
         self.offset == self.text.len()
     }
 
-    fn take(&mut self, wanted: u8) -> bool {
+    fn take(&mut self, expected: u8) -> bool {
         self.skip_space();
-        let is_there = self.text.get(self.offset) == Some(&wanted);
+        let is_there = self.text.get(self.offset) == Some(&expected);
         self.offset += usize::from(is_there);
         is_there
     }
 
-    fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> &'t [u8] {
+    fn take_while(&mut self, is_part: impl Fn(u8) -> bool) -> &'t [u8] {
         self.skip_space();
         let rest = &self.text[self.offset..];
-        let taken = &rest[..rest.iter().take_while(|byte| wanted(**byte)).count()];
+        let taken = &rest[..rest.iter().take_while(|byte| is_part(**byte)).count()];
         self.offset += taken.len();
         taken
     }
@@ -189,22 +189,22 @@ impl<'t> GtidScanner<'t> {
         self.skip_space();
         let at = self.offset;
         let text = self.take_while(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b'{' | b'}'));
-        let wanted = "a UUID";
-        Uuid::try_parse_ascii(text).map_err(|_| GtidTextError { offset: at, wanted })
+        let expected = "a UUID";
+        Uuid::try_parse_ascii(text).map_err(|_| GtidTextError { offset: at, expected })
     }
 
     /// Reads a tag; `None` if a number is next.
     fn tag(&mut self) -> Result<Option<GtidTag>, GtidTextError> {
         self.skip_space();
         let at = self.offset;
-        let wanted = "a number, or a tag of 32 letters, digits and underscores at most";
+        let expected = "a number, or a tag of 32 letters, digits and underscores at most";
         match self.text.get(at) {
             Some(byte) if byte.is_ascii_digit() => Ok(None),
             Some(byte) if byte.is_ascii_alphabetic() || *byte == b'_' => {
                 let tag = GtidTag::new(self.take_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
-                tag.map(Some).ok_or(GtidTextError { offset: at, wanted })
+                tag.map(Some).ok_or(GtidTextError { offset: at, expected })
             }
-            _ => Err(GtidTextError { offset: at, wanted }),
+            _ => Err(GtidTextError { offset: at, expected }),
         }
     }
 
@@ -216,22 +216,22 @@ impl<'t> GtidScanner<'t> {
         }
         self.skip_space();
         let at = self.offset;
-        let wanted = "a number from 0 to 9223372036854775806";
+        let expected = "a number from 0 to 9223372036854775806";
         match self.number() {
             Some(0) => Ok(None),
             Some(last) => match Gno::new(last) {
                 Some(last) => Ok(GtidInterval::new(first, last)),
-                None => Err(GtidTextError { offset: at, wanted }),
+                None => Err(GtidTextError { offset: at, expected }),
             },
-            None => Err(GtidTextError { offset: at, wanted }),
+            None => Err(GtidTextError { offset: at, expected }),
         }
     }
 
     fn first(&mut self) -> Result<Gno, GtidTextError> {
         self.skip_space();
         let at = self.offset;
-        let wanted = "a number from 1 to 9223372036854775806";
-        self.number().and_then(Gno::new).ok_or(GtidTextError { offset: at, wanted })
+        let expected = "a number from 1 to 9223372036854775806";
+        self.number().and_then(Gno::new).ok_or(GtidTextError { offset: at, expected })
     }
 
     fn number(&mut self) -> Option<u64> {
@@ -243,9 +243,9 @@ impl<'t> GtidScanner<'t> {
         number
     }
 
-    fn error(&mut self, wanted: &'static str) -> GtidTextError {
+    fn error(&mut self, expected: &'static str) -> GtidTextError {
         self.skip_space();
-        GtidTextError { offset: self.offset, wanted }
+        GtidTextError { offset: self.offset, expected }
     }
 }
 
@@ -260,17 +260,17 @@ mod tests {
             .replace('%', "3e11fa47-71ca-11e1-9e33-c80aa9429563")
     }
 
-    fn check(text: &str, wanted: &str) {
+    fn check(text: &str, expected: &str) {
         let set: GtidSet = long(text).parse().unwrap();
-        let wanted = long(wanted).to_ascii_lowercase();
-        assert_eq!(set.to_string(), wanted, "{text}");
-        assert_eq!(wanted.parse::<GtidSet>(), Ok(set.clone()));
+        let expected = long(expected).to_ascii_lowercase();
+        assert_eq!(set.to_string(), expected, "{text}");
+        assert_eq!(expected.parse::<GtidSet>(), Ok(set.clone()));
         assert_eq!(GtidSet::parse(set.to_string().to_ascii_uppercase().as_bytes()), Ok(set));
     }
 
-    fn check_error(text: &str, offset: usize, wanted: &str) {
+    fn check_error(text: &str, offset: usize, expected: &str) {
         let error = GtidSet::parse(long(text).as_bytes()).unwrap_err();
-        assert!(error.wanted.contains(wanted), "{text}: {error}");
+        assert!(error.expected.contains(expected), "{text}: {error}");
         assert_eq!(error.offset, offset, "{text}: {error}");
     }
 
@@ -332,9 +332,9 @@ mod tests {
 
     #[test]
     fn comments() {
-        let check = |text: &str, wanted: &str| {
+        let check = |text: &str, expected: &str| {
             let set: GtidSet = long(text).parse().unwrap();
-            assert_eq!(set.to_comment().to_string(), long(wanted).to_ascii_lowercase());
+            assert_eq!(set.to_comment().to_string(), long(expected).to_ascii_lowercase());
         };
         check("", "# [empty]");
         check("@:1", "# @:1");
@@ -343,9 +343,9 @@ mod tests {
 
     #[test]
     fn single_identifiers() {
-        let check = |text: &str, wanted: Result<&str, usize>| {
+        let check = |text: &str, expected: Result<&str, usize>| {
             let found = long(text).parse::<Gtid>().map(|gtid| gtid.to_string()).map_err(|error| error.offset);
-            assert_eq!(found, wanted.map(|text| long(text).to_ascii_lowercase()), "{text}");
+            assert_eq!(found, expected.map(|text| long(text).to_ascii_lowercase()), "{text}");
         };
         check("@:1", Ok("@:1"));
         check(" @ : tag : 7 ", Ok("@:tag:7"));

@@ -86,9 +86,10 @@ impl<'a> JsonChanges<'a> {
                 (_, _) => root.remove(&legs)?,
             };
             if !done {
-                let (field, wanted) = ("kind of a JSON change", "a change whose path exists in the document");
+                let (field, expected) =
+                    ("kind of a JSON change", "a change whose path exists in the document");
                 let found = change.kind.code().into();
-                return Err(DecodeError::new(offset, DecodeReason::Unexpected { field, found, wanted }));
+                return Err(DecodeError::new(offset, DecodeReason::Unexpected { field, found, expected }));
             }
         }
         root.encode_document()
@@ -166,7 +167,7 @@ mod tests {
         change
     }
 
-    fn check(changes: &[(u8, &str, &[u8])], wanted: &str) {
+    fn check(changes: &[(u8, &str, &[u8])], expected: &str) {
         let bytes: Vec<u8> =
             changes.iter().flat_map(|(kind, path, value)| change(*kind, path, value)).collect();
         let after = JsonChanges::new(&bytes).and_then(|changes| changes.apply(JsonDocument::new(OBJECT)));
@@ -178,7 +179,7 @@ mod tests {
             }
             Err(error) => error.to_string(),
         };
-        assert_eq!(text, wanted, "{changes:?}");
+        assert_eq!(text, expected, "{changes:?}");
     }
 
     const NULL: &[u8] = &[4, 0];

@@ -75,7 +75,7 @@ impl<T> ChunkedList<T> {
         let mut within = index;
         for (run, values) in self.runs.iter().enumerate() {
             match within.checked_sub(values.len()) {
-                Some(behind) => within = behind,
+                Some(less) => within = less,
                 None => return (run, within),
             }
         }
@@ -109,13 +109,13 @@ mod tests {
         fn operations_equal_those_of_one_list(start in 0..3 * CHUNK_SIZE_MAX, steps in vec((any::<bool>(), any::<usize>()), 0..300)) {
             let mut model: Vec<usize> = (0..start).collect();
             let mut runs: ChunkedList<usize> = model.iter().copied().collect();
-            for (is_insert, place) in steps {
+            for (is_insert, number) in steps {
                 if is_insert || model.is_empty() {
-                    let index = place % (model.len() + 1);
-                    model.insert(index, place);
-                    runs.insert(index, place);
+                    let index = number % (model.len() + 1);
+                    model.insert(index, number);
+                    runs.insert(index, number);
                 } else {
-                    let index = place % model.len();
+                    let index = number % model.len();
                     prop_assert_eq!(runs.get_mut(index).copied(), Some(model.remove(index)));
                     runs.remove(index);
                 }
@@ -125,9 +125,9 @@ mod tests {
             model.sort_unstable();
             model.dedup();
             let runs: ChunkedList<usize> = model.iter().copied().collect();
-            for wanted in 0..start + 2 {
-                let found = runs.search_by(|value| value.cmp(&wanted));
-                prop_assert_eq!(found, model.binary_search(&wanted));
+            for searched in 0..start + 2 {
+                let found = runs.search_by(|value| value.cmp(&searched));
+                prop_assert_eq!(found, model.binary_search(&searched));
             }
         }
     }

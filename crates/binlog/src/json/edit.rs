@@ -30,8 +30,8 @@ impl<'a> DocumentNode<'a> {
 
     /// Replaces the value at `path`; returns false if there is none.
     pub(super) fn replace(&mut self, path: &[JsonPathLeg], value: Self) -> Result<bool, DecodeError> {
-        let Some(place) = self.find(path)? else { return Ok(false) };
-        *place = value;
+        let Some(target) = self.find(path)? else { return Ok(false) };
+        *target = value;
         Ok(true)
     }
 
@@ -176,8 +176,8 @@ impl<'a> ContainerParts<'a> {
         let entry = self.container.entry_size();
         let own = if self.container.width.stores_inline(part.type_code) { 0 } else { part.bytes.len() };
         self.unused = self.unused.checked_sub(entry + name.len() + own).ok_or_else(|| {
-            let (found, wanted) = (part.offset as u64, "a value that overlaps no other");
-            DecodeError::new(part.offset, DecodeReason::Unexpected { field: "JSON offset", found, wanted })
+            let (found, expected) = (part.offset as u64, "a value that overlaps no other");
+            DecodeError::new(part.offset, DecodeReason::Unexpected { field: "JSON offset", found, expected })
         })?;
         Ok((Cow::Borrowed(name), DocumentNode::Stored(part)))
     }
@@ -201,7 +201,7 @@ impl JsonPart<'_> {
             Some(bytes) => Ok(Self { bytes, ..self }),
             None => {
                 let found = self.bytes.len();
-                Err(DecodeError::new(self.offset, DecodeReason::Short { wanted: size as u64, found }))
+                Err(DecodeError::new(self.offset, DecodeReason::Short { expected: size as u64, found }))
             }
         }
     }

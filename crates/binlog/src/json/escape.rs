@@ -76,9 +76,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(digits: JsonHexDigits, text: &str, wanted: &str) {
+    fn check(digits: JsonHexDigits, text: &str, expected: &str) {
         let mut out = Vec::new();
         put_json_string(&mut out, text.as_bytes(), digits);
-        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

@@ -229,9 +229,9 @@ impl<'a> JsonPart<'a> {
                 opaque(type_code, Cursor::at(cursor.bytes(size)?, offset))?
             }
             type_code => {
-                let wanted = "0 to 12, or 15";
+                let expected = "0 to 12, or 15";
                 let found = u64::from(type_code);
-                let reason = DecodeReason::Unexpected { field: "JSON type", found, wanted };
+                let reason = DecodeReason::Unexpected { field: "JSON type", found, expected };
                 return Err(DecodeError::new(self.offset.saturating_sub(1), reason));
             }
         })
@@ -278,10 +278,10 @@ fn string_size(cursor: &mut Cursor<'_>) -> Result<usize, DecodeError> {
             };
         }
     }
-    let wanted = "an encoding of at most five bytes";
+    let expected = "an encoding of at most five bytes";
     Err(DecodeError::new(
         offset,
-        DecodeReason::Unexpected { field: "size of a JSON string", found: size, wanted },
+        DecodeReason::Unexpected { field: "size of a JSON string", found: size, expected },
     ))
 }
 
@@ -337,15 +337,15 @@ impl<'a> JsonContainer<'a> {
         let size = width.read(&mut cursor)?;
         let Some(bytes) = part.bytes.get(..size) else {
             let found = part.bytes.len();
-            return Err(part.cursor().error(DecodeReason::Short { wanted: size as u64, found }));
+            return Err(part.cursor().error(DecodeReason::Short { expected: size as u64, found }));
         };
         let is_object = part.type_code < 2;
         let container = Self { bytes, offset: part.offset, count, width, is_object };
         // Computed in 64 bits: a count of 2^32 - 1 must not wrap.
         let entries = count as u64 * container.entry_size() as u64;
-        let wanted = 2 * width.size() as u64 + entries;
-        if wanted > size as u64 {
-            return Err(DecodeError::new(part.offset, DecodeReason::Short { wanted, found: size }));
+        let expected = 2 * width.size() as u64 + entries;
+        if expected > size as u64 {
+            return Err(DecodeError::new(part.offset, DecodeReason::Short { expected, found: size }));
         }
         Ok(container)
     }
@@ -447,8 +447,8 @@ impl<'a> JsonContainer<'a> {
     fn inside(&self, start: usize) -> Result<Cursor<'a>, DecodeError> {
         let entries_end = 2 * self.width.size() + self.count * self.entry_size();
         if start < entries_end {
-            let wanted = "an offset after the entries";
-            let reason = DecodeReason::Unexpected { field: "JSON offset", found: start as u64, wanted };
+            let expected = "an offset after the entries";
+            let reason = DecodeReason::Unexpected { field: "JSON offset", found: start as u64, expected };
             return Err(DecodeError::new(self.offset, reason));
         }
         self.entry(start)
@@ -470,14 +470,14 @@ mod tests {
         }
     }
 
-    fn check(bytes: &[u8], wanted: &str) {
-        assert_eq!(text(bytes, JsonQuotes::Always), wanted, "{bytes:02x?}");
+    fn check(bytes: &[u8], expected: &str) {
+        assert_eq!(text(bytes, JsonQuotes::Always), expected, "{bytes:02x?}");
     }
 
     /// Checks a document that is a single string, or is shown as one.
-    fn check_bare(bytes: &[u8], wanted: &str) {
-        check(bytes, &format!("\"{wanted}\""));
-        assert_eq!(text(bytes, JsonQuotes::Inside), wanted, "{bytes:02x?}");
+    fn check_bare(bytes: &[u8], expected: &str) {
+        check(bytes, &format!("\"{expected}\""));
+        assert_eq!(text(bytes, JsonQuotes::Inside), expected, "{bytes:02x?}");
     }
 
     #[test]
@@ -500,7 +500,7 @@ mod tests {
 
     #[test]
     fn doubles() {
-        let check = |number: f64, wanted| check(&[&[11][..], &number.to_le_bytes()].concat(), wanted);
+        let check = |number: f64, expected| check(&[&[11][..], &number.to_le_bytes()].concat(), expected);
         check(0.0, "0.0");
         check(-0.0, "-0.0");
         check(1.5, "1.5");

@@ -40,9 +40,9 @@ fn exponent(text: &[u8]) -> i32 {
 }
 
 fn put_digits_with_point(out: &mut Vec<u8>, digits: &[u8], point: i32) {
-    const PLACES_MAX: i32 = 15;
+    const DECIMALS_MAX: i32 = 15;
     let count = digits.len() as i32;
-    if point < 1 - PLACES_MAX || (point > PLACES_MAX && count <= point) {
+    if point < 1 - DECIMALS_MAX || (point > DECIMALS_MAX && count <= point) {
         put_scientific(out, digits, point - 1);
     } else if point <= 0 {
         out.extend_from_slice(b"0.");

@@ -42,18 +42,18 @@ fn peek(cursor: &Cursor<'_>) -> Option<u8> {
     cursor.rest().first().copied()
 }
 
-fn expect(cursor: &mut Cursor<'_>, wanted: u8) -> Result<(), DecodeError> {
+fn expect(cursor: &mut Cursor<'_>, expected: u8) -> Result<(), DecodeError> {
     let offset = cursor.offset();
     match cursor.u8()? {
-        byte if byte == wanted => Ok(()),
+        byte if byte == expected => Ok(()),
         byte => Err(unexpected(offset, byte)),
     }
 }
 
 fn unexpected(offset: usize, byte: u8) -> DecodeError {
-    let wanted = "a path to a single place";
+    let expected = "a path to a single place";
     let found = u64::from(byte);
-    DecodeError::new(offset, DecodeReason::Unexpected { field: "byte of a JSON path", found, wanted })
+    DecodeError::new(offset, DecodeReason::Unexpected { field: "byte of a JSON path", found, expected })
 }
 
 /// Parses `.name` or `."name"`.
@@ -162,8 +162,8 @@ fn number(cursor: &mut Cursor<'_>) -> Result<usize, DecodeError> {
 mod tests {
     use super::{JsonPathLeg, parse};
 
-    fn check(path: &str, wanted: Option<&[JsonPathLeg]>) {
-        assert_eq!(parse(path.as_bytes(), 0).ok().as_deref(), wanted, "{path}");
+    fn check(path: &str, expected: Option<&[JsonPathLeg]>) {
+        assert_eq!(parse(path.as_bytes(), 0).ok().as_deref(), expected, "{path}");
     }
 
     fn name(name: &str) -> JsonPathLeg {

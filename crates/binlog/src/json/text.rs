@@ -81,10 +81,10 @@ impl<'a> JsonTextWriter<'a, '_> {
                 Ok(())
             }
             None => {
-                let (found, wanted) = (offset as u64, "a value that overlaps no other");
+                let (found, expected) = (offset as u64, "a value that overlaps no other");
                 Err(DecodeError::new(
                     offset,
-                    DecodeReason::Unexpected { field: "JSON offset", found, wanted },
+                    DecodeReason::Unexpected { field: "JSON offset", found, expected },
                 ))
             }
         }

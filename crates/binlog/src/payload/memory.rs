@@ -37,8 +37,8 @@ impl ZstdLevel {
     /// Returns the base-2 logarithm of zstd's window at this level for inputs of `size` bytes.
     pub fn window_log(self, size: u64) -> u32 {
         // Tables are no larger than the input requires.
-        let wanted = size.max(1).checked_next_power_of_two().map_or(u64::BITS, u64::trailing_zeros);
-        self.powers()[0].min(wanted.max(10))
+        let input_log = size.max(1).checked_next_power_of_two().map_or(u64::BITS, u64::trailing_zeros);
+        self.powers()[0].min(input_log.max(10))
     }
 
     /// Returns the maximum memory of zstd in bytes at this level for inputs of `size` bytes.
@@ -64,9 +64,9 @@ mod tests {
     #[test]
     fn table_sizes_equal_zstds() {
         // Figures from zstd's documentation of the highest levels.
-        for (level, wanted) in [(19, 80), (20, 160), (21, 320), (22, 640)] {
+        for (level, input_log) in [(19, 80), (20, 160), (21, 320), (22, 640)] {
             let found = ZstdLevel::new(level).unwrap().memory_for(1 << 30) / MIB;
-            assert!((wanted..=wanted * 5 / 4 + 8).contains(&found), "{level}: {found}");
+            assert!((input_log..=input_log * 5 / 4 + 8).contains(&found), "{level}: {found}");
         }
         assert_eq!(ZstdLevel::MAX.window_log(u64::MAX), 27);
     }

@@ -157,7 +157,7 @@ impl PayloadReader {
             }
             let ready = &self.buffer[self.taken..];
             let found = ready.len();
-            let wanted = match frame(ready, self.limits.event_size_max) {
+            let needed = match frame(ready, self.limits.event_size_max) {
                 Ok(Some(size)) if size <= found => return self.check_total(size).map(Some),
                 // The stated size is too large; no need to read the event.
                 Ok(Some(size)) => self.check_total(size)?,
@@ -166,15 +166,15 @@ impl PayloadReader {
             };
             let is_used_up = self.source.is_between_frames() && input.rest().is_empty();
             if is_used_up && input.ending == PayloadEnding::Here && found > 0 {
-                let wanted = (wanted - found) as u64;
+                let expected = (needed - found) as u64;
                 return Err(
-                    self.fail(input, DecodeError::new(found, DecodeReason::Short { wanted, found: 0 }))
+                    self.fail(input, DecodeError::new(found, DecodeReason::Short { expected, found: 0 }))
                 );
             }
             if is_used_up && input.ending == PayloadEnding::Here {
                 self.check_claimed_size(input)?;
             }
-            if is_used_up || self.refill(input, wanted)? == 0 && input.rest().is_empty() {
+            if is_used_up || self.refill(input, needed)? == 0 && input.rest().is_empty() {
                 return Ok(None);
             }
         }
@@ -189,8 +189,8 @@ impl PayloadReader {
     fn check_claimed_size(&mut self, input: &PayloadInput<'_>) -> Result<(), PayloadError> {
         let found = self.summary.uncompressed_size;
         match self.claimed_size() {
-            Some(wanted) if wanted != found => {
-                let reason = DecodeReason::Differs { field: "uncompressed payload size", found, wanted };
+            Some(expected) if expected != found => {
+                let reason = DecodeReason::Differs { field: "uncompressed payload size", found, expected };
                 Err(self.fail(input, DecodeError::new(0, reason)))
             }
             _ => Ok(()),
@@ -200,8 +200,8 @@ impl PayloadReader {
     fn check_total(&mut self, size: usize) -> Result<usize, PayloadError> {
         let (found, max) = (self.summary.uncompressed_size + size as u64, self.limits.total_size_max);
         let reason = match self.claimed_size() {
-            Some(wanted) if found > wanted => {
-                DecodeReason::Differs { field: "uncompressed payload size", found, wanted }
+            Some(expected) if found > expected => {
+                DecodeReason::Differs { field: "uncompressed payload size", found, expected }
             }
             _ if found > max => DecodeReason::OutOfRange { field: "uncompressed payload size", found, max },
             _ => return Ok(size),
@@ -210,14 +210,14 @@ impl PayloadReader {
         Err(self.fail(&nothing, DecodeError::new(0, reason)))
     }
 
-    /// Makes room for `wanted` bytes of the current event, but at most twice the bytes received, and fills it.
+    /// Makes room for `needed` bytes of the current event, but at most twice the bytes received, and fills it.
     /// Returns the number of bytes added.
-    fn refill(&mut self, input: &mut PayloadInput<'_>, wanted: usize) -> Result<usize, PayloadError> {
+    fn refill(&mut self, input: &mut PayloadInput<'_>, needed: usize) -> Result<usize, PayloadError> {
         self.buffer.drain(..self.taken);
         self.taken = 0;
         // The size may be false: allocate in proportion to the received bytes.
         let old = self.buffer.len();
-        let room = wanted.min(old * 2).max(READ_SIZE);
+        let room = needed.min(old * 2).max(READ_SIZE);
         self.buffer.reserve_exact(room - old);
         let filled = self.source.fill(input, &mut self.buffer, room, &mut self.summary);
         filled.map_err(|reason| self.fail(input, DecodeError::new(self.buffer.len(), reason)))?;
@@ -241,15 +241,15 @@ fn frame(bytes: &[u8], size_max: u32) -> Result<Option<usize>, DecodeError> {
     match header.event_type {
         EventType::TransactionPayload | EventType::FormatDescription => {
             let (field, found) = ("event type", u64::from(header.event_type.code()));
-            let wanted = "any but 15 and 40, which cannot be inside a payload";
-            return Err(DecodeError::new(TYPE_OFFSET, DecodeReason::Unexpected { field, found, wanted }));
+            let expected = "any but 15 and 40, which cannot be inside a payload";
+            return Err(DecodeError::new(TYPE_OFFSET, DecodeReason::Unexpected { field, found, expected }));
         }
         _ => {}
     }
     let (field, found) = ("event size", u64::from(header.size));
     if header.size < HEADER_SIZE as u32 {
-        let wanted = "19 bytes or more";
-        return Err(DecodeError::new(SIZE_OFFSET, DecodeReason::Unexpected { field, found, wanted }));
+        let expected = "19 bytes or more";
+        return Err(DecodeError::new(SIZE_OFFSET, DecodeReason::Unexpected { field, found, expected }));
     }
     if header.size > size_max {
         let max = u64::from(size_max);

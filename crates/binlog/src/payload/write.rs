@@ -61,7 +61,7 @@ pub enum CompressError {
     /// The number of bytes differs from the announced one.
     Announced {
         /// Number of bytes announced.
-        wanted: u64,
+        expected: u64,
         /// Number of bytes received.
         found: u64,
     },
@@ -72,8 +72,8 @@ impl fmt::Display for CompressError {
         match self {
             Self::TooLarge { max } => write!(out, "the payload is larger than {max} bytes"),
             Self::Zstd { message } => write!(out, "zstd: {message}"),
-            Self::Announced { wanted, found } => {
-                write!(out, "{wanted} bytes of events were announced, {found} received")
+            Self::Announced { expected, found } => {
+                write!(out, "{expected} bytes of events were announced, {found} received")
             }
         }
     }
@@ -193,9 +193,9 @@ impl PayloadWriter {
     pub fn push(&mut self, inner: &[u8]) -> Result<(), CompressError> {
         self.came += inner.len() as u64;
         match self.announced {
-            Some(wanted) if self.came > wanted => Err(self.size_error(wanted)),
+            Some(expected) if self.came > expected => Err(self.size_error(expected)),
             // If zstd receives the whole input at once, zstd does not copy the input.
-            Some(wanted) if self.came == wanted => self.run(inner, ZSTD_EndDirective::ZSTD_e_end),
+            Some(expected) if self.came == expected => self.run(inner, ZSTD_EndDirective::ZSTD_e_end),
             _ => self.run(inner, ZSTD_EndDirective::ZSTD_e_continue),
         }
     }
@@ -207,7 +207,7 @@ impl PayloadWriter {
     /// Fails if there are fewer bytes than announced, if the frame becomes too large, or if zstd fails.
     pub fn finish(&mut self) -> Result<&[u8], CompressError> {
         match self.announced {
-            Some(wanted) if self.came != wanted => return Err(self.size_error(wanted)),
+            Some(expected) if self.came != expected => return Err(self.size_error(expected)),
             Some(_) => {}
             None => {
                 self.run(&[], ZSTD_EndDirective::ZSTD_e_end)?;
@@ -235,8 +235,8 @@ impl PayloadWriter {
         let mut input = InBuffer::around(inner);
         loop {
             let start = self.frame.len();
-            let wanted = zstd_safe::compress_bound(inner.len() - input.pos()).clamp(64, FRAME_STEP);
-            self.frame.reserve(wanted);
+            let room = zstd_safe::compress_bound(inner.len() - input.pos()).clamp(64, FRAME_STEP);
+            self.frame.reserve(room);
             let mut output = OutBuffer::around_pos(&mut self.frame, start);
             let left = self.context.compress_stream2(&mut output, &mut input, directive).map_err(failed)?;
             if self.drained + self.frame.len() > self.frame_size_max as usize {
@@ -252,8 +252,8 @@ impl PayloadWriter {
         }
     }
 
-    const fn size_error(&self, wanted: u64) -> CompressError {
-        CompressError::Announced { wanted, found: self.came }
+    const fn size_error(&self, expected: u64) -> CompressError {
+        CompressError::Announced { expected, found: self.came }
     }
 }
 
@@ -281,9 +281,9 @@ mod tests {
         let mut writer = PayloadWriter::new(ZstdLevel::DEFAULT).unwrap();
         writer.begin(3).unwrap();
         writer.push(b"ab").unwrap();
-        let wanted = 3;
-        assert_eq!(writer.finish(), Err(CompressError::Announced { wanted, found: 2 }));
-        assert_eq!(writer.push(b"cd"), Err(CompressError::Announced { wanted, found: 4 }));
+        let expected = 3;
+        assert_eq!(writer.finish(), Err(CompressError::Announced { expected, found: 2 }));
+        assert_eq!(writer.push(b"cd"), Err(CompressError::Announced { expected, found: 4 }));
     }
 
     #[test]
@@ -297,11 +297,11 @@ mod tests {
     proptest! {
         #[test]
         fn frames_round_trip_whole_and_in_pieces(
-            bytes in proptest::collection::vec(0..4_u8, 0..5000), cut in 0..5000_usize, level in 1..=22_u8,
+            bytes in proptest::collection::vec(0..4_u8, 0..5000), boundary in 0..5000_usize, level in 1..=22_u8,
         ) {
             let mut writer = PayloadWriter::new(ZstdLevel::new(level).unwrap()).unwrap();
             let whole = writer.frame(&bytes).unwrap().to_vec();
-            let (front, back) = bytes.split_at(cut.min(bytes.len()));
+            let (front, back) = bytes.split_at(boundary.min(bytes.len()));
             writer.begin(bytes.len() as u64).unwrap();
             writer.push(front).unwrap();
             writer.push(back).unwrap();
@@ -312,12 +312,12 @@ mod tests {
             let open_ended = writer.finish().unwrap().to_vec();
             prop_assert_eq!(writer.finish().unwrap(), &open_ended);
             let sized = Some(bytes.len() as u64);
-            for (frame, wanted) in [(&whole, sized), (&pieces, sized), (&open_ended, None)] {
+            for (frame, expected) in [(&whole, sized), (&pieces, sized), (&open_ended, None)] {
                 let mut opened = vec![0; bytes.len()];
                 let size = zstd_safe::decompress(&mut opened[..], frame).unwrap();
                 prop_assert_eq!(&opened[..size], &bytes[..]);
                 let stated = zstd_safe::get_frame_content_size(frame).unwrap();
-                prop_assert_eq!(stated, wanted);
+                prop_assert_eq!(stated, expected);
             }
         }
     }

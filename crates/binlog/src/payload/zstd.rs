@@ -29,7 +29,7 @@ pub(super) struct ZstdFrames {
     /// Context, created on first use.
     context: Option<DCtx<'static>>,
     /// Number of bytes that zstd expects next; 0 between frames, after all output was returned.
-    wanted: usize,
+    next_size: usize,
     frame: FrameState,
     mode: DecompressMode,
     /// Error to report after the remaining output.
@@ -95,7 +95,7 @@ impl ZstdFrames {
             // Earlier pieces cannot be read again.
             PayloadDelivery::InPieces => DecompressMode::BlockByBlock,
         };
-        (self.wanted, self.frame, self.fault) = (0, FrameState::default(), None);
+        (self.next_size, self.frame, self.fault) = (0, FrameState::default(), None);
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl ZstdFrames {
     }
 
     pub(super) fn is_between(&self) -> bool {
-        self.wanted == 0
+        self.next_size == 0
     }
 
     pub(super) fn fill(
@@ -121,15 +121,15 @@ impl ZstdFrames {
                 // Return the output before the error first.
                 return if out.len() == old { Err(fault) } else { Ok(()) };
             }
-            if self.wanted == 0 {
+            if self.next_size == 0 {
                 if input.rest().is_empty() {
                     return Ok(());
                 }
                 self.frame = FrameState { start: input.position, ..FrameState::default() };
-                self.wanted = FRAME_START_SIZE;
+                self.next_size = FRAME_START_SIZE;
             }
             match self.step(input, out) {
-                Ok(StepProgress::Some) if self.wanted == 0 => self.frame.count_into(summary),
+                Ok(StepProgress::Some) if self.next_size == 0 => self.frame.count_into(summary),
                 Ok(StepProgress::Some) => {}
                 Ok(StepProgress::None) if input.ending == PayloadEnding::Later => return Ok(()),
                 Ok(StepProgress::None) => self.fault = Some(DecodeReason::TORN_FRAME),
@@ -148,20 +148,20 @@ impl ZstdFrames {
         out: &mut Vec<u8>,
     ) -> Result<StepProgress, &'static str> {
         let is_careful = self.mode == DecompressMode::BlockByBlock || self.frame.is_second;
-        let size = match self.wanted {
+        let size = match self.next_size {
             _ if !is_careful => usize::MAX,
             // zstd requests a block together with the next block's header. An error in that header would hide this
             // block.
-            wish if wish > BLOCK_HEADER_SIZE => wish - BLOCK_HEADER_SIZE,
-            wish => wish,
+            size_hint if size_hint > BLOCK_HEADER_SIZE => size_hint - BLOCK_HEADER_SIZE,
+            size_hint => size_hint,
         };
         let rest = input.rest();
         let mut piece = InBuffer::around(&rest[..rest.len().min(size)]);
         let old = out.len();
         let mut output = OutBuffer::around_pos(out, old);
         let context = self.context.as_mut().ok_or(NOT_STARTED)?;
-        self.wanted = context.decompress_stream(&mut output, &mut piece).map_err(get_error_name)?;
-        let is_stuck = self.wanted != 0 && piece.pos == 0 && out.len() == old;
+        self.next_size = context.decompress_stream(&mut output, &mut piece).map_err(get_error_name)?;
+        let is_stuck = self.next_size != 0 && piece.pos == 0 && out.len() == old;
         self.frame.record_head(&rest[..piece.pos]);
         input.position += piece.pos;
         let repeated = self.frame.repeated.min(out.len() - old);
@@ -176,7 +176,7 @@ impl ZstdFrames {
         self.reset().map_err(|message| DecodeReason::Zstd { message })?;
         let FrameState { start, given, .. } = self.frame;
         self.frame = FrameState { start, is_second: true, repeated: given, ..FrameState::default() };
-        self.wanted = FRAME_START_SIZE;
+        self.next_size = FRAME_START_SIZE;
         input.position = start;
         Ok(())
     }
@@ -184,9 +184,9 @@ impl ZstdFrames {
 
 impl FrameState {
     fn record_head(&mut self, bytes: &[u8]) {
-        let place = &mut self.head[self.head_size..];
-        let size = place.len().min(bytes.len());
-        place[..size].copy_from_slice(&bytes[..size]);
+        let slot = &mut self.head[self.head_size..];
+        let size = slot.len().min(bytes.len());
+        slot[..size].copy_from_slice(&bytes[..size]);
         self.head_size += size;
     }
 

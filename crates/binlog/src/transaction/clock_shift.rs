@@ -19,21 +19,21 @@ impl ClockShift {
     pub const NONE: Self = Self::by(0);
 
     /// Creates the shift for transactions appended to a file whose last transaction has the number `last`.
-    pub const fn behind(last: i64) -> Self {
+    pub const fn after(last: i64) -> Self {
         Self::by(last)
     }
 
     /// Creates the shift for transactions that start a new file; `last` is the number of the previous transaction in
     /// the old file.
-    pub const fn cut_at(last: i64) -> Self {
+    pub const fn truncated_at(last: i64) -> Self {
         Self::by(last.saturating_neg())
     }
 
-    /// Creates the shift for transactions after a gap. `left_out` is the old number of the last omitted transaction,
+    /// Creates the shift for transactions after a gap. `skipped` is the old number of the last omitted transaction,
     /// and `last` the number of transactions before the gap in the new file. Transactions after the gap wait for all
     /// of these, since their dependencies are unknown.
-    pub const fn behind_gap(left_out: i64, last: i64) -> Self {
-        Self { by: last.saturating_sub(left_out), last_committed_min: last }
+    pub const fn after_gap(skipped: i64, last: i64) -> Self {
+        Self { by: last.saturating_sub(skipped), last_committed_min: last }
     }
 
     const fn by(by: i64) -> Self {
@@ -86,9 +86,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn truncated_files_keep_their_order(file in file(), cut in 0..40_usize) {
-            let (front, back) = file.split_at(cut.min(file.len()));
-            let shift = ClockShift::cut_at(front.len() as i64);
+        fn truncated_files_keep_their_order(file in file(), split_at in 0..40_usize) {
+            let (front, back) = file.split_at(split_at.min(file.len()));
+            let shift = ClockShift::truncated_at(front.len() as i64);
             let moved: Vec<_> = back.iter().map(|clock| shift.apply(*clock)).collect();
             prop_assert!(is_whole(&moved));
             for (later, moved_later) in back.iter().zip(&moved) {
@@ -100,7 +100,7 @@ mod tests {
 
         #[test]
         fn concatenated_files_keep_their_order(front in file(), back in file()) {
-            let shift = ClockShift::behind(front.len() as i64);
+            let shift = ClockShift::after(front.len() as i64);
             let moved: Vec<_> = back.iter().map(|clock| shift.apply(*clock)).collect();
             let joined: Vec<_> = front.iter().chain(&moved).copied().collect();
             prop_assert!(is_whole(&joined));
@@ -111,7 +111,7 @@ mod tests {
                 }
             }
             let again: Vec<_> =
-                moved.iter().map(|clock| ClockShift::cut_at(front.len() as i64).apply(*clock)).collect();
+                moved.iter().map(|clock| ClockShift::truncated_at(front.len() as i64).apply(*clock)).collect();
             prop_assert_eq!(again, back);
         }
 
@@ -119,7 +119,7 @@ mod tests {
         fn transactions_after_a_gap_wait_for_all_before_it(file in file(), from in 0..40_usize, size in 0..40_usize) {
             let (front, rest) = file.split_at(from.min(file.len()));
             let back = &rest[size.min(rest.len())..];
-            let shift = ClockShift::behind_gap((file.len() - back.len()) as i64, front.len() as i64);
+            let shift = ClockShift::after_gap((file.len() - back.len()) as i64, front.len() as i64);
             let moved: Vec<_> = back.iter().map(|clock| shift.apply(*clock)).collect();
             prop_assert!(is_whole(&front.iter().chain(&moved).copied().collect::<Vec<_>>()));
             prop_assert!(moved.iter().all(|later| front.iter().all(|earlier| waits(*later, *earlier))));
@@ -132,7 +132,7 @@ mod tests {
 
         #[test]
         fn any_clock_can_be_moved(last in 0..i64::MAX, number in 0..i64::MAX, by in 0..i64::MAX) {
-            for shift in [ClockShift::behind(by), ClockShift::cut_at(by), ClockShift::behind_gap(by, last)] {
+            for shift in [ClockShift::after(by), ClockShift::truncated_at(by), ClockShift::after_gap(by, last)] {
                 prop_assert!(shift.apply(clock(last, number)).last_committed >= 0);
                 prop_assert_eq!(shift.apply(clock(last, 0)), clock(last, 0));
             }

@@ -188,7 +188,7 @@ impl<'a> FormatDescription<'a> {
     }
 }
 
-/// Appends a transaction's GTID event with the correct size of the transaction: `behind` bytes of other events
+/// Appends a transaction's GTID event with the correct size of the transaction: `bytes_after` bytes of other events
 /// follow. Nothing else changes.
 ///
 /// # Errors
@@ -196,12 +196,12 @@ impl<'a> FormatDescription<'a> {
 /// Fails if the event is no GTID event, or cannot be decoded or encoded.
 pub fn put_gtid_resized(
     raw: &RawEvent<'_>,
-    behind: u64,
+    bytes_after: u64,
     next: NextPosition,
     format: &EventFormat,
     out: &mut Vec<u8>,
 ) -> Result<(), GtidRewriteError> {
-    put_gtid_renumbered(raw, &GtidMove { shift: ClockShift::NONE, behind, next }, format, out)
+    put_gtid_renumbered(raw, &GtidMove { shift: ClockShift::NONE, bytes_after, next }, format, out)
 }
 
 /// Change of a GTID event for another position.
@@ -210,7 +210,7 @@ pub struct GtidMove {
     /// Shift of the logical clock.
     pub shift: ClockShift,
     /// Bytes of the transaction's events after the GTID event.
-    pub behind: u64,
+    pub bytes_after: u64,
     /// Position of the next event, for the header.
     pub next: NextPosition,
 }
@@ -226,21 +226,21 @@ pub fn put_gtid_renumbered(
     format: &EventFormat,
     out: &mut Vec<u8>,
 ) -> Result<(), GtidRewriteError> {
-    let GtidMove { shift, behind, next } = *moved;
+    let GtidMove { shift, bytes_after, next } = *moved;
     let mut event = raw.decode(format)?;
     match &mut event {
         Event::Gtid(gtid) | Event::AnonymousGtid(gtid) => {
             gtid.clock = gtid.clock.map(|clock| shift.apply(clock));
-            gtid.settle_transaction_size(behind, raw.checksum())?
+            gtid.settle_transaction_size(bytes_after, raw.checksum())?
         }
         Event::GtidTagged(gtid) => {
             // The numbers have variable length, so the size of the event may change, too.
             gtid.clock = shift.apply(gtid.clock);
-            gtid.settle_transaction_size(behind, raw.checksum())?
+            gtid.settle_transaction_size(bytes_after, raw.checksum())?
         }
         _ => {
             let (field, found) = ("event type", u64::from(raw.event_type().code()));
-            let reason = DecodeReason::Unexpected { field, found, wanted: "33, 34 or 42 (a GTID event)" };
+            let reason = DecodeReason::Unexpected { field, found, expected: "33, 34 or 42 (a GTID event)" };
             return Err(DecodeError::new(4, reason).into());
         }
     }
@@ -343,7 +343,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_size_in_a_tagged_gtid_event_includes_the_event(
-            behind in size(), number in 1..i64::MAX / 2, by in 0..i64::MAX / 4, is_summed in any::<bool>(),
+            bytes_after in size(), number in 1..i64::MAX / 2, by in 0..i64::MAX / 4, is_summed in any::<bool>(),
         ) {
             let checksum = if is_summed { ChecksumAlgorithm::Crc32 } else { ChecksumAlgorithm::Off };
             let (server_version, post_header_sizes) = (b"9.7.4".to_vec(), Vec::new());
@@ -353,12 +353,12 @@ mod tests {
             let mut old = Vec::new();
             Event::GtidTagged(tagged(clock, b"tag")).write(origin, NextPosition::Fixed(0), &format, &mut old).unwrap();
             let raw = RawEvent::new(&old, checksum.for_events()).unwrap();
-            let (shift, mut new) = (ClockShift::behind(by), Vec::new());
-            let moved = GtidMove { shift, behind, next: NextPosition::Fixed(0) };
+            let (shift, mut new) = (ClockShift::after(by), Vec::new());
+            let moved = GtidMove { shift, bytes_after, next: NextPosition::Fixed(0) };
             put_gtid_renumbered(&raw, &moved, &format, &mut new).unwrap();
             let raw = RawEvent::new(&new, checksum.for_events()).unwrap();
             let Event::GtidTagged(found) = raw.decode(&format).unwrap() else { unreachable!() };
-            prop_assert_eq!(found.stamps.transaction_size, Some(behind + new.len() as u64));
+            prop_assert_eq!(found.stamps.transaction_size, Some(bytes_after + new.len() as u64));
             prop_assert_eq!(found.clock, shift.apply(clock));
         }
     }

@@ -179,7 +179,7 @@ mod tests {
     use crate::raw::RawEvent;
     use crate::write::NextPosition;
 
-    fn check_at(event: &Event<'_>, flags: EventFlags, next_position: u32, wanted: EventRole) {
+    fn check_at(event: &Event<'_>, flags: EventFlags, next_position: u32, expected: EventRole) {
         let format = EventFormat {
             server_version: b"9.7.4".to_vec(),
             post_header_sizes: Vec::new(),
@@ -189,11 +189,11 @@ mod tests {
         let (origin, mut bytes) = (EventOrigin { flags, ..EventOrigin::default() }, Vec::new());
         event.write(origin, NextPosition::Fixed(next_position), &format, &mut bytes).unwrap();
         let raw = RawEvent::new(&bytes, format.checksum.for_events()).unwrap();
-        assert_eq!(EventRole::of(&raw, &format), Ok(wanted), "{event:?}");
+        assert_eq!(EventRole::of(&raw, &format), Ok(expected), "{event:?}");
     }
 
-    fn check(event: &Event<'_>, wanted: EventRole) {
-        check_at(event, EventFlags(0), 1000, wanted);
+    fn check(event: &Event<'_>, expected: EventRole) {
+        check_at(event, EventFlags(0), 1000, expected);
     }
 
     #[test]

@@ -41,8 +41,8 @@ impl Transaction {
     pub fn events(&self) -> impl Iterator<Item = RawEvent<'_>> {
         let (mut rest, checksum) = (self.bytes.as_slice(), self.checksum);
         std::iter::from_fn(move || {
-            let (raw, behind) = RawEvent::split_first(rest, checksum)?;
-            rest = behind;
+            let (raw, after) = RawEvent::split_first(rest, checksum)?;
+            rest = after;
             Some(raw)
         })
     }
@@ -209,7 +209,7 @@ impl TransactionAssembler {
             let reason = DecodeReason::Unexpected {
                 field,
                 found,
-                wanted: "the size in the transaction's first event",
+                expected: "the size in the transaction's first event",
             };
             return Err(AssembleError::Decode(DecodeError::new(raw.bytes().len(), reason)));
         }

@@ -109,7 +109,7 @@ pub struct GrammarFault {
     /// Role of the event found.
     pub found: EventRole,
     /// Description of the events allowed.
-    pub wanted: &'static str,
+    pub expected: &'static str,
     /// Part that was discarded to continue.
     pub lost: GrammarLoss,
     /// Place of the event after recovery; [`GrammarStep::OUTSIDE`] if it was skipped.
@@ -130,7 +130,7 @@ pub enum GrammarLoss {
 
 impl fmt::Display for GrammarFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "found {}, expected {}", self.found, self.wanted)?;
+        write!(out, "found {}, expected {}", self.found, self.expected)?;
         match self.lost {
             GrammarLoss::Event => Ok(()),
             GrammarLoss::Statement => out.write_str(": the statement before it is incomplete"),
@@ -158,7 +158,7 @@ impl TransactionGrammar {
     }
 
     /// Describes the events allowed next.
-    pub const fn wanted(&self) -> &'static str {
+    pub const fn expected(&self) -> &'static str {
         match self.state {
             GrammarState::Between => "the start of a transaction",
             GrammarState::Announced => "BEGIN, a statement or a compressed transaction",
@@ -189,7 +189,7 @@ impl TransactionGrammar {
     }
 
     fn recover(&mut self, role: EventRole) -> GrammarFault {
-        let (wanted, before) = (self.wanted(), self.state);
+        let (expected, before) = (self.expected(), self.state);
         let without_statement = match before {
             GrammarState::Inside(TransactionScope::ToCommit, _) => {
                 GrammarState::Inside(TransactionScope::ToCommit, OpenStatement::Nothing)
@@ -201,7 +201,7 @@ impl TransactionGrammar {
         let recovery = candidates.into_iter().find_map(|(state, lost)| Some((next(state, role)?, lost)));
         let ((state, step), lost) = recovery.unwrap_or(((before, GrammarStep::OUTSIDE), GrammarLoss::Event));
         self.state = state;
-        GrammarFault { found: role, wanted, lost, step }
+        GrammarFault { found: role, expected, lost, step }
     }
 }
 

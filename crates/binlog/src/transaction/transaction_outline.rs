@@ -137,7 +137,7 @@ pub struct TrackFault {
     /// Role and place of the event after recovery.
     pub tracked: TrackedEvent,
     /// Outline of the open transaction, if it was discarded.
-    pub cut: Option<TransactionOutline>,
+    pub discarded: Option<TransactionOutline>,
 }
 
 impl fmt::Display for TrackError {
@@ -163,8 +163,8 @@ impl TransactionTracker {
     }
 
     /// Describes the events allowed next.
-    pub const fn wanted(&self) -> &'static str {
-        self.grammar.wanted()
+    pub const fn expected(&self) -> &'static str {
+        self.grammar.expected()
     }
 
     /// Follows the next event, which starts at `position` of its file.
@@ -183,9 +183,9 @@ impl TransactionTracker {
         match self.grammar.step(role) {
             Ok(step) => Ok(self.take(role, step, fresh)),
             Err(fault) => {
-                let cut = if fault.lost == GrammarLoss::Transaction { self.open.take() } else { None };
+                let discarded = if fault.lost == GrammarLoss::Transaction { self.open.take() } else { None };
                 let tracked = self.take(role, fault.step, fresh);
-                Err(TrackError::Fault(Box::new(TrackFault { fault, tracked, cut })))
+                Err(TrackError::Fault(Box::new(TrackFault { fault, tracked, discarded })))
             }
         }
     }

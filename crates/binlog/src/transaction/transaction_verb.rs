@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn verbs() {
-        let check = |sql: &str, wanted| assert_eq!(TransactionVerb::of(sql.as_bytes()), wanted, "{sql}");
+        let check = |sql: &str, expected| assert_eq!(TransactionVerb::of(sql.as_bytes()), expected, "{sql}");
         check("BEGIN", TransactionVerb::Begin);
         check("begin", TransactionVerb::Begin);
         check("BEGINNING", TransactionVerb::Other);

@@ -90,8 +90,8 @@ mod tests {
     use crate::temporal::{Time, Timestamp};
     use crate::value::{BitValue, BytesValue, TextValue, Value, VectorValue};
 
-    fn check(value: Value<'_>, wanted: &str) {
-        assert_eq!(serde_json::to_string(&value).unwrap(), wanted, "{value:?}");
+    fn check(value: Value<'_>, expected: &str) {
+        assert_eq!(serde_json::to_string(&value).unwrap(), expected, "{value:?}");
     }
 
     #[test]
@@ -111,9 +111,9 @@ mod tests {
         check(Value::Json(JsonDocument::new(&[5, 1, 0])), "\"1\"");
         check(Value::Json(JsonDocument::new(&[99])), "{\"base64\":\"Yw==\"}");
         let changes = JsonChanges::new(b"\x00\x03$.a\x02\x04\x00\x02\x03$.b").unwrap();
-        let wanted =
+        let expected =
             r#"[{"kind":"Replace","path":"$.a","value":"null"},{"kind":"Remove","path":"$.b","value":null}]"#;
-        check(Value::JsonChanges(changes), wanted);
+        check(Value::JsonChanges(changes), expected);
         check(Value::Vector(VectorValue { bytes: &[0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0] }), "[1.0,-2.0]");
     }
 }

@@ -27,12 +27,12 @@ impl Sample {
 
 /// Returns all sample logs that are not encrypted.
 pub(crate) fn samples() -> Vec<Sample> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
     let mut samples = Vec::new();
-    for path in files_below(&folder) {
+    for path in files_below(&directory) {
         let bytes = fs::read(&path).unwrap();
         if bytes.starts_with(&MAGIC) {
-            let name = path.strip_prefix(&folder).unwrap().display().to_string();
+            let name = path.strip_prefix(&directory).unwrap().display().to_string();
             samples.push(Sample { name, bytes });
         }
     }
@@ -40,9 +40,9 @@ pub(crate) fn samples() -> Vec<Sample> {
     samples
 }
 
-fn files_below(folder: &Path) -> Vec<PathBuf> {
+fn files_below(directory: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<PathBuf> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     let below = |path: PathBuf| if path.is_dir() { files_below(&path) } else { vec![path] };
     entries.into_iter().flat_map(below).collect()

@@ -106,10 +106,10 @@ fn unsigned_numbers_and_members() {
     assert_eq!(column.as_primitive::<UInt64Type>().value(0), u64::MAX);
     // Optional field 6: members of an ENUM: their number, then each with its length.
     let optional = [6, 4, 2, 1, b'a', 0];
-    let check = |number: u8, wanted: &str, exact: Option<&str>| {
+    let check = |number: u8, expected: &str, exact: Option<&str>| {
         let (column, text) = inserted(&map(&[STRING], &[247, 1], &optional), &[number]).unwrap();
         let texts = column.as_dictionary::<Int32Type>().downcast_dict::<StringArray>().unwrap();
-        assert_eq!((texts.value(0), text.as_deref()), (wanted, exact));
+        assert_eq!((texts.value(0), text.as_deref()), (expected, exact));
     };
     check(1, "a", None);
     check(2, "", None);
@@ -133,11 +133,11 @@ proptest! {
     fn any_date_is_kept(bytes in any::<[u8; 3]>()) {
         let map = map(&[DATE], &[], &[]);
         let table = Table::new(&map).unwrap();
-        let wanted = text_of(&table, &bytes);
+        let expected = text_of(&table, &bytes);
         let (column, exact) = inserted(&map, &bytes).unwrap();
         let days = column.as_primitive::<Date32Type>();
         let found = exact.or_else(|| days.value_as_date(0).map(|date| date.to_string()));
-        assert_eq!(found, wanted);
+        assert_eq!(found, expected);
     }
 
     #[test]
@@ -149,12 +149,12 @@ proptest! {
             bytes[0] |= 0x80;
         }
         let map = map(&[DATETIME2], &[6], &[]);
-        let wanted = text_of(&Table::new(&map).unwrap(), &bytes);
+        let expected = text_of(&Table::new(&map).unwrap(), &bytes);
         let found = inserted(&map, &bytes).map(|(column, exact)| {
             let moments = column.as_primitive::<TimestampMicrosecondType>();
             exact.or_else(|| Some(moments.value_as_datetime(0)?.format("%Y-%m-%d %H:%M:%S%.6f").to_string()))
         });
-        assert_eq!(found.flatten(), wanted);
+        assert_eq!(found.flatten(), expected);
     }
 
     #[test]
@@ -171,11 +171,11 @@ proptest! {
     #[test]
     fn any_time_is_kept(bytes in any::<[u8; 3]>()) {
         let map = map(&[TIME2], &[0], &[]);
-        let wanted = text_of(&Table::new(&map).unwrap(), &bytes);
+        let expected = text_of(&Table::new(&map).unwrap(), &bytes);
         let (column, exact) = inserted(&map, &bytes).unwrap();
         let times = column.as_primitive::<Time64MicrosecondType>();
         let found = exact.or_else(|| times.value_as_time(0).map(|time| time.format("%H:%M:%S").to_string()));
-        assert_eq!(found, wanted);
+        assert_eq!(found, expected);
     }
 }
 

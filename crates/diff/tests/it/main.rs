@@ -12,16 +12,16 @@ use logs::GtidSelection;
 use text_log::{WriterTraits, write_log};
 
 /// Compares two stores of one log each, which are written as in [`write_log`].
-fn check(a: &str, b: &str, wanted: &str) {
-    check_logs(&[a], &[b], wanted);
+fn check(a: &str, b: &str, expected: &str) {
+    check_logs(&[a], &[b], expected);
 }
 
 /// Compares two stores of logs.
-fn check_logs(a: &[&str], b: &[&str], wanted: &str) {
-    let folder = tempfile::tempdir().unwrap();
+fn check_logs(a: &[&str], b: &[&str], expected: &str) {
+    let directory = tempfile::tempdir().unwrap();
     let store = |name: &str, logs: &[&str], traits: &WriterTraits| {
         let logs = logs.iter().enumerate().map(|(number, text)| {
-            let path = folder.path().join(format!("{name}.{:06}", number + 1));
+            let path = directory.path().join(format!("{name}.{:06}", number + 1));
             std::fs::write(&path, write_log(text, traits)).unwrap();
             path
         });
@@ -30,7 +30,7 @@ fn check_logs(a: &[&str], b: &[&str], wanted: &str) {
     let one = WriterTraits { server_id: 1, first_table_id: 90, time: 1_700_000_000 };
     let other = WriterTraits { server_id: 2, first_table_id: 500, time: 1_800_000_000 };
     let diff = compare([store("a", a, &one), store("b", b, &other)]);
-    assert_eq!(show(&diff), wanted, "{a:?} and {b:?}");
+    assert_eq!(show(&diff), expected, "{a:?} and {b:?}");
 }
 
 fn compare(stores: [DiffStore; 2]) -> StoreDiff {
@@ -196,11 +196,11 @@ fn transactions_without_gtids_are_compared_by_content() {
 
 #[test]
 fn damage_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let traits = WriterTraits { server_id: 1, first_table_id: 90, time: 0 };
     let mut log = write_log("1 +t 1 2 3", &traits);
     let store = |log: &[u8]| {
-        let path = folder.path().join("log");
+        let path = directory.path().join("log");
         std::fs::write(&path, log).unwrap();
         DiffStore { name: "store".to_owned(), logs: vec![path], keyring: None }
     };

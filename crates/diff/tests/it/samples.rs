@@ -8,8 +8,8 @@ use logs::{Store, read_keyring};
 use crate::{compare, show, try_compare};
 
 /// Compares two samples: logs or directories.
-fn check(a: &str, b: &str, wanted: &str) {
-    assert_eq!(show(&compare([a, b].map(sample))), wanted, "{a} and {b}");
+fn check(a: &str, b: &str, expected: &str) {
+    assert_eq!(show(&compare([a, b].map(sample))), expected, "{a} and {b}");
 }
 
 fn sample(name: &str) -> DiffStore {
@@ -42,10 +42,10 @@ fn forms_of_the_same_transactions_are_equal() {
 
 #[test]
 fn server_settings_that_change_the_content_are_named() {
-    let check = |a: &str, b: &str, wanted: &str| {
+    let check = |a: &str, b: &str, expected: &str| {
         let diff = compare([a, b].map(sample));
         let first = diff.content.listed.first().and_then(|transaction| transaction.first.as_ref());
-        assert_eq!(first.map(|first| first.kind.name()), Some(wanted), "{a} and {b}");
+        assert_eq!(first.map(|first| first.kind.name()), Some(expected), "{a} and {b}");
     };
     check("json.binlog", "json-partial.binlog", "json_form");
     check("foreign-keys.binlog", "foreign-keys-minimal.binlog", "columns");
@@ -56,11 +56,11 @@ fn server_settings_that_change_the_content_are_named() {
 /// Without checksums, changed bytes reach the decoders of events and rows.
 #[test]
 fn damaged_logs_never_panic() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for name in ["mariadb.binlog", "mariadb-compressed.binlog", "torn.binlog"] {
         let original = sample(name);
         let bytes = std::fs::read(&original.logs[0]).unwrap();
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         let store = DiffStore { logs: vec![path.clone()], ..original.clone() };
         for at in (0..bytes.len()).step_by(13) {
             let mut changed = bytes.clone();
@@ -76,8 +76,8 @@ fn damaged_logs_never_panic() {
 #[test]
 fn purged_transactions_are_not_missing() {
     let uuid = "5ea5ca5e-0001-4000-8000-000000000001";
-    let wanted = format!("2 common; A only: {uuid}:7-9; 3 at the end; A purged elsewhere: {uuid}:1-5");
-    check("rotation", "rotation/binlog.000004", &wanted);
-    let wanted = "1 common; A purged elsewhere: 1-1-1 to 1-1-3, 2-77-1, 4294967295-77-18446744073709551000";
-    check("mariadb-gtids", "mariadb-gtids/binlog.000002", wanted);
+    let expected = format!("2 common; A only: {uuid}:7-9; 3 at the end; A purged elsewhere: {uuid}:1-5");
+    check("rotation", "rotation/binlog.000004", &expected);
+    let expected = "1 common; A purged elsewhere: 1-1-1 to 1-1-3, 2-77-1, 4294967295-77-18446744073709551000";
+    check("mariadb-gtids", "mariadb-gtids/binlog.000002", expected);
 }

@@ -124,7 +124,7 @@ impl LogTextWriter<'_> {
             flavour,
         }));
         let mut events = rows.split('/').peekable();
-        // Servers set the bits behind the columns arbitrarily.
+        // Servers set the bits after the columns arbitrarily.
         let bits = if self.traits.server_id == 1 { [0xff] } else { [0x01] };
         while let Some(rows) = events.next() {
             let mut images = Vec::new();

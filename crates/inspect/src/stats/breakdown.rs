@@ -206,8 +206,8 @@ impl<K: Eq + Hash + Ord + Clone> GroupMap<K> {
 
 impl BreakdownTally {
     /// Counts a transaction by all requested properties except statements.
-    pub(crate) fn add_transaction(&mut self, wanted: &[BreakdownKind], open: &TransactionTally) {
-        if wanted.is_empty() {
+    pub(crate) fn add_transaction(&mut self, kinds: &[BreakdownKind], open: &TransactionTally) {
+        if kinds.is_empty() {
             return;
         }
         let mut counts =
@@ -217,7 +217,7 @@ impl BreakdownTally {
             counts.updated += updated;
             counts.deleted += deleted;
         }
-        for kind in wanted {
+        for kind in kinds {
             match kind {
                 BreakdownKind::Minute | BreakdownKind::Hour => {}
                 BreakdownKind::Account => self.writers.add(&open.writer, &counts),
@@ -229,7 +229,7 @@ impl BreakdownTally {
                 BreakdownKind::Statement => {}
             }
         }
-        if wanted.iter().any(|kind| matches!(kind, BreakdownKind::Minute | BreakdownKind::Hour)) {
+        if kinds.iter().any(|kind| matches!(kind, BreakdownKind::Minute | BreakdownKind::Hour)) {
             self.minutes.entry(open.commit_us() / MINUTE_US).or_default().add(&counts);
         }
     }
@@ -254,8 +254,8 @@ impl BreakdownTally {
         }
     }
 
-    /// Adds the counts of the following chunk. `places` has the new indexes of that chunk's tables.
-    pub(crate) fn merge(&mut self, later: Self, places: &[usize]) {
+    /// Adds the counts of the following chunk. `indexes` has the new indexes of that chunk's tables.
+    pub(crate) fn merge(&mut self, later: Self, indexes: &[usize]) {
         for (minute, counts) in &later.minutes {
             self.minutes.entry(*minute).or_default().add(counts);
         }
@@ -263,7 +263,7 @@ impl BreakdownTally {
         self.statements.merge(later.statements);
         self.without_text.add(&later.without_text);
         for (table, transactions) in later.table_transactions {
-            *self.table_transactions.entry(places[table]).or_default() += transactions;
+            *self.table_transactions.entry(indexes[table]).or_default() += transactions;
         }
     }
 
@@ -307,10 +307,10 @@ impl BreakdownTally {
     }
 
     fn tables(&self, tables: &TableCounts) -> Vec<BreakdownGroup> {
-        let group = |(place, amounts): (usize, super::tables::TableAmounts)| BreakdownGroup {
+        let group = |(index, amounts): (usize, super::tables::TableAmounts)| BreakdownGroup {
             key: GroupKey::Table { table: format!("{}.{}", amounts.database, amounts.table) },
             counts: GroupCounts {
-                transactions: self.table_transactions.get(&place).copied().unwrap_or_default(),
+                transactions: self.table_transactions.get(&index).copied().unwrap_or_default(),
                 statements: 0,
                 inserted: amounts.changes.insert.rows,
                 updated: amounts.changes.update.rows,
@@ -318,7 +318,7 @@ impl BreakdownTally {
                 bytes: amounts.bytes(),
             },
         };
-        tables.placed_amounts().into_iter().map(group).collect()
+        tables.indexed_amounts().into_iter().map(group).collect()
     }
 }
 

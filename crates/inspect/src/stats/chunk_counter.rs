@@ -123,7 +123,7 @@ struct MappedTable {
     /// Body of the table map: equal bytes mean the same table.
     body: Box<[u8]>,
     /// The table's index, if the table is selected.
-    place: Option<usize>,
+    index: Option<usize>,
     table: Arc<Table>,
     decoders: Vec<RowDecoder>,
 }
@@ -191,7 +191,7 @@ impl<'s> ChunkCounter<'s> {
     }
 
     fn finish(mut self) -> ChunkTally {
-        self.note_writer();
+        self.record_writer();
         match (self.open, self.is_head) {
             (Some(open), true) => self.part.head = Some(ContinuedTransaction::Continues(open)),
             (open, _) => self.part.tail = open,
@@ -272,7 +272,7 @@ impl<'s> ChunkCounter<'s> {
         self.add_stored_size(raw, role);
         match role {
             // The transaction ends at the payload's end.
-            EventRole::Payload => return self.note_payload(raw, format),
+            EventRole::Payload => return self.record_payload(raw, format),
             EventRole::Gtid => {}
             _ => self.count_content(raw, role, format)?,
         }
@@ -330,7 +330,7 @@ impl<'s> ChunkCounter<'s> {
     }
 
     /// Records the server and the connection that wrote the open transaction, if known.
-    fn note_writer(&mut self) {
+    fn record_writer(&mut self) {
         if let (Some(open), Some(origin)) = (&mut self.open, &self.origin)
             && origin.connection.is_some()
         {
@@ -340,9 +340,13 @@ impl<'s> ChunkCounter<'s> {
 
     /// Returns the data in a transaction's first event.
     fn start(&self, event: &WalkEvent<'_>, role: EventRole) -> Result<TransactionStamp, DecodeError> {
-        let place = EventAddress { log: self.log, offset: event.offset };
-        let mut start =
-            TransactionStamp { id: TransactionId::Unsaid, place, commit_us: None, original_commit_us: None };
+        let address = EventAddress { log: self.log, offset: event.offset };
+        let mut start = TransactionStamp {
+            id: TransactionId::Unsaid,
+            address,
+            commit_us: None,
+            original_commit_us: None,
+        };
         if !matches!(role, EventRole::Gtid | EventRole::GtidAndBegin) {
             return Ok(start);
         }
@@ -421,10 +425,10 @@ impl<'s> ChunkCounter<'s> {
     }
 
     fn count_map(&mut self, raw: &RawEvent<'_>) -> Result<(), DecodeError> {
-        let place = self.learn_table(raw)?;
-        if let Some(place) = place {
+        let index = self.learn_table(raw)?;
+        if let Some(index) = index {
             self.count_row_statement();
-            self.part.tally.tables.add_map(place, u64::from(raw.header().size));
+            self.part.tally.tables.add_map(index, u64::from(raw.header().size));
             self.add_selected_event(raw);
         }
         Ok(())
@@ -443,12 +447,12 @@ impl<'s> ChunkCounter<'s> {
     fn learn_table(&mut self, raw: &RawEvent<'_>) -> Result<Option<usize>, DecodeError> {
         let Event::TableMap(map) = raw.decode(&self.format_inside)? else { return Ok(None) };
         if let Some(known) = self.maps.get(&map.table_id).filter(|known| *known.body == *raw.body()) {
-            return Ok(known.place);
+            return Ok(known.index);
         }
         let is_selected = self.settings.selection.tables.selects(map.database, map.table);
-        let place = is_selected.then(|| self.part.tally.tables.table_index(map.database, map.table));
-        self.maps.insert(map.table_id, MappedTable::new(&map, raw, place)?);
-        Ok(place)
+        let index = is_selected.then(|| self.part.tally.tables.table_index(map.database, map.table));
+        self.maps.insert(map.table_id, MappedTable::new(&map, raw, index)?);
+        Ok(index)
     }
 
     fn count_rows(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
@@ -469,11 +473,11 @@ impl<'s> ChunkCounter<'s> {
                 _ => Err(DecodeError::unmapped_table(rows.table_id)),
             };
         };
-        let (Some(open), Some(place)) = (&mut self.open, mapped.place) else { return Ok(()) };
+        let (Some(open), Some(index)) = (&mut self.open, mapped.index) else { return Ok(()) };
         let amount =
             RowChangeCounts { rows: mapped.count(rows)?, events: 1, bytes: u64::from(raw.header().size) };
         let change = RowOperation::from(rows.kind);
-        self.part.tally.add_rows(open, place, change, amount);
+        self.part.tally.add_rows(open, index, change, amount);
         if self.settings.breakdowns.contains(&BreakdownKind::Statement) {
             self.part.tally.breakdown.add_rows(self.digest.as_ref(), change, amount);
         }
@@ -482,7 +486,7 @@ impl<'s> ChunkCounter<'s> {
     }
 
     /// Records the sizes of the transaction's payload.
-    fn note_payload(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
+    fn record_payload(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
         let (Event::TransactionPayload(payload), Some(open)) = (raw.decode(format)?, &mut self.open) else {
             return Ok(());
         };
@@ -491,7 +495,7 @@ impl<'s> ChunkCounter<'s> {
     }
 
     fn end_transaction(&mut self) {
-        self.note_writer();
+        self.record_writer();
         match self.open.take() {
             Some(open) if self.is_head => self.part.head = Some(ContinuedTransaction::Ends(open)),
             Some(open) => self.part.tally.add_transaction(&open),
@@ -512,10 +516,10 @@ impl<'s> ChunkCounter<'s> {
 }
 
 impl MappedTable {
-    fn new(map: &TableMap<'_>, raw: &RawEvent<'_>, place: Option<usize>) -> Result<Self, DecodeError> {
+    fn new(map: &TableMap<'_>, raw: &RawEvent<'_>, index: Option<usize>) -> Result<Self, DecodeError> {
         // Only sizes are needed, which do not depend on the optional metadata.
         let table = Arc::new(Table::without_optional(map)?);
-        Ok(Self { body: raw.body().into(), place, table, decoders: Vec::new() })
+        Ok(Self { body: raw.body().into(), index, table, decoders: Vec::new() })
     }
 
     fn count(&mut self, rows: &Rows<'_>) -> Result<u64, DecodeError> {

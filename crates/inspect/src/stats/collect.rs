@@ -66,13 +66,13 @@ pub fn collect(
     settings: &StatsSettings,
     on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<StatsReport, InspectError> {
-    collect_cut(readers, settings, PIECE_SIZES, on_progress)
+    collect_in_pieces(readers, settings, PIECE_SIZES, on_progress)
 }
 
-fn collect_cut(
+fn collect_in_pieces(
     readers: impl IntoIterator<Item = Result<LogReader, logs::LogError>, IntoIter: Send>,
     settings: &StatsSettings,
-    cut: PieceSizes,
+    sizes: PieceSizes,
     on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<StatsReport, InspectError> {
     let readers = readers.into_iter();
@@ -81,7 +81,7 @@ fn collect_cut(
     let mut bytes_done = 0;
     run_ordered(
         PipelineLimits::with_bytes(WAITING_SIZE_MAX),
-        |feed: &ItemSender<'_, CountTask>| read(readers, cut, &mut seen, feed),
+        |feed: &ItemSender<'_, CountTask>| read(readers, sizes, &mut seen, feed),
         EventWalk::default,
         |walk, piece, sender| {
             let part = count(&piece, settings, walk)?;
@@ -168,7 +168,7 @@ fn bytes_of(work: &PieceContent) -> u64 {
 
 fn read(
     readers: impl Iterator<Item = Result<LogReader, logs::LogError>>,
-    cut: PieceSizes,
+    sizes: PieceSizes,
     seen: &mut ReadSummary,
     feed: &ItemSender<'_, CountTask>,
 ) -> Result<(), InspectError> {
@@ -176,8 +176,8 @@ fn read(
     for reader in readers {
         let reader = reader?;
         let name: Arc<str> = reader.name().into();
-        log = read_pieces(reader, log, cut, OnDamage::Stop, &mut |work, bytes| {
-            seen.note(&work);
+        log = read_pieces(reader, log, sizes, OnDamage::Stop, &mut |work, bytes| {
+            seen.record(&work);
             match work {
                 PieceContent::LogStart { .. } => Ok(()),
                 PieceContent::Unreadable { error, .. } => Err(InspectError::Log(error)),
@@ -193,7 +193,7 @@ fn read(
 }
 
 impl ReadSummary {
-    fn note(&mut self, work: &PieceContent) {
+    fn record(&mut self, work: &PieceContent) {
         if let PieceContent::LogStart { name } = work {
             self.logs.push(LogStats { name: name.to_string(), ..LogStats::default() });
         }
@@ -256,7 +256,7 @@ mod tests {
     use logs::{LogReader, PieceSizes};
     use sql::{TablePattern, TableSelection};
 
-    use super::{StatsSettings, collect_cut};
+    use super::{StatsSettings, collect_in_pieces};
     use crate::error::InspectError;
     use crate::log_pieces::PIECE_SIZES;
     use crate::stats::{BreakdownKind, StatsReport, StatsSelection, StatsTotals};
@@ -273,16 +273,18 @@ mod tests {
         samples
     }
 
-    fn collect(paths: &[PathBuf], cut: PieceSizes) -> Result<StatsReport, InspectError> {
-        collect_with(paths, cut, &StatsSettings::new(5))
+    fn collect(paths: &[PathBuf], sizes: PieceSizes) -> Result<StatsReport, InspectError> {
+        collect_with(paths, sizes, &StatsSettings::new(5))
     }
 
     fn collect_with(
         paths: &[PathBuf],
-        cut: PieceSizes,
+        sizes: PieceSizes,
         settings: &StatsSettings,
     ) -> Result<StatsReport, InspectError> {
-        collect_cut(paths.iter().map(LogReader::open), settings, cut, &mut |_| ControlFlow::Continue(()))
+        collect_in_pieces(paths.iter().map(LogReader::open), settings, sizes, &mut |_| {
+            ControlFlow::Continue(())
+        })
     }
 
     const BREAKDOWNS: [BreakdownKind; 5] = [
@@ -303,7 +305,7 @@ mod tests {
 
     #[test]
     fn chunk_sizes_do_not_change_selections_and_breakdowns() {
-        let cuts = [(1, usize::MAX), (500, usize::MAX), (1, 0), (500, 0)];
+        let all_sizes = [(1, usize::MAX), (500, usize::MAX), (1, 0), (500, 0)];
         for sample in &samples() {
             let paths = std::slice::from_ref(sample);
             let all = collect(paths, PIECE_SIZES).expect("no report");
@@ -321,11 +323,11 @@ mod tests {
             }
             for selection in selections {
                 let settings = StatsSettings { selection, ..broken_down() };
-                let wanted = as_json(&collect_with(paths, PIECE_SIZES, &settings).expect("no report"));
-                for (chunk_size, large_size) in cuts {
-                    let cut = PieceSizes { chunk_size, large_size };
-                    let found = as_json(&collect_with(paths, cut, &settings).expect("no report"));
-                    assert_eq!(found, wanted, "{} cut as {cut:?}", sample.display());
+                let expected = as_json(&collect_with(paths, PIECE_SIZES, &settings).expect("no report"));
+                for (chunk_size, large_size) in all_sizes {
+                    let sizes = PieceSizes { chunk_size, large_size };
+                    let found = as_json(&collect_with(paths, sizes, &settings).expect("no report"));
+                    assert_eq!(found, expected, "{} cut as {sizes:?}", sample.display());
                 }
             }
         }
@@ -363,13 +365,13 @@ mod tests {
             for breakdown in &report.by {
                 let groups = breakdown.groups.iter().map(|group| group.counts.rows()).sum::<u64>();
                 let rest = breakdown.without_text.map_or(0, |counts| counts.rows());
-                let wanted = report.totals.changes.total().rows;
+                let expected = report.totals.changes.total().rows;
                 let found = groups + rest;
                 // An incomplete transaction has no commit, so it is in no group of transactions.
                 let has_all = matches!(breakdown.by, BreakdownKind::Table | BreakdownKind::Statement)
                     || report.totals.transactions_incomplete == 0;
-                let is_right = if has_all { found == wanted } else { found < wanted };
-                assert!(is_right, "{} by {:?}: {found}, {wanted}", sample.display(), breakdown.by);
+                let is_right = if has_all { found == expected } else { found < expected };
+                assert!(is_right, "{} by {:?}: {found}, {expected}", sample.display(), breakdown.by);
             }
         }
     }
@@ -379,29 +381,29 @@ mod tests {
         let samples = samples();
         for sample in &samples {
             let paths = std::slice::from_ref(sample);
-            let wanted =
+            let expected =
                 serde_json::to_string(&collect(paths, PIECE_SIZES).expect("no report")).expect("not JSON");
             for (chunk_size, large_size) in
                 [(1, usize::MAX), (500, usize::MAX), (1, 0), (500, 0), (1 << 20, 0)]
             {
-                let cut = PieceSizes { chunk_size, large_size };
+                let sizes = PieceSizes { chunk_size, large_size };
                 let found =
-                    serde_json::to_string(&collect(paths, cut).expect("no report")).expect("not JSON");
-                assert_eq!(found, wanted, "{} cut as {cut:?}", sample.display());
+                    serde_json::to_string(&collect(paths, sizes).expect("no report")).expect("not JSON");
+                assert_eq!(found, expected, "{} cut as {sizes:?}", sample.display());
             }
         }
-        let wanted = collect(&samples, PIECE_SIZES).expect("no report");
+        let expected = collect(&samples, PIECE_SIZES).expect("no report");
         let found = collect(&samples, PieceSizes { chunk_size: 1, large_size: 0 }).expect("no report");
         assert_eq!(
             serde_json::to_string(&found).expect("not JSON"),
-            serde_json::to_string(&wanted).expect("not JSON"),
+            serde_json::to_string(&expected).expect("not JSON"),
             "all logs together"
         );
     }
 
     #[test]
     fn monitors_can_stop_the_count() {
-        let outcome = collect_cut(
+        let outcome = collect_in_pieces(
             samples().iter().map(LogReader::open),
             &StatsSettings::new(0),
             PieceSizes { chunk_size: 1, large_size: 0 },

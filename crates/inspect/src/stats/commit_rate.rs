@@ -147,7 +147,7 @@ mod tests {
 
     const ONE: BucketCounts = BucketCounts { transactions: 1, rows: 2, bytes: 3 };
 
-    fn check(commits_ms: &[u64], buckets_max: usize, wanted: (u64, u64, &[u64])) {
+    fn check(commits_ms: &[u64], buckets_max: usize, expected: (u64, u64, &[u64])) {
         let (mut whole, mut halves) = (CommitRate::default(), [CommitRate::default(), CommitRate::default()]);
         for (index, commit) in commits_ms.iter().enumerate() {
             whole.add(commit * 1_000, ONE);
@@ -158,7 +158,11 @@ mod tests {
         for rate in [whole, merged] {
             let series = rate.series(buckets_max);
             let transactions: Vec<u64> = series.buckets.iter().map(|counts| counts.transactions).collect();
-            assert_eq!((series.start_ms, series.width_ms, transactions.as_slice()), wanted, "{commits_ms:?}");
+            assert_eq!(
+                (series.start_ms, series.width_ms, transactions.as_slice()),
+                expected,
+                "{commits_ms:?}"
+            );
             assert!(series.buckets.iter().all(|counts| counts.rows == 2 * counts.transactions));
         }
     }

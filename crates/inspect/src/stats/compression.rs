@@ -118,8 +118,8 @@ struct CompressionSum {
 impl CompressionTotals {
     pub(crate) fn add(&mut self, stored: StoredTransaction) {
         let sample = stored.sizes;
-        let place = &mut self.sums[index(stored.log_type, stored.compression_type)];
-        match place {
+        let slot = &mut self.sums[index(stored.log_type, stored.compression_type)];
+        match slot {
             Some(sum) => {
                 sum.transactions += 1;
                 sum.compressed = sum.compressed.saturating_add(sample.compressed);
@@ -127,7 +127,7 @@ impl CompressionTotals {
                 sum.last = sample;
             }
             None => {
-                *place = Some(CompressionSum {
+                *slot = Some(CompressionSum {
                     transactions: 1,
                     compressed: sample.compressed,
                     uncompressed: sample.uncompressed,
@@ -140,10 +140,10 @@ impl CompressionTotals {
 
     /// Adds the sums of the logs that follow.
     pub(crate) fn merge(&mut self, later: Self) {
-        for (place, later) in self.sums.iter_mut().zip(later.sums) {
-            match (place.as_mut(), later) {
+        for (slot, later) in self.sums.iter_mut().zip(later.sums) {
+            match (slot.as_mut(), later) {
                 (_, None) => {}
-                (None, later) => *place = later,
+                (None, later) => *slot = later,
                 (Some(sum), Some(later)) => {
                     sum.transactions += later.transactions;
                     sum.compressed = sum.compressed.saturating_add(later.compressed);
@@ -262,12 +262,12 @@ mod tests {
                 (row.log_type, row.compression_type, row.transaction_counter, row.compressed_bytes_counter)
             })
             .collect();
-        let wanted = [
+        let expected = [
             (LogType::Binary, CompressionType::Zstd, 1, 3),
             (LogType::Binary, CompressionType::None, 1, 10),
             (LogType::Relay, CompressionType::Zstd, 2, 5),
         ];
-        assert_eq!(found, wanted);
+        assert_eq!(found, expected);
         let last = &rows[2];
         assert_eq!((last.first_transaction_compressed_bytes, last.last_transaction_compressed_bytes), (1, 4));
         assert_eq!(last.first_transaction_id, "ANONYMOUS");

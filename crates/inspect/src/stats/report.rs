@@ -299,12 +299,12 @@ fn types(tally: &StatsTally) -> Vec<TypeReport> {
 }
 
 fn transaction(highlight: &NotableTransaction, logs: &[LogStats], tables: &TableCounts) -> TransactionReport {
-    let log = logs.get(highlight.place.log as usize);
+    let log = logs.get(highlight.address.log as usize);
     let named = transaction_tables(&highlight.tables, tables);
     TransactionReport {
         id: highlight.id.to_string(),
         log: log.map(|log| log.name.clone()).unwrap_or_default(),
-        position: highlight.place.offset,
+        position: highlight.address.offset,
         bytes: highlight.bytes_stored,
         bytes_uncompressed: highlight.bytes_plain,
         is_compressed: highlight.is_compressed,
@@ -319,8 +319,8 @@ fn transaction(highlight: &NotableTransaction, logs: &[LogStats], tables: &Table
 fn transaction_tables(rows: &RowsByTable, tables: &TableCounts) -> Vec<TransactionTable> {
     let mut sorted: Vec<_> = rows.iter().collect();
     sorted.sort_by_key(|(_, rows)| std::cmp::Reverse(rows.iter().sum::<u64>()));
-    let named = sorted.into_iter().take(TABLES_SHOWN_MAX).map(|(place, rows)| TransactionTable {
-        table: tables.name(*place),
+    let named = sorted.into_iter().take(TABLES_SHOWN_MAX).map(|(index, rows)| TransactionTable {
+        table: tables.name(*index),
         inserted: rows[0],
         updated: rows[1],
         deleted: rows[2],

@@ -78,7 +78,7 @@ const fn bytes_max(class: usize) -> u64 {
 mod tests {
     use super::SizeHistogram;
 
-    fn check(sizes: &[u64], wanted: &[(Option<u64>, u64)]) {
+    fn check(sizes: &[u64], expected: &[(Option<u64>, u64)]) {
         let mut all = SizeHistogram::default();
         for size in sizes {
             let mut one = SizeHistogram::default();
@@ -86,7 +86,7 @@ mod tests {
             all.merge(&one);
         }
         let found: Vec<_> = all.classes().iter().map(|class| (class.bytes_max, class.transactions)).collect();
-        assert_eq!(found, wanted);
+        assert_eq!(found, expected);
         assert_eq!(all.classes().iter().map(|class| class.bytes).sum::<u64>(), sizes.iter().sum::<u64>());
     }
 

@@ -64,7 +64,7 @@ pub(crate) struct LogCount {
 #[derive(Clone, Debug)]
 pub(crate) struct NotableTransaction {
     pub(crate) id: TransactionId,
-    pub(crate) place: EventAddress,
+    pub(crate) address: EventAddress,
     pub(crate) bytes_stored: u64,
     pub(crate) bytes_plain: u64,
     pub(crate) is_compressed: bool,
@@ -148,11 +148,11 @@ impl StatsTally {
         }
         self.bytes_stored += open.bytes_stored;
         self.breakdown.add_transaction(&self.breakdown_kinds, open);
-        let place = open.start.map(|start| start.place).unwrap_or_default();
+        let address = open.start.map(|start| start.address).unwrap_or_default();
         let commit_us = open.commit_us();
         self.transactions += 1;
         self.transactions_compressed += u64::from(open.payload.is_some());
-        self.logs.entry(place.log).or_default().transactions += 1;
+        self.logs.entry(address.log).or_default().transactions += 1;
         self.sizes.add(open.bytes_plain);
         self.bytes_plain += open.bytes_plain;
         self.rate.add(commit_us, open.counts());
@@ -166,14 +166,14 @@ impl StatsTally {
             TransactionId::Anonymous | TransactionId::Unsaid => self.anonymous += 1,
             _ => {}
         }
-        self.add_notable(open, place);
+        self.add_notable(open, address);
     }
 
-    fn add_notable(&mut self, open: &TransactionTally, place: EventAddress) {
+    fn add_notable(&mut self, open: &TransactionTally, address: EventAddress) {
         let duration_us = open.duration_us();
         let make = || NotableTransaction {
             id: open.id(),
-            place,
+            address,
             bytes_stored: open.bytes_stored,
             bytes_plain: open.bytes_plain,
             is_compressed: open.payload.is_some(),
@@ -182,17 +182,17 @@ impl StatsTally {
             duration_us,
             tables: open.tables.clone(),
         };
-        if self.largest.wants(open.bytes_plain, place) {
-            self.largest.add(open.bytes_plain, place, make());
+        if self.largest.wants(open.bytes_plain, address) {
+            self.largest.add(open.bytes_plain, address, make());
         }
-        if self.longest.wants(duration_us, place) {
-            self.longest.add(duration_us, place, make());
+        if self.longest.wants(duration_us, address) {
+            self.longest.add(duration_us, address, make());
         }
     }
 
-    /// Adds the counters of the following chunk, without its tables. `places` has the new indexes of that chunk's
+    /// Adds the counters of the following chunk, without its tables. `table_indexes` has the new indexes of that chunk's
     /// tables.
-    fn merge(&mut self, later: Self, places: &[usize]) {
+    fn merge(&mut self, later: Self, table_indexes: &[usize]) {
         for (mine, count) in self.types.iter_mut().zip(later.types.iter()) {
             mine.events += count.events;
             mine.bytes += count.bytes;
@@ -210,13 +210,13 @@ impl StatsTally {
         self.bytes_plain += later.bytes_plain;
         self.bytes_stored += later.bytes_stored;
         self.events_outer += later.events_outer;
-        self.breakdown.merge(later.breakdown, places);
+        self.breakdown.merge(later.breakdown, table_indexes);
         self.sizes.merge(&later.sizes);
         self.rate.merge(later.rate);
         self.compression.merge(later.compression);
         self.gtids.merge(later.gtids);
         let adopt = |mut highlight: NotableTransaction| {
-            highlight.tables = highlight.tables.moved(places);
+            highlight.tables = highlight.tables.moved(table_indexes);
             highlight
         };
         self.largest.merge(later.largest, adopt);
@@ -236,9 +236,9 @@ impl ChunkTally {
 
     /// Adds the part of the next chunk: first the transaction that ends in it, then the transactions that start in it.
     pub(crate) fn join(&mut self, mut later: Self) {
-        let places = self.tally.tables.merge(std::mem::take(&mut later.tally.tables));
+        let table_indexes = self.tally.tables.merge(std::mem::take(&mut later.tally.tables));
         let moved = |mut open: TransactionTally| {
-            open.tables = open.tables.moved(&places);
+            open.tables = open.tables.moved(&table_indexes);
             open
         };
         match later.head {
@@ -254,7 +254,7 @@ impl ChunkTally {
                 }
             }
         }
-        self.tally.merge(later.tally, &places);
+        self.tally.merge(later.tally, &table_indexes);
         if let Some(tail) = later.tail {
             self.tail = Some(moved(tail));
         }

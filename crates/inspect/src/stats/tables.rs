@@ -90,7 +90,7 @@ pub struct TableMapCounts {
 /// Counts of all tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TableCounts {
-    places: HashMap<TableKey, usize>,
+    indexes: HashMap<TableKey, usize>,
     tables: Vec<CountedTable>,
 }
 
@@ -156,55 +156,55 @@ impl TableCounts {
     /// Returns the index of a table. Adds the table if it is new.
     pub(crate) fn table_index(&mut self, database: &[u8], table: &[u8]) -> usize {
         let name = (Box::from(database), Box::from(table));
-        if let Some(place) = self.places.get(&name) {
-            return *place;
+        if let Some(index) = self.indexes.get(&name) {
+            return *index;
         }
-        let place = self.tables.len();
-        self.places.insert(name.clone(), place);
+        let index = self.tables.len();
+        self.indexes.insert(name.clone(), index);
         self.tables.push(CountedTable {
             name,
             changes: ChangeTotals::default(),
             maps: TableMapCounts::default(),
         });
-        place
+        index
     }
 
-    pub(crate) fn add_map(&mut self, place: usize, bytes: u64) {
-        let maps = &mut self.tables[place].maps;
+    pub(crate) fn add_map(&mut self, index: usize, bytes: u64) {
+        let maps = &mut self.tables[index].maps;
         maps.events += 1;
         maps.bytes += bytes;
     }
 
-    pub(crate) fn add_rows(&mut self, place: usize, change: RowOperation, amount: RowChangeCounts) {
-        self.tables[place].changes.of_mut(change).add(amount);
+    pub(crate) fn add_rows(&mut self, index: usize, change: RowOperation, amount: RowChangeCounts) {
+        self.tables[index].changes.of_mut(change).add(amount);
     }
 
     /// Returns `database.table`.
-    pub(crate) fn name(&self, place: usize) -> String {
-        let (database, table) = &self.tables[place].name;
+    pub(crate) fn name(&self, index: usize) -> String {
+        let (database, table) = &self.tables[index].name;
         format!("{}.{}", String::from_utf8_lossy(database), String::from_utf8_lossy(table))
     }
 
     /// Adds the counts of another part. Returns the new indexes of that part's tables.
     pub(crate) fn merge(&mut self, other: Self) -> Vec<usize> {
         let merge_one = |counted: CountedTable| {
-            let place = self.table_index(&counted.name.0, &counted.name.1);
-            let mine = &mut self.tables[place];
+            let index = self.table_index(&counted.name.0, &counted.name.1);
+            let mine = &mut self.tables[index];
             mine.changes.add(&counted.changes);
             mine.maps.events += counted.maps.events;
             mine.maps.bytes += counted.maps.bytes;
-            place
+            index
         };
         other.tables.into_iter().map(merge_one).collect()
     }
 
     /// Returns the counts of all tables, the largest first.
     pub(crate) fn amounts(&self) -> Vec<TableAmounts> {
-        self.placed_amounts().into_iter().map(|(_, amounts)| amounts).collect()
+        self.indexed_amounts().into_iter().map(|(_, amounts)| amounts).collect()
     }
 
     /// Returns the counts of all tables with the index of each table, the largest first.
-    pub(crate) fn placed_amounts(&self) -> Vec<(usize, TableAmounts)> {
+    pub(crate) fn indexed_amounts(&self) -> Vec<(usize, TableAmounts)> {
         let amounts = self.tables.iter().map(|counted| TableAmounts {
             database: String::from_utf8_lossy(&counted.name.0).into_owned(),
             table: String::from_utf8_lossy(&counted.name.1).into_owned(),

@@ -26,16 +26,16 @@ impl<T> TopList<T> {
     }
 
     /// Returns true if an item with this key would be kept.
-    pub(crate) fn wants(&self, key: u64, place: EventAddress) -> bool {
+    pub(crate) fn wants(&self, key: u64, address: EventAddress) -> bool {
         match self.heap.peek() {
-            Some(least) if self.heap.len() >= self.count_max => (key, Reverse(place)) > least.rank,
+            Some(least) if self.heap.len() >= self.count_max => (key, Reverse(address)) > least.rank,
             _ => self.count_max > 0,
         }
     }
 
-    pub(crate) fn add(&mut self, key: u64, place: EventAddress, item: T) {
-        if self.wants(key, place) {
-            self.heap.push(TopEntry { rank: (key, Reverse(place)), item });
+    pub(crate) fn add(&mut self, key: u64, address: EventAddress, item: T) {
+        if self.wants(key, address) {
+            self.heap.push(TopEntry { rank: (key, Reverse(address)), item });
             if self.heap.len() > self.count_max {
                 self.heap.pop();
             }
@@ -45,9 +45,9 @@ impl<T> TopList<T> {
     /// Adds the items of another list, each converted by `adopt`.
     pub(crate) fn merge(&mut self, other: Self, adopt: impl Fn(T) -> T) {
         for entry in other.heap {
-            let (key, Reverse(place)) = entry.rank;
-            if self.wants(key, place) {
-                self.add(key, place, adopt(entry.item));
+            let (key, Reverse(address)) = entry.rank;
+            if self.wants(key, address) {
+                self.add(key, address, adopt(entry.item));
             }
         }
     }
@@ -85,19 +85,19 @@ mod tests {
     use super::TopList;
     use crate::stats::event_address::EventAddress;
 
-    fn check(count_max: usize, keys: &[u64], wanted: &[(u64, u64)]) {
+    fn check(count_max: usize, keys: &[u64], expected: &[(u64, u64)]) {
         let (mut whole, mut halves) =
             (TopList::new(count_max), [TopList::new(count_max), TopList::new(count_max)]);
         for (offset, &key) in (0..).zip(keys) {
-            let place = EventAddress { log: 0, offset };
-            whole.add(key, place, (key, offset));
-            halves[(offset % 2) as usize].add(key, place, (key, offset));
+            let address = EventAddress { log: 0, offset };
+            whole.add(key, address, (key, offset));
+            halves[(offset % 2) as usize].add(key, address, (key, offset));
         }
         let [mut merged, other] = halves;
         merged.merge(other, |item| item);
         for top in [whole, merged] {
             let found: Vec<(u64, u64)> = top.sorted().into_iter().copied().collect();
-            assert_eq!(found, wanted, "{keys:?}");
+            assert_eq!(found, expected, "{keys:?}");
         }
     }
 

@@ -54,7 +54,7 @@ const LINEAR_SEARCH_MAX: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransactionStamp {
     pub(crate) id: TransactionId,
-    pub(crate) place: EventAddress,
+    pub(crate) address: EventAddress,
     /// Commit time on the server that wrote the log, in microseconds since 1970.
     pub(crate) commit_us: Option<u64>,
     /// Commit time on the server where it originated, in microseconds since 1970.
@@ -176,10 +176,10 @@ impl RowsByTable {
     }
 
     /// Returns the same for new indexes of the tables.
-    pub(crate) fn moved(&self, places: &[usize]) -> Self {
+    pub(crate) fn moved(&self, table_indexes: &[usize]) -> Self {
         let mut moved = Self::default();
         for (table, rows) in &self.rows {
-            *moved.rows_of_mut(places[*table]) = *rows;
+            *moved.rows_of_mut(table_indexes[*table]) = *rows;
         }
         moved
     }

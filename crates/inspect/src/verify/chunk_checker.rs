@@ -107,8 +107,8 @@ impl ChunkChecker {
     fn check(&mut self, mut steps: WalkSteps<'_, '_>) {
         while let Some(step) = steps.next() {
             match step {
-                WalkStep::Event(WalkEvent { offset, raw, inner: Some(place), .. }) => {
-                    self.check_inner_event(offset, place.offset, &raw);
+                WalkStep::Event(WalkEvent { offset, raw, inner: Some(position), .. }) => {
+                    self.check_inner_event(offset, position.offset, &raw);
                 }
                 WalkStep::Event(WalkEvent { offset, raw, inner: None, .. }) => {
                     if self.check_event(offset, &raw) == PayloadTrust::Skip {
@@ -158,7 +158,7 @@ impl ChunkChecker {
             }
             Err(error) => self.findings.add_fault(offset, FaultKind::Payload, error),
         }
-        self.note_place(offset, &step, size, None);
+        self.record_step(offset, &step, size, None);
         self.findings.events = 1;
         self.findings.bytes = size;
         self.findings.end = offset + size;
@@ -176,7 +176,7 @@ impl ChunkChecker {
             match role {
                 Ok(role) => {
                     let step = self.step_quietly(role);
-                    self.note_place(offset, &step, size, None);
+                    self.record_step(offset, &step, size, None);
                 }
                 Err(_) => self.mark_doubtful(),
             }
@@ -196,7 +196,7 @@ impl ChunkChecker {
         let mut trust = PayloadTrust::Open;
         match raw.decode(&format) {
             Ok(event) => {
-                self.note_place(offset, &step, size, Some((&event, raw)));
+                self.record_step(offset, &step, size, Some((&event, raw)));
                 match &event {
                     Event::TransactionPayload(_) => {
                         let inside = TransactionGrammar::inside_payload();
@@ -207,7 +207,7 @@ impl ChunkChecker {
             }
             Err(error) => {
                 self.findings.add_fault(offset, FaultKind::Event, name_error(raw, &error));
-                self.note_place(offset, &step, size, None);
+                self.record_step(offset, &step, size, None);
                 trust = PayloadTrust::Skip;
             }
         }
@@ -243,9 +243,9 @@ impl ChunkChecker {
         // In a relay log that was compressed later, a payload has the position of its last event at the source.
         let is_free = self.kind == LogKind::Relay && event_type == EventType::TransactionPayload;
         let before = (before != 0 && self.grammar.is_open() && !is_free).then_some(before);
-        let wanted = wanted_position(self.kind, flags, offset, size, before);
-        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
-            let detail = format!("end_log_pos is {found}, expected {wanted}");
+        let expected = expected_position(self.kind, flags, offset, size, before);
+        if let Some(expected) = expected.filter(|expected| *expected != found) {
+            let detail = format!("end_log_pos is {found}, expected {expected}");
             self.findings.add_fault(offset, FaultKind::Position, detail);
         }
     }
@@ -281,7 +281,7 @@ impl ChunkChecker {
     }
 
     /// Records the event's role in its transaction.
-    fn note_place(
+    fn record_step(
         &mut self,
         offset: u64,
         step: &GrammarStep,
@@ -435,8 +435,8 @@ impl ChunkChecker {
             }
         };
         if !self.grammar.is_open() {
-            let wanted = "found another event, expected the payload's end after its transaction";
-            self.report_inner_fault(offset, inner_offset, FaultKind::Grammar, wanted);
+            let expected = "found another event, expected the payload's end after its transaction";
+            self.report_inner_fault(offset, inner_offset, FaultKind::Grammar, expected);
         }
         if let Err(fault) = self.grammar.step(role) {
             self.report_inner_fault(offset, inner_offset, FaultKind::Grammar, fault);
@@ -476,7 +476,7 @@ impl ChunkChecker {
 
     fn check_payload_grammar(&mut self, offset: u64, inner: &TransactionGrammar) {
         if inner.is_open() {
-            let detail = format!("found the end of the payload, expected {}", inner.wanted());
+            let detail = format!("found the end of the payload, expected {}", inner.expected());
             self.findings.add_fault(offset, FaultKind::Grammar, detail);
         }
     }
@@ -484,7 +484,7 @@ impl ChunkChecker {
 
 /// Returns the expected `end_log_pos`. In a binary log, it is the end of the event. In a relay log, it is the event's
 /// end in the source's log, derived from the previous event of the transaction. It has 32 bits and wraps at 4 GiB.
-fn wanted_position(
+fn expected_position(
     kind: LogKind,
     flags: EventFlags,
     offset: u64,
@@ -507,12 +507,12 @@ mod tests {
     use binlog::EventFlags;
     use logs::LogKind;
 
-    use super::wanted_position;
+    use super::expected_position;
 
     #[test]
     fn positions_wrap_and_belong_to_the_source_in_relay_logs() {
-        let check = |kind, flags, offset, before, wanted| {
-            assert_eq!(wanted_position(kind, flags, offset, 100, before), wanted);
+        let check = |kind, flags, offset, before, expected| {
+            assert_eq!(expected_position(kind, flags, offset, 100, before), expected);
         };
         let none = EventFlags::default();
         check(LogKind::Binary, none, 4, Some(9), Some(104));

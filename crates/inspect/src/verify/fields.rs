@@ -10,12 +10,12 @@ use binlog::{
 pub(crate) fn check(raw: &RawEvent<'_>, event: &Event<'_>, format: &EventFormat) -> Result<(), DecodeError> {
     match event {
         Event::Unknown(event) if !raw.header().flags.contains(EventFlags::IGNORABLE) => {
-            let wanted = "a known type, because the event is not flagged ignorable";
-            Err(unexpected(TYPE_OFFSET, "event type", u64::from(event.code), wanted))
+            let expected = "a known type, because the event is not flagged ignorable";
+            Err(unexpected(TYPE_OFFSET, "event type", u64::from(event.code), expected))
         }
         _ if is_extinct(raw.event_type(), format) => {
-            let wanted = "one that servers since MySQL 5.6 write to logs";
-            Err(unexpected(TYPE_OFFSET, "event type", u64::from(raw.event_type().code()), wanted))
+            let expected = "one that servers since MySQL 5.6 write to logs";
+            Err(unexpected(TYPE_OFFSET, "event type", u64::from(raw.event_type().code()), expected))
         }
         Event::Query(query) => status_vars(query, QUERY_HEAD_SIZE, format),
         Event::ExecuteLoadQuery(load) => status_vars(&load.query, LOAD_HEAD_SIZE, format),
@@ -70,7 +70,7 @@ fn is_known_version(format: &EventFormat) -> bool {
 
 fn status_vars(query: &Query<'_>, head_size: usize, format: &EventFormat) -> Result<(), DecodeError> {
     let start = HEADER_SIZE + head_size;
-    let wrong = |field, found, wanted| Err(unexpected(start, field, found, wanted));
+    let wrong = |field, found, expected| Err(unexpected(start, field, found, expected));
     let mut seen = Vec::new();
     for variable in query.status.iter() {
         let variable = variable.map_err(|error| error.within(start))?;
@@ -120,7 +120,7 @@ fn user_var(variable: &UserVar<'_>, format: &EventFormat) -> Result<(), DecodeEr
     // The value follows the size of the name, the name, and the NULL flag.
     let start = HEADER_SIZE + 4 + variable.name.len() + 1;
     let size = value.bytes.len() as u64;
-    let wanted = match value.kind {
+    let expected = match value.kind {
         UserVarValue::STRING => {
             let id = u16::try_from(value.collation).unwrap_or(u16::MAX);
             return collation(id, start + 1, format).and_then(|()| flags(value, start));
@@ -135,11 +135,11 @@ fn user_var(variable: &UserVar<'_>, format: &EventFormat) -> Result<(), DecodeEr
             _ => "2 or more",
         },
         kind => {
-            let wanted = "0, 1, 2 or 4: string, real, integer or decimal";
-            return Err(unexpected(start, "kind of the variable's value", u64::from(kind), wanted));
+            let expected = "0, 1, 2 or 4: string, real, integer or decimal";
+            return Err(unexpected(start, "kind of the variable's value", u64::from(kind), expected));
         }
     };
-    Err(unexpected(start + 5, "size of the variable's value", size, wanted))
+    Err(unexpected(start + 5, "size of the variable's value", size, expected))
 }
 
 /// Checks the flags after a value: at most one byte.
@@ -171,8 +171,8 @@ fn gtid(event: &GtidEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> 
     }
 }
 
-fn unexpected(offset: usize, field: &'static str, found: u64, wanted: &'static str) -> DecodeError {
-    DecodeError::new(offset, DecodeReason::Unexpected { field, found, wanted })
+fn unexpected(offset: usize, field: &'static str, found: u64, expected: &'static str) -> DecodeError {
+    DecodeError::new(offset, DecodeReason::Unexpected { field, found, expected })
 }
 
 /// Checks the header flags of a format description: only in use, artificial, relay log.
@@ -181,8 +181,8 @@ pub(crate) fn flags_of_format(flags: EventFlags) -> Result<(), DecodeError> {
     match flags.0 & !known {
         0 => Ok(()),
         unknown => {
-            let wanted = "flags of a format description";
-            Err(unexpected(FLAGS_OFFSET, "header flags", u64::from(unknown), wanted))
+            let expected = "flags of a format description";
+            Err(unexpected(FLAGS_OFFSET, "header flags", u64::from(unknown), expected))
         }
     }
 }

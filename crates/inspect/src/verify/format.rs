@@ -66,20 +66,20 @@ pub(crate) fn faults(header: &EventHeader, description: &FormatDescription<'_>) 
     }
     let created = description.created;
     if created != 0 && created != header.timestamp {
-        let wanted = header.timestamp;
+        let expected = header.timestamp;
         faults.push(format!(
-            "the server's start time is {created}, expected 0 or the event's timestamp {wanted}"
+            "the server's start time is {created}, expected 0 or the event's timestamp {expected}"
         ));
     }
     if let Err(error) = fields::flags_of_format(header.flags) {
         faults.push(error.to_string());
     }
     let sizes = description.post_header_sizes;
-    for ((code, wanted), found) in (1..).zip(POST_HEADER_SIZES).zip(sizes) {
-        if !wanted.is_empty() && !wanted.contains(found) {
+    for ((code, expected), found) in (1..).zip(POST_HEADER_SIZES).zip(sizes) {
+        if !expected.is_empty() && !expected.contains(found) {
             let name = fields::name_of(EventType::from_code(code));
             faults.push(format!(
-                "the fixed part of {name} events has {found} bytes, expected one of {wanted:?}"
+                "the fixed part of {name} events has {found} bytes, expected one of {expected:?}"
             ));
         }
     }
@@ -87,8 +87,8 @@ pub(crate) fn faults(header: &EventHeader, description: &FormatDescription<'_>) 
     if let Some(found) = sizes.get(usize::from(own) - 1)
         && *found != (OWN_SIZE + sizes.len()) as u8
     {
-        let wanted = OWN_SIZE + sizes.len();
-        faults.push(format!("its own fixed part has {found} bytes, expected {wanted}"));
+        let expected = OWN_SIZE + sizes.len();
+        faults.push(format!("its own fixed part has {found} bytes, expected {expected}"));
     }
     faults
 }

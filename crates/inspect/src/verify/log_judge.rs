@@ -57,7 +57,7 @@ struct JudgedLog {
     is_clock_lost: bool,
     open: Option<UnfinishedTransaction>,
     next: Option<NamedSuccessor>,
-    end: Option<LogEndPlace>,
+    end: Option<LogEndPosition>,
     /// True if a part could not be read, so its transactions are unknown.
     is_damaged: bool,
     /// Number of remarks on the log's content.
@@ -75,7 +75,7 @@ struct NamedSuccessor {
 
 /// End of a log, and its position in bytes from the log's start.
 #[derive(Clone, Copy, Debug)]
-struct LogEndPlace {
+struct LogEndPosition {
     end: EndOfLog,
     position: u64,
 }
@@ -208,7 +208,7 @@ impl LogJudge {
                 self.add_fault(offset, FaultKind::Framing, detail.to_owned());
             }
             logs::LogError::Torn { torn, .. } => {
-                self.log.end = Some(LogEndPlace { end: EndOfLog::Torn(torn), position: offset });
+                self.log.end = Some(LogEndPosition { end: EndOfLog::Torn(torn), position: offset });
             }
             error => self.verdicts.unreadable.push(UnreadableLog::new(&self.log.name, &error)),
         }
@@ -222,7 +222,7 @@ impl LogJudge {
 
     pub(crate) fn end_log(&mut self, kind: LogKind, end: EndOfLog, position: u64) {
         self.log.kind = Some(kind);
-        self.log.end = Some(LogEndPlace { end, position });
+        self.log.end = Some(LogEndPosition { end, position });
     }
 
     /// Returns the verdicts, after all logs have been read.
@@ -233,8 +233,8 @@ impl LogJudge {
             self.judge_end(&last, end, NextLog::Absent);
         }
         let order: Vec<String> = self.verdicts.logs.iter().map(|log| log.name.clone()).collect();
-        let place = |name: &str| order.iter().position(|each| each == name);
-        self.verdicts.faults.sort_by_key(|fault| (place(&fault.log), fault.offset));
+        let log_index = |name: &str| order.iter().position(|each| each == name);
+        self.verdicts.faults.sort_by_key(|fault| (log_index(&fault.log), fault.offset));
         self.verdicts
     }
 
@@ -262,11 +262,11 @@ impl LogJudge {
                 }
             }
             LogFact::Rotate { offset, name } => {
-                let wanted = split_log_number(&self.log.name).and_then(|(_, number)| number.checked_add(1));
-                if let (Some(wanted), Some((_, found))) = (wanted, split_log_number(&name))
-                    && wanted != found
+                let expected = split_log_number(&self.log.name).and_then(|(_, number)| number.checked_add(1));
+                if let (Some(expected), Some((_, found))) = (expected, split_log_number(&name))
+                    && expected != found
                 {
-                    let detail = format!("the log names {name} as the next one, expected number {wanted}");
+                    let detail = format!("the log names {name} as the next one, expected number {expected}");
                     self.add_fault(offset, FaultKind::Rotation, detail);
                 }
                 self.log.next = Some(NamedSuccessor { name, offset });
@@ -281,11 +281,11 @@ impl LogJudge {
         }
         self.judge_gap(Some(PreviousTransactions::Gtids(&set)));
         let before = self.before.as_ref().filter(|before| !before.is_damaged);
-        if let Some(wanted) = before.and_then(|before| before.gtids.as_ref())
-            && *wanted != set
+        if let Some(expected) = before.and_then(|before| before.gtids.as_ref())
+            && *expected != set
         {
             let before = self.before.as_ref().map(|before| before.name.clone()).unwrap_or_default();
-            let (more, less) = (set.difference(wanted), wanted.difference(&set));
+            let (more, less) = (set.difference(expected), expected.difference(&set));
             let mut detail = Vec::new();
             if !more.is_empty() {
                 detail.push(format!(
@@ -307,8 +307,8 @@ impl LogJudge {
         for gtid in list {
             let before = self.before.as_ref().filter(|before| !before.is_damaged);
             let before = before.and_then(|before| before.mariadb.get(&(gtid.domain_id, gtid.server_id)));
-            if let Some(wanted) = before.filter(|wanted| **wanted != gtid) {
-                faults.push(format!("the last GTID before it is {gtid}, expected {wanted}"));
+            if let Some(expected) = before.filter(|expected| **expected != gtid) {
+                faults.push(format!("the last GTID before it is {gtid}, expected {expected}"));
             }
             self.log.mariadb.insert((gtid.domain_id, gtid.server_id), gtid);
         }
@@ -354,8 +354,8 @@ impl LogJudge {
 
     fn end_transaction(&mut self) {
         let Some(UnfinishedTransaction { starts, bytes }) = self.log.open.take() else { return };
-        if let Some(wanted) = starts.size.filter(|wanted| *wanted != bytes) {
-            let detail = format!("the transaction has {bytes} bytes, but its GTID event states {wanted}");
+        if let Some(expected) = starts.size.filter(|expected| *expected != bytes) {
+            let detail = format!("the transaction has {bytes} bytes, but its GTID event states {expected}");
             self.add_fault(starts.offset, FaultKind::Size, detail);
         }
         self.add_committed(starts.id);
@@ -378,8 +378,8 @@ impl LogJudge {
         }
     }
 
-    fn judge_end(&mut self, log: &JudgedLog, place: LogEndPlace, followed: NextLog) {
-        let LogEndPlace { end, position } = place;
+    fn judge_end(&mut self, log: &JudgedLog, log_end: LogEndPosition, followed: NextLog) {
+        let LogEndPosition { end, position } = log_end;
         let open = log.open.as_ref().map(|open| open.starts.offset);
         let unfinished =
             open.map(|offset| format!("; the transaction at {offset} is incomplete")).unwrap_or_default();
@@ -488,7 +488,7 @@ fn follows(before: &JudgedLog, name: &str) -> bool {
         (_, Some((stem, number)), Some((next_stem, next))) => {
             stem == next_stem && Some(next) == number.checked_add(1)
         }
-        (Some(wanted), _, _) => base_name(name) == wanted.name,
+        (Some(expected), _, _) => base_name(name) == expected.name,
         _ => false,
     }
 }
@@ -498,8 +498,8 @@ fn still_written(torn: &TornEvent) -> String {
 }
 
 fn torn_bytes(torn: &TornEvent) -> String {
-    let TornEvent { offset, found, wanted, .. } = torn;
-    format!("the event at {offset} has {found} of {wanted} bytes")
+    let TornEvent { offset, found, expected, .. } = torn;
+    format!("the event at {offset} has {found} of {expected} bytes")
 }
 
 fn one_line(set: &GtidSet) -> String {

@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn logs_in_one_directory_have_an_order() {
-        for (name, other, wanted) in [
+        for (name, other, expected) in [
             ("d/b.000001", "d/b.000002", true),
             ("d/b.000002", "d/b.000001", false),
             ("d/b.000001", "d/b.000001", false),
@@ -85,7 +85,7 @@ mod tests {
             ("b.999999", "b.1000000", true),
             ("log", "b.000001", false),
         ] {
-            assert_eq!(precedes(name, other), wanted, "{name} {other}");
+            assert_eq!(precedes(name, other), expected, "{name} {other}");
         }
         let missing = MissingLogs::between("b.000001", "b.000004").unwrap();
         assert!(
@@ -95,10 +95,10 @@ mod tests {
 
     #[test]
     fn missing_logs_are_named() {
-        let check = |before: &str, after: &str, wanted: &str| {
+        let check = |before: &str, after: &str, expected: &str| {
             let found = MissingLogs::between(before, after);
             let found = found.map(|logs| format!("{logs} {}", logs.verb())).unwrap_or_default();
-            assert_eq!(found, wanted, "{before} {after}");
+            assert_eq!(found, expected, "{before} {after}");
         };
         check("d/b.000001", "d/b.000003", "b.000002 is");
         check("b.000001", "b.000004", "b.000002 and b.000003 are");

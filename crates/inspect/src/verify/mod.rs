@@ -61,12 +61,12 @@ pub fn verify(
     inputs: impl IntoIterator<Item = VerifyInput, IntoIter: Send>,
     on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<VerifyReport, InspectError> {
-    verify_cut(inputs, PIECE_SIZES, on_progress)
+    verify_in_pieces(inputs, PIECE_SIZES, on_progress)
 }
 
-fn verify_cut(
+fn verify_in_pieces(
     inputs: impl IntoIterator<Item = VerifyInput, IntoIter: Send>,
-    cut: PieceSizes,
+    sizes: PieceSizes,
     on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<VerifyReport, InspectError> {
     let inputs = inputs.into_iter();
@@ -74,7 +74,7 @@ fn verify_cut(
     let mut bytes_done = 0;
     run_ordered(
         PipelineLimits::with_bytes(WAITING_SIZE_MAX),
-        |feed: &ItemSender<'_, VerifyTask>| read(inputs, cut, feed),
+        |feed: &ItemSender<'_, VerifyTask>| read(inputs, sizes, feed),
         || EventWalk::new(OnDamage::Resume.opener()),
         |walk, step, sender| Ok(sender.push(check_task(step, walk), FINDINGS_COST)?),
         |checked| {
@@ -114,7 +114,7 @@ enum CheckResult {
 
 fn read(
     inputs: impl Iterator<Item = VerifyInput>,
-    cut: PieceSizes,
+    sizes: PieceSizes,
     feed: &ItemSender<'_, VerifyTask>,
 ) -> Result<(), InspectError> {
     let mut log = 0;
@@ -122,7 +122,7 @@ fn read(
         match reader {
             Ok(reader) => {
                 feed.push(VerifyTask::Order(order), 0)?;
-                log = read_pieces(reader, log, cut, OnDamage::Resume, &mut |work, bytes| {
+                log = read_pieces(reader, log, sizes, OnDamage::Resume, &mut |work, bytes| {
                     Ok(feed.push(VerifyTask::Work(work), bytes)?)
                 })?;
             }

@@ -203,12 +203,12 @@ fn write_copy(log: &Path, copy: &Path, end: u64, in_use: bool) -> Result<TailRep
 /// Flips one bit of the first event's flags. The cipher of encrypted logs preserves bit flips, so this works there,
 /// too.
 fn clear_in_use(target: &mut NamedTempFile, ahead: u64) -> io::Result<()> {
-    let place = SeekFrom::Start(ahead + MAGIC.len() as u64 + FLAGS_OFFSET);
+    let flags_position = SeekFrom::Start(ahead + MAGIC.len() as u64 + FLAGS_OFFSET);
     let file = target.as_file_mut();
     let mut flags = [0];
-    file.seek(place)?;
+    file.seek(flags_position)?;
     file.read_exact(&mut flags)?;
-    file.seek(place)?;
+    file.seek(flags_position)?;
     file.write_all(&[flags[0] ^ EventFlags::IN_USE.0 as u8])
 }
 

@@ -104,9 +104,9 @@ impl Log {
 
     /// Sets the transaction size in the GTID event at `index`, for a transaction that ends with event `last`.
     pub(crate) fn settle_size(&mut self, index: usize, last: usize) {
-        let behind = self.events[index + 1..=last].iter().map(|event| event.len() as u64).sum();
+        let bytes_after = self.events[index + 1..=last].iter().map(|event| event.len() as u64).sum();
         let checksum = self.checksum(index);
-        self.gtid(index, |event| event.settle_transaction_size(behind, checksum).expect("no size"));
+        self.gtid(index, |event| event.settle_transaction_size(bytes_after, checksum).expect("no size"));
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {

@@ -22,8 +22,8 @@ fn types_that_no_server_writes() {
         let index = log.find(EventType::RowsQuery, 0);
         (log.events[index][4], log.events[index][17]) = (code, flags);
         log.settle();
-        let place = log.offset(index);
-        let fault = |(at, kind, detail)| (at == place && kind == FaultKind::Event).then_some(detail);
+        let offset = log.offset(index);
+        let fault = |(at, kind, detail)| (at == offset && kind == FaultKind::Event).then_some(detail);
         faults(&log.bytes()).into_iter().find_map(fault)
     };
     let old = "Update_rows_event_old: byte 4: event type is 21, expected one that servers since MySQL 5.6 write to logs";
@@ -79,7 +79,7 @@ fn anonymous_transactions_have_no_gtid() {
 
 #[test]
 fn format_descriptions() {
-    let wrong = |change: fn(&mut Log), wanted: &str| {
+    let wrong = |change: fn(&mut Log), expected: &str| {
         let mut log = Log::of_sample("types.binlog");
         change(&mut log);
         log.settle();
@@ -87,7 +87,7 @@ fn format_descriptions() {
         assert!(
             found
                 .iter()
-                .any(|(at, kind, detail)| (*at, *kind, detail.as_str()) == (4, FaultKind::Format, wanted)),
+                .any(|(at, kind, detail)| (*at, *kind, detail.as_str()) == (4, FaultKind::Format, expected)),
             "{found:?}"
         );
     };

@@ -176,23 +176,23 @@ fn closed_logs_with_an_open_transaction() {
 fn wrong_positions_are_faults() {
     let mut log = Log::of_sample("types.binlog");
     let xid = log.find(EventType::Xid, 2);
-    let wanted = log.offset(xid + 1);
+    let expected = log.offset(xid + 1);
     log.events[xid][13..17].copy_from_slice(&7_u32.to_le_bytes());
     log.settle_checksums();
-    check(&log, xid, FaultKind::Position, &format!("end_log_pos is 7, expected {wanted}"));
+    check(&log, xid, FaultKind::Position, &format!("end_log_pos is 7, expected {expected}"));
 }
 
 #[test]
 fn wrong_transaction_sizes_are_faults() {
     let mut log = Log::of_sample("types.binlog");
     let (gtid, next) = (log.find(EventType::Gtid, 4), log.find(EventType::Gtid, 5));
-    let wanted = log.offset(next) - log.offset(gtid);
+    let expected = log.offset(next) - log.offset(gtid);
     log.gtid(gtid, |event| {
         let stamps = event.stamps.as_mut().expect("no stamps");
-        stamps.transaction_size = Some(wanted + 1);
+        stamps.transaction_size = Some(expected + 1);
     });
     log.settle();
-    let detail = format!("the transaction has {wanted} bytes, but its GTID event states {}", wanted + 1);
+    let detail = format!("the transaction has {expected} bytes, but its GTID event states {}", expected + 1);
     check(&log, gtid, FaultKind::Size, &detail);
 }
 
@@ -330,8 +330,8 @@ fn missing_logs_are_faults_unless_they_had_no_transactions() {
         });
         let found = verdicts_in_order(&[&paths[0], &paths[1]], order);
         let text: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
-        let is_wanted = |(text, wanted): (&String, &&str)| text.ends_with(wanted);
-        assert!(text.len() == faults.len() && text.iter().zip(faults).all(is_wanted), "{text:?}");
+        let is_expected = |(text, expected): (&String, &&str)| text.ends_with(expected);
+        assert!(text.len() == faults.len() && text.iter().zip(faults).all(is_expected), "{text:?}");
         let details: Vec<&str> = found.remarks.iter().map(|remark| remark.detail.as_str()).collect();
         assert_eq!(details, remarks, "{logs:?}");
     };
@@ -366,10 +366,10 @@ fn unreadable_logs_are_reported() {
 fn flipped_bits_are_found() {
     for name in ["types.binlog", "types-compressed.binlog", "xa.binlog"] {
         let bytes = Log::of_sample(name).bytes();
-        for place in (0..bytes.len()).step_by(211).filter(|place| *place != 4 + 17) {
+        for offset in (0..bytes.len()).step_by(211).filter(|offset| *offset != 4 + 17) {
             let mut bytes = bytes.clone();
-            bytes[place] ^= 0x10;
-            assert_ne!(faults(&bytes), [], "{name}: byte {place}");
+            bytes[offset] ^= 0x10;
+            assert_ne!(faults(&bytes), [], "{name}: byte {offset}");
         }
     }
 }
@@ -384,9 +384,9 @@ fn statements_with_too_many_table_maps() {
     log.events.splice(map..map, copies);
     log.settle();
     let found = faults(&log.bytes());
-    let wanted = "number of table maps of one statement is 4097";
+    let expected = "number of table maps of one statement is 4097";
     assert!(
-        found.iter().any(|(_, kind, detail)| *kind == FaultKind::Framing && detail.contains(wanted)),
+        found.iter().any(|(_, kind, detail)| *kind == FaultKind::Framing && detail.contains(expected)),
         "{found:?}"
     );
     let directory = TempDir::new().expect("could not create a directory");
@@ -396,5 +396,5 @@ fn statements_with_too_many_table_maps() {
     let counted =
         inspect::stats::collect([LogReader::open(&path)], &settings, &mut |_| ControlFlow::Continue(()));
     let error = counted.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(error.contains(wanted), "{error}");
+    assert!(error.contains(expected), "{error}");
 }

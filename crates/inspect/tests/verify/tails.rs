@@ -32,27 +32,27 @@ fn logs_in_use_are_no_fault() {
         (0..rows).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("no GTID event");
     let (torn, open) = (log.offset(rows), log.offset(gtid));
     let bytes = log.bytes();
-    let wanted = log.events[rows].len();
+    let expected = log.events[rows].len();
 
-    let cut = &bytes[..torn as usize + 20];
+    let truncated = &bytes[..torn as usize + 20];
     let missing =
-        format!("the event at {torn} has 20 of {wanted} bytes; the transaction at {open} is incomplete");
-    check_bytes(cut, torn, FaultKind::Tail, &format!("the log is torn: {missing}"));
-    let cut = in_use(cut.to_vec());
-    assert_eq!(faults(&cut), []);
-    assert_eq!(remarks(&cut), [format!("its server still writes to it, or crashed: {missing}")]);
+        format!("the event at {torn} has 20 of {expected} bytes; the transaction at {open} is incomplete");
+    check_bytes(truncated, torn, FaultKind::Tail, &format!("the log is torn: {missing}"));
+    let truncated = in_use(truncated.to_vec());
+    assert_eq!(faults(&truncated), []);
+    assert_eq!(remarks(&truncated), [format!("its server still writes to it, or crashed: {missing}")]);
 
-    let cut = &bytes[..torn as usize];
-    check_bytes(cut, open, FaultKind::Tail, "the log ends before the transaction's commit");
-    let cut = in_use(cut.to_vec());
-    assert_eq!(faults(&cut), []);
+    let truncated = &bytes[..torn as usize];
+    check_bytes(truncated, open, FaultKind::Tail, "the log ends before the transaction's commit");
+    let truncated = in_use(truncated.to_vec());
+    assert_eq!(faults(&truncated), []);
     let detail = "its server still writes to it, or crashed: ends at ";
-    assert_eq!(remarks(&cut), [format!("{detail}{torn}; the transaction at {open} is incomplete")]);
+    assert_eq!(remarks(&truncated), [format!("{detail}{torn}; the transaction at {open} is incomplete")]);
 
-    let cut = &bytes[..open as usize];
-    assert_eq!(faults(cut), []);
+    let truncated = &bytes[..open as usize];
+    assert_eq!(faults(truncated), []);
     let detail = format!("ends at {open} without Rotate or Stop: its server still writes to it, or crashed");
-    assert_eq!(remarks(cut), [detail]);
+    assert_eq!(remarks(truncated), [detail]);
 }
 
 #[test]
@@ -95,20 +95,21 @@ fn every_cut_is_repaired_to_the_last_whole_transaction() {
         .collect();
     ends.reverse();
     let first = *ends.last().expect("no format description");
-    let places = (1..=log.events.len()).map(|index| log.offset(index));
-    let sizes = places.flat_map(|place| [place - 1, place, place + 1, place + 18, place + 19, place + 23]);
+    let offsets = (1..=log.events.len()).map(|index| log.offset(index));
+    let sizes =
+        offsets.flat_map(|offset| [offset - 1, offset, offset + 1, offset + 18, offset + 19, offset + 23]);
     for size in sizes.filter(|size| (first..=bytes.len() as u64).contains(size)) {
         let size = size as usize;
-        let wanted = *ends.iter().find(|end| **end <= size as u64).expect("no end");
+        let expected = *ends.iter().find(|end| **end <= size as u64).expect("no end");
         let (repaired, copy) = repair(&bytes[..size]);
-        let bytes_cut = size as u64 - wanted;
+        let bytes_cut = size as u64 - expected;
         assert_eq!(
             repaired.expect("no repaired copy"),
-            TailRepair { bytes_kept: wanted, bytes_cut, was_in_use: true }
+            TailRepair { bytes_kept: expected, bytes_cut, was_in_use: true }
         );
         let copy = copy.expect("no repaired copy");
         assert_eq!(copy[4 + 17] & 1, 0, "the copy is flagged as in use");
-        assert_eq!(in_use(copy.clone()), bytes[..wanted as usize]);
+        assert_eq!(in_use(copy.clone()), bytes[..expected as usize]);
         assert_eq!(faults(&copy), []);
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct RowSearch<'s> {
 
 /// Place of a change in its log; places increase from change to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ChangePlace {
+pub(super) struct ChangePosition {
     position: u64,
     inner: Option<u64>,
     row: u64,
@@ -34,7 +34,7 @@ pub(super) struct ChangePlace {
 
 /// A change that was found.
 pub(super) struct FoundChange {
-    pub(super) place: ChangePlace,
+    pub(super) position: ChangePosition,
     pub(super) entry: HistoryEntry,
     pub(super) states: RowStates,
     /// Identity of the row before the change. Uses the primary key if the log names it, otherwise the columns of the
@@ -48,14 +48,14 @@ pub(super) enum SearchFinding {
     /// A change of a row with the identity.
     Change(Box<FoundChange>),
     /// Reasons why changes near this position may be missing.
-    Gaps(ChangePlace, HistoryGaps),
+    Gaps(ChangePosition, HistoryGaps),
 }
 
 impl SearchFinding {
-    pub(super) const fn place(&self) -> ChangePlace {
+    pub(super) const fn position(&self) -> ChangePosition {
         match self {
-            Self::Change(change) => change.place,
-            Self::Gaps(place, _) => *place,
+            Self::Change(change) => change.position,
+            Self::Gaps(position, _) => *position,
         }
     }
 }
@@ -155,7 +155,7 @@ impl<'s> RowSearch<'s> {
         if let Some(condition) = condition_of(self.searched.identity, test.missing()) {
             let (condition, position) = (condition.clone(), located.position);
             let gap = HistoryGap::MissingColumn { condition, log_name, position };
-            add_gap(part, ChangePlace::new(located, 0), gap);
+            add_gap(part, ChangePosition::new(located, 0), gap);
             return Ok(());
         }
         if !test.may_pass(rows) {
@@ -168,19 +168,19 @@ impl<'s> RowSearch<'s> {
             if !is_found && states.untested == 0 {
                 continue;
             }
-            let place = ChangePlace::new(located, number);
+            let position = ChangePosition::new(located, number);
             let before = key.identity_of(&row, located.format, RowMoment::Before)?;
             // A found row is followed by its key, if the log has it.
             if (!is_found || before.is_none())
                 && let Some(condition) = condition_of(self.searched.identity, states.untested)
             {
-                add_gap(part, place, HistoryGap::UntestedRows(condition.clone()));
+                add_gap(part, position, HistoryGap::UntestedRows(condition.clone()));
             }
             if !is_found {
                 continue;
             }
             part.push(SearchFinding::Change(Box::new(FoundChange {
-                place,
+                position,
                 before,
                 after: key.identity_of(&row, located.format, RowMoment::After)?,
                 states,
@@ -208,17 +208,17 @@ fn put_statement(
     let log_name = worker.log_name(located);
     let text = statement_line(query.sql);
     let gap = HistoryGap::Statement { log_name, position: located.position, text };
-    add_gap(part, ChangePlace::new(located, 0), gap);
+    add_gap(part, ChangePosition::new(located, 0), gap);
 }
 
 /// Adds a gap to the gaps since the last change.
-fn add_gap(part: &mut Vec<SearchFinding>, place: ChangePlace, gap: HistoryGap) {
+fn add_gap(part: &mut Vec<SearchFinding>, position: ChangePosition, gap: HistoryGap) {
     match part.last_mut() {
         Some(SearchFinding::Gaps(_, gaps)) => gaps.add(gap),
         _ => {
             let mut gaps = HistoryGaps::default();
             gaps.add(gap);
-            part.push(SearchFinding::Gaps(place, gaps));
+            part.push(SearchFinding::Gaps(position, gaps));
         }
     }
 }
@@ -256,7 +256,7 @@ impl<'s> RowSearch<'s> {
     }
 }
 
-impl ChangePlace {
+impl ChangePosition {
     fn new(located: &LocatedEvent<'_>, row: u64) -> Self {
         let inner = located.inner.map(|inner: InnerPosition| inner.number);
         Self { position: located.position, inner, row }

@@ -8,7 +8,7 @@ use logs::ordered::PipelineLimits;
 
 use super::history_gap::HistoryGaps;
 use super::row_history::{HistoryBeginning, HistoryChange, HistoryEntry, HistorySettings, RowHistory};
-use super::row_search::{ChangePlace, FoundChange, RowIdentity, RowSearch, SearchFinding};
+use super::row_search::{ChangePosition, FoundChange, RowIdentity, RowSearch, SearchFinding};
 use super::table_statement::SearchedTable;
 use crate::IN_FLIGHT_MAX;
 use crate::event_range::EventRange;
@@ -80,7 +80,7 @@ struct RowTracer<'s> {
 struct NewestChange {
     /// Number of the log that contains the change.
     log: usize,
-    place: ChangePlace,
+    position: ChangePosition,
     /// Identity of the row after the change.
     identity: RowIdentity,
 }
@@ -90,7 +90,7 @@ enum TraceStep {
     /// Continue in the next log.
     Continue,
     /// From this position on, the row has another identity, and the trace must search the log for the new identity.
-    SearchAgain(ChangePlace),
+    SearchAgain(ChangePosition),
     /// The row's history begins or ends here.
     End(HistoryBeginning),
 }
@@ -104,7 +104,7 @@ impl RowTracer<'_> {
                 let found = self.search(log, &identity, TraceDirection::Backward { limit })?;
                 match self.follow_backward(log, found, limit) {
                     TraceStep::Continue => break,
-                    TraceStep::SearchAgain(place) => limit = Some(place),
+                    TraceStep::SearchAgain(position) => limit = Some(position),
                     TraceStep::End(beginning) => return Ok(beginning),
                 }
             }
@@ -117,11 +117,11 @@ impl RowTracer<'_> {
         &mut self,
         log: usize,
         mut found: Vec<SearchFinding>,
-        limit: Option<ChangePlace>,
+        limit: Option<ChangePosition>,
     ) -> TraceStep {
-        found.retain(|found| limit.is_none_or(|limit| found.place() < limit));
+        found.retain(|found| limit.is_none_or(|limit| found.position() < limit));
         while let Some(finding) = found.pop() {
-            let Some(FoundChange { place, entry, states, before, after }) = self.change_of(finding) else {
+            let Some(FoundChange { position, entry, states, before, after }) = self.change_of(finding) else {
                 continue;
             };
             let is_first = self.current.is_none();
@@ -134,7 +134,7 @@ impl RowTracer<'_> {
                 self.chosen_row = key.filter(|key| !is_same(key, &self.settings.conditions)).cloned();
             }
             if is_first && let Some(identity) = after.clone() {
-                self.newest = Some(NewestChange { log, place, identity });
+                self.newest = Some(NewestChange { log, position, identity });
             }
             let change = entry.change;
             self.entries.push(entry);
@@ -149,7 +149,7 @@ impl RowTracer<'_> {
             let before = before.unwrap_or_else(|| self.settings.conditions.clone());
             let is_changed = !is_same(&identity, &before) || has_gaps && identity != before;
             if is_changed {
-                return TraceStep::SearchAgain(place);
+                return TraceStep::SearchAgain(position);
             }
         }
         TraceStep::Continue
@@ -158,20 +158,20 @@ impl RowTracer<'_> {
     /// Adds later changes of a row. Needed if the row's identity after the newest change differs from the searched one,
     /// or could not be tested on all rows.
     fn trace_forward(&mut self) -> Result<(), ListError> {
-        let Some(NewestChange { log: first, place, identity }) = self.newest.take() else { return Ok(()) };
+        let Some(NewestChange { log: first, position, identity }) = self.newest.take() else { return Ok(()) };
         // A search by the key finds later changes that the conditions could not find.
         if is_same(&identity, &self.settings.conditions) && self.gaps == HistoryGaps::default() {
             return Ok(());
         }
         self.current = Some(identity);
-        let mut limit = Some(place);
+        let mut limit = Some(position);
         for log in first..self.settings.sources.len() {
             loop {
                 let identity = self.identity();
                 let found = self.search(log, &identity, TraceDirection::Forward)?;
                 match self.follow_forward(found, limit) {
                     TraceStep::Continue => break,
-                    TraceStep::SearchAgain(place) => limit = Some(place),
+                    TraceStep::SearchAgain(position) => limit = Some(position),
                     TraceStep::End(_) => return Ok(()),
                 }
             }
@@ -181,10 +181,10 @@ impl RowTracer<'_> {
     }
 
     /// Adds the changes of the row after `limit`, the oldest first.
-    fn follow_forward(&mut self, found: Vec<SearchFinding>, limit: Option<ChangePlace>) -> TraceStep {
-        let is_later = |found: &SearchFinding| limit.is_none_or(|limit| found.place() > limit);
+    fn follow_forward(&mut self, found: Vec<SearchFinding>, limit: Option<ChangePosition>) -> TraceStep {
+        let is_later = |found: &SearchFinding| limit.is_none_or(|limit| found.position() > limit);
         for finding in found.into_iter().filter(is_later) {
-            let Some(FoundChange { place, entry, states, after, .. }) = self.change_of(finding) else {
+            let Some(FoundChange { position, entry, states, after, .. }) = self.change_of(finding) else {
                 continue;
             };
             if !states.before {
@@ -200,7 +200,7 @@ impl RowTracer<'_> {
             let is_changed = !is_same(&identity, &self.identity());
             self.current = Some(identity);
             if is_changed {
-                return TraceStep::SearchAgain(place);
+                return TraceStep::SearchAgain(position);
             }
         }
         TraceStep::Continue
@@ -255,7 +255,7 @@ impl RowTracer<'_> {
         let torn = walk.run(sources, &search, |part| {
             for finding in part {
                 if let TraceDirection::Backward { limit } = direction
-                    && limit.is_none_or(|limit| finding.place() < limit)
+                    && limit.is_none_or(|limit| finding.position() < limit)
                     && finding.ends_search(identity)
                 {
                     drop_changes(&mut found);
@@ -285,7 +285,7 @@ fn may_change_table(log: &Path, database: &[u8], table: &[u8]) -> bool {
 enum TraceDirection {
     /// From this position, or from the end of the log.
     Backward {
-        limit: Option<ChangePlace>,
+        limit: Option<ChangePosition>,
     },
     Forward,
 }
@@ -332,7 +332,7 @@ mod tests {
 
     use super::{HistoryChange, HistoryEntry, SearchFinding, drop_changes, push_finding};
     use crate::history::history_gap::HistoryGaps;
-    use crate::history::row_search::{ChangePlace, FoundChange, RowIdentity};
+    use crate::history::row_search::{ChangePosition, FoundChange, RowIdentity};
     use crate::row_condition::{RowCondition, RowStates};
 
     fn identity(text: &str) -> RowIdentity {
@@ -341,7 +341,7 @@ mod tests {
 
     fn change(position: u64, change: HistoryChange, before: Option<&str>) -> SearchFinding {
         SearchFinding::Change(Box::new(FoundChange {
-            place: ChangePlace::at(position),
+            position: ChangePosition::at(position),
             states: RowStates { before: before.is_some(), after: true, untested: 0 },
             before: before.map(identity),
             after: None,
@@ -359,20 +359,22 @@ mod tests {
     /// The search finds each row with a status, but the trace follows only the newest change, by the key of its row.
     #[test]
     fn changes_before_another_identity_are_dropped() {
-        let check = |finding: &SearchFinding, searched: &str, wanted: bool| {
-            assert_eq!(finding.ends_search(&identity(searched)), wanted, "{searched}");
+        let check = |finding: &SearchFinding, searched: &str, expected: bool| {
+            assert_eq!(finding.ends_search(&identity(searched)), expected, "{searched}");
         };
         check(&change(9, HistoryChange::Update, Some("id=1")), "status=1", true);
         check(&change(9, HistoryChange::Update, Some("id=1")), "id=1", false);
         check(&change(9, HistoryChange::Insert, None), "id=1", true);
         check(&change(9, HistoryChange::Update, None), "status=1", false);
-        let gaps = |position| SearchFinding::Gaps(ChangePlace::at(position), HistoryGaps::default());
+        let gaps = |position| SearchFinding::Gaps(ChangePosition::at(position), HistoryGaps::default());
         let mut found = Vec::new();
         for finding in [gaps(1), change(2, HistoryChange::Update, Some("id=1")), gaps(3)] {
             push_finding(&mut found, finding);
         }
         assert_eq!(found.len(), 3);
         drop_changes(&mut found);
-        assert!(matches!(&found[..], [SearchFinding::Gaps(place, _)] if *place == ChangePlace::at(1)));
+        assert!(
+            matches!(&found[..], [SearchFinding::Gaps(position, _)] if *position == ChangePosition::at(1))
+        );
     }
 }

@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(sql: &str, wanted: bool) {
-        check_with("id=1", sql, wanted);
-        check_with("@1=1", sql, wanted);
+    fn check(sql: &str, expected: bool) {
+        check_with("id=1", sql, expected);
+        check_with("@1=1", sql, expected);
     }
 
     #[track_caller]
-    fn check_with(condition: &str, sql: &str, wanted: bool) {
+    fn check_with(condition: &str, sql: &str, expected: bool) {
         let identity = [RowCondition::new(condition).unwrap()];
         let table = SearchedTable { database: b"shop", table: b"orders", identity: &identity };
         let query = Query {
@@ -191,6 +191,6 @@ mod tests {
             database: b"shop",
             sql: sql.as_bytes(),
         };
-        assert_eq!(table.is_hidden_by(&query, 0), wanted, "{condition}: {sql}");
+        assert_eq!(table.is_hidden_by(&query, 0), expected, "{condition}: {sql}");
     }
 }

@@ -123,10 +123,10 @@ impl JsonWorker {
         line.uint("pos", located.position);
         line.uint("end_log_pos", located.end_log_pos);
         if let Some(inner) = located.inner {
-            let mut place = line.object("inner");
-            place.uint("number", inner.number);
-            place.uint("offset", inner.offset);
-            place.close();
+            let mut inner_object = line.object("inner");
+            inner_object.uint("number", inner.number);
+            inner_object.uint("offset", inner.offset);
+            inner_object.close();
         }
         line.plain("event_type", header.event_type.name());
         if let binlog::EventType::Unknown(code) = header.event_type {

@@ -388,7 +388,7 @@ fn put_document(out: &mut Vec<u8>, document: JsonDocument<'_>) -> Result<(), Dec
     document.write(JsonQuotes::Always, out)?;
     if let Err(error) = std::str::from_utf8(&out[start..]) {
         let found = out.get(start + error.valid_up_to()).copied().map_or(0, u64::from);
-        let reason = DecodeReason::Unexpected { field: "byte of a JSON string", found, wanted: "UTF-8" };
+        let reason = DecodeReason::Unexpected { field: "byte of a JSON string", found, expected: "UTF-8" };
         return Err(DecodeError::new(0, reason));
     }
     // MySQL breaks long base64 strings into lines, but a JSON string must not contain newlines.

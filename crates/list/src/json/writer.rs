@@ -283,11 +283,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_string(bytes: &[u8], wanted: &str) {
+    fn check_string(bytes: &[u8], expected: &str) {
         let mut out = Vec::new();
         put_string_lossy(&mut out, bytes);
         let text = String::from_utf8(out).unwrap();
-        assert!(text.starts_with(wanted.trim_end_matches('"')), "{text}");
+        assert!(text.starts_with(expected.trim_end_matches('"')), "{text}");
         let parsed: String = serde_json::from_str(&text).unwrap();
         assert_eq!(parsed, String::from_utf8_lossy(bytes));
     }
@@ -303,10 +303,10 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_moment(micros: u64, wanted: &str) {
+    fn check_moment(micros: u64, expected: &str) {
         let mut out = Vec::new();
         put_moment_us(&mut out, micros);
-        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]
@@ -327,7 +327,7 @@ mod tests {
         object.array("i").close();
         object.object("j").close();
         object.close();
-        let wanted = r#"{"a":1,"b":-1,"c":true,"d":"x","e":{"base64":"/w=="},"f":"0x000000ab","g":"1970-01-01T00:00:00Z","h":[1,2],"i":[],"j":{}}"#;
-        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+        let expected = r#"{"a":1,"b":-1,"c":true,"d":"x","e":{"base64":"/w=="},"f":"0x000000ab","g":"1970-01-01T00:00:00Z","h":[1,2],"i":[],"j":{}}"#;
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

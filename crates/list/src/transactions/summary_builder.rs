@@ -81,8 +81,8 @@ impl<'s> SummaryBuilder<'s> {
     pub(crate) fn take(&mut self, pieces: Vec<SummaryPiece>, out: &mut Vec<u8>) {
         for mut piece in pieces {
             match piece.outer.take() {
-                Some(outer) => self.take_outer(outer, piece, out),
-                None => self.take_inner(piece),
+                Some(outer) => self.process_outer(outer, piece, out),
+                None => self.process_inner(piece),
             }
         }
     }
@@ -95,7 +95,7 @@ impl<'s> SummaryBuilder<'s> {
         }
     }
 
-    fn take_outer(&mut self, outer: OuterEvent, piece: SummaryPiece, out: &mut Vec<u8>) {
+    fn process_outer(&mut self, outer: OuterEvent, piece: SummaryPiece, out: &mut Vec<u8>) {
         if let Some(mut ended) = self.ended.take() {
             self.write(&mut ended, out);
         }
@@ -103,9 +103,9 @@ impl<'s> SummaryBuilder<'s> {
             Ok(step) => step,
             Err(fault) => {
                 if fault.lost == GrammarLoss::Transaction
-                    && let Some(mut cut) = self.open.take()
+                    && let Some(mut unfinished) = self.open.take()
                 {
-                    self.write(&mut cut, out);
+                    self.write(&mut unfinished, out);
                 }
                 fault.step
             }
@@ -129,7 +129,7 @@ impl<'s> SummaryBuilder<'s> {
     }
 
     /// Adds an event inside the last payload.
-    fn take_inner(&mut self, piece: SummaryPiece) {
+    fn process_inner(&mut self, piece: SummaryPiece) {
         let Some(summary) = self.ended.as_mut().or(self.open.as_mut()) else { return };
         summary.inner_events += 1;
         summary.inner_size += u64::from(piece.size);

@@ -25,7 +25,7 @@ const SEEK_DISTANCE_MAX: u64 = 32 << 20;
 const RESUME_EVENT_SIZE_MAX: u32 = 4 << 10;
 
 impl LogReader {
-    /// Searches for the next event of a `wanted` type and of at most 4 KiB, after the position where reading has
+    /// Searches for the next event of a type that `is_start` accepts and of at most 4 KiB, after the position where reading has
     /// stopped. The event's size, `end_log_pos` and checksum must agree with its position. Reading continues at this
     /// event. Returns its position; `None` if there is no such event up to the end of the log.
     ///
@@ -34,9 +34,9 @@ impl LogReader {
     /// # Errors
     ///
     /// If the log cannot be read.
-    pub fn resume_at(&mut self, wanted: impl Fn(EventType) -> bool) -> Result<Option<u64>, LogError> {
+    pub fn resume_at(&mut self, is_start: impl Fn(EventType) -> bool) -> Result<Option<u64>, LogError> {
         match self.kind {
-            LogKind::Binary => self.find_event(u64::MAX, &wanted),
+            LogKind::Binary => self.find_event(u64::MAX, &is_start),
             LogKind::Relay => Ok(None),
         }
     }
@@ -113,7 +113,7 @@ impl LogReader {
         self.large_end = None;
         self.closed = false;
         self.tail.clear();
-        self.place.offset = offset;
+        self.tail_start.offset = offset;
         self.input.seek_to(offset).map_err(|cause| LogError::io("seek in", &self.name, cause))
     }
 
@@ -126,7 +126,7 @@ impl LogReader {
     fn find_event(
         &mut self,
         until: u64,
-        wanted: &dyn Fn(EventType) -> bool,
+        is_start: &dyn Fn(EventType) -> bool,
     ) -> Result<Option<u64>, LogError> {
         if !self.can_seek() {
             return Ok(None);
@@ -143,7 +143,7 @@ impl LogReader {
                 self.drop_front(at);
                 at = 0;
             }
-            if self.place.offset + at as u64 >= until {
+            if self.tail_start.offset + at as u64 >= until {
                 return Ok(None);
             }
             if !self.read_at_least(at + HEADER_SIZE)? {
@@ -151,25 +151,30 @@ impl LogReader {
                 self.drop_front(all);
                 return Ok(None);
             }
-            if let Some(size) = self.plausible_size(at, RESUME_EVENT_SIZE_MAX, wanted)
+            if let Some(size) = self.plausible_size(at, RESUME_EVENT_SIZE_MAX, is_start)
                 && self.read_at_least(at + size)?
                 && self.is_verified(at, size, checksum)?
             {
                 self.drop_front(at);
-                return Ok(Some(self.place.offset));
+                return Ok(Some(self.tail_start.offset));
             }
             at += 1;
         }
     }
 
     /// Returns the size of the event that may start here.
-    fn plausible_size(&self, at: usize, size_max: u32, wanted: &dyn Fn(EventType) -> bool) -> Option<usize> {
+    fn plausible_size(
+        &self,
+        at: usize,
+        size_max: u32,
+        is_start: &dyn Fn(EventType) -> bool,
+    ) -> Option<usize> {
         let header = EventHeader::decode(&mut Cursor::new(self.tail.get(at..)?)).ok()?;
-        let end = (self.place.offset + at as u64).wrapping_add(u64::from(header.size));
+        let end = (self.tail_start.offset + at as u64).wrapping_add(u64::from(header.size));
         let is_size = (HEADER_SIZE as u32..=size_max).contains(&header.size);
         // In a relay log, `end_log_pos` refers to another log: only the checksum can be checked.
         let is_here = self.kind == LogKind::Relay || header.next_position == end as u32;
-        (is_size && is_here && wanted(header.event_type)).then_some(header.size as usize)
+        (is_size && is_here && is_start(header.event_type)).then_some(header.size as usize)
     }
 
     /// Returns whether the event's checksum is right. Without a checksum, returns whether the header of the following
@@ -199,6 +204,6 @@ impl LogReader {
     fn drop_front(&mut self, count: usize) {
         debug_assert!(count <= self.tail.len(), "ours: only searched bytes are dropped");
         self.tail.drain(..count);
-        self.place.offset += count as u64;
+        self.tail_start.offset += count as u64;
     }
 }

@@ -9,16 +9,16 @@ use logs::{EndOfLog, LogReader, ReadOutcome, read_keyring};
 
 use crate::log_builder::{LogDirectory, QUERY, STOP, event, format, log};
 
-fn folder(name: &str) -> PathBuf {
+fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name)
 }
 
 #[test]
 fn samples_are_decrypted() {
     for name in ["encrypted", "encrypted-compressed"] {
-        let keyring = Arc::new(read_keyring(folder(name).join("keyring")).unwrap());
+        let keyring = Arc::new(read_keyring(directory(name).join("keyring")).unwrap());
         for number in 1..=3 {
-            let log = folder(name).join(format!("binlog.00000{number}"));
+            let log = directory(name).join(format!("binlog.00000{number}"));
             let mut reader = LogReader::open(&log).unwrap().with_keyring(Arc::clone(&keyring));
             let mut count = 0;
             let end = loop {
@@ -40,9 +40,9 @@ fn samples_are_decrypted() {
 
 #[test]
 fn skip_to_counts_without_the_encrypted_header() {
-    let keyring = Arc::new(read_keyring(folder("encrypted").join("keyring")).unwrap());
+    let keyring = Arc::new(read_keyring(directory("encrypted").join("keyring")).unwrap());
     let open = || {
-        let path = folder("encrypted").join("binlog.000001");
+        let path = directory("encrypted").join("binlog.000001");
         let mut reader = LogReader::open(path).unwrap().with_keyring(Arc::clone(&keyring));
         assert!(matches!(reader.next_event(), Ok(ReadOutcome::Some(_))));
         reader
@@ -67,7 +67,7 @@ fn message(path: &Path, keyring: Option<Keyring>) -> String {
 
 #[test]
 fn missing_and_wrong_keys_are_named() {
-    let log = folder("encrypted").join("binlog.000001");
+    let log = directory("encrypted").join("binlog.000001");
     let id = "MySQLReplicationKey_5ea5ca5e-0001-4000-8000-000000000001_2";
     assert_eq!(
         message(&log, None),
@@ -97,8 +97,8 @@ fn encrypted_logs_may_be_incomplete_and_grow() {
     logs.write(&[]);
     let mut reader = logs.open().with_keyring(Arc::new(Keyring::new(vec![key])));
     let mut found = 0;
-    for cut in 0..=whole.len() {
-        logs.write(&whole[..cut]);
+    for end in 0..=whole.len() {
+        logs.write(&whole[..end]);
         while let ReadOutcome::Some(event) = reader.next_event().unwrap() {
             found += event.raw.bytes().len();
         }
@@ -111,7 +111,7 @@ fn encrypted_logs_may_be_incomplete_and_grow() {
 fn invalid_keyrings_are_refused() {
     let logs = LogDirectory::new();
     logs.write(b"nothing");
-    let path = logs.folder.path().join("binlog.000001");
+    let path = logs.directory.path().join("binlog.000001");
     let error = read_keyring(&path).unwrap_err().to_string();
     assert!(error.ends_with("binlog.000001: not a keyring: neither a file of component_keyring_file (JSON) nor one of the plugin keyring_file"), "{error}");
     let error = read_keyring(path.with_file_name("none")).unwrap_err().to_string();

@@ -117,8 +117,8 @@ fn incomplete_payloads_are_not_started() {
     let logs = LogDirectory::new();
     let (payload, _) = payload(b"");
     let whole = log(&[format(0), payload]);
-    for cut in [140, 5000, 100_000, whole.len() - 1] {
-        logs.write(&whole[..cut]);
+    for size in [140, 5000, 100_000, whole.len() - 1] {
+        logs.write(&whole[..size]);
         let given = read(logs.open(), 100_000);
         assert!(given.inner.is_empty() && given.ends.is_empty());
         assert!(given.end.starts_with("Torn(TornEvent { offset: 126, "), "{}", given.end);
@@ -135,8 +135,9 @@ fn a_log_that_becomes_shorter_within_a_payload_is_torn() {
     assert!(matches!(reader.next_raw_piece(1000, LARGE), Ok(ReadOutcome::Some(RawPiece::LargePayload(_)))));
     logs.write(&log(&[format(0), payload[..payload.len() - 1].to_vec()]));
     let error = reader.read_raw_bytes(usize::MAX, &mut Vec::new()).unwrap_err();
-    let wanted = TornEvent { offset: 126, found: payload.len() - 1, wanted: payload.len(), in_use: false };
-    assert!(matches!(error, LogError::Torn { torn, .. } if torn == wanted), "{error}");
+    let expected =
+        TornEvent { offset: 126, found: payload.len() - 1, expected: payload.len(), in_use: false };
+    assert!(matches!(error, LogError::Torn { torn, .. } if torn == expected), "{error}");
 }
 
 #[test]

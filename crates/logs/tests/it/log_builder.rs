@@ -48,17 +48,17 @@ pub(crate) fn log(events: &[Vec<u8>]) -> Vec<u8> {
 
 /// Temporary directory with one log.
 pub(crate) struct LogDirectory {
-    pub(crate) folder: TempDir,
+    pub(crate) directory: TempDir,
 }
 
 impl LogDirectory {
     pub(crate) fn new() -> Self {
-        Self { folder: TempDir::new().unwrap() }
+        Self { directory: TempDir::new().unwrap() }
     }
 
     /// Reads these bytes from a named pipe.
     pub(crate) fn through_pipe<T>(&self, bytes: &[u8], read: impl FnOnce(LogReader) -> T) -> T {
-        let path = self.folder.path().join("pipe");
+        let path = self.directory.path().join("pipe");
         mkfifo(&path, Mode::S_IRWXU).unwrap();
         let result = thread::scope(|scope| {
             scope.spawn(|| fs::write(&path, bytes).unwrap());
@@ -69,13 +69,13 @@ impl LogDirectory {
     }
 
     pub(crate) fn write(&self, bytes: &[u8]) -> File {
-        let mut file = File::create(self.folder.path().join("binlog.000001")).unwrap();
+        let mut file = File::create(self.directory.path().join("binlog.000001")).unwrap();
         file.write_all(bytes).unwrap();
         file
     }
 
     pub(crate) fn open(&self) -> LogReader {
-        LogReader::open(self.folder.path().join("binlog.000001")).unwrap()
+        LogReader::open(self.directory.path().join("binlog.000001")).unwrap()
     }
 }
 

@@ -61,15 +61,15 @@ fn check(bytes: &[u8], events: &[&[u8]], end: &str) {
     let logs = LogDirectory::new();
     logs.write(bytes);
     let mut offset = 4;
-    let mut wanted = Vec::new();
+    let mut expected = Vec::new();
     for event in events {
-        wanted.push((0, offset, event.to_vec()));
+        expected.push((0, offset, event.to_vec()));
         offset += event.len() as u64;
     }
-    let wanted = (wanted, end.to_owned());
-    assert_eq!(read_events(logs.open()), wanted);
+    let expected = (expected, end.to_owned());
+    assert_eq!(read_events(logs.open()), expected);
     for size in [1, 19, 100, 200, 1 << 20] {
-        assert_eq!(read_chunks(logs.open(), size), wanted, "in chunks of {size}");
+        assert_eq!(read_chunks(logs.open(), size), expected, "in chunks of {size}");
     }
 }
 
@@ -170,7 +170,7 @@ fn several_logs_in_one_pipe() {
     disguised[..4].copy_from_slice(MAGIC);
     let three = log(&[format(0), disguised, event(QUERY, 0, b"")]);
     let bytes = [one, two, three].concat();
-    let wanted = [
+    let expected = [
         (0, 4, 122),
         (0, 126, 22),
         (0, 148, 19),
@@ -182,8 +182,9 @@ fn several_logs_in_one_pipe() {
     ];
     for size in [1, 100, 160, 250, 1 << 20] {
         let (events, end) = logs.through_pipe(&bytes, |reader| read_chunks(reader, size));
-        let places: Vec<_> = events.iter().map(|(log, offset, bytes)| (*log, *offset, bytes.len())).collect();
-        assert_eq!((&places[..], end.as_str()), (&wanted[..], "Open { in_use: false }"));
+        let extents: Vec<_> =
+            events.iter().map(|(log, offset, bytes)| (*log, *offset, bytes.len())).collect();
+        assert_eq!((&extents[..], end.as_str()), (&expected[..], "Open { in_use: false }"));
     }
 }
 
@@ -289,8 +290,8 @@ fn positions_beyond_four_gib() {
 
 #[test]
 fn missing_file() {
-    let folder = TempDir::new().unwrap();
-    let error = LogReader::open(folder.path().join("binlog.000009")).unwrap_err();
+    let directory = TempDir::new().unwrap();
+    let error = LogReader::open(directory.path().join("binlog.000009")).unwrap_err();
     assert_eq!(name_only(&error), "could not open binlog.000009: No such file or directory (os error 2)");
 }
 
@@ -298,14 +299,14 @@ proptest! {
     #[test]
     fn any_cut_and_any_chunk_size(
         sizes in proptest::collection::vec(0_usize..300, 0..20),
-        cut in any::<proptest::sample::Index>(),
+        length in any::<proptest::sample::Index>(),
         size in 1_usize..2000,
     ) {
         let mut events = vec![format(0)];
         events.extend(sizes.iter().map(|size| event(QUERY, 0, &vec![7; *size])));
         let whole = log(&events);
         let logs = LogDirectory::new();
-        fs::write(logs.folder.path().join("binlog.000001"), &whole[..cut.index(whole.len() + 1)]).unwrap();
+        fs::write(logs.directory.path().join("binlog.000001"), &whole[..length.index(whole.len() + 1)]).unwrap();
         let (events, end) = read_events(logs.open());
         prop_assert_eq!(read_chunks(logs.open(), size), (events.clone(), end));
         let given: Vec<u8> = events.iter().flat_map(|(_, _, bytes)| bytes.clone()).collect();

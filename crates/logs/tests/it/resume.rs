@@ -15,7 +15,7 @@ fn sample() -> Vec<u8> {
 fn offsets(log: &[u8]) -> Vec<(u64, EventType)> {
     let logs = LogDirectory::new();
     logs.write(log);
-    let mut reader = LogReader::open(logs.folder.path().join("binlog.000001")).unwrap();
+    let mut reader = LogReader::open(logs.directory.path().join("binlog.000001")).unwrap();
     let mut offsets = Vec::new();
     while let ReadOutcome::Some(event) = reader.next_event().unwrap() {
         offsets.push((event.offset, event.raw.event_type()));
@@ -35,7 +35,7 @@ fn damage_of(log: &[u8], whole: &[u8], index: usize, size: u32) -> (u64, Option<
     log[start + 9..start + 13].copy_from_slice(&size.to_le_bytes());
     let logs = LogDirectory::new();
     logs.write(&log);
-    let mut reader = LogReader::open(logs.folder.path().join("binlog.000001")).unwrap();
+    let mut reader = LogReader::open(logs.directory.path().join("binlog.000001")).unwrap();
     let stopped = loop {
         match reader.next_chunk(1) {
             Ok(ReadOutcome::Some(_)) => {}
@@ -63,9 +63,9 @@ fn reading_resumes_at_the_next_transaction() {
     for index in [2, 20, 100] {
         let (start, _) = offsets[index];
         let next = offsets[index + 1..].iter().find(|(_, event_type)| *event_type == EventType::Gtid);
-        let wanted = (start, next.map(|(offset, _)| *offset));
-        assert_eq!(damage(&log, index, 0), wanted, "event {index} without a size");
-        assert_eq!(damage(&log, index, 1 << 29), wanted, "event {index} beyond the end");
+        let expected = (start, next.map(|(offset, _)| *offset));
+        assert_eq!(damage(&log, index, 0), expected, "event {index} without a size");
+        assert_eq!(damage(&log, index, 1 << 29), expected, "event {index} beyond the end");
     }
 }
 

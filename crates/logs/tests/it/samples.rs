@@ -9,13 +9,13 @@ use tempfile::TempDir;
 
 /// Returns the paths of the unencrypted logs in the samples' directory and below.
 pub(crate) fn samples() -> Vec<PathBuf> {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")];
+    let mut directories = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")];
     let mut samples = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if fs::read(&path).unwrap().starts_with(b"\xfebin") {
                 samples.push(path);
             }
@@ -77,15 +77,15 @@ fn all_piece_sizes_give_the_same_bytes() {
 /// A log that is truncated anywhere returns all of its whole events, and reports the incomplete one.
 #[test]
 fn truncated_logs_return_their_whole_events() {
-    let folder = TempDir::new().unwrap();
-    let cut_path = folder.path().join("cut");
+    let directory = TempDir::new().unwrap();
+    let truncated_path = directory.path().join("cut");
     for path in samples() {
         let whole = fs::read(&path).unwrap();
         // Many positions in every sample. The odd step varies them between samples.
         let step = (whole.len() / 40).max(1) | 1;
-        for cut in (4..whole.len()).step_by(step) {
-            fs::write(&cut_path, &whole[..cut]).unwrap();
-            let (bytes, _, end) = read(&cut_path, 5000, 3000);
+        for size in (4..whole.len()).step_by(step) {
+            fs::write(&truncated_path, &whole[..size]).unwrap();
+            let (bytes, _, end) = read(&truncated_path, 5000, 3000);
             assert!(whole[4..].starts_with(&bytes));
             let torn = match end {
                 EndOfLog::Torn(torn) => {
@@ -94,7 +94,7 @@ fn truncated_logs_return_their_whole_events() {
                 }
                 _ => 0,
             };
-            assert_eq!(bytes.len() + 4 + torn, cut, "{} cut at {cut}", path.display());
+            assert_eq!(bytes.len() + 4 + torn, size, "{} cut at {size}", path.display());
         }
     }
 }

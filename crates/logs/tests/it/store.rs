@@ -12,9 +12,9 @@ struct StoreFixture(TempDir);
 
 impl StoreFixture {
     fn new(files: &[(&str, &[u8])]) -> Self {
-        let folder = Self(TempDir::new().unwrap());
-        files.iter().for_each(|(name, bytes)| folder.write(name, bytes));
-        folder
+        let directory = Self(TempDir::new().unwrap());
+        files.iter().for_each(|(name, bytes)| directory.write(name, bytes));
+        directory
     }
 
     fn write(&self, name: &str, bytes: &[u8]) {
@@ -31,8 +31,8 @@ impl StoreFixture {
 
     /// Returns the text without the directory's name, which differs in each run.
     fn short(&self, text: &str) -> String {
-        let folder = self.0.path().to_str().unwrap();
-        text.replace(&format!("{folder}/"), "").replace("./", "")
+        let directory = self.0.path().to_str().unwrap();
+        text.replace(&format!("{directory}/"), "").replace("./", "")
     }
 
     fn list(&self, path: &str) -> String {
@@ -48,25 +48,25 @@ impl StoreFixture {
 
 #[test]
 fn directories_and_indexes() {
-    let folder = StoreFixture::new(&[
+    let directory = StoreFixture::new(&[
         ("data/binlog.index", b"./binlog.000009\n./binlog.000010\n\n./binlog.1000000\n"),
         ("data/binlog.000009", b""),
         ("data/binlog.000010", b""),
         ("data/ibdata1", b""),
     ]);
     let listed = "data/binlog.000009 data/binlog.000010 data/binlog.1000000";
-    assert_eq!(folder.list("data"), listed);
-    assert_eq!(folder.list("data/binlog.index"), listed);
-    let absolute = folder.0.path().join("data/binlog.000009");
+    assert_eq!(directory.list("data"), listed);
+    assert_eq!(directory.list("data/binlog.index"), listed);
+    let absolute = directory.0.path().join("data/binlog.000009");
     // A relay log's index: an existing path, a moved log beside the index, and a missing log.
     let lines = format!("{}\n/nowhere/binlog.000010\n/nowhere/at.000001\n", absolute.display());
-    folder.write("data/relay-bin-east.index", lines.as_bytes());
+    directory.write("data/relay-bin-east.index", lines.as_bytes());
     assert_eq!(
-        folder.list("data/relay-bin-east.index"),
+        directory.list("data/relay-bin-east.index"),
         "data/binlog.000009 data/binlog.000010 /nowhere/at.000001"
     );
     assert_eq!(
-        folder.list("data"),
+        directory.list("data"),
         "data has indexes: binlog.index, relay-bin-east.index; give one index file, or the log files of one name"
     );
 }
@@ -76,30 +76,30 @@ fn directories_without_an_index() {
     let names =
         ["d/b.1000000", "d/b.000002", "d/b.999999", "d/b.00003", "d/b.000004.gz", "d/.000005", "d/b.txt"];
     let files: Vec<(&str, &[u8])> = names.iter().map(|name| (*name, &b""[..])).collect();
-    let folder = StoreFixture::new(&files);
-    assert_eq!(folder.list("d"), "d/b.000002 d/b.999999 d/b.1000000");
-    folder.write("d/positions.b.000002", b"what a rewritten log has beside it");
-    assert_eq!(folder.list("d"), "d/b.000002 d/b.999999 d/b.1000000");
-    folder.write("d/c.000001", b"");
+    let directory = StoreFixture::new(&files);
+    assert_eq!(directory.list("d"), "d/b.000002 d/b.999999 d/b.1000000");
+    directory.write("d/positions.b.000002", b"what a rewritten log has beside it");
+    assert_eq!(directory.list("d"), "d/b.000002 d/b.999999 d/b.1000000");
+    directory.write("d/c.000001", b"");
     assert_eq!(
-        folder.list("d"),
+        directory.list("d"),
         "d has logs of several names and no index: b, c; give one index file, or the log files of one name"
     );
 }
 
 #[test]
 fn invalid_stores_are_refused() {
-    let folder = StoreFixture::new(&[("empty/x", b""), ("empty.index", b"\n"), ("bad.index", b"a\0b\n")]);
+    let directory = StoreFixture::new(&[("empty/x", b""), ("empty.index", b"\n"), ("bad.index", b"a\0b\n")]);
     let message = "empty has no logs: it contains no index, and no file with a name such as binlog.000001. To read \
                    files with other names, specify the files";
-    assert_eq!(folder.list("empty"), message);
-    assert_eq!(folder.list("empty.index"), "empty.index lists no logs");
+    assert_eq!(directory.list("empty"), message);
+    assert_eq!(directory.list("empty.index"), "empty.index lists no logs");
     assert_eq!(
-        folder.list("bad.index"),
+        directory.list("bad.index"),
         "bad.index is not an index of logs: one of its lines is not a valid path"
     );
     let message = "could not open none: No such file or directory (os error 2)";
-    assert_eq!(folder.list("none"), message);
+    assert_eq!(directory.list("none"), message);
 }
 
 /// Reads all available events. Returns the log, type and offset of each.
@@ -116,51 +116,51 @@ fn at(name: &str, code: u8, offset: u64) -> (String, u8, u64) {
     (name.to_owned(), code, offset)
 }
 
-fn follower(folder: &StoreFixture) -> StoreFollower {
-    let store = Store::open(folder.0.path().join("b.index")).unwrap();
+fn follower(directory: &StoreFixture) -> StoreFollower {
+    let store = Store::open(directory.0.path().join("b.index")).unwrap();
     let first: PathBuf = store.logs()[0].clone();
     StoreFollower::new(store, first, None).unwrap()
 }
 
 #[test]
 fn follows_from_log_to_log() {
-    let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &log(&[format(IN_USE)]))]);
-    let mut follower = follower(&folder);
+    let directory = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &log(&[format(IN_USE)]))]);
+    let mut follower = follower(&directory);
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", 15, 4)]));
     assert_eq!(follow(&mut follower), Ok(vec![]));
-    folder.append("b.000001", &event(QUERY, 0, b"one"));
+    directory.append("b.000001", &event(QUERY, 0, b"one"));
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", QUERY, 126)]));
     let rotate = event(ROTATE, 0, b"12345678b.000002");
-    folder.append("b.000001", &rotate[..20]);
+    directory.append("b.000001", &rotate[..20]);
     assert_eq!(follow(&mut follower), Ok(vec![]));
     // The end of one log, all of the next, and the index can be written in any order.
-    folder.append("b.000001", &rotate[20..]);
+    directory.append("b.000001", &rotate[20..]);
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", ROTATE, 148)]));
     assert_eq!(follow(&mut follower), Ok(vec![]));
-    folder.write("b.000002", &log(&[format(0), event(STOP, 0, b"")]));
+    directory.write("b.000002", &log(&[format(0), event(STOP, 0, b"")]));
     assert_eq!(follow(&mut follower), Ok(vec![]));
-    folder.append("b.index", b"./b.000002\n");
+    directory.append("b.index", b"./b.000002\n");
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000002", 15, 4), at("b.000002", STOP, 126)]));
     // A server that crashed does not close its log.
-    folder.write("b.000003", &log(&[format(IN_USE)]));
-    folder.append("b.index", b"./b.000003\n");
+    directory.write("b.000003", &log(&[format(IN_USE)]));
+    directory.append("b.index", b"./b.000003\n");
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000003", 15, 4)]));
-    folder.write("b.000004", &[]);
-    folder.append("b.000003", &event(QUERY, 0, b"two"));
-    folder.append("b.index", b"./b.000004\n");
+    directory.write("b.000004", &[]);
+    directory.append("b.000003", &event(QUERY, 0, b"two"));
+    directory.append("b.index", b"./b.000004\n");
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000003", QUERY, 126)]));
-    folder.append("b.000004", &log(&[format(0)]));
+    directory.append("b.000004", &log(&[format(0)]));
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000004", 15, 4)]));
 }
 
 #[test]
 fn incomplete_logs_with_a_successor() {
     let torn = [log(&[format(IN_USE)]), event(QUERY, 0, b"one")[..20].to_vec()].concat();
-    let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &torn)]);
-    let mut follower = follower(&folder);
+    let directory = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &torn)]);
+    let mut follower = follower(&directory);
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", 15, 4)]));
-    folder.write("b.000002", &log(&[format(0)]));
-    folder.append("b.index", b"./b.000002\n");
+    directory.write("b.000002", &log(&[format(0)]));
+    directory.append("b.index", b"./b.000002\n");
     let message = follow(&mut follower).unwrap_err();
     assert!(
         message.contains("b.000001 is torn at 126: it has 20 bytes of an event of at least 22"),
@@ -170,37 +170,38 @@ fn incomplete_logs_with_a_successor() {
 
 #[test]
 fn relay_logs_are_truncated_to_whole_events() {
-    let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &log(&[format(RELAY_LOG)]))]);
-    let mut follower = follower(&folder);
+    let directory =
+        StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &log(&[format(RELAY_LOG)]))]);
+    let mut follower = follower(&directory);
     let query = event(QUERY, 0, b"one");
-    folder.append("b.000001", &query[..21]);
+    directory.append("b.000001", &query[..21]);
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", 15, 4)]));
-    folder.write("b.000001", &log(&[format(RELAY_LOG)]));
+    directory.write("b.000001", &log(&[format(RELAY_LOG)]));
     assert_eq!(follow(&mut follower), Ok(vec![]));
-    folder.append("b.000001", &query);
+    directory.append("b.000001", &query);
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", QUERY, 126)]));
     // Truncated within events that were already returned: servers never do that.
-    folder.write("b.000001", &log(&[format(RELAY_LOG)]));
+    directory.write("b.000001", &log(&[format(RELAY_LOG)]));
     assert!(follow(&mut follower).unwrap_err().contains("was truncated while it was read"));
 }
 
 #[test]
 fn purged_and_removed_logs_are_errors() {
     let closed = log(&[format(0), event(STOP, 0, b"")]);
-    let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &closed)]);
-    let remove = |name: &str| fs::remove_file(folder.0.path().join(name)).unwrap();
-    let mut first = follower(&folder);
-    let mut second = follower(&folder);
+    let directory = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &closed)]);
+    let remove = |name: &str| fs::remove_file(directory.0.path().join(name)).unwrap();
+    let mut first = follower(&directory);
+    let mut second = follower(&directory);
     assert!(follow(&mut first).is_ok() && follow(&mut second).is_ok());
     // Purged after it was read.
-    folder.write("b.000002", &closed);
-    folder.write("b.index", b"./b.000002\n");
+    directory.write("b.000002", &closed);
+    directory.write("b.index", b"./b.000002\n");
     remove("b.000001");
     assert_eq!(follow(&mut first), Ok(vec![at("b.000002", 15, 4), at("b.000002", STOP, 126)]));
     // Purged before it was read.
-    folder.write("b.000003", &closed);
-    folder.write("b.index", b"./b.000003\n");
-    let message = folder.short(&follow(&mut second).unwrap_err());
+    directory.write("b.000003", &closed);
+    directory.write("b.index", b"./b.000003\n");
+    let message = directory.short(&follow(&mut second).unwrap_err());
     assert_eq!(
         message,
         "cannot continue: the logs between b.000001 and b.000003 were purged before they were read. Retain logs longer"
@@ -208,10 +209,10 @@ fn purged_and_removed_logs_are_errors() {
     // No index for a moment, then another numbering.
     remove("b.index");
     assert_eq!(follow(&mut first), Ok(vec![]));
-    folder.write("b.index", b"./b.000001\n");
-    folder.write("b.000001", &closed);
+    directory.write("b.index", b"./b.000001\n");
+    directory.write("b.000001", &closed);
     remove("b.000002");
-    let message = folder.short(&follow(&mut first).unwrap_err());
+    let message = directory.short(&follow(&mut first).unwrap_err());
     assert_eq!(
         message,
         "b.000002 was removed before it was read to its end: restart to continue with the existing logs"
@@ -223,14 +224,14 @@ fn purged_and_removed_logs_are_errors() {
 fn logs_received_again_are_not_skipped() {
     let head = log(&[format(0)]);
     let whole = log(&[format(0), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
-    let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &head)]);
-    let mut follower = follower(&folder);
+    let directory = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &head)]);
+    let mut follower = follower(&directory);
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", 15, 4)]));
-    fs::remove_file(folder.0.path().join("b.000001")).unwrap();
-    folder.write("b.000001", &whole);
-    folder.write("b.000002", &head);
-    folder.write("b.index", b"./b.000001\n./b.000002\n");
-    let message = folder.short(&follow(&mut follower).unwrap_err());
+    fs::remove_file(directory.0.path().join("b.000001")).unwrap();
+    directory.write("b.000001", &whole);
+    directory.write("b.000002", &head);
+    directory.write("b.index", b"./b.000001\n./b.000002\n");
+    let message = directory.short(&follow(&mut follower).unwrap_err());
     assert!(message.starts_with("b.000001 was removed before it was read to its end"), "{message}");
 }
 
@@ -238,10 +239,10 @@ fn logs_received_again_are_not_skipped() {
 #[test]
 fn missing_logs_are_named() {
     let closed = log(&[format(0), event(STOP, 0, b"")]);
-    let folder =
+    let directory =
         StoreFixture::new(&[("b.index", b"./b.000001\n./b.000002\n./b.000003\n"), ("b.000001", &closed)]);
-    folder.write("b.000003", &closed);
-    let message = folder.short(&follow(&mut follower(&folder)).unwrap_err());
+    directory.write("b.000003", &closed);
+    let message = directory.short(&follow(&mut follower(&directory)).unwrap_err());
     assert!(message.starts_with("b.000002 does not exist, but b.index names it: restore"), "{message}");
 }
 
@@ -265,57 +266,66 @@ fn follows_samples_to_their_end() {
 /// exist.
 #[test]
 fn logs_beside_the_index_take_precedence_over_its_paths() {
-    let folder = StoreFixture::new(&[
+    let directory = StoreFixture::new(&[
         ("live/b.000001", b"original"),
         ("live/b.000002", b"original"),
         ("copy/b.000001", b"copy"),
         ("copy/b.000002", b"copy"),
     ]);
-    let root = folder.0.path().display().to_string();
+    let root = directory.0.path().display().to_string();
     let remark = |path: &str| {
-        let store = Store::open(folder.0.path().join(path)).unwrap();
-        store.ignored_path().map(|line| folder.short(&line.to_string()))
+        let store = Store::open(directory.0.path().join(path)).unwrap();
+        store.ignored_path().map(|line| directory.short(&line.to_string()))
     };
-    let wanted = "copy/b.index: line 2 names live/b.000002; copy/b.000002 in the directory of the index is read \
+    let expected = "copy/b.index: line 2 names live/b.000002; copy/b.000002 in the directory of the index is read \
                   instead";
     for line in [format!("{root}/live/b.000002"), "../live/b.000002".to_owned()] {
-        folder.write("copy/b.index", format!("./b.000001\n{line}\n").as_bytes());
+        directory.write("copy/b.index", format!("./b.000001\n{line}\n").as_bytes());
         for path in ["copy", "copy/b.index"] {
-            assert_eq!(folder.list(path), "copy/b.000001 copy/b.000002", "{line}");
-            assert_eq!(remark(path).unwrap().replace("copy/.live", "live"), wanted, "{line}");
+            assert_eq!(directory.list(path), "copy/b.000001 copy/b.000002", "{line}");
+            assert_eq!(remark(path).unwrap().replace("copy/.live", "live"), expected, "{line}");
         }
     }
     // No remark: an absolute path to the same directory, and a missing original.
     for line in [format!("{root}/copy/b.000002"), "/nowhere/b.000002".to_owned()] {
-        folder.write("copy/b.index", format!("{root}/copy/b.000001\n{line}\n").as_bytes());
-        assert_eq!((folder.list("copy"), remark("copy")), ("copy/b.000001 copy/b.000002".to_owned(), None));
+        directory.write("copy/b.index", format!("{root}/copy/b.000001\n{line}\n").as_bytes());
+        assert_eq!(
+            (directory.list("copy"), remark("copy")),
+            ("copy/b.000001 copy/b.000002".to_owned(), None)
+        );
     }
     // Logs that are only in another directory, as with --log-bin-index.
-    folder.write("index/b.index", format!("{root}/live/b.000001\n{root}/live/b.000002\n").as_bytes());
-    assert_eq!(folder.list("index/b.index"), "live/b.000001 live/b.000002");
-    let wanted = "index/b.index: line 1 names live/b.000001, but the index's directory has no such log: specify \
+    directory.write("index/b.index", format!("{root}/live/b.000001\n{root}/live/b.000002\n").as_bytes());
+    assert_eq!(directory.list("index/b.index"), "live/b.000001 live/b.000002");
+    let expected = "index/b.index: line 1 names live/b.000001, but the index's directory has no such log: specify \
                   the index itself to read logs in other directories";
-    assert_eq!(folder.list("index"), wanted);
+    assert_eq!(directory.list("index"), expected);
 }
 
 /// Opening a named pipe would block.
 #[test]
 fn pipes_are_refused_without_waiting() {
-    let folder = StoreFixture::new(&[("d/b.index", b"./b.000001\n./b.000002\n"), ("d/b.000001", b"")]);
+    let directory = StoreFixture::new(&[("d/b.index", b"./b.000001\n./b.000002\n"), ("d/b.000001", b"")]);
     let pipe = |name: &str| {
-        let path = folder.0.path().join(name);
+        let path = directory.0.path().join(name);
         let _ = fs::remove_file(&path);
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     };
     pipe("d/b.000002");
-    let wanted =
+    let expected =
         "d/b.000002 is not a regular file: the logs of a directory or an index must be regular files";
-    assert_eq!((folder.list("d"), folder.list("d/b.index")), (wanted.to_owned(), wanted.to_owned()));
-    fs::remove_file(folder.0.path().join("d/b.index")).unwrap();
-    assert_eq!(folder.list("d"), wanted);
+    assert_eq!(
+        (directory.list("d"), directory.list("d/b.index")),
+        (expected.to_owned(), expected.to_owned())
+    );
+    fs::remove_file(directory.0.path().join("d/b.index")).unwrap();
+    assert_eq!(directory.list("d"), expected);
     pipe("d/b.index");
-    let wanted = "could not read the index d/b.index: it is not a regular file";
-    assert_eq!((folder.list("d"), folder.list("d/b.index")), (wanted.to_owned(), wanted.to_owned()));
-    let error = logs::LogReader::open_stored(folder.0.path().join("d/b.000002")).unwrap_err().to_string();
+    let expected = "could not read the index d/b.index: it is not a regular file";
+    assert_eq!(
+        (directory.list("d"), directory.list("d/b.index")),
+        (expected.to_owned(), expected.to_owned())
+    );
+    let error = logs::LogReader::open_stored(directory.0.path().join("d/b.000002")).unwrap_err().to_string();
     assert!(error.ends_with("it is not a regular file"), "{error}");
 }

@@ -21,7 +21,7 @@ struct SeenEvent {
 }
 
 /// Reads the events of a sample without a walk.
-fn expected(path: &Path) -> Vec<SeenEvent> {
+fn expected_events(path: &Path) -> Vec<SeenEvent> {
     let (mut reader, mut opener) = (LogReader::open(path).unwrap(), PayloadOpener::new());
     let mut seen = Vec::new();
     while let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20).unwrap() {
@@ -29,12 +29,12 @@ fn expected(path: &Path) -> Vec<SeenEvent> {
             let (offset, end) = (event.offset, event.end());
             seen.push(SeenEvent { offset, end, inner: None, bytes: event.raw.bytes().to_vec() });
             let Ok(Event::TransactionPayload(payload)) = event.raw.decode(chunk.format()) else { continue };
-            let mut place = InnerPosition::default();
+            let mut position = InnerPosition::default();
             let mut inner = opener.open(&payload).unwrap();
             while let Some(raw) = inner.next_event().unwrap() {
-                seen.push(SeenEvent { offset, end, inner: Some(place), bytes: raw.bytes().to_vec() });
-                place.number += 1;
-                place.offset += raw.bytes().len() as u64;
+                seen.push(SeenEvent { offset, end, inner: Some(position), bytes: raw.bytes().to_vec() });
+                position.number += 1;
+                position.offset += raw.bytes().len() as u64;
             }
         }
     }
@@ -79,19 +79,19 @@ fn walk(mut walk: LogWalk) -> Vec<SeenEvent> {
 #[test]
 fn sizes_do_not_change_the_events() {
     for path in samples() {
-        let mut wanted = expected(&path);
+        let mut expected = expected_events(&path);
         for (chunk_size, large_size) in
             [(1 << 20, usize::MAX), (1, usize::MAX), (1 << 20, 0), (1, 0), (5000, 0)]
         {
             if large_size == 0 {
-                for event in wanted.iter_mut().filter(|event| event.inner.is_none()) {
+                for event in expected.iter_mut().filter(|event| event.inner.is_none()) {
                     if event.bytes.get(4) == Some(&40) {
                         event.bytes.clear();
                     }
                 }
             }
             let log = LogWalk::new(pieces(&path, chunk_size, large_size), EventWalk::default());
-            assert!(walk(log) == wanted, "{} in pieces of {chunk_size}, {large_size}", path.display());
+            assert!(walk(log) == expected, "{} in pieces of {chunk_size}, {large_size}", path.display());
         }
     }
 }
@@ -100,7 +100,8 @@ fn sizes_do_not_change_the_events() {
 fn payloads_can_be_skipped() {
     for path in samples() {
         let is_outer = |event: &&SeenEvent| event.inner.is_none();
-        let wanted: Vec<u64> = expected(&path).iter().filter(is_outer).map(|event| event.offset).collect();
+        let expected: Vec<u64> =
+            expected_events(&path).iter().filter(is_outer).map(|event| event.offset).collect();
         for large_size in [usize::MAX, 0] {
             let mut log = LogWalk::new(pieces(&path, 1000, large_size), EventWalk::default());
             let mut offsets: Vec<u64> = Vec::new();
@@ -113,7 +114,7 @@ fn payloads_can_be_skipped() {
                     WalkStep::PayloadEnd(ended) => panic!("a payload was not skipped: {ended:?}"),
                 }
             }
-            assert_eq!(offsets, wanted, "{}", path.display());
+            assert_eq!(offsets, expected, "{}", path.display());
         }
     }
 }
@@ -127,11 +128,11 @@ fn contexts_do_not_depend_on_the_chunks() {
     };
     for path in samples() {
         // Every event is a chunk: the contexts at each event's start.
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         let mut steps = (pieces(&path, 1, 0), ContextTracker::default());
         while let ReadOutcome::Some(piece) = steps.0.next_piece().unwrap() {
             if let WalkPiece::Chunk(chunk) = &piece {
-                wanted.push((chunk.offset(), text(steps.1.context())));
+                expected.push((chunk.offset(), text(steps.1.context())));
             }
             steps.1.pass(&piece).unwrap();
         }
@@ -140,7 +141,7 @@ fn contexts_do_not_depend_on_the_chunks() {
             while let ReadOutcome::Some(piece) = pieces.next_piece().unwrap() {
                 if let WalkPiece::Chunk(chunk) = &piece {
                     let found = (chunk.offset(), text(contexts.context()));
-                    assert!(wanted.contains(&found), "{}: {found:?}", path.display());
+                    assert!(expected.contains(&found), "{}: {found:?}", path.display());
                 }
                 contexts.pass(&piece).unwrap();
             }

@@ -148,10 +148,10 @@ pub(crate) fn checksum_matches(bytes: &[u8], format: &LogFormat) -> bool {
     let mut hasher = crc32fast::Hasher::new();
     match covered.split_at_checked(FLAGS_OFFSET) {
         // The checksum counts IN_USE as clear: a server that closes a log clears the flag in place.
-        Some((front, [flags, behind @ ..])) if is_format => {
+        Some((front, [flags, after @ ..])) if is_format => {
             hasher.update(front);
             hasher.update(&[flags & !(EventFlags::IN_USE.0 as u8)]);
-            hasher.update(behind);
+            hasher.update(after);
         }
         _ => hasher.update(covered),
     }
@@ -188,14 +188,14 @@ fn version_numbers(version: &[u8]) -> [u8; 3] {
     let mut numbers = [0; 3];
     // The last byte is always taken for the terminating zero.
     let mut rest = &version[..version.len().saturating_sub(1)];
-    for (index, place) in numbers.iter_mut().enumerate() {
-        let (number, behind) = leading_number(rest);
-        let has_dot = behind.first() == Some(&b'.');
+    for (index, slot) in numbers.iter_mut().enumerate() {
+        let (number, after) = leading_number(rest);
+        let has_dot = after.first() == Some(&b'.');
         match number {
-            Some(number) if has_dot || index > 0 => *place = number,
+            Some(number) if has_dot || index > 0 => *slot = number,
             _ => return [0; 3],
         }
-        rest = if has_dot { &behind[1..] } else { behind };
+        rest = if has_dot { &after[1..] } else { after };
     }
     numbers
 }
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn versions_are_read_as_far_as_they_are_numbers() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("9.7.4-2", [9, 7, 4]),
             ("5.6", [5, 6, 0]),
             ("10.11.6-MariaDB", [10, 11, 6]),
@@ -241,7 +241,7 @@ mod tests {
         ] {
             let mut version = [0; 50];
             version[..text.len()].copy_from_slice(text.as_bytes());
-            assert_eq!(version_numbers(&version), wanted, "{text}");
+            assert_eq!(version_numbers(&version), expected, "{text}");
         }
     }
 }

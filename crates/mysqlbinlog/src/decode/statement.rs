@@ -18,7 +18,7 @@ const FIXED_SIZE_OLD: usize = 11;
 const FIXED_SIZE: usize = 13;
 
 pub(super) fn query<'a>(fields: &mut EventCursor<'a>, sizes: EventLayout<'_>) -> Option<Query<'a>> {
-    let behind_fixed = fields.remaining().wrapping_sub(sizes.fixed_size());
+    let after_fixed = fields.remaining().wrapping_sub(sizes.fixed_size());
     let (thread_id, exec_time) = (fields.u32()?, fields.u32()?);
     let database_size = usize::from(fields.u8()?);
     let error_code = fields.u16()?;
@@ -26,7 +26,7 @@ pub(super) fn query<'a>(fields: &mut EventCursor<'a>, sizes: EventLayout<'_>) ->
         return None;
     }
     let status_size = usize::from(fields.u16()?);
-    if status_size > behind_fixed.min(STATUS_MAX) {
+    if status_size > after_fixed.min(STATUS_MAX) {
         return None;
     }
     fields.seek(sizes.format.header_size + sizes.fixed_size())?;

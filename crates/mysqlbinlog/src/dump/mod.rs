@@ -642,8 +642,8 @@ impl<'s, 'e> LogDumper<'s, 'e> {
                 return FilterVerdict::Skip;
             }
         }
-        let is_behind = check == PositionCheck::Needed && item.at >= filter.stop_position;
-        if is_behind || time >= settings.common.stop_time {
+        let is_past_stop = check == PositionCheck::Needed && item.at >= filter.stop_position;
+        if is_past_stop || time >= settings.common.stop_time {
             FilterVerdict::Stop
         } else {
             FilterVerdict::Print

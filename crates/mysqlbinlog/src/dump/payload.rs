@@ -109,10 +109,10 @@ fn open_payload(bytes: &[u8], format: &LogFormat, opener: &mut PayloadOpener) ->
 }
 
 /// Appends inner events in the form of events outside: with checksum and renamed database. Adds their ranges to
-/// `places`.
+/// `ranges`.
 fn put_unwrapped(
     out: &mut Vec<u8>,
-    places: &mut Vec<Range<usize>>,
+    ranges: &mut Vec<Range<usize>>,
     events: &[u8],
     format: &LogFormat,
     rules: &DatabaseRewrites,
@@ -121,8 +121,8 @@ fn put_unwrapped(
     let inside = (!rules.is_empty()).then(|| format.inside_payload());
     let mut rest = events;
     while rest.len() >= HEADER_SIZE {
-        let (event, behind) = rest.split_at(event_size(rest).clamp(HEADER_SIZE, rest.len()));
-        rest = behind;
+        let (event, after) = rest.split_at(event_size(rest).clamp(HEADER_SIZE, rest.len()));
+        rest = after;
         let start = out.len();
         match inside.as_ref().map(|inside| rewrite(event, inside, rules)) {
             Some(Ok(Some(rewritten))) => out.extend_from_slice(&rewritten),
@@ -134,7 +134,7 @@ fn put_unwrapped(
             let checksum = crc32fast::hash(&out[start..]);
             out.extend_from_slice(&checksum.to_le_bytes());
         }
-        places.push(start..out.len());
+        ranges.push(start..out.len());
     }
 }
 
@@ -265,7 +265,7 @@ impl LogDumper<'_, '_> {
             match next_chunk(&mut chunk) {
                 // No bytes at all are less than zstd makes of empty contents.
                 Ok(0) if is_first && compression == PayloadCompression::Zstd => {
-                    let nothing = DecodeReason::Short { wanted: HEADER_SIZE as u64, found: 0 };
+                    let nothing = DecodeReason::Short { expected: HEADER_SIZE as u64, found: 0 };
                     return Err(self.report_payload_error(&DecodeError::new(0, nothing)));
                 }
                 Ok(0) => return Ok(()),

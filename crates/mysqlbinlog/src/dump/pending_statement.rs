@@ -31,7 +31,7 @@ pub(super) struct BatchQueue {
     full: Vec<TextBatch>,
     last: TextBatch,
     /// Number of full batches whose place, memory or file, is decided.
-    placed: usize,
+    moved_count: usize,
 }
 
 /// Maximum size of one statement's events in memory, in bytes. Only events that are in no log file stay in memory; more
@@ -40,7 +40,7 @@ const IN_MEMORY_MAX: usize = 48 << 20;
 
 /// Size of new batches at which their place is decided, in bytes. Less than the spare buffers hold, so that these
 /// suffice.
-const UNPLACED_MAX: usize = 4 << 20;
+const UNMOVED_MAX: usize = 4 << 20;
 
 impl PendingStatement {
     /// Resets the state for the next statement.
@@ -55,17 +55,17 @@ impl PendingStatement {
     ///
     /// If the temporary file cannot be written. Memory cannot replace it, because a statement's size has no limit.
     pub(super) fn bound(&mut self) -> io::Result<()> {
-        if self.body.unplaced_count().max(self.rows.unplaced_count()) < UNPLACED_MAX / BATCH_SIZE {
+        if self.body.unmoved_count().max(self.rows.unmoved_count()) < UNMOVED_MAX / BATCH_SIZE {
             return Ok(());
         }
         let mut known = SpooledBuffers::new();
         for pile in [&mut self.body, &mut self.rows] {
-            while let Some(batch) = pile.full.get_mut(pile.placed) {
-                let is_kept = pile.placed < IN_MEMORY_MAX / BATCH_SIZE && !batch.is_in_file();
+            while let Some(batch) = pile.full.get_mut(pile.moved_count) {
+                let is_kept = pile.moved_count < IN_MEMORY_MAX / BATCH_SIZE && !batch.is_in_file();
                 if !is_kept {
                     batch.spool(&mut self.spool, &mut known)?;
                 }
-                pile.placed += 1;
+                pile.moved_count += 1;
             }
         }
         Ok(())
@@ -81,8 +81,8 @@ impl BatchQueue {
         &mut self.last
     }
 
-    fn unplaced_count(&self) -> usize {
-        self.full.len() - self.placed
+    fn unmoved_count(&self) -> usize {
+        self.full.len() - self.moved_count
     }
 
     /// Returns whether the queue is empty.
@@ -92,7 +92,7 @@ impl BatchQueue {
 
     /// Removes and returns the full batches.
     pub(super) fn take_full(&mut self) -> Vec<TextBatch> {
-        self.placed = 0;
+        self.moved_count = 0;
         take(&mut self.full)
     }
 

@@ -454,9 +454,9 @@ impl LogDumper<'_, '_> {
 
     /// Prints the error of writing a temporary file.
     fn report_temporary_file_error(&mut self, cause: &io::Error) -> HaltReason {
-        let folder = env::temp_dir().into_os_string().into_vec();
+        let directory = env::temp_dir().into_os_string().into_vec();
         let start = b"Error writing event to a temporary file in '";
-        self.diagnostics.error(&[start, &folder, b"'. (", &os_error(cause), b")"]);
+        self.diagnostics.error(&[start, &directory, b"'. (", &os_error(cause), b")"]);
         HaltReason::TemporaryFile
     }
 

@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn words() {
-        let check = |sql: &str, wanted| assert_eq!(TransactionWord::of(sql.as_bytes()), wanted, "{sql}");
+        let check = |sql: &str, expected| assert_eq!(TransactionWord::of(sql.as_bytes()), expected, "{sql}");
         check("BEGIN", TransactionWord::Starts);
         check("begin", TransactionWord::Other);
         check("BEG", TransactionWord::Starts);

@@ -46,8 +46,8 @@ mod tests {
 
     #[test]
     fn beginnings() {
-        let check = |text: &str, wanted| {
-            assert_eq!(find(text.as_bytes(), &["NEVER", "AUTO", "ON", "ONLY"]), wanted, "{text}");
+        let check = |text: &str, expected| {
+            assert_eq!(find(text.as_bytes(), &["NEVER", "AUTO", "ON", "ONLY"]), expected, "{text}");
         };
         check("a", Some(1));
         check("never", Some(0));

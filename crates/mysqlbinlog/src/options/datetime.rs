@@ -187,10 +187,10 @@ mod tests {
     use super::{parse, to_timestamp};
 
     #[track_caller]
-    fn check(text: &str, zone: &str, wanted: Option<i64>) {
+    fn check(text: &str, zone: &str, expected: Option<i64>) {
         let zone = TimeZone::get(zone).unwrap();
         let found = parse(text.as_bytes()).map(|at| to_timestamp(at, &zone));
-        assert_eq!(found, wanted, "{text}");
+        assert_eq!(found, expected, "{text}");
     }
 
     #[test]

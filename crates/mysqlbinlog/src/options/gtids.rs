@@ -176,17 +176,17 @@ impl GtidSetScanner<'_> {
     }
 
     /// Reads a byte with optional spaces around it. Spaces before it are skipped even if it is missing.
-    fn take_spaced(&mut self, wanted: u8) -> bool {
+    fn take_spaced(&mut self, expected: u8) -> bool {
         self.skip_space();
-        let found = self.take_exact(wanted);
+        let found = self.take_exact(expected);
         if found {
             self.skip_space();
         }
         found
     }
 
-    fn take_exact(&mut self, wanted: u8) -> bool {
-        let found = self.peek() == Some(wanted);
+    fn take_exact(&mut self, expected: u8) -> bool {
+        let found = self.peek() == Some(expected);
         self.at += usize::from(found);
         found
     }
@@ -215,15 +215,15 @@ mod tests {
     const UUID: &str = "01234567-89ab-cdef-0123-456789abcdef";
 
     #[track_caller]
-    fn check(text: &str, wanted: &str) {
+    fn check(text: &str, expected: &str) {
         let found = parse(text.as_bytes()).map(|set| set.to_string());
-        assert_eq!(found, Ok(wanted.to_owned()), "{text}");
+        assert_eq!(found, Ok(expected.to_owned()), "{text}");
     }
 
     #[track_caller]
-    fn refuse(text: &str, wanted: &str) {
+    fn refuse(text: &str, expected: &str) {
         let found = parse(text.as_bytes()).map(|set| set.to_string());
-        assert_eq!(found, Err(wanted.to_owned()), "{text}");
+        assert_eq!(found, Err(expected.to_owned()), "{text}");
     }
 
     #[test]

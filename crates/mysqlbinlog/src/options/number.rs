@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn units_and_ranges() {
-        let check = |text: &str, wanted| assert_eq!(parse_unsigned(text.as_bytes()), wanted, "{text}");
+        let check = |text: &str, expected| assert_eq!(parse_unsigned(text.as_bytes()), expected, "{text}");
         check("12", Ok(12));
         check("5k", Ok(5120));
         check("5Kzzz", Ok(5120));
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn signs() {
-        let check = |text: &str, wanted| assert_eq!(parse_signed(text.as_bytes()), wanted, "{text}");
+        let check = |text: &str, expected| assert_eq!(parse_signed(text.as_bytes()), expected, "{text}");
         check("-12", Ok(-12));
         check("-1k", Ok(-1024));
         check("9223372036854775808", Err(NumberError::OutOfRange));
@@ -168,9 +168,9 @@ mod tests {
 
     #[test]
     fn limits() {
-        let check = |limits: NumberLimits<u64>, block, given, wanted| {
+        let check = |limits: NumberLimits<u64>, block, given, expected| {
             let found = limits.clamp(given, block);
-            assert_eq!((found.value, found.adjusted), wanted, "{given}");
+            assert_eq!((found.value, found.adjusted), expected, "{given}");
         };
         let bits = NumberLimits { default: 32, min: 7, max: 32, type_max: u64::from(u32::MAX) };
         check(bits, 0, 50, (32, true));

@@ -49,9 +49,9 @@ pub(super) fn set(
     for mut part in statement.words.split_at_commas() {
         let assigned = assign(statement, &mut part, &changed)?;
         if let AssignedValues::Global { name, value } = &assigned {
-            globals.assign(name, value, statement.facts, &mut changed);
+            globals.assign(name, value, statement.relay, &mut changed);
             let value = value.to_text().unwrap_or_default();
-            changed.note_change(format!("SET GLOBAL {name} = {value}"));
+            changed.record_change(format!("SET GLOBAL {name} = {value}"));
         }
         if !part.is_at_end() {
             return Err(statement.error_at(offset(&part)));
@@ -66,7 +66,7 @@ pub(super) fn set(
         ));
     }
     *session = changed;
-    globals.apply(statement.facts);
+    globals.apply(statement.relay);
     Ok(done())
 }
 
@@ -158,7 +158,7 @@ fn system_value(
     reference: &VariableReference,
     context: &VariableContext<'_>,
 ) -> Result<AssignedValues, ServerError> {
-    let version = ServerVersion::parse(&context.facts.server().version);
+    let version = ServerVersion::parse(&context.relay.server().version);
     let variable = SystemVariable::find(&reference.name, version)?;
     let name = variable.name;
     let value = value(statement, part, context, BareWord::Text)?;
@@ -188,7 +188,7 @@ struct GlobalChanges {
 
 impl GlobalChanges {
     /// Sets a global variable. As on a server, an invalid number becomes the nearest valid one, with a warning.
-    fn assign(&mut self, name: &str, value: &SqlValue, facts: &dyn RelayFacts, session: &mut SqlSession) {
+    fn assign(&mut self, name: &str, value: &SqlValue, relay: &dyn RelayFacts, session: &mut SqlSession) {
         let number = value.to_number().unwrap_or_default();
         let mut nearest = |range: (f64, f64)| {
             let nearest = number.clamp(range.0, range.1);
@@ -199,13 +199,13 @@ impl GlobalChanges {
             }
             nearest
         };
-        let compression = self.compression.unwrap_or_else(|| facts.compression());
+        let compression = self.compression.unwrap_or_else(|| relay.compression());
         if name == COMPRESSION {
             self.compression = Some(ServedCompression { is_on: number != 0.0, ..compression });
         } else if name == COMPRESSION_LEVEL {
             let level = ZstdLevel::new(nearest((1.0, 22.0)) as u8).unwrap_or(compression.level);
             self.compression = Some(ServedCompression { level, ..compression });
-        } else if let Some(wait) = self.semi_sync.or_else(|| facts.semi_sync_wait()) {
+        } else if let Some(wait) = self.semi_sync.or_else(|| relay.semi_sync_wait()) {
             self.semi_sync = Some(if SEMI_SYNC_REPLICAS.contains(&name) {
                 SemiSyncWait { replicas: nearest((1.0, u16::MAX.into())) as usize, ..wait }
             } else {
@@ -215,12 +215,12 @@ impl GlobalChanges {
         }
     }
 
-    fn apply(self, facts: &dyn RelayFacts) {
+    fn apply(self, relay: &dyn RelayFacts) {
         if let Some(compression) = self.compression {
-            facts.set_compression(compression);
+            relay.set_compression(compression);
         }
         if let Some(wait) = self.semi_sync {
-            facts.set_semi_sync_wait(wait);
+            relay.set_semi_sync_wait(wait);
         }
     }
 }
@@ -248,7 +248,7 @@ fn check_global(
     }
     let name = variable.name;
     if SEMI_SYNC_TIMEOUT.contains(&name) || SEMI_SYNC_REPLICAS.contains(&name) {
-        return match context.facts.semi_sync_wait() {
+        return match context.relay.semi_sync_wait() {
             Some(_) => Ok(AssignedValues::Global { name, value }),
             None => Err(ServerError::new(
                 1235,

@@ -56,7 +56,7 @@ pub(super) fn binlog_events(
     session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
     let EventsRequest { log, position, skipped, limit } = EventsRequest::parse(statement)?;
-    let start = match statement.facts.source(session.form) {
+    let start = match statement.relay.source(session.form) {
         Some(source) if limit > 0 => find_log(source, log.as_deref(), position)?,
         _ => None,
     };
@@ -118,7 +118,7 @@ fn find_log(
             Some(_) => Err(show_events_failed("Could not find target log")),
         };
     };
-    source.note_growth();
+    source.record_growth();
     let event = find_start(&source, log, position)?;
     Ok(event.map(|event| EventsStart { source, log: Arc::clone(log), event }))
 }

@@ -70,7 +70,7 @@ pub(super) fn find_database(name: &str) -> Option<&'static str> {
 
 /// Returns the clients whose connections the session may see.
 pub(super) fn visible_clients(context: &VariableContext<'_>) -> Vec<ClientFacts> {
-    let mut clients = context.facts.clients();
+    let mut clients = context.relay.clients();
     if !context.session.role.may(AccountRight::ReadTables) {
         clients.retain(|client| client.connection_id == context.session.connection_id);
     }
@@ -127,8 +127,8 @@ fn clients(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
             client.command.into(),
             client.state.into(),
             client.state_s.into(),
-            client.place.as_ref().map(|(log, _)| log.as_str()).into(),
-            client.place.as_ref().map(|(_, position)| *position).into(),
+            client.position.as_ref().map(|(log, _)| log.as_str()).into(),
+            client.position.as_ref().map(|(_, position)| *position).into(),
             client.bytes_sent.into(),
             client.transactions_sent.into(),
             client.committed_us.map_or(SqlValue::Null, time),
@@ -139,7 +139,7 @@ fn clients(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         ]
     };
     let clients = visible_clients(context);
-    let lags = context.facts.lags(&clients);
+    let lags = context.relay.lags(&clients);
     Ok(SqlRows::new(COLUMNS, clients.iter().zip(lags).map(row).collect()))
 }
 
@@ -167,30 +167,30 @@ fn forms(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         integer("cached_bytes"),
     ];
     let mut totals: BTreeMap<String, FormTotals> = BTreeMap::new();
-    for client in context.facts.clients() {
+    for client in context.relay.clients() {
         let Some(form) = client.form else { continue };
         let total = totals.entry(form.to_string()).or_default();
         total.clients += 1;
         total.bytes_sent += client.bytes_sent;
         total.transactions_sent += client.transactions_sent;
     }
-    for facts in context.facts.forms() {
-        totals.entry(facts.form.to_string()).or_default().since_start = Some(facts);
+    for form in context.relay.forms() {
+        totals.entry(form.form.to_string()).or_default().since_start = Some(form);
     }
     let row = |(form, total): (String, FormTotals)| {
         let since = |figure: fn(&FormFacts) -> u64| SqlValue::from(total.since_start.as_ref().map(figure));
-        let seconds = total.since_start.map(|facts| facts.cost.time.as_secs_f64());
+        let seconds = total.since_start.map(|form| form.cost.time.as_secs_f64());
         vec![
             form.into(),
             total.clients.into(),
             total.bytes_sent.into(),
             total.transactions_sent.into(),
-            since(|facts| facts.bytes_sent),
-            since(|facts| facts.transactions_sent),
-            since(|facts| facts.bytes_saved),
-            since(|facts| facts.cost.bytes),
+            since(|form| form.bytes_sent),
+            since(|form| form.transactions_sent),
+            since(|form| form.bytes_saved),
+            since(|form| form.cost.bytes),
             seconds.map_or(SqlValue::Null, SqlValue::Double),
-            since(|facts| facts.cost.cached_bytes),
+            since(|form| form.cost.cached_bytes),
         ]
     };
     Ok(SqlRows::new(COLUMNS, totals.into_iter().map(row).collect()))
@@ -200,7 +200,7 @@ fn logs(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
     const COLUMNS: &[SqlColumnSpec] =
         &[text("name"), text("form"), integer("size"), integer("stored_size"), text("encrypted")];
     let form = context.session.form;
-    let logs = context.facts.logs(form).map_err(|error| internal(&error))?;
+    let logs = context.relay.logs(form).map_err(|error| internal(&error))?;
     let row = |log: crate::relay_facts::ServedLog| {
         let encrypted = if log.is_encrypted { "Yes" } else { "No" };
         vec![
@@ -221,7 +221,7 @@ const LOG_SIZES_MAX: usize = 100;
 fn log_sizes(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
     const COLUMNS: &[SqlColumnSpec] =
         &[text("name"), text("form"), integer("size"), integer("stored_size"), text("complete")];
-    let sizes = context.facts.log_sizes(LOG_SIZES_MAX).map_err(|error| internal(&error))?;
+    let sizes = context.relay.log_sizes(LOG_SIZES_MAX).map_err(|error| internal(&error))?;
     let row = |size: LogSize| {
         vec![
             size.name.into(),
@@ -258,7 +258,7 @@ fn upstream(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
             status.error.filter(|_| !status.is_connected).map(|error| error.message).into(),
         ]
     };
-    Ok(SqlRows::new(COLUMNS, context.facts.upstream_control().into_iter().map(row).collect()))
+    Ok(SqlRows::new(COLUMNS, context.relay.upstream_control().into_iter().map(row).collect()))
 }
 
 // Tables of a server's information_schema.
@@ -368,7 +368,7 @@ fn compression_stats(context: &VariableContext<'_>) -> Result<SqlRows, ServerErr
             time(totals.last.time_us),
         ]
     };
-    Ok(SqlRows::new(COLUMNS, context.facts.compression_counters().iter().map(row).collect()))
+    Ok(SqlRows::new(COLUMNS, context.relay.compression_counters().iter().map(row).collect()))
 }
 
 /// Returns the percentage saved by compression, rounded as on a server. Negative if compression made transactions
@@ -389,7 +389,7 @@ fn stages(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         integer("AVG_TIMER_WAIT"),
         integer("MAX_TIMER_WAIT"),
     ];
-    let mut totals = context.facts.stage_totals();
+    let mut totals = context.relay.stage_totals();
     for name in StageTotals::NAMES {
         if !totals.iter().any(|stage| stage.name == name) {
             totals.push(StageTotals { name, ..StageTotals::default() });
@@ -432,7 +432,7 @@ pub(super) fn variable_rows(
     scope: RequestedScope,
     context: &VariableContext<'_>,
 ) -> Result<SqlRows, ServerError> {
-    let version = ServerVersion::parse(&context.facts.server().version);
+    let version = ServerVersion::parse(&context.relay.server().version);
     let is_hidden = |of| scope == RequestedScope::Global && of == VariableScope::Session;
     let mut rows = Vec::new();
     for variable in SYSTEM_VARIABLES {
@@ -446,7 +446,7 @@ pub(super) fn variable_rows(
 fn log_status(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
     const COLUMNS: &[SqlColumnSpec] =
         &[text("SERVER_UUID"), text("LOCAL"), text("REPLICATION"), text("STORAGE_ENGINES")];
-    let end = context.facts.end(context.session.form).map_err(|error| internal(&error))?;
+    let end = context.relay.end(context.session.form).map_err(|error| internal(&error))?;
     // A server separates items by ", ".
     let json = |text: &str| serde_json::Value::from(text).to_string();
     let local = format!(
@@ -455,7 +455,7 @@ fn log_status(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         json(&end.log),
         end.position
     );
-    let server_uuid = context.facts.server().server_uuid;
+    let server_uuid = context.relay.server().server_uuid;
     let channel = |upstream: &dyn UpstreamControl| {
         let UpstreamStatus { stored_log, stored_position, .. } = upstream.status();
         format!(
@@ -463,7 +463,7 @@ fn log_status(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
             json(&stored_log)
         )
     };
-    let channels = context.facts.upstream_control().map(channel).unwrap_or_default();
+    let channels = context.relay.upstream_control().map(channel).unwrap_or_default();
     let replication = format!("{{\"channels\": [{channels}]}}");
     let row = vec![server_uuid.into(), local.into(), replication.into(), "{}".into()];
     Ok(SqlRows::new(COLUMNS, vec![row]))
@@ -492,11 +492,11 @@ fn connection_status(context: &VariableContext<'_>) -> Result<SqlRows, ServerErr
         text("QUEUEING_TRANSACTION_IMMEDIATE_COMMIT_TIMESTAMP"),
         text("QUEUEING_TRANSACTION_START_QUEUE_TIMESTAMP"),
     ];
-    let Some(upstream) = context.facts.upstream_control() else {
+    let Some(upstream) = context.relay.upstream_control() else {
         return Ok(SqlRows::new(COLUMNS, Vec::new()));
     };
     let status = upstream.status();
-    let gtids = context.facts.gtids().map_err(|error| internal(&error))?;
+    let gtids = context.relay.gtids().map_err(|error| internal(&error))?;
     let received = upstream.received();
     let last = received.iter().map(|row| &row.last).max_by_key(|last| last.time_us);
     let (number, message, failed_us) = match status.error {
@@ -537,7 +537,7 @@ fn attributes(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
 
 fn own_attributes(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
     let user = context.session.user();
-    let mut clients = context.facts.clients();
+    let mut clients = context.relay.clients();
     clients.retain(|client| client.user == user);
     Ok(attribute_rows(&clients))
 }

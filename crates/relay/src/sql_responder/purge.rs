@@ -15,7 +15,7 @@ use super::system_variable::PURGE_FORCE;
 use crate::log_form::LogForm;
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue, WarningLevel};
-use crate::upstream_control::{LogReaderPlace, log_readers};
+use crate::upstream_control::{LogReaderPosition, log_readers};
 
 /// `ER_WARN_PURGE_LOG_IN_USE`
 const LOG_IN_USE: u16 = 1867;
@@ -29,26 +29,26 @@ pub(super) fn purge(
     session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
     let limit = PurgeLimit::parse(statement, session)?;
-    let facts = statement.facts;
-    let Some(upstream) = facts.upstream_control() else {
+    let relay = statement.relay;
+    let Some(upstream) = relay.upstream_control() else {
         let message = "bintide relay does not support PURGE BINARY LOGS without --from: another program writes these \
                        logs. Purge them there";
         return Err(ServerError::new(1235, "42000", message));
     };
-    let names = match facts.source(LogForm::AsIs) {
+    let names = match relay.source(LogForm::AsIs) {
         Some(source) => source.store().log_names().map_err(|error| internal(&error))?,
         None => Vec::new(),
     };
-    let wanted = limit.count(&names, facts)?;
-    let mut count = wanted.min(names.len().saturating_sub(1));
-    if let Some(active) = names.get(count).filter(|_| wanted > count) {
+    let requested = limit.count(&names, relay)?;
+    let mut count = requested.min(names.len().saturating_sub(1));
+    if let Some(active) = names.get(count).filter(|_| requested > count) {
         let message = format!("file {active} was not purged because it is the active log file.");
         session.warn(WarningLevel::Warning, LOG_IS_ACTIVE, message);
     }
-    let readers = log_readers(facts, &names);
+    let readers = log_readers(relay, &names);
     let is_forced = is_forced(session);
     if is_forced {
-        note_readers(readers.iter().filter(|reader| reader.log < count), &names, session);
+        warn_of_readers(readers.iter().filter(|reader| reader.log < count), &names, session);
     } else if let Some(first) = readers.iter().map(|reader| reader.log).min().filter(|first| *first < count) {
         let here: Vec<_> = readers.iter().filter(|reader| reader.log == first).collect();
         let message = format!(
@@ -57,12 +57,12 @@ pub(super) fn purge(
             here.len()
         );
         session.warn(WarningLevel::Warning, LOG_IN_USE, message);
-        note_readers(here, &names, session);
+        warn_of_readers(here, &names, session);
         count = first;
     }
     if count > 0 {
         upstream.purge_before(&names[count])?;
-        session.note_change(format!("PURGE BINARY LOGS TO '{}'", names[count]));
+        session.record_change(format!("PURGE BINARY LOGS TO '{}'", names[count]));
     }
     Ok(done())
 }
@@ -73,12 +73,12 @@ fn is_forced(session: &SqlSession) -> bool {
 }
 
 /// Adds a note for each of these clients.
-fn note_readers<'r>(
-    readers: impl IntoIterator<Item = &'r LogReaderPlace>,
+fn warn_of_readers<'r>(
+    readers: impl IntoIterator<Item = &'r LogReaderPosition>,
     names: &[Arc<str>],
     session: &mut SqlSession,
 ) {
-    for LogReaderPlace { log, connection_id, client } in readers {
+    for LogReaderPosition { log, connection_id, client } in readers {
         let message = format!("connection {connection_id} ({client}) reads {}", names[*log]);
         session.warn(WarningLevel::Note, OWN_NOTE, message);
     }
@@ -111,12 +111,12 @@ impl PurgeLimit {
     }
 
     /// Returns the number of logs to remove.
-    fn count(&self, names: &[Arc<str>], facts: &dyn RelayFacts) -> Result<usize, ServerError> {
+    fn count(&self, names: &[Arc<str>], relay: &dyn RelayFacts) -> Result<usize, ServerError> {
         match self {
             Self::To(log) => names.iter().position(|name| **name == **log).ok_or_else(unknown_log),
             Self::Before(time_s) => {
                 let is_older = |name: &&Arc<str>| {
-                    facts.log_time_us(name).is_some_and(|time_us| time_us / 1_000_000 < *time_s)
+                    relay.log_time_us(name).is_some_and(|time_us| time_us / 1_000_000 < *time_s)
                 };
                 Ok(names.iter().take_while(is_older).count())
             }

@@ -1,4 +1,4 @@
-//! Runs a `SELECT` on tables of facts, with SQLite in memory.
+//! Runs a `SELECT` on tables of relay, with SQLite in memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,7 +35,7 @@ const MEMORY_MAX: usize = 64 << 20;
 
 /// Runs one query at a time, which bounds memory for any number of clients.
 pub(super) struct QueryEngine {
-    facts: Arc<dyn RelayFacts>,
+    relay: Arc<dyn RelayFacts>,
     running: Mutex<()>,
 }
 
@@ -51,9 +51,9 @@ pub(super) struct EngineTable {
 type FunctionFailure = Arc<Mutex<Option<ServerError>>>;
 
 impl QueryEngine {
-    /// Creates an engine. Takes the time from `facts`.
-    pub(super) fn new(facts: Arc<dyn RelayFacts>) -> Self {
-        Self { facts, running: Mutex::new(()) }
+    /// Creates an engine. Takes the time from `relay`.
+    pub(super) fn new(relay: Arc<dyn RelayFacts>) -> Self {
+        Self { relay, running: Mutex::new(()) }
     }
 
     /// Runs a query in SQLite's SQL.
@@ -76,11 +76,11 @@ impl QueryEngine {
     }
 
     fn select(&self, connection: &Connection, query: &str) -> Result<SqlRows, Error> {
-        let facts = self.facts.clone();
-        let (start_us, mut steps) = (facts.now_us(), 0);
+        let relay = self.relay.clone();
+        let (start_us, mut steps) = (relay.now_us(), 0);
         let is_too_long = move || {
             steps += u32::from(STEPS_INTERVAL);
-            steps > STEPS_MAX || facts.now_us().saturating_sub(start_us) > RUN_TIME_MAX_US
+            steps > STEPS_MAX || relay.now_us().saturating_sub(start_us) > RUN_TIME_MAX_US
         };
         connection.progress_handler(STEPS_INTERVAL.into(), Some(is_too_long))?;
         // The authorizer has refused all statements that change data.
@@ -256,7 +256,7 @@ fn explain(error: &Error, functions: &FunctionContext) -> ServerError {
         Error::SqliteFailure(error, message) => (Some(error.code), message.clone().unwrap_or_default()),
         other => (None, other.to_string()),
     };
-    let behind = |start: &str| message.strip_prefix(start).map(str::to_owned);
+    let after = |start: &str| message.strip_prefix(start).map(str::to_owned);
     match code {
         Some(ErrorCode::OperationInterrupted) => {
             let text = "Query execution was interrupted, maximum statement execution time exceeded";
@@ -268,19 +268,19 @@ fn explain(error: &Error, functions: &FunctionContext) -> ServerError {
         }
         _ => {}
     }
-    if let Some(table) = behind("no such table: ") {
+    if let Some(table) = after("no such table: ") {
         return missing_table(&table, functions.database.as_deref());
     }
-    if let Some(column) = behind("no such column: ") {
+    if let Some(column) = after("no such column: ") {
         return ServerError::new(1054, "42S22", format!("Unknown column '{column}' in 'field list'"));
     }
-    if let Some(column) = behind("ambiguous column name: ") {
+    if let Some(column) = after("ambiguous column name: ") {
         return ServerError::new(1052, "23000", format!("Column '{column}' in field list is ambiguous"));
     }
-    if let Some(function) = behind("no such function: ") {
+    if let Some(function) = after("no such function: ") {
         return ServerError::new(1305, "42000", format!("FUNCTION {function} does not exist"));
     }
-    if let Some(function) = behind("wrong number of arguments to function ") {
+    if let Some(function) = after("wrong number of arguments to function ") {
         return wrong_argument_count(function.trim_end_matches("()"));
     }
     if message.contains("not authorized") || message.contains("prohibited") {

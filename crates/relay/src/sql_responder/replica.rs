@@ -90,7 +90,7 @@ const STATUS_COLUMNS: &[StatusColumn] = &[
     shown("Source_SSL_Allowed", "Master_SSL_Allowed", |state| yes_no(state.status.tls.is_allowed)),
     shown("Source_SSL_CA_File", "Master_SSL_CA_File", |state| path(state.status.tls.authorities.as_deref())),
     shown("Source_SSL_CA_Path", "Master_SSL_CA_Path", |state| {
-        path(state.status.tls.authority_folder.as_deref())
+        path(state.status.tls.authority_directory.as_deref())
     }),
     shown("Source_SSL_Cert", "Master_SSL_Cert", |state| path(state.status.tls.certificate.as_deref())),
     empty("Source_SSL_Cipher", "Master_SSL_Cipher"),
@@ -253,7 +253,7 @@ fn mariadb_columns(version: ServerVersion) -> Vec<&'static StatusColumn> {
 }
 
 fn served_version(statement: &SqlStatement<'_>) -> ServerVersion {
-    ServerVersion::parse(&statement.facts.server().version)
+    ServerVersion::parse(&statement.relay.server().version)
 }
 
 fn rows_of(statement: &mut SqlStatement<'_>, named: &[NamedColumn]) -> Result<SqlAnswer, ServerError> {
@@ -262,9 +262,9 @@ fn rows_of(statement: &mut SqlStatement<'_>, named: &[NamedColumn]) -> Result<Sq
         .map(|(column, name)| SqlColumn { name: (*name).to_owned(), kind: column.kind })
         .collect();
     let mut rows = Vec::new();
-    if let Some(upstream) = statement.facts.upstream_control() {
-        let gtids = statement.facts.gtids().map_err(|error| internal(&error))?;
-        let mariadb_gtids = statement.facts.mariadb_gtids().map_err(|error| internal(&error))?;
+    if let Some(upstream) = statement.relay.upstream_control() {
+        let gtids = statement.relay.gtids().map_err(|error| internal(&error))?;
+        let mariadb_gtids = statement.relay.mariadb_gtids().map_err(|error| internal(&error))?;
         let state = ReplicaState { status: upstream.status(), gtids: gtids.to_string(), mariadb_gtids };
         rows.push(named.iter().map(|(column, _)| (column.value)(&state)).collect());
     }
@@ -321,8 +321,8 @@ pub(super) fn start(
     session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
     take_receiver(statement)?;
-    if statement.facts.upstream_control().ok_or_else(not_a_replica)?.start() {
-        session.note_change("START REPLICA");
+    if statement.relay.upstream_control().ok_or_else(not_a_replica)?.start() {
+        session.record_change("START REPLICA");
     } else {
         let message = "Replication thread(s) for channel '' are already running.";
         session.warn(WarningLevel::Note, 3083, message);
@@ -335,8 +335,8 @@ pub(super) fn stop(
     session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
     take_receiver(statement)?;
-    if statement.facts.upstream_control().is_some_and(UpstreamControl::stop) {
-        session.note_change("STOP REPLICA");
+    if statement.relay.upstream_control().is_some_and(UpstreamControl::stop) {
+        session.record_change("STOP REPLICA");
     } else {
         let message = "Replication thread(s) for channel '' are already stopped.";
         session.warn(WarningLevel::Note, 3084, message);
@@ -365,7 +365,7 @@ pub(super) fn flush_logs(
     let message = "bintide relay does not support FLUSH BINARY LOGS without --from: another program writes these logs. \
                    Flush them there";
     let refused = || ServerError::new(1235, "42000", message);
-    statement.facts.upstream_control().ok_or_else(refused)?.flush_logs()?;
-    session.note_change("FLUSH BINARY LOGS");
+    statement.relay.upstream_control().ok_or_else(refused)?.flush_logs()?;
+    session.record_change("FLUSH BINARY LOGS");
     Ok(done())
 }

@@ -33,12 +33,12 @@ pub(super) fn take_scalar(
 /// Returns the state on which functions depend.
 pub(super) fn function_context(context: &VariableContext<'_>) -> FunctionContext {
     FunctionContext {
-        version: context.facts.server().version,
+        version: context.relay.server().version,
         account: context.session.account.clone(),
         login: context.session.login.clone(),
         connection_id: context.session.connection_id,
         database: context.session.database.clone(),
-        now_us: context.facts.now_us(),
+        now_us: context.relay.now_us(),
     }
 }
 
@@ -145,7 +145,7 @@ pub(super) fn read_variable(
     reference: &VariableReference,
     context: &VariableContext<'_>,
 ) -> Result<SystemValue, ServerError> {
-    let version = ServerVersion::parse(&context.facts.server().version);
+    let version = ServerVersion::parse(&context.relay.server().version);
     SystemVariable::find(&reference.name, version)?.value(reference.scope, context)
 }
 

@@ -30,7 +30,7 @@ pub(super) fn binary_logs(
 ) -> Result<SqlAnswer, ServerError> {
     const COLUMNS: &[SqlColumnSpec] = &[text("Log_name"), integer("File_size"), text("Encrypted")];
     let count = if statement.version().is_mysql_since(ENCRYPTION_SINCE) { 3 } else { 2 };
-    let logs = statement.facts.logs(session.form).map_err(|error| internal(&error))?;
+    let logs = statement.relay.logs(session.form).map_err(|error| internal(&error))?;
     let row = |log: ServedLog| {
         // Clients always get unencrypted logs.
         let mut row = vec![log.name.into(), log.size.into(), "No".into()];
@@ -52,7 +52,7 @@ pub(super) fn log_status(
         text("Executed_Gtid_Set"),
     ];
     let count = if statement.version().is_mysql_since(GTIDS_SINCE) { 5 } else { 4 };
-    let end = statement.facts.end(session.form).map_err(|error| internal(&error))?;
+    let end = statement.relay.end(session.form).map_err(|error| internal(&error))?;
     let mut row: Vec<SqlValue> = vec![
         end.log.as_str().into(),
         end.position.into(),
@@ -88,8 +88,8 @@ fn replica_rows(
     statement: &mut SqlStatement<'_>,
     columns: &[SqlColumnSpec],
 ) -> Result<SqlAnswer, ServerError> {
-    let source_id = statement.facts.server().server_id;
-    let mut replicas: Vec<ClientFacts> = statement.facts.clients();
+    let source_id = statement.relay.server().server_id;
+    let mut replicas: Vec<ClientFacts> = statement.relay.clients();
     replicas.retain(|client| client.report_port.is_some());
     replicas.sort_by_key(|client| client.server_id);
     let row = |client: &ClientFacts| {
@@ -327,6 +327,6 @@ fn filtered(
 
 impl SqlStatement<'_> {
     pub(super) fn version(&self) -> ServerVersion {
-        ServerVersion::parse(&self.facts.server().version)
+        ServerVersion::parse(&self.relay.server().version)
     }
 }

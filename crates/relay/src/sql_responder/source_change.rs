@@ -114,7 +114,7 @@ pub(super) fn change_source(
     session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
     let change = parse(statement)?;
-    let Some(upstream) = statement.facts.upstream_control() else {
+    let Some(upstream) = statement.relay.upstream_control() else {
         let message = "bintide relay does not support CHANGE REPLICATION SOURCE TO without --from: another program \
                        writes these logs";
         return Err(ServerError::new(1235, "42000", message));
@@ -122,13 +122,13 @@ pub(super) fn change_source(
     if upstream.status().is_running {
         return Err(receiver_running());
     }
-    let is_mariadb = ServerVersion::parse(&statement.facts.server().version).is_mariadb();
+    let is_mariadb = ServerVersion::parse(&statement.relay.server().version).is_mariadb();
     if is_mariadb && (change.host.is_some() || change.port.is_some()) {
         // The GTIDs of MariaDB do not show whether another server has all stored transactions.
         return Err(unsupported("another source for logs of MariaDB"));
     }
     upstream.change_source(&change)?;
-    session.note_change(change.to_string());
+    session.record_change(change.to_string());
     let message = "The relay uses this source until it stops. To keep it after a restart, also change --from";
     session.warn(WarningLevel::Note, OWN_NOTE, message);
     Ok(done())

@@ -149,9 +149,9 @@ fn joined(values: &[SqlValue]) -> Option<String> {
     values.iter().map(SqlValue::to_text).collect()
 }
 
-fn part(values: &[SqlValue], cut: fn(&str, usize) -> String) -> SqlValue {
+fn part(values: &[SqlValue], split: fn(&str, usize) -> String) -> SqlValue {
     match (values[0].to_text(), values[1].to_number()) {
-        (Some(text), Some(count)) => cut(&text, count.max(0.0) as usize).into(),
+        (Some(text), Some(count)) => split(&text, count.max(0.0) as usize).into(),
         _ => SqlValue::Null,
     }
 }
@@ -241,8 +241,8 @@ mod tests {
     /// The texts equal those of MySQL 9.7.4.
     #[test]
     fn quantities() {
-        let bytes = |value: f64, wanted: &str| {
-            assert_eq!(call("FORMAT_BYTES", &[SqlValue::Double(value)]), Ok(wanted.into()), "{value}");
+        let bytes = |value: f64, expected: &str| {
+            assert_eq!(call("FORMAT_BYTES", &[SqlValue::Double(value)]), Ok(expected.into()), "{value}");
         };
         bytes(0.0, "   0 bytes");
         bytes(1023.7, "1023 bytes");
@@ -250,8 +250,8 @@ mod tests {
         bytes(123_456_789.0, "117.74 MiB");
         bytes(-5.0, "  -5 bytes");
         bytes(1e20, "86.74 EiB");
-        let time = |value: f64, wanted: &str| {
-            assert_eq!(call("FORMAT_PICO_TIME", &[SqlValue::Double(value)]), Ok(wanted.into()), "{value}");
+        let time = |value: f64, expected: &str| {
+            assert_eq!(call("FORMAT_PICO_TIME", &[SqlValue::Double(value)]), Ok(expected.into()), "{value}");
         };
         time(0.0, "  0 ps");
         time(999.0, "999 ps");

@@ -76,7 +76,7 @@ type FactReader = fn(&VariableContext<'_>) -> Result<SystemValue, ServerError>;
 /// State on which the values of variables depend.
 #[derive(Clone, Copy)]
 pub(crate) struct VariableContext<'a> {
-    pub(crate) facts: &'a dyn RelayFacts,
+    pub(crate) relay: &'a dyn RelayFacts,
     pub(crate) session: &'a SqlSession,
 }
 
@@ -353,15 +353,15 @@ impl SystemValue {
 }
 
 fn version(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    Ok(SystemValue::Text(context.facts.server().version))
+    Ok(SystemValue::Text(context.relay.server().version))
 }
 
 fn server_id(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    Ok(SystemValue::Number(context.facts.server().server_id.into()))
+    Ok(SystemValue::Number(context.relay.server().server_id.into()))
 }
 
 fn server_uuid(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    Ok(SystemValue::Text(context.facts.server().server_uuid))
+    Ok(SystemValue::Text(context.relay.server().server_uuid))
 }
 
 fn connection_id(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
@@ -369,21 +369,21 @@ fn connection_id(context: &VariableContext<'_>) -> Result<SystemValue, ServerErr
 }
 
 fn compression(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    Ok(SystemValue::Flag(context.facts.compression().is_on))
+    Ok(SystemValue::Flag(context.relay.compression().is_on))
 }
 
 fn compression_level(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    Ok(SystemValue::Number(context.facts.compression().level.get().into()))
+    Ok(SystemValue::Number(context.relay.compression().level.get().into()))
 }
 
 /// Returns the number of replicas to wait for; 0 if the relay does not wait.
 fn semi_sync_replicas(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    let wait = context.facts.semi_sync_wait();
+    let wait = context.relay.semi_sync_wait();
     Ok(SystemValue::Number(wait.map_or(0, |wait| wait.replicas as u64)))
 }
 
 fn semi_sync_timeout(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    let wait = context.facts.semi_sync_wait();
+    let wait = context.relay.semi_sync_wait();
     let timeout_ms = wait.map_or(0, |wait| u64::try_from(wait.timeout.as_millis()).unwrap_or(u64::MAX));
     Ok(SystemValue::Number(timeout_ms))
 }
@@ -393,27 +393,27 @@ fn warning_count(context: &VariableContext<'_>) -> Result<SystemValue, ServerErr
 }
 
 fn gtid_executed(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    let gtids = context.facts.gtids().map_err(|error| internal(&error))?;
+    let gtids = context.relay.gtids().map_err(|error| internal(&error))?;
     Ok(SystemValue::Text(gtids.to_string()))
 }
 
 fn gtid_binlog_pos(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    context.facts.mariadb_gtids().map(SystemValue::Text).map_err(|error| internal(&error))
+    context.relay.mariadb_gtids().map(SystemValue::Text).map_err(|error| internal(&error))
 }
 
 fn gtid_purged(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    let gtids = context.facts.purged_gtids().map_err(|error| internal(&error))?;
+    let gtids = context.relay.purged_gtids().map_err(|error| internal(&error))?;
     Ok(SystemValue::Text(gtids.to_string()))
 }
 
 /// Returns `gtid_mode`. A replica with GTIDs refuses a source without them, and the reverse. The logs show whether the
 /// source uses GTIDs. Before the first transaction, the source's own `gtid_mode` shows it.
 fn gtid_mode(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    let gtids = context.facts.gtids().map_err(|error| internal(&error))?;
+    let gtids = context.relay.gtids().map_err(|error| internal(&error))?;
     if !gtids.is_empty() {
         return Ok(SystemValue::Text("ON".to_owned()));
     }
-    let upstream = context.facts.upstream_control().map(|upstream| upstream.status());
+    let upstream = context.relay.upstream_control().map(|upstream| upstream.status());
     match upstream {
         Some(UpstreamStatus { server_id: None, .. }) => Err(unknown_gtid_mode()),
         Some(UpstreamStatus { gtid_mode: Some(mode), .. }) => Ok(SystemValue::Text(mode)),
@@ -437,21 +437,21 @@ pub(crate) const STATUS_VARIABLES: &[StatusVariable] = &[
     StatusVariable {
         name: "Bytes_sent",
         value: |context| {
-            SystemValue::Number(context.facts.clients().iter().map(|client| client.bytes_sent).sum())
+            SystemValue::Number(context.relay.clients().iter().map(|client| client.bytes_sent).sum())
         },
     },
     StatusVariable {
         name: "Threads_connected",
-        value: |context| SystemValue::Number(context.facts.clients().len() as u64),
+        value: |context| SystemValue::Number(context.relay.clients().len() as u64),
     },
     StatusVariable {
         name: "Threads_running",
         value: |context| {
-            let clients = context.facts.clients();
+            let clients = context.relay.clients();
             SystemValue::Number(clients.iter().filter(|client| client.command != "Sleep").count() as u64)
         },
     },
-    StatusVariable { name: "Uptime", value: |context| SystemValue::Number(context.facts.uptime_s()) },
+    StatusVariable { name: "Uptime", value: |context| SystemValue::Number(context.relay.uptime_s()) },
 ];
 
 #[cfg(test)]

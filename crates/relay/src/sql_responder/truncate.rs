@@ -29,8 +29,8 @@ pub(super) fn truncate(
         return Err(command_denied("DROP", &session.account, table.name));
     }
     match table.name {
-        "binary_log_transaction_compression_stats" => statement.facts.reset_compression_counters(),
-        "events_stages_summary_global_by_event_name" => statement.facts.reset_stage_totals(),
+        "binary_log_transaction_compression_stats" => statement.relay.reset_compression_counters(),
+        "events_stages_summary_global_by_event_name" => statement.relay.reset_stage_totals(),
         // The same error as for a server's own read-only tables.
         _ => return Err(command_denied("DROP", &session.account, table.name)),
     }

@@ -24,10 +24,10 @@ pub(crate) const LOG: &str = "binlog.000001";
 
 /// Returns the complete sample logs that a server wrote as binary logs.
 pub(crate) fn samples() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
-    let (mut open, mut found) = (vec![folder], Vec::new());
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+    let (mut open, mut found) = (vec![directory], Vec::new());
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             match path.is_dir() {
                 true => open.push(path),
@@ -53,14 +53,14 @@ pub(crate) fn sample(name: &str) -> Vec<u8> {
 
 /// A store in a temporary directory, and a directory for the indexes of its forms.
 pub(crate) struct TestStore {
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) directory: tempfile::TempDir,
     pub(crate) cache: tempfile::TempDir,
 }
 
 impl TestStore {
     /// Creates a store of these logs.
     pub(crate) fn new(logs: &[&[u8]]) -> Self {
-        let made = Self { folder: tempfile::tempdir().unwrap(), cache: tempfile::tempdir().unwrap() };
+        let made = Self { directory: tempfile::tempdir().unwrap(), cache: tempfile::tempdir().unwrap() };
         for (log, number) in logs.iter().zip(1..) {
             made.write(number, log);
         }
@@ -69,7 +69,7 @@ impl TestStore {
 
     /// Writes a log.
     pub(crate) fn write(&self, number: u32, log: &[u8]) {
-        std::fs::write(self.folder.path().join(format!("binlog.{number:06}")), log).unwrap();
+        std::fs::write(self.directory.path().join(format!("binlog.{number:06}")), log).unwrap();
     }
 
     pub(crate) fn source(&self, form: LogForm) -> Arc<FormSource> {
@@ -77,9 +77,9 @@ impl TestStore {
     }
 
     pub(crate) fn source_with(&self, form: LogForm, cache_bytes: usize) -> Arc<FormSource> {
-        let store = Arc::new(RelayStore::open(self.folder.path(), None).unwrap());
+        let store = Arc::new(RelayStore::open(self.directory.path(), None).unwrap());
         let limits =
-            SourceLimits { folder: self.cache.path().to_owned(), cache_bytes, clock: || Duration::ZERO };
+            SourceLimits { directory: self.cache.path().to_owned(), cache_bytes, clock: || Duration::ZERO };
         Arc::new(FormSource::new(store, form, limits))
     }
 }
@@ -139,8 +139,12 @@ impl Reference {
     }
 
     fn rewritten(action: RewriteAction, log: &[u8]) -> Result<Self, RewriteError> {
-        let sizes =
-            RewriteLimits { unit: 1 << 20, large: 16 << 20, large_threads: 0, folder: std::env::temp_dir() };
+        let sizes = RewriteLimits {
+            unit: 1 << 20,
+            large: 16 << 20,
+            large_threads: 0,
+            directory: std::env::temp_dir(),
+        };
         let (mut bytes, mut moves) = (Vec::new(), Vec::new());
         let shared: Arc<[u8]> = log.into();
         let open = || Ok(LogReader::from_bytes("log".to_owned(), Arc::clone(&shared)));
@@ -166,7 +170,7 @@ pub(crate) struct SampleEvent {
 
 /// Splits a log into its events. Also returns the checksum algorithm of its events.
 pub(crate) fn split(log: &[u8]) -> (EventChecksum, Vec<SampleEvent>) {
-    let (mut framer, mut rest, mut places) = (Framer::new(), &log[MAGIC.len()..], Vec::new());
+    let (mut framer, mut rest, mut events) = (Framer::new(), &log[MAGIC.len()..], Vec::new());
     while let FramerOutput::Event(raw) = framer.next(rest).unwrap() {
         let event_type = raw.event_type();
         let starts_transaction = matches!(
@@ -174,22 +178,22 @@ pub(crate) fn split(log: &[u8]) -> (EventChecksum, Vec<SampleEvent>) {
             EventType::Gtid | EventType::GtidTagged | EventType::AnonymousGtid | EventType::MariadbGtid
         );
         let (at, size) = ((log.len() - rest.len()) as u64, raw.bytes().len());
-        places.push(SampleEvent { at, size, event_type, starts_transaction });
+        events.push(SampleEvent { at, size, event_type, starts_transaction });
         rest = &rest[size..];
     }
-    (framer.format().unwrap().checksum.for_events(), places)
+    (framer.format().unwrap().checksum.for_events(), events)
 }
 
 /// Appends copies of a log's transactions until it has `size` bytes.
 pub(crate) fn repeat_log(log: &[u8], size: usize) -> Vec<u8> {
-    let (checksum, places) = split(log);
-    let first = places.iter().position(|place| place.starts_transaction).unwrap();
-    let is_end = |place: &SampleEvent| matches!(place.event_type, EventType::Rotate | EventType::Stop);
-    let last = places.iter().position(is_end).unwrap_or(places.len());
-    let mut out = log[..places[first].at as usize].to_vec();
+    let (checksum, events) = split(log);
+    let first = events.iter().position(|event| event.starts_transaction).unwrap();
+    let is_end = |event: &SampleEvent| matches!(event.event_type, EventType::Rotate | EventType::Stop);
+    let last = events.iter().position(is_end).unwrap_or(events.len());
+    let mut out = log[..events[first].at as usize].to_vec();
     while out.len() < size {
-        for place in &places[first..last] {
-            push_event(&mut out, &log[place.at as usize..][..place.size], checksum);
+        for event in &events[first..last] {
+            push_event(&mut out, &log[event.at as usize..][..event.size], checksum);
         }
     }
     out

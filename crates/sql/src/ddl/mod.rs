@@ -343,7 +343,7 @@ mod tests {
     }
 
     /// Checks the kind of a statement, and the tables that it defines.
-    fn check(sql: &str, wanted: &str) {
+    fn check(sql: &str, expected: &str) {
         let found = match parse(sql) {
             DdlStatement::CreateDatabase { name, exists, charset } => {
                 format!("database {name} {exists:?} {}", charset.unwrap_or_default())
@@ -373,7 +373,7 @@ mod tests {
             DdlStatement::DropIndex { table, name } => format!("drop index {name} on {}", shown(&table)),
             other => format!("{other:?}"),
         };
-        assert_eq!(found.trim_end(), wanted, "{sql}");
+        assert_eq!(found.trim_end(), expected, "{sql}");
     }
 
     #[test]
@@ -426,11 +426,11 @@ mod tests {
 
     #[test]
     fn versioned_tables() {
-        let check = |sql: &str, wanted: bool, is_hidden: bool| match parse(sql) {
+        let check = |sql: &str, expected: bool, is_hidden: bool| match parse(sql) {
             DdlStatement::CreateTable { content: NewTable::Defined(definition), .. } => {
                 assert_eq!(
                     (definition.is_versioned, definition.has_hidden_period()),
-                    (wanted, is_hidden),
+                    (expected, is_hidden),
                     "{sql}"
                 );
             }
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn elements() {
-        let check = |elements: &str, wanted: &str| {
+        let check = |elements: &str, expected: &str| {
             let shown = |element: TableElement| match element {
                 TableElement::Column(column) => format!("{} {}", column.name, column.column_type.data_type()),
                 TableElement::PrimaryKey(parts) => format!("primary {}", parts.len()),
@@ -473,7 +473,7 @@ mod tests {
                 other => format!("{other:?}"),
             };
             let found: Vec<String> = definition(elements).elements.into_iter().map(shown).collect();
-            assert_eq!(found.join("; "), wanted, "{elements}");
+            assert_eq!(found.join("; "), expected, "{elements}");
         };
         check("a int, primary key using btree (a, b(3))", "a int; primary 2");
         check("key (a), unique key u (a, b desc), index i ((a + 1))", "Plain  a; Unique u a,b; Plain i ?");
@@ -501,8 +501,8 @@ mod tests {
             [TableElement::Column(column)] => *column.clone(),
             other => panic!("{text}: {other:?}"),
         };
-        let check = |text: &str, wanted: Option<DefaultClause>| {
-            assert_eq!(column(text).default, wanted, "{text}");
+        let check = |text: &str, expected: Option<DefaultClause>| {
+            assert_eq!(column(text).default, expected, "{text}");
         };
         check("a int default null", Some(DefaultClause::Null));
         check("a int default -1.50", Some(DefaultClause::Number("-1.50".to_owned())));
@@ -534,7 +534,7 @@ mod tests {
 
     #[test]
     fn changes() {
-        let check = |clauses: &str, wanted: &str| {
+        let check = |clauses: &str, expected: &str| {
             let DdlStatement::AlterTable { changes, .. } = parse(&format!("alter table t {clauses}")) else {
                 panic!("{clauses}")
             };
@@ -543,7 +543,7 @@ mod tests {
                 text.split([' ', '(']).next().unwrap_or_default().to_owned()
             };
             let found: Vec<String> = changes.iter().map(name).collect();
-            assert_eq!(found.join(" "), wanted, "{clauses}: {changes:?}");
+            assert_eq!(found.join(" "), expected, "{clauses}: {changes:?}");
         };
         check(
             "add column if not exists a int first, add (b int, key (b)), add constraint check (c)",

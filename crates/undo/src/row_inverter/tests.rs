@@ -86,7 +86,7 @@ fn images(values: &[&str]) -> Vec<u8> {
 
 /// `sets` are the column sets, `values` the images in order.
 #[track_caller]
-fn check(kind: RowsKind, sets: [u8; 2], values: &[&str], wanted: Result<(RowsKind, &str), &str>) {
+fn check(kind: RowsKind, sets: [u8; 2], values: &[&str], expected: Result<(RowsKind, &str), &str>) {
     let (first, second, bytes) = ([sets[0]], [sets[1]], images(values));
     let event = rows(kind, [&first, &second], &bytes);
     let inverted = inverse(&[], &event);
@@ -96,7 +96,7 @@ fn check(kind: RowsKind, sets: [u8; 2], values: &[&str], wanted: Result<(RowsKin
         (inverted.kind, text(event.rows().unwrap()))
     });
     let shown = shown.as_ref().map(|(kind, text)| (*kind, text.as_str()));
-    assert_eq!(shown.map_err(|error| error.as_str()), wanted);
+    assert_eq!(shown.map_err(|error| error.as_str()), expected);
 }
 
 #[test]

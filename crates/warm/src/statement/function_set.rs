@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn functions_depend_on_the_server_version() {
-        let check = |version, name, wanted| {
-            assert_eq!(FunctionSet::for_version(version).contains(name), wanted, "{version} {name}")
+        let check = |version, name, expected| {
+            assert_eq!(FunctionSet::for_version(version).contains(name), expected, "{version} {name}")
         };
         for version in ["5.7.44-log", "8.0.36", "9.7.4", "10.11.6-MariaDB-0+deb12u1", "?"] {
             check(version, "md5", true);

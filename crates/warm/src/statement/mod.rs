@@ -126,12 +126,12 @@ pub fn read_extent(statement: &LoggedStatement<'_>) -> Result<ReadExtent, SkipRe
     if statement.sql.len() > SIZE_MAX {
         return Err(SkipReason::Size);
     }
-    let cut = read_clauses::cut_clauses(&StatementText::from_statement(statement)?)?;
-    let rows = cut.to_sql(statement.sql);
+    let clauses = read_clauses::split_clauses(&StatementText::from_statement(statement)?)?;
+    let rows = clauses.to_sql(statement.sql);
     let alone = LoggedStatement { sql: &rows, ..*statement };
     let ReadTables { tables, all } =
         read_check::check_tables(&StatementText::from_statement(&alone)?, statement.functions)?;
-    let limit = if cut.has_limit() { RowLimit::Own } else { RowLimit::None };
+    let limit = if clauses.has_limit() { RowLimit::Own } else { RowLimit::None };
     let is_utf8 = matches!(statement.charset, Some(Charset::Utf8mb3 | Charset::Utf8mb4));
     Ok(ReadExtent { tables, all, rows, limit, is_utf8 })
 }

@@ -45,12 +45,11 @@ struct TopLevelWord {
 /// # Errors
 ///
 /// If the statement reads no rows by itself, or cannot be parsed.
-pub(super) fn cut_clauses(text: &StatementText<'_>) -> Result<ReadClauses, SkipReason> {
+pub(super) fn split_clauses(text: &StatementText<'_>) -> Result<ReadClauses, SkipReason> {
     let words = words(text, &text.tokens()?)?;
     let keyword = |at: usize| words.get(at).map_or("", |word| word.keyword.as_str());
-    let find = |wanted: &str, from: usize| {
-        (from..words.len()).find(|at| keyword(*at) == wanted).ok_or(SkipReason::Kind)
-    };
+    let find =
+        |word: &str, from: usize| (from..words.len()).find(|at| keyword(*at) == word).ok_or(SkipReason::Kind);
     // Skip modifiers, which do not affect the rows.
     let first = |from: usize| {
         (from..words.len()).find(|at| !MODIFIERS.contains(&keyword(*at))).ok_or(SkipReason::Kind)
@@ -89,15 +88,15 @@ enum ClauseContext {
 fn parse_clauses(words: &[TopLevelWord], kind: ClauseContext) -> Result<ReadClauses, SkipReason> {
     let starts: Vec<usize> = (0..words.len()).filter(|at| begins_clause(&words[*at..])).collect();
     let end = *starts.first().unwrap_or(&words.len());
-    let mut cut = ReadClauses { tables: span(&words[..end])?, condition: None, order: None, limit: None };
+    let mut clauses = ReadClauses { tables: span(&words[..end])?, condition: None, order: None, limit: None };
     let mut is_grouped = false;
     for (number, start) in starts.iter().enumerate() {
         let end = *starts.get(number + 1).unwrap_or(&words.len());
         let at = span(&words[*start..end])?;
         match words[*start].keyword.as_str() {
-            "WHERE" => cut.condition = Some(at),
-            "ORDER" => cut.order = Some(at),
-            "LIMIT" => cut.limit = Some(at),
+            "WHERE" => clauses.condition = Some(at),
+            "ORDER" => clauses.order = Some(at),
+            "LIMIT" => clauses.limit = Some(at),
             "GROUP" | "HAVING" | "WINDOW" => is_grouped = true,
             // These clauses do not affect which rows are read.
             "SET" | "RETURNING" | "ON" => {}
@@ -106,11 +105,11 @@ fn parse_clauses(words: &[TopLevelWord], kind: ClauseContext) -> Result<ReadClau
     }
     if is_grouped {
         // The limit applies to groups, and the server reads all rows to form groups.
-        (cut.order, cut.limit) = (None, None);
+        (clauses.order, clauses.limit) = (None, None);
     }
-    match cut.limit.is_some() && cut.order.is_some() && kind == ClauseContext::Select {
+    match clauses.limit.is_some() && clauses.order.is_some() && kind == ClauseContext::Select {
         true => Err(SkipReason::Clause), // The order may refer to column aliases, which are cut off.
-        false => Ok(cut),
+        false => Ok(clauses),
     }
 }
 

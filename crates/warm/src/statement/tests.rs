@@ -20,12 +20,12 @@ fn check(sql: &str, values: &str, rows: &str) {
         (0..values.split(", ").count()).map(|at| format!("COUNT(warm.c{at})")).collect();
     let values: Vec<String> =
         values.split(", ").enumerate().map(|(at, value)| format!("{value}.`c` AS c{at}")).collect();
-    let wanted = format!(
+    let expected = format!(
         "SELECT /* bintide warm */ {} FROM (SELECT {} FROM {rows}) AS warm",
         counts.join(","),
         values.join(",")
     );
-    assert_eq!(turned(&statement(sql.as_bytes())), Ok(wanted), "{sql}");
+    assert_eq!(turned(&statement(sql.as_bytes())), Ok(expected), "{sql}");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn all_tables_are_known() {
     let names: Vec<(Option<&str>, &str)> =
         found.all.iter().map(|name| (name.database.as_deref(), name.table.as_str())).collect();
     assert_eq!(names, [(None, "t"), (Some("d"), "u")]);
-    let check = |sql: &str, wanted: &str| {
+    let check = |sql: &str, expected: &str| {
         let found = read_extent(&statement(sql.as_bytes())).unwrap();
         let names: Vec<String> = found
             .all
@@ -123,7 +123,7 @@ fn all_tables_are_known() {
                 None => name.table.clone(),
             })
             .collect();
-        assert_eq!(names.join(" "), wanted, "{sql}");
+        assert_eq!(names.join(" "), expected, "{sql}");
     };
     check(
         "delete from t where a = extract(day from b) and exists(select trim(both 'x' from y) from u)",
@@ -149,9 +149,9 @@ fn all_tables_are_known() {
 
 #[test]
 fn statements_with_other_effects_are_skipped() {
-    let check = |condition: &str, wanted| {
+    let check = |condition: &str, expected| {
         let sql = format!("update t set a = 1 where {condition}");
-        assert_eq!(turned(&statement(sql.as_bytes())), Err(wanted), "{sql}");
+        assert_eq!(turned(&statement(sql.as_bytes())), Err(expected), "{sql}");
     };
     for call in [
         "sleep(1)",
@@ -207,7 +207,7 @@ fn statements_that_read_no_rows_are_skipped() {
     ] {
         assert_eq!(turned(&statement(sql.as_bytes())), Err(SkipReason::Kind), "{sql}");
     }
-    let check = |sql: &str, wanted| assert_eq!(turned(&statement(sql.as_bytes())), Err(wanted), "{sql}");
+    let check = |sql: &str, expected| assert_eq!(turned(&statement(sql.as_bytes())), Err(expected), "{sql}");
     check("insert into a select 1 from t union select 2 from u", SkipReason::Clause);
     check("insert into a select x as y from t order by y limit 3", SkipReason::Clause);
     check("insert into a select 1 from (select id from t) as d", SkipReason::Table);
@@ -217,10 +217,10 @@ fn statements_that_read_no_rows_are_skipped() {
 
 #[test]
 fn texts_are_read_in_their_character_set_and_mode() {
-    let check = |sql: &[u8], charset, sql_mode, wanted: Result<&[u8], SkipReason>| {
+    let check = |sql: &[u8], charset, sql_mode, expected: Result<&[u8], SkipReason>| {
         let found = read_extent(&LoggedStatement { sql, sql_mode, charset, functions: FunctionSet::All });
         let found = found.and_then(|extent| extent.sql(&[vec!["c".to_owned()]]));
-        let wanted = wanted.map(|rows| {
+        let expected = expected.map(|rows| {
             [
                 b"SELECT /* bintide warm */ COUNT(warm.c0) FROM (SELECT `t`.`c` AS c0 FROM ",
                 rows,
@@ -228,7 +228,7 @@ fn texts_are_read_in_their_character_set_and_mode() {
             ]
             .concat()
         });
-        assert_eq!(found, wanted, "{}", String::from_utf8_lossy(sql));
+        assert_eq!(found, expected, "{}", String::from_utf8_lossy(sql));
     };
     let (utf8, latin1) = (Some(Charset::Utf8mb4), Some(Charset::Latin1));
     check("update t set a=1\nwhere ä = 'ö\n'".as_bytes(), utf8, 0, Ok("t where ä = 'ö\n'".as_bytes()));
@@ -288,15 +288,15 @@ fn columns_that_only_rows_have() {
         is_descending: false,
     };
     let (int, blob) = ("int", "blob");
-    let check = |columns: &[(&str, &str)], second: &[usize], wanted: Option<&[&str]>| {
+    let check = |columns: &[(&str, &str)], second: &[usize], expected: Option<&[&str]>| {
         let definition = ReplicaTable {
             name: "`d`.`t`".to_owned(),
             columns: columns.iter().copied().map(column).collect(),
             indexes: vec![index("PRIMARY", IndexKind::Clustered, &[0]), index("k", IndexKind::Plain, second)],
             foreign_keys: Vec::new(),
         };
-        let wanted = wanted.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
-        assert_eq!(row_only_columns(&definition), wanted);
+        let expected = expected.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(row_only_columns(&definition), expected);
     };
     check(&[("a", int), ("b", int), ("c", blob), ("d", int)], &[1], Some(&["d"]));
     check(&[("a", int), ("b", int), ("c", blob)], &[1], Some(&["a", "b"]));

@@ -15,7 +15,7 @@ use crate::error::WireError;
 use crate::generic_packets::{ErrPacket, OkPacket};
 
 /// Capabilities that the client uses if the server has them.
-const WANTED_CAPABILITIES: Capabilities = Capabilities(
+const REQUESTED_CAPABILITIES: Capabilities = Capabilities(
     Capabilities::LONG_PASSWORD.0
         | Capabilities::LONG_FLAG.0
         | Capabilities::PROTOCOL_41.0
@@ -278,7 +278,7 @@ impl ClientHandshake {
         if !offered.contains(REQUIRED_CAPABILITIES) {
             return Err(WireError::TooOld { version: lossy(greeting.server_version) });
         }
-        let mut capabilities = offered.both(WANTED_CAPABILITIES | self.options.capabilities);
+        let mut capabilities = offered.both(REQUESTED_CAPABILITIES | self.options.capabilities);
         match (self.options.tls, offered.contains(Capabilities::SSL)) {
             (TlsMode::Always, false) => return Err(WireError::NoTls),
             (TlsMode::Always | TlsMode::IfOffered, true) => capabilities = capabilities | Capabilities::SSL,

@@ -312,13 +312,13 @@ fn encode(hash: &[u8; 32]) -> [u8; ENCODED_HASH_SIZE] {
 }
 
 fn xor<const N: usize>(bytes: &[u8; N], mask: &[u8; N]) -> [u8; N] {
-    std::array::from_fn(|place| bytes[place] ^ mask[place])
+    std::array::from_fn(|index| bytes[index] ^ mask[index])
 }
 
 /// Compares in a time that does not depend on the bytes.
-fn is_equal(found: &[u8], wanted: &[u8]) -> bool {
-    let differences = found.iter().zip(wanted).fold(0, |bits, (found, wanted)| bits | (found ^ wanted));
-    found.len() == wanted.len() && std::hint::black_box(differences) == 0
+fn is_equal(found: &[u8], expected: &[u8]) -> bool {
+    let differences = found.iter().zip(expected).fold(0, |bits, (found, expected)| bits | (found ^ expected));
+    found.len() == expected.len() && std::hint::black_box(differences) == 0
 }
 
 fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {

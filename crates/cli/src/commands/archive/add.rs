@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use archive::{Manifest, MissingFolder, is_object_url};
+use archive::{Manifest, MissingDirectory, is_object_url};
 use clap::Args;
 use logs::{find_running_server, is_received_store, parent_of};
 use serde_json::json;
@@ -88,7 +88,7 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     if command.then_remove {
         check_removal(&logs)?;
     }
-    let archive = open_storage(location, MissingFolder::Create)?;
+    let archive = open_storage(location, MissingDirectory::Create)?;
     let report = ArchiveReport { command, global, bar: None, archived: Vec::new(), present: 0 };
     #[cfg(feature = "columns")]
     let tables = super::table_writer(&archive, command.inputs.keyring(), command.tables)?;

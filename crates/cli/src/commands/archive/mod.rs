@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use anyhow::anyhow;
 use archive::{
-    Archive, ArchiveError, ArchiveStorage, DamagedManifest, ManifestList, MissingFolder, is_object_url,
+    Archive, ArchiveError, ArchiveStorage, DamagedManifest, ManifestList, MissingDirectory, is_object_url,
 };
 use clap::{Args, Subcommand};
 use nix::sys::stat::{Mode, umask};
@@ -109,7 +109,7 @@ pub(crate) fn run(command: &ArchiveArgs, global: &GlobalArgs) -> CommandResult {
 
 /// Opens an archive that exists.
 fn open_archive(location: &str) -> Result<Archive, CommandFailure> {
-    open_storage(location, MissingFolder::Refuse)
+    open_storage(location, MissingDirectory::Refuse)
 }
 
 /// Returns the manifests of all logs of an archive.
@@ -126,8 +126,8 @@ fn archived_logs(archive: &Archive) -> Result<ManifestList, CommandFailure> {
     Ok(manifests)
 }
 
-fn open_storage(location: &str, missing: MissingFolder) -> Result<Archive, CommandFailure> {
-    if missing == MissingFolder::Create && !is_object_url(location) {
+fn open_storage(location: &str, missing: MissingDirectory) -> Result<Archive, CommandFailure> {
+    if missing == MissingDirectory::Create && !is_object_url(location) {
         protect_new_files();
     }
     let storage = ArchiveStorage::open(location, missing);

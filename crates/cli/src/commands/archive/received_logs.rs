@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use archive::{Archive, Manifest, MissingFolder};
+use archive::{Archive, Manifest, MissingDirectory};
 use logs::Store;
 use receive::ReceiveControl;
 use tracing::{info, warn};
@@ -73,7 +73,7 @@ impl ReceivedLogArchiver {
         control: &ReceiveControl,
         state: ArchivingState,
     ) -> Result<Self, CommandFailure> {
-        let archive = open_storage(location, MissingFolder::Create)?;
+        let archive = open_storage(location, MissingDirectory::Create)?;
         if fs::canonicalize(location).ok().is_some_and(|place| fs::canonicalize(folder).ok() == Some(place)) {
             return Err(CommandFailure::NotStarted(anyhow!(
                 "{location} cannot be the archive of its own logs: give --archive another directory"

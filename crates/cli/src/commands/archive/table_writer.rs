@@ -88,10 +88,10 @@ impl ChangeTableWriter {
                 }
             }
             if self.save_column_lists()? == CreateOutcome::Created {
-                let folder = self.staging.path().to_owned();
-                let names = exported_files(&folder, &name);
+                let directory = self.staging.path().to_owned();
+                let names = exported_files(&directory, &name);
                 let names = names.map_err(|error| ArchiveError::Tables { cause: Box::new(error) })?;
-                return Ok(LocalTables { folder, names, missing: None });
+                return Ok(LocalTables { directory, names, missing: None });
             }
             // Another process has changed a list, and may have chosen the same directory for other columns.
             self.column_lists = None;

@@ -238,11 +238,11 @@ impl SourceArgs {
     /// Returns the options of receiving into a directory.
     pub(crate) fn receive_options(
         &self,
-        folder: PathBuf,
+        directory: PathBuf,
         end: ReplicaEnd,
     ) -> Result<ReceiveOptions, CommandFailure> {
         Ok(ReceiveOptions {
-            folder,
+            directory,
             begin: self.start_point(),
             end,
             at_rest: self.at_rest()?,

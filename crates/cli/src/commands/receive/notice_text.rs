@@ -36,10 +36,10 @@ pub(super) fn notice_text(notice: &ReceiveNotice<'_>) -> String {
         ReceiveNotice::IncompleteEventRemoved { bytes } => {
             format!("removed {} of an incomplete event; the source sends it again", counted(*bytes, "byte"))
         }
-        ReceiveNotice::StartPointIgnored { begin, folder, log, position } => format!(
+        ReceiveNotice::StartPointIgnored { begin, directory, log, position } => format!(
             "{} is ignored: it applies to an empty directory only, but {} has logs; resuming in {log} at {position}",
             start_option(begin),
-            folder.display()
+            directory.display()
         ),
         ReceiveNotice::Retry { error, next, pause } => {
             let what = next.as_ref().map_or("retrying".to_owned(), |next| format!("trying {next}"));
@@ -55,9 +55,9 @@ pub(super) fn notice_text(notice: &ReceiveNotice<'_>) -> String {
             format!("resuming from the server {uuid} in place of {before}")
         }
         ReceiveNotice::SemiSyncUnavailable => NO_SEMI_SYNC_WARNING.to_owned(),
-        ReceiveNotice::DiskFull { error, wanted } => {
+        ReceiveNotice::DiskFull { error, needed } => {
             let until =
-                wanted.map_or("space is free".to_owned(), |wanted| format!("{} are free", bytes(wanted)));
+                needed.map_or("space is free".to_owned(), |needed| format!("{} are free", bytes(needed)));
             format!("{error}; receiving is paused until {until}")
         }
         ReceiveNotice::DiskFree => "disk space is free again: resuming".to_owned(),
@@ -123,7 +123,7 @@ mod tests {
         let begin = StartPoint::Log("b.000002".to_owned());
         let notice = ReceiveNotice::StartPointIgnored {
             begin: &begin,
-            folder: "/backup".as_ref(),
+            directory: "/backup".as_ref(),
             log: "b.000001",
             position: 4711,
         };

@@ -45,9 +45,9 @@ fn set_option(address: &mut ServerAddress, option: &SourceOption) -> Result<(), 
     let (tls, new) = (&mut address.tls, parsed.tls);
     match option.name {
         "ssl-ca" => tls.authorities = new.authorities,
-        "ssl-capath" => tls.authority_folder = new.authority_folder,
+        "ssl-capath" => tls.authority_directory = new.authority_directory,
         "ssl-crl" => tls.revocations = new.revocations,
-        "ssl-crlpath" => tls.revocation_folder = new.revocation_folder,
+        "ssl-crlpath" => tls.revocation_directory = new.revocation_directory,
         "ssl-cert" => tls.certificate = new.certificate,
         "ssl-key" => tls.key = new.key,
         "ssl-cipher" => tls.ciphers = new.ciphers,
@@ -79,7 +79,7 @@ fn ssl_mode(address: &ServerAddress, change: &SourceChange) -> SslMode {
     if change.is_encrypted.is_none() && change.is_verified.is_none() && !names_tls {
         return before;
     }
-    let has_authority = tls.authorities.is_some() || tls.authority_folder.is_some();
+    let has_authority = tls.authorities.is_some() || tls.authority_directory.is_some();
     let is_verified = change.is_verified.unwrap_or(before == SslMode::VerifyIdentity);
     match change.is_encrypted.unwrap_or(before >= SslMode::Required || has_authority) {
         false if change.is_encrypted.is_none() && !is_verified => before,

@@ -140,7 +140,7 @@ fn of_address(address: &ServerAddress) -> UpstreamStatus {
             is_allowed: tls.mode > SslMode::Disabled,
             is_verified: tls.mode >= SslMode::VerifyIdentity,
             authorities: tls.authorities.clone(),
-            authority_folder: tls.authority_folder.clone(),
+            authority_directory: tls.authority_directory.clone(),
             certificate: tls.certificate.clone(),
             key: tls.key.clone(),
         },

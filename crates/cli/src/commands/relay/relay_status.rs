@@ -120,7 +120,7 @@ impl StatusArgs {
 fn status_failure(error: ConnectionError, address: &ServerAddress) -> CommandFailure {
     let what = match &error {
         // The error names the relay.
-        ConnectionError::Lost { place: Some(_), .. } => "could not read the relay's status".to_owned(),
+        ConnectionError::Lost { endpoint: Some(_), .. } => "could not read the relay's status".to_owned(),
         _ => format!("could not read the status of the relay at {}", address.endpoint()),
     };
     CommandFailure::Failed(anyhow::Error::new(error).context(what))

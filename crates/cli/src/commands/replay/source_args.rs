@@ -92,7 +92,7 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
     let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
     refuse_itself(command, &addresses, &options, global)?;
     let wanted = ReceiveOptions {
-        folder: folder.clone(),
+        directory: folder.clone(),
         begin: relay_start_point(command, &folder, global)?,
         end: ReplicaEnd::Never,
         at_rest: LogEncryption::Plain { keyring: command.inputs.keyring() },

@@ -198,7 +198,7 @@ fn process_events(
             Ok(None) if live.end == ReplicaEnd::LastEvent => return Ok(()),
             Ok(None) => {
                 return Err(StreamDisconnect::Lost(ConnectionError::Lost {
-                    place: Some(live.address.endpoint()),
+                    endpoint: Some(live.address.endpoint()),
                     reason: "the server ended the stream, probably because it shuts down".to_owned(),
                 }));
             }

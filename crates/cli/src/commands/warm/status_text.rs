@@ -29,7 +29,7 @@ pub(super) fn line(status: &WarmStatus) -> String {
             }
         });
     }
-    parts.push(counted(counts.touches, "search"));
+    parts.push(counted(counts.searches, "search"));
     parts.extend(missing_rights(status).map(str::to_owned));
     match (reads.ours, reads.applier) {
         (Some(ours), Some(applier)) => {
@@ -62,7 +62,7 @@ fn missing_rights(status: &WarmStatus) -> Option<&'static str> {
 /// Returns a part of a replay's progress line.
 pub(super) fn line_of_replay(status: &WarmStatus) -> String {
     let WarmStatus { counts, reads, .. } = status;
-    let mut text = format!("{} ahead", counted(counts.touches, "search"));
+    let mut text = format!("{} ahead", counted(counts.searches, "search"));
     if let (Some(ours), Some(applier)) = (reads.ours, reads.applier) {
         let pages = counted(ours.pages, "page");
         text += &format!(" read {pages}, the replay {}", count(applier.pages));
@@ -103,7 +103,7 @@ fn reads(status: &WarmStatus) -> Vec<(&'static str, String)> {
     let mut rows = vec![("by all threads", count(reads.all))];
     if let Some(ours) = reads.ours {
         rows.push(("by the searches", waits(ours)));
-        rows.push(("pages read per search", share(ours.pages, status.counts.touches)));
+        rows.push(("pages read per search", share(ours.pages, status.counts.searches)));
     }
     match reads.applier {
         Some(applier) => rows.push(("by the applier", waits(applier))),
@@ -185,7 +185,7 @@ pub(crate) fn sentence(report: &WarmReport) -> String {
         Some(ours) => counted(ours.pages, "page"),
         None => "an unknown number of pages".to_owned(),
     };
-    let searches = counted(status.counts.touches, "search");
+    let searches = counted(status.counts.searches, "search");
     let end = match why {
         WarmEndReason::Interrupted => "",
         WarmEndReason::NoGain => "; stopped because of no gain",
@@ -228,7 +228,7 @@ fn channel_document(channel: &ChannelStatus) -> Value {
         "position": channel.applier.map(|place| place.offset),
         "applying": channel.is_applying,
         "events_ahead": channel.events_ahead,
-        "touches_ahead": channel.touches_ahead,
+        "touches_ahead": channel.searches_ahead,
         "lag_seconds": channel.lag_s,
         "lag_average_seconds": channel.lag_average_s,
     })
@@ -272,7 +272,7 @@ mod tests {
             ..ChannelStatus::default()
         };
         WarmStatus {
-            counts: WarmCounts { rows: 5000, touches: 8000, executed: 500, ..WarmCounts::default() },
+            counts: WarmCounts { rows: 5000, searches: 8000, executed: 500, ..WarmCounts::default() },
             reads: DiskReads { all: 4500, ours: waits(4000, 4000), applier: waits(200, 200) },
             channels: vec![channel],
             appliers: 4,

@@ -46,7 +46,7 @@ pub(crate) const WARM_METRICS: &[WarmMetric] = &[
     .json("discarded")
     .text(CHANGES, "logged statements discarded"),
     WarmMetric::counter("bintide_warm_touches_total", "Rows searched for, to read their pages.", |status| {
-        status.counts.touches.into()
+        status.counts.searches.into()
     })
     .json("touches")
     .text(CHANGES, "searches for pages"),
@@ -128,7 +128,7 @@ pub(crate) const WARM_METRICS: &[WarmMetric] = &[
         |status| sum(status, |channel| channel.events_ahead).into(),
     ),
     WarmMetric::gauge("bintide_warm_touches_ahead", "Searches ahead of the applier.", |status| {
-        sum(status, |channel| channel.touches_ahead).into()
+        sum(status, |channel| channel.searches_ahead).into()
     }),
     WarmMetric::gauge(
         "bintide_warm_touches_ahead_max",
@@ -142,7 +142,7 @@ pub(crate) const WARM_METRICS: &[WarmMetric] = &[
     })
     .json("controller.connections"),
     WarmMetric::gauge("bintide_warm_touches_per_second", "Searches per second.", |status| {
-        status.rate.touches.into()
+        status.rate.searches.into()
     })
     .json("controller.touches_per_second"),
     WarmMetric::gauge(

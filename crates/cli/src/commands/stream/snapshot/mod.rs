@@ -83,7 +83,7 @@ pub(super) fn take(
     let mut unmatched = settings.filter.unmatched_rules();
     for table in &tables {
         let [database, name] = table.listed.names.each_ref().map(|name| name.as_bytes());
-        unmatched.note_table(database, name);
+        unmatched.record_table(database, name);
     }
     warn_unmatched(&unmatched.into_rules(), "the snapshot");
     let place = ResumePosition { log: point.log, position: point.position };

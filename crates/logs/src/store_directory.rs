@@ -12,15 +12,15 @@ use crate::error::LogError;
 use crate::file_name::is_file_name;
 use crate::log_file_writer::has_at_most_log_start;
 use crate::log_series::LogName;
-use crate::own_files::FolderLock;
+use crate::own_files::DirectoryLock;
 use crate::regular_file::{open_regular, read_regular_text};
 
 /// Name of the file that marks a directory as a store of `bintide receive`, and that is locked.
 pub(crate) const MARK_FILE_NAME: &str = "bintide.lock";
 
 /// Returns whether `bintide receive` wrote this directory.
-pub fn is_received_store(folder: &Path) -> bool {
-    folder.join(MARK_FILE_NAME).exists()
+pub fn is_received_store(directory: &Path) -> bool {
+    directory.join(MARK_FILE_NAME).exists()
 }
 /// Name of the file with the replica identity of `bintide receive`.
 pub const IDENTITY_FILE_NAME: &str = "replica.cnf";
@@ -34,14 +34,14 @@ pub(crate) const INDEX_PREFIX: &str = "./";
 /// A directory with logs is a store only if it has the mark. Opening refuses the directory of a server, or a copy of
 /// such a directory.
 #[derive(Debug)]
-pub struct StoreFolder {
+pub struct StoreDirectory {
     pub(crate) path: PathBuf,
     // Declared before the lock, which is released last.
     pub(crate) created: CreatedPaths,
-    _lock: FolderLock,
+    _lock: DirectoryLock,
 }
 
-impl StoreFolder {
+impl StoreDirectory {
     /// Locks a directory, and creates it if it is missing.
     ///
     /// # Errors
@@ -49,8 +49,8 @@ impl StoreFolder {
     /// If the directory cannot be created or read, another process writes to the store, or the directory has logs but
     /// is not a store.
     pub fn lock(path: &Path) -> Result<Self, LogError> {
-        let mut created = CreatedPaths::create_folder(path)?;
-        let Some(lock) = FolderLock::take(path).map_err(io_error("lock", path))? else {
+        let mut created = CreatedPaths::create_directory(path)?;
+        let Some(lock) = DirectoryLock::take(path).map_err(io_error("lock", path))? else {
             created.keep();
             return Err(LogError::Locked { name: path.display().to_string() });
         };
@@ -63,9 +63,9 @@ impl StoreFolder {
             created.keep();
             return Err(LogError::Locked { name: path.display().to_string() });
         };
-        let folder = Self { path: path.to_owned(), created, _lock: lock };
-        folder.check_index()?;
-        Ok(folder)
+        let directory = Self { path: path.to_owned(), created, _lock: lock };
+        directory.check_index()?;
+        Ok(directory)
     }
 
     /// Returns the path of the directory.
@@ -114,11 +114,11 @@ pub(crate) fn is_log_name(name: &str) -> bool {
 }
 
 /// Checks that a directory without a mark has no index and no logs: such files would belong to another program.
-fn refuse_foreign(folder: &Path) -> Result<(), LogError> {
-    let found = entries(folder)?.into_iter().find(|path| is_index_of_logs(path) || is_log(path));
+fn refuse_foreign(directory: &Path) -> Result<(), LogError> {
+    let found = entries(directory)?.into_iter().find(|path| is_index_of_logs(path) || is_log(path));
     match found {
         Some(found) => Err(LogError::ForeignLogs {
-            name: folder.display().to_string(),
+            name: directory.display().to_string(),
             found: found.file_name().unwrap_or_default().display().to_string(),
         }),
         None => Ok(()),
@@ -146,23 +146,24 @@ fn is_index(path: &Path) -> bool {
 }
 
 /// Returns the path of the directory's index; `None` without one.
-pub(crate) fn only_index(folder: &Path) -> Result<Option<PathBuf>, LogError> {
-    let mut indexes = indexes(folder)?;
+pub(crate) fn only_index(directory: &Path) -> Result<Option<PathBuf>, LogError> {
+    let mut indexes = indexes(directory)?;
     match indexes.len() {
         0 | 1 => Ok(indexes.pop()),
-        _ => Err(LogError::ambiguous(folder, "indexes", &indexes)),
+        _ => Err(LogError::ambiguous(directory, "indexes", &indexes)),
     }
 }
 
-fn indexes(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
-    let mut paths = entries(folder)?;
+fn indexes(directory: &Path) -> Result<Vec<PathBuf>, LogError> {
+    let mut paths = entries(directory)?;
     paths.retain(|path| is_index(path));
     Ok(paths)
 }
 
-pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
-    let list = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>();
-    list().map_err(io_error("list", folder))
+pub(crate) fn entries(directory: &Path) -> Result<Vec<PathBuf>, LogError> {
+    let list =
+        || fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>();
+    list().map_err(io_error("list", directory))
 }
 
 pub(crate) fn is_regular(path: &Path) -> bool {

@@ -46,7 +46,7 @@ pub struct SearchTarget {
 
 /// Search that reads a page into memory.
 #[derive(Clone, Debug)]
-pub struct PageTouch<'p> {
+pub struct PageSearch<'p> {
     /// Index to search in.
     pub target: &'p Arc<SearchTarget>,
     /// SQL condition that identifies the entry.
@@ -55,7 +55,7 @@ pub struct PageTouch<'p> {
 
 /// Plan of the searches for changes of a table's rows.
 #[derive(Clone, Debug)]
-pub struct TouchPlan {
+pub struct SearchPlan {
     flavour: Flavour,
     columns: Vec<ReplicaColumn>,
     searches: Vec<PlannedSearch>,
@@ -102,7 +102,7 @@ enum SearchPurpose {
 /// Fields of a row, by column index of the log.
 type RowFields<'d, 'a> = Vec<Option<RowField<'d, 'a>>>;
 
-impl TouchPlan {
+impl SearchPlan {
     /// Creates a plan for a table in a log of this flavour; `None` if the log's columns do not match the replica's, or
     /// the replica has no key to find rows by.
     pub fn new(
@@ -160,11 +160,11 @@ impl TouchPlan {
     /// # Errors
     ///
     /// If a value of the row is corrupt.
-    pub fn touches<'p>(
+    pub fn for_each_search<'p>(
         &'p self,
         kind: RowsKind,
         row: &RowChange<'_, '_>,
-        take: &mut dyn FnMut(PageTouch<'p>),
+        take: &mut dyn FnMut(PageSearch<'p>),
     ) -> Result<(), DecodeError> {
         let before = row.before.as_ref().map(fields);
         let mut after = row.after.as_ref().map(fields);
@@ -182,14 +182,14 @@ impl TouchPlan {
                 _ => true,
             };
             let needed = search.purpose.needed_values(kind, is_changed);
-            let key = |wanted: bool, fields: &Option<RowFields<'_, '_>>| match fields {
-                Some(fields) if wanted => self.key(search, fields),
+            let key = |is_needed: bool, fields: &Option<RowFields<'_, '_>>| match fields {
+                Some(fields) if is_needed => self.key(search, fields),
                 _ => Ok(None),
             };
             let (old, new) = (key(needed.old, &before)?, key(needed.new, &after)?);
             let new = new.filter(|new| old.as_ref() != Some(new));
             for key in [old, new].into_iter().flatten() {
-                take(PageTouch { target: &search.target, key });
+                take(PageSearch { target: &search.target, key });
             }
         }
         Ok(())
@@ -293,9 +293,9 @@ fn match_columns(log: &Table, definition: &ReplicaTable) -> Option<Vec<usize>> {
         let name = column.name.as_deref()?;
         definition.columns.iter().position(|target| target.name.as_bytes().eq_ignore_ascii_case(name))
     });
-    let by_place = || (0..log.columns.len()).collect();
+    let by_index = || (0..log.columns.len()).collect();
     let is_of_size = log.columns.len() == definition.columns.len();
-    named.collect::<Option<Vec<_>>>().or_else(|| is_of_size.then(by_place))
+    named.collect::<Option<Vec<_>>>().or_else(|| is_of_size.then(by_index))
 }
 
 #[cfg(test)]
@@ -305,7 +305,7 @@ mod tests {
     use binlog::events::RowsKind;
     use binlog::{Flavour, RowDecoder};
 
-    use super::{ChangeBuffering, TouchPlan};
+    use super::{ChangeBuffering, SearchPlan};
     use crate::replica_table::{IndexKind, ReplicaColumn, ReplicaForeignKey, ReplicaIndex, ReplicaTable};
     use crate::test_tables::{image, rows, table};
 
@@ -343,7 +343,7 @@ mod tests {
     }
 
     /// Rows have one digit per column, `n` for NULL; the images of an update are separated by `>`.
-    fn check(buffering: &str, kind: RowsKind, change: &str, wanted: &[&str]) {
+    fn check(buffering: &str, kind: RowsKind, change: &str, expected: &[&str]) {
         let values =
             |text: &str| text.chars().map(|one| one.to_digit(10).map(|digit| digit as i32)).collect();
         let images = change.split('>').map(|text| image(&Vec::from_iter::<Vec<_>>(values(text))));
@@ -351,18 +351,18 @@ mod tests {
         let event = rows(kind, 5, &[0xff], &bytes);
         let log = Arc::new(table(5));
         let plan =
-            TouchPlan::new(&log, Flavour::MySql, &definition(), ChangeBuffering::from_setting(buffering))
+            SearchPlan::new(&log, Flavour::MySql, &definition(), ChangeBuffering::from_setting(buffering))
                 .unwrap();
         let decoder = RowDecoder::new(log, &event).unwrap();
         let mut found = Vec::new();
         for row in decoder.rows(&event) {
-            let mut take = |touch: super::PageTouch<'_>| {
-                let table = touch.target.table.trim_start_matches("`d`.").replace('`', "");
-                found.push(format!("{table}.{}: {}", touch.target.index, touch.key).replace('`', ""));
+            let mut take = |search: super::PageSearch<'_>| {
+                let table = search.target.table.trim_start_matches("`d`.").replace('`', "");
+                found.push(format!("{table}.{}: {}", search.target.index, search.key).replace('`', ""));
             };
-            plan.touches(kind, &row.unwrap(), &mut take).unwrap();
+            plan.for_each_search(kind, &row.unwrap(), &mut take).unwrap();
         }
-        assert_eq!(found, wanted, "{kind:?} {change}");
+        assert_eq!(found, expected, "{kind:?} {change}");
     }
 
     #[test]
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn other_tables_are_skipped() {
         let plan = |columns, definition: &ReplicaTable| {
-            TouchPlan::new(&table(columns), Flavour::MySql, definition, ChangeBuffering::default()).is_some()
+            SearchPlan::new(&table(columns), Flavour::MySql, definition, ChangeBuffering::default()).is_some()
         };
         assert!(plan(5, &definition()));
         assert!(!plan(4, &definition()));
@@ -421,12 +421,12 @@ mod tests {
         let bytes = [image(&[Some(1), Some(3)]), image(&[Some(1), Some(9)])].concat();
         let event = rows(RowsKind::Update, 5, &bits, &bytes);
         let log = Arc::new(table(5));
-        let plan = TouchPlan::new(&log, Flavour::MySql, &definition(), ChangeBuffering::default()).unwrap();
+        let plan = SearchPlan::new(&log, Flavour::MySql, &definition(), ChangeBuffering::default()).unwrap();
         let decoder = RowDecoder::new(log, &event).unwrap();
         let mut indexes = Vec::new();
         for row in decoder.rows(&event) {
-            let mut take = |touch: super::PageTouch<'_>| indexes.push(touch.target.index.clone());
-            plan.touches(RowsKind::Update, &row.unwrap(), &mut take).unwrap();
+            let mut take = |search: super::PageSearch<'_>| indexes.push(search.target.index.clone());
+            plan.for_each_search(RowsKind::Update, &row.unwrap(), &mut take).unwrap();
         }
         assert_eq!(indexes, ["`PRIMARY`", "`k`", "`k`"]);
     }

@@ -4,19 +4,19 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use crate::touch_plan::{PageTouch, SearchTarget};
+use crate::search_plan::{PageSearch, SearchTarget};
 use crate::warm_shared::StatementSearch;
 
 /// Window of recent searches: at least the last `size`, at most twice as many.
 #[derive(Debug)]
-pub struct TouchWindow {
+pub struct SearchWindow {
     size: usize,
     hasher: RandomState,
     newer: HashSet<u64>,
     older: HashSet<u64>,
 }
 
-impl TouchWindow {
+impl SearchWindow {
     /// Creates a window of at least `size` searches.
     pub fn new(size: usize) -> Self {
         Self { size: size.max(1), hasher: RandomState::new(), newer: HashSet::new(), older: HashSet::new() }
@@ -29,9 +29,9 @@ impl TouchWindow {
     }
 
     /// Adds a search; returns whether it is new.
-    pub fn is_new(&mut self, touch: &PageTouch<'_>) -> bool {
+    pub fn is_new(&mut self, search: &PageSearch<'_>) -> bool {
         // After a hash collision, the applier merely reads the page itself.
-        self.take(self.hasher.hash_one((identity(touch.target), &touch.key)))
+        self.take(self.hasher.hash_one((identity(search.target), &search.key)))
     }
 
     /// Adds a search for a statement's rows; returns whether it is new.
@@ -56,14 +56,14 @@ fn identity(target: &Arc<SearchTarget>) -> (&str, &str) {
 
 /// Searches of one statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TouchBatch {
+pub struct SearchBatch {
     /// Index to search in.
     pub aim: Arc<SearchTarget>,
     /// SQL condition of each search.
     pub keys: Vec<String>,
 }
 
-impl TouchBatch {
+impl SearchBatch {
     /// Returns the SQL statement, which searches for each key, reads only the index, and returns a 1 for each key
     /// found.
     ///
@@ -82,31 +82,31 @@ impl TouchBatch {
 
 /// Collector of searches into batches, one per index.
 #[derive(Debug)]
-pub struct TouchBatcher {
+pub struct SearchBatcher {
     size: usize,
-    open: Vec<TouchBatch>,
+    open: Vec<SearchBatch>,
 }
 
-impl TouchBatcher {
+impl SearchBatcher {
     /// Creates a batcher for batches of `size` searches.
     pub const fn new(size: usize) -> Self {
         Self { size, open: Vec::new() }
     }
 
     /// Adds a search; returns the batch that it fills.
-    pub fn add(&mut self, touch: PageTouch<'_>) -> Option<TouchBatch> {
-        let found = self.open.iter().position(|batch| Arc::ptr_eq(&batch.aim, touch.target));
+    pub fn add(&mut self, search: PageSearch<'_>) -> Option<SearchBatch> {
+        let found = self.open.iter().position(|batch| Arc::ptr_eq(&batch.aim, search.target));
         let at = found.unwrap_or_else(|| {
-            self.open.push(TouchBatch { aim: Arc::clone(touch.target), keys: Vec::new() });
+            self.open.push(SearchBatch { aim: Arc::clone(search.target), keys: Vec::new() });
             self.open.len() - 1
         });
         let batch = &mut self.open[at];
-        batch.keys.push(touch.key);
+        batch.keys.push(search.key);
         (batch.keys.len() >= self.size).then(|| self.open.swap_remove(at))
     }
 
     /// Takes the batches that are not full.
-    pub fn flush(&mut self) -> Vec<TouchBatch> {
+    pub fn flush(&mut self) -> Vec<SearchBatch> {
         std::mem::take(&mut self.open)
     }
 }
@@ -115,23 +115,23 @@ impl TouchBatcher {
 mod tests {
     use std::sync::Arc;
 
-    use super::{TouchBatcher, TouchWindow};
-    use crate::touch_plan::{PageTouch, SearchTarget};
+    use super::{SearchBatcher, SearchWindow};
+    use crate::search_plan::{PageSearch, SearchTarget};
 
     fn aim(index: &str, columns: &[&str]) -> Arc<SearchTarget> {
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
         Arc::new(SearchTarget { table: "`d`.`t`".to_owned(), index: index.to_owned(), columns })
     }
 
-    fn value(aim: &Arc<SearchTarget>, value: u64) -> PageTouch<'_> {
-        PageTouch { target: aim, key: format!("`a`={value}") }
+    fn value(aim: &Arc<SearchTarget>, value: u64) -> PageSearch<'_> {
+        PageSearch { target: aim, key: format!("`a`={value}") }
     }
 
     #[test]
     fn repeated_searches_are_dropped() {
         let (primary, other) = (aim("`PRIMARY`", &["`a`"]), aim("`k`", &["`b`"]));
-        let mut window = TouchWindow::new(3);
-        let mut check = |touch, wanted| assert_eq!(window.is_new(&touch), wanted, "{touch:?}");
+        let mut window = SearchWindow::new(3);
+        let mut check = |search, expected| assert_eq!(window.is_new(&search), expected, "{search:?}");
         check(value(&primary, 1), true);
         check(value(&primary, 1), false);
         check(value(&other, 1), true);
@@ -146,14 +146,14 @@ mod tests {
     #[test]
     fn batches_have_one_index() {
         let (primary, other) = (aim("`PRIMARY`", &["`a`"]), aim("`k`", &["`b`", "`a`"]));
-        let mut batcher = TouchBatcher::new(2);
+        let mut batcher = SearchBatcher::new(2);
         assert_eq!(batcher.add(value(&primary, 1)), None);
-        assert_eq!(batcher.add(PageTouch { target: &other, key: "`b`=5 AND `a`=1".to_owned() }), None);
+        assert_eq!(batcher.add(PageSearch { target: &other, key: "`b`=5 AND `a`=1".to_owned() }), None);
         let full = batcher.add(value(&primary, 2)).unwrap().sql();
         let select = "SELECT 1 FROM `d`.`t` FORCE INDEX";
         let [one, two] = [1, 2].map(|key| format!("{select} (`PRIMARY`) WHERE `a`={key}"));
         assert_eq!(full, format!("/* bintide warm */ {one} UNION ALL {two}"));
-        let rest: Vec<String> = batcher.flush().iter().map(super::TouchBatch::sql).collect();
+        let rest: Vec<String> = batcher.flush().iter().map(super::SearchBatch::sql).collect();
         assert_eq!(rest, [format!("/* bintide warm */ {select} (`k`) WHERE `b`=5 AND `a`=1")]);
         assert!(batcher.flush().is_empty());
     }

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use arrow_schema::DataType;
-use logs::{FileAccess, make_folders, replace_file};
+use logs::{FileAccess, make_directories, replace_file};
 
 use crate::change_schema::ChangeSchema;
 use crate::columns_error::ColumnsError;
@@ -13,24 +13,24 @@ use crate::columns_error::ColumnsError;
 /// Directories of one table. Definitions of which readers can form a union share a directory: in all of its files, a
 /// column's types are of one family. Each definition for which that is not so opens the next directory.
 #[derive(Debug)]
-pub(crate) struct TableFolders {
+pub(crate) struct TableDirectories {
     /// Path of the file that lists the columns.
     path: PathBuf,
     /// Name of the first directory, below that of the database.
     name: String,
-    versions: Vec<Vec<FolderColumn>>,
+    versions: Vec<Vec<DirectoryColumn>>,
     is_changed: bool,
 }
 
 /// A column in the files of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct FolderColumn {
+struct DirectoryColumn {
     /// Encoded name.
     name: String,
     family: String,
 }
 
-impl TableFolders {
+impl TableDirectories {
     /// Reads the columns of the existing directories of the schema's table. `state` is the directory of the export's
     /// own files.
     pub(crate) fn open(state: &Path, schema: &ChangeSchema) -> Result<Self, ColumnsError> {
@@ -51,35 +51,35 @@ impl TableFolders {
 
     /// Returns the directory for files of this schema, below the root, and adds the schema's columns to it.
     pub(crate) fn choose(&mut self, schema: &ChangeSchema) -> PathBuf {
-        let columns: Vec<FolderColumn> = schema
+        let columns: Vec<DirectoryColumn> = schema
             .columns
             .iter()
-            .map(|column| FolderColumn {
+            .map(|column| DirectoryColumn {
                 name: encode(&column.name),
                 family: family(&column.data_type).to_owned(),
             })
             .collect();
-        let fits = |version: &Vec<FolderColumn>| {
-            let differs = |known: &FolderColumn| {
+        let fits = |version: &Vec<DirectoryColumn>| {
+            let differs = |known: &DirectoryColumn| {
                 columns.iter().any(|column| column.name == known.name && column.family != known.family)
             };
             !version.iter().any(differs)
         };
-        let place = self.versions.iter().position(fits).unwrap_or(self.versions.len());
-        if place == self.versions.len() {
+        let version = self.versions.iter().position(fits).unwrap_or(self.versions.len());
+        if version == self.versions.len() {
             self.versions.push(Vec::new());
         }
         for column in columns {
-            if !self.versions[place].contains(&column) {
-                self.versions[place].push(column);
+            if !self.versions[version].contains(&column) {
+                self.versions[version].push(column);
                 self.is_changed = true;
             }
         }
-        let folder = match place {
+        let directory = match version {
             0 => self.name.clone(),
-            place => format!("{}@{}", self.name, place + 1),
+            version => format!("{}@{}", self.name, version + 1),
         };
-        Path::new(&format!("database={}", encode(&schema.database))).join(folder)
+        Path::new(&format!("database={}", encode(&schema.database))).join(directory)
     }
 
     /// Saves the columns, if there are new ones.
@@ -90,12 +90,12 @@ impl TableFolders {
         let mut text = String::new();
         for version in &self.versions {
             text.push_str(VERSION_LINE);
-            for FolderColumn { name, family } in version {
+            for DirectoryColumn { name, family } in version {
                 text.extend([name.as_str(), "\t", family.as_str(), "\n"]);
             }
         }
         if let Some(parent) = self.path.parent() {
-            make_folders(parent)?;
+            make_directories(parent)?;
         }
         replace_file(&self.path, text.as_bytes(), FileAccess::Private)
             .map_err(|cause| ColumnsError::File { action: "write", path: self.path.clone(), cause })?;
@@ -107,15 +107,15 @@ impl TableFolders {
 /// Line before the columns of a directory.
 const VERSION_LINE: &str = "version\n";
 
-fn parse_versions(text: &str) -> Option<Vec<Vec<FolderColumn>>> {
-    let mut versions: Vec<Vec<FolderColumn>> = Vec::new();
+fn parse_versions(text: &str) -> Option<Vec<Vec<DirectoryColumn>>> {
+    let mut versions: Vec<Vec<DirectoryColumn>> = Vec::new();
     for line in text.lines() {
         if line == VERSION_LINE.trim_end() {
             versions.push(Vec::new());
             continue;
         }
         let (name, family) = line.split_once('\t')?;
-        let column = FolderColumn { name: name.to_owned(), family: family.to_owned() };
+        let column = DirectoryColumn { name: name.to_owned(), family: family.to_owned() };
         versions.last_mut()?.push(column);
     }
     Some(versions)
@@ -158,11 +158,11 @@ pub(crate) fn encode(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{FolderColumn, encode, parse_versions};
+    use super::{DirectoryColumn, encode, parse_versions};
 
     #[test]
     fn names_are_encoded_for_paths() {
-        let check = |name: &str, wanted: &str| assert_eq!(encode(name), wanted);
+        let check = |name: &str, expected: &str| assert_eq!(encode(name), expected);
         check("orders_2$", "orders_2$");
         check("..", "%2E.");
         check("a/b=c@2 %\n", "a%2Fb%3Dc%402%20%25%0A");
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn saved_columns() {
         let column =
-            |name: &str, family: &str| FolderColumn { name: name.to_owned(), family: family.to_owned() };
+            |name: &str, family: &str| DirectoryColumn { name: name.to_owned(), family: family.to_owned() };
         let versions = vec![vec![column("a", "integer"), column("b", "text")], vec![column("a", "text")]];
         assert_eq!(parse_versions("version\na\tinteger\nb\ttext\nversion\na\ttext\n"), Some(versions));
         assert_eq!(parse_versions(""), Some(Vec::new()));

@@ -14,10 +14,10 @@ use testkit::{Launch, TestServer};
 
 const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b longtext)";
 
-fn receive(server: &TestServer, folder: &Path) -> Result<Command> {
+fn receive(server: &TestServer, directory: &Path) -> Result<Command> {
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
     let mut command = Command::new(bintide()?);
-    command.env_clear().arg("receive").arg(folder).args(["--from", &from, "-q", "--stop-at-end"]);
+    command.env_clear().arg("receive").arg(directory).args(["--from", &from, "-q", "--stop-at-end"]);
     Ok(command)
 }
 
@@ -26,8 +26,8 @@ fn text(path: &Path) -> Result<&str> {
 }
 
 /// Returns the files of a directory.
-fn files(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
-    let entries = fs::read_dir(folder)?.map(|entry| {
+fn files(directory: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
+    let entries = fs::read_dir(directory)?.map(|entry| {
         let path = entry?.path();
         Ok((path.clone(), fs::read(path)?))
     });
@@ -35,8 +35,8 @@ fn files(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
 }
 
 /// Starts a server with its logs in a separate directory: its index has absolute paths.
-fn server_with_logs_in(folder: &Path) -> Result<TestServer> {
-    let server = Launch::mysql().option(format!("--log-bin={}/binlog", folder.display())).start()?;
+fn server_with_logs_in(directory: &Path) -> Result<TestServer> {
+    let server = Launch::mysql().option(format!("--log-bin={}/binlog", directory.display())).start()?;
     server.sql(TABLE)?;
     server
         .sql("insert into d.t (b) values ('one'); flush binary logs; insert into d.t (b) values ('two')")?;
@@ -59,10 +59,10 @@ fn receive_writes_only_to_its_own_logs() -> Result<()> {
     fs::create_dir(&live)?;
     let server = server_with_logs_in(&live)?;
     let before = files(&live)?;
-    let refused = |folder: &Path, wanted: &str| -> Result<()> {
-        let ran = Ran::from(receive(&server, folder)?.output()?);
-        ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{wanted}: {ran:?}");
-        ensure!(files(&live)? == before, "{wanted}: the server's logs were changed");
+    let refused = |directory: &Path, expected: &str| -> Result<()> {
+        let ran = Ran::from(receive(&server, directory)?.output()?);
+        ensure!(ran.code == Some(2) && ran.stderr.contains(expected), "{expected}: {ran:?}");
+        ensure!(files(&live)? == before, "{expected}: the server's logs were changed");
         Ok(())
     };
     // The directory of the server's logs, also when it is marked as a store.
@@ -72,16 +72,16 @@ fn receive_writes_only_to_its_own_logs() -> Result<()> {
     fs::remove_file(live.join("bintide.lock"))?;
     ensure!(ran.code == Some(2) && ran.stderr.contains("line 1 is \"/"), "{ran:?}");
     // A copy of the directory, whose index still names the server's own files.
-    let folder = place.path().join("copy");
-    copy(&live, &folder)?;
-    refused(&folder, "which bintide receive did not write")?;
-    fs::write(folder.join("bintide.lock"), "")?;
-    refused(&folder, "line 1 is \"/")?;
-    let up = fs::read_to_string(folder.join("binlog.index"))?
+    let directory = place.path().join("copy");
+    copy(&live, &directory)?;
+    refused(&directory, "which bintide receive did not write")?;
+    fs::write(directory.join("bintide.lock"), "")?;
+    refused(&directory, "line 1 is \"/")?;
+    let up = fs::read_to_string(directory.join("binlog.index"))?
         .replace(text(place.path())?, "..")
         .replacen("../live/", "./", 1);
-    fs::write(folder.join("binlog.index"), &up)?;
-    refused(&folder, "line 2 is \"../live/binlog.000002\"")?;
+    fs::write(directory.join("binlog.index"), &up)?;
+    refused(&directory, "line 2 is \"../live/binlog.000002\"")?;
     // A store whose last log is a hard link to the server's file.
     let store = place.path().join("store");
     let ran = Ran::from(receive(&server, &store)?.output()?);
@@ -120,16 +120,16 @@ fn copied_logs_are_read_instead_of_the_originals() -> Result<()> {
     fs::create_dir(&live)?;
     let mut server = server_with_logs_in(&live)?;
     server.stop()?;
-    let folder = place.path().join("copy");
-    copy(&live, &folder)?;
-    let mut damaged = fs::read(folder.join("binlog.000001"))?;
+    let directory = place.path().join("copy");
+    copy(&live, &directory)?;
+    let mut damaged = fs::read(directory.join("binlog.000001"))?;
     let at = damaged.len() - 40;
     damaged[at..].fill(0xff);
-    fs::write(folder.join("binlog.000001"), &damaged)?;
+    fs::write(directory.join("binlog.000001"), &damaged)?;
     for words in READERS {
-        for given in [text(&folder)?, text(&folder.join("binlog.index"))?] {
+        for given in [text(&directory)?, text(&directory.join("binlog.index"))?] {
             let of_copy = run(&[words, &[given]].concat())?;
-            let of_log = run(&[words, &[text(&folder.join("binlog.000001"))?]].concat())?;
+            let of_log = run(&[words, &[text(&directory.join("binlog.000001"))?]].concat())?;
             ensure!(
                 of_copy.code == of_log.code,
                 "{words:?}: {of_copy:?}, and the damaged log alone {of_log:?}"
@@ -156,13 +156,13 @@ fn copied_logs_are_read_instead_of_the_originals() -> Result<()> {
 #[test]
 fn named_pipes_in_directories_are_refused() -> Result<()> {
     let place = TempDir::new()?;
-    let folder = place.path().join("folder");
-    fs::create_dir(&folder)?;
+    let directory = place.path().join("folder");
+    fs::create_dir(&directory)?;
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/gtids/binlog.000001");
-    fs::copy(&sample, folder.join("binlog.000001"))?;
+    fs::copy(&sample, directory.join("binlog.000001"))?;
     let fifo = |path: &Path| nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU);
-    fifo(&folder.join("binlog.000002"))?;
-    fs::write(folder.join("binlog.index"), "./binlog.000001\n./binlog.000002\n")?;
+    fifo(&directory.join("binlog.000002"))?;
+    fs::write(directory.join("binlog.index"), "./binlog.000001\n./binlog.000002\n")?;
     let refused = |given: &Path| -> Result<()> {
         for words in READERS {
             let mut child = Running::start(
@@ -179,11 +179,11 @@ fn named_pipes_in_directories_are_refused() -> Result<()> {
         }
         Ok(())
     };
-    refused(&folder)?;
-    fs::remove_file(folder.join("binlog.index"))?;
-    fifo(&folder.join("binlog.index"))?;
-    refused(&folder)?;
-    refused(&folder.join("binlog.index"))?;
+    refused(&directory)?;
+    fs::remove_file(directory.join("binlog.index"))?;
+    fifo(&directory.join("binlog.index"))?;
+    refused(&directory)?;
+    refused(&directory.join("binlog.index"))?;
     // Pipes named as arguments.
     for line in [
         r#""$0" stats <(cat "$1")"#,
@@ -228,14 +228,14 @@ fn targets_of_symbolic_links_are_not_changed() -> Result<()> {
     let target = place.path().join("target");
     fs::write(&target, "text")?;
     for name in ["bintide.lock", "replica.cnf.new", "binlog.000001", "binlog.index"] {
-        let folder = place.path().join(format!("store-{name}"));
-        fs::create_dir(&folder)?;
-        std::os::unix::fs::symlink(&target, folder.join(name))?;
+        let directory = place.path().join(format!("store-{name}"));
+        fs::create_dir(&directory)?;
+        std::os::unix::fs::symlink(&target, directory.join(name))?;
         if name != "bintide.lock" {
             // Otherwise, the directory of an index is refused before its files are opened.
-            fs::write(folder.join("bintide.lock"), "")?;
+            fs::write(directory.join("bintide.lock"), "")?;
         }
-        let ran = Ran::from(receive(&server, &folder)?.output()?);
+        let ran = Ran::from(receive(&server, &directory)?.output()?);
         ensure!(ran.code != Some(0) && ran.stderr.contains(name), "{name}: {ran:?}");
         let is_named = name != "binlog.000001" || ran.stderr.contains("it is a symbolic link");
         ensure!(is_named, "{name}: {ran:?}");
