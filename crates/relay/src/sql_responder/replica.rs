@@ -265,7 +265,7 @@ fn rows_of(statement: &mut SqlStatement<'_>, named: &[NamedColumn]) -> Result<Sq
     if let Some(upstream) = statement.facts.upstream_control() {
         let gtids = statement.facts.gtids().map_err(|error| internal(&error))?;
         let mariadb_gtids = statement.facts.mariadb_gtids().map_err(|error| internal(&error))?;
-        let state = ReplicaState { status: upstream.status(), gtids: gtids.to_string(), mariadb_gtids };
+        let state = ReplicaState { status: upstream.status(), gtids: gtids.to_server_text().to_string(), mariadb_gtids };
         rows.push(named.iter().map(|(column, _)| (column.value)(&state)).collect());
     }
     statement.finish(SqlRows { columns, rows })
