@@ -25,7 +25,7 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
 use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
-use crate::output_directory::refuse_url;
+use crate::output_directory::{refuse_file, refuse_url};
 use crate::progress::ByteProgress;
 use crate::transaction_args::TransactionArgs;
 use crate::units::{bytes, counted, duration};
@@ -133,6 +133,7 @@ pub(crate) fn run(command: &ExportArgs, global: &GlobalArgs) -> CommandResult {
         found.leave_out_archived(&command.transactions.selection()?);
     }
     let mut decoder = command.decoder(source)?;
+    refuse_file(&command.to).context("--to").map_err(CommandFailure::NotStarted)?;
     let export = ChangeExport::open(&command.to, command.files.limits());
     let export = export.context("--to").map_err(CommandFailure::NotStarted)?;
     let mut progress = ByteProgress::new(global, found.bytes_total);

@@ -17,7 +17,7 @@ use crate::commands::stream::live::ResumedOutput;
 use crate::commands::stream::stdout_reader;
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::commands::table_args::warn_unmatched;
-use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, add_advice};
@@ -105,8 +105,8 @@ pub(super) fn finished(told: Result<(), CommandFailure>, mut output: RecordSink)
         Err(_) => settled,
     };
     match (told, finished) {
-        (Err(failure), _) => Err(failure),
-        (Ok(()), Err(error)) => Err(failed(error.into())),
+        (Err(failure), _) => Err(with_resumption(failure, &output)),
+        (Ok(()), Err(error)) => Err(with_resumption(failed(error.into()), &output)),
         (Ok(()), Ok(())) => Ok(CommandVerdict::Success),
     }
 }
@@ -227,15 +227,29 @@ pub(super) fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Remedy for a full disk, without and with saved progress.
+const FREE_DISK_SPACE: &str = "free disk space and run the command again";
+const FREE_DISK_SPACE_TO_RESUME: &str =
+    "free disk space and run the command again: it resumes where it stopped";
+
+/// Adds to the remedy for a full disk that the command resumes, if it does.
+fn with_resumption(mut failure: CommandFailure, output: &RecordSink) -> CommandFailure {
+    if let CommandFailure::Failed(error) = &mut failure
+        && let Some(advice) = error.downcast_mut::<ErrorAdvice>()
+        && advice.0 == FREE_DISK_SPACE
+        && output.saves_progress()
+    {
+        advice.0 = FREE_DISK_SPACE_TO_RESUME;
+    }
+    failure
+}
+
 pub(super) fn failed(error: stream::StreamError) -> CommandFailure {
     CommandFailure::Failed(match error {
         stream::StreamError::Log(error) => add_advice(error),
         stream::StreamError::Write(error) if error.kind() == BrokenPipe => error.into(),
         stream::StreamError::Write(ref full) if logs::is_disk_full(full) => {
-            anyhow!(
-                "{error}; free disk space and run the command again: with --out or --progress, it resumes where it \
-                 stopped"
-            )
+            anyhow::Error::new(error).context(ErrorAdvice(FREE_DISK_SPACE))
         }
         error => error.into(),
     })
