@@ -269,12 +269,12 @@ impl ArchiveStorage {
 
 /// Returns the cause of a failure in a directory, in the words of the operating system.
 fn system_cause(error: &object_store::Error) -> Box<dyn Error + Send + Sync> {
-    let mut causes = iter::successors(Some(error as &(dyn Error + 'static)), |error| error.source());
+    let mut causes = iter::successors(Some(error as &(dyn Error + 'static)), |&error| error.source());
     let Some(cause) = causes.find_map(|cause| cause.downcast_ref::<io::Error>()) else {
         return error.to_string().into();
     };
     // The error of a walk through a directory contains the operating system's error.
-    let inner = iter::successors(Some(cause as &(dyn Error + 'static)), |error| error.source());
+    let inner = iter::successors(Some(cause as &(dyn Error + 'static)), |&error| error.source());
     let of_system = inner.filter_map(|cause| cause.downcast_ref::<io::Error>()).last().unwrap_or(cause);
     let remedy = match of_system.kind() {
         io::ErrorKind::PermissionDenied => ". Run bintide as a user that has access to the archive",

@@ -64,6 +64,15 @@ pub(crate) fn parse_positive_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Parses a memory limit. Refuses one that nothing fits in.
+pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
+    const MEMORY_MIN: u64 = 1_000_000;
+    match parse_size(text)? {
+        size if size < MEMORY_MIN => Err("expected a size of at least 1M, such as 300M".to_owned()),
+        size => Ok(size),
+    }
+}
+
 /// Parses a zstd level.
 pub(crate) fn parse_level(text: &str) -> Result<ZstdLevel, String> {
     text.trim()
@@ -185,7 +194,8 @@ mod tests {
     use jiff::tz::TimeZone;
 
     use super::{
-        check_period, parse_any_gtids, parse_database, parse_gtids, parse_size, parse_time, parse_time_in,
+        check_period, parse_any_gtids, parse_database, parse_gtids, parse_memory, parse_size, parse_time,
+        parse_time_in,
     };
 
     #[test]
@@ -258,6 +268,18 @@ mod tests {
         for offset in ["+14:01", "-14:01", "+25:00"] {
             let text = format!("2026-11-29 13:57:48{offset}");
             check(&text, Err("expected an offset from -14:00 to +14:00"));
+        }
+    }
+
+    #[test]
+    fn memory_limits_leave_room() {
+        assert_eq!(parse_memory("1M"), Ok(1_000_000));
+        for text in ["0", "1", "1k", "999999"] {
+            assert_eq!(
+                parse_memory(text),
+                Err("expected a size of at least 1M, such as 300M".to_owned()),
+                "{text}"
+            );
         }
     }
 
