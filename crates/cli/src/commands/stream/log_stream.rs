@@ -99,14 +99,15 @@ fn defined(
 
 /// Ends the output. Written records are saved even after a failure.
 pub(super) fn finished(told: Result<(), CommandFailure>, mut output: RecordSink) -> CommandResult {
+    let disk_remedy = if output.saves_progress() { FREE_DISK_SPACE_TO_RESUME } else { FREE_DISK_SPACE };
     let settled = stdout_reader::drain(&mut output);
     let finished = match told {
         Ok(()) => settled.and_then(|()| output.finish()),
         Err(_) => settled,
     };
     match (told, finished) {
-        (Err(failure), _) => Err(with_resumption(failure, &output)),
-        (Ok(()), Err(error)) => Err(with_resumption(failed(error.into()), &output)),
+        (Err(failure), _) => Err(with_disk_remedy(failure, disk_remedy)),
+        (Ok(()), Err(error)) => Err(with_disk_remedy(failed(error.into()), disk_remedy)),
         (Ok(()), Ok(())) => Ok(CommandVerdict::Success),
     }
 }
@@ -232,14 +233,13 @@ const FREE_DISK_SPACE: &str = "free disk space and run the command again";
 const FREE_DISK_SPACE_TO_RESUME: &str =
     "free disk space and run the command again: it resumes where it stopped";
 
-/// Adds to the remedy for a full disk that the command resumes, if it does.
-fn with_resumption(mut failure: CommandFailure, output: &RecordSink) -> CommandFailure {
+/// Replaces the remedy for a full disk, if the error has it.
+fn with_disk_remedy(mut failure: CommandFailure, remedy: &'static str) -> CommandFailure {
     if let CommandFailure::Failed(error) = &mut failure
         && let Some(advice) = error.downcast_mut::<ErrorAdvice>()
         && advice.0 == FREE_DISK_SPACE
-        && output.saves_progress()
     {
-        advice.0 = FREE_DISK_SPACE_TO_RESUME;
+        advice.0 = remedy;
     }
     failure
 }
@@ -253,4 +253,23 @@ pub(super) fn failed(error: stream::StreamError) -> CommandFailure {
         }
         error => error.into(),
     })
+}
+
+#[cfg(all(test, feature = "archive"))]
+mod tests {
+    use std::io;
+
+    use super::{FREE_DISK_SPACE, FREE_DISK_SPACE_TO_RESUME, failed, with_disk_remedy};
+    use crate::exit::failure_message;
+
+    #[test]
+    fn a_full_disk_promises_to_resume_only_with_saved_progress() {
+        let full = || failed(stream::StreamError::Write(io::Error::from_raw_os_error(28)));
+        let check = |remedy, wanted: &str| {
+            let line = failure_message(&with_disk_remedy(full(), remedy));
+            assert!(line.ends_with(wanted), "{line}");
+        };
+        check(FREE_DISK_SPACE, "; free disk space and run the command again");
+        check(FREE_DISK_SPACE_TO_RESUME, "run the command again: it resumes where it stopped");
+    }
 }
