@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use binlog::encryption::Keyring;
+use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
 use sha2::{Digest, Sha256};
 
 use crate::archive_error::ArchiveError;
@@ -404,17 +404,18 @@ impl Archive {
         mut take: impl FnMut(&[u8]) -> Result<ControlFlow<()>, ArchiveError>,
     ) -> Result<(), ArchiveError> {
         let mut digest = LogDigest::default();
-        let mut cipher = None;
+        let (mut header, mut cipher) = (None, None);
         if manifest.plain_sha256.is_some() {
-            let header = self.head(manifest)?.encrypted_header;
+            let found = self.head(manifest)?.encrypted_header;
             let name = || manifest.log.clone();
             let keyring = keyring.ok_or_else(|| ArchiveError::KeyringRequired { name: name() })?;
-            let header = header.ok_or(SegmentError::NotASegment)?;
-            cipher = Some(open_cipher(&header, keyring)?);
-            digest.update(&header[..]);
-            if take(&header[..])?.is_break() {
+            let found = found.ok_or(SegmentError::NotASegment)?;
+            cipher = Some(open_cipher(&found, keyring)?);
+            digest.update(&found[..]);
+            if take(&found[..])?.is_break() {
                 return Ok(());
             }
+            header = Some(found);
         }
         let (mut position, mut is_stopped) = (0, false);
         self.read(manifest, |bytes| {
@@ -430,9 +431,27 @@ impl Archive {
             is_stopped = flow.is_break();
             Ok(flow)
         })?;
-        match is_stopped {
-            true => Ok(()),
-            false => check_digest(digest, &manifest.sha256),
+        if is_stopped {
+            return Ok(());
+        }
+        check_digest(digest, &manifest.sha256).map_err(|error| match header {
+            Some(header) => self.wrong_key_or(error, manifest, &header),
+            None => error,
+        })
+    }
+
+    /// Returns the error for a log that was restored with a wrong key, if the segment itself is sound.
+    fn wrong_key_or(
+        &self,
+        error: ArchiveError,
+        manifest: &Manifest,
+        header: &[u8; ENCRYPTED_HEADER_SIZE],
+    ) -> ArchiveError {
+        match (self.verify(manifest), EncryptedHeader::decode(header)) {
+            (Ok(()), Ok(header)) => {
+                ArchiveError::WrongKey { key_id: String::from_utf8_lossy(header.key_id()).into_owned() }
+            }
+            _ => error,
         }
     }
 

@@ -57,6 +57,12 @@ pub enum ArchiveError {
         /// Log.
         name: String,
     },
+    /// The keyring has another key than the server that wrote the log.
+    #[error("the log was encrypted with the key {key_id}: the keyring has another key of that name")]
+    WrongKey {
+        /// Name of the key.
+        key_id: String,
+    },
     /// The location of an archive is invalid.
     #[error("{location} is not the location of an archive: {why}")]
     Location {

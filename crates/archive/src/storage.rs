@@ -3,9 +3,11 @@
 mod aws_profile;
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
+use std::iter;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -100,6 +102,10 @@ impl ArchiveStorage {
     ///
     /// If the location is invalid, or the directory is missing or cannot be created.
     pub fn open(location: &str, missing: MissingDirectory) -> Result<Self, ArchiveError> {
+        if location.is_empty() {
+            let why = "give a directory, or a URL such as s3://BUCKET/PREFIX";
+            return Err(invalid("an empty text", why));
+        }
         let (store, prefix) = match is_object_url(location) {
             true => open_url(location)?,
             false => (open_directory(location, missing)?, ObjectPath::default()),
@@ -253,7 +259,49 @@ impl ArchiveStorage {
 
     fn failed(&self, verb: &'static str, name: &str, cause: object_store::Error) -> ArchiveError {
         let location = self.shared.location.trim_end_matches('/');
-        ArchiveError::Storage { verb, name: format!("{location}/{name}"), cause: Box::new(cause) }
+        let cause = match is_object_url(location) {
+            true => service_cause(cause),
+            false => system_cause(&cause),
+        };
+        ArchiveError::Storage { verb, name: format!("{location}/{name}"), cause }
+    }
+}
+
+/// Returns the cause of a failure in a directory, in the words of the operating system.
+fn system_cause(error: &object_store::Error) -> Box<dyn Error + Send + Sync> {
+    let mut causes = iter::successors(Some(error as &(dyn Error + 'static)), |&error| error.source());
+    let Some(cause) = causes.find_map(|cause| cause.downcast_ref::<io::Error>()) else {
+        return error.to_string().into();
+    };
+    // The error of a walk through a directory contains the operating system's error.
+    let inner = iter::successors(Some(cause as &(dyn Error + 'static)), |&error| error.source());
+    let of_system = inner.filter_map(|cause| cause.downcast_ref::<io::Error>()).last().unwrap_or(cause);
+    let remedy = match of_system.kind() {
+        io::ErrorKind::PermissionDenied => ". Run bintide as a user that has access to the archive",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ". Free disk space",
+        io::ErrorKind::NotADirectory => ". Give the directory of an archive",
+        _ => "",
+    };
+    format!("{of_system}{remedy}").into()
+}
+
+/// Parts of the addresses at which machines in a cloud get credentials, and the variables for other machines.
+const MACHINE_CREDENTIALS: [(&str, &str); 4] = [
+    ("/latest/api/token", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"),
+    ("/latest/meta-data/iam", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"),
+    ("/metadata/identity/oauth2/token", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
+    ("/computeMetadata/", "GOOGLE_APPLICATION_CREDENTIALS"),
+];
+
+/// Returns the cause of a failure of an object store. Without credentials, the library's last attempt is to ask the
+/// machine for some.
+fn service_cause(error: object_store::Error) -> Box<dyn Error + Send + Sync> {
+    let text = error.to_string();
+    match MACHINE_CREDENTIALS.iter().find(|(address, _)| text.contains(address)) {
+        Some((_, variables)) => {
+            format!("there are no credentials, and this machine provides none. Set {variables}").into()
+        }
+        None => error.into(),
     }
 }
 
@@ -288,11 +336,14 @@ fn open_directory(location: &str, missing: MissingDirectory) -> Result<Arc<dyn O
         return Err(invalid(location, "expected s3://, gs://, az://, or a directory"));
     }
     let directory = PathBuf::from(location);
+    if directory.exists() && !directory.is_dir() {
+        return Err(invalid(location, "it is a file; expected a directory"));
+    }
     if missing == MissingDirectory::Create {
         fs::create_dir_all(&directory).map_err(|cause| invalid(location, cause))?;
     }
     let store = LocalFileSystem::new_with_prefix(&directory).map_err(|cause| match directory.is_dir() {
-        true => invalid(location, cause),
+        true => invalid(location, system_cause(&cause)),
         false => invalid(location, "there is no such directory"),
     })?;
     Ok(Arc::new(store.with_fsync(true)))
@@ -407,5 +458,65 @@ impl Read for ObjectReader {
 impl Drop for ObjectReader {
     fn drop(&mut self) {
         self.pieces.iter().for_each(JoinHandle::abort);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{ArchiveStorage, MissingFolder, service_cause, system_cause};
+
+    #[test]
+    fn locations_that_are_no_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let file = file.to_str().unwrap();
+        for missing in [MissingFolder::Create, MissingFolder::Refuse] {
+            let check = |location: &str, wanted: &str| {
+                let error = ArchiveStorage::open(location, missing).unwrap_err().to_string();
+                assert_eq!(error, wanted);
+            };
+            check(
+                "",
+                "an empty text is not the location of an archive: give a directory, or a URL such as s3://BUCKET/PREFIX",
+            );
+            let wanted =
+                format!("{file} is not the location of an archive: it is a file; expected a directory");
+            check(file, &wanted);
+        }
+    }
+
+    #[test]
+    fn failures_in_a_directory_have_the_systems_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = folder.path().to_str().unwrap();
+        let storage = ArchiveStorage::open(location, MissingFolder::Refuse).unwrap();
+        fs::write(folder.path().join("manifests"), "").unwrap();
+        let error = storage.create("manifests/a.json", vec![1]).unwrap_err().to_string();
+        let wanted = format!(
+            "could not create {location}/manifests/a.json: Not a directory (os error 20). Give the directory of an \
+             archive"
+        );
+        assert_eq!(error, wanted);
+        let denied = std::io::Error::from_raw_os_error(13);
+        let denied = object_store::Error::Generic { store: "LocalFileSystem", source: denied.into() };
+        assert_eq!(
+            system_cause(&denied).to_string(),
+            "Permission denied (os error 13). Run bintide as a user that has access to the archive"
+        );
+    }
+
+    #[test]
+    fn missing_credentials_are_named() {
+        let error = |text: &str| object_store::Error::Generic { store: "S3", source: text.into() };
+        let missing = error("Error performing PUT http://169.254.169.254/latest/api/token in 3s: timed out");
+        let found = service_cause(missing).to_string();
+        assert!(
+            found.ends_with("Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"),
+            "{found}"
+        );
+        assert!(service_cause(error("403 Forbidden")).to_string().contains("403 Forbidden"));
     }
 }

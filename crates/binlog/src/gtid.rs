@@ -5,7 +5,9 @@ use std::num::NonZeroU64;
 
 pub use uuid::Uuid;
 
-pub use crate::gtid_set::{GtidInterval, GtidSet, GtidSetComment, GtidSetFormat, GtidTextError};
+pub use crate::gtid_set::{
+    GtidInterval, GtidSet, GtidSetComment, GtidSetFormat, GtidSetServerText, GtidTextError,
+};
 
 /// Number of a transaction on its source: 1 to 2^63 - 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 pub use self::encoding::GtidSetFormat;
-pub use self::text::{GtidSetComment, GtidTextError};
+pub use self::text::{GtidSetComment, GtidSetServerText, GtidTextError};
 use crate::gtid::{Gno, Gtid, Tsid};
 
 /// Set of GTIDs, of any number of transactions and sources.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(feature = "archive")]
@@ -203,6 +204,26 @@ fn make_logs_optional(command: clap::Command) -> clap::Command {
     })
 }
 
+/// Adds to the error of a missing LOG what else the command can read.
+pub(crate) fn with_log_alternatives(mut error: clap::Error, args: &[OsString]) -> clap::Error {
+    let names_log = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(missing)) => missing.iter().any(|name| name.starts_with("<LOG>")),
+        _ => false,
+    };
+    let command = args.iter().skip(1).find(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    let alternatives = match command.and_then(|word| word.to_str()) {
+        Some("replay") => {
+            "give logs, a directory with --follow, a server with --from, or --status without any of them"
+        }
+        Some(name) if SERVER_LOG_COMMANDS.contains(&name) => "give logs, or a server with --from",
+        _ => return error,
+    };
+    if names_log && error.kind() == ErrorKind::MissingRequiredArgument {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![alternatives.into()]));
+    }
+    error
+}
+
 /// Returns the whole command with the options of dump, which clap does not parse.
 fn documented_command() -> clap::Command {
     dump::add_options(command())
@@ -220,6 +241,8 @@ pub(crate) fn replaced_argument(command: &str, long: &str) -> Option<&'static st
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     fn check_examples(command: &clap::Command) {
         let examples = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
         for line in examples.lines() {
@@ -249,6 +272,24 @@ mod tests {
         check("bintide relay status help", "bintide relay status help");
         check("bintide verify help", "bintide verify help");
         check("/usr/bin/mysqlbinlog help", "/usr/bin/mysqlbinlog help");
+    }
+
+    #[test]
+    fn missing_logs_have_alternatives() {
+        let check = |line: &str, wanted: Option<&str>| {
+            let args: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            let error = super::command().try_get_matches_from(&args).unwrap_err();
+            let text = super::with_log_alternatives(error, &args).to_string();
+            match wanted {
+                Some(wanted) => assert!(text.contains(wanted), "{text}"),
+                None => assert!(!text.contains("give logs"), "{text}"),
+            }
+        };
+        check("bintide stats", Some("give logs, or a server with --from"));
+        check("bintide stream --format maxwell", Some("give logs, or a server with --from"));
+        check("bintide replay --to sqlite:x.db", Some("or --status"));
+        check("bintide verify", None);
+        check("bintide stream x", None);
     }
 
     #[test]

@@ -163,6 +163,10 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Returns whether the work stopped because of an interruption.
 fn is_interruption(error: &anyhow::Error) -> bool {
+    if logs::is_wait_stopped() {
+        // The error of the stopped wait may have passed through several threads as text.
+        return true;
+    }
     error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(inspect::InspectError::Stopped))
             || matches!(cause.downcast_ref(), Some(list::ListError::Stopped))

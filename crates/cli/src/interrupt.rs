@@ -49,6 +49,7 @@ pub(crate) fn install(hangup: HangupEffect) -> Result<(), CommandFailure> {
         };
         registered.context("could not install signal handlers").map_err(CommandFailure::NotStarted)?;
     }
+    logs::set_stop_check(is_stop_requested);
     Ok(())
 }
 

@@ -85,7 +85,8 @@ fn run(args: Vec<OsString>) -> CommandResult {
         false => Vec::new(),
     };
     let command = command.color(screen::color_of_help(&args));
-    let mut matches = command.try_get_matches_from(&args)?;
+    let parsed = command.try_get_matches_from(&args);
+    let mut matches = parsed.map_err(|error| args::with_log_alternatives(error, &args))?;
     let cli = Cli::from_arg_matches_mut(&mut matches)?;
     cli.global.install_messages();
     settings::warn_unknown(&unknown);

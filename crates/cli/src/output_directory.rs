@@ -8,9 +8,7 @@ use anyhow::{Context, bail};
 /// Creates the directory if it does not exist.
 pub(crate) fn create_directory(path: &Path) -> anyhow::Result<()> {
     refuse_url(path)?;
-    if path.exists() && !path.is_dir() {
-        bail!("{} is a file; expected a directory: give another path, or remove the file", path.display());
-    }
+    refuse_file(path)?;
     fs::create_dir_all(path).with_context(|| format!("could not create {}", path.display()))
 }
 
@@ -19,5 +17,31 @@ pub(crate) fn refuse_url(path: &Path) -> anyhow::Result<()> {
     match path.to_str().is_some_and(|text| text.contains("://")) {
         true => bail!("{} is a URL; expected a directory", path.display()),
         false => Ok(()),
+    }
+}
+
+/// Refuses the path of a file in place of a directory.
+pub(crate) fn refuse_file(path: &Path) -> anyhow::Result<()> {
+    if path.exists() && !path.is_dir() {
+        bail!("{} is a file; expected a directory: give another path, or remove the file", path.display());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{create_directory, refuse_file};
+
+    #[test]
+    fn files_are_not_directories() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        for error in [create_directory(&file).unwrap_err(), refuse_file(&file).unwrap_err()] {
+            assert!(error.to_string().contains("file is a file; expected a directory"), "{error}");
+        }
+        assert!(refuse_file(&folder.path().join("new")).is_ok());
     }
 }

@@ -4,6 +4,7 @@
 //! option `--top` of the command `stats`. Without a command, a setting applies to all commands that have the option:
 //! `BINTIDE_KEYRING`, or `keyring` above all tables.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -154,6 +155,7 @@ fn check(table: &Table, command: &Command) -> anyhow::Result<()> {
     let own = options(command).into_iter().map(|(_, long)| long);
     let known: Vec<String> = own.chain(command.get_subcommands().flat_map(keys)).collect();
     let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
+    refuse_unknown_table(table, &names)?;
     refuse_unknown(table, &[known.as_slice(), &names].concat())?;
     for inner in command.get_subcommands() {
         let name = inner.get_name();
@@ -268,7 +270,36 @@ fn without_overridden(command: &Command, given: Vec<GivenSetting>) -> anyhow::Re
         }
         overridden.extend(weaker.into_iter().map(|setting| setting.id.clone()));
     }
-    Ok(given.into_iter().filter(|setting| !overridden.contains(&setting.id)).collect())
+    let effective: Vec<GivenSetting> =
+        given.into_iter().filter(|setting| !overridden.contains(&setting.id)).collect();
+    without_conflicting(command, effective)
+}
+
+/// Leaves out a setting if a place of higher priority sets an option that excludes it. Two such options in one place are
+/// an error, as on the command line. A switch that is off excludes nothing.
+fn without_conflicting(command: &Command, given: Vec<GivenSetting>) -> anyhow::Result<Vec<GivenSetting>> {
+    let argument = |setting: &GivenSetting| command.get_arguments().find(|arg| *arg.get_id() == setting.id);
+    let is_off = |setting: &GivenSetting| {
+        argument(setting).is_some_and(|arg| matches!(arg.get_action(), ArgAction::SetTrue))
+            && setting.value.values.iter().all(|value| is_on(value) == Some(false))
+    };
+    let mut excluded = BTreeSet::new();
+    for one in given.iter().filter(|setting| !is_off(setting)) {
+        let Some(arg) = argument(one).filter(|arg| !arg.is_global_set()) else { continue };
+        let conflicts: Vec<&Id> = command.get_arg_conflicts_with(arg).into_iter().map(Arg::get_id).collect();
+        let others = given.iter().filter(|other| conflicts.contains(&&other.id) && !is_off(other));
+        for other in others {
+            match one.value.layer.cmp(&other.value.layer) {
+                Ordering::Less => excluded.insert(other.id.clone()),
+                Ordering::Greater => excluded.insert(one.id.clone()),
+                Ordering::Equal => {
+                    let (one, other) = (&one.value.place, &other.value.place);
+                    bail!("the settings {one} and {other} exclude each other: give only one of them");
+                }
+            };
+        }
+    }
+    Ok(given.into_iter().filter(|setting| !excluded.contains(&setting.id)).collect())
 }
 
 /// Returns the options that settings can set: their ids in clap, and their long names.
@@ -283,6 +314,22 @@ fn keys(command: &Command) -> Vec<String> {
     match command.get_name() {
         DUMP_COMMAND => presettable_options().map(|long| long.replace('_', "-")).collect(),
         _ => options(command).into_iter().map(|(_, long)| long).collect(),
+    }
+}
+
+/// Refuses a table that no command has.
+fn refuse_unknown_table(table: &Table, commands: &[String]) -> anyhow::Result<()> {
+    let mut tables = table.iter().filter(|(_, value)| value.is_table()).map(|(name, _)| name);
+    match tables.find(|name| !commands.contains(name)) {
+        Some(name) => {
+            let nearest = nearest_name(name, name.chars().count(), commands.iter().map(String::as_str));
+            let nearest = nearest.map(|nearest| format!("[{nearest}]"));
+            bail!(
+                "unknown table [{name}]{}: expected a table with the name of a command",
+                suggestion(nearest.as_deref())
+            )
+        }
+        None => Ok(()),
     }
 }
 
@@ -378,7 +425,7 @@ fn apply_setting(command: Command, setting: GivenSetting) -> anyhow::Result<Comm
     let Some(arg) = command.get_arguments().find(|arg| *arg.get_id() == id) else { return Ok(command) };
     let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
     let values: Vec<OsString> = match is_switch {
-        true => values.into_iter().map(switch_value).collect(),
+        true => switch_values(values).with_context(|| format!("the setting {place}"))?,
         false => values,
     };
     check_values(arg, &long, &values).with_context(|| format!("the setting {place}"))?;
@@ -416,12 +463,24 @@ fn check_values(arg: &Arg, long: &str, values: &[OsString]) -> anyhow::Result<()
     })
 }
 
-/// Returns the value of a switch from the usual words for yes and no.
-fn switch_value(value: OsString) -> OsString {
+/// Returns the values of a switch from the usual words for yes and no.
+fn switch_values(values: Vec<OsString>) -> anyhow::Result<Vec<OsString>> {
+    let value = |value: OsString| match is_on(&value) {
+        Some(true) => Ok("true".into()),
+        Some(false) => Ok("false".into()),
+        None => {
+            bail!("invalid value '{}': expected 1, on, yes or true, or 0, off, no or false", value.display())
+        }
+    };
+    values.into_iter().map(value).collect()
+}
+
+/// Returns whether the value of a switch means yes; `None` if it means neither yes nor no.
+fn is_on(value: &OsStr) -> Option<bool> {
     match value.to_ascii_lowercase().to_str() {
-        Some("1" | "on" | "yes" | "true") => "true".into(),
-        Some("0" | "off" | "no" | "false") => "false".into(),
-        _ => value,
+        Some("1" | "on" | "yes" | "true") => Some(true),
+        Some("0" | "off" | "no" | "false") => Some(false),
+        _ => None,
     }
 }
 

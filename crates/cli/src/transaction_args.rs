@@ -58,17 +58,11 @@ impl TransactionArgs {
         let mut options = Vec::new();
         options.extend(self.start_datetime.map(|time| format!("--start-datetime {time}")));
         options.extend(self.stop_datetime.map(|time| format!("--stop-datetime {time}")));
-        options.extend(self.gtid.as_ref().map(|gtids| format!("--gtid {}", one_line(gtids))));
-        options
-            .extend(self.exclude_gtids.as_ref().map(|gtids| format!("--exclude-gtids {}", one_line(gtids))));
+        options.extend(self.gtid.as_ref().map(|gtids| format!("--gtid {gtids}")));
+        options.extend(self.exclude_gtids.as_ref().map(|gtids| format!("--exclude-gtids {gtids}")));
         let tables: BTreeSet<&String> = self.table.iter().collect();
         options.extend(tables.iter().map(|table| format!("--table {table}")));
         options.extend(self.database.as_ref().map(|database| format!("--database {database}")));
         options.join(" ")
     }
-}
-
-#[cfg(feature = "columns")]
-fn one_line(gtids: &GtidSet) -> String {
-    gtids.to_string().replace('\n', "")
 }

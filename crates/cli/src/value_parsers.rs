@@ -10,7 +10,8 @@ use binlog::ZstdLevel;
 use binlog::gtid::{GtidSet, GtidTextError};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
+use jiff::fmt::temporal::Pieces;
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use list::RowCondition;
 
 use crate::exit::CommandFailure;
@@ -63,6 +64,15 @@ pub(crate) fn parse_positive_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Parses a memory limit. Refuses one that nothing fits in.
+pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
+    const MEMORY_MIN: u64 = 1_000_000;
+    match parse_size(text)? {
+        size if size < MEMORY_MIN => Err("expected a size of at least 1M, such as 300M".to_owned()),
+        size => Ok(size),
+    }
+}
+
 /// Parses a zstd level.
 pub(crate) fn parse_level(text: &str) -> Result<ZstdLevel, String> {
     text.trim()
@@ -73,22 +83,64 @@ pub(crate) fn parse_level(text: &str) -> Result<ZstdLevel, String> {
 }
 
 /// Parses a time with a UTC offset or `Z`, otherwise a local time; fractions of a second are allowed. Returns
-/// microseconds since 1970.
+/// microseconds since 1970. Refuses a local time that a change of the clocks repeats or leaves out.
 pub(crate) fn parse_time(text: &str) -> Result<u64, String> {
+    parse_time_in(text, &TimeZone::system())
+}
+
+/// Error for times outside the range. Excludes the last day, so that the time is valid in every time zone.
+const TIME_RANGE: &str = "expected a time from 1970-01-01 to 9999-12-30";
+
+fn parse_time_in(text: &str, zone: &TimeZone) -> Result<u64, String> {
     // A civil time would ignore an offset.
-    let time = text.parse::<Timestamp>().or_else(|_| {
-        let local = text.parse::<DateTime>().and_then(|time| time.to_zoned(TimeZone::system()));
-        local.map(|zoned| zoned.timestamp())
-    });
-    let time = time.map_err(|_| match text.parse::<DateTime>() {
-        // Exclude the last day, so that the time is valid in every time zone.
-        Ok(_) => "expected a time from 1970-01-01 to 9999-12-30".to_owned(),
-        Err(_) => "expected a time such as 2026-11-22 01:00:00, 2026-11-22 01:00:00Z or \
-                   2026-11-22 01:00:00.5+02:00"
-            .to_owned(),
-    })?;
-    u64::try_from(time.as_microsecond())
-        .map_err(|_| "expected a time from 1970-01-01 to 9999-12-30".to_owned())
+    let time = match (text.parse::<Timestamp>(), text.parse::<DateTime>()) {
+        (Ok(time), _) => {
+            check_offset(text)?;
+            time
+        }
+        (Err(_), Ok(local)) => local_time(local, zone)?,
+        (Err(_), Err(_)) => {
+            return Err("expected a time such as 2026-11-22 01:00:00, 2026-11-22 01:00:00Z or \
+                        2026-11-22 01:00:00.5+02:00"
+                .to_owned());
+        }
+    };
+    u64::try_from(time.as_microsecond()).map_err(|_| TIME_RANGE.to_owned())
+}
+
+/// Refuses an offset that no place has, as MySQL does: a typing error would shift the time by hours.
+fn check_offset(text: &str) -> Result<(), String> {
+    const OFFSET_MAX_S: i32 = 14 * 3600;
+    let offset = Pieces::parse(text).ok().and_then(|pieces| pieces.to_numeric_offset());
+    match offset {
+        Some(offset) if offset.seconds().abs() > OFFSET_MAX_S => {
+            Err("expected an offset from -14:00 to +14:00".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the only time that a local time can mean.
+fn local_time(local: DateTime, zone: &TimeZone) -> Result<Timestamp, String> {
+    let with_offset = |offset: Offset| {
+        let (sign, minutes) = (if offset.is_negative() { '-' } else { '+' }, offset.seconds().abs() / 60);
+        format!("{}{sign}{:02}:{:02}", local.to_string().replace('T', " "), minutes / 60, minutes % 60)
+    };
+    match zone.to_ambiguous_timestamp(local).offset() {
+        AmbiguousOffset::Unambiguous { offset } => {
+            offset.to_timestamp(local).map_err(|_| TIME_RANGE.to_owned())
+        }
+        AmbiguousOffset::Fold { before, after } => Err(format!(
+            "this local time exists twice: write {} or {}",
+            with_offset(before),
+            with_offset(after)
+        )),
+        AmbiguousOffset::Gap { before, after } => Err(format!(
+            "this local time does not exist, because the clocks change: write {} or {}",
+            with_offset(before),
+            with_offset(after)
+        )),
+    }
 }
 
 /// Parses a GTID set that selects transactions. Refuses an empty set, which would select none.
@@ -139,7 +191,12 @@ pub(crate) fn check_period(start: Option<u64>, stop: Option<u64>) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use super::{check_period, parse_any_gtids, parse_database, parse_gtids, parse_size, parse_time};
+    use jiff::tz::TimeZone;
+
+    use super::{
+        check_period, parse_any_gtids, parse_database, parse_gtids, parse_memory, parse_size, parse_time,
+        parse_time_in,
+    };
 
     #[test]
     fn selections_of_nothing_are_refused() {
@@ -183,6 +240,48 @@ mod tests {
         }
         for text in ["yesterday", "2026-11-22 25:00:00", "1960-01-01 00:00:00Z", ""] {
             assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_that_the_clocks_repeat_or_leave_out_are_refused() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        let check = |text: &str, wanted: Result<u64, &str>| {
+            let found = parse_time_in(text, &zone).map(|time| time / 1_000_000);
+            assert_eq!(found, wanted.map_err(str::to_owned), "{text}");
+        };
+        check("2026-10-25 01:59:59", Ok(1_792_886_399));
+        check(
+            "2026-10-25 02:30:00",
+            Err("this local time exists twice: write 2026-10-25 02:30:00+02:00 or 2026-10-25 02:30:00+01:00"),
+        );
+        check("2026-10-25 02:30:00+02:00", Ok(1_792_888_200));
+        check("2026-10-25 02:30:00+01:00", Ok(1_792_891_800));
+        check("2026-10-25 03:00:00", Ok(1_792_893_600));
+        check(
+            "2026-03-29 02:30:00",
+            Err(
+                "this local time does not exist, because the clocks change: write 2026-03-29 02:30:00+01:00 or \
+                 2026-03-29 02:30:00+02:00",
+            ),
+        );
+        check("2026-03-29 03:00:00", Ok(1_774_746_000));
+        check("2026-11-29 13:57:48+14:00", Ok(1_795_910_268));
+        for offset in ["+14:01", "-14:01", "+25:00"] {
+            let text = format!("2026-11-29 13:57:48{offset}");
+            check(&text, Err("expected an offset from -14:00 to +14:00"));
+        }
+    }
+
+    #[test]
+    fn memory_limits_leave_room() {
+        assert_eq!(parse_memory("1M"), Ok(1_000_000));
+        for text in ["0", "1", "1k", "999999"] {
+            assert_eq!(
+                parse_memory(text),
+                Err("expected a size of at least 1M, such as 300M".to_owned()),
+                "{text}"
+            );
         }
     }
 

@@ -335,6 +335,10 @@ fn wrong_settings_are_reported() {
         "verify = 3\n[dump]\ntabel = 1",
         ": [dump]: unknown setting `tabel` (did you mean table?): expected the name of a long option, or a table with the name of a command",
     );
+    check(
+        "[stat]\ntop = 1",
+        ": unknown table [stat] (did you mean [stats]?): expected a table with the name of a command",
+    );
     check("stats = 3", ": `stats` is a command: write its settings below [stats]");
     check("[man]\nout = 1979-05-27", ": [man]: `out` must be a string, a number, true or false");
     check(
@@ -463,6 +467,26 @@ fn settings_have_one_password_option() {
 }
 
 #[test]
+fn settings_exclude_each_other_as_options_do() {
+    let log = sample("rotation/binlog.000006");
+    let run = |variables: &[(&str, &str)]| bintide(&["stats", &log], variables);
+    let both = run(&[("BINTIDE_STATS_JSON", "1"), ("BINTIDE_STATS_ROWS", "yes")]);
+    assert_eq!(both.status.code(), Some(2), "{both:?}");
+    let wanted = "BINTIDE_STATS_ROWS exclude each other: give only one of them";
+    let reversed = "BINTIDE_STATS_JSON exclude each other: give only one of them";
+    let error = text(&both.stderr);
+    assert!(error.contains(wanted) || error.contains(reversed), "{error}");
+    // A switch that is off excludes nothing, and the setting of the command wins over that of all commands.
+    for variables in [
+        [("BINTIDE_STATS_JSON", "1"), ("BINTIDE_STATS_ROWS", "off")],
+        [("BINTIDE_STATS_JSON", "1"), ("BINTIDE_ROWS", "1")],
+    ] {
+        let json = run(&variables);
+        assert!(json.status.success() && text(&json.stdout).starts_with('{'), "{variables:?}: {json:?}");
+    }
+}
+
+#[test]
 fn the_command_line_overrides_conflicting_settings() {
     let folder = tempfile::tempdir().expect("could not create a directory");
     let output = folder.path().to_str().expect("a path that is not UTF-8");
@@ -491,8 +515,8 @@ fn the_command_line_overrides_conflicting_settings() {
         advice.status.success(),
         "{advice:?}"
     );
-    let maybe = "bintide: the setting BINTIDE_QUIET: invalid value 'maybe' for '--quiet <value>' \
-                 [possible values: true, false]\n";
+    let maybe = "bintide: the setting BINTIDE_QUIET: invalid value 'maybe': expected 1, on, yes or true, or 0, off, \
+                 no or false\n";
     fails(&["man"], &[("BINTIDE_QUIET", "maybe")], 2, maybe);
     let many = "bintide: the setting BINTIDE_ADVISE_LEVELS: invalid value '99' for '--levels <value>': \
                 expected a level from 1 to 22\n";

@@ -22,6 +22,7 @@
 //! | write an encrypted log | [`LogEncryption::Encrypted`]; with the caller's own writer, [`new_encrypted_header`] |
 //! | read in order, work in parallel, deliver in order, bounded in bytes | [`ordered::run_ordered`] |
 //! | store bytes temporarily, encrypted on disk | [`EncryptedSpool`] |
+//! | end waits for pipes and standard input when a program is to stop | [`set_stop_check`] |
 //! | convert a thread's panic into an error | [`ThreadPanic`] |
 //!
 //! A transaction payload too large for memory is read in pieces: [`LargePayload`].
@@ -71,6 +72,7 @@ mod store_writer;
 mod temporary_space;
 mod thread_panic;
 mod transaction_cutter;
+mod waiting_reader;
 
 pub use crate::archived_logs::{
     ArchivedContents, ArchivedLogs, archived_contents, find_archived_logs, open_archived_log,
@@ -119,3 +121,4 @@ pub use crate::transaction_cutter::{
     CutError, LogSegment, SegmentContent, TakeSegment, TransactionCutter, WholeTransaction,
     read_events_within,
 };
+pub use crate::waiting_reader::{is_wait_stopped, set_stop_check};

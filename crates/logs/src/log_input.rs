@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Stdin, copy, sink};
+use std::io::{self, Read, Seek, SeekFrom, Stdin, copy, sink};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use binlog::encryption::LogCipher;
 
 use crate::archived_logs::open_archived_log;
 use crate::error::LogError;
+use crate::waiting_reader::{WaitingReader, open_file};
 
 /// Maximum size of a read from standard input in [`ReadMode::Available`].
 const READ_SIZE: usize = 64 << 10;
@@ -34,6 +35,8 @@ struct InputCipher {
 #[derive(Debug)]
 enum ByteSource {
     File(File),
+    /// Named pipe or device.
+    Pipe(File),
     Stdin(Stdin),
     Bytes(io::Cursor<Arc<[u8]>>),
     Archived(ArchivedSource),
@@ -62,9 +65,13 @@ impl LogInput {
         if let Some(archived) = open_archived_log(path) {
             return Ok(Self::archived(archived?));
         }
-        let file =
-            File::open(path).map_err(|cause| LogError::io("open", &path.display().to_string(), cause))?;
-        Ok(Self::file(file))
+        let failed = |cause| LogError::io("open", &path.display().to_string(), cause);
+        let file = open_file(path).map_err(failed)?;
+        let source = match file.metadata().map_err(failed)?.is_file() {
+            true => ByteSource::File(file),
+            false => ByteSource::Pipe(file),
+        };
+        Ok(Self { source, position: 0, cipher: None })
     }
 
     pub(crate) fn file(file: File) -> Self {
@@ -90,7 +97,10 @@ impl LogInput {
             (ByteSource::File(file), _) => file.take(count as u64).read_to_end(out),
             (ByteSource::Bytes(bytes), _) => bytes.take(count as u64).read_to_end(out),
             (ByteSource::Archived(log), _) => log.0.by_ref().take(count as u64).read_to_end(out),
-            (ByteSource::Stdin(stdin), ReadMode::Full) => stdin.lock().take(count as u64).read_to_end(out),
+            (ByteSource::Pipe(pipe), _) => WaitingReader(pipe).take(count as u64).read_to_end(out),
+            (ByteSource::Stdin(stdin), ReadMode::Full) => {
+                WaitingReader(stdin).take(count as u64).read_to_end(out)
+            }
             (ByteSource::Stdin(stdin), ReadMode::Available) => read_some(stdin, count.min(READ_SIZE), out),
         };
         if let Some(InputCipher { cipher, start }) = &mut self.cipher {
@@ -111,16 +121,13 @@ impl LogInput {
     /// Skips up to `count` bytes, and returns their number.
     pub(crate) fn skip(&mut self, count: u64) -> io::Result<u64> {
         let skipped = match &mut self.source {
-            ByteSource::File(file) => match file.metadata()? {
-                metadata if metadata.is_file() => {
-                    let skipped = count.min(metadata.len().saturating_sub(self.position));
-                    file.seek(SeekFrom::Start(self.position + skipped))?;
-                    skipped
-                }
-                // A named pipe.
-                _ => copy(&mut file.take(count), &mut sink())?,
-            },
-            ByteSource::Stdin(stdin) => copy(&mut stdin.lock().take(count), &mut sink())?,
+            ByteSource::File(file) => {
+                let skipped = count.min(file.metadata()?.len().saturating_sub(self.position));
+                file.seek(SeekFrom::Start(self.position + skipped))?;
+                skipped
+            }
+            ByteSource::Pipe(pipe) => copy(&mut WaitingReader(pipe).take(count), &mut sink())?,
+            ByteSource::Stdin(stdin) => copy(&mut WaitingReader(stdin).take(count), &mut sink())?,
             ByteSource::Bytes(bytes) => copy(&mut bytes.take(count), &mut sink())?,
             ByteSource::Archived(log) => copy(&mut log.0.by_ref().take(count), &mut sink())?,
         };
@@ -132,8 +139,8 @@ impl LogInput {
     /// Returns the size of the file if it is now smaller than the part already read.
     pub(crate) fn shrunk_to(&self) -> io::Result<Option<u64>> {
         let ByteSource::File(file) = &self.source else { return Ok(None) };
-        let metadata = file.metadata()?;
-        Ok((metadata.is_file() && metadata.len() < self.position).then_some(metadata.len()))
+        let size = file.metadata()?.len();
+        Ok((size < self.position).then_some(size))
     }
 
     /// Returns whether the file has been unlinked.
@@ -150,7 +157,7 @@ impl LogInput {
             ByteSource::File(file) => self.position = file.seek(to)?,
             ByteSource::Bytes(bytes) => self.position = bytes.seek(to)?,
             // These inputs can be read only once.
-            ByteSource::Stdin(_) | ByteSource::Archived(_) => {}
+            ByteSource::Pipe(_) | ByteSource::Stdin(_) | ByteSource::Archived(_) => {}
         }
         Ok(())
     }
@@ -169,12 +176,9 @@ impl LogInput {
     /// Returns the number of bytes that follow; `None` for a stream.
     pub(crate) fn remaining_size(&self) -> io::Result<Option<u64>> {
         let size = match &self.source {
-            ByteSource::File(file) => match file.metadata()? {
-                metadata if metadata.is_file() => metadata.len(),
-                _ => return Ok(None),
-            },
+            ByteSource::File(file) => file.metadata()?.len(),
             ByteSource::Bytes(bytes) => bytes.get_ref().len() as u64,
-            ByteSource::Stdin(_) | ByteSource::Archived(_) => return Ok(None),
+            ByteSource::Pipe(_) | ByteSource::Stdin(_) | ByteSource::Archived(_) => return Ok(None),
         };
         Ok(Some(size.saturating_sub(self.position)))
     }
@@ -185,15 +189,10 @@ impl LogInput {
     }
 }
 
-fn read_some(stdin: &mut Stdin, count: usize, out: &mut Vec<u8>) -> io::Result<usize> {
+fn read_some(stdin: &Stdin, count: usize, out: &mut Vec<u8>) -> io::Result<usize> {
     let old = out.len();
     out.resize(old + count, 0);
-    let result = loop {
-        match stdin.read(&mut out[old..]) {
-            Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
-            result => break result,
-        }
-    };
+    let result = WaitingReader(stdin).read(&mut out[old..]);
     out.truncate(old + *result.as_ref().unwrap_or(&0));
     result
 }

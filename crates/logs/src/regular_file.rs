@@ -28,7 +28,7 @@ pub(crate) fn read_regular_text(path: &Path) -> io::Result<String> {
 }
 
 #[cfg(unix)]
-fn without_waiting() -> OpenOptions {
+pub(crate) fn without_waiting() -> OpenOptions {
     use std::os::unix::fs::OpenOptionsExt as _;
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits());

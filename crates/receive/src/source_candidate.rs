@@ -35,7 +35,7 @@ pub enum SourceRejection {
         uuid: String,
     },
     /// The server lacks stored transactions.
-    #[error("the server {uuid} lacks stored transactions: {}", lacking.to_string().replace('\n', ""))]
+    #[error("the server {uuid} lacks stored transactions: {lacking}")]
     LacksTransactions {
         /// UUID of the server.
         uuid: String,

@@ -74,7 +74,7 @@ impl LogReceiver {
     fn missing_transactions(&self, store: &StoreWriter) -> Option<String> {
         let executed = SourceCandidate::ask(self.address(), &self.options).ok()?.executed;
         let lacking = store.contents().ok()?.gtids.difference(&executed);
-        let lacking = (!lacking.is_empty()).then(|| lacking.to_string().replace('\n', ""))?;
+        let lacking = Some(lacking).filter(|lacking| !lacking.is_empty())?;
         Some(format!(
             "the source lacks stored transactions: {lacking}; its logs were reset, or it was restored from a backup"
         ))

@@ -94,7 +94,9 @@ impl DumpError {
     /// The replica needs transactions from before the first log.
     pub(crate) fn purged(sent: &GtidSet, missing: &GtidSet) -> Self {
         let sets = format!(
-            "The GTID set sent by the replica is '{sent}', and the missing transactions are '{missing}'"
+            "The GTID set sent by the replica is '{}', and the missing transactions are '{}'",
+            sent.to_server_text(),
+            missing.to_server_text()
         );
         let is_short = PURGED_GTIDS.len() + sets.len() <= MESSAGE_SIZE_MAX;
         let sets = if is_short { sets.as_str() } else { GTIDS_TOO_LONG };

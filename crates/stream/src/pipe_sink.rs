@@ -62,6 +62,11 @@ impl PipeSink {
         Self { to, progress: None, written: 0 }
     }
 
+    /// Returns whether the next run resumes where this one stops.
+    pub(crate) const fn saves_progress(&self) -> bool {
+        self.progress.is_some()
+    }
+
     /// Saves the reader's progress in the file `path`, which may name a file of table definitions by its number.
     /// `waiting` returns the number of bytes that were written but not read yet.
     #[must_use]

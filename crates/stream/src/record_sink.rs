@@ -227,6 +227,14 @@ impl RecordSink {
         }
     }
 
+    /// Returns whether the progress is saved, so that the next run resumes where this one stops.
+    pub const fn saves_progress(&self) -> bool {
+        match &self.target {
+            SinkTarget::Pipe(pipe) => pipe.saves_progress(),
+            SinkTarget::Files(_) | SinkTarget::Broker(_) => true,
+        }
+    }
+
     /// Returns whether the reader of the pipe has yet to read records before a mark.
     pub fn has_unread_marks(&self) -> bool {
         match &self.target {

@@ -16,6 +16,7 @@ use binlog::{EventChecksum, EventType, MAGIC, NextPosition, RawEvent, move_event
 use e2e::bounded;
 use e2e::command::Ran;
 use e2e::program::bintide;
+use logs::FolderLock;
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{ObjectServer, SeededRandom, workspace_root};
@@ -293,7 +294,25 @@ fn unsuitable_logs_and_places_are_refused() -> Result<()> {
         let ran = archive.run(&["--to", &location, &path_text(special)])?;
         ensure!(ran.code == Some(2) && ran.stderr.contains("is not a regular file"), "{}", ran.stderr);
     }
+    let empty = folder.path().join("binlog.000002");
+    fs::write(&empty, "")?;
+    for (arguments, wanted) in [
+        ([location.as_str(), &path_text(&empty)], "binlog.000002 is empty"),
+        (["", &path_text(&log)], "an empty text is not the location of an archive"),
+        ([&path_text(&log), &path_text(&log)], "it is a file; expected a directory"),
+    ] {
+        let ran = archive.run(&[&["--to"], arguments.as_slice()].concat())?;
+        ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{}", ran.stderr);
+    }
     archive.add(&[log], &[])?;
+    let restored = path_text(&folder.path().join("restored"));
+    fs::create_dir(&restored)?;
+    let lock = FolderLock::take(Path::new(&restored))?.context("not locked")?;
+    let ran = archive.run(&["restore", &location, "--to", &restored])?;
+    let wanted = "another process restores logs";
+    ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{}", ran.stderr);
+    drop(lock);
+    ensure!(archive.run(&["restore", &location, "--to", &restored])?.code == Some(0));
     let manifest = fs::metadata(folder.path().join("archive/manifests/binlog.000001.json"))?;
     ensure!(manifest.permissions().mode() & 0o027 == 0, "other users can read the archive");
     Ok(())
@@ -412,6 +431,10 @@ fn encrypted_logs_come_back_with_their_key() -> Result<()> {
     let to = directory.path().join("restored").display().to_string();
     let without = archive.run(&["restore", &archive.location, "--to", &to])?;
     ensure!(without.code == Some(2) && without.stderr.contains("--keyring"), "{}", without.stderr);
+    let other = workspace_root().join("samples/encrypted-compressed/keyring").display().to_string();
+    let wrong = archive.run(&["restore", &archive.location, "--to", &to, "--keyring", &other])?;
+    let wanted = "the keyring has another key of that name; give the keyring file of the server";
+    ensure!(wrong.code == Some(2) && wrong.stderr.contains(wanted), "{}", wrong.stderr);
     let with = archive.run(&["restore", &archive.location, "--to", &to, "--keyring", &keyring])?;
     ensure!(with.code == Some(0), "{}", with.stderr);
     for log in logs {

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use e2e::command::{Running, wait_until};
 use e2e::program::bintide;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer, UnresponsivePort};
@@ -111,6 +114,48 @@ fn ctrl_c_ends_the_wait_for_a_connection() -> Result<()> {
         ensure!(ran.status.code() == Some(130), "{arguments:?}: {:?} {}", ran.status, stderr(&ran));
     }
     Ok(())
+}
+
+/// A named pipe has no writer, or a writer that writes nothing. The first SIGINT or SIGTERM ends the wait.
+#[test]
+fn the_first_signal_ends_the_wait_for_a_pipe() -> Result<()> {
+    let folder = TempDir::new()?;
+    let pipe = folder.path().join("pipe");
+    mkfifo(&pipe, Mode::S_IRWXU)?;
+    let (name, database) = (text(&pipe)?, format!("sqlite:{}", folder.path().join("x.db").display()));
+    let lines: [&[&str]; 5] = [
+        &["stats", name],
+        &["verify", name],
+        &["stream", "--format", "maxwell", name],
+        &["replay", name, "--to", &database],
+        &["undo", "--table", "a.b", name],
+    ];
+    for (number, arguments) in lines.into_iter().enumerate() {
+        for has_writer in [false, true] {
+            let mut child = Running::start(&mut interruptible(arguments)?)?;
+            let open = format!("/proc/{}/fd", child.id());
+            wait_until("the command opens the pipe", || {
+                let links = fs::read_dir(&open).into_iter().flatten().flatten();
+                Ok(links.filter_map(|link| fs::read_link(link.path()).ok()).any(|target| target == pipe))
+            })?;
+            let writer = has_writer.then(|| fs::OpenOptions::new().write(true).open(&pipe)).transpose()?;
+            let signal = if number % 2 == 0 { Signal::SIGINT } else { Signal::SIGTERM };
+            kill(Pid::from_raw(child.id().try_into()?), signal)?;
+            ended(&mut child).with_context(|| format!("{arguments:?}"))?;
+            drop(writer);
+            let ran = child.output()?;
+            ensure!(ran.status.code() == Some(130), "{arguments:?}: {:?} {}", ran.status, stderr(&ran));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn pipes_are_refused_where_logs_are_read_twice() -> Result<()> {
+    let folder = TempDir::new()?;
+    let pipe = folder.path().join("pipe");
+    mkfifo(&pipe, Mode::S_IRWXU)?;
+    says(&["history", "--table", "a.b", "--where", "id=1", text(&pipe)?], 2, &["is not a regular file"])
 }
 
 /// Checks whether a connection to this port of 127.0.0.1 waits for an answer.

@@ -8,10 +8,19 @@ use crate::gtid::{Gno, Gtid, GtidTag, Tsid, Uuid};
 use crate::gtid_set::{GtidInterval, GtidSet, union};
 
 impl fmt::Display for GtidSet {
-    /// Writes the set as a server does: `uuid:1-5:7:tag:1-3`, one line per UUID, with a comma at the end of all lines
-    /// but the last.
+    /// Writes the set on one line, as options and servers accept it: `uuid:1-5:7:tag:1-3`, UUIDs separated by commas.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write_lines(out, ",\n")
+        self.write_separated(out, ",")
+    }
+}
+
+/// GTID set in the form of a server's variables: see [`GtidSet::to_server_text`].
+#[derive(Clone, Copy, Debug)]
+pub struct GtidSetServerText<'s>(&'s GtidSet);
+
+impl fmt::Display for GtidSetServerText<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write_separated(out, ",\n")
     }
 }
 
@@ -24,7 +33,7 @@ impl fmt::Display for GtidSetComment<'_> {
         out.write_str("# ")?;
         match self.0.is_empty() {
             true => out.write_str("[empty]"),
-            false => self.0.write_lines(out, ",\n# "),
+            false => self.0.write_separated(out, ",\n# "),
         }
     }
 }
@@ -36,7 +45,13 @@ impl GtidSet {
         GtidSetComment(self)
     }
 
-    fn write_lines(&self, out: &mut fmt::Formatter<'_>, separator: &str) -> fmt::Result {
+    /// Returns the set as a server shows it in `gtid_executed`: one line per UUID, with a comma at the end of all lines
+    /// but the last.
+    pub const fn to_server_text(&self) -> GtidSetServerText<'_> {
+        GtidSetServerText(self)
+    }
+
+    fn write_separated(&self, out: &mut fmt::Formatter<'_>, separator: &str) -> fmt::Result {
         let mut previous = None;
         for (tsid, list) in &self.lists {
             match previous {
@@ -299,8 +314,8 @@ mod tests {
         check("@:tag", "");
         check("@:tag:1:tag:3", "@:tag:1:3");
         check("@:tag:tag2:1", "@:tag2:1");
-        check("@:TaG:1,%:4", "@:tag:1,\n%:4");
-        check("%:4,@:1", "@:1,\n%:4");
+        check("@:TaG:1,%:4", "@:tag:1,%:4");
+        check("%:4,\n@:1", "@:1,%:4");
         check("@:_:1", "@:_:1");
         check("@:xbcdefghijxbcdefghijxbcdefghijxb:1", "@:xbcdefghijxbcdefghijxbcdefghijxb:1");
     }
@@ -328,6 +343,13 @@ mod tests {
         check_error("@:1 2", 39, "a colon, a comma or the end");
         check_error("3E11FA47:1", 0, "a UUID");
         check_error("@:1 \u{fc}", 39, "a colon, a comma or the end");
+    }
+
+    #[test]
+    fn only_servers_break_lines() {
+        let set: GtidSet = long("%:4,@:1:x:3").parse().unwrap();
+        assert_eq!(set.to_server_text().to_string(), long("@:1:x:3,\n%:4").to_ascii_lowercase());
+        assert_eq!(set.to_string(), long("@:1:x:3,%:4").to_ascii_lowercase());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use columns::{
 use serde_json::json;
 use servers::SqlConnection;
 use stream::{DdlSchema, StatementPolicy, UnnamedColumnPolicy};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::column_name_source::{ColumnNameSource, warn_changed};
 use crate::connection_args::ConnectionArgs;
@@ -25,11 +25,11 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
 use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
-use crate::output_directory::refuse_url;
+use crate::output_directory::{refuse_file, refuse_url};
 use crate::progress::ByteProgress;
 use crate::transaction_args::TransactionArgs;
 use crate::units::{bytes, counted, duration};
-use crate::value_parsers::{parse_at_least_one, parse_level, parse_positive_size};
+use crate::value_parsers::{parse_at_least_one, parse_level, parse_memory, parse_positive_size};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -82,7 +82,7 @@ struct ExportFileArgs {
     #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = parse_positive_size)]
     row_group_size: u64,
     /// Maximum memory of all row groups that are being written. If they need more, the largest ones are written early.
-    #[arg(long, value_name = "SIZE", default_value = "200M", value_parser = parse_positive_size)]
+    #[arg(long, value_name = "SIZE", default_value = "200M", value_parser = parse_memory)]
     memory: u64,
     /// Maximum number of files that are written at the same time.
     #[arg(long, value_name = "COUNT", default_value = "64", value_parser = parse_at_least_one)]
@@ -133,6 +133,7 @@ pub(crate) fn run(command: &ExportArgs, global: &GlobalArgs) -> CommandResult {
         found.leave_out_archived(&command.transactions.selection()?);
     }
     let mut decoder = command.decoder(source)?;
+    refuse_file(&command.to).context("--to").map_err(CommandFailure::NotStarted)?;
     let export = ChangeExport::open(&command.to, command.files.limits());
     let export = export.context("--to").map_err(CommandFailure::NotStarted)?;
     export
@@ -151,6 +152,9 @@ pub(crate) fn run(command: &ExportArgs, global: &GlobalArgs) -> CommandResult {
         Err(ColumnsError::Stopped) if interrupt::is_stop_requested() => return Ok(CommandVerdict::Success),
         Err(error) => return Err(failed(error)),
     };
+    if counts.rows == 0 && !command.transactions.selection()?.selects_all() {
+        warn!("nothing in the logs matches the selection");
+    }
     match command.json {
         true => write_document(&mut io::stdout().lock(), &document(counts))?,
         false => info!("{}", summary(counts, started)),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::Args;
+use inspect::InspectError;
 use inspect::verify::{self, LogOrder, LogVerdict, VerifyInput, VerifyReport, VerifyVerdict};
 use serde_json::json;
 use tracing::error;
@@ -79,7 +80,10 @@ fn verify_logs(found: &InputLogs, global: &GlobalArgs) -> Result<VerifyReport, C
         progress.update(bytes_done);
         interrupt::stop_flow()
     };
-    verify::verify(inputs, &mut watch).map_err(|error| CommandFailure::Failed(error.into()))
+    let verdicts = verify::verify(inputs, &mut watch);
+    // A log whose wait was stopped is not unreadable.
+    let stopped = logs::is_wait_stopped().then_some(Err(InspectError::Stopped));
+    stopped.unwrap_or(verdicts).map_err(|error| CommandFailure::Failed(error.into()))
 }
 
 /// Refuses an impossible repair, before hours of reading.

@@ -143,7 +143,7 @@ impl LogJudge {
         if let (Some(PreviousTransactions::Gtids(set)), Some(gtids)) = (previous, &before.gtids) {
             let lost = set.difference(gtids);
             if !lost.is_empty() && !before.is_damaged {
-                detail.push_str(&format!(", with the transactions {}", one_line(&lost)));
+                detail.push_str(&format!(", with the transactions {lost}"));
             }
         }
         let end = before.end.map_or(0, |end| end.position);
@@ -288,13 +288,10 @@ impl LogJudge {
             let (more, less) = (set.difference(expected), expected.difference(&set));
             let mut detail = Vec::new();
             if !more.is_empty() {
-                detail.push(format!(
-                    "the previous GTIDs include {}, which {before} does not contain",
-                    one_line(&more)
-                ));
+                detail.push(format!("the previous GTIDs include {more}, which {before} does not contain"));
             }
             if !less.is_empty() {
-                detail.push(format!("the previous GTIDs lack {}, which {before} contains", one_line(&less)));
+                detail.push(format!("the previous GTIDs lack {less}, which {before} contains"));
             }
             self.add_fault(offset, FaultKind::Continuity, detail.join("; "));
         }
@@ -500,8 +497,4 @@ fn still_written(torn: &TornEvent) -> String {
 fn torn_bytes(torn: &TornEvent) -> String {
     let TornEvent { offset, found, expected, .. } = torn;
     format!("the event at {offset} has {found} of {expected} bytes")
-}
-
-fn one_line(set: &GtidSet) -> String {
-    set.to_string().replace('\n', "")
 }

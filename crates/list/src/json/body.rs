@@ -283,7 +283,7 @@ fn put_stamps(object: &mut JsonObject<'_>, stamps: &CommitStamps) {
 }
 
 fn put_gtids(object: &mut JsonObject<'_>, set: &[u8]) -> Result<(), DecodeError> {
-    object.text("gtids", GtidSet::decode(set)?.to_string().replace('\n', ""));
+    object.text("gtids", GtidSet::decode(set)?.to_string());
     Ok(())
 }
 

@@ -451,7 +451,7 @@ fn log_status(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
     let json = |text: &str| serde_json::Value::from(text).to_string();
     let local = format!(
         "{{\"gtid_executed\": {}, \"binary_log_file\": {}, \"binary_log_position\": {}}}",
-        json(&end.gtids.to_string()),
+        json(&end.gtids.to_server_text().to_string()),
         json(&end.log),
         end.position
     );
@@ -516,7 +516,7 @@ fn connection_status(context: &VariableContext<'_>) -> Result<SqlRows, ServerErr
         service.into(),
         status.heartbeats.into(),
         time(status.last_heartbeat_us.unwrap_or(0)),
-        gtids.to_string().into(),
+        gtids.to_server_text().to_string().into(),
         SqlValue::UInt(number.into()),
         message.into(),
         time(failed_us),

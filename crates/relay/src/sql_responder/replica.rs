@@ -265,7 +265,11 @@ fn rows_of(statement: &mut SqlStatement<'_>, named: &[NamedColumn]) -> Result<Sq
     if let Some(upstream) = statement.relay.upstream_control() {
         let gtids = statement.relay.gtids().map_err(|error| internal(&error))?;
         let mariadb_gtids = statement.relay.mariadb_gtids().map_err(|error| internal(&error))?;
-        let state = ReplicaState { status: upstream.status(), gtids: gtids.to_string(), mariadb_gtids };
+        let state = ReplicaState {
+            status: upstream.status(),
+            gtids: gtids.to_server_text().to_string(),
+            mariadb_gtids,
+        };
         rows.push(named.iter().map(|(column, _)| (column.value)(&state)).collect());
     }
     statement.finish(SqlRows { columns, rows })

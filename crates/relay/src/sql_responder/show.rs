@@ -58,7 +58,7 @@ pub(super) fn log_status(
         end.position.into(),
         "".into(),
         "".into(),
-        end.gtids.to_string().into(),
+        end.gtids.to_server_text().to_string().into(),
     ];
     row.truncate(count);
     let rows = if end.log.is_empty() { Vec::new() } else { vec![row] };

@@ -66,7 +66,7 @@ pub(crate) const FUNCTIONS: &[SqlFunction] = &[
     function("gtid_subtract", 2..=2, |_, values| {
         let sets = [gtids(&values[0])?, gtids(&values[1])?];
         Ok(match sets {
-            [Some(set), Some(subtracted)] => set.difference(&subtracted).to_string().into(),
+            [Some(set), Some(subtracted)] => set.difference(&subtracted).to_server_text().to_string().into(),
             _ => SqlValue::Null,
         })
     }),

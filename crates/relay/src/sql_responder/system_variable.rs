@@ -394,7 +394,7 @@ fn warning_count(context: &VariableContext<'_>) -> Result<SystemValue, ServerErr
 
 fn gtid_executed(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
     let gtids = context.relay.gtids().map_err(|error| internal(&error))?;
-    Ok(SystemValue::Text(gtids.to_string()))
+    Ok(SystemValue::Text(gtids.to_server_text().to_string()))
 }
 
 fn gtid_binlog_pos(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
@@ -403,7 +403,7 @@ fn gtid_binlog_pos(context: &VariableContext<'_>) -> Result<SystemValue, ServerE
 
 fn gtid_purged(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
     let gtids = context.relay.purged_gtids().map_err(|error| internal(&error))?;
-    Ok(SystemValue::Text(gtids.to_string()))
+    Ok(SystemValue::Text(gtids.to_server_text().to_string()))
 }
 
 /// Returns `gtid_mode`. A replica with GTIDs refuses a source without them, and the reverse. The logs show whether the

@@ -83,7 +83,8 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
         }
     }
     for log in &logs {
-        check_log(log, location).map_err(CommandFailure::NotStarted)?;
+        let is_named = command.inputs.given().contains(log);
+        check_log(log, is_named, location).map_err(CommandFailure::NotStarted)?;
     }
     if command.then_remove {
         check_removal(&logs)?;
@@ -107,12 +108,15 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     archiver.observer.finish()
 }
 
-/// Refuses a log that cannot be read from its start again, and an archive in the directory of the log: commands that are
+/// Refuses a log that cannot be read from its start again, a named log that is empty, and an archive in the directory of the log: commands that are
 /// given the directory would read the archive in place of the logs.
-fn check_log(log: &Path, location: &str) -> anyhow::Result<()> {
+fn check_log(log: &Path, is_named: bool, location: &str) -> anyhow::Result<()> {
     let name = log.display();
     if fs::metadata(log).is_ok_and(|found| !found.is_file()) {
         bail!("{name} is not a regular file: expected a log");
+    }
+    if is_named && fs::metadata(log).is_ok_and(|found| found.len() == 0) {
+        bail!("{name} is empty: expected a log. Leave it out, or give a whole copy of the log");
     }
     let canonical = |path: &Path| path.canonicalize().ok();
     if !is_object_url(location)

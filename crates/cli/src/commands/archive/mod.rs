@@ -31,7 +31,7 @@ pub(crate) use crate::commands::archive::received_logs::{
 };
 #[cfg(feature = "columns")]
 pub(crate) use crate::commands::archive::table_writer::ChangeTableArgs;
-use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -155,8 +155,12 @@ fn failed(error: ArchiveError, log: &str) -> CommandFailure {
     match error {
         ArchiveError::Interrupted => CommandFailure::Failed(anyhow!(logs::ordered::PipelineShutdown)),
         ArchiveError::KeyringRequired { .. } => {
-            let error = anyhow!(error).context(crate::exit::ErrorAdvice("give it with --keyring"));
+            let error = anyhow!(error).context(ErrorAdvice("give it with --keyring"));
             CommandFailure::NotStarted(error)
+        }
+        ArchiveError::WrongKey { .. } | ArchiveError::Key { .. } => {
+            let advice = ErrorAdvice("give the keyring file of the server that wrote this log");
+            CommandFailure::NotStarted(anyhow!(error).context(advice).context(log.to_owned()))
         }
         error => CommandFailure::Failed(anyhow!(error).context(log.to_owned())),
     }

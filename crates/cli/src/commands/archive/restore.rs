@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use archive::{Archive, ArchiveError, Manifest};
 use binlog::encryption::Keyring;
 use clap::Args;
-use logs::{private_options, read_keyring, sync_parent};
+use logs::{FolderLock, private_options, read_keyring, sync_parent};
 use serde_json::json;
 
 use super::choice::{ChoiceArgs, ChosenLogs};
@@ -18,6 +18,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
+use crate::output_directory::create_directory;
 use crate::progress::ByteProgress;
 use crate::screen;
 use crate::units::{bytes, counted};
@@ -44,9 +45,13 @@ pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
     let keyring = command.keyring.as_ref().map(read_keyring).transpose();
     let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?;
     let ChosenLogs { archive, manifests, damaged } = command.choice.find()?;
-    fs::create_dir_all(&command.to)
-        .with_context(|| format!("could not create {}", command.to.display()))
-        .map_err(CommandFailure::NotStarted)?;
+    create_directory(&command.to).context("--to").map_err(CommandFailure::NotStarted)?;
+    let Some(_lock) = lock(&command.to)? else {
+        return Err(CommandFailure::NotStarted(anyhow!(
+            "another process restores logs to {}: wait until it ends, or restore to another directory",
+            command.to.display()
+        )));
+    };
     let total = total_size(manifests.iter().map(|manifest| manifest.size));
     let mut progress = ByteProgress::new(global, Some(total));
     let source = RestoreSource { archive, keyring };
@@ -76,6 +81,12 @@ pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
         screen::write_line(format_args!("{logs} restored byte for byte, {}", bytes(total)));
     }
     Ok(report_damaged(&damaged))
+}
+
+/// Locks the directory, so that no other restore writes to it; returns `None` if one does.
+fn lock(folder: &Path) -> Result<Option<FolderLock>, CommandFailure> {
+    let lock = FolderLock::take(folder).with_context(|| format!("could not lock {}", folder.display()));
+    lock.map_err(CommandFailure::NotStarted)
 }
 
 /// Checks that an existing file is the log: an earlier run has restored it.

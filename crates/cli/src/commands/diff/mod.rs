@@ -122,7 +122,7 @@ pub(crate) fn run(command: &DiffArgs, global: &GlobalArgs) -> CommandResult {
         }
     }
     if !diff.absent.is_empty() {
-        warn!("neither store has {}, which --gtid names", diff.absent.to_string().replace('\n', ""));
+        warn!("neither store has {}, which --gtid names", diff.absent);
     }
     let order = if command.order { OrderPolicy::Require } else { OrderPolicy::Report };
     let verdict = DiffVerdict::of(&diff, order, &settings.gtids);

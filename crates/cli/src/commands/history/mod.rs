@@ -141,6 +141,13 @@ fn find(command: &HistoryArgs, found: &InputLogs, global: &GlobalArgs) -> Result
 /// Returns the logs, which must be files because they are read backward.
 fn sources(found: &InputLogs) -> Result<Vec<ListSource>, CommandFailure> {
     let source = |place: &InputPlace| match place {
+        InputPlace::File(path) if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) => {
+            Err(CommandFailure::NotStarted(anyhow!(
+                "{} is not a regular file: history reads logs more than once, but a pipe or a device can be read \
+                 only once; give a file",
+                path.display()
+            )))
+        }
         InputPlace::File(path) => Ok(ListSource::File(path.clone())),
         InputPlace::Stdin => Err(CommandFailure::NotStarted(anyhow!(
             "history reads logs more than once, but standard input can be read only once: give a file"

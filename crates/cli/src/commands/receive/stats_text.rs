@@ -108,7 +108,7 @@ fn gtid_lines(reached: &ReceivedGtids) -> Vec<String> {
 
 fn shortened_lines(set: &GtidSet, domains: &str) -> Vec<String> {
     let set = set.to_string();
-    let all = set.split(",\n").map(shorten_line).chain([shorten_line(domains)]);
+    let all = set.split(',').map(shorten_line).chain([shorten_line(domains)]);
     let mut lines: Vec<String> = all.filter(|line| !line.is_empty()).collect();
     if lines.len() > LINES_MAX {
         let more = lines.len() - LINES_MAX;

@@ -1,7 +1,8 @@
 //! `bintide relay user`: accounts of a relay.
 
+use std::fs;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
@@ -101,6 +102,7 @@ pub(super) fn run(command: &AccountsArgs) -> CommandResult {
             AccountFile::new(&command.accounts).remove(&command.name).map_err(not_started)?;
         }
         AccountAction::List(command) => {
+            check_exists(&command.accounts)?;
             let accounts = AccountFile::new(&command.accounts).load().map_err(not_started)?;
             match command.json {
                 true => write_document(&mut io::stdout(), &accounts_document(&accounts))?,
@@ -109,6 +111,17 @@ pub(super) fn run(command: &AccountsArgs) -> CommandResult {
         }
     }
     Ok(CommandVerdict::Success)
+}
+
+/// Refuses a missing file: a wrong path would look like a relay without accounts.
+fn check_exists(accounts: &Path) -> Result<(), CommandFailure> {
+    match fs::metadata(accounts) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(CommandFailure::NotStarted(anyhow!(
+            "{} does not exist: `bintide relay user add` creates it",
+            accounts.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the accounts as a table, a line each.
@@ -206,6 +219,13 @@ impl AddArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_files_are_no_empty_lists() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(check_exists(&folder.path().join("accounts.toml")).is_err());
+        assert!(check_exists(folder.path()).is_ok());
+    }
 
     #[test]
     fn accounts_are_listed_without_their_passwords() {

@@ -106,7 +106,7 @@ pub(crate) struct RelayArgs {
     #[command(flatten)]
     definitions: ConnectionArgs<DefinitionServer>,
     /// Maximum number of connections
-    #[arg(long, value_name = "NUMBER", default_value = "4000")]
+    #[arg(long, value_name = "NUMBER", default_value = "4000", value_parser = number_within::<usize>(1..=100_000))]
     max_connections: usize,
     /// Memory limit of the cache for each form. The cache holds the newest part of the logs; older parts are read from
     /// the files again.

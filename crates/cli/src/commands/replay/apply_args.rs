@@ -12,7 +12,10 @@ use sql::ReplicationFilter;
 
 use crate::exit::CommandFailure;
 use crate::temporary_files::TemporaryFiles;
-use crate::value_parsers::{parse_at_least_one, parse_number, parse_size};
+use crate::value_parsers::{number_within, parse_at_least_one, parse_memory};
+
+/// Maximum of `--workers`, as of a replica: each worker is a session on the target.
+const WORKERS_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("ours: the number is not zero");
 
 /// Options of how transactions are applied.
 #[derive(Args, Debug)]
@@ -29,18 +32,18 @@ pub(super) struct ApplyArgs {
     #[arg(long, conflicts_with = "log")]
     no_log: bool,
     /// Maximum number of transactions in one commit.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = parse_number::<usize>)]
-    group_max: usize,
+    #[arg(long, value_name = "COUNT", default_value = "10000", value_parser = parse_at_least_one)]
+    group_max: NonZeroUsize,
     /// Number of sessions that apply transactions or groups in parallel [default: 2 with --commit-order grouped,
     /// otherwise 8]
-    #[arg(long, value_name = "COUNT", value_parser = parse_at_least_one)]
+    #[arg(long, value_name = "COUNT", value_parser = number_within(NonZeroUsize::MIN..=WORKERS_MAX))]
     workers: Option<NonZeroUsize>,
     /// Transactions that may be applied in parallel [default: writeset with --commit-order grouped, otherwise
     /// logical-clock]
     #[arg(long, value_enum, value_name = "MODE")]
     parallel: Option<ParallelOption>,
     /// Approximate maximum memory, such as 300M or 2G. Larger transactions wait in a temporary file.
-    #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = parse_memory)]
     memory: u64,
     #[command(flatten)]
     pub(super) temporary: TemporaryFiles,
@@ -101,7 +104,7 @@ impl ApplyArgs {
         let workers = self.workers.unwrap_or(order.workers());
         Ok(ReplayOptions {
             order: order.into(),
-            group_max: self.group_max.max(1),
+            group_max: self.group_max.get(),
             memory: self.memory(),
             workers,
             mode: parallel.into(),

@@ -1,6 +1,9 @@
 //! Counts by minute, hour, table, account or statement, as rows of a table for terminals and pages.
 
+use std::collections::HashMap;
+
 use inspect::stats::{Breakdown, BreakdownGroup, BreakdownKind, GroupCounts, GroupKey, LogTime, WriterKey};
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::units::{bytes, count, counted, share};
@@ -30,8 +33,9 @@ impl BreakdownTable {
         };
         let (shown, rest) = breakdown.groups.split_at(shown);
         let row = |name: String, counts: &GroupCounts| cells(name, counts, total.bytes);
+        let names = group_names(shown, zone);
         let mut rows: Vec<_> =
-            shown.iter().map(|group| row(group_name(group, zone), &group.counts)).collect();
+            shown.iter().zip(names).map(|(group, name)| row(name, &group.counts)).collect();
         if !rest.is_empty() || breakdown.others.is_some() {
             let others = sum(rest.iter().map(|group| &group.counts).chain(&breakdown.others));
             let more = if breakdown.others.is_some() { "more than " } else { "" };
@@ -65,6 +69,26 @@ fn cells(name: String, counts: &GroupCounts, bytes_total: u64) -> Vec<String> {
         bytes(counts.bytes),
         share(counts.bytes, bytes_total),
     ]
+}
+
+/// Returns the names of groups. Times that look the same, because the clocks were set back, get their UTC offsets.
+fn group_names(groups: &[BreakdownGroup], zone: &TimeZone) -> Vec<String> {
+    let names: Vec<String> = groups.iter().map(|group| group_name(group, zone)).collect();
+    let mut counts: HashMap<&str, u32> = HashMap::new();
+    names.iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    let named = groups.iter().zip(&names).map(|(group, name)| match &group.key {
+        GroupKey::Time { start } if counts[name.as_str()] > 1 => {
+            format!("{name} {}", offset_name(*start, zone))
+        }
+        _ => name.clone(),
+    });
+    named.collect()
+}
+
+/// Returns the UTC offset of a time, such as `+02:00`.
+fn offset_name(time: LogTime, zone: &TimeZone) -> String {
+    let time = i64::try_from(time.0).ok().and_then(|us| Timestamp::from_microsecond(us).ok());
+    time.map(|time| time.to_zoned(zone.clone()).strftime("%:z").to_string()).unwrap_or_default()
 }
 
 fn group_name(group: &BreakdownGroup, zone: &TimeZone) -> String {
@@ -111,5 +135,26 @@ fn remark(breakdown: &Breakdown) -> Option<String> {
             counted(counts.rows(), "changed row")
         )),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inspect::stats::{BreakdownGroup, GroupCounts, GroupKey, LogTime};
+    use jiff::tz::TimeZone;
+
+    use super::group_names;
+
+    #[test]
+    fn equal_local_hours_have_offsets() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        let hour = |seconds: u64| BreakdownGroup {
+            key: GroupKey::Time { start: LogTime(seconds * 1_000_000) },
+            counts: GroupCounts::default(),
+        };
+        let groups = [1_792_882_800, 1_792_886_400, 1_792_890_000, 1_792_893_600].map(hour);
+        let wanted =
+            ["2026-10-25 01:00", "2026-10-25 02:00 +02:00", "2026-10-25 02:00 +01:00", "2026-10-25 03:00"];
+        assert_eq!(group_names(&groups, &zone), wanted);
     }
 }

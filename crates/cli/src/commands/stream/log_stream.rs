@@ -17,7 +17,7 @@ use crate::commands::stream::live::ResumedOutput;
 use crate::commands::stream::stdout_reader;
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::commands::table_args::warn_unmatched;
-use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, add_advice};
@@ -99,14 +99,15 @@ fn defined(
 
 /// Ends the output. Written records are saved even after a failure.
 pub(super) fn finished(told: Result<(), CommandFailure>, mut output: RecordSink) -> CommandResult {
+    let disk_remedy = if output.saves_progress() { FREE_DISK_SPACE_TO_RESUME } else { FREE_DISK_SPACE };
     let settled = stdout_reader::drain(&mut output);
     let finished = match told {
         Ok(()) => settled.and_then(|()| output.finish()),
         Err(_) => settled,
     };
     match (told, finished) {
-        (Err(failure), _) => Err(failure),
-        (Ok(()), Err(error)) => Err(failed(error.into())),
+        (Err(failure), _) => Err(with_disk_remedy(failure, disk_remedy)),
+        (Ok(()), Err(error)) => Err(with_disk_remedy(failed(error.into()), disk_remedy)),
         (Ok(()), Ok(())) => Ok(CommandVerdict::Success),
     }
 }
@@ -227,16 +228,48 @@ pub(super) fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Remedy for a full disk, without and with saved progress.
+const FREE_DISK_SPACE: &str = "free disk space and run the command again";
+const FREE_DISK_SPACE_TO_RESUME: &str =
+    "free disk space and run the command again: it resumes where it stopped";
+
+/// Replaces the remedy for a full disk, if the error has it.
+fn with_disk_remedy(mut failure: CommandFailure, remedy: &'static str) -> CommandFailure {
+    if let CommandFailure::Failed(error) = &mut failure
+        && let Some(advice) = error.downcast_mut::<ErrorAdvice>()
+        && advice.0 == FREE_DISK_SPACE
+    {
+        advice.0 = remedy;
+    }
+    failure
+}
+
 pub(super) fn failed(error: stream::StreamError) -> CommandFailure {
     CommandFailure::Failed(match error {
         stream::StreamError::Log(error) => add_advice(error),
         stream::StreamError::Write(error) if error.kind() == BrokenPipe => error.into(),
         stream::StreamError::Write(ref full) if logs::is_disk_full(full) => {
-            anyhow!(
-                "{error}; free disk space and run the command again: with --out or --progress, it resumes where it \
-                 stopped"
-            )
+            anyhow::Error::new(error).context(ErrorAdvice(FREE_DISK_SPACE))
         }
         error => error.into(),
     })
+}
+
+#[cfg(all(test, feature = "archive"))]
+mod tests {
+    use std::io;
+
+    use super::{FREE_DISK_SPACE, FREE_DISK_SPACE_TO_RESUME, failed, with_disk_remedy};
+    use crate::exit::failure_message;
+
+    #[test]
+    fn a_full_disk_promises_to_resume_only_with_saved_progress() {
+        let full = || failed(stream::StreamError::Write(io::Error::from_raw_os_error(28)));
+        let check = |remedy, wanted: &str| {
+            let line = failure_message(&with_disk_remedy(full(), remedy));
+            assert!(line.ends_with(wanted), "{line}");
+        };
+        check(FREE_DISK_SPACE, "; free disk space and run the command again");
+        check(FREE_DISK_SPACE_TO_RESUME, "run the command again: it resumes where it stopped");
+    }
 }

@@ -39,6 +39,7 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::LogArgs;
 use crate::metrics::MetricsArgs;
+use crate::output_directory::refuse_file;
 use crate::temporary_files::TemporaryFiles;
 use crate::value_parsers;
 
@@ -348,6 +349,7 @@ impl OutputArgs {
     /// Opens the output, and returns the point to resume from.
     fn open_output(&self, envelope: Envelope) -> Result<ResumedOutput, CommandFailure> {
         if let Some(folder) = &self.out {
+            refuse_file(folder).context("--out").map_err(CommandFailure::NotStarted)?;
             let files = FolderSink::open(folder, self.file_size, envelope).context("--out");
             let files = files.map_err(CommandFailure::NotStarted)?;
             let resume =

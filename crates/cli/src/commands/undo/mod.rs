@@ -38,6 +38,7 @@ use undo::{
 };
 
 use self::gap_check::GapCheck;
+use self::script::ScriptColumns;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
@@ -189,13 +190,17 @@ pub(crate) fn run(command: &UndoArgs, global: &GlobalArgs) -> CommandResult {
             _ => command.output.write(|out| write_log(inverse, out))?,
         },
         UndoDestination::Script(server) => {
+            let columns = match server {
+                Some(_) => ScriptColumns::OfServer,
+                None => ScriptColumns::OfLog,
+            };
             let script = mysql_target::RowScript::new(server.as_ref());
             let script = script.map_err(|failure| CommandFailure::NotStarted(anyhow!("{failure}")))?;
             let write = match command.output.result_file {
                 Some(_) => script::write,
                 None => script::write_checked,
             };
-            command.output.write(|out| write(inverse, script, out))?;
+            command.output.write(|out| write(inverse, script, columns, out))?;
         }
         UndoDestination::Target(address) => {
             return application::apply(inverse, &address, &command.output, global);

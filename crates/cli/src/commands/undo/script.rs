@@ -17,17 +17,27 @@ const SCRIPT_MEMORY: usize = 16 << 20;
 /// Number of bytes of a script to copy at once.
 const COPY_SIZE: usize = 1 << 20;
 
+/// Origin of what a script knows about columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScriptColumns {
+    /// The log, which does not tell which columns are generated.
+    OfLog,
+    /// The tables of a server.
+    OfServer,
+}
+
 /// Writes the inverse as SQL, after the whole inverse is known: a client executes statements as it reads them, so it
 /// would execute an incomplete script.
 pub(super) fn write_checked(
     inverse: Inverse,
     script: RowScript,
+    columns: ScriptColumns,
     out: &mut dyn Write,
 ) -> Result<(), WriteFailure> {
     let not_stored =
         |error: io::Error| failed(anyhow::Error::from(error).context("could not store the script"));
     let spool = EncryptedSpool::new_in(&env::temp_dir(), SCRIPT_MEMORY).map_err(not_stored)?;
-    write(inverse, script, &mut BufWriter::with_capacity(COPY_SIZE, SpoolWriter(&spool)))?;
+    write(inverse, script, columns, &mut BufWriter::with_capacity(COPY_SIZE, SpoolWriter(&spool)))?;
     let (mut offset, mut part) = (0, vec![0; COPY_SIZE]);
     while offset < spool.size() && !interrupt::is_stop_requested() {
         let rest = usize::try_from(spool.size() - offset).unwrap_or(usize::MAX);
@@ -57,6 +67,7 @@ impl Write for SpoolWriter<'_> {
 pub(super) fn write(
     mut inverse: Inverse,
     mut script: RowScript,
+    columns: ScriptColumns,
     out: &mut dyn Write,
 ) -> Result<(), WriteFailure> {
     let count = counted(inverse.counts.transactions, "transaction");
@@ -64,6 +75,12 @@ pub(super) fn write(
         out,
         "-- The inverse of {count}. Rows that were changed since are not found and stay as they are."
     )?;
+    if columns == ScriptColumns::OfLog {
+        writeln!(
+            out,
+            "-- The log does not tell which columns are generated: remove these from the statements, or use --to."
+        )?;
+    }
     let (mut text, mut is_open) = (String::new(), false);
     while let Some(part) =
         inverse.log.next_part().context("could not read a temporary file").map_err(failed)?
