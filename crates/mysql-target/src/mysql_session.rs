@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use binlog::gtid::Gtid;
 use binlog::{EventFormat, Flavour};
 use replay::{
-    LoadDataFile, ReplayProgress, RowEvents, SessionVariables, SourceStatement, StatementInput,
+    CommitSignal, CommitSignalCause, LoadDataFile, ReplayProgress, RowEvents, SessionVariables, SourceStatement, StatementInput,
     StatementIntent, TargetFailure, TargetFailureKind, TargetSession,
 };
-use servers::{SqlConnection, StatementParameter};
+use servers::{AnswerSignal, SignalCause, SqlConnection, StatementParameter};
 use sql::quote::put_name;
 
 use crate::binlog_statement::{
@@ -255,15 +255,9 @@ impl MysqlSession {
         }
     }
 
-    /// Commits a logged transaction. `gtid_executed` is its progress.
-    fn commit_logged(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+    /// Returns the statements that commit a logged transaction. `gtid_executed` is its progress.
+    fn logged_commit_sql(&self) -> String {
         assert!(!self.gtids.is_empty(), "ours: a logged transaction has a GTID");
-        if !matches!(self.state, TransactionState::Open | TransactionState::ImplicitCommit(_)) {
-            self.put_gtid_next();
-            self.sql.push_str("BEGIN;");
-            self.send()?;
-        }
-        self.state = TransactionState::Idle;
         // Send one request: the server completes it even if this process ends.
         let mut sql = String::from("COMMIT;");
         // Earlier GTIDs are of `XA PREPARE` transactions. The transaction just committed contains all their changes.
@@ -271,17 +265,22 @@ impl MysqlSession {
             let _ = write!(sql, "SET @@SESSION.GTID_NEXT='{gtid}';BEGIN;COMMIT;");
         }
         sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC'");
-        self.connection.run_then(&sql, placed).map_err(server_failure)
+        sql
     }
 
-    /// Saves progress and commits.
-    fn commit_with_progress(
-        &mut self,
-        progress: &ReplayProgress,
-        placed: &mut dyn FnMut(),
-    ) -> Result<(), servers::ConnectionError> {
+    /// Sends the end of a transaction: saves progress and commits.
+    fn send_end(&mut self, progress: &ReplayProgress) -> Result<(), TargetFailure> {
+        assert!(self.sql.is_empty() && self.rows.is_empty(), "ours: all changes are sent before the commit");
         let mut sql = String::new();
         match std::mem::replace(&mut self.state, TransactionState::Idle) {
+            state if self.logging == TargetLogging::BySourceGtids => {
+                if !matches!(state, TransactionState::Open | TransactionState::ImplicitCommit(_)) {
+                    self.put_gtid_next();
+                    self.sql.push_str("BEGIN;");
+                    self.send()?;
+                }
+                sql = self.logged_commit_sql();
+            }
             TransactionState::ImplicitCommit(gtid) => {
                 self.definitions.fetch_add(1, Ordering::SeqCst);
                 sql.push_str("COMMIT;");
@@ -289,21 +288,29 @@ impl MysqlSession {
                     sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
                 }
                 put_progress(&mut sql, progress, self.progress_row);
-                self.connection.run(&sql)?;
-                placed();
             }
             TransactionState::Open => {
                 put_progress(&mut sql, progress, self.progress_row);
                 sql.push_str("COMMIT");
-                self.connection.run_then(&sql, placed)?;
             }
             TransactionState::Idle | TransactionState::BeginPending => {
                 put_progress(&mut sql, progress, self.progress_row);
-                self.connection.run(&sql)?;
-                placed();
             }
         }
-        Ok(())
+        self.connection.send(&sql).map_err(server_failure)
+    }
+
+    /// Waits for the answer to [`MysqlSession::send_end`]. Calls `placed` after the first statement.
+    fn receive_end(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        self.connection.receive(placed).map_err(|error| match error.code() {
+            Some(PROGRESS_OUT_OF_ORDER) => TargetFailure {
+                code: Some(PROGRESS_OUT_OF_ORDER),
+                ..TargetFailure::refused(
+                    "the previous transaction was not committed, or bintide.progress was changed",
+                )
+            },
+            _ => server_failure(error),
+        })
     }
 
     /// Changes the session's variables to this context.
@@ -467,6 +474,22 @@ fn is_transient_error(code: u16) -> bool {
     [INTERRUPTED, SERVER_SHUTDOWN, LOCK_WAIT_TIMEOUT, DEADLOCK, TIMEOUT, NEW_ABORTING].contains(&code)
 }
 
+/// Wait for the server's answer to a commit.
+struct AnswerWait(AnswerSignal);
+
+impl CommitSignal for AnswerWait {
+    fn wait(&self) -> CommitSignalCause {
+        match self.0.wait() {
+            SignalCause::Data => CommitSignalCause::Answer,
+            SignalCause::Woken => CommitSignalCause::Woken,
+        }
+    }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
+}
+
 impl TargetSession for MysqlSession {
     fn save_apart(&mut self, part: usize) -> Result<(), TargetFailure> {
         assert!(part > 0, "ours: the first session saves the progress that all share");
@@ -588,19 +611,35 @@ impl TargetSession for MysqlSession {
 
     fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
         self.send()?;
-        assert!(self.sql.is_empty() && self.rows.is_empty(), "ours: all changes are sent before the commit");
-        if self.logging == TargetLogging::BySourceGtids {
-            return self.commit_logged(placed);
+        // The first statement fixes the place of a transaction only if nothing was committed before it.
+        let is_placed_early =
+            self.state == TransactionState::Open || self.logging == TargetLogging::BySourceGtids;
+        self.send_end(progress)?;
+        if is_placed_early {
+            return self.receive_end(placed);
         }
-        self.commit_with_progress(progress, placed).map_err(|error| match error.code() {
-            Some(PROGRESS_OUT_OF_ORDER) => TargetFailure {
-                code: Some(PROGRESS_OUT_OF_ORDER),
-                ..TargetFailure::refused(
-                    "the previous transaction was not committed, or bintide.progress was changed",
-                )
-            },
-            _ => server_failure(error),
-        })
+        self.receive_end(&mut || ())?;
+        placed();
+        Ok(())
+    }
+
+    fn commit_signal(&self) -> Option<Arc<dyn CommitSignal>> {
+        // Without a signal, each session's own thread commits.
+        let signal = self.connection.answer_signal().ok()?;
+        Some(Arc::new(AnswerWait(signal)))
+    }
+
+    fn can_send_commit(&self) -> bool {
+        self.state == TransactionState::Open
+    }
+
+    fn send_commit(&mut self, progress: &ReplayProgress) -> Result<(), TargetFailure> {
+        assert!(self.can_send_commit(), "ours: only an open transaction is committed in two steps");
+        self.send_end(progress)
+    }
+
+    fn finish_commit(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        self.receive_end(placed)
     }
 
     fn rollback(&mut self) -> Result<(), TargetFailure> {

@@ -55,6 +55,8 @@ struct QueueState {
     /// Bytes of all groups.
     bytes: usize,
     is_stopped: bool,
+    /// A thread waits for a change of this state.
+    has_waiter: bool,
     /// All transactions read are queued, and no more are available yet.
     is_resting: bool,
     /// New GTIDs that the target counts as executed.
@@ -78,8 +80,7 @@ impl GroupQueue {
         let mut state = self.state();
         assert!((1..=state.open).contains(&state.waiting), "ours: a group that starts was waiting");
         state.waiting -= 1;
-        drop(state);
-        self.changed.notify_all();
+        self.wake_builder(state);
     }
 
     /// Records that a group was applied.
@@ -89,8 +90,18 @@ impl GroupQueue {
         assert!(state.bytes >= group.size(), "ours: the bytes of each group are counted once");
         state.open -= 1;
         state.bytes -= group.size();
-        drop(state);
-        self.changed.notify_all();
+        self.wake_builder(state);
+    }
+
+    /// Wakes the group builder once there is room for a quarter of the groups: with one group for each transaction, it
+    /// would otherwise run after each commit.
+    fn wake_builder(&self, mut state: MutexGuard<'_, QueueState>) {
+        let QueueLimits { open, waiting, .. } = self.limits;
+        let has_room = state.open <= open - open / 4 && state.waiting <= waiting - waiting / 4;
+        if has_room && std::mem::take(&mut state.has_waiter) {
+            drop(state);
+            self.changed.notify_all();
+        }
     }
 
     /// Records that the applier has stopped.
@@ -128,7 +139,10 @@ impl GroupQueue {
     /// Waits until another group would be started soon, at most for this time. Returns `false` on a timeout.
     fn wait_for_room(&self, longest: Duration) -> bool {
         let QueueLimits { open, waiting, .. } = self.limits;
-        let is_full = |state: &mut QueueState| state.open >= open || state.waiting >= waiting;
+        let is_full = |state: &mut QueueState| {
+            state.has_waiter = state.open >= open || state.waiting >= waiting;
+            state.has_waiter
+        };
         let waited = self.changed.wait_timeout_while(self.state(), longest, is_full);
         let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         drop(state);
@@ -157,6 +171,7 @@ impl GroupQueue {
     ) -> Result<MutexGuard<'_, QueueState>, StopSignal> {
         let mut state = self.state();
         while holds(&state) && !state.is_stopped {
+            state.has_waiter = true;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.is_stopped { Err(StopSignal) } else { Ok(state) }
