@@ -18,7 +18,7 @@ use crate::binlog_statement::{
 };
 use crate::context_adapter::ContextAdapter;
 use crate::fingerprint::{self, BY_GTID};
-use crate::progress_sql::{self, PROGRESS_OUT_OF_ORDER, put_progress, put_variable};
+use crate::progress_sql::{self, PROGRESS_OUT_OF_ORDER, SavedIntent, put_progress, put_variable};
 use crate::row_sql::{RowSessionSettings, StatementWriter};
 use crate::server_failure::server_failure;
 use crate::session_state::SessionState;
@@ -54,8 +54,11 @@ pub(crate) struct MysqlSession {
     /// Row events that are not yet in `sql`.
     rows: Vec<u8>,
     pub(crate) state: TransactionState,
+    starts: TransactionStart,
+    autocommit: Autocommit,
     /// This session's row of the progress table.
     progress_row: usize,
+    saved_intent: SavedIntent,
     pub(crate) logging: TargetLogging,
     /// GTIDs of the transaction. The server logs it under the last one; empty if it is not logged.
     gtids: Vec<Gtid>,
@@ -71,7 +74,24 @@ pub(crate) struct SessionParts {
     pub(crate) creations: TableCreation,
     pub(crate) adapter: ContextAdapter,
     pub(crate) logging: TargetLogging,
+    pub(crate) starts: TransactionStart,
     pub(crate) definitions: Arc<AtomicU64>,
+}
+
+/// The way in which transactions of row events begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransactionStart {
+    /// By `BEGIN`.
+    Begin,
+    /// By their first change, with `autocommit` off: one statement less for each transaction.
+    Implicit,
+}
+
+/// The session's `autocommit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Autocommit {
+    On,
+    Off,
 }
 
 /// Support for `CREATE TABLE … SELECT`.
@@ -117,6 +137,7 @@ impl MysqlSession {
             creations,
             adapter,
             logging,
+            starts,
             definitions,
         } = parts;
         let (sql, rows) = (String::new(), Vec::new());
@@ -137,7 +158,10 @@ impl MysqlSession {
             sql,
             rows,
             state: TransactionState::Idle,
+            starts,
+            autocommit: Autocommit::On,
             progress_row: 1,
+            saved_intent: SavedIntent::Possible,
             logging,
             gtids: Vec::new(),
             announcement: StatementAnnouncement::Settled,
@@ -233,9 +257,31 @@ impl MysqlSession {
 
     pub(crate) fn begin_if_due(&mut self) {
         if self.state == TransactionState::BeginPending {
+            self.restore_autocommit();
             self.put_gtid_next();
             self.sql.push_str("BEGIN;");
             self.state = TransactionState::Open;
+        }
+    }
+
+    /// Begins a transaction whose first changes are row events.
+    fn begin_rows_if_due(&mut self) {
+        if self.state != TransactionState::BeginPending || self.starts == TransactionStart::Begin {
+            return self.begin_if_due();
+        }
+        assert!(self.gtids.is_empty(), "ours: a logged transaction begins by BEGIN");
+        if self.autocommit == Autocommit::On {
+            self.sql.push_str("SET @@session.autocommit=0;");
+            self.autocommit = Autocommit::Off;
+        }
+        self.state = TransactionState::Open;
+    }
+
+    /// Makes each statement outside of a transaction commit itself.
+    fn restore_autocommit(&mut self) {
+        if self.autocommit == Autocommit::Off {
+            self.sql.push_str("SET @@session.autocommit=1;");
+            self.autocommit = Autocommit::On;
         }
     }
 
@@ -287,14 +333,17 @@ impl MysqlSession {
                 if gtid.is_some() {
                     sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
                 }
-                put_progress(&mut sql, progress, self.progress_row);
+                put_progress(&mut sql, progress, self.progress_row, self.saved_intent);
             }
             TransactionState::Open => {
-                put_progress(&mut sql, progress, self.progress_row);
+                put_progress(&mut sql, progress, self.progress_row, self.saved_intent);
                 sql.push_str("COMMIT");
             }
             TransactionState::Idle | TransactionState::BeginPending => {
-                put_progress(&mut sql, progress, self.progress_row);
+                put_progress(&mut sql, progress, self.progress_row, self.saved_intent);
+                if self.autocommit == Autocommit::Off {
+                    sql.push_str("COMMIT");
+                }
             }
         }
         self.connection.send(&sql).map_err(server_failure)
@@ -302,7 +351,11 @@ impl MysqlSession {
 
     /// Waits for the answer to [`MysqlSession::send_end`]. Calls `placed` after the first statement.
     fn receive_end(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
-        self.connection.receive(placed).map_err(|error| match error.code() {
+        let received = self.connection.receive(placed);
+        if received.is_ok() {
+            self.saved_intent = SavedIntent::None;
+        }
+        received.map_err(|error| match error.code() {
             Some(PROGRESS_OUT_OF_ORDER) => TargetFailure {
                 code: Some(PROGRESS_OUT_OF_ORDER),
                 ..TargetFailure::refused(
@@ -537,6 +590,8 @@ impl TargetSession for MysqlSession {
             "ours: a statement that commits implicitly is announced first"
         );
         self.definitions.fetch_add(1, Ordering::SeqCst);
+        self.saved_intent = SavedIntent::Possible;
+        self.restore_autocommit();
         if let Some(format) = format
             && !self.makes_statements(format)
         {
@@ -583,7 +638,7 @@ impl TargetSession for MysqlSession {
         }
         self.adopt_format(&rows.format)?;
         self.begin_after_creation();
-        self.begin_if_due();
+        self.begin_rows_if_due();
         self.adopt(context)?;
         self.settings = None;
         let size_max = events_size_max(self.packet_max.saturating_sub(PACKET_MARGIN)).min(FLUSH_SIZE * 16);
@@ -650,6 +705,10 @@ impl TargetSession for MysqlSession {
         (self.format, self.state) = (None, TransactionState::Idle);
         self.settings = None;
         self.connection.run("ROLLBACK").map_err(server_failure)?;
+        // The pending assignment may not have run.
+        if std::mem::replace(&mut self.autocommit, Autocommit::On) == Autocommit::Off {
+            self.connection.run("SET @@session.autocommit=1").map_err(server_failure)?;
+        }
         // Otherwise the next replay would attribute any change of the definitions to the statement.
         if self.announcement == StatementAnnouncement::Refused {
             self.connection.run(&progress_sql::withdraw_intent_sql()).map_err(server_failure)?;

@@ -66,6 +66,10 @@ struct WorkerState {
     awaited: Vec<Option<TurnWait>>,
     /// Groups offered and not yet committed, by number.
     groups: HashMap<u64, Arc<CommitGroup>>,
+    /// Number of workers that wait for a group to start.
+    idle_workers: usize,
+    /// The thread that offers groups waits for a commit.
+    is_feeder_waiting: bool,
     /// A group for the first worker only: the group may need state of that session, such as temporary tables.
     for_first: Option<u64>,
     /// All groups have been offered.
@@ -124,6 +128,8 @@ pub(super) fn run(
         gate: CommitGate::new(options.order),
         awaited: sessions.iter().map(|_| None).collect(),
         groups: HashMap::new(),
+        idle_workers: 0,
+        is_feeder_waiting: false,
         for_first: None,
         is_over: false,
         is_stopped: false,
@@ -248,6 +254,7 @@ impl WorkerShared<'_> {
     fn offer(&self, group: CommitGroup) {
         let mut state = self.state();
         while !state.schedule.has_room() && state.failure.is_none() {
+            state.is_feeder_waiting = true;
             state = wait_on(&self.done, state);
         }
         if state.failure.is_none() {
@@ -256,7 +263,13 @@ impl WorkerShared<'_> {
             assert!(before.is_none(), "ours: each group has a number of its own");
             let is_scheduled = state.groups.len() <= state.schedule.open_count();
             assert!(is_scheduled, "ours: the schedule knows each group that is not committed");
-            drop(state);
+            self.wake_idle_worker(&state);
+        }
+    }
+
+    /// Wakes a worker if there is a group for it.
+    fn wake_idle_worker(&self, state: &WorkerState) {
+        if state.idle_workers > 0 && state.schedule.can_start() {
             self.offered.notify_one();
         }
     }
@@ -298,8 +311,9 @@ impl WorkerShared<'_> {
                 return Ok(());
             }
             watcher.report_status()?;
-            let state = self.state();
+            let mut state = self.state();
             if state.done.is_empty() && state.failure.is_none() && state.schedule.open_count() > 0 {
+                state.is_feeder_waiting = true;
                 drop(self.done.wait_timeout(state, POLL_INTERVAL));
             }
         }
@@ -370,9 +384,7 @@ impl<'s> ApplyWorker<'s, '_> {
                     state.gate.begin(number);
                     assert!(state.awaited[self.index].is_none(), "ours: a worker has one group at a time");
                     state.tally.at_once = state.tally.at_once.max(state.schedule.running_count() as u64);
-                    if state.schedule.can_start() {
-                        self.shared.offered.notify_one();
-                    }
+                    self.shared.wake_idle_worker(&state);
                     self.shared.queue.mark_started();
                     return Some((number, group));
                 }
@@ -382,7 +394,9 @@ impl<'s> ApplyWorker<'s, '_> {
                 self.shared.offered.notify_all();
                 continue;
             }
+            state.idle_workers += 1;
             state = wait_on(&self.shared.offered, state);
+            state.idle_workers -= 1;
         }
     }
 
@@ -449,9 +463,12 @@ impl<'s> ApplyWorker<'s, '_> {
         assert!(done.is_some(), "ours: a group is committed once");
         assert!(state.gate.first_uncommitted() <= state.schedule.end(), "ours: only offered groups commit");
         state.done.extend(done.map(|group| (group, at_us)));
+        let is_awaited = std::mem::take(&mut state.is_feeder_waiting);
         drop(state);
         self.shared.queue.mark_applied(group);
-        self.shared.done.notify_one();
+        if is_awaited {
+            self.shared.done.notify_one();
+        }
     }
 
     /// Reports the result of a step to the gate; `None` if the replay stops.
