@@ -184,7 +184,7 @@ fn feed(
             }
         };
         match message {
-            ApplierMessage::Group(group) => shared.offer(*group),
+            ApplierMessage::Groups(groups) => groups.into_iter().for_each(|group| shared.offer(group)),
             ApplierMessage::Read(so_far) => watcher.add_read(so_far),
             ApplierMessage::Over { undecided } => {
                 watcher.set_undecided(undecided);
