@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use binlog::gtid::Gtid;
 use binlog::{EventFormat, Flavour};
 use replay::{
-    CommitSignal, CommitSignalCause, LoadDataFile, ReplayProgress, RowEvents, SessionVariables, SourceStatement, StatementInput,
-    StatementIntent, TargetFailure, TargetFailureKind, TargetSession,
+    CommitSignal, CommitSignalCause, LoadDataFile, ReplayProgress, RowEvents, SessionVariables,
+    SourceStatement, StatementInput, StatementIntent, TargetFailure, TargetFailureKind, TargetSession,
 };
 use servers::{AnswerSignal, SignalCause, SqlConnection, StatementParameter};
 use sql::quote::put_name;

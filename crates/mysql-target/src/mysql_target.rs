@@ -280,7 +280,9 @@ impl MysqlTarget {
 
     /// Returns the way in which transactions of row events begin.
     fn transaction_starts(&self) -> TransactionStart {
-        match self.logging == TargetLogging::Off && !self.facts.is_mariadb && !self.facts.is_older_than(MYSQL_8)
+        match self.logging == TargetLogging::Off
+            && !self.facts.is_mariadb
+            && !self.facts.is_older_than(MYSQL_8)
         {
             true => TransactionStart::Implicit,
             false => TransactionStart::Begin,
