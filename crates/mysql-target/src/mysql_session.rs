@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use binlog::gtid::Gtid;
 use binlog::{EventFormat, Flavour};
 use replay::{
-    LoadDataFile, ReplayProgress, RowEvents, SessionVariables, SourceStatement, StatementInput,
-    StatementIntent, TargetFailure, TargetFailureKind, TargetSession,
+    CommitSignal, CommitSignalCause, LoadDataFile, ReplayProgress, RowEvents, SessionVariables,
+    SourceStatement, StatementInput, StatementIntent, TargetFailure, TargetFailureKind, TargetSession,
 };
-use servers::{SqlConnection, StatementParameter};
+use servers::{AnswerSignal, SignalCause, SqlConnection, StatementParameter};
 use sql::quote::put_name;
 
 use crate::binlog_statement::{
@@ -18,7 +18,7 @@ use crate::binlog_statement::{
 };
 use crate::context_adapter::ContextAdapter;
 use crate::fingerprint::{self, BY_GTID};
-use crate::progress_sql::{self, PROGRESS_OUT_OF_ORDER, put_progress, put_variable};
+use crate::progress_sql::{self, PROGRESS_OUT_OF_ORDER, SavedIntent, put_progress, put_variable};
 use crate::row_sql::{RowSessionSettings, StatementWriter};
 use crate::server_failure::server_failure;
 use crate::session_state::SessionState;
@@ -54,8 +54,11 @@ pub(crate) struct MysqlSession {
     /// Row events that are not yet in `sql`.
     rows: Vec<u8>,
     pub(crate) state: TransactionState,
+    starts: TransactionStart,
+    autocommit: Autocommit,
     /// This session's row of the progress table.
     progress_row: usize,
+    saved_intent: SavedIntent,
     pub(crate) logging: TargetLogging,
     /// GTIDs of the transaction. The server logs it under the last one; empty if it is not logged.
     gtids: Vec<Gtid>,
@@ -71,7 +74,24 @@ pub(crate) struct SessionParts {
     pub(crate) creations: TableCreation,
     pub(crate) adapter: ContextAdapter,
     pub(crate) logging: TargetLogging,
+    pub(crate) starts: TransactionStart,
     pub(crate) definitions: Arc<AtomicU64>,
+}
+
+/// The way in which transactions of row events begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransactionStart {
+    /// By `BEGIN`.
+    Begin,
+    /// By their first change, with `autocommit` off: one statement less for each transaction.
+    Implicit,
+}
+
+/// The session's `autocommit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Autocommit {
+    On,
+    Off,
 }
 
 /// Support for `CREATE TABLE … SELECT`.
@@ -117,6 +137,7 @@ impl MysqlSession {
             creations,
             adapter,
             logging,
+            starts,
             definitions,
         } = parts;
         let (sql, rows) = (String::new(), Vec::new());
@@ -137,7 +158,10 @@ impl MysqlSession {
             sql,
             rows,
             state: TransactionState::Idle,
+            starts,
+            autocommit: Autocommit::On,
             progress_row: 1,
+            saved_intent: SavedIntent::Possible,
             logging,
             gtids: Vec::new(),
             announcement: StatementAnnouncement::Settled,
@@ -233,9 +257,31 @@ impl MysqlSession {
 
     pub(crate) fn begin_if_due(&mut self) {
         if self.state == TransactionState::BeginPending {
+            self.restore_autocommit();
             self.put_gtid_next();
             self.sql.push_str("BEGIN;");
             self.state = TransactionState::Open;
+        }
+    }
+
+    /// Begins a transaction whose first changes are row events.
+    fn begin_rows_if_due(&mut self) {
+        if self.state != TransactionState::BeginPending || self.starts == TransactionStart::Begin {
+            return self.begin_if_due();
+        }
+        assert!(self.gtids.is_empty(), "ours: a logged transaction begins by BEGIN");
+        if self.autocommit == Autocommit::On {
+            self.sql.push_str("SET @@session.autocommit=0;");
+            self.autocommit = Autocommit::Off;
+        }
+        self.state = TransactionState::Open;
+    }
+
+    /// Makes each statement outside of a transaction commit itself.
+    fn restore_autocommit(&mut self) {
+        if self.autocommit == Autocommit::Off {
+            self.sql.push_str("SET @@session.autocommit=1;");
+            self.autocommit = Autocommit::On;
         }
     }
 
@@ -255,15 +301,9 @@ impl MysqlSession {
         }
     }
 
-    /// Commits a logged transaction. `gtid_executed` is its progress.
-    fn commit_logged(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+    /// Returns the statements that commit a logged transaction. `gtid_executed` is its progress.
+    fn logged_commit_sql(&self) -> String {
         assert!(!self.gtids.is_empty(), "ours: a logged transaction has a GTID");
-        if !matches!(self.state, TransactionState::Open | TransactionState::ImplicitCommit(_)) {
-            self.put_gtid_next();
-            self.sql.push_str("BEGIN;");
-            self.send()?;
-        }
-        self.state = TransactionState::Idle;
         // Send one request: the server completes it even if this process ends.
         let mut sql = String::from("COMMIT;");
         // Earlier GTIDs are of `XA PREPARE` transactions. The transaction just committed contains all their changes.
@@ -271,39 +311,59 @@ impl MysqlSession {
             let _ = write!(sql, "SET @@SESSION.GTID_NEXT='{gtid}';BEGIN;COMMIT;");
         }
         sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC'");
-        self.connection.run_then(&sql, placed).map_err(server_failure)
+        sql
     }
 
-    /// Saves progress and commits.
-    fn commit_with_progress(
-        &mut self,
-        progress: &ReplayProgress,
-        placed: &mut dyn FnMut(),
-    ) -> Result<(), servers::ConnectionError> {
+    /// Sends the end of a transaction: saves progress and commits.
+    fn send_end(&mut self, progress: &ReplayProgress) -> Result<(), TargetFailure> {
+        assert!(self.sql.is_empty() && self.rows.is_empty(), "ours: all changes are sent before the commit");
         let mut sql = String::new();
         match std::mem::replace(&mut self.state, TransactionState::Idle) {
+            state if self.logging == TargetLogging::BySourceGtids => {
+                if !matches!(state, TransactionState::Open | TransactionState::ImplicitCommit(_)) {
+                    self.put_gtid_next();
+                    self.sql.push_str("BEGIN;");
+                    self.send()?;
+                }
+                sql = self.logged_commit_sql();
+            }
             TransactionState::ImplicitCommit(gtid) => {
                 self.definitions.fetch_add(1, Ordering::SeqCst);
                 sql.push_str("COMMIT;");
                 if gtid.is_some() {
                     sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
                 }
-                put_progress(&mut sql, progress, self.progress_row);
-                self.connection.run(&sql)?;
-                placed();
+                put_progress(&mut sql, progress, self.progress_row, self.saved_intent);
             }
             TransactionState::Open => {
-                put_progress(&mut sql, progress, self.progress_row);
+                put_progress(&mut sql, progress, self.progress_row, self.saved_intent);
                 sql.push_str("COMMIT");
-                self.connection.run_then(&sql, placed)?;
             }
             TransactionState::Idle | TransactionState::BeginPending => {
-                put_progress(&mut sql, progress, self.progress_row);
-                self.connection.run(&sql)?;
-                placed();
+                put_progress(&mut sql, progress, self.progress_row, self.saved_intent);
+                if self.autocommit == Autocommit::Off {
+                    sql.push_str("COMMIT");
+                }
             }
         }
-        Ok(())
+        self.connection.send(&sql).map_err(server_failure)
+    }
+
+    /// Waits for the answer to [`MysqlSession::send_end`]. Calls `placed` after the first statement.
+    fn receive_end(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        let received = self.connection.receive(placed);
+        if received.is_ok() {
+            self.saved_intent = SavedIntent::None;
+        }
+        received.map_err(|error| match error.code() {
+            Some(PROGRESS_OUT_OF_ORDER) => TargetFailure {
+                code: Some(PROGRESS_OUT_OF_ORDER),
+                ..TargetFailure::refused(
+                    "the previous transaction was not committed, or bintide.progress was changed",
+                )
+            },
+            _ => server_failure(error),
+        })
     }
 
     /// Changes the session's variables to this context.
@@ -467,6 +527,22 @@ fn is_transient_error(code: u16) -> bool {
     [INTERRUPTED, SERVER_SHUTDOWN, LOCK_WAIT_TIMEOUT, DEADLOCK, TIMEOUT, NEW_ABORTING].contains(&code)
 }
 
+/// Wait for the server's answer to a commit.
+struct AnswerWait(AnswerSignal);
+
+impl CommitSignal for AnswerWait {
+    fn wait(&self) -> CommitSignalCause {
+        match self.0.wait() {
+            SignalCause::Data => CommitSignalCause::Answer,
+            SignalCause::Woken => CommitSignalCause::Woken,
+        }
+    }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
+}
+
 impl TargetSession for MysqlSession {
     fn save_apart(&mut self, part: usize) -> Result<(), TargetFailure> {
         assert!(part > 0, "ours: the first session saves the progress that all share");
@@ -514,6 +590,8 @@ impl TargetSession for MysqlSession {
             "ours: a statement that commits implicitly is announced first"
         );
         self.definitions.fetch_add(1, Ordering::SeqCst);
+        self.saved_intent = SavedIntent::Possible;
+        self.restore_autocommit();
         if let Some(format) = format
             && !self.makes_statements(format)
         {
@@ -560,7 +638,7 @@ impl TargetSession for MysqlSession {
         }
         self.adopt_format(&rows.format)?;
         self.begin_after_creation();
-        self.begin_if_due();
+        self.begin_rows_if_due();
         self.adopt(context)?;
         self.settings = None;
         let size_max = events_size_max(self.packet_max.saturating_sub(PACKET_MARGIN)).min(FLUSH_SIZE * 16);
@@ -588,19 +666,35 @@ impl TargetSession for MysqlSession {
 
     fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
         self.send()?;
-        assert!(self.sql.is_empty() && self.rows.is_empty(), "ours: all changes are sent before the commit");
-        if self.logging == TargetLogging::BySourceGtids {
-            return self.commit_logged(placed);
+        // The first statement fixes the place of a transaction only if nothing was committed before it.
+        let is_placed_early =
+            self.state == TransactionState::Open || self.logging == TargetLogging::BySourceGtids;
+        self.send_end(progress)?;
+        if is_placed_early {
+            return self.receive_end(placed);
         }
-        self.commit_with_progress(progress, placed).map_err(|error| match error.code() {
-            Some(PROGRESS_OUT_OF_ORDER) => TargetFailure {
-                code: Some(PROGRESS_OUT_OF_ORDER),
-                ..TargetFailure::refused(
-                    "the previous transaction was not committed, or bintide.progress was changed",
-                )
-            },
-            _ => server_failure(error),
-        })
+        self.receive_end(&mut || ())?;
+        placed();
+        Ok(())
+    }
+
+    fn commit_signal(&self) -> Option<Arc<dyn CommitSignal>> {
+        // Without a signal, each session's own thread commits.
+        let signal = self.connection.answer_signal().ok()?;
+        Some(Arc::new(AnswerWait(signal)))
+    }
+
+    fn can_send_commit(&self) -> bool {
+        self.state == TransactionState::Open
+    }
+
+    fn send_commit(&mut self, progress: &ReplayProgress) -> Result<(), TargetFailure> {
+        assert!(self.can_send_commit(), "ours: only an open transaction is committed in two steps");
+        self.send_end(progress)
+    }
+
+    fn finish_commit(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        self.receive_end(placed)
     }
 
     fn rollback(&mut self) -> Result<(), TargetFailure> {
@@ -611,6 +705,10 @@ impl TargetSession for MysqlSession {
         (self.format, self.state) = (None, TransactionState::Idle);
         self.settings = None;
         self.connection.run("ROLLBACK").map_err(server_failure)?;
+        // The pending assignment may not have run.
+        if std::mem::replace(&mut self.autocommit, Autocommit::On) == Autocommit::Off {
+            self.connection.run("SET @@session.autocommit=1").map_err(server_failure)?;
+        }
         // Otherwise the next replay would attribute any change of the definitions to the statement.
         if self.announcement == StatementAnnouncement::Refused {
             self.connection.run(&progress_sql::withdraw_intent_sql()).map_err(server_failure)?;

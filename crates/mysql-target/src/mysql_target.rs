@@ -16,9 +16,9 @@ use crate::apply_as::{ApplyAs, SqlApplyReason};
 use crate::context_adapter::{ContextAdapter, TargetCollations};
 use crate::fingerprint;
 use crate::lock_heartbeat::{LockHeartbeat, acquire_lock};
-use crate::mysql_session::{MysqlSession, SessionParts, TableCreation};
+use crate::mysql_session::{MysqlSession, SessionParts, TableCreation, TransactionStart};
 use crate::progress_rows::{parse_gtid_set, read_progress};
-use crate::progress_sql::{self, PROGRESS_TABLE};
+use crate::progress_sql::{self, PROGRESS_TABLE, SavedIntent};
 use crate::row_statements::CREATED_PREFIX;
 use crate::server_failure::{LOG_IN, server_failure};
 use crate::table_definition;
@@ -278,6 +278,17 @@ impl MysqlTarget {
         }
     }
 
+    /// Returns the way in which transactions of row events begin.
+    fn transaction_starts(&self) -> TransactionStart {
+        match self.logging == TargetLogging::Off
+            && !self.facts.is_mariadb
+            && !self.facts.is_older_than(MYSQL_8)
+        {
+            true => TransactionStart::Implicit,
+            false => TransactionStart::Begin,
+        }
+    }
+
     /// Returns true if the target has GTIDs.
     fn has_gtids(&self) -> bool {
         !self.facts.is_mariadb && self.facts.gtid_mode == GtidMode::On
@@ -330,6 +341,7 @@ impl ReplayTarget for MysqlTarget {
             creations: self.table_creation(),
             adapter,
             logging: self.logging,
+            starts: self.transaction_starts(),
             definitions: Arc::clone(&self.definition_version),
         })))
     }
@@ -358,7 +370,7 @@ impl ReplayTarget for MysqlTarget {
 
     fn save(&self, progress: &ReplayProgress) -> Result<(), TargetFailure> {
         let mut text = String::new();
-        progress_sql::put_progress(&mut text, progress, 1);
+        progress_sql::put_progress(&mut text, progress, 1, SavedIntent::Possible);
         self.control()?.run(&text).map_err(server_failure)
     }
 

@@ -46,25 +46,45 @@ pub(crate) const PROGRESS_OUT_OF_ORDER: u16 = 1690;
 /// Appends the statement that saves progress in a row of the table. The statement waits for a session that has locked
 /// the row. If that session rolls back, the number of this transaction is not the next number, and this transaction
 /// must not commit. The statement then adds to the largest BIGINT, which is an error in every SQL mode.
-pub(crate) fn put_progress(out: &mut String, progress: &ReplayProgress, stream: usize) {
+///
+/// Columns that have their value already are left out: the server then compares and logs less. Without a position, no
+/// transaction beyond it was ever saved.
+pub(crate) fn put_progress(
+    out: &mut String,
+    progress: &ReplayProgress,
+    stream: usize,
+    saved_intent: SavedIntent,
+) {
     assert!(stream > 0, "ours: the rows of the progress table are numbered from 1");
+    assert!(progress.place.is_some() || progress.beyond.is_empty(), "ours: beyond is beyond a position");
     let _ = write!(out, "UPDATE {PROGRESS_TABLE} SET gtids='{}'", progress.gtids);
     if let Some(place) = &progress.place {
         out.push_str(",log=X'");
         put_hex(out, place.log.as_bytes());
-        let _ = write!(out, "',position={}", place.position);
+        let _ = write!(out, "',position={},beyond='", place.position);
+        for place in &progress.beyond {
+            put_hex(out, place.log.as_bytes());
+            let _ = writeln!(out, " {}", place.position);
+        }
+        out.push('\'');
     }
-    out.push_str(",beyond='");
-    for place in &progress.beyond {
-        put_hex(out, place.log.as_bytes());
-        let _ = writeln!(out, " {}", place.position);
+    if saved_intent == SavedIntent::Possible {
+        out.push_str(",intent=NULL");
     }
-    out.push_str("',intent=NULL");
     if let Some(commits) = progress.commits {
         let before = commits.saturating_sub(1);
         let _ = write!(out, ",commits=IF(commits={before},{commits},~0+commits+1)");
     }
     let _ = write!(out, " WHERE stream={stream};");
+}
+
+/// Knowledge about the progress row's intent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SavedIntent {
+    /// The row has no intent.
+    None,
+    /// The row may have an intent, which saved progress clears.
+    Possible,
 }
 
 /// Returns the statement that removes a saved intent.
@@ -197,7 +217,7 @@ mod tests {
     use binlog::{Collation, Flavour};
     use replay::{ReplayProgress, SourcePosition, StatementInput, StatementIntent, UserVariableValue};
 
-    use super::{put_progress, put_variable, read_intent, save_intent_sql, unverified_text};
+    use super::{SavedIntent, put_progress, put_variable, read_intent, save_intent_sql, unverified_text};
 
     fn own(id: u16) -> Option<Collation> {
         Collation::new(id, Flavour::MySql)
@@ -217,6 +237,11 @@ mod tests {
 
     #[test]
     fn progress_is_one_statement() {
+        let check = |progress: &ReplayProgress, intent, wanted: &str| {
+            let mut sql = String::new();
+            put_progress(&mut sql, progress, 1, intent);
+            assert_eq!(sql, format!("UPDATE `bintide`.`progress` SET {wanted} WHERE stream=1;"));
+        };
         let place = SourcePosition { log: "b.1".into(), position: 99 };
         let progress = ReplayProgress {
             gtids: Default::default(),
@@ -224,12 +249,13 @@ mod tests {
             beyond: vec![place.clone(), place],
             commits: Some(7),
         };
-        let mut sql = String::new();
-        put_progress(&mut sql, &progress, 1);
-        let wanted = "UPDATE `bintide`.`progress` SET gtids='',log=X'622e31',position=99,\
-                      beyond='622e31 99\n622e31 99\n',intent=NULL,\
-                      commits=IF(commits=6,7,~0+commits+1) WHERE stream=1;";
-        assert_eq!(sql, wanted);
+        let wanted = "gtids='',log=X'622e31',position=99,beyond='622e31 99\n622e31 99\n',intent=NULL,\
+                      commits=IF(commits=6,7,~0+commits+1)";
+        check(&progress, SavedIntent::Possible, wanted);
+        let progress = ReplayProgress { place: None, beyond: Vec::new(), ..progress };
+        check(&progress, SavedIntent::Possible, "gtids='',intent=NULL,commits=IF(commits=6,7,~0+commits+1)");
+        check(&progress, SavedIntent::None, "gtids='',commits=IF(commits=6,7,~0+commits+1)");
+        check(&ReplayProgress { commits: None, ..progress }, SavedIntent::None, "gtids=''");
     }
 
     #[test]

@@ -55,6 +55,13 @@ pub enum CommitDecision {
     Abandon,
 }
 
+impl CommitDecision {
+    /// Returns the decision of a replay that stops: a group that would have to wait gives up.
+    pub(crate) fn or_abandon(self) -> Self {
+        if self == Self::Wait { Self::Abandon } else { self }
+    }
+}
+
 /// Outcome of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryDecision {

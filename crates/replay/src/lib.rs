@@ -74,7 +74,9 @@ pub use crate::replay_log::ReplayLog;
 pub use crate::replay_options::{GapPolicy, ReplayOptions};
 pub use crate::replay_progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
 pub use crate::replay_report::{ReplayReport, ReplayStatus};
-pub use crate::replay_target::{IntentOutcome, ReplayTarget, RollbackTraces, TargetSession};
+pub use crate::replay_target::{
+    CommitSignal, CommitSignalCause, IntentOutcome, ReplayTarget, RollbackTraces, TargetSession,
+};
 pub use crate::row_events::RowEvents;
 pub use crate::run::{
     DraftRole, DryRunTarget, Parallelism, ReplayObserver, ReplayPlan, RowChanges, plan, replay,

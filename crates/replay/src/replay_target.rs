@@ -187,10 +187,61 @@ pub trait TargetSession: Send {
     /// committed.
     fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure>;
 
+    /// Returns the signal of commits in two steps. `None` if the session commits in one step only.
+    fn commit_signal(&self) -> Option<Arc<dyn CommitSignal>> {
+        None
+    }
+
+    /// Returns whether the open transaction can be committed in two steps: [`TargetSession::send_commit`], then
+    /// [`TargetSession::finish_commit`]. Called after `flush`. Another thread may make the first step while the
+    /// session's own thread waits for the [`CommitSignal`].
+    fn can_send_commit(&self) -> bool {
+        false
+    }
+
+    /// Begins a commit as [`TargetSession::commit`] does, and does not wait for the target.
+    ///
+    /// # Errors
+    ///
+    /// If the session is lost, or commits in one step only.
+    fn send_commit(&mut self, progress: &ReplayProgress) -> Result<(), TargetFailure> {
+        let _ = progress;
+        Err(TargetFailure::refused("this target commits in one step"))
+    }
+
+    /// Ends a commit that was sent.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`TargetSession::commit`].
+    fn finish_commit(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        let _ = placed;
+        Err(TargetFailure::refused("this target commits in one step"))
+    }
+
     /// Rolls back the open transaction, if there is one.
     ///
     /// # Errors
     ///
     /// If the session is lost; the target then rolls back by itself.
     fn rollback(&mut self) -> Result<(), TargetFailure>;
+}
+
+/// Wait of a session's thread until the target answers a commit that another thread sends.
+pub trait CommitSignal: Send + Sync {
+    /// Waits until the target has answered, the session is lost, or [`CommitSignal::wake`] has been called since the
+    /// last wait.
+    fn wait(&self) -> CommitSignalCause;
+
+    /// Ends the current wait, or else the next one.
+    fn wake(&self);
+}
+
+/// Reason for the end of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitSignalCause {
+    /// The target has answered, or the session is lost.
+    Answer,
+    /// Another thread ended the wait.
+    Woken,
 }

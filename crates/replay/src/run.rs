@@ -143,13 +143,16 @@ fn apply_in_one_session(
             }
         };
         match message {
-            ApplierMessage::Group(group) => {
-                queue.mark_started();
-                watcher.busy = 1;
-                applier.apply(&group, &mut || watcher.report_status())?;
-                watcher.busy = 0;
-                queue.mark_applied(&group);
-                watcher.add_applied(&group, now_us(), applier.tally)?;
+            ApplierMessage::Groups(groups) => {
+                for group in groups {
+                    queue.mark_started();
+                    watcher.busy = 1;
+                    applier.apply(&group, &mut || watcher.report_status())?;
+                    watcher.busy = 0;
+                    queue.mark_applied(&group);
+                    watcher.add_applied(&group, now_us(), applier.tally)?;
+                    watcher.report_status()?;
+                }
             }
             ApplierMessage::Read(so_far) => watcher.add_read(so_far),
             ApplierMessage::Over { undecided } => {

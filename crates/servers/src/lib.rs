@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod address_text;
+mod answer_signal;
 mod connect;
 mod connection_options;
 mod error;
@@ -37,6 +38,7 @@ mod tls_error;
 mod tls_policy;
 mod tls_request;
 
+pub use crate::answer_signal::{AnswerSignal, SignalCause};
 pub use crate::connection_options::{
     CompressionAlgorithm, ConnectionOptions, ConnectionProtocol, OptionRecognition, PasswordOption,
 };

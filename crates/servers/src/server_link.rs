@@ -248,6 +248,11 @@ impl ServerLink {
         self.packet_stream.stream.descriptor().map(|descriptor| descriptor.as_raw_fd())
     }
 
+    /// Returns the socket, if it is open.
+    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.packet_stream.stream.descriptor()
+    }
+
     /// Returns whether the next packet has arrived.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use wire::{
     ResultPart, ResultReader, ServerStatus, StatementExecution, TextRow, WireError,
 };
 
+use crate::answer_signal::AnswerSignal;
 use crate::error::ConnectionError;
 use crate::server_address::ServerAddress;
 use crate::server_link::{ANSWER_SIZE_MAX, CancelToken, LinkOptions, ServerLink};
@@ -29,6 +30,8 @@ pub struct SqlConnection {
     /// Host and port or socket of the server, for errors.
     endpoint: String,
     client: SqlClient,
+    /// The request of [`SqlConnection::send`], until its answer is read.
+    sent: Option<RequestGuard>,
 }
 
 /// Client side of the protocol.
@@ -47,6 +50,8 @@ struct SqlClient {
 enum AnswerSync {
     /// The next answer belongs to the next request.
     InStep,
+    /// A request has been sent, and its answer not yet read.
+    Owed,
     /// The next answer could be the rest of an earlier answer, which failed for this reason.
     Lost { reason: String },
 }
@@ -194,7 +199,7 @@ impl SqlConnection {
             sync: AnswerSync::InStep,
             packet_max: None,
         };
-        Ok(Self { monitor: watch.transpose()?, endpoint: address.endpoint(), client })
+        Ok(Self { monitor: watch.transpose()?, endpoint: address.endpoint(), client, sent: None })
     }
 
     /// Makes waits ignore a cancellation, for connections that must learn the outcome of each commit.
@@ -237,6 +242,63 @@ impl SqlConnection {
             }
             Ok(())
         })
+    }
+
+    /// Sends statements, and does not wait for the answer: see [`SqlConnection::receive`].
+    ///
+    /// # Errors
+    ///
+    /// If the connection is lost. There is no answer then.
+    ///
+    /// # Panics
+    ///
+    /// If the answer to earlier statements was not received. All methods that run statements panic likewise.
+    pub fn send(&mut self, sql: &str) -> Result<(), ConnectionError> {
+        self.client.link.begin_request();
+        self.sent = self.monitor.as_ref().map(|watch| watch.request(sql.len()));
+        let result = self.client.run_checked(|client| client.send(sql.as_bytes()));
+        if result.is_err() {
+            self.sent = None;
+        }
+        self.explain(result)
+    }
+
+    /// Waits for the answer to [`SqlConnection::send`]. Calls `first_done` after the first statement, while the other
+    /// statements still run.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SqlConnection::run`].
+    ///
+    /// # Panics
+    ///
+    /// If no statements were sent.
+    pub fn receive(&mut self, first_done: impl FnOnce()) -> Result<(), ConnectionError> {
+        assert_eq!(self.client.sync, AnswerSync::Owed, "ours: an answer follows a request");
+        self.client.sync = AnswerSync::InStep;
+        let mut first_done = Some(first_done);
+        let result = self.client.run_checked(|client| {
+            client.read_results(&mut |_| {
+                if let Some(first_done) = first_done.take() {
+                    first_done();
+                }
+                Ok(())
+            })
+        });
+        self.sent = None;
+        self.explain(result)
+    }
+
+    /// Returns a signal that shows whether an answer has begun to arrive.
+    ///
+    /// # Errors
+    ///
+    /// If the process has too many open files, or the connection is closed.
+    pub fn answer_signal(&self) -> Result<AnswerSignal, ConnectionError> {
+        match self.client.link.socket() {
+            Some(socket) => AnswerSignal::new(socket),
+            None => Err(ConnectionError::lost("the connection is closed".to_owned())),
+        }
     }
 
     /// Runs statements whose text is in the session's `character_set_client`, which need not be UTF-8.
@@ -408,6 +470,11 @@ impl SqlConnection {
         let under_way: Option<RequestGuard> = self.monitor.as_ref().map(|watch| watch.request(size));
         let result = self.client.run_checked(request);
         drop(under_way);
+        self.explain(result)
+    }
+
+    /// Adds the server's name and the monitor's reason to an error.
+    fn explain<T>(&self, result: Result<T, ConnectionError>) -> Result<T, ConnectionError> {
         let result = match (result, self.monitor.as_ref().and_then(SilenceMonitor::end_reason)) {
             (Err(ConnectionError::Lost { .. }), Some(why)) => Err(ConnectionError::lost(why)),
             (result, _) => result,
@@ -433,6 +500,7 @@ impl SqlClient {
                 }
             });
         }
+        assert_ne!(self.sync, AnswerSync::Owed, "ours: an answer is read before the next request");
         let result = request(self);
         match result {
             Ok(_)
@@ -459,6 +527,17 @@ impl SqlClient {
     /// Runs statements, and calls `take` with each part of their results.
     fn query(&mut self, sql: &[u8], take: PartCallback<'_>) -> Result<(), ConnectionError> {
         self.link.send(&ClientCommand::Query { sql })?;
+        self.read_results(take)
+    }
+
+    /// Sends statements, whose results are read later.
+    fn send(&mut self, sql: &[u8]) -> Result<(), ConnectionError> {
+        self.link.send(&ClientCommand::Query { sql })?;
+        self.sync = AnswerSync::Owed;
+        Ok(())
+    }
+
+    fn read_results(&mut self, take: PartCallback<'_>) -> Result<(), ConnectionError> {
         let mut reader = ResultReader::new(self.link.session().capabilities);
         let mut result = Ok(());
         while !reader.is_done() {

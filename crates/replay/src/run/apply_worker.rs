@@ -1,5 +1,6 @@
 //! Applies commit groups in several sessions at the same time, and commits them in order.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,33 +14,62 @@ use crate::commit_order::CommitOrder;
 use crate::replay_error::{ReplayError, TargetFailure};
 use crate::replay_options::ReplayOptions;
 use crate::replay_progress::ReplayProgress;
-use crate::replay_target::{ReplayTarget, TargetSession};
+use crate::replay_target::{CommitSignal, CommitSignalCause, ReplayTarget, TargetSession};
 use crate::run::group_applier::{ApplyTotals, RowCounter, apply_group, can_be_undone, name_failed_member};
 use crate::run::group_builder::CommitGroup;
 use crate::run::group_queue::{ApplierMessage, GroupQueue};
 use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor, now_us};
 use crate::schedule::Schedule;
 
-/// State shared by the workers. With hundreds of commits per second, each condition variable wakes only the threads
+/// State shared by the workers. With thousands of commits per second, each condition variable wakes only the threads
 /// waiting for that condition.
+///
+/// A thread may lock the state while it has a session, but not the reverse, except for a session that is lent: its own
+/// thread does not use it then.
 struct WorkerShared<'f> {
     queue: &'f GroupQueue,
     state: Mutex<WorkerState>,
     /// A group may be ready to start, or no more groups follow.
     offered: Condvar,
-    /// For each worker: the gate has a decision for its group.
-    turns: Vec<Condvar>,
+    workers: Vec<WorkerSeat>,
     /// A group was committed or has failed. Wakes the thread that offers groups.
     done: Condvar,
+}
+
+/// The session of a worker, and the means to wake the worker.
+struct WorkerSeat {
+    session: Mutex<WorkerSession>,
+    /// The gate has a decision for the worker's group.
+    turn: Condvar,
+    /// Wakes the worker while its session is lent. `None` if the target commits in one step only.
+    signal: Option<Arc<dyn CommitSignal>>,
+}
+
+struct WorkerSession {
+    session: Box<dyn TargetSession>,
+    /// Result of the commit that another thread has sent.
+    sent: Option<Result<(), TargetFailure>>,
+}
+
+/// A worker's wait for the gate's decision about its group.
+struct TurnWait {
+    number: u64,
+    /// The group, if the session is lent: the thread that lets the group commit also sends the commit. So the commit
+    /// does not wait until this worker's thread runs.
+    lent: Option<Arc<CommitGroup>>,
 }
 
 struct WorkerState {
     schedule: Schedule,
     gate: CommitGate,
-    /// For each worker: the number of the group for whose decision it waits.
-    awaited: Vec<Option<u64>>,
+    /// For each worker: its wait for a decision.
+    awaited: Vec<Option<TurnWait>>,
     /// Groups offered and not yet committed, by number.
     groups: HashMap<u64, Arc<CommitGroup>>,
+    /// Number of workers that wait for a group to start.
+    idle_workers: usize,
+    /// The thread that offers groups waits for a commit.
+    is_feeder_waiting: bool,
     /// A group for the first worker only: the group may need state of that session, such as temporary tables.
     for_first: Option<u64>,
     /// All groups have been offered.
@@ -96,8 +126,10 @@ pub(super) fn run(
     let state = WorkerState {
         schedule: Schedule::new(sessions.len()),
         gate: CommitGate::new(options.order),
-        awaited: vec![None; sessions.len()],
+        awaited: sessions.iter().map(|_| None).collect(),
         groups: HashMap::new(),
+        idle_workers: 0,
+        is_feeder_waiting: false,
         for_first: None,
         is_over: false,
         is_stopped: false,
@@ -107,15 +139,15 @@ pub(super) fn run(
         committed: (options.order == CommitOrder::Any)
             .then(|| ReplayProgress { commits: None, ..base.clone() }),
     };
-    let turns = sessions.iter().map(|_| Condvar::new()).collect();
+    let workers = sessions.into_iter().map(WorkerSeat::new).collect();
     let (offered, done) = (Condvar::new(), Condvar::new());
-    let shared = WorkerShared { queue, state: Mutex::new(state), offered, turns, done };
+    let shared = WorkerShared { queue, state: Mutex::new(state), offered, workers, done };
     let result = thread::scope(|scope| {
-        for (number, session) in sessions.into_iter().enumerate() {
+        for index in 0..shared.workers.len() {
             let shared = &shared;
             let counter = RowCounter::default();
             scope.spawn(move || {
-                let worker = ApplyWorker { shared, session, counter, index: number };
+                let worker = ApplyWorker { shared, counter, index };
                 if let Err(panic) = ThreadPanic::catch("applies transactions", || worker.run()) {
                     shared.fail(panic.into());
                 }
@@ -152,7 +184,7 @@ fn feed(
             }
         };
         match message {
-            ApplierMessage::Group(group) => shared.offer(*group),
+            ApplierMessage::Groups(groups) => groups.into_iter().for_each(|group| shared.offer(group)),
             ApplierMessage::Read(so_far) => watcher.add_read(so_far),
             ApplierMessage::Over { undecided } => {
                 watcher.set_undecided(undecided);
@@ -184,22 +216,45 @@ impl WorkerShared<'_> {
 
     fn wake_all(&self) {
         self.offered.notify_all();
-        self.turns.iter().for_each(Condvar::notify_all);
+        self.workers.iter().for_each(WorkerSeat::wake);
         self.done.notify_all();
     }
 
-    /// Wakes the workers for whose groups the gate has a decision now.
-    fn wake_turns(&self, state: &WorkerState) {
-        for (number, bell) in state.awaited.iter().zip(&self.turns) {
-            if number.is_some_and(|number| state.gate.peek(number) != CommitDecision::Wait) {
-                bell.notify_one();
+    /// Lets the workers continue for whose groups the gate has a decision now. If a group may commit and its session is
+    /// lent, sends the commit.
+    fn release_turns(&self, mut state: MutexGuard<'_, WorkerState>) {
+        let mut next = None;
+        for (index, worker) in self.workers.iter().enumerate() {
+            let Some(wait) = &state.awaited[index] else { continue };
+            let number = wait.number;
+            match state.gate.peek(number) {
+                CommitDecision::Wait => {}
+                CommitDecision::Commit if wait.lent.is_some() && next.is_none() => {
+                    let decision = state.gate.decide(number);
+                    assert_eq!(decision, CommitDecision::Commit, "ours: the gate decides as it announced");
+                    let group = state.awaited[index].take().and_then(|wait| wait.lent);
+                    next = group.map(|group| (worker, group));
+                }
+                _ => worker.wake(),
             }
+        }
+        let Some((worker, group)) = next else { return };
+        // The worker takes its session back only with the lock of the state, or after this commit.
+        let mut session = worker.session();
+        drop(state);
+        let sent = session.session.send_commit(&group.progress);
+        let is_failed = sent.is_err();
+        session.sent = Some(sent);
+        drop(session);
+        if is_failed {
+            worker.wake();
         }
     }
 
     fn offer(&self, group: CommitGroup) {
         let mut state = self.state();
         while !state.schedule.has_room() && state.failure.is_none() {
+            state.is_feeder_waiting = true;
             state = wait_on(&self.done, state);
         }
         if state.failure.is_none() {
@@ -208,20 +263,26 @@ impl WorkerShared<'_> {
             assert!(before.is_none(), "ours: each group has a number of its own");
             let is_scheduled = state.groups.len() <= state.schedule.open_count();
             assert!(is_scheduled, "ours: the schedule knows each group that is not committed");
-            drop(state);
+            self.wake_idle_worker(&state);
+        }
+    }
+
+    /// Wakes a worker if there is a group for it.
+    fn wake_idle_worker(&self, state: &WorkerState) {
+        if state.idle_workers > 0 && state.schedule.can_start() {
             self.offered.notify_one();
         }
     }
 
     /// Returns the progress to save with a group. If commits come in any order, the progress includes all transactions
     /// known to be committed.
-    fn progress(&self, group: &CommitGroup) -> ReplayProgress {
+    fn progress<'g>(&self, group: &'g CommitGroup) -> Cow<'g, ReplayProgress> {
         match &self.state().committed {
-            None => group.progress.clone(),
+            None => Cow::Borrowed(&group.progress),
             Some(committed) => {
                 let mut progress = committed.clone();
                 progress.add_gtids(&group.gtids);
-                progress
+                Cow::Owned(progress)
             }
         }
     }
@@ -250,8 +311,9 @@ impl WorkerShared<'_> {
                 return Ok(());
             }
             watcher.report_status()?;
-            let state = self.state();
+            let mut state = self.state();
             if state.done.is_empty() && state.failure.is_none() && state.schedule.open_count() > 0 {
+                state.is_feeder_waiting = true;
                 drop(self.done.wait_timeout(state, POLL_INTERVAL));
             }
         }
@@ -262,14 +324,40 @@ fn wait_on<'s>(bell: &Condvar, state: MutexGuard<'s, WorkerState>) -> MutexGuard
     bell.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
+impl WorkerSeat {
+    fn new(session: Box<dyn TargetSession>) -> Self {
+        let signal = session.commit_signal();
+        Self { session: Mutex::new(WorkerSession { session, sent: None }), turn: Condvar::new(), signal }
+    }
+
+    fn session(&self) -> MutexGuard<'_, WorkerSession> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the worker if it waits for a decision.
+    fn wake(&self) {
+        self.turn.notify_one();
+        if let Some(signal) = &self.signal {
+            signal.wake();
+        }
+    }
+}
+
 struct ApplyWorker<'s, 'f> {
     shared: &'s WorkerShared<'f>,
-    session: Box<dyn TargetSession>,
     counter: RowCounter,
     index: usize,
 }
 
-impl ApplyWorker<'_, '_> {
+/// End of a worker's wait to commit.
+enum CommitTurn {
+    /// The gate has decided.
+    Decided(CommitDecision),
+    /// Another thread has sent the commit.
+    Sent(Result<(), TargetFailure>),
+}
+
+impl<'s> ApplyWorker<'s, '_> {
     fn run(mut self) {
         while let Some((number, group)) = self.next_group() {
             if self.commit_group(number, &group).is_none() {
@@ -296,9 +384,7 @@ impl ApplyWorker<'_, '_> {
                     state.gate.begin(number);
                     assert!(state.awaited[self.index].is_none(), "ours: a worker has one group at a time");
                     state.tally.at_once = state.tally.at_once.max(state.schedule.running_count() as u64);
-                    if state.schedule.can_start() {
-                        self.shared.offered.notify_one();
-                    }
+                    self.shared.wake_idle_worker(&state);
                     self.shared.queue.mark_started();
                     return Some((number, group));
                 }
@@ -308,44 +394,64 @@ impl ApplyWorker<'_, '_> {
                 self.shared.offered.notify_all();
                 continue;
             }
+            state.idle_workers += 1;
             state = wait_on(&self.shared.offered, state);
+            state.idle_workers -= 1;
         }
     }
 
     /// Applies and commits a group after [`CommitGate::begin`]; `None` if the replay stops.
-    fn commit_group(&mut self, number: u64, group: &CommitGroup) -> Option<()> {
+    fn commit_group(&mut self, number: u64, group: &Arc<CommitGroup>) -> Option<()> {
+        let shared = self.shared;
+        let mut own = shared.workers[self.index].session();
         loop {
-            let applied = apply_group(&mut *self.session, group, &mut self.counter);
-            if self.step(number, group, applied, |gate| gate.mark_applied(number))? == StepOutcome::Again {
+            let applied = apply_group(&mut *own.session, group, &mut self.counter);
+            let session = &mut *own.session;
+            if self.step(number, group, session, applied, |gate| gate.mark_applied(number))?
+                == StepOutcome::Again
+            {
                 continue;
             }
-            match self.wait_for_decision(number) {
-                CommitDecision::Commit => {}
-                CommitDecision::RollBack => {
-                    let result = self.session.rollback();
-                    if self.step(number, group, result, |gate| gate.mark_rolled_back(number))?
+            let turn;
+            (own, turn) = self.wait_to_commit(number, group, own);
+            let session = &mut *own.session;
+            let mut placed = || {
+                let mut state = shared.state();
+                state.gate.mark_placed(number);
+                shared.release_turns(state);
+            };
+            let committed = match turn {
+                CommitTurn::Decided(CommitDecision::Commit) => {
+                    session.commit(&shared.progress(group), &mut placed)
+                }
+                CommitTurn::Sent(sent) => sent.and_then(|()| session.finish_commit(&mut placed)),
+                CommitTurn::Decided(CommitDecision::RollBack) => {
+                    let result = session.rollback();
+                    if self.step(number, group, session, result, |gate| gate.mark_rolled_back(number))?
                         == StepOutcome::On
                     {
                         self.begin_again(number)?;
                     }
                     continue;
                 }
-                _ => {
-                    let _ = self.session.rollback();
+                CommitTurn::Decided(_) => {
+                    let _ = session.rollback();
                     return None;
                 }
-            }
-            let shared = self.shared;
-            let mut placed = || {
-                let mut state = shared.state();
-                state.gate.mark_placed(number);
-                shared.wake_turns(&state);
             };
-            let committed = self.session.commit(&shared.progress(group), &mut placed);
-            if self.step(number, group, committed, |gate| gate.mark_committed(number))? == StepOutcome::On {
+            if self.step(number, group, session, committed, |gate| gate.mark_committed(number))?
+                == StepOutcome::On
+            {
                 break;
             }
         }
+        drop(own);
+        self.finish_group(number, group);
+        Some(())
+    }
+
+    /// Records a committed group.
+    fn finish_group(&self, number: u64, group: &CommitGroup) {
         let at_us = now_us();
         let mut state = self.shared.state();
         state.tally.rows += self.counter.rows;
@@ -357,17 +463,20 @@ impl ApplyWorker<'_, '_> {
         assert!(done.is_some(), "ours: a group is committed once");
         assert!(state.gate.first_uncommitted() <= state.schedule.end(), "ours: only offered groups commit");
         state.done.extend(done.map(|group| (group, at_us)));
+        let is_awaited = std::mem::take(&mut state.is_feeder_waiting);
         drop(state);
         self.shared.queue.mark_applied(group);
-        self.shared.done.notify_one();
-        Some(())
+        if is_awaited {
+            self.shared.done.notify_one();
+        }
     }
 
     /// Reports the result of a step to the gate; `None` if the replay stops.
     fn step(
-        &mut self,
+        &self,
         number: u64,
         group: &CommitGroup,
+        session: &mut dyn TargetSession,
         result: Result<(), TargetFailure>,
         tell: impl FnOnce(&mut CommitGate),
     ) -> Option<StepOutcome> {
@@ -375,7 +484,7 @@ impl ApplyWorker<'_, '_> {
             Ok(()) => {
                 let mut state = self.shared.state();
                 tell(&mut state.gate);
-                self.shared.wake_turns(&state);
+                self.shared.release_turns(state);
                 return Some(StepOutcome::On);
             }
             Err(failure) => failure,
@@ -386,14 +495,14 @@ impl ApplyWorker<'_, '_> {
         let verdict = state.gate.fail(number, code);
         drop(state);
         self.shared.wake_all();
-        let is_lost = self.session.rollback().is_err();
+        let is_lost = session.rollback().is_err();
         let after = match verdict {
             RetryDecision::Retry { after } if !is_lost => {
                 self.shared.state().tally.retries += 1;
                 after
             }
             _ => {
-                let error = name_failed_member(&mut *self.session, group, failure);
+                let error = name_failed_member(session, group, failure);
                 self.shared.state().failure.get_or_insert(error);
                 self.shared.wake_all();
                 return None;
@@ -418,18 +527,59 @@ impl ApplyWorker<'_, '_> {
         }
     }
 
+    /// Waits until the gate decides whether an applied group commits. Lends the session meanwhile, if the session
+    /// commits in two steps.
+    fn wait_to_commit(
+        &self,
+        number: u64,
+        group: &Arc<CommitGroup>,
+        own: MutexGuard<'s, WorkerSession>,
+    ) -> (MutexGuard<'s, WorkerSession>, CommitTurn) {
+        let seat = &self.shared.workers[self.index];
+        let Some(signal) = seat.signal.as_deref().filter(|_| own.session.can_send_commit()) else {
+            return (own, CommitTurn::Decided(self.wait_for_decision(number)));
+        };
+        let mut state = self.shared.state();
+        let decision = state.gate.decide(number);
+        if decision != CommitDecision::Wait || state.is_stopped {
+            return (own, CommitTurn::Decided(decision.or_abandon()));
+        }
+        state.awaited[self.index] = Some(TurnWait { number, lent: Some(Arc::clone(group)) });
+        // With the lock of the state: nobody may wait for a lent session.
+        drop(own);
+        drop(state);
+        let decision = loop {
+            let cause = signal.wait();
+            let mut state = self.shared.state();
+            if state.awaited[self.index].is_none() {
+                drop(state);
+                let mut own = seat.session();
+                let sent = own.sent.take().expect("ours: a lent session returns with a sent commit");
+                return (own, CommitTurn::Sent(sent));
+            }
+            let decision = state.gate.decide(number);
+            let is_over = decision != CommitDecision::Wait || state.is_stopped;
+            // Without a commit, the target has nothing to answer: the session is probably lost.
+            if is_over || cause == CommitSignalCause::Answer {
+                state.awaited[self.index] = None;
+                break if is_over { Some(decision.or_abandon()) } else { None };
+            }
+        };
+        let own = seat.session();
+        (own, CommitTurn::Decided(decision.unwrap_or_else(|| self.wait_for_decision(number))))
+    }
+
     /// Waits for the gate's next decision about a group.
     fn wait_for_decision(&self, number: u64) -> CommitDecision {
         let mut state = self.shared.state();
         loop {
             let turn = match state.gate.decide(number) {
                 CommitDecision::Wait if !state.is_stopped => {
-                    state.awaited[self.index] = Some(number);
-                    state = wait_on(&self.shared.turns[self.index], state);
+                    state.awaited[self.index] = Some(TurnWait { number, lent: None });
+                    state = wait_on(&self.shared.workers[self.index].turn, state);
                     continue;
                 }
-                CommitDecision::Wait => CommitDecision::Abandon,
-                turn => turn,
+                turn => turn.or_abandon(),
             };
             state.awaited[self.index] = None;
             return turn;

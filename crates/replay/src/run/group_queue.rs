@@ -14,8 +14,8 @@ use crate::run::transaction_batch::{ReadProgress, TransactionBatch};
 
 /// Message to the applier.
 pub(super) enum ApplierMessage {
-    /// Apply this group.
-    Group(Box<CommitGroup>),
+    /// Apply these groups.
+    Groups(Vec<CommitGroup>),
     /// The source has been read up to here.
     Read(ReadProgress),
     /// The source has ended.
@@ -23,6 +23,9 @@ pub(super) enum ApplierMessage {
     /// Nothing follows, for this reason.
     Failed(ReplayError),
 }
+
+/// Maximum number of groups in a message: the applier wakes once for all of them.
+const MESSAGE_GROUPS_MAX: usize = 32;
 
 /// Interval at which the group builder takes further transactions while no group is started.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -55,6 +58,8 @@ struct QueueState {
     /// Bytes of all groups.
     bytes: usize,
     is_stopped: bool,
+    /// A thread waits for a change of this state.
+    has_waiter: bool,
     /// All transactions read are queued, and no more are available yet.
     is_resting: bool,
     /// New GTIDs that the target counts as executed.
@@ -78,8 +83,7 @@ impl GroupQueue {
         let mut state = self.state();
         assert!((1..=state.open).contains(&state.waiting), "ours: a group that starts was waiting");
         state.waiting -= 1;
-        drop(state);
-        self.changed.notify_all();
+        self.wake_builder(state);
     }
 
     /// Records that a group was applied.
@@ -89,8 +93,18 @@ impl GroupQueue {
         assert!(state.bytes >= group.size(), "ours: the bytes of each group are counted once");
         state.open -= 1;
         state.bytes -= group.size();
-        drop(state);
-        self.changed.notify_all();
+        self.wake_builder(state);
+    }
+
+    /// Wakes the group builder once there is room for a quarter of the groups: with one group for each transaction, it
+    /// would otherwise run after each commit.
+    fn wake_builder(&self, mut state: MutexGuard<'_, QueueState>) {
+        let QueueLimits { open, waiting, .. } = self.limits;
+        let has_room = state.open <= open - open / 4 && state.waiting <= waiting - waiting / 4;
+        if has_room && std::mem::take(&mut state.has_waiter) {
+            drop(state);
+            self.changed.notify_all();
+        }
     }
 
     /// Records that the applier has stopped.
@@ -128,19 +142,29 @@ impl GroupQueue {
     /// Waits until another group would be started soon, at most for this time. Returns `false` on a timeout.
     fn wait_for_room(&self, longest: Duration) -> bool {
         let QueueLimits { open, waiting, .. } = self.limits;
-        let is_full = |state: &mut QueueState| state.open >= open || state.waiting >= waiting;
+        let is_full = |state: &mut QueueState| {
+            state.has_waiter = state.open >= open || state.waiting >= waiting;
+            state.has_waiter
+        };
         let waited = self.changed.wait_timeout_while(self.state(), longest, is_full);
         let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         drop(state);
         !timeout.timed_out()
     }
 
-    /// Waits until there is room for a group of `size` bytes, and counts it.
-    fn reserve(&self, size: usize) -> Result<(), StopSignal> {
+    /// Waits until there is room for a group of `size` bytes, and counts it. Sends the groups counted before first, if
+    /// it must wait: they have taken the room.
+    fn reserve(&self, size: usize, counted: &mut Vec<CommitGroup>) -> Result<(), StopSignal> {
         let QueueLimits { open, waiting, bytes } = self.limits;
-        let mut state = self.wait_while(|state| {
+        let is_full = |state: &QueueState| {
             state.open >= open || state.waiting >= waiting || state.open > 0 && state.bytes + size > bytes
-        })?;
+        };
+        let mut state = self.state();
+        if is_full(&state) {
+            drop(state);
+            self.send_counted(counted)?;
+            state = self.wait_while(is_full)?;
+        }
         state.open += 1;
         state.waiting += 1;
         state.bytes += size;
@@ -151,12 +175,26 @@ impl GroupQueue {
         Ok(())
     }
 
+    /// Sends groups for which there is room.
+    fn send_counted(&self, counted: &mut Vec<CommitGroup>) -> Result<(), StopSignal> {
+        match counted.is_empty() {
+            true => Ok(()),
+            false => self.send(ApplierMessage::Groups(std::mem::take(counted))),
+        }
+    }
+
+    /// Returns the number of groups to send together.
+    fn message_groups(&self) -> usize {
+        self.limits.waiting.min(MESSAGE_GROUPS_MAX)
+    }
+
     fn wait_while(
         &self,
         holds: impl Fn(&QueueState) -> bool,
     ) -> Result<MutexGuard<'_, QueueState>, StopSignal> {
         let mut state = self.state();
         while holds(&state) && !state.is_stopped {
+            state.has_waiter = true;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.is_stopped { Err(StopSignal) } else { Ok(state) }
@@ -167,18 +205,20 @@ impl GroupQueue {
     }
 
     fn send_groups(&self, groups: &mut Vec<CommitGroup>) -> Result<(), StopSignal> {
+        let mut counted = Vec::new();
         for group in groups.drain(..) {
             // The temporary file of a large transaction must be gone before the next one is read.
             let is_alone = matches!(group.plan.shape, TransactionShape::ImplicitCommit { .. })
                 || !group.plan.is_in_memory();
-            self.reserve(group.size())?;
-            self.send(ApplierMessage::Group(Box::new(group)))?;
+            self.reserve(group.size(), &mut counted)?;
+            counted.push(group);
             if is_alone {
+                self.send_counted(&mut counted)?;
                 // Definitions read from now on must include the changes of this group.
                 drop(self.wait_while(|state| state.open > 0)?);
             }
         }
-        Ok(())
+        self.send_counted(&mut counted)
     }
 }
 
@@ -224,14 +264,20 @@ fn run_builder(
         is_last = batch.is_last;
         queue.state().is_resting = false;
         for (head, plan) in batch.units {
-            builder.take(head, plan, &mut groups).map_err(Some)?;
+            let taken = builder.take(head, plan, &mut groups);
+            if taken.is_err() {
+                // The applier still applies all transactions before this one.
+                queue.send_groups(&mut groups)?;
+            }
+            taken.map_err(Some)?;
             if builder.is_open() && groups.is_empty() && queue.has_room() {
                 builder.close(&mut groups).map_err(Some)?;
             }
-            if !groups.is_empty() {
+            if groups.len() >= queue.message_groups() {
                 queue.send_groups(&mut groups)?;
             }
         }
+        queue.send_groups(&mut groups)?;
         if let Some(executed) = queue.state().executed.take() {
             builder.ledger.remove_executed(&executed);
         }

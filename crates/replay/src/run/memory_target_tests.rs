@@ -33,7 +33,7 @@ use crate::replay_log::ReplayLog;
 use crate::replay_options::{GapPolicy, ReplayOptions};
 use crate::replay_progress::{AppliedState, ReplayProgress, StatementIntent};
 use crate::replay_report::ReplayStatus;
-use crate::replay_target::{IntentOutcome, ReplayTarget, TargetSession};
+use crate::replay_target::{CommitSignal, CommitSignalCause, IntentOutcome, ReplayTarget, TargetSession};
 use crate::row_events::RowEvents;
 use crate::row_reader::RowReader;
 use crate::sample_table::{SampleTable, definition, image, int};
@@ -207,7 +207,8 @@ impl ReplayTarget for SharedTarget {
         let mut state = self.0.state();
         state.sessions += 1;
         let (number, world) = (state.sessions, Arc::clone(&self.0));
-        Ok(Box::new(MemorySession { world, number, part: 0, own: BTreeMap::new() }))
+        let signal = Arc::new(MemorySignal { chance: state.roll(1 << 32), ..MemorySignal::default() });
+        Ok(Box::new(MemorySession { world, number, part: 0, own: BTreeMap::new(), signal, sent: None }))
     }
 
     fn definition(&self, _: &[u8], _: &[u8]) -> Result<Option<TargetTableDefinition>, TargetFailure> {
@@ -233,6 +234,50 @@ struct MemorySession {
     part: usize,
     /// Uncommitted changes; `None` for a deleted row.
     own: BTreeMap<i32, Option<i32>>,
+    signal: Arc<MemorySignal>,
+    /// Progress of a commit that was sent.
+    sent: Option<ReplayProgress>,
+}
+
+/// The signal of a session. Some waits end without a reason.
+#[derive(Default)]
+struct MemorySignal {
+    /// An answer has come, and a thread has ended the wait.
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+    chance: u64,
+}
+
+impl MemorySignal {
+    fn state(&self) -> MutexGuard<'_, (bool, bool)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CommitSignal for MemorySignal {
+    fn wait(&self) -> CommitSignalCause {
+        if self.chance.is_multiple_of(4) {
+            thread::sleep(Duration::from_micros(self.chance % 300));
+            return if self.chance.is_multiple_of(8) {
+                CommitSignalCause::Answer
+            } else {
+                CommitSignalCause::Woken
+            };
+        }
+        let mut state = self.state();
+        while !state.0 && !state.1 {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        match std::mem::take(&mut state.1) {
+            true => CommitSignalCause::Woken,
+            false => CommitSignalCause::Answer,
+        }
+    }
+
+    fn wake(&self) {
+        self.state().1 = true;
+        self.changed.notify_all();
+    }
 }
 
 impl MemorySession {
@@ -344,7 +389,36 @@ impl TargetSession for MemorySession {
         Ok(())
     }
 
+    /// Sessions of two kinds: one half of them commits in two steps.
+    fn commit_signal(&self) -> Option<Arc<dyn CommitSignal>> {
+        let signal: Arc<dyn CommitSignal> = Arc::clone(&self.signal) as _;
+        self.number.is_multiple_of(2).then_some(signal)
+    }
+
+    fn can_send_commit(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    fn send_commit(&mut self, progress: &ReplayProgress) -> Result<(), TargetFailure> {
+        let is_lost = self.world.state().roll(100) == 0;
+        if is_lost {
+            return Err(locked(1213));
+        }
+        assert!(self.sent.is_none(), "a commit is sent once");
+        self.sent = Some(progress.clone());
+        self.signal.state().0 = true;
+        self.signal.changed.notify_all();
+        Ok(())
+    }
+
+    fn finish_commit(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        self.signal.state().0 = false;
+        let progress = self.sent.take().expect("a commit that ends was sent");
+        self.commit(&progress, placed)
+    }
+
     fn rollback(&mut self) -> Result<(), TargetFailure> {
+        assert!(self.sent.is_none(), "a commit that was sent ends");
         let world = Arc::clone(&self.world);
         self.release(&mut world.state());
         Ok(())
