@@ -229,7 +229,7 @@ impl Demo {
 
     fn show(&self, step: &DemoStep<'_>) -> Result<()> {
         let command = format!("$ bintide {}", step.arguments.join(" "));
-        println!("\n# {}\n{}\n", step.title, cut(&command));
+        println!("\n# {}\n{}\n", step.title, truncate(&command));
         self.run(step)
     }
 
