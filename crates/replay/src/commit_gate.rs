@@ -19,6 +19,9 @@
 //! have committed, and is then retried. No group commits after a group that failed permanently. (With
 //! [`CommitOrder::Any`], every permanent failure is final at once.)
 //!
+//! If the session of a group that has its place is lost, nobody knows whether the group was committed. The groups that
+//! were let go behind it can commit only if it was: the target decides. No further group commits.
+//!
 //! This module does no I/O, reads no clock and starts no thread.
 
 #[cfg(test)]
@@ -108,6 +111,8 @@ enum CommitPhase {
     Placed,
     Committed,
     Failed,
+    /// Placed, and its session lost: committed or not.
+    Unknown,
 }
 
 impl CommitGate {
@@ -167,7 +172,7 @@ impl CommitGate {
         let yields = work.yields_to.is_some_and(|other| other >= self.first);
         match work.phase {
             CommitPhase::Committing | CommitPhase::Placed | CommitPhase::Committed => CommitDecision::Wait,
-            CommitPhase::Failed => CommitDecision::Abandon,
+            CommitPhase::Failed | CommitPhase::Unknown => CommitDecision::Abandon,
             _ if self.failed.is_some_and(|failed| number > failed) => CommitDecision::Abandon,
             CommitPhase::Idle if yields => CommitDecision::Wait,
             CommitPhase::Idle => CommitDecision::Apply,
@@ -193,7 +198,7 @@ impl CommitGate {
         self.step(number, &[CommitPhase::Committing, CommitPhase::Placed], CommitPhase::Committed);
         let is_any = self.order == CommitOrder::Any;
         assert!(is_any || self.is_next(number), "ours: a group commits after all before it");
-        let is_before_failure = self.failed.is_none_or(|failed| number < failed);
+        let is_before_failure = self.failed.is_none_or(|failed| number < failed || self.is_unknown(failed));
         assert!(is_any || is_before_failure, "ours: nothing commits after a permanent failure");
         while self.works.front().is_some_and(|work| work.phase == CommitPhase::Committed) {
             self.works.pop_front();
@@ -240,6 +245,16 @@ impl CommitGate {
         RetryDecision::Retry { after: retry_backoff(failures) }
     }
 
+    /// Records that the group's session was lost.
+    pub fn lose(&mut self, number: u64) -> RetryDecision {
+        if self.entry(number).phase != CommitPhase::Placed || self.order == CommitOrder::Any {
+            return self.fail(number, 0);
+        }
+        self.step(number, &[CommitPhase::Placed], CommitPhase::Unknown);
+        self.failed = Some(self.failed.map_or(number, |failed| failed.min(number)));
+        RetryDecision::Stop
+    }
+
     /// Records that one group waits for a lock of another. The later group yields only if it holds the lock; otherwise
     /// it may wait.
     pub fn resolve_conflict(&mut self, waiter: u64, holder: u64) {
@@ -266,10 +281,16 @@ impl CommitGate {
         }
     }
 
-    /// Returns whether all earlier groups are placed or committed.
+    /// Returns whether all earlier groups have had their place, or are committed.
     fn is_next(&self, number: u64) -> bool {
-        let in_front = self.works.iter().take(self.index(number));
-        in_front.into_iter().all(|work| matches!(work.phase, CommitPhase::Placed | CommitPhase::Committed))
+        let mut in_front = self.works.iter().take(self.index(number));
+        in_front.all(|work| {
+            matches!(work.phase, CommitPhase::Placed | CommitPhase::Committed | CommitPhase::Unknown)
+        })
+    }
+
+    fn is_unknown(&self, number: u64) -> bool {
+        self.works.get(self.index(number)).is_some_and(|work| work.phase == CommitPhase::Unknown)
     }
 
     fn step(&mut self, number: u64, from: &[CommitPhase], to: CommitPhase) {

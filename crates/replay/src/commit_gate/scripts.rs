@@ -1,7 +1,7 @@
 //! Scripts for the commit gate.
 //!
 //! Each file of `scripts` is a script. `gate order=grouped` makes a new gate; each line of `do` is a step: `begin 1`,
-//! `applied 1`, `placed 1`, `committed 1`, `rolled-back 1`, `fail 1 1205`, `conflict 1 2` (1 waits for 2), or just
+//! `applied 1`, `placed 1`, `committed 1`, `rolled-back 1`, `fail 1 1205`, `lose 1`, `conflict 1 2` (1 waits for 2), or just
 //! `turns`. Below each line is its answer, if it has one, and the decision for each group that has begun and need not
 //! wait. `REWRITE=1` rewrites the answers.
 
@@ -59,6 +59,10 @@ fn step(gate: &mut CommitGate, open: &mut BTreeSet<u64>, line: &str) -> String {
                 RetryDecision::Retry { after } => format!(" retry after {after:?};"),
                 RetryDecision::Stop => " stop;".to_owned(),
             };
+        }
+        "lose" => {
+            let decision = gate.lose(number);
+            answer = format!(" {decision:?};");
         }
         "turns" => {}
         other => panic!("{other} is no step"),

@@ -11,7 +11,7 @@ use logs::ThreadPanic;
 use crate::apply_plan::TransactionShape;
 use crate::commit_gate::{CommitDecision, CommitGate, RetryDecision};
 use crate::commit_order::CommitOrder;
-use crate::replay_error::{ReplayError, TargetFailure};
+use crate::replay_error::{ReplayError, TargetFailure, TargetFailureKind};
 use crate::replay_options::ReplayOptions;
 use crate::replay_progress::ReplayProgress;
 use crate::replay_target::{CommitSignal, CommitSignalCause, ReplayTarget, TargetSession};
@@ -492,7 +492,10 @@ impl<'s> ApplyWorker<'s, '_> {
         // Only a group that can be rolled back can be retried.
         let code = failure.code.filter(|_| can_be_undone(group)).unwrap_or(0);
         let mut state = self.shared.state();
-        let verdict = state.gate.fail(number, code);
+        let verdict = match failure.kind {
+            TargetFailureKind::Lost => state.gate.lose(number),
+            _ => state.gate.fail(number, code),
+        };
         drop(state);
         self.shared.wake_all();
         let is_lost = session.rollback().is_err();
