@@ -129,6 +129,11 @@ impl<S> MetricRow<S> {
     }
 }
 
+/// Returns the number in the name of a log. Its name as a label would make a new series for each log.
+pub(crate) fn log_number(log: &str) -> Option<u64> {
+    log.rsplit_once('.').and_then(|(_, number)| number.parse().ok())
+}
+
 /// Returns the rows that have a key as a JSON object. An object without any known value is `null`.
 pub(crate) fn document<S>(rows: &[MetricRow<S>], state: &S) -> Map<String, Value> {
     let mut document = Map::new();

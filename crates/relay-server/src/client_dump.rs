@@ -85,6 +85,8 @@ impl<'d, 's> ClientDump<'d, 's> {
             true => SemiSync::On,
             false => SemiSync::Off,
         };
+        let acknowledges = semi_sync == SemiSync::On;
+        session.registration.client.change(|facts| facts.acknowledges = acknowledges);
         let counters = session.shared.forms.counters(session.sql.form);
         let acks = AckTracker::default();
         Self { session, request, semi_sync, acks, signal: None, open: None, counters, saved_bytes: 0 }
@@ -136,7 +138,7 @@ impl<'d, 's> ClientDump<'d, 's> {
                     return Ok(DumpOutcome::LastEvent);
                 }
                 Ok(DumpStep::Wait { until }) => {
-                    self.session.link.flush()?;
+                    self.flush_timed()?;
                     self.record_sent(synced);
                     if !self.read_input()? {
                         return Ok(DumpOutcome::Closed);
@@ -309,6 +311,18 @@ impl<'d, 's> ClientDump<'d, 's> {
         (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
     }
 
+    /// Sends what is ready, and records the time.
+    fn flush_timed(&mut self) -> io::Result<()> {
+        let has_output = self.session.link.ready_size() > 0;
+        let began = Instant::now();
+        self.session.link.flush()?;
+        if has_output {
+            let source = self.session.shared.forms.source(self.session.sql.form);
+            source.record_sending(began.elapsed());
+        }
+        Ok(())
+    }
+
     fn send(&mut self, pieces: &mut Vec<DumpPiece>, stream: &mut DumpStream) -> io::Result<()> {
         let mut sent = SentAmount::default();
         if !pieces.is_empty() {
@@ -322,7 +336,7 @@ impl<'d, 's> ClientDump<'d, 's> {
             }
             self.put(piece);
             if self.session.link.ready_size() >= OUTPUT_SIZE {
-                self.session.link.flush()?;
+                self.flush_timed()?;
             }
         }
         self.count_sent(stream);

@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::sendfile::sendfile64;
 use nix::sys::socket::{MsgFlags, sendmsg};
 use relay::{EventBytes, StoredBytes};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{ProtocolVersion, ServerConfig, ServerConnection, StreamOwned};
 use wire::PacketCodec;
 
 use crate::store_growth::GrowthSignal;
@@ -97,6 +97,21 @@ impl ClientLink {
     /// Returns true if the connection uses TLS.
     pub(crate) const fn is_encrypted(&self) -> bool {
         matches!(self.stream, AcceptedStream::Tls(_))
+    }
+
+    /// Returns the version of TLS, such as `TLSv1.3`; `None` without TLS.
+    pub(crate) fn tls_version(&self) -> Option<&'static str> {
+        let AcceptedStream::Tls(stream) = &self.stream else { return None };
+        Some(match stream.conn.protocol_version() {
+            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+            _ => "unknown",
+        })
+    }
+
+    /// Returns true while a TLS handshake is not finished, also after it has failed.
+    pub(crate) fn is_in_tls_handshake(&self) -> bool {
+        matches!(&self.stream, AcceptedStream::Tls(stream) if stream.conn.is_handshaking())
     }
 
     /// Returns true if the client has sent a certificate, which TLS has verified.

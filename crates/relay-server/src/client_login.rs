@@ -76,7 +76,10 @@ pub(crate) fn log_in(
     loop {
         step = match step {
             ServerStep::Receive => {
-                link.receive()?;
+                if let Err(error) = link.receive() {
+                    note_tls_failure(link, peer, &error, shared);
+                    return Err(error);
+                }
                 handshake.advance(&mut link.packets)
             }
             ServerStep::StartTls { received } => {
@@ -101,6 +104,8 @@ pub(crate) fn log_in(
                         let session = handshake.accept(&mut link.packets);
                         link.set_deadline(None)?;
                         add(&shared.counters.logins, 1);
+                        add(&shared.counters.unencrypted_logins, u64::from(!link.is_encrypted()));
+                        registration.client.change(|facts| facts.tls_version = link.tls_version());
                         return Ok(Some(ClientLogin { session, account, host: client_host(address) }));
                     }
                 }
@@ -114,6 +119,14 @@ pub(crate) fn log_in(
                 return Ok(None);
             }
         }
+    }
+}
+
+/// Counts and reports an error of a connection during its TLS handshake.
+fn note_tls_failure(link: &ClientLink, peer: SocketAddr, error: &io::Error, shared: &RelayShared) {
+    if link.is_in_tls_handshake() {
+        add(&shared.counters.tls_failures, 1);
+        shared.notify(RelayNotice::TlsFailed { peer, error: error.to_string() });
     }
 }
 

@@ -206,6 +206,8 @@ impl ClientState {
             user: "unauthenticated user".to_owned(),
             host,
             attributes: Vec::new(),
+            tls_version: None,
+            acknowledges: false,
             form: None,
             server_id: None,
             server_uuid: None,

@@ -11,6 +11,10 @@ pub struct RelayCounters {
     pub logins: AtomicU64,
     /// Failed logins.
     pub failed_logins: AtomicU64,
+    /// Successful logins without TLS.
+    pub unencrypted_logins: AtomicU64,
+    /// TLS handshakes that failed.
+    pub tls_failures: AtomicU64,
     /// Connections that were refused because of a limit.
     pub refused_connections: AtomicU64,
     /// Dumps that were started.

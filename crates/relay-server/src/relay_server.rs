@@ -84,6 +84,13 @@ pub enum RelayNotice {
         /// Error sent to the client.
         error: String,
     },
+    /// A TLS handshake has failed: for example, the client supports no common version or cipher.
+    TlsFailed {
+        /// Address of the client.
+        peer: SocketAddr,
+        /// Error of the connection.
+        error: String,
+    },
     /// A statement has changed the relay.
     RelayChanged {
         /// Account, as `user@host`.

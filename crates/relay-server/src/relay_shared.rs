@@ -165,6 +165,8 @@ impl RelayFacts for RelayShared {
             version: version.unwrap_or_else(|| VERSION_DEFAULT.to_owned()),
             server_id: self.options.server_id.unwrap_or(self.identity.server_id),
             server_uuid: self.identity.server_uuid.clone(),
+            port: self.address.port(),
+            connections_max: self.options.connections_max,
         }
     }
 
@@ -219,6 +221,11 @@ impl RelayFacts for RelayShared {
 
     fn semi_sync_wait(&self) -> Option<SemiSyncWait> {
         self.options.ack_gate.as_ref().map(|gate| gate.settings())
+    }
+
+    fn is_semi_synchronous(&self) -> bool {
+        let gate = self.options.ack_gate.as_ref();
+        gate.is_some_and(|gate| gate.settings().replicas > 0 && !gate.is_asynchronous())
     }
 
     fn set_semi_sync_wait(&self, wait: SemiSyncWait) {

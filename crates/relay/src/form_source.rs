@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use binlog::ChecksumAlgorithm;
-use rewrite::RenderTimings;
+use rewrite::{RenderTimings, StageTiming};
 
 use crate::chunk_cache::ChunkCache;
 use crate::error::RelayError;
@@ -96,6 +96,21 @@ struct FormSourceState {
     cost: RenderCost,
     /// Time spent on rendering since the last reset.
     timings: RenderTimings,
+    /// Time spent on reading each chunk since the last reset.
+    reading: StageTiming,
+    /// Time spent on sending to clients since the last reset.
+    sending: StageTiming,
+}
+
+/// Time spent on each stage of work for a form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FormTimings {
+    /// Compressing and decompressing, per transaction.
+    pub rendering: RenderTimings,
+    /// Reading the log's file, per chunk: without compressing and decompressing.
+    pub reading: StageTiming,
+    /// Sending to clients, per buffer.
+    pub sending: StageTiming,
 }
 
 /// State of one log.
@@ -139,6 +154,8 @@ impl FormSource {
             index_error: None,
             cost: RenderCost::default(),
             timings: RenderTimings::default(),
+            reading: StageTiming::default(),
+            sending: StageTiming::default(),
         };
         let SourceLimits { directory, clock, .. } = limits;
         Self { form, store, directory, clock, shared: Mutex::new(shared), rendered: Condvar::new() }
@@ -343,14 +360,22 @@ impl FormSource {
         self.lock().index_error.take()
     }
 
-    /// Returns the time spent on compressing and decompressing since the last reset.
-    pub fn timings(&self) -> RenderTimings {
-        self.lock().timings
+    /// Returns the time spent on each stage since the last reset.
+    pub fn timings(&self) -> FormTimings {
+        let shared = self.lock();
+        FormTimings { rendering: shared.timings, reading: shared.reading, sending: shared.sending }
     }
 
-    /// Resets the time spent on compressing and decompressing.
+    /// Resets the time spent on each stage.
     pub fn reset_timings(&self) {
-        self.lock().timings = RenderTimings::default();
+        let mut shared = self.lock();
+        shared.timings = RenderTimings::default();
+        (shared.reading, shared.sending) = (StageTiming::default(), StageTiming::default());
+    }
+
+    /// Records the time of sending one buffer to a client.
+    pub fn record_sending(&self, time: Duration) {
+        self.lock().sending.record(time);
     }
 
     /// Drops the state of purged logs, and their saved indexes.
@@ -401,7 +426,7 @@ impl FormSource {
 
     /// Renders one chunk, and makes it available to all clients.
     fn render(&self, renderer: &mut FormRenderer, growth: u64) -> Result<FormRead, RelayError> {
-        let began = (self.clock)();
+        let (began, began_reading) = ((self.clock)(), Instant::now());
         if let Some(buffer) = self.lock().buffers.pop() {
             renderer.lend_buffer(buffer);
         }
@@ -410,11 +435,14 @@ impl FormSource {
         let log = Arc::clone(renderer.log());
         let spent = (self.clock)().saturating_sub(began);
         let timings = renderer.take_timings();
+        let rewriting = timings.compressing.total + timings.opening.total;
+        let reading = began_reading.elapsed().saturating_sub(rewriting);
         let mut shared = self.lock();
         shared.timings.add(&timings);
         shared.cost.time += spent;
         if let RenderOutcome::Chunk(chunk) = &outcome {
             shared.cost.bytes += chunk.bytes().len() as u64;
+            shared.reading.record(reading);
         }
         let FormSourceState { cache, buffers, logs, .. } = &mut *shared;
         // If the file was replaced meanwhile, other clients read the new file.

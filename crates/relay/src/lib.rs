@@ -79,7 +79,9 @@ pub use crate::error::RelayError;
 pub use crate::form_chunk::{CHUNK_SIZE_MAX, EventSlice, FormChunk, TransactionMark};
 pub use crate::form_index::{FormIndex, FormPosition, INDEX_STRIDE};
 pub use crate::form_reader::{FormReader, ReaderStep};
-pub use crate::form_source::{FormRead, FormSource, FormStart, IndexedSize, RenderCost, SourceLimits};
+pub use crate::form_source::{
+    FormRead, FormSource, FormStart, FormTimings, IndexedSize, RenderCost, SourceLimits,
+};
 pub use crate::host_pattern::{HostPattern, HostPatternError};
 pub use crate::log_form::{ClientAttributes, FormChoice, FormTextError, LogForm};
 pub use crate::mariadb_dump::{GtidHoles, GtidsAhead, MariadbProgress, MariadbRequest};

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use binlog::gtid::GtidSet;
-use rewrite::RenderTimings;
 use wire::ServerError;
 
 use crate::dump_progress::ClientProgress;
 use crate::error::RelayError;
-use crate::form_source::{FormSource, RenderCost};
+use crate::form_source::{FormSource, FormTimings, RenderCost};
 use crate::log_form::{FormChoice, LogForm};
 use crate::served_compression::ServedCompression;
 use crate::sql_answer::SqlRows;
@@ -133,6 +132,11 @@ pub trait RelayFacts: Send + Sync {
         None
     }
 
+    /// Returns whether the relay waits for acknowledgements, and gets them in time.
+    fn is_semi_synchronous(&self) -> bool {
+        false
+    }
+
     /// Changes the wait for acknowledgements, for waits that begin from now on.
     fn set_semi_sync_wait(&self, _: SemiSyncWait) {
         // Fixed facts do not change.
@@ -254,16 +258,30 @@ pub struct StageTotals {
 }
 
 impl StageTotals {
-    /// Names of a relay's stages: a server's stages for compressing and decompressing.
-    pub const NAMES: [&'static str; 2] =
-        ["stage/sql/Compressing transaction changes.", "stage/sql/Decompressing transaction changes."];
+    /// Names of a relay's stages: a server's stages for compressing, decompressing and sending, and reading logs.
+    pub const NAMES: [&'static str; 4] = [
+        "stage/sql/Compressing transaction changes.",
+        "stage/sql/Decompressing transaction changes.",
+        "stage/bintide/Reading binary log",
+        "stage/sql/Sending binlog event to replica",
+    ];
 
-    /// Returns the sums over rendering forms.
+    /// Returns the sums over the forms.
     pub fn of_sources(sources: &[Arc<FormSource>]) -> Vec<Self> {
-        let mut sum = RenderTimings::default();
-        sources.iter().for_each(|source| sum.add(&source.timings()));
-        let [compressing, decompressing] = Self::NAMES;
-        let stages = [(compressing, sum.compressing), (decompressing, sum.opening)];
+        let mut sum = FormTimings::default();
+        for source in sources {
+            let timings = source.timings();
+            sum.rendering.add(&timings.rendering);
+            sum.reading.add(&timings.reading);
+            sum.sending.add(&timings.sending);
+        }
+        let [compressing, decompressing, reading, sending] = Self::NAMES;
+        let stages = [
+            (compressing, sum.rendering.compressing),
+            (decompressing, sum.rendering.opening),
+            (reading, sum.reading),
+            (sending, sum.sending),
+        ];
         let run = stages.into_iter().filter(|(_, timing)| timing.count > 0);
         run.map(|(name, timing)| Self {
             name,
@@ -289,6 +307,10 @@ pub struct RelayedServer {
     pub server_id: u32,
     /// The relay's own `server_uuid`.
     pub server_uuid: String,
+    /// Port for clients.
+    pub port: u16,
+    /// Maximum number of clients.
+    pub connections_max: usize,
 }
 
 /// A log that the relay serves.
@@ -326,6 +348,10 @@ pub struct ClientFacts {
     pub host: String,
     /// Connection attributes, in the order of the login.
     pub attributes: Vec<(String, String)>,
+    /// Version of TLS, such as `TLSv1.3`; `None` for a connection without TLS.
+    pub tls_version: Option<&'static str>,
+    /// True for a replica that acknowledges transactions (semi-synchronous replication).
+    pub acknowledges: bool,
     /// Form of the client's logs; `None` before the client requests a log.
     pub form: Option<LogForm>,
     /// `server_id` of the client, if it registered or requested a log.

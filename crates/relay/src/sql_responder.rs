@@ -7,18 +7,23 @@
 
 mod assignment;
 mod binlog_events;
+mod date_function;
+mod date_time;
 mod definitions;
 mod fact_table;
+mod number_function;
 mod purge;
 mod query_engine;
 mod refusals;
 mod replica;
+mod replication_table;
 mod scalar;
 mod select_text;
 mod show;
 mod source_change;
 mod sql_function;
 mod system_variable;
+mod text_function;
 mod truncate;
 
 use std::fmt;
@@ -93,6 +98,10 @@ const STATEMENT_FORMS: &[StatementForm] = &[
     form("SHOW [FULL] PROCESSLIST", AskServer, show::processlist),
     form("SHOW [GLOBAL|SESSION|LOCAL] VARIABLES", AskServer, show::variables),
     form("SHOW [GLOBAL|SESSION|LOCAL] STATUS", AskServer, show::status),
+    form("SHOW COUNT", AskServer, show::warning_count),
+    form("SHOW [STORAGE] ENGINES", AskServer, show::engines),
+    form("SHOW PLUGINS", AskServer, show::plugins),
+    form("DO", AskServer, evaluate_only),
     form("SHOW ERRORS", AskServer, show::errors),
     form("SHOW WARNINGS", AskServer, show::warnings),
     form("SHOW DATABASES|SCHEMAS", AskServer, show::databases),
@@ -117,7 +126,7 @@ const STATEMENT_FORMS: &[StatementForm] = &[
 ];
 
 /// Forms of statements that keep the warnings of the previous statement.
-const KEEPING_WARNINGS: [&str; 3] = ["SELECT", "SHOW ERRORS", "SHOW WARNINGS"];
+const KEEPING_WARNINGS: [&str; 4] = ["SELECT", "SHOW COUNT", "SHOW ERRORS", "SHOW WARNINGS"];
 
 /// First words of statements that a server supports, but a relay does not.
 const UNSUPPORTED_STATEMENTS: &[&str] = &[
@@ -133,7 +142,6 @@ const UNSUPPORTED_STATEMENTS: &[&str] = &[
     "DELETE",
     "DESC",
     "DESCRIBE",
-    "DO",
     "DROP",
     "EXECUTE",
     "EXPLAIN",
@@ -169,7 +177,6 @@ const UNSUPPORTED_SHOWS: &[&str] = &[
     "SHOW COLUMNS",
     "SHOW CREATE",
     "SHOW ENGINE",
-    "SHOW ENGINES",
     "SHOW EVENTS",
     "SHOW FIELDS",
     "SHOW FULL COLUMNS",
@@ -179,13 +186,11 @@ const UNSUPPORTED_SHOWS: &[&str] = &[
     "SHOW INDEXES",
     "SHOW KEYS",
     "SHOW OPEN",
-    "SHOW PLUGINS",
     "SHOW PRIVILEGES",
     "SHOW PROCEDURE",
     "SHOW PROFILE",
     "SHOW PROFILES",
     "SHOW RELAYLOG",
-    "SHOW STORAGE",
     "SHOW TABLE",
     "SHOW TRIGGERS",
 ];
@@ -463,6 +468,22 @@ fn select_scalars(
         rows.rows[0].push(value);
     }
     Ok(Some(rows))
+}
+
+/// Evaluates expressions and returns no rows.
+fn evaluate_only(
+    statement: &mut SqlStatement<'_>,
+    session: &mut SqlSession,
+) -> Result<SqlAnswer, ServerError> {
+    let expressions = statement.words.rest_range();
+    if statement.words.is_at_end() {
+        return Err(statement.syntax_error());
+    }
+    let text = SelectText::parse(statement.sql, expressions, statement.sql_mode)?;
+    let context = statement.context(session);
+    let query = format!("SELECT {}", text.expression(&context)?);
+    statement.engine.run(&query, &[], &function_context(&context))?;
+    Ok(done())
 }
 
 fn use_database(

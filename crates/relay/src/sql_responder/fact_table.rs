@@ -35,6 +35,7 @@ pub(super) const FACT_TABLES: &[FactTable] = &[
     bintide("log_sizes", log_sizes),
     bintide("logs", logs),
     bintide("upstream", upstream),
+    schema("ENGINES", engines),
     schema("PROCESSLIST", processlist),
     schema("SCHEMATA", schemata),
     schema("TABLES", tables),
@@ -44,7 +45,13 @@ pub(super) const FACT_TABLES: &[FactTable] = &[
     performance("global_variables", global_variables),
     performance("log_status", log_status),
     performance("processlist", processlist),
+    performance("replication_applier_status", super::replication_table::applier_status),
+    performance("replication_applier_status_by_coordinator", super::replication_table::applier_coordinators),
+    performance("replication_applier_status_by_worker", super::replication_table::applier_workers),
+    performance("replication_connection_configuration", super::replication_table::connection_configuration),
     performance("replication_connection_status", connection_status),
+    performance("replication_group_member_stats", super::replication_table::group_member_stats),
+    performance("replication_group_members", super::replication_table::group_members),
     performance("session_account_connect_attrs", own_attributes),
     performance("session_connect_attrs", attributes),
     performance("session_status", global_status),
@@ -92,6 +99,7 @@ fn clients(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         integer("connection_id"),
         text("user"),
         text("host"),
+        text("tls_version"),
         text("program"),
         text("version"),
         text("form"),
@@ -119,6 +127,7 @@ fn clients(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
             client.connection_id.into(),
             client.user.as_str().into(),
             client.host.as_str().into(),
+            client.tls_version.into(),
             attribute("program_name"),
             attribute("_client_version"),
             client.form.map(|form| form.to_string()).into(),
@@ -306,6 +315,21 @@ fn schemata(_: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         vec!["def".into(), name.into(), charset, collation, SqlValue::Null, "NO".into()]
     };
     Ok(SqlRows::new(COLUMNS, DATABASES.into_iter().map(row).collect()))
+}
+
+fn engines(_: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
+    const COLUMNS: &[SqlColumnSpec] = &[
+        text("ENGINE"),
+        text("SUPPORT"),
+        text("COMMENT"),
+        text("TRANSACTIONS"),
+        text("XA"),
+        text("SAVEPOINTS"),
+    ];
+    let no = || SqlValue::from("NO");
+    let row =
+        vec!["PERFORMANCE_SCHEMA".into(), "DEFAULT".into(), "Performance Schema".into(), no(), no(), no()];
+    Ok(SqlRows::new(COLUMNS, vec![row]))
 }
 
 fn tables(_: &VariableContext<'_>) -> Result<SqlRows, ServerError> {

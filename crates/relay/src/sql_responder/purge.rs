@@ -7,14 +7,14 @@ use sql::SqlWord;
 use wire::ServerError;
 
 use super::SqlStatement;
+use super::date_time::{SqlDateTime, TimeUnit};
 use super::done;
 use super::refusals::{internal, unknown_log, wrong_date_time};
-use super::scalar::function_context;
 use super::select_text::offset;
 use super::system_variable::PURGE_FORCE;
 use crate::log_form::LogForm;
 use crate::relay_facts::RelayFacts;
-use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue, WarningLevel};
+use crate::sql_answer::{SqlAnswer, SqlSession, WarningLevel};
 use crate::upstream_control::{LogReaderPosition, log_readers};
 
 /// `ER_WARN_PURGE_LOG_IN_USE`
@@ -105,9 +105,11 @@ impl PurgeLimit {
         if !statement.words.take("BEFORE") || statement.words.is_at_end() {
             return Err(statement.syntax_error());
         }
-        let (expression, interval) =
-            take_interval(statement).unwrap_or_else(|| (statement.words.rest_range(), String::new()));
-        read_time(statement, session, expression, &interval).map(Self::Before)
+        let (expression, interval) = take_interval(statement).map_or_else(
+            || (statement.words.rest_range(), None),
+            |(range, interval)| (range, Some(interval)),
+        );
+        read_time(statement, session, expression, interval).map(Self::Before)
     }
 
     /// Returns the number of logs to remove.
@@ -124,33 +126,31 @@ impl PurgeLimit {
     }
 }
 
-/// Units of `INTERVAL`, each as a multiple of a unit of the engine.
-const UNITS: [(&str, u32, &str); 8] = [
-    ("SECOND", 1, "seconds"),
-    ("MINUTE", 60, "seconds"),
-    ("HOUR", 3600, "seconds"),
-    ("DAY", 1, "days"),
-    ("WEEK", 7, "days"),
-    ("MONTH", 1, "months"),
-    ("QUARTER", 3, "months"),
-    ("YEAR", 12, "months"),
-];
+/// Units of `INTERVAL` in a `PURGE`.
+const UNITS: [&str; 8] = ["SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"];
 
-/// Finds `- INTERVAL number unit` at the end of the statement. Returns the expression before it, and the modifier
-/// of a time for the engine.
-fn take_interval(statement: &SqlStatement<'_>) -> Option<(Range<usize>, String)> {
+/// Number of units.
+#[derive(Clone, Copy)]
+struct TimeInterval {
+    count: i64,
+    unit: TimeUnit,
+}
+
+/// Finds `- INTERVAL number unit` at the end of the statement. Returns the expression before it, and the
+/// interval.
+fn take_interval(statement: &SqlStatement<'_>) -> Option<(Range<usize>, TimeInterval)> {
     let mut words = statement.words.clone();
     let start = words.rest_range().start;
     while !words.is_at_end() {
         let (end, mut interval) = (offset(&words), words.clone());
         if interval.take_sign("-") && interval.take("INTERVAL") {
-            let number: u32 = match interval.take_next()? {
+            let count: u32 = match interval.take_next()? {
                 SqlWord::Number(digits) | SqlWord::Text(digits) => digits.parse().ok()?,
                 _ => return None,
             };
-            let (_, multiple, name) = UNITS.into_iter().find(|(unit, ..)| interval.take(unit))?;
-            let modifier = format!("-{} {name}", u64::from(number) * u64::from(multiple));
-            return interval.is_at_end().then_some((start..end, modifier));
+            let name = UNITS.into_iter().find(|unit| interval.take(unit))?;
+            let unit = TimeUnit::of(name)?;
+            return interval.is_at_end().then_some((start..end, TimeInterval { count: count.into(), unit }));
         }
         words.skip();
     }
@@ -162,24 +162,21 @@ fn read_time(
     statement: &SqlStatement<'_>,
     session: &SqlSession,
     expression: Range<usize>,
-    interval: &str,
+    interval: Option<TimeInterval>,
 ) -> Result<u64, ServerError> {
     let context = statement.context(session);
     let text = statement.evaluate(expression, &context)?.to_text().unwrap_or_default();
     if !is_date_time(&text) {
         return Err(wrong_date_time(&text));
     }
-    let quoted = sql::quote::quote_plain_text(&text);
-    // As on a server, a day beyond the end of a shorter month becomes the last day of that month.
-    let query = match interval {
-        "" => format!("SELECT unixepoch({quoted})"),
-        interval => format!("SELECT unixepoch({quoted}, '{interval}', 'floor')"),
+    let time = SqlDateTime::parse(&text).ok_or_else(|| wrong_date_time(&text))?;
+    let limit = match interval {
+        Some(TimeInterval { count, unit }) => {
+            time.after(-count, unit).ok_or_else(|| wrong_date_time(&text))?
+        }
+        None => time,
     };
-    let rows = statement.engine.run(&query, &[], &function_context(&context))?;
-    match rows.rows.first().and_then(|row| row.first()) {
-        Some(SqlValue::Int(seconds)) => Ok(u64::try_from(*seconds).unwrap_or(0)),
-        _ => Err(wrong_date_time(&text)),
-    }
+    Ok(u64::try_from(limit.micros().div_euclid(1_000_000)).unwrap_or(0))
 }
 
 /// Returns whether a text is `YYYY-MM-DD`, `YYYY-MM-DD HH:MM` or `YYYY-MM-DD HH:MM:SS[.fraction]`. The engine would

@@ -13,9 +13,11 @@ use wire::ServerError;
 
 use super::fact_table::DATABASES;
 use super::refusals::{
-    internal, no_database, table_denied, unknown_database, unknown_table, wrong_argument_count,
+    internal, no_database, table_denied, unknown_database, unknown_function, unknown_table,
+    wrong_argument_count,
 };
-use super::sql_function::{FUNCTIONS, FunctionContext};
+use super::select_text::ENGINE_FUNCTIONS;
+use super::sql_function::{FUNCTIONS, FunctionContext, SqlFunction, is_match};
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlColumn, SqlColumnKind, SqlRows, SqlValue};
 
@@ -110,13 +112,25 @@ fn open(
     Ok(connection)
 }
 
-/// Allows only reading of the tables.
+/// Functions that operators call.
+const OPERATOR_FUNCTIONS: [&str; 4] = ["like", "regexp", "->", "->>"];
+
+/// Allows only reading of the tables, and only functions that return the same as in MySQL.
 fn authorize(context: AuthContext<'_>) -> Authorization {
     match context.action {
-        AuthAction::Select | AuthAction::Recursive | AuthAction::Function { .. } => Authorization::Allow,
+        AuthAction::Select | AuthAction::Recursive => Authorization::Allow,
+        AuthAction::Function { function_name } => match is_allowed(function_name) {
+            true => Authorization::Allow,
+            false => Authorization::Deny,
+        },
         AuthAction::Read { table_name, .. } if !table_name.starts_with("sqlite_") => Authorization::Allow,
         _ => Authorization::Deny,
     }
+}
+
+fn is_allowed(function: &str) -> bool {
+    let engine = ENGINE_FUNCTIONS.iter().chain(&OPERATOR_FUNCTIONS);
+    engine.copied().any(|known| known.eq_ignore_ascii_case(function)) || SqlFunction::find(function).is_some()
 }
 
 fn fill(connection: &Connection, table: &EngineTable) -> Result<(), Error> {
@@ -185,6 +199,18 @@ fn add_functions(
         };
         connection.create_scalar_function(function.name, -1, FunctionFlags::SQLITE_UTF8, call)?;
     }
+    let regexp_failure = failure.clone();
+    let regexp = move |arguments: &Context<'_>| {
+        let [pattern, text] = [0, 1].map(|at| from_sqlite(arguments.get_raw(at)).to_text());
+        let Some((pattern, text)) = pattern.zip(text) else { return Ok(None) };
+        is_match(&text, &pattern).map(Some).map_err(|error| {
+            let text = error.to_string();
+            *regexp_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            Error::UserFunctionError(text.into())
+        })
+    };
+    // SQLite calls this function for REGEXP, with the pattern first.
+    connection.create_scalar_function("regexp", 2, FunctionFlags::SQLITE_UTF8, regexp)?;
     // SQLite calls this function for LIKE. As in MySQL, a backslash escapes a wildcard, and case does not matter.
     connection.create_scalar_function("like", 2, FunctionFlags::SQLITE_UTF8, |arguments: &Context<'_>| {
         let [pattern, text] = [0, 1].map(|at| from_sqlite(arguments.get_raw(at)).to_text());
@@ -278,10 +304,13 @@ fn explain(error: &Error, functions: &FunctionContext) -> ServerError {
         return ServerError::new(1052, "23000", format!("Column '{column}' in field list is ambiguous"));
     }
     if let Some(function) = after("no such function: ") {
-        return ServerError::new(1305, "42000", format!("FUNCTION {function} does not exist"));
+        return unknown_function(&function);
     }
     if let Some(function) = after("wrong number of arguments to function ") {
         return wrong_argument_count(function.trim_end_matches("()"));
+    }
+    if let Some(function) = behind("not authorized to use function: ") {
+        return unknown_function(&function);
     }
     if message.contains("not authorized") || message.contains("prohibited") {
         return table_denied(&functions.account, "sqlite");

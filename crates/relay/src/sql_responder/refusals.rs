@@ -192,6 +192,16 @@ pub(super) fn wrong_argument_count(function: &str) -> ServerError {
     ServerError::new(1582, "42000", message)
 }
 
+/// `ER_SP_DOES_NOT_EXIST`
+pub(super) fn unknown_function(name: &str) -> ServerError {
+    ServerError::new(1305, "42000", format!("FUNCTION {name} does not exist"))
+}
+
+/// `ER_REGEXP_ILLEGAL_ARGUMENT`
+pub(super) fn wrong_pattern() -> ServerError {
+    ServerError::new(3685, "HY000", "Illegal argument to a regular expression.")
+}
+
 /// `ER_UNKNOWN_ERROR`, with a text of bintide.
 pub(super) fn internal(error: &impl ToString) -> ServerError {
     ServerError::new(1105, "HY000", error.to_string())

@@ -1,5 +1,7 @@
 //! Translation of a `SELECT` from MySQL's SQL into SQLite's SQL.
 
+mod function_call;
+
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -8,7 +10,8 @@ use sql::lexer::{SqlLexer, SqlToken, SqlTokenKind, digits_of, name_of, string_of
 use sql::{SqlWord, SqlWords};
 use wire::ServerError;
 
-use super::refusals::{syntax_error, unsupported};
+pub(super) use self::function_call::ENGINE_FUNCTIONS;
+use super::refusals::{syntax_error, unknown_function, unsupported};
 use super::scalar::{VariableReference, hex_text, read_variable};
 use super::system_variable::{RequestedScope, VariableContext};
 use crate::sql_answer::SqlValue;
@@ -103,7 +106,13 @@ impl<'s> SelectText<'s> {
             let end = self.list_end(at);
             for (number, item) in self.items(at..end).into_iter().enumerate() {
                 out.push_str(if number > 0 { ", " } else { "" });
-                self.put_expression(item.clone(), &mut out, context)?;
+                let alias = self.string_alias(&item);
+                let end = alias.unwrap_or(item.end);
+                self.put_expression(item.start..end, &mut out, context)?;
+                if let Some(alias) = alias {
+                    out.push_str(&quoted_name(&self.name(&self.tokens[alias])));
+                    out.push(' ');
+                }
                 if let Some(name) = self.column_name(item) {
                     out.push_str(&format!("AS {} ", quoted_name(&name)));
                 }
@@ -152,16 +161,43 @@ impl<'s> SelectText<'s> {
         out: &mut String,
         context: &VariableContext<'_>,
     ) -> Result<usize, ServerError> {
+        match self.put_interval_sum(at, out, context)? {
+            Some(next) => Ok(next),
+            None => self.put_single(at, out, context),
+        }
+    }
+
+    /// Translates like [`put_token`](Self::put_token), except sums of a time and an interval.
+    fn put_single(
+        &self,
+        at: usize,
+        out: &mut String,
+        context: &VariableContext<'_>,
+    ) -> Result<usize, ServerError> {
         let token = &self.tokens[at];
         match token.kind {
-            SqlTokenKind::Word => return Ok(self.put_word(at, out)),
+            SqlTokenKind::Word => return self.put_word(at, out, context),
+            SqlTokenKind::QuotedName if self.is_sign(at + 1, "(") => {
+                return Err(unknown_function(&self.name(token)));
+            }
             SqlTokenKind::QuotedName => out.push_str(&quoted_name(&self.name(token))),
             SqlTokenKind::String => {
                 let (text, next) = self.string(at);
-                put_literal(out, &SqlValue::Text(text));
+                match at > 0 && self.is_word(at - 1, &["AS"]) {
+                    true => out.push_str(&quoted_name(&text)),
+                    false => put_literal(out, &SqlValue::Text(text)),
+                }
                 return Ok(next);
             }
-            SqlTokenKind::Number => out.push_str(self.text(token)),
+            SqlTokenKind::Number if self.is_compared(at, at) => {
+                out.push_str(&format!("CAST({} AS NUMERIC)", self.text(token)));
+            }
+            SqlTokenKind::Number => {
+                if self.is_remainder(at) && self.text(token).contains(['.', 'e', 'E']) {
+                    return Err(unsupported("DIV, MOD and % of numbers with a fraction"));
+                }
+                out.push_str(self.text(token));
+            }
             SqlTokenKind::Hex => {
                 let digits = String::from_utf8_lossy(digits_of(self.text(token).as_bytes())).into_owned();
                 let text = hex_text(&digits).ok_or_else(|| self.error(at))?;
@@ -173,28 +209,87 @@ impl<'s> SelectText<'s> {
         Ok(at + 1)
     }
 
-    fn put_word(&self, at: usize, out: &mut String) -> usize {
+    fn put_word(
+        &self,
+        at: usize,
+        out: &mut String,
+        context: &VariableContext<'_>,
+    ) -> Result<usize, ServerError> {
         let word = self.text(&self.tokens[at]);
         let is_member = at > 0 && self.is_sign(at - 1, ".");
         let is_call = self.is_sign(at + 1, "(");
         let bare = BARE_FUNCTIONS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
         match (word.to_ascii_uppercase().as_str(), bare) {
             _ if is_member => out.push_str(&quoted_name(word)),
-            (_, Some((_, function))) => {
+            (_, Some((_, function))) if !is_call => {
+                if *function != "current_user" {
+                    self.check_time_operand(at, at)?;
+                }
                 out.push_str(function);
-                out.push_str(if is_call { "" } else { "()" });
+                out.push_str("() COLLATE NOCASE");
             }
-            ("FROM", _) if self.is_word(at + 1, &["DUAL"]) => return at + 2,
-            ("COLLATE", _) => return at + 2,
+            _ if self.is_function(at) => return self.put_call(at, out, context),
+            ("FROM", _) if self.is_word(at + 1, &["DUAL"]) => return Ok(at + 2),
+            // All comparisons of text ignore case.
+            ("COLLATE", _) => {
+                let collation = self.tokens.get(at + 1).map(|name| self.name(name).to_ascii_lowercase());
+                return match collation.filter(|name| name.ends_with("_ci")) {
+                    Some(_) => Ok(at + 2),
+                    None => Err(unsupported("case-sensitive collations")),
+                };
+            }
+            ("INTERVAL", _) => return self.put_interval(at, out),
+            ("SEPARATOR", _) if self.is_string(at + 1) => out.push(','),
+            ("XOR", _) => return Err(unsupported("XOR")),
+            ("BINARY", _) => return Err(unsupported("case-sensitive comparisons")),
+            ("RLIKE", _) => out.push_str("REGEXP"),
             ("DIV", _) => out.push('/'),
-            ("MOD", _) if !is_call => out.push('%'),
+            ("MOD", _) => out.push('%'),
+            // Operators of the engine that MySQL does not have.
+            ("GLOB" | "MATCH" | "NOTNULL" | "ISNULL", _) => return Err(self.error(at)),
+            _ if self.unit(at).is_some() => out.push_str(&format!("'{}'", self.unit(at).unwrap_or_default())),
             // Omit the character set of a string: all strings are UTF-8.
             (set, _) if set.starts_with('_') && self.is_string(at + 1) && is_charset(&set[1..]) => {}
             // Quote the name: SQLite would take it for a parameter.
             (name, _) if name.starts_with('$') => out.push_str(&quoted_name(word)),
             _ => out.push_str(word),
         }
-        at + 1
+        Ok(at + 1)
+    }
+
+    /// Returns true if the number in these tokens is an operand of a comparison.
+    fn is_compared(&self, first: usize, last: usize) -> bool {
+        let is_comparison = |at: usize| ["=", "<", ">"].iter().any(|sign| self.is_sign(at, sign));
+        let is_before = first > 0
+            && (is_comparison(first - 1)
+                || self.is_word(first - 1, &["BETWEEN"])
+                || self.is_range_end(first - 1));
+        let is_after = is_comparison(last + 1)
+            || self.is_sign(last + 1, "!") && self.is_sign(last + 2, "=")
+            || self.is_word(last + 1, &["BETWEEN"]);
+        is_before || is_after
+    }
+
+    /// Returns true if the word is the `AND` of a `BETWEEN`.
+    fn is_range_end(&self, at: usize) -> bool {
+        let is_between = |before: &usize| {
+            self.is_word(*before, &["BETWEEN", "AND"]) && self.depths[*before] == self.depths[at]
+        };
+        let before = (0..at).rev().find(is_between);
+        self.is_word(at, &["AND"]) && before.is_some_and(|before| self.is_word(before, &["BETWEEN"]))
+    }
+
+    /// Returns true if a token is an operand of `DIV`, `MOD` or `%`.
+    fn is_remainder(&self, at: usize) -> bool {
+        let is_operator = |at: usize| self.is_word(at, &["DIV", "MOD"]) || self.is_sign(at, "%");
+        at > 0 && is_operator(at - 1) || is_operator(at + 1)
+    }
+
+    /// Returns the index of a string at the end of an item that is the name of the column.
+    fn string_alias(&self, item: &Range<usize>) -> Option<usize> {
+        let last = item.end.checked_sub(1).filter(|last| *last > item.start && self.is_string(*last))?;
+        let is_alias = self.is_word(last - 1, &["AS"]) || self.is_implicit_alias(item, last);
+        is_alias.then_some(last)
     }
 
     fn put_sign(
@@ -216,13 +311,23 @@ impl<'s> SelectText<'s> {
         }
         match rest.as_bytes()[0] {
             b'@' => return self.put_variable(at, out, context),
+            b'-' if self.tokens.get(at + 1).is_some_and(|next| next.kind == SqlTokenKind::Number)
+                && self.is_compared(at, at + 1) =>
+            {
+                out.push_str(&format!("CAST(-{} AS NUMERIC)", self.text(&self.tokens[at + 1])));
+                return Ok(at + 2);
+            }
+            b')' => {
+                out.push(')');
+                out.push_str(self.call_end(at));
+            }
             // In MySQL, the quotient of integers has a fraction.
             b'/' => out.push_str("* 1.0 /"),
             b'!' => out.push_str("NOT"),
-            sign @ (b'(' | b')' | b',' | b'.' | b'=' | b'<' | b'>' | b'+' | b'-' | b'*' | b'%' | b'&'
-            | b'|' | b'~') => {
+            sign @ (b'(' | b',' | b'.' | b'=' | b'<' | b'>' | b'+' | b'-' | b'*' | b'%' | b'&' | b'|') => {
                 out.push(char::from(sign));
             }
+            b'~' | b'^' => return Err(unsupported("the operators ~ and ^")),
             // A parameter, or a quote of SQLite: a server accepts neither here.
             _ => return Err(self.error(at)),
         }
@@ -255,7 +360,16 @@ impl<'s> SelectText<'s> {
             reference.name = name_at(next + 1).ok_or_else(|| self.error(at))?;
             next += 2;
         }
-        put_literal(out, &read_variable(&reference, context)?.to_sql());
+        let value = read_variable(&reference, context)?.to_sql();
+        match value {
+            // A number with a type, which the engine compares with a text as a number.
+            SqlValue::Int(_) | SqlValue::UInt(..=0x7fff_ffff_ffff_ffff) | SqlValue::Double(_) => {
+                out.push_str("CAST(");
+                put_literal(out, &value);
+                out.push_str(" AS NUMERIC)");
+            }
+            _ => put_literal(out, &value),
+        }
         Ok(next)
     }
 
@@ -405,8 +519,8 @@ fn put_literal(out: &mut String, value: &SqlValue) {
         // A NUL would end the SQL text.
         SqlValue::Text(text) if text.contains('\0') => {
             let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
-            out.push_str(&format!("CAST(x'{digits}' AS TEXT)"));
+            out.push_str(&format!("CAST(x'{digits}' AS TEXT) COLLATE NOCASE"));
         }
-        SqlValue::Text(text) => out.push_str(&format!("'{}'", text.replace('\'', "''"))),
+        SqlValue::Text(text) => out.push_str(&format!("'{}' COLLATE NOCASE", text.replace('\'', "''"))),
     }
 }

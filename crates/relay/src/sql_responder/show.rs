@@ -194,6 +194,66 @@ fn warning_rows<'w>(
     statement.finish(SqlRows::new(COLUMNS, warnings.map(row).collect()))
 }
 
+/// `SHOW COUNT(*) WARNINGS` and `SHOW COUNT(*) ERRORS`
+pub(super) fn warning_count(
+    statement: &mut SqlStatement<'_>,
+    session: &mut SqlSession,
+) -> Result<SqlAnswer, ServerError> {
+    const ERRORS: &[SqlColumnSpec] = &[integer("@@session.error_count")];
+    const WARNINGS: &[SqlColumnSpec] = &[integer("@@session.warning_count")];
+    let is_star =
+        statement.words.take_group().is_some_and(|mut group| group.take_sign("*") && group.is_at_end());
+    if !is_star {
+        return Err(statement.syntax_error());
+    }
+    let only_errors = statement.words.take("ERRORS");
+    if !only_errors && !statement.words.take("WARNINGS") {
+        return Err(statement.syntax_error());
+    }
+    let is_counted = |warning: &&SqlWarning| !only_errors || warning.level == WarningLevel::Error;
+    let count = session.warnings.iter().filter(is_counted).count() as u64;
+    let columns = if only_errors { ERRORS } else { WARNINGS };
+    statement.finish(SqlRows::new(columns, vec![vec![count.into()]]))
+}
+
+/// `SHOW ENGINES`: a relay stores no tables.
+pub(super) fn engines(
+    statement: &mut SqlStatement<'_>,
+    session: &mut SqlSession,
+) -> Result<SqlAnswer, ServerError> {
+    const COLUMNS: &[SqlColumnSpec] = &[
+        text("Engine"),
+        text("Support"),
+        text("Comment"),
+        text("Transactions"),
+        text("XA"),
+        text("Savepoints"),
+    ];
+    let no = || SqlValue::from("NO");
+    let row =
+        vec!["PERFORMANCE_SCHEMA".into(), "DEFAULT".into(), "Performance Schema".into(), no(), no(), no()];
+    filtered(statement, session, SqlRows::new(COLUMNS, vec![row]))
+}
+
+/// `SHOW PLUGINS`: the parts of a relay that are plugins in a server.
+pub(super) fn plugins(
+    statement: &mut SqlStatement<'_>,
+    session: &mut SqlSession,
+) -> Result<SqlAnswer, ServerError> {
+    const COLUMNS: &[SqlColumnSpec] =
+        &[text("Name"), text("Status"), text("Type"), text("Library"), text("License")];
+    const PLUGINS: [(&str, &str); 4] = [
+        ("binlog", "STORAGE ENGINE"),
+        ("mysql_native_password", "AUTHENTICATION"),
+        ("caching_sha2_password", "AUTHENTICATION"),
+        ("rpl_semi_sync_source", "REPLICATION"),
+    ];
+    let row = |(name, kind): (&str, &str)| {
+        vec![name.into(), "ACTIVE".into(), kind.into(), SqlValue::Null, "MIT OR Apache-2.0".into()]
+    };
+    filtered(statement, session, SqlRows::new(COLUMNS, PLUGINS.into_iter().map(row).collect()))
+}
+
 pub(super) fn databases(
     statement: &mut SqlStatement<'_>,
     session: &mut SqlSession,

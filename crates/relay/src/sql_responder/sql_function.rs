@@ -7,6 +7,8 @@ use binlog::gtid::GtidSet;
 use wire::ServerError;
 
 use super::refusals::{malformed_gtids, wrong_argument_count};
+pub(crate) use super::text_function::is_match;
+use super::{date_function, number_function, text_function};
 use crate::sql_answer::SqlValue;
 
 /// State on which functions depend.
@@ -37,12 +39,23 @@ type FunctionBody = fn(&FunctionContext, &[SqlValue]) -> Result<SqlValue, Server
 /// Maximum number of arguments of functions that take any number.
 const ARGUMENTS_MAX: usize = 100;
 
-/// Functions, in the order of their names.
+/// Functions, in the order of their names. Names with a space are conversions, which no statement can call by name.
 pub(crate) const FUNCTIONS: &[SqlFunction] = &[
+    function("cast char", 2..=2, text_function::cast_char),
+    function("cast datetime", 1..=1, date_function::cast_datetime),
+    function("cast decimal", 2..=2, number_function::cast_decimal),
+    function("cast signed", 1..=1, number_function::cast_signed),
+    function("cast unsigned", 1..=1, number_function::cast_unsigned),
+    function("ceil", 1..=1, number_function::ceiling),
+    function("ceiling", 1..=1, number_function::ceiling),
     function("char_length", 1..=1, |_, values| {
         Ok(values[0].to_text().map(|text| text.chars().count() as u64).into())
     }),
-    function("concat", 1..=ARGUMENTS_MAX, |_, values| Ok(joined(values).into())),
+    function("character_length", 1..=1, |_, values| {
+        Ok(values[0].to_text().map(|text| text.chars().count() as u64).into())
+    }),
+    function("concat", 1..=ARGUMENTS_MAX, |_, values| Ok(text_function::joined(values))),
+    function("concat_ws", 2..=ARGUMENTS_MAX, text_function::concat_ws),
     function("connection_id", 0..=0, |context, _| Ok(context.connection_id.into())),
     function("curdate", 0..=0, |context, _| Ok(date_time_text(context.now_us, 0)[..10].into())),
     function("current_date", 0..=0, |context, _| Ok(date_time_text(context.now_us, 0)[..10].into())),
@@ -51,11 +64,22 @@ pub(crate) const FUNCTIONS: &[SqlFunction] = &[
     function("current_user", 0..=0, |context, _| Ok(context.account.as_str().into())),
     function("curtime", 0..=0, |context, _| Ok(date_time_text(context.now_us, 0)[11..].into())),
     function("database", 0..=0, |context, _| Ok(context.database.clone().into())),
+    function("date", 1..=1, date_function::date),
+    function("date_add", 3..=3, date_function::date_add),
+    function("date_format", 2..=2, date_function::date_format),
+    function("date_sub", 3..=3, date_function::date_sub),
+    function("datediff", 2..=2, date_function::date_diff),
+    function("day", 1..=1, |_, values| date_function::part(values, |fields| fields.day)),
+    function("dayofmonth", 1..=1, |_, values| date_function::part(values, |fields| fields.day)),
+    function("dayofweek", 1..=1, date_function::day_of_week),
+    function("field", 2..=ARGUMENTS_MAX, text_function::field),
+    function("find_in_set", 2..=2, text_function::find_in_set),
+    function("floor", 1..=1, number_function::floor),
+    function("format", 2..=2, number_function::format),
     function("format_bytes", 1..=1, |_, values| Ok(values[0].to_number().map(format_bytes).into())),
     function("format_pico_time", 1..=1, |_, values| Ok(values[0].to_number().map(format_pico_time).into())),
-    function("from_unixtime", 1..=1, |_, values| {
-        Ok(values[0].to_number().map(|seconds| date_time_text((seconds * 1e6) as u64, 0)).into())
-    }),
+    function("from_unixtime", 1..=2, date_function::from_unixtime),
+    function("greatest", 2..=ARGUMENTS_MAX, number_function::greatest),
     function("gtid_subset", 2..=2, |_, values| {
         let sets = [gtids(&values[0])?, gtids(&values[1])?];
         Ok(match sets {
@@ -70,34 +94,67 @@ pub(crate) const FUNCTIONS: &[SqlFunction] = &[
             _ => SqlValue::Null,
         })
     }),
+    function("hex", 1..=1, number_function::hex),
+    function("hour", 1..=1, |_, values| date_function::part(values, |fields| fields.hour)),
     function("if", 3..=3, |_, values| {
         let is_true = values[0].to_number().is_some_and(|number| number != 0.0);
         Ok(values[if is_true { 1 } else { 2 }].clone())
     }),
+    function("instr", 2..=2, text_function::instr),
+    function("isnull", 1..=1, |_, values| Ok(SqlValue::Int((values[0] == SqlValue::Null).into()))),
     function("last_insert_id", 0..=0, |_, _| Ok(SqlValue::UInt(0))),
     function("lcase", 1..=1, |_, values| Ok(values[0].to_text().map(|text| text.to_lowercase()).into())),
+    function("least", 2..=ARGUMENTS_MAX, number_function::least),
     function("left", 2..=2, |_, values| Ok(part(values, |text, count| text.chars().take(count).collect()))),
     function("length", 1..=1, |_, values| Ok(values[0].to_text().map(|text| text.len() as u64).into())),
     function("localtime", 0..=1, now),
     function("localtimestamp", 0..=1, now),
+    function("locate", 2..=3, text_function::locate),
     function("lower", 1..=1, |_, values| Ok(values[0].to_text().map(|text| text.to_lowercase()).into())),
+    function("ltrim", 1..=1, text_function::ltrim),
+    function("microsecond", 1..=1, |_, values| date_function::part(values, |fields| fields.micros)),
+    function("mid", 3..=3, text_function::substr),
+    function("minute", 1..=1, |_, values| date_function::part(values, |fields| fields.minute)),
+    function("mod", 2..=2, number_function::modulo),
+    function("month", 1..=1, |_, values| date_function::part(values, |fields| fields.month)),
     function("now", 0..=1, now),
+    function("octet_length", 1..=1, |_, values| Ok(values[0].to_text().map(|text| text.len() as u64).into())),
+    function("pow", 2..=2, number_function::power),
+    function("power", 2..=2, number_function::power),
+    function("regexp_like", 2..=2, text_function::regexp_like),
+    function("reverse", 1..=1, text_function::reverse),
     function("right", 2..=2, |_, values| {
         Ok(part(values, |text, count| {
             text.chars().skip(text.chars().count().saturating_sub(count)).collect()
         }))
     }),
+    function("round", 1..=2, number_function::round),
+    function("rtrim", 1..=1, text_function::rtrim),
     function("schema", 0..=0, |context, _| Ok(context.database.clone().into())),
+    function("second", 1..=1, |_, values| date_function::part(values, |fields| fields.second)),
     function("session_user", 0..=0, |context, _| Ok(context.login.as_str().into())),
+    function("sign", 1..=1, number_function::sign),
+    function("strcmp", 2..=2, text_function::strcmp),
+    function("substr", 2..=3, text_function::substr),
+    function("substring", 2..=3, text_function::substr),
+    function("substring_index", 3..=3, text_function::substring_index),
     function("sysdate", 0..=1, now),
     function("system_user", 0..=0, |context, _| Ok(context.login.as_str().into())),
-    function("ucase", 1..=1, |_, values| Ok(values[0].to_text().map(|text| text.to_uppercase()).into())),
-    function("unix_timestamp", 0..=0, |context, _| Ok((context.now_us / 1_000_000).into())),
-    function("upper", 1..=1, |_, values| Ok(values[0].to_text().map(|text| text.to_uppercase()).into())),
+    function("time", 1..=1, date_function::time),
+    function("timediff", 2..=2, date_function::time_diff),
+    function("timestampadd", 3..=3, date_function::timestamp_add),
+    function("timestampdiff", 3..=3, date_function::timestamp_diff),
+    function("trim", 1..=1, text_function::trim),
+    function("truncate", 2..=2, number_function::truncate),
+    function("ucase", 1..=1, |_, values| Ok(values[0].to_text().map(|text| upper(&text)).into())),
+    function("unix_timestamp", 0..=1, date_function::unix_timestamp),
+    function("upper", 1..=1, |_, values| Ok(values[0].to_text().map(|text| upper(&text)).into())),
     function("user", 0..=0, |context, _| Ok(context.login.as_str().into())),
     function("utc_date", 0..=0, |context, _| Ok(date_time_text(context.now_us, 0)[..10].into())),
+    function("utc_time", 0..=0, |context, _| Ok(date_time_text(context.now_us, 0)[11..].into())),
     function("utc_timestamp", 0..=1, now),
     function("version", 0..=0, |context, _| Ok(context.version.as_str().into())),
+    function("year", 1..=1, |_, values| date_function::part(values, |fields| fields.year)),
 ];
 
 const fn function(
@@ -145,8 +202,16 @@ fn now(context: &FunctionContext, values: &[SqlValue]) -> Result<SqlValue, Serve
     Ok(date_time_text(context.now_us, fraction.clamp(0.0, 6.0) as u8).into())
 }
 
-fn joined(values: &[SqlValue]) -> Option<String> {
-    values.iter().map(SqlValue::to_text).collect()
+/// Returns a text in capitals. As in MySQL, keeps letters without a single capital, such as ß.
+fn upper(text: &str) -> String {
+    let capital = |letter: char| {
+        let mut capitals = letter.to_uppercase();
+        match (capitals.next(), capitals.next()) {
+            (Some(capital), None) => capital,
+            _ => letter,
+        }
+    };
+    text.chars().map(capital).collect()
 }
 
 fn part(values: &[SqlValue], split: fn(&str, usize) -> String) -> SqlValue {
@@ -289,6 +354,8 @@ mod tests {
         assert_eq!(call("curdate", &[]), Ok("2023-11-14".into()));
         assert_eq!(call("curtime", &[]), Ok("22:13:20".into()));
         assert_eq!(call("from_unixtime", &[SqlValue::Int(1_700_000_000)]), Ok("2023-11-14 22:13:20".into()));
+        let moved = [SqlValue::from("2024-02-29"), SqlValue::Int(i64::MIN), "day".into()];
+        assert_eq!(call("date_sub", &moved), Ok(SqlValue::Null));
     }
 
     #[test]

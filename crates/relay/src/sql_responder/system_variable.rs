@@ -5,6 +5,7 @@ use wire::ServerError;
 
 use super::SqlResponder;
 use super::refusals::{internal, unknown_gtid_mode, unknown_variable, wrong_scope, wrong_type, wrong_value};
+use crate::log_form::LogForm;
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlSession, SqlValue};
 use crate::upstream_control::UpstreamStatus;
@@ -52,6 +53,8 @@ enum VariableAvailability {
     /// MySQL since this version.
     MySqlSince([u32; 3]),
     MariaDb,
+    /// MySQL before 8.3.
+    MySqlBefore8_3,
 }
 
 /// Value of a system variable or a status variable.
@@ -68,6 +71,7 @@ enum ValueSource {
     Flag(bool),
     Number(u64),
     Text(&'static str),
+    Null,
     Fact(FactReader),
 }
 
@@ -107,9 +111,13 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     settable("autocommit", V::Flag(true)),
     settable("big_tables", V::Flag(false)),
     fixed("binlog_checksum", Global, A::Since(MYSQL_5_6), V::Text("CRC32")),
+    fixed("binlog_encryption", Global, A::MySqlSince([8, 0, 14]), V::Flag(false)),
+    fixed("binlog_expire_logs_seconds", Global, MYSQL_8, V::Number(0)),
     settable_since("binlog_format", A::All, V::Text("ROW")),
+    fixed("binlog_order_commits", Global, A::Since(MYSQL_5_6), V::Flag(true)),
     settable_since("binlog_row_image", A::Since(MYSQL_5_6), V::Text("FULL")),
     fixed("binlog_row_metadata", Global, MYSQL_8, V::Text("MINIMAL")),
+    settable_since("binlog_row_value_options", MYSQL_8, V::Text("")),
     settable_since("binlog_transaction_compression", A::MySqlSince([8, 0, 20]), V::Fact(compression)),
     settable_since(
         "binlog_transaction_compression_level_zstd",
@@ -131,8 +139,12 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     settable("collation_connection", V::Text(COLLATION)),
     settable("collation_database", V::Text(COLLATION)),
     settable("collation_server", V::Text(COLLATION)),
+    fixed("connect_timeout", Global, A::All, V::Number(10)),
+    settable_since("default_collation_for_utf8mb4", MYSQL_8, V::Text(COLLATION)),
     settable("default_storage_engine", V::Text("InnoDB")),
     fixed("enforce_gtid_consistency", Global, A::MySqlSince(MYSQL_5_6), V::Fact(enforce_gtid_consistency)),
+    fixed("event_scheduler", Global, A::All, V::Text("OFF")),
+    fixed("expire_logs_days", Global, A::All, V::Number(0)),
     settable("foreign_key_checks", V::Flag(true)),
     settable("group_concat_max_len", V::Number(1024)),
     fixed("gtid_binlog_pos", Global, A::MariaDb, V::Fact(gtid_binlog_pos)),
@@ -147,24 +159,32 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     fixed("gtid_purged", Global, A::MySqlSince(MYSQL_5_6), V::Fact(gtid_purged)),
     fixed("gtid_strict_mode", Global, A::MariaDb, V::Flag(false)),
     fixed("hostname", Global, A::All, V::Text("bintide-relay")),
+    settable_since("information_schema_stats_expiry", MYSQL_8, V::Number(86400)),
     fixed("init_connect", Global, A::All, V::Text("")),
+    fixed("innodb_read_only", Global, A::Since(MYSQL_5_6), V::Flag(true)),
     fixed("innodb_version", Global, A::All, V::Fact(version)),
     settable("interactive_timeout", V::Number(28800)),
     settable("lc_time_names", V::Text("en_US")),
     fixed("license", Global, A::All, V::Text("MIT OR Apache-2.0")),
+    fixed("local_infile", Global, A::All, V::Flag(false)),
     settable("lock_wait_timeout", V::Number(31_536_000)),
     fixed("log_bin", Global, A::All, V::Flag(true)),
+    fixed("log_bin_basename", Global, A::Since(MYSQL_5_6), V::Fact(log_bin_basename)),
     fixed("log_replica_updates", Global, A::MySqlSince([8, 0, 26]), V::Flag(true)),
     fixed("log_slave_updates", Global, A::All, V::Flag(true)),
     fixed("lower_case_file_system", Global, A::All, V::Flag(false)),
     fixed("lower_case_table_names", Global, A::All, V::Number(0)),
+    fixed("master_info_repository", Global, A::MySqlBefore8_3, V::Text("FILE")),
     fixed("max_allowed_packet", Both, A::All, V::Number(SqlResponder::PACKET_SIZE_MAX as u64)),
+    fixed("max_binlog_size", Global, A::All, V::Number(1_073_741_824)),
+    fixed("max_connections", Global, A::All, V::Fact(connections_max)),
     settable("max_execution_time", V::Number(0)),
     settable("net_buffer_length", V::Number(16384)),
     settable("net_read_timeout", V::Number(30)),
     settable("net_write_timeout", V::Number(60)),
     settable("optimizer_switch", V::Text("")),
     fixed("performance_schema", Global, A::All, V::Flag(true)),
+    fixed("port", Global, A::All, V::Fact(port)),
     fixed("protocol_version", Global, A::All, V::Number(10)),
     SystemVariable {
         writing: VariableWriting::Settable,
@@ -173,6 +193,9 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     fixed("query_cache_size", Global, A::All, V::Number(0)),
     settable("query_cache_type", V::Text("OFF")),
     fixed("read_only", Global, A::All, V::Flag(true)),
+    fixed("relay_log_info_repository", Global, A::MySqlBefore8_3, V::Text("FILE")),
+    fixed("report_host", Global, A::All, V::Null),
+    fixed("report_port", Global, A::All, V::Fact(port)),
     // A replica reads one of the two names, depending on its version.
     fixed("rpl_semi_sync_master_enabled", Global, A::All, V::Flag(true)),
     settable_globally(SEMI_SYNC_TIMEOUT[0], V::Fact(semi_sync_timeout)),
@@ -200,8 +223,10 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     settable("sql_select_limit", V::Number(u64::MAX)),
     settable("sql_warnings", V::Flag(false)),
     settable_since("super_read_only", A::MySqlSince([5, 7, 0]), V::Flag(true)),
+    fixed("sync_binlog", Global, A::All, V::Number(1)),
     fixed("system_time_zone", Global, A::All, V::Text("UTC")),
     settable("time_zone", V::Text("+00:00")),
+    fixed("tls_version", Global, A::Since([5, 7, 0]), V::Text("TLSv1.2,TLSv1.3")),
     settable_since("transaction_isolation", A::All, V::Text("REPEATABLE-READ")),
     settable_since("transaction_read_only", A::All, V::Flag(false)),
     settable("tx_isolation", V::Text("REPEATABLE-READ")),
@@ -258,6 +283,7 @@ impl SystemVariable {
             A::Since(since) => version.is_mariadb() || version.is_mysql_since(since),
             A::MySqlSince(since) => version.is_mysql_since(since),
             A::MariaDb => version.is_mariadb(),
+            A::MySqlBefore8_3 => !version.is_mariadb() && !version.is_mysql_since([8, 3, 0]),
         }
     }
 
@@ -288,6 +314,7 @@ impl SystemVariable {
             V::Flag(flag) => SystemValue::Flag(flag),
             V::Number(number) => SystemValue::Number(number),
             V::Text(text) => SystemValue::Text(text.to_owned()),
+            V::Null => SystemValue::Null,
             V::Fact(read) => return read(context),
         })
     }
@@ -364,6 +391,24 @@ fn server_uuid(context: &VariableContext<'_>) -> Result<SystemValue, ServerError
     Ok(SystemValue::Text(context.relay.server().server_uuid))
 }
 
+fn port(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
+    Ok(SystemValue::Number(context.facts.server().port.into()))
+}
+
+fn connections_max(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
+    Ok(SystemValue::Number(context.facts.server().connections_max as u64))
+}
+
+/// Returns the common part of the names of the logs. Unlike a server's value, has no directory.
+fn log_bin_basename(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
+    let names = match context.facts.source(LogForm::AsIs) {
+        Some(source) => source.store().log_names().map_err(|error| internal(&error))?,
+        None => Vec::new(),
+    };
+    let newest = names.last().map(|name| name.rsplit_once('.').map_or(&**name, |(base, _)| base));
+    Ok(newest.map_or(SystemValue::Null, |base| SystemValue::Text(base.to_owned())))
+}
+
 fn connection_id(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
     Ok(SystemValue::Number(context.session.connection_id.into()))
 }
@@ -432,6 +477,17 @@ pub(crate) struct StatusVariable {
     pub(crate) value: fn(&VariableContext<'_>) -> SystemValue,
 }
 
+/// Returns the number of replicas that acknowledge transactions.
+fn acknowledging_clients(context: &VariableContext<'_>) -> SystemValue {
+    let clients = context.facts.clients();
+    SystemValue::Number(clients.iter().filter(|client| client.acknowledges).count() as u64)
+}
+
+/// Returns whether the relay waits for replicas and gets their acknowledgements in time.
+fn semi_sync_status(context: &VariableContext<'_>) -> SystemValue {
+    SystemValue::Flag(context.facts.is_semi_synchronous())
+}
+
 /// Status variables, in the order of their names.
 pub(crate) const STATUS_VARIABLES: &[StatusVariable] = &[
     StatusVariable {
@@ -440,6 +496,11 @@ pub(crate) const STATUS_VARIABLES: &[StatusVariable] = &[
             SystemValue::Number(context.relay.clients().iter().map(|client| client.bytes_sent).sum())
         },
     },
+    // Programs read one of the two names, depending on the version of the server.
+    StatusVariable { name: "Rpl_semi_sync_master_clients", value: acknowledging_clients },
+    StatusVariable { name: "Rpl_semi_sync_master_status", value: semi_sync_status },
+    StatusVariable { name: "Rpl_semi_sync_source_clients", value: acknowledging_clients },
+    StatusVariable { name: "Rpl_semi_sync_source_status", value: semi_sync_status },
     StatusVariable {
         name: "Threads_connected",
         value: |context| SystemValue::Number(context.relay.clients().len() as u64),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use receive::{ReceiveStats, SharedReceiveStats};
 
 use crate::commands::receive::archiving_state::{ArchivingFigures, ArchivingState};
-use crate::metric_table::{LabelledValue, MetricRow, MetricValue};
+use crate::metric_table::{LabelledValue, MetricRow, MetricValue, log_number};
 
 /// Statistics at a moment.
 #[derive(Clone, Debug, Default)]
@@ -176,8 +176,10 @@ pub(crate) const RECEIVE_METRICS: &[ReceiveMetric] = &[
         "Position of the next event in the source's log.",
         |figures| (!figures.stats.log.is_empty()).then_some(figures.stats.position).into(),
     )
-    .labels(|figures| vec![("log", figures.stats.log.clone())])
     .json("position"),
+    ReceiveMetric::gauge("bintide_receive_log_number", "Number of the source's log.", |figures| {
+        log_number(&figures.stats.log).into()
+    }),
     ReceiveMetric::json_only("seconds", |figures| figures.elapsed.into()),
 ];
 

@@ -1,5 +1,6 @@
 //! Metrics of `relay`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,6 +47,14 @@ pub(super) const RELAY_METRICS: &[RelayMetric] = &[
         count(&figures.counters.failed_logins)
     }),
     RelayMetric::counter(
+        "bintide_relay_unencrypted_logins_total",
+        "Successful logins without TLS.",
+        |figures| count(&figures.counters.unencrypted_logins),
+    ),
+    RelayMetric::counter("bintide_relay_tls_failures_total", "Failed TLS handshakes.", |figures| {
+        count(&figures.counters.tls_failures)
+    }),
+    RelayMetric::counter(
         "bintide_relay_refused_connections_total",
         "Connections refused because of --max-connections.",
         |figures| count(&figures.counters.refused_connections),
@@ -76,36 +85,38 @@ pub(super) const RELAY_METRICS: &[RelayMetric] = &[
     ),
     RelayMetric::counter(
         "bintide_relay_client_sent_bytes_total",
-        "Bytes of events sent to each connected client.",
-        |figures| by_client(figures, |client| client.facts.bytes_sent.into()),
+        "Bytes of events sent to the connected clients of a user, host and form.",
+        |figures| sum_by_client(figures, |client| client.facts.bytes_sent),
     ),
     RelayMetric::counter(
         "bintide_relay_client_sent_transactions_total",
-        "Transactions sent to each connected client.",
-        |figures| by_client(figures, |client| client.facts.transactions_sent.into()),
+        "Transactions sent to the connected clients of a user, host and form.",
+        |figures| sum_by_client(figures, |client| client.facts.transactions_sent),
     ),
     RelayMetric::counter(
         "bintide_relay_client_saved_bytes_total",
-        "Bytes saved by compression in the transactions sent to each connected client.",
-        |figures| by_client(figures, |client| saved_bytes(&client.facts).into()),
+        "Bytes saved by compression in the transactions sent to the connected clients of a user, host and form.",
+        |figures| sum_by_client(figures, |client| saved_bytes(&client.facts)),
     ),
     RelayMetric::gauge(
         "bintide_relay_client_lag_transactions",
-        "Stored transactions not yet sent to each connected client.",
-        |figures| by_client(figures, |client| client.lag.and_then(|lag| lag.transactions).into()),
+        "Stored transactions not yet sent to the slowest client of a user, host and form.",
+        |figures| {
+            max_by_client(figures, |client| {
+                client.lag.and_then(|lag| lag.transactions).map(|transactions| transactions as f64)
+            })
+        },
     ),
     RelayMetric::gauge(
         "bintide_relay_client_lag_bytes",
-        "Bytes of the stored logs not yet sent to each connected client.",
-        |figures| by_client(figures, |client| client.lag.map(|lag| lag.bytes).into()),
+        "Bytes of the stored logs not yet sent to the slowest client of a user, host and form.",
+        |figures| max_by_client(figures, |client| client.lag.map(|lag| lag.bytes as f64)),
     ),
     RelayMetric::gauge(
         "bintide_relay_client_lag_seconds",
-        "Time since the source's commit of the last transaction sent to each connected client; 0 if it has all.",
+        "Time since the source's commit of the last transaction sent to the slowest client of a user, host and form; 0 if it has all.",
         |figures| {
-            by_client(figures, |client| {
-                client.lag.and_then(|lag| lag.time_us).map(|us| us as f64 / 1e6).into()
-            })
+            max_by_client(figures, |client| client.lag.and_then(|lag| lag.time_us).map(|us| us as f64 / 1e6))
         },
     ),
     RelayMetric::counter(
@@ -142,17 +153,29 @@ fn saved_bytes(client: &ClientFacts) -> u64 {
     client.progress.as_ref().map_or(0, |progress| progress.dump.saved_bytes)
 }
 
-/// Returns a value of each client that has requested a log.
-fn by_client(figures: &RelayFigures, value: fn(&ClientFigures) -> MetricValue) -> MetricValue {
-    let reading = figures.clients.iter().filter_map(|client| Some((client.facts.form?, client)));
-    let values = reading.map(|(form, client)| LabelledValue {
-        labels: vec![
-            ("connection", client.facts.connection_id.to_string()),
-            ("user", client.facts.user.clone()),
-            ("host", client.facts.host.clone()),
-            ("form", form.to_string()),
-        ],
-        value: value(client),
+/// Returns the sum over the clients of one user, host and form. The labels have no number of the connection and no port
+/// of the client: each reconnect would make a new series.
+fn sum_by_client(figures: &RelayFigures, value: fn(&ClientFigures) -> u64) -> MetricValue {
+    by_client(figures, |clients| clients.iter().map(|client| value(client)).sum::<u64>().into())
+}
+
+/// Returns the largest value of the clients of one user, host and form; absent if no client has a value.
+fn max_by_client(figures: &RelayFigures, value: fn(&ClientFigures) -> Option<f64>) -> MetricValue {
+    by_client(figures, |clients| clients.iter().filter_map(|client| value(client)).reduce(f64::max).into())
+}
+
+/// Returns a value for each user, host and form of the clients that have requested a log.
+fn by_client(figures: &RelayFigures, value: impl Fn(&[&ClientFigures]) -> MetricValue) -> MetricValue {
+    let mut groups: BTreeMap<[String; 3], Vec<&ClientFigures>> = BTreeMap::new();
+    for client in &figures.clients {
+        let Some(form) = client.facts.form else { continue };
+        let host = client.facts.host.rsplit_once(':').map_or(&*client.facts.host, |(host, _)| host);
+        let group = [client.facts.user.clone(), host.to_owned(), form.to_string()];
+        groups.entry(group).or_default().push(client);
+    }
+    let values = groups.into_iter().map(|([user, host, form], clients)| LabelledValue {
+        labels: vec![("user", user), ("host", host), ("form", form)],
+        value: value(&clients),
     });
     MetricValue::Family(values.collect())
 }

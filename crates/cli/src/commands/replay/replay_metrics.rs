@@ -9,7 +9,7 @@ use replay::{CommitLag, CommitLagBuckets, ReplayReport, ReplayStatus, SourcePosi
 use crate::commands::receive::ReceivingState;
 use crate::commands::warm::{SharedWarmStatus, WARM_METRICS};
 use crate::http_site::HttpSite;
-use crate::metric_table::{HistogramValue, MetricRow, MetricValue};
+use crate::metric_table::{HistogramValue, MetricRow, MetricValue, log_number};
 use crate::metrics_registry::MetricsRegistry;
 use crate::service_state::ServiceState;
 use crate::units::{counted, duration};
@@ -123,8 +123,10 @@ pub(super) const REPLAY_METRICS: &[ReplayMetric] = &[
         "bintide_replay_position_bytes",
         "End position of the last applied transaction in its log.",
         |figures| figures.place.as_ref().map(|place| place.position).into(),
-    )
-    .labels(|figures| figures.place.iter().map(|place| ("log", place.log.clone())).collect()),
+    ),
+    ReplayMetric::gauge("bintide_replay_log_number", "Number of that log.", |figures| {
+        figures.place.as_ref().and_then(|place| log_number(&place.log)).into()
+    }),
     ReplayMetric::json_only("at_once", |figures| figures.at_once.into()),
     ReplayMetric::json_only("seconds", |figures| figures.elapsed.into()),
     ReplayMetric::json_only("lag.transactions", |figures| {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use stream::ResumePosition;
 
 use crate::http_site::HttpSite;
-use crate::metric_table::MetricRow;
+use crate::metric_table::{MetricRow, log_number};
 use crate::metrics_registry::MetricsRegistry;
 use crate::service_state::ServiceState;
 use crate::units::{counted, duration};
@@ -106,8 +106,10 @@ const STREAM_METRICS: &[StreamMetric] = &[
         "bintide_stream_position_bytes",
         "End position of the last transaction in its log.",
         |figures| (!figures.log.is_empty()).then_some(figures.position).into(),
-    )
-    .labels(|figures| vec![("log", figures.log.clone())]),
+    ),
+    StreamMetric::gauge("bintide_stream_log_number", "Number of that log.", |figures| {
+        log_number(&figures.log).into()
+    }),
     StreamMetric::counter(
         "bintide_stream_kafka_transactions_total",
         "Committed transactions of Kafka; one contains many transactions of the source.",
