@@ -366,15 +366,15 @@ impl<'c> RowTest<'c> {
     /// Returns whether a row of the event may meet the conditions, without splitting its rows into fields. False if the
     /// images have all required columns, and the stored bytes of a required value are nowhere in the rows.
     pub(crate) fn may_pass(&self, rows: &Rows<'_>) -> bool {
-        let Some(wanted) = &self.wanted else { return true };
-        let is_in_images = |column: &WantedColumn<'_>| {
+        let Some(columns) = &self.columns else { return true };
+        let is_in_images = |column: &RequiredColumn<'_>| {
             rows.columns.contains(column.index)
                 && rows.columns_after.is_none_or(|after| after.contains(column.index))
         };
-        let may_have_value = |column: &WantedColumn<'_>| {
+        let may_have_value = |column: &RequiredColumn<'_>| {
             column.finder.as_ref().is_none_or(|finder| finder.find(rows.rows).is_some())
         };
-        !wanted.iter().all(is_in_images) || wanted.iter().all(may_have_value)
+        !columns.iter().all(is_in_images) || columns.iter().all(may_have_value)
     }
 
     /// Returns whether all conditions hold before the change or after it. If the row's images do not contain a column
