@@ -99,6 +99,10 @@ fn defined(
 
 /// Ends the output. Written records are saved even after a failure.
 pub(super) fn finished(told: Result<(), CommandFailure>, mut output: RecordSink) -> CommandResult {
+    if told.is_err() {
+        // Brokers that are away must not hide the error: from here on, they have a limited time to confirm records.
+        interrupt::request_stop();
+    }
     let settled = stdout_reader::drain(&mut output);
     let finished = match told {
         Ok(()) => settled.and_then(|()| output.finish()),
