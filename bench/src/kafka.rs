@@ -2,6 +2,7 @@
 //! already, and the latency of new ones.
 
 mod paced_load;
+mod partitions;
 mod topic_reader;
 
 use std::fmt::Write as _;
@@ -15,10 +16,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use testkit::{DebeziumServer, KafkaBroker, TestServer};
+use testkit::{DebeziumServer, KafkaBroker, KafkaTopics, TestServer};
 
 use self::paced_load::PacedLoad;
-use self::topic_reader::{LatencyPercentiles, count_committed, create_topics, end_offset, measure_latency};
+use self::topic_reader::{LatencyPercentiles, measure_latency};
 use super::workload_runs::process_cpu_seconds;
 use super::{doc_page, measure};
 use crate::workloads;
@@ -29,6 +30,9 @@ pub(crate) struct KafkaBenchOptions {
     /// Write fewer changes, for shorter times, and write no page
     #[arg(long)]
     quick: bool,
+    /// Measure bintide with 1, 3 and 6 partitions on three brokers, instead of beside Debezium
+    #[arg(long)]
+    partitions: bool,
 }
 
 /// Changes that are in the log already.
@@ -100,6 +104,7 @@ struct ProgramRuns {
 struct KafkaStage {
     source: TestServer,
     broker: KafkaBroker,
+    topics: KafkaTopics,
     bintide: PathBuf,
     changes: LoggedChanges,
 }
@@ -107,13 +112,19 @@ struct KafkaStage {
 pub(crate) fn measure_kafka(options: &KafkaBenchOptions) -> Result<()> {
     testkit::run_cargo(&["build", "--quiet", "--release", "--package", "bintide", "--features", "kafka"])?;
     let changes = if options.quick { LoggedChanges::QUICK } else { LoggedChanges::FULL };
+    if options.partitions {
+        return partitions::measure_partitions(changes, options);
+    }
+    let broker = KafkaBroker::start(&[])?;
     let stage = KafkaStage {
         source: workloads::launch_server().start()?,
-        broker: KafkaBroker::start(&[])?,
+        topics: KafkaTopics::new(&broker)?,
+        broker,
         bintide: testkit::target_dir().join("release/bintide"),
         changes,
     };
     stage.prepare()?;
+    [DEBEZIUM_NAME, BINTIDE_NAME].iter().try_for_each(|name| stage.create_topics(name, 1))?;
     let mut debezium = DebeziumServer::new(
         DEBEZIUM_NAME,
         &stage.source,
@@ -121,17 +132,17 @@ pub(crate) fn measure_kafka(options: &KafkaBenchOptions) -> Result<()> {
         &["debezium.source.provide.transaction.metadata=true"],
     )?;
     stage.position_debezium(&mut debezium)?;
-    stage.run_bintide()?;
+    stage.run_bintide(BINTIDE_NAME)?;
     let seconds = if options.quick { 10 } else { 60 };
     let mut measured: [Vec<StreamRun>; 2] = [Vec::new(), Vec::new()];
     let small = stage.changes.records()[0];
     stage.write_small()?;
     measured[0].push(stage.measure_debezium(&mut debezium, small)?);
-    measured[1].push(stage.measure_bintide(small)?);
+    measured[1].push(stage.measure_bintide(BINTIDE_NAME, small)?);
     stage.write_large()?;
     let large = stage.changes.records()[1];
     measured[0].push(stage.measure_debezium(&mut debezium, large)?);
-    measured[1].push(stage.measure_bintide(large)?);
+    measured[1].push(stage.measure_bintide(BINTIDE_NAME, large)?);
     let load = PacedLoad { rate: LATENCY_RATE, seconds };
     let latencies = [stage.debezium_latency(&mut debezium, load)?, stage.bintide_latency(load)?];
     let names = ["Debezium Server", "bintide"];
@@ -157,12 +168,14 @@ impl KafkaStage {
                while i < n do insert into bench.t (a, v, d, ts) values (i, concat('some value number ', i), i / 100, now(3));
                  set i = i + 1; end while; end//",
         )?;
-        let mut topics = Vec::new();
-        for name in [DEBEZIUM_NAME, BINTIDE_NAME] {
-            topics.push(name.to_owned());
-            topics.extend(TOPICS.iter().map(|topic| format!("{name}.{topic}")));
-        }
-        create_topics(&self.broker, &topics)
+        Ok(())
+    }
+
+    /// Creates the topics of a stream.
+    fn create_topics(&self, name: &str, partitions: i32) -> Result<()> {
+        let mut topics = vec![name.to_owned()];
+        topics.extend(TOPICS.iter().map(|topic| format!("{name}.{topic}")));
+        self.topics.create(&topics, partitions)
     }
 
     /// Lets Debezium note its position in the log.
@@ -170,7 +183,7 @@ impl KafkaStage {
         debezium.start()?;
         let begun = Instant::now();
         let topic = format!("{DEBEZIUM_NAME}.bench.z");
-        while end_offset(&self.broker, &topic)? == 0 {
+        while self.topics.end_offset(&topic)? == 0 {
             ensure!(begun.elapsed() < TIMEOUT, "Debezium writes nothing: {}", debezium.last_log_lines());
             self.source.sql("insert into bench.z values ()")?;
             thread::sleep(Duration::from_secs(1));
@@ -206,7 +219,7 @@ impl KafkaStage {
     /// Returns the number of records that Debezium has written.
     fn debezium_records(&self) -> Result<u64> {
         let topics = ["transaction", "bench.t"].map(|topic| format!("{DEBEZIUM_NAME}.{topic}"));
-        Ok(end_offset(&self.broker, &topics[0])? + end_offset(&self.broker, &topics[1])?)
+        Ok(self.topics.end_offset(&topics[0])? + self.topics.end_offset(&topics[1])?)
     }
 
     /// Measures Debezium from its first record to its last one, without its start.
@@ -235,30 +248,32 @@ impl KafkaStage {
         Ok(run)
     }
 
-    fn bintide_arguments(&self) -> Vec<String> {
+    fn bintide_arguments(&self, name: &str) -> Vec<String> {
         vec![
             "stream".to_owned(),
             "--format=debezium".to_owned(),
             format!("--from=mysql://root@127.0.0.1:{}/", self.source.port()),
             format!("--to=kafka://{}/", self.broker.address()),
-            format!("--name={BINTIDE_NAME}"),
+            format!("--name={name}"),
         ]
     }
 
     /// Runs bintide to the end of the log.
-    fn run_bintide(&self) -> Result<measure::RunMeasurement> {
+    fn run_bintide(&self, name: &str) -> Result<measure::RunMeasurement> {
         let mut command = vec![self.bintide.clone().into_os_string()];
-        command.extend(self.bintide_arguments().into_iter().map(Into::into));
+        command.extend(self.bintide_arguments(name).into_iter().map(Into::into));
         command.push("--stop-at-end".into());
         measure::run_measured(&command, None)
     }
 
     /// Measures bintide with its start and its end.
-    fn measure_bintide(&self, records: u64) -> Result<StreamRun> {
-        let topics = ["transaction", "bench.t"].map(|topic| format!("{BINTIDE_NAME}.{topic}"));
-        let before = count_committed(&self.broker, &topics)?;
-        let measured = self.run_bintide()?;
-        let found = count_committed(&self.broker, &topics)? - before;
+    fn measure_bintide(&self, name: &str, records: u64) -> Result<StreamRun> {
+        let topics = ["transaction", "bench.t"].map(|topic| format!("{name}.{topic}"));
+        let count =
+            || Ok::<u64, anyhow::Error>(self.topics.count(&topics[0])? + self.topics.count(&topics[1])?);
+        let before = count()?;
+        let measured = self.run_bintide(name)?;
+        let found = count()? - before;
         ensure!(found == records, "bintide has written {found} records, expected {records}");
         let measure::RunMeasurement { seconds, cpu_seconds, peak_bytes } = measured;
         let run = StreamRun { records, seconds, cpu_seconds, peak_bytes };
@@ -275,7 +290,11 @@ impl KafkaStage {
 
     fn bintide_latency(&self, load: PacedLoad) -> Result<LatencyPercentiles> {
         let mut command = Command::new(&self.bintide);
-        command.env_clear().args(self.bintide_arguments()).stdin(Stdio::null()).stderr(Stdio::null());
+        command
+            .env_clear()
+            .args(self.bintide_arguments(BINTIDE_NAME))
+            .stdin(Stdio::null())
+            .stderr(Stdio::null());
         let _process = StreamProcess(command.spawn().context("could not start bintide stream")?);
         measure_latency(&self.broker, &format!("{BINTIDE_NAME}.bench.l"), &self.source, load)
     }

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::wait_for_within;
-use e2e::kafka::{create_topics, end_offset, read_matching_topics, stream_to};
+use e2e::kafka::{read_matching_topics, stream_to};
 use e2e::program::bintide;
 use serde_json::Value;
-use testkit::{DebeziumServer, KafkaBroker, Launch, TestServer};
+use testkit::{DebeziumServer, KafkaBroker, KafkaTopics, Launch, TestServer};
 
 fn main() -> Result<()> {
     let rows = env::args().nth(1).context("the number of rows is missing")?;
@@ -54,7 +54,7 @@ impl Stage {
             "create user debezium@'%' identified by 'debezium'; grant all on *.* to debezium@'%'; create database d;
              create table d.t (id int primary key auto_increment, a int); create table d.z (id int primary key auto_increment)",
         )?;
-        create_topics(&broker, &[PREFIX, "shop.d.t", "shop.d.z", "shop.transaction"])?;
+        KafkaTopics::new(&broker)?.create(&[PREFIX, "shop.d.t", "shop.d.z", "shop.transaction"], 1)?;
         let address = format!("debezium.source.bootstrap.servers={}", broker.address());
         let more = [&[&*address], more].concat();
         let mut debezium = DebeziumServer::new(PREFIX, &source, &broker, &more)?;
@@ -78,8 +78,8 @@ impl Stage {
     /// Waits until the topic of the table has this number of changes.
     fn wait_for_changes(&self, expected: usize) -> Result<()> {
         wait_for_within(TIMEOUT, || {
-            let found = end_offset(&self.broker, "shop.d.t")?;
-            ensure!(found >= expected, "{found} changes: {}", self.debezium.last_log_lines());
+            let found = KafkaTopics::new(&self.broker)?.end_offset("shop.d.t")?;
+            ensure!(found >= expected as u64, "{found} changes: {}", self.debezium.last_log_lines());
             Ok(())
         })
     }
@@ -164,8 +164,11 @@ fn continue_within_a_transaction(rows: usize) -> Result<()> {
     ))?;
     stage.wait_for_changes(rows + 1000)?;
     stage.debezium.stop()?;
-    let written = end_offset(&stage.broker, "shop.d.t")?;
-    ensure!(written < 2 * rows, "the connector wrote all changes before its end: the test needs more rows");
+    let written = KafkaTopics::new(&stage.broker)?.end_offset("shop.d.t")?;
+    ensure!(
+        written < 2 * rows as u64,
+        "the connector wrote all changes before its end: the test needs more rows"
+    );
     stage.adopt(&["--debezium-offset-topic", "offsets"])?;
     stage.stream()?;
     stage.check_changes(rows.try_into()?, rows.try_into()?)

@@ -2,24 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use futures_executor::block_on;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
-use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::error::KafkaError;
+use anyhow::{Context, Result, bail, ensure};
 use rdkafka::message::{Headers as _, Message as _};
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde_json::Value;
-use testkit::{KafkaBroker, TestServer};
+use testkit::{KafkaBroker, KafkaTopics, TestServer};
 
 use crate::program::bintide;
 
-/// Time limit for reading all topics.
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Topic prefix of the streams.
 pub const PREFIX: &str = "bintide";
 
@@ -62,79 +52,27 @@ pub fn read_matching_topics(
     broker: &KafkaBroker,
     matches: impl Fn(&str) -> bool,
 ) -> Result<Vec<TopicRecord>> {
-    let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", broker.address()).set("group.id", "test");
-    config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
-    let consumer: BaseConsumer = config.set("enable.auto.commit", "false").create()?;
-    let metadata = consumer.fetch_metadata(None, READ_TIMEOUT)?;
-    let mut partitions = TopicPartitionList::new();
-    for topic in metadata.topics() {
-        if !matches(topic.name()) {
-            continue;
-        }
-        for partition in topic.partitions() {
-            partitions.add_partition_offset(topic.name(), partition.id(), Offset::Beginning)?;
-        }
-    }
-    let mut left = partitions.count();
-    if left == 0 {
-        return Ok(Vec::new());
-    }
-    consumer.assign(&partitions)?;
-    let (mut records, begin) = (Vec::new(), Instant::now());
-    while left > 0 {
-        ensure!(begin.elapsed() < READ_TIMEOUT, "{left} partitions cannot be read to their end");
-        match consumer.poll(Duration::from_millis(100)) {
-            None => {}
-            Some(Err(KafkaError::PartitionEOF(_))) => left -= 1,
-            Some(Err(error)) => return Err(error.into()),
-            Some(Ok(record)) => {
-                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                let headers = record.headers().map(|headers| {
-                    let headers = headers.iter();
-                    headers
-                        .map(|header| [header.key.to_owned(), text(header.value.unwrap_or_default())])
-                        .collect()
-                });
-                records.push(TopicRecord {
-                    topic: record.topic().to_owned(),
-                    partition: record.partition(),
-                    key: record.key().map(text),
-                    value: record.payload().map(text),
-                    headers: headers.unwrap_or_default(),
-                });
-            }
-        }
+    let (topics, mut records) = (KafkaTopics::new(broker)?, Vec::new());
+    for topic in topics.names()?.iter().filter(|topic| matches(topic)) {
+        topics.read(topic, |record| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let headers = record.headers().map(|headers| {
+                let headers = headers.iter();
+                headers
+                    .map(|header| [header.key.to_owned(), text(header.value.unwrap_or_default())])
+                    .collect()
+            });
+            records.push(TopicRecord {
+                topic: record.topic().to_owned(),
+                partition: record.partition(),
+                key: record.key().map(text),
+                value: record.payload().map(text),
+                headers: headers.unwrap_or_default(),
+            });
+            Ok(())
+        })?;
     }
     Ok(records)
-}
-
-/// Returns the end of a topic of one partition: the number of its records, if no producer of it uses transactions.
-///
-/// # Errors
-///
-/// Returns an error if the broker does not answer.
-pub fn end_offset(broker: &KafkaBroker, topic: &str) -> Result<usize> {
-    let consumer: BaseConsumer = ClientConfig::new().set("bootstrap.servers", broker.address()).create()?;
-    let (_, end) = consumer.fetch_watermarks(topic, 0, READ_TIMEOUT)?;
-    Ok(usize::try_from(end)?)
-}
-
-/// Creates topics of one partition.
-///
-/// # Errors
-///
-/// Returns an error if the broker does not create one of them.
-pub fn create_topics(broker: &KafkaBroker, names: &[&str]) -> Result<()> {
-    let admin: AdminClient<DefaultClientContext> =
-        ClientConfig::new().set("bootstrap.servers", broker.address()).create()?;
-    let topics: Vec<NewTopic<'_>> =
-        names.iter().map(|name| NewTopic::new(name, 1, TopicReplication::Fixed(1))).collect();
-    let options = AdminOptions::new().operation_timeout(Some(READ_TIMEOUT));
-    for created in block_on(admin.create_topics(&topics, &options))? {
-        created.map_err(|(topic, code)| anyhow!("could not create {topic}: {code}"))?;
-    }
-    Ok(())
 }
 
 /// Returns a command that streams to a broker.

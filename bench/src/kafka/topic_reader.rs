@@ -4,8 +4,6 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
@@ -26,59 +24,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct LatencyPercentiles {
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
-}
-
-/// Creates topics of one partition.
-pub(super) fn create_topics(broker: &KafkaBroker, names: &[String]) -> Result<()> {
-    let admin: AdminClient<DefaultClientContext> =
-        ClientConfig::new().set("bootstrap.servers", broker.address()).create()?;
-    let topics: Vec<NewTopic<'_>> =
-        names.iter().map(|name| NewTopic::new(name, 1, TopicReplication::Fixed(1))).collect();
-    let options = AdminOptions::new().operation_timeout(Some(TIMEOUT)).request_timeout(Some(TIMEOUT));
-    for created in futures_executor::block_on(admin.create_topics(&topics, &options))? {
-        created.map_err(|(topic, code)| anyhow::anyhow!("could not create {topic}: {code}"))?;
-    }
-    Ok(())
-}
-
-/// Returns the number of records of a topic whose producers use no transactions.
-pub(super) fn end_offset(broker: &KafkaBroker, topic: &str) -> Result<u64> {
-    thread_local! {
-        static CONSUMER: std::cell::OnceCell<BaseConsumer> = const { std::cell::OnceCell::new() };
-    }
-    CONSUMER.with(|cell| {
-        let consumer = match cell.get() {
-            Some(consumer) => consumer,
-            None => {
-                let made = consumer(broker)?;
-                cell.get_or_init(|| made)
-            }
-        };
-        let (_, end) = consumer.fetch_watermarks(topic, 0, TIMEOUT)?;
-        Ok(u64::try_from(end)?)
-    })
-}
-
-/// Counts the committed records of topics.
-pub(super) fn count_committed(broker: &KafkaBroker, topics: &[String]) -> Result<u64> {
-    let consumer = consumer(broker)?;
-    let mut partitions = TopicPartitionList::new();
-    for topic in topics {
-        partitions.add_partition_offset(topic, 0, Offset::Beginning)?;
-    }
-    consumer.assign(&partitions)?;
-    let (mut count, mut left) = (0, topics.len());
-    while left > 0 {
-        match consumer.poll(TIMEOUT) {
-            None => anyhow::bail!("the topics cannot be read to their end"),
-            Some(Err(KafkaError::PartitionEOF(_))) => left -= 1,
-            Some(read) => {
-                read?;
-                count += 1;
-            }
-        }
-    }
-    Ok(count)
 }
 
 /// Runs a load, and measures the time from the change of each row to the arrival of its record in the topic.

@@ -1,29 +1,22 @@
 //! Offsets of Debezium's MySQL connector, as Kafka Connect stores them in a file or a topic.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
 
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
-use rdkafka::message::Message as _;
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde::Deserialize;
 use serde_json::Value;
 use stream::{
-    BrokerProgress, CommittedPart, DefinitionsUpdate, ResumePosition, ResumeToken, StreamGtidState,
-    StreamGtids, TransactionSkip,
+    BrokerProgress, CommittedPart, DefinitionsUpdate, ResumePosition, ResumeToken, SnapshotProgress,
+    StreamGtidState, StreamGtids, TransactionSkip,
 };
 
 use crate::java_map::{JavaMapEntry, parse_java_map};
-use crate::kafka_sink::{KafkaSettings, connection_config};
+use crate::kafka_connection::connection_config;
+use crate::kafka_sink::KafkaSettings;
+use crate::topic_reader::{partitions_of, parts, read_topic};
 
 /// Name of the server in the progress of an adopted stream: the position counts only for its GTIDs.
 const SERVER: &str = "debezium";
-/// Time limit for reading a topic.
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
-/// Interval at which the timeout is checked.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
 /// Offset of a connector: the place where it stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebeziumOffset {
@@ -78,6 +71,14 @@ pub enum DebeziumOffsetError {
     /// No offset of a connector.
     #[error("there is no offset of a Debezium connector for MySQL")]
     None,
+    /// No offset of the connector.
+    #[error("there is no offset of the connector {wanted}: choose one of these with --connector: {found}")]
+    Unknown {
+        /// Name of the connector.
+        wanted: String,
+        /// Names of the connectors that have an offset.
+        found: String,
+    },
     /// Offsets of several connectors.
     #[error("there are offsets of several connectors: {0}; choose one with --connector")]
     Several(String),
@@ -130,40 +131,19 @@ impl DebeziumOffset {
             topic: topic.to_owned(),
             reason: error.to_string(),
         };
-        let mut config = connection_config(settings);
-        config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
-        config.set("enable.auto.commit", "false").set("group.id", topic);
-        let consumer: BaseConsumer = config.create().map_err(failed)?;
-        let metadata = consumer.fetch_metadata(Some(topic), READ_TIMEOUT).map_err(failed)?;
-        let mut partitions = TopicPartitionList::new();
-        for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
-            partitions.add_partition_offset(topic, partition.id(), Offset::Beginning).map_err(failed)?;
-        }
-        // While others write, the end of a partition is reported several times.
-        let (mut ended, mut arrived) = (BTreeSet::new(), Instant::now());
-        consumer.assign(&partitions).map_err(failed)?;
         // The last record of a key counts.
         let mut offsets: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-        while ended.len() < partitions.count() {
-            match consumer.poll(POLL_INTERVAL) {
-                Some(Ok(record)) => {
-                    let key = record.key().unwrap_or_default().to_vec();
-                    match record.payload() {
-                        Some(value) => drop(offsets.insert(key, value.to_vec())),
-                        None => drop(offsets.remove(&key)),
-                    }
-                    arrived = Instant::now();
-                }
-                Some(Err(KafkaError::PartitionEOF(partition))) => {
-                    ended.insert(partition);
-                }
-                Some(Err(error)) if arrived.elapsed() > READ_TIMEOUT => return Err(failed(error)),
-                None if arrived.elapsed() > READ_TIMEOUT => {
-                    return Err(failed(KafkaError::NoMessageReceived));
-                }
-                Some(Err(_)) | None => {}
+        let config = connection_config(settings);
+        let partitions = partitions_of(&config, topic).map_err(failed)?;
+        let read = read_topic(&config, topic, &partitions, |record| {
+            let (key, value) = parts(record);
+            let key = key.unwrap_or_default().to_vec();
+            match value {
+                Some(value) => drop(offsets.insert(key, value.to_vec())),
+                None => drop(offsets.remove(&key)),
             }
-        }
+        });
+        read.map_err(failed)?;
         Self::choose(offsets, connector)
     }
 
@@ -171,19 +151,21 @@ impl DebeziumOffset {
         offsets: BTreeMap<Vec<u8>, Vec<u8>>,
         connector: Option<&str>,
     ) -> Result<Self, DebeziumOffsetError> {
-        let mut found = Vec::new();
+        let (mut found, mut names) = (Vec::new(), Vec::new());
         for (key, value) in &offsets {
             let Some((name, prefix)) = connector_of(key) else { continue };
+            names.push(name.clone());
             if connector.is_none_or(|wanted| wanted == name) {
                 found.push((name, prefix, value));
             }
         }
-        let names = || found.iter().map(|(name, ..)| name.as_str()).collect::<Vec<&str>>().join(", ");
         let [(name, prefix, value)] = &found[..] else {
-            return Err(if found.is_empty() {
-                DebeziumOffsetError::None
-            } else {
-                DebeziumOffsetError::Several(names())
+            return Err(match connector {
+                _ if names.is_empty() => DebeziumOffsetError::None,
+                Some(wanted) if found.is_empty() => {
+                    DebeziumOffsetError::Unknown { wanted: wanted.to_owned(), found: names.join(", ") }
+                }
+                _ => DebeziumOffsetError::Several(names.join(", ")),
             });
         };
         let position: OffsetPosition = serde_json::from_slice(value).map_err(|error| {
@@ -222,6 +204,7 @@ impl DebeziumOffset {
             skip: Some(skip).filter(|skip| skip.events > 0 || skip.rows > 0 || skip.has_start),
             gtid_state,
             definitions: DefinitionsUpdate::Keep,
+            snapshot: SnapshotProgress::default(),
         })
     }
 
@@ -254,6 +237,34 @@ fn connector_of(key: &[u8]) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::DebeziumOffset;
+
+    #[test]
+    fn unknown_connectors_are_named() {
+        let check = |names: &[&str], connector: Option<&str>, wanted: &str| {
+            let key = |name: &&str| format!("[\"{name}\",{{\"server\":\"shop\"}}]").into_bytes();
+            let offsets =
+                names.iter().map(|name| (key(name), br#"{"file":"b.1","pos":4}"#.to_vec())).collect();
+            let found = match DebeziumOffset::choose(offsets, connector) {
+                Ok(offset) => offset.connector,
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(found, wanted);
+        };
+        check(&[], None, "there is no offset of a Debezium connector for MySQL");
+        check(&[], Some("a"), "there is no offset of a Debezium connector for MySQL");
+        check(&["a"], None, "a");
+        check(&["a", "b"], Some("b"), "b");
+        check(
+            &["a", "b"],
+            Some("c"),
+            "there is no offset of the connector c: choose one of these with --connector: a, b",
+        );
+        check(
+            &["a", "b"],
+            None,
+            "there are offsets of several connectors: a, b; choose one with --connector",
+        );
+    }
 
     #[test]
     fn offsets_become_progress() {

@@ -1,28 +1,34 @@
 //! The sink: a transactional producer.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _, RDKafkaLogLevel};
+use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::error::{KafkaError, RDKafkaError, RDKafkaErrorCode};
+use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
-use stream::{BrokerProgress, BrokerSink, DefinitionsUpdate, KeyedRecord};
+use rdkafka::producer::{BaseRecord, Producer as _};
+use stream::{BrokerProgress, BrokerSink, CommitStart, DefinitionsUpdate, KeyedRecord};
 use tracing::{debug, info, warn};
 
 use crate::dead_letter::PART_HEADER;
 use crate::error::KafkaSinkError;
 use crate::kafka_address::KafkaAddress;
-use crate::kafka_context::{DeliveryFailure, KafkaContext, key_text, transaction_text};
+use crate::kafka_connection::{
+    OPEN_TIMEOUT, config_error, connect, connection_config, is_retriable, reason_of, size_property,
+    transaction_timeout,
+};
+use crate::kafka_context::{DeliveryFailure, key_text, transaction_text};
 use crate::kafka_properties::KafkaProperties;
 use crate::kafka_state::SharedKafkaState;
 use crate::pending_records::{PendingRecord, PendingRecords};
-use crate::progress_topic::{DEFINITIONS_KEY, PROGRESS_KEY, PROGRESS_PARTITION, SavedRecords, read_progress};
+use crate::progress_topic::{
+    COMMIT_KEY, DEFINITIONS_KEY, PROGRESS_KEY, PROGRESS_PARTITION, SavedRecords, read_progress,
+};
 use crate::record_encoder::{EncodedRecord, RecordEncoder};
 use crate::record_format::RecordFormats;
 use crate::registry_settings::RegistrySettings;
@@ -35,8 +41,6 @@ use crate::transaction_committer::{CommitOutcome, RunningCommit, TransactionComm
 const PENDING_SIZE_MAX: usize = 24 << 20;
 /// Number of uncommitted records at which they are committed. librdkafka needs some 200 bytes for each.
 const PENDING_RECORDS_MAX: usize = 75_000;
-/// Size of librdkafka's queue in bytes.
-const QUEUE_SIZE: usize = 64 << 20;
 /// Shortest time after which uncommitted records are committed.
 const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(200);
 /// Longest time after which uncommitted records are committed.
@@ -45,18 +49,12 @@ const COMMIT_INTERVAL_MAX: Duration = Duration::from_secs(2);
 const COMMIT_INTERVAL_FACTOR: u32 = 4;
 /// Interval at which progress without records is saved.
 const IDLE_COMMIT_INTERVAL: Duration = Duration::from_secs(1);
-/// Timeout of the first contact with the brokers.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time between two looks at the brokers' answers while a transaction is aborted.
 const ABORT_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Interval at which blocking waits poll for Ctrl-C.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval at which librdkafka counts the brokers that are connected.
-const STATISTICS_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval at which delivery is checked.
-const DELIVERY_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Pause before records are sent again.
 const BACKOFF: Duration = Duration::from_secs(1);
+/// Number of records after which the number of uncommitted ones is shown.
+const SHOW_INTERVAL: usize = 256;
 /// Longest time that a run waits for a commit after an error.
 const DROP_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -108,6 +106,8 @@ pub struct KafkaSink {
     batch_size: usize,
     /// Uncommitted records.
     pending: PendingRecords,
+    /// Memory of committed records, for later ones.
+    spare: PendingRecords,
     /// Number of uncommitted records that were handed to librdkafka.
     sent: usize,
     /// True within a transaction of Kafka.
@@ -122,6 +122,8 @@ pub struct KafkaSink {
     committed: Instant,
     /// Last committed progress.
     progress: Option<BrokerProgress>,
+    /// Number of the last commit without progress, in this run and those before it.
+    commit_number: u64,
     state: SharedKafkaState,
 }
 
@@ -177,7 +179,9 @@ impl KafkaSink {
             topics.add_dead_letters(name, size_property(settings, "message.max.bytes"))?;
         }
         let encoder = encoder_of(settings, state)?;
-        let SavedRecords { progress, definitions } = read_progress(&config, topics.name(progress_topic))?;
+        let SavedRecords { progress, definitions, commit } =
+            read_progress(&config, topics.name(progress_topic))?;
+        let commit_number = commit.and_then(|text| text.parse().ok()).unwrap_or(0);
         let (name, state) = (settings.name.clone(), state.clone());
         let committer = TransactionCommitter {
             producer: Arc::new(producer),
@@ -194,6 +198,7 @@ impl KafkaSink {
             progress_topic,
             batch_size,
             pending: PendingRecords::default(),
+            spare: PendingRecords::default(),
             sent: 0,
             is_open: false,
             has_failed: false,
@@ -202,6 +207,7 @@ impl KafkaSink {
             commit_interval: COMMIT_INTERVAL_MIN,
             committed: Instant::now(),
             progress: progress.clone(),
+            commit_number,
             state,
         };
         Ok(OpenedKafka { sink, progress, definitions })
@@ -297,7 +303,7 @@ impl KafkaSink {
             match error.rdkafka_error_code() {
                 Some(RDKafkaErrorCode::QueueFull) => {
                     self.committer.check_stop(begun)?;
-                    self.committer.producer.poll(DELIVERY_POLL_INTERVAL);
+                    self.committer.wait_for_delivery();
                     record = refused;
                 }
                 Some(RDKafkaErrorCode::MessageSizeTooLarge) => return Ok(SendResult::TooLarge),
@@ -352,7 +358,8 @@ impl KafkaSink {
         if let Err(failure) = self.finish_sending() {
             return self.settle(failure, progress);
         }
-        let (commit, records) = (self.committer.start(), std::mem::take(&mut self.pending));
+        let (commit, spare) = (self.committer.start(), std::mem::take(&mut self.spare));
+        let records = std::mem::replace(&mut self.pending, spare);
         let progress = progress.cloned();
         let begun = self.begun.take().or_else(|| Some(Instant::now()));
         self.running = Some(PendingCommit { commit, records, progress, begun });
@@ -369,7 +376,7 @@ impl KafkaSink {
         self.commit_interval =
             (elapsed * COMMIT_INTERVAL_FACTOR).clamp(COMMIT_INTERVAL_MIN, COMMIT_INTERVAL_MAX);
         let Err(failure) = result else {
-            self.note_commit(&records, progress.as_ref());
+            self.note_commit(records, progress.as_ref());
             return Ok(());
         };
         let later = std::mem::replace(&mut self.pending, records);
@@ -412,13 +419,14 @@ impl KafkaSink {
         }
         let records = std::mem::take(&mut self.pending);
         (self.sent, self.is_open, self.has_failed, self.begun) = (0, false, false, None);
-        self.note_commit(&records, progress);
+        self.note_commit(records, progress);
         Ok(())
     }
 
     /// Takes notice of a committed transaction.
-    fn note_commit(&mut self, records: &PendingRecords, progress: Option<&BrokerProgress>) {
+    fn note_commit(&mut self, records: PendingRecords, progress: Option<&BrokerProgress>) {
         self.state.count_commit(records.len(), records.size());
+        self.spare = records.cleared();
         if let Some(error) = self.state.end_waiting() {
             info!("the brokers commit transactions again, after: {error}");
         }
@@ -481,7 +489,20 @@ impl KafkaSink {
             topic: record.map_or_else(String::new, |record| self.topics.name(record.topic).to_owned()),
             key: key_text(record.and_then(|record| record.key)),
             transaction: transaction_text(record.and_then(|record| record.value)),
-            size: record.and_then(|record| record.value).map_or(0, <[u8]>::len),
+            size: record.map_or(0, |record| self.sent_size(&record)),
+        }
+    }
+
+    /// Returns the size of key and value as they are sent.
+    fn sent_size(&self, record: &PendingRecord<'_>) -> usize {
+        let sizes = |parts: [Option<&[u8]>; 2]| parts.into_iter().flatten().map(<[u8]>::len).sum();
+        let mut encoded = EncodedRecord::default();
+        let is_encoded = self.encoder.as_ref().zip(record.encoding).is_some_and(|(encoder, number)| {
+            encoder.encode(number, record.key, record.value, &mut encoded).is_ok()
+        });
+        match is_encoded {
+            true => sizes([record.key.map(|_| &*encoded.key), record.value.map(|_| &*encoded.value)]),
+            false => sizes([record.key, record.value]),
         }
     }
 
@@ -506,11 +527,16 @@ impl KafkaSink {
         warn!("{error}; connecting to Kafka again");
         let config = connection_config(&self.settings);
         self.replace_producer(&config)?;
-        let saved = read_progress(&config, self.topics.name(self.progress_topic))?.progress;
+        let saved = read_progress(&config, self.topics.name(self.progress_topic))?;
         let is_saved = |progress: Option<&BrokerProgress>| {
-            saved.as_ref().map(BrokerProgress::to_string) == progress.map(BrokerProgress::to_string)
+            saved.progress.as_ref().map(BrokerProgress::to_string) == progress.map(BrokerProgress::to_string)
         };
-        match (progress.is_some() && is_saved(progress), is_saved(self.progress.as_ref())) {
+        let is_committed = match progress {
+            Some(_) => is_saved(progress),
+            // Each commit without progress has a number of its own.
+            None => saved.commit == Some(self.commit_number.to_string()),
+        };
+        match (is_committed, is_saved(self.progress.as_ref())) {
             (true, _) => Ok(FailedOutcome::Committed),
             (false, true) => Ok(FailedOutcome::NotCommitted),
             (false, false) => Err(KafkaSinkError::Fenced { name: self.settings.name.clone() }),
@@ -563,16 +589,21 @@ impl KafkaSink {
         self.replace_producer(&connection_config(&self.settings))
     }
 
+    /// Pushes the number of a commit without progress, so that its outcome can be known after the connection is lost.
+    fn push_commit_number(&mut self) {
+        self.commit_number += 1;
+        let text = self.commit_number.to_string();
+        self.pending.push_pending(self.progress_record(COMMIT_KEY, Some(text.as_bytes())));
+    }
+
+    const fn progress_record<'p>(&self, key: &'p [u8], value: Option<&'p [u8]>) -> PendingRecord<'p> {
+        let (topic, key) = (self.progress_topic, Some(key));
+        PendingRecord { topic, key, value, header: None, letter: None, encoding: None }
+    }
+
     fn push_progress(&mut self, progress: &BrokerProgress) {
         let text = progress.to_string();
-        let record = |key, value| PendingRecord {
-            topic: self.progress_topic,
-            key: Some(key),
-            value,
-            header: None,
-            letter: None,
-            encoding: None,
-        };
+        let record = |key, value| self.progress_record(key, value);
         let definitions = match &progress.definitions {
             DefinitionsUpdate::Keep => None,
             DefinitionsUpdate::Forget => Some(record(DEFINITIONS_KEY, None)),
@@ -597,7 +628,9 @@ impl BrokerSink for KafkaSink {
             self.begun = Some(Instant::now());
             self.state.begin_waiting();
         }
-        self.show_waiting();
+        if self.pending.len().is_multiple_of(SHOW_INTERVAL) {
+            self.show_waiting();
+        }
         if self.running.as_ref().is_some_and(|running| running.commit.is_finished()) {
             self.finish_commit()?;
         }
@@ -627,18 +660,25 @@ impl BrokerSink for KafkaSink {
         !is_running && self.begun.is_some_and(|begun| begun.elapsed() >= self.commit_interval)
     }
 
-    fn commit(&mut self, progress: Option<&BrokerProgress>) -> io::Result<()> {
+    fn committed(&self) -> Option<&BrokerProgress> {
+        self.progress.as_ref()
+    }
+
+    fn commit(&mut self, progress: Option<&BrokerProgress>) -> io::Result<CommitStart> {
         let is_idle = self.pending.len() == 0
             && progress.is_none_or(|progress| progress.definitions == DefinitionsUpdate::Keep);
         if is_idle && (self.running.is_some() || self.committed.elapsed() < IDLE_COMMIT_INTERVAL) {
             // Transactions without records may be read again.
-            return Ok(());
+            return Ok(CommitStart::Deferred);
         }
         self.finish_commit()?;
-        if let Some(progress) = progress {
-            self.push_progress(progress);
+        self.show_waiting();
+        match progress {
+            Some(progress) => self.push_progress(progress),
+            None => self.push_commit_number(),
         }
-        Ok(self.start_commit(progress)?)
+        self.start_commit(progress)?;
+        Ok(CommitStart::Started)
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -696,42 +736,6 @@ fn encoder_of(
     Ok(Some(RecordEncoder::new(settings.formats, registry)))
 }
 
-/// Returns the configuration of a connection.
-pub(crate) fn connection_config(settings: &KafkaSettings) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config.set("client.id", "bintide").set("bootstrap.servers", &settings.address.brokers);
-    config.set_log_level(RDKafkaLogLevel::Warning);
-    for (name, value) in &settings.properties.values {
-        config.set(name, value);
-    }
-    config
-}
-
-fn producer_config(connection: &ClientConfig, settings: &KafkaSettings, batch_size: usize) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config.set_log_level(RDKafkaLogLevel::Warning);
-    // Java's partitioner, so that equal keys are in equal partitions of the topics of other producers.
-    config.set("partitioner", "murmur2_random").set("linger.ms", "2").set("batch.num.messages", "50000");
-    // librdkafka refuses a record that is larger than its queue, even if the queue is empty.
-    let queue_size = QUEUE_SIZE.max(2 * size_property(settings, "message.max.bytes"));
-    config.set("queue.buffering.max.messages", "150000");
-    config.set("queue.buffering.max.kbytes", (queue_size >> 10).to_string());
-    config.set("statistics.interval.ms", STATISTICS_INTERVAL.as_millis().to_string());
-    for (name, value) in connection.config_map() {
-        config.set(name, value);
-    }
-    config.set("transactional.id", format!("bintide.{}", settings.name)).set("enable.idempotence", "true");
-    config.set("delivery.report.only.error", "true").set("batch.size", batch_size.to_string());
-    config
-}
-
-/// Returns a property in bytes: `batch.size` or `message.max.bytes`.
-fn size_property(settings: &KafkaSettings, name: &str) -> usize {
-    /// Default of both in librdkafka.
-    const DEFAULT: usize = 1_000_000;
-    settings.properties.values.get(name).and_then(|text| text.parse().ok()).unwrap_or(DEFAULT)
-}
-
 fn headers_of(pending: &PendingRecord<'_>) -> OwnedHeaders {
     let mut headers = OwnedHeaders::new();
     if let Some((key, value)) = pending.header {
@@ -742,112 +746,4 @@ fn headers_of(pending: &PendingRecord<'_>) -> OwnedHeaders {
         headers = headers.insert(Header { key, value: Some(value) });
     }
     headers.insert(Header { key: PART_HEADER, value: Some(&letter.part_text()) })
-}
-
-fn config_error(error: KafkaError) -> KafkaSinkError {
-    match error {
-        KafkaError::ClientConfig(_, reason, name, value) => KafkaSinkError::Property { name, value, reason },
-        error => KafkaSinkError::Other { what: "creating a client of Kafka", reason: error.to_string() },
-    }
-}
-
-/// Returns the time after which the brokers abort a transaction that is not continued.
-fn transaction_timeout(settings: &KafkaSettings) -> Duration {
-    /// Default of librdkafka.
-    const DEFAULT_MS: u64 = 60_000;
-    let chosen = settings.properties.values.get("transaction.timeout.ms");
-    Duration::from_millis(chosen.and_then(|text| text.parse().ok()).unwrap_or(DEFAULT_MS))
-}
-
-/// Creates a producer, and fences off earlier ones of the same stream. Also returns the topics that exist.
-fn connect(
-    connection: &ClientConfig,
-    settings: &KafkaSettings,
-    state: &SharedKafkaState,
-    batch_size: usize,
-) -> Result<(BaseProducer<KafkaContext>, HashSet<String>), KafkaSinkError> {
-    let config = producer_config(connection, settings, batch_size);
-    state.begin_client();
-    let producer = BaseProducer::from_config_and_context(&config, KafkaContext::new(state.clone()));
-    let producer = producer.map_err(config_error)?;
-    state.begin_waiting();
-    let existing = wait_for_topics(&producer, settings, state)?;
-    init_transactions(&producer, settings, state)?;
-    state.end_waiting();
-    Ok((producer, existing))
-}
-
-/// Waits for the first contact with the brokers. Returns the topics that exist.
-fn wait_for_topics(
-    producer: &BaseProducer<KafkaContext>,
-    settings: &KafkaSettings,
-    state: &SharedKafkaState,
-) -> Result<HashSet<String>, KafkaSinkError> {
-    let begun = Instant::now();
-    loop {
-        producer.poll(Duration::ZERO);
-        let error = match producer.client().fetch_metadata(None, POLL_INTERVAL) {
-            Ok(metadata) => {
-                return Ok(metadata.topics().iter().map(|topic| topic.name().to_owned()).collect());
-            }
-            Err(error) => error,
-        };
-        check_open(begun, settings, state, &error)?;
-    }
-}
-
-fn init_transactions(
-    producer: &BaseProducer<KafkaContext>,
-    settings: &KafkaSettings,
-    state: &SharedKafkaState,
-) -> Result<(), KafkaSinkError> {
-    let begun = Instant::now();
-    loop {
-        producer.poll(Duration::ZERO);
-        match producer.init_transactions(POLL_INTERVAL) {
-            Ok(()) => return Ok(()),
-            Err(error) if is_retriable(&error) => check_open(begun, settings, state, &error)?,
-            Err(error) => {
-                return Err(KafkaSinkError::Other {
-                    what: "starting transactions",
-                    reason: reason_of(&error),
-                });
-            }
-        }
-    }
-}
-
-fn check_open(
-    begun: Instant,
-    settings: &KafkaSettings,
-    state: &SharedKafkaState,
-    error: &KafkaError,
-) -> Result<(), KafkaSinkError> {
-    if begun.elapsed() < OPEN_TIMEOUT && !(settings.is_stop_requested)() {
-        return Ok(());
-    }
-    Err(KafkaSinkError::Unreachable {
-        brokers: settings.address.brokers.clone(),
-        seconds: begun.elapsed().as_secs(),
-        reason: state.error().unwrap_or_else(|| reason_of(error)),
-    })
-}
-
-pub(crate) fn is_retriable(error: &KafkaError) -> bool {
-    match error {
-        KafkaError::Transaction(cause) => !cause.is_fatal() && (cause.is_retriable() || is_timeout(cause)),
-        KafkaError::Flush(_) => true,
-        _ => false,
-    }
-}
-
-fn is_timeout(cause: &RDKafkaError) -> bool {
-    matches!(cause.code(), RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::RequestTimedOut)
-}
-
-pub(crate) fn reason_of(error: &KafkaError) -> String {
-    match error {
-        KafkaError::Transaction(cause) => cause.to_string(),
-        error => error.to_string(),
-    }
 }

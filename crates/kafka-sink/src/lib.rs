@@ -25,6 +25,7 @@ mod error;
 mod java_map;
 mod json_schema;
 mod kafka_address;
+mod kafka_connection;
 mod kafka_context;
 mod kafka_properties;
 mod kafka_sink;
@@ -36,6 +37,7 @@ mod record_format;
 mod registry_settings;
 mod schema_registry;
 mod topic_catalogue;
+mod topic_reader;
 mod transaction_committer;
 
 pub use crate::debezium_offset::{DebeziumOffset, DebeziumOffsetError};

@@ -111,6 +111,14 @@ impl PendingRecords {
         Self { bytes, entries, marked }
     }
 
+    /// Removes all records, and keeps their memory.
+    pub(crate) fn cleared(mut self) -> Self {
+        self.bytes.clear();
+        self.entries.clear();
+        self.marked = 0;
+        self
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.entries.len()
     }

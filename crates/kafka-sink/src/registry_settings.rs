@@ -1,6 +1,8 @@
 //! Address of a schema registry, and the login there.
 
 use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
 
 use reqwest::Url;
 
@@ -15,7 +17,9 @@ pub struct RegistrySettings {
     pub(crate) url: Url,
     pub(crate) login: Option<RegistryLogin>,
     /// File with the certificates to trust, as PEM; `None` for those of the system.
-    pub(crate) authority: Option<String>,
+    pub authority_file: Option<PathBuf>,
+    /// Contents of this file.
+    pub(crate) authority: Option<Vec<u8>>,
 }
 
 /// User and password.
@@ -48,6 +52,11 @@ pub enum RegistrySettingsError {
         "line {0} is not a property of a schema registry: expected basic.auth.user.info=USER:PASSWORD or ssl.ca.location=FILE"
     )]
     Property(usize),
+    /// A password for an address without TLS.
+    #[error(
+        "the password of the schema registry would be sent without encryption: give an address with https://"
+    )]
+    PlainPassword,
 }
 
 impl RegistrySettings {
@@ -72,14 +81,14 @@ impl RegistrySettings {
             let path = format!("{}/", url.path());
             url.set_path(&path);
         }
-        Ok(Self { url, login: None, authority: None })
+        Ok(Self { url, login: None, authority_file: None, authority: None })
     }
 
     /// Adds the properties of a file: one per line; empty lines and lines that start with `#` are ignored.
     ///
     /// # Errors
     ///
-    /// If a line is not a known property.
+    /// If a line is not a known property, or a password would be sent without TLS to another machine.
     pub fn add_file(&mut self, text: &str) -> Result<(), RegistrySettingsError> {
         for (index, line) in text.lines().map(str::trim).enumerate() {
             if line.is_empty() || line.starts_with('#') {
@@ -93,17 +102,50 @@ impl RegistrySettings {
                     let (user, password) = (user.to_owned(), password.to_owned());
                     self.login = Some(RegistryLogin { user, password });
                 }
-                (AUTHORITY_PROPERTY, file) => self.authority = Some(file.to_owned()),
+                (AUTHORITY_PROPERTY, file) => self.authority_file = Some(PathBuf::from(file)),
                 _ => return Err(malformed),
             }
         }
-        Ok(())
+        match &self.login {
+            Some(_) if self.is_readable_by_others() => Err(RegistrySettingsError::PlainPassword),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets the contents of the file with the certificates to trust.
+    #[must_use]
+    pub fn with_authority(self, pem: Vec<u8>) -> Self {
+        Self { authority: Some(pem), ..self }
+    }
+
+    /// Returns whether others on the network can read what is sent: without TLS, except within this machine.
+    fn is_readable_by_others(&self) -> bool {
+        let host = self.url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let is_local = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+        self.url.scheme() == "http" && !is_local
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::{RegistrySettings, RegistrySettingsError};
+
+    #[test]
+    fn passwords_need_tls_or_this_machine() {
+        let check = |address: &str, is_allowed: bool| {
+            let mut settings = RegistrySettings::new(address).unwrap();
+            let added = settings.add_file("basic.auth.user.info=me:x");
+            assert_eq!(added.is_ok(), is_allowed, "{address}: {added:?}");
+        };
+        check("https://registry/", true);
+        check("http://registry/", false);
+        check("http://10.0.0.7:8081/", false);
+        check("http://localhost:8081/", true);
+        check("http://127.0.0.1:8081/", true);
+        check("http://[::1]:8081/", true);
+    }
 
     #[test]
     fn addresses_have_no_user() {
@@ -120,11 +162,11 @@ mod tests {
 
     #[test]
     fn logins_come_from_files() {
-        let mut settings = RegistrySettings::new("http://r/").unwrap();
+        let mut settings = RegistrySettings::new("https://r/").unwrap();
         settings.add_file("# login\n\nbasic.auth.user.info = me:a:b=c\nssl.ca.location=/ca.pem\n").unwrap();
         let login = settings.login.as_ref().unwrap();
         assert_eq!((&*login.user, &*login.password), ("me", "a:b=c"));
-        assert_eq!(settings.authority.as_deref(), Some("/ca.pem"));
+        assert_eq!(settings.authority_file.as_deref(), Some(Path::new("/ca.pem")));
         assert!(!format!("{settings:?}").contains("a:b"), "{settings:?}");
         for (line, wanted) in [("x=y", 1), ("\nbasic.auth.user.info=me", 2)] {
             assert_eq!(settings.add_file(line), Err(RegistrySettingsError::Property(wanted)));

@@ -1,6 +1,5 @@
 //! Client of a schema registry with Confluent's interface.
 
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -95,10 +94,13 @@ impl SchemaRegistry {
         let mut client = Client::builder().timeout(REQUEST_TIMEOUT).user_agent("bintide");
         // A redirect must not lead to a connection without TLS.
         client = client.https_only(settings.url.scheme() == "https");
-        if let Some(file) = &settings.authority {
-            let read = fs::read(file).map_err(|error| failed(format!("{file}: {error}")))?;
-            let found =
-                Certificate::from_pem_bundle(&read).map_err(|error| failed(format!("{file}: {error}")))?;
+        if let Some(pem) = &settings.authority {
+            let without =
+                |reason: &str| failed(format!("the file of ssl.ca.location has no certificates{reason}"));
+            let found = Certificate::from_pem_bundle(pem).map_err(|error| without(&format!(": {error}")))?;
+            if found.is_empty() {
+                return Err(without(""));
+            }
             client = client.tls_certs_only(found);
         }
         let client = client.build().map_err(|error| failed(error.to_string()))?;
@@ -218,4 +220,110 @@ fn causes_text(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::thread;
+
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+    use rustls::{ServerConfig, ServerConnection, Stream};
+    use serde_json::json;
+
+    use super::{SchemaLanguage, SchemaRegistry, SubjectSchema};
+    use crate::kafka_state::SharedKafkaState;
+    use crate::registry_settings::RegistrySettings;
+
+    /// A registry behind TLS that gives one answer to each request.
+    struct TlsRegistry {
+        port: u16,
+        certificate: String,
+    }
+
+    impl TlsRegistry {
+        fn start(answer: &str) -> Self {
+            let CertifiedKey { cert, signing_key } =
+                generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+            let config =
+                config.unwrap().with_no_client_auth().with_single_cert(vec![cert.der().clone()], key);
+            let (config, answer) = (Arc::new(config.unwrap()), answer.to_owned());
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            thread::spawn(move || {
+                for socket in listener.incoming() {
+                    let mut socket = socket.unwrap();
+                    let mut connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+                    let mut stream = Stream::new(&mut connection, &mut socket);
+                    // A client that does not trust the certificate ends the connection.
+                    let mut buffer = [0; 4096];
+                    if stream.read(&mut buffer).is_ok_and(|size| size > 0) {
+                        let _ = stream.write_all(answer.as_bytes());
+                        connection.send_close_notify();
+                        let _ = connection.complete_io(&mut socket);
+                    }
+                }
+            });
+            Self { port, certificate: cert.pem() }
+        }
+
+        /// Registers a schema at this address. The client trusts `authority`.
+        fn register(&self, scheme: &str, authority: Option<&str>) -> Result<u32, String> {
+            let mut settings =
+                RegistrySettings::new(&format!("{scheme}://localhost:{}/", self.port)).unwrap();
+            if let Some(pem) = authority {
+                settings = settings.with_authority(pem.as_bytes().to_vec());
+            }
+            // No second attempt.
+            let registry = SchemaRegistry::new(settings, SharedKafkaState::default(), || true).unwrap();
+            let schema = json!("string");
+            let wanted =
+                SubjectSchema { subject: "t-value", language: SchemaLanguage::Avro, schema: &schema };
+            registry.register(wanted).map_err(|error| error.to_string())
+        }
+    }
+
+    fn answer(status: &str, header: &str, body: &str) -> String {
+        format!(
+            "HTTP/1.1 {status}\r\n{header}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    #[test]
+    fn certificates_must_be_trusted() {
+        let registry = TlsRegistry::start(&answer("200 OK", "", "{\"id\":7}"));
+        let other = TlsRegistry::start("");
+        assert_eq!(registry.register("https", Some(&registry.certificate)), Ok(7));
+        for (scheme, authority) in [("https", None), ("https", Some(&*other.certificate)), ("http", None)] {
+            let error = registry.register(scheme, authority).unwrap_err();
+            assert!(error.contains("did not answer"), "{scheme}: {error}");
+        }
+    }
+
+    #[test]
+    fn redirects_never_leave_tls() {
+        let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = plain.local_addr().unwrap();
+        plain.set_nonblocking(true).unwrap();
+        let registry =
+            TlsRegistry::start(&answer("307 Moved", &format!("location: http://{address}/\r\n"), ""));
+        registry.register("https", Some(&registry.certificate)).unwrap_err();
+        assert!(plain.accept().is_err(), "the request was sent without TLS");
+    }
+
+    #[test]
+    fn files_without_certificates_are_refused() {
+        let settings = RegistrySettings::new("https://localhost/").unwrap();
+        let made =
+            SchemaRegistry::new(settings.with_authority(b"x".to_vec()), SharedKafkaState::default(), || true);
+        let error = made.unwrap_err().to_string();
+        assert!(error.contains("the file of ssl.ca.location has no certificates"), "{error}");
+    }
 }

@@ -8,8 +8,8 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, Producer as _};
 
 use crate::error::KafkaSinkError;
+use crate::kafka_connection::{is_retriable, reason_of};
 use crate::kafka_context::KafkaContext;
-use crate::kafka_sink::{is_retriable, reason_of};
 use crate::kafka_state::SharedKafkaState;
 
 /// Time after which a run that is to end stops waiting for the brokers.
@@ -54,7 +54,7 @@ impl TransactionCommitter {
     pub(crate) fn commit(&self) -> Result<(), TransactionFailure> {
         let begun = Instant::now();
         while self.producer.in_flight_count() > 0 {
-            self.producer.poll(DELIVERY_POLL_INTERVAL);
+            self.wait_for_delivery();
             self.check_stop(begun).map_err(TransactionFailure::Fatal)?;
         }
         loop {
@@ -75,6 +75,13 @@ impl TransactionCommitter {
                 }
             }
         }
+    }
+
+    /// Waits briefly for the delivery of records.
+    pub(crate) fn wait_for_delivery(&self) {
+        self.producer.poll(Duration::ZERO);
+        // Polling with a timeout of a millisecond does not wait: it is rounded down to zero.
+        thread::sleep(DELIVERY_POLL_INTERVAL);
     }
 
     /// Starts a commit in a separate thread. Until its end, the caller must give the producer no records.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::record_table::RecordTable;
 use crate::resume_token::{ResumeToken, ResumeTokenError};
+use crate::snapshot_progress::{SnapshotProgress, split_snapshot_line};
 use crate::stream_gtid_state::StreamGtidState;
 
 /// Message broker that takes records and saves progress, both in one transaction of its own.
@@ -35,7 +36,10 @@ pub trait BrokerSink: fmt::Debug {
     /// # Errors
     ///
     /// If the broker refuses a record or a transaction, or another process has taken over.
-    fn commit(&mut self, progress: Option<&BrokerProgress>) -> io::Result<()>;
+    fn commit(&mut self, progress: Option<&BrokerProgress>) -> io::Result<CommitStart>;
+
+    /// Returns the progress that is committed; `None` if there is none.
+    fn committed(&self) -> Option<&BrokerProgress>;
 
     /// Waits until everything is committed that was to be.
     ///
@@ -57,6 +61,15 @@ pub trait BrokerSink: fmt::Debug {
     ///
     /// Those of [`BrokerSink::commit`].
     fn poll(&mut self) -> io::Result<()>;
+}
+
+/// Start of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitStart {
+    /// The commit has started.
+    Started,
+    /// There are no records, and the progress is to be committed later.
+    Deferred,
 }
 
 /// Record with its key.
@@ -107,6 +120,8 @@ pub struct BrokerProgress {
     pub gtid_state: Option<StreamGtidState>,
     /// Table definitions.
     pub definitions: DefinitionsUpdate,
+    /// Progress of incremental snapshots.
+    pub snapshot: SnapshotProgress,
 }
 
 /// Part of a transaction that another program has written, as Debezium counts it.
@@ -162,7 +177,8 @@ impl CommittedPart {
 }
 
 /// Writes a line with the position, or `-`; then `records NUMBER CHECKSUM` if a part of the next transaction is committed,
-/// `skip EVENTS ROWS START` if another program has written a part of it, and the server with its GTIDs if there is one.
+/// `skip EVENTS ROWS START` if another program has written a part of it, the
+/// incremental snapshots if there are any, and the server with its GTIDs if there is one.
 impl fmt::Display for BrokerProgress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.token {
@@ -176,6 +192,7 @@ impl fmt::Display for BrokerProgress {
         if let Some(TransactionSkip { events, rows, has_start }) = self.skip {
             writeln!(out, "skip {events} {rows} {}", u8::from(has_start))?;
         }
+        write!(out, "{}", self.snapshot)?;
         match &self.gtid_state {
             Some(gtid_state) => write!(out, "{gtid_state}"),
             None => Ok(()),
@@ -209,17 +226,19 @@ impl BrokerProgress {
             skip = Some(TransactionSkip { events: *events, rows: *rows, has_start: *start == 1 });
             rest = after;
         }
+        let (snapshot, rest) = split_snapshot_line(rest).ok_or_else(malformed)?;
         let gtid_state = match rest.is_empty() {
             true => None,
             false => Some(StreamGtidState::parse(rest).ok_or_else(malformed)?),
         };
-        Ok(Self { token, part, skip, gtid_state, definitions: DefinitionsUpdate::Keep })
+        Ok(Self { token, part, skip, gtid_state, definitions: DefinitionsUpdate::Keep, snapshot })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{BrokerProgress, CommittedPart, DefinitionsUpdate, TransactionSkip};
+    use crate::snapshot_progress::SnapshotProgress;
     use crate::stream_gtid_state::StreamGtidState;
 
     #[test]
@@ -231,6 +250,7 @@ mod tests {
                 skip,
                 gtid_state: server.map(|server| StreamGtidState::new(server.to_owned())),
                 definitions: DefinitionsUpdate::Keep,
+                snapshot: SnapshotProgress::default(),
             };
             assert_eq!(progress.to_string(), wanted);
             assert_eq!(BrokerProgress::parse(wanted), Ok(progress));

@@ -3,12 +3,11 @@
 use std::io;
 
 use crate::broker_sink::{
-    BrokerProgress, BrokerSink, CommittedPart, DefinitionsUpdate, KeyedRecord, TransactionSkip,
+    BrokerProgress, BrokerSink, CommitStart, CommittedPart, DefinitionsUpdate, KeyedRecord,
 };
 use crate::ddl_schema::DdlSchema;
 use crate::record_index::{RecordIndex, RecordIndexEntry};
-use crate::resume_token::ResumeToken;
-use crate::stream_gtid_state::StreamGtidState;
+use crate::snapshot_progress::SnapshotProgress;
 
 /// Message broker as the target of records.
 ///
@@ -55,6 +54,11 @@ impl BrokerTarget {
     /// Returns whether a part of a transaction was pushed.
     pub(crate) const fn is_in_transaction(&self) -> bool {
         self.open.records > 0
+    }
+
+    /// Returns whether the next record begins a transaction of which nothing is committed.
+    pub(crate) const fn is_between_transactions(&self) -> bool {
+        self.open.records == 0 && self.committed.records == 0 && !self.is_snapshot
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -123,24 +127,29 @@ impl BrokerTarget {
     /// Commits what was pushed, with the progress after the last whole transaction, and the number of records after it.
     pub(crate) fn commit(
         &mut self,
-        token: Option<ResumeToken>,
-        skip: Option<TransactionSkip>,
-        gtid_state: Option<StreamGtidState>,
+        mut progress: BrokerProgress,
         definitions: Option<DdlSchema>,
-    ) -> io::Result<()> {
+    ) -> io::Result<CommitStart> {
         if self.is_snapshot {
             return self.sink.commit(None);
         }
-        let definitions = match definitions {
+        progress.definitions = match definitions {
             Some(definitions) => DefinitionsUpdate::Replace(definitions.to_string()),
             None if self.forgets_definitions => DefinitionsUpdate::Forget,
             None => DefinitionsUpdate::Keep,
         };
-        let part = self.open;
-        self.sink.commit(Some(&BrokerProgress { token, part, skip, gtid_state, definitions }))?;
-        self.forgets_definitions = false;
-        self.committed = self.open;
-        Ok(())
+        progress.part = self.open;
+        let start = self.sink.commit(Some(&progress))?;
+        if start == CommitStart::Started {
+            self.forgets_definitions = false;
+            self.committed = self.open;
+        }
+        Ok(start)
+    }
+
+    /// Returns the committed progress of incremental snapshots; `None` if nothing is committed.
+    pub(crate) fn committed_snapshot(&self) -> Option<&SnapshotProgress> {
+        self.sink.committed().map(|progress| &progress.snapshot)
     }
 
     /// Discards the records of the current transaction, which is read again. Its committed part stays.

@@ -18,8 +18,13 @@ pub struct ColumnCatalogue {
     source: CatalogueSource,
     /// Time of the last query for each table, by the server's clock, in seconds since 1970.
     asked: HashMap<String, u64>,
+    /// Last definition of each table that the server had, for rows before a DROP TABLE.
+    last_known: HashMap<String, TableSchema>,
     mismatches: Vec<SchemaMismatch>,
 }
+
+/// Definitions that are kept. Bounds memory.
+const LAST_KNOWN_MAX: usize = 8192;
 
 enum CatalogueSource {
     Server(Box<TableLookup>),
@@ -91,14 +96,18 @@ pub struct ColumnDdl {
 impl ColumnCatalogue {
     /// Uses the DDL statements in the log; `definitions` holds the tables defined before it.
     pub fn from_definitions(definitions: DdlSchema) -> Self {
-        Self { source: CatalogueSource::Log(definitions), asked: HashMap::new(), mismatches: Vec::new() }
+        Self::new(CatalogueSource::Log(definitions))
     }
 
     /// Uses a server's catalogue; `ask` queries it.
     pub fn from_server(
         ask: impl FnMut(&str, &str) -> Result<Option<TableSchema>, CatalogueError> + 'static,
     ) -> Self {
-        Self { source: CatalogueSource::Server(Box::new(ask)), asked: HashMap::new(), mismatches: Vec::new() }
+        Self::new(CatalogueSource::Server(Box::new(ask)))
+    }
+
+    fn new(source: CatalogueSource) -> Self {
+        Self { source, asked: HashMap::new(), last_known: HashMap::new(), mismatches: Vec::new() }
     }
 
     /// Returns the table with the catalogue's column names. `None` if the catalogue lacks the table, or its columns
@@ -151,19 +160,31 @@ impl ColumnCatalogue {
         Ok(with_schema(logged, &facts, places).filter(|_| is_explained))
     }
 
-    /// Returns the catalogue's definition of a table; `None` if the catalogue lacks it.
+    /// Returns the catalogue's definition of a table; `None` if the catalogue lacks it. After a DROP TABLE on the server,
+    /// the rows before it have the last known definition: without its default values, their schema would be another one.
     ///
     /// # Errors
     ///
     /// If the server cannot be queried.
     pub(crate) fn table_schema(&mut self, logged: &Table) -> Result<Option<TableSchema>, StreamError> {
-        let [database, table] =
-            [&logged.database, &logged.name].map(|name| String::from_utf8_lossy(name).into_owned());
-        match &mut self.source {
-            CatalogueSource::Log(definitions) => Ok(definitions.table(&database, &table).cloned()),
-            CatalogueSource::Server(ask) => ask(&database, &table)
-                .map_err(|cause| StreamError::Catalogue { table: format!("{database}.{table}"), cause }),
+        let [database, table] = [&logged.database, &logged.name].map(|name| String::from_utf8_lossy(name));
+        self.definition_of(&database, &table)
+    }
+
+    fn definition_of(&mut self, database: &str, table: &str) -> Result<Option<TableSchema>, StreamError> {
+        let ask = match &mut self.source {
+            CatalogueSource::Log(definitions) => return Ok(definitions.table(database, table).cloned()),
+            CatalogueSource::Server(ask) => ask,
+        };
+        let name = format!("{database}.{table}");
+        let found =
+            ask(database, table).map_err(|cause| StreamError::Catalogue { table: name.clone(), cause })?;
+        let Some(found) = found else { return Ok(self.last_known.get(&name).cloned()) };
+        if self.last_known.len() >= LAST_KNOWN_MAX {
+            self.last_known.clear();
         }
+        self.last_known.insert(name, found.clone());
+        Ok(Some(found))
     }
 
     /// Returns the definitions from the log, if these are the source.
@@ -297,7 +318,17 @@ pub(crate) fn parse_texts(column_type: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_texts;
+    use super::{ColumnCatalogue, TableSchema, parse_texts};
+
+    #[test]
+    fn dropped_tables_have_their_last_definition() {
+        let definition = TableSchema { primary_key: vec!["id".to_owned()], ..TableSchema::default() };
+        let mut answers = [Some(definition.clone()), None, None].into_iter();
+        let mut catalogue = ColumnCatalogue::from_server(move |_, _| Ok(answers.next().unwrap()));
+        assert_eq!(catalogue.definition_of("d", "t").unwrap(), Some(definition.clone()));
+        assert_eq!(catalogue.definition_of("d", "t").unwrap(), Some(definition));
+        assert_eq!(catalogue.definition_of("d", "u").unwrap(), None);
+    }
 
     #[test]
     fn texts_of_enums() {

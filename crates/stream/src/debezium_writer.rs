@@ -431,7 +431,8 @@ fn put_optional(out: &mut Vec<u8>, text: Option<&str>) {
     }
 }
 
-fn put_times(out: &mut Vec<u8>, now_ns: u64) {
+/// Writes the times of writing.
+pub(crate) fn put_times(out: &mut Vec<u8>, now_ns: u64) {
     let times: [(&[u8], u64); 3] =
         [(b",\"ts_ms\":", now_ns / 1_000_000), (b",\"ts_us\":", now_ns / 1000), (b",\"ts_ns\":", now_ns)];
     for (label, number) in times {

@@ -12,6 +12,7 @@ use crate::ddl_schema::DdlSchema;
 use crate::resume_token::ResumeToken;
 use crate::schema_files::{SchemaFiles, format_schema_line, split_schema_line};
 use crate::settings::Envelope;
+use crate::snapshot_progress::{SnapshotProgress, split_snapshot_line};
 use crate::stream_gtid_state::StreamGtidState;
 
 /// Writer of records into the files of a directory.
@@ -43,6 +44,7 @@ struct SavedPosition {
     token: ResumeToken,
     /// GTIDs received from a server; `None` if the records came from log files.
     gtid_state: Option<StreamGtidState>,
+    snapshot: SnapshotProgress,
 }
 
 /// State of the stream after a transaction, to be saved.
@@ -54,6 +56,8 @@ pub(crate) struct StreamCheckpoint<'s> {
     pub(crate) gtid_state: Option<&'s StreamGtidState>,
     /// Table definitions, if they changed since the last save.
     pub(crate) new_schema: Option<DdlSchema>,
+    /// Progress of incremental snapshots.
+    pub(crate) snapshot: &'s SnapshotProgress,
 }
 
 /// Contents of the progress file.
@@ -66,6 +70,7 @@ struct FolderProgress {
     envelope: Option<Envelope>,
     schema_number: Option<u64>,
     gtid_state: Option<StreamGtidState>,
+    snapshot: SnapshotProgress,
 }
 
 impl FolderSink {
@@ -117,7 +122,7 @@ impl FolderSink {
             saved.as_ref().and_then(|saved| saved.schema_number),
         );
         let folder = folder.to_owned();
-        let saved = saved.map(|saved| SavedPosition { token: saved.token, gtid_state: saved.gtid_state });
+        let saved = saved.map(FolderProgress::into_position);
         Ok(Self {
             folder,
             size_max,
@@ -140,6 +145,11 @@ impl FolderSink {
     /// Returns the saved GTIDs received from a server; `None` if the records came from log files.
     pub fn gtid_state(&self) -> Option<&StreamGtidState> {
         self.saved.as_ref().and_then(|saved| saved.gtid_state.as_ref())
+    }
+
+    /// Returns the saved progress of incremental snapshots; `None` in a new directory.
+    pub fn snapshot(&self) -> Option<&SnapshotProgress> {
+        self.saved.as_ref().map(|saved| &saved.snapshot)
     }
 
     /// Reads the saved table definitions; `None` if there are none.
@@ -176,16 +186,18 @@ impl FolderSink {
 
     /// Saves progress up to the last `torn` written bytes. Finishes the file if it is large enough.
     pub(crate) fn save(&mut self, checkpoint: StreamCheckpoint<'_>, torn: u64) -> io::Result<()> {
-        let StreamCheckpoint { token, gtid_state, new_schema } = checkpoint;
+        let StreamCheckpoint { token, gtid_state, new_schema, snapshot } = checkpoint;
         self.file.sync_data().map_err(|error| self.with_path(&error))?;
         self.complete_size = self.size.saturating_sub(torn);
         let written = self.schema_files.write(new_schema.as_ref())?;
         let (number, size, kept) = (self.number, self.complete_size, self.schema_files.number());
         let (token, envelope, gtid_state) = (token.clone(), Some(self.envelope), gtid_state.cloned());
-        let saved = FolderProgress { token, number, size, envelope, schema_number: kept, gtid_state };
+        let snapshot = snapshot.clone();
+        let saved =
+            FolderProgress { token, number, size, envelope, schema_number: kept, gtid_state, snapshot };
         write_atomically(&self.folder.join(PROGRESS_FILE), &saved.to_text())?;
         written.remove();
-        self.saved = Some(SavedPosition { token: saved.token, gtid_state: saved.gtid_state });
+        self.saved = Some(saved.into_position());
         if torn == 0 && self.size >= self.size_max { self.finish_file() } else { Ok(()) }
     }
 
@@ -292,6 +304,7 @@ impl FolderProgress {
     /// TOKEN
     /// NUMBER SIZE FORMAT      of the growing file
     /// schema NUMBER           if table definitions are saved
+    /// snapshot {…}            if tables are to be read
     /// server ID               if the records came from a server
     /// gtids GTIDS             if its GTIDs are known
     /// ```
@@ -299,11 +312,12 @@ impl FolderProgress {
         let gtid_state = self.gtid_state.as_ref().map(StreamGtidState::to_string).unwrap_or_default();
         let envelope = self.envelope.map(|envelope| format!(" {}", envelope.name())).unwrap_or_default();
         format!(
-            "{}\n{} {}{envelope}\n{}{gtid_state}",
+            "{}\n{} {}{envelope}\n{}{}{gtid_state}",
             self.token,
             self.number,
             self.size,
-            format_schema_line(self.schema_number)
+            format_schema_line(self.schema_number),
+            self.snapshot
         )
     }
 
@@ -315,10 +329,23 @@ impl FolderProgress {
             Some((size, name)) => (size, Some(Envelope::from_name(name)?)),
             None => (size, None),
         };
-        let (kept, gtid_state) = split_schema_line(rest)?;
+        let (kept, rest) = split_schema_line(rest)?;
+        let (snapshot, gtid_state) = split_snapshot_line(rest)?;
         let gtid_state = if gtid_state.is_empty() { None } else { Some(StreamGtidState::parse(gtid_state)?) };
         let (number, size) = (number.parse().ok()?, size.parse().ok()?);
-        Some(Self { token: token.parse().ok()?, number, size, envelope, schema_number: kept, gtid_state })
+        Some(Self {
+            token: token.parse().ok()?,
+            number,
+            size,
+            envelope,
+            schema_number: kept,
+            gtid_state,
+            snapshot,
+        })
+    }
+
+    fn into_position(self) -> SavedPosition {
+        SavedPosition { token: self.token, gtid_state: self.gtid_state, snapshot: self.snapshot }
     }
 }
 
@@ -332,6 +359,7 @@ mod tests {
     use crate::ddl_schema::DdlSchema;
     use crate::resume_token::ResumeToken;
     use crate::settings::Envelope;
+    use crate::snapshot_progress::SnapshotProgress;
     use crate::stream_gtid_state::StreamGtidState;
 
     const FORM: Envelope = Envelope::Maxwell;
@@ -341,7 +369,8 @@ mod tests {
     }
 
     const fn at(token: &ResumeToken) -> StreamCheckpoint<'_> {
-        StreamCheckpoint { token, gtid_state: None, new_schema: None }
+        const NONE: &SnapshotProgress = &SnapshotProgress { tables: Vec::new(), requests: Vec::new() };
+        StreamCheckpoint { token, gtid_state: None, new_schema: None, snapshot: NONE }
     }
 
     fn names(folder: &Path) -> String {

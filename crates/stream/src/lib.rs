@@ -5,6 +5,7 @@
 //! | turn events into records | [`Streamer`] |
 //! | stream whole logs | [`stream_log()`] |
 //! | write the existing rows of tables before the changes | [`SnapshotWriter`] |
+//! | write the rows of tables while the log is followed | [`IncrementalSnapshot`], [`ChunkWriter`] |
 //! | buffer records and write many at a time | [`RecordSink`] |
 //! | pass records with keys to a message broker | [`BrokerTarget`], [`BrokerSink`] |
 //! | describe records by schemas | [`RecordSchemas`], [`ConnectSchema`] |
@@ -21,6 +22,7 @@ mod broker_sink;
 mod broker_target;
 mod catalogue_names;
 mod change;
+mod chunk_writer;
 mod column_catalogue;
 mod column_default;
 mod column_domain;
@@ -33,8 +35,10 @@ mod epoch;
 mod error;
 mod folder_sink;
 mod geometry;
+mod incremental_snapshot;
 mod json_document;
 mod json_writer;
+mod key_watch;
 mod maxwell_writer;
 mod original_positions;
 mod pipe_sink;
@@ -46,12 +50,15 @@ mod schema_files;
 mod seek;
 mod settings;
 mod snapshot_column;
+mod snapshot_key;
+mod snapshot_progress;
 mod snapshot_writer;
 mod statement_effect;
 mod stream_gtid_state;
 mod stream_log;
 mod streamer;
 mod table_plan;
+mod table_snapshot;
 mod transaction_buffer;
 mod unscaled_decimal;
 mod value;
@@ -59,12 +66,13 @@ mod value_mask;
 mod value_modes;
 
 pub use crate::broker_sink::{
-    BrokerProgress, BrokerSink, CommittedPart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind, OtherKey,
-    TransactionSkip,
+    BrokerProgress, BrokerSink, CommitStart, CommittedPart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind,
+    OtherKey, TransactionSkip,
 };
 pub use crate::broker_target::BrokerTarget;
 pub use crate::catalogue_names::CatalogueNames;
 pub use crate::change::{DdlVerb, ResumePosition};
+pub use crate::chunk_writer::{ChunkEnds, ChunkWriter};
 pub use crate::column_catalogue::{
     CatalogueError, ColumnCatalogue, ColumnDdl, ColumnSchema, SchemaMismatch, TableSchema,
 };
@@ -77,12 +85,18 @@ pub use crate::debezium_schema::RecordSchemas;
 pub use crate::epoch::{epoch_day, epoch_micros, time_micros};
 pub use crate::error::StreamError;
 pub use crate::folder_sink::{FolderSink, lock_progress};
+pub use crate::incremental_snapshot::{
+    ChunkStep, IncrementalSnapshot, SnapshotQuery, SnapshotQueryKind, TableChunk,
+};
+pub use crate::key_watch::{KeyWatch, WatchFault};
 pub use crate::pipe_sink::PipeSink;
 pub use crate::record_sink::{RecordSink, SavedProgress, SinkTarget, parse_progress};
 pub use crate::record_table::RecordTable;
 pub use crate::resume_token::{ResumeToken, ResumeTokenError};
 pub use crate::seek::seek;
 pub use crate::settings::{Envelope, QueryText, SchemaPolicy, StatementPolicy, StreamSettings};
+pub use crate::snapshot_key::{ChunkBounds, KeyLiterals};
+pub use crate::snapshot_progress::{PendingTable, SnapshotProgress};
 pub use crate::snapshot_writer::SnapshotWriter;
 pub use crate::statement_effect::StatementEffect;
 pub use crate::stream_gtid_state::{StreamGtidState, StreamGtids};

@@ -11,6 +11,7 @@ use crate::ddl_schema::DdlSchema;
 use crate::folder_sink::write_atomically;
 use crate::resume_token::ResumeToken;
 use crate::schema_files::{SchemaFiles, format_schema_line};
+use crate::snapshot_progress::SnapshotProgress;
 use crate::stream_gtid_state::StreamGtidState;
 
 /// Writer of records to a pipe. Bytes in a pipe are lost with its reader, so a position is saved only once all records
@@ -34,6 +35,8 @@ struct PipeProgress {
     /// Last mark that the reader has reached, if it is not saved yet.
     read_mark: Option<PipeMark>,
     schema_files: SchemaFiles,
+    /// Progress of incremental snapshots at the last saved mark.
+    saved_snapshot: SnapshotProgress,
 }
 
 /// End of a transaction.
@@ -46,6 +49,8 @@ pub(crate) struct PipeMark {
     pub(crate) gtid_state: Option<StreamGtidState>,
     /// Table definitions at the mark, if they are newer than at the mark before.
     pub(crate) new_schema: Option<DdlSchema>,
+    /// Progress of incremental snapshots at the mark.
+    pub(crate) snapshot: SnapshotProgress,
 }
 
 /// Marks not reached by the reader. Bounds memory: further marks replace the last one.
@@ -87,6 +92,7 @@ impl PipeSink {
                 marks,
                 read_mark: None,
                 schema_files: kept,
+                saved_snapshot: SnapshotProgress::default(),
             }),
             ..self
         }
@@ -114,6 +120,11 @@ impl PipeSink {
         if let Some(progress) = &mut self.progress {
             progress.mark(mark, self.written);
         }
+    }
+
+    /// Returns the saved progress of incremental snapshots; `None` if no progress is saved.
+    pub(crate) fn saved_snapshot(&self) -> Option<&SnapshotProgress> {
+        self.progress.as_ref().map(|progress| &progress.saved_snapshot)
     }
 
     /// Returns whether the reader has yet to reach a mark.
@@ -161,9 +172,15 @@ impl PipeProgress {
         let gtid_state = mark.gtid_state.as_ref().map(StreamGtidState::to_string).unwrap_or_default();
         write_atomically(
             &self.path,
-            &format!("{}\n{}{gtid_state}", mark.token, format_schema_line(self.schema_files.number())),
+            &format!(
+                "{}\n{}{}{gtid_state}",
+                mark.token,
+                format_schema_line(self.schema_files.number()),
+                mark.snapshot
+            ),
         )?;
         definitions.remove();
+        self.saved_snapshot = mark.snapshot;
         Ok(())
     }
 }
@@ -198,6 +215,7 @@ mod tests {
     use super::{MARKS_MAX, PipeMark, PipeSink};
     use crate::ddl_schema::{DdlContext, DdlSchema};
     use crate::folder_sink::lock_progress;
+    use crate::snapshot_progress::SnapshotProgress;
 
     /// A pipe with a settable number of unread bytes, and the directory of its progress file.
     struct PipeFixture {
@@ -222,6 +240,7 @@ mod tests {
             self.pipe.write_all(b"x").unwrap();
             let (size, gtid_state) = (self.pipe.written, None);
             self.pipe.mark(PipeMark {
+                snapshot: SnapshotProgress::default(),
                 token: format!("log:{size}").parse().unwrap(),
                 size,
                 gtid_state,
@@ -257,6 +276,7 @@ mod tests {
             given.pipe.written = size;
             if given.pipe.is_mark_due(size) {
                 given.pipe.mark(PipeMark {
+                    snapshot: SnapshotProgress::default(),
                     token: format!("log:{size}").parse().unwrap(),
                     size,
                     gtid_state: None,

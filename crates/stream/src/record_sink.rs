@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use binlog::Event as Body;
 
-use crate::broker_sink::{KeyedRecord, KeyedRecordKind, TransactionSkip};
+use crate::broker_sink::{BrokerProgress, CommitStart, KeyedRecord, KeyedRecordKind, TransactionSkip};
 use crate::broker_target::BrokerTarget;
 use crate::ddl_schema::DdlSchema;
 use crate::folder_sink::{FolderSink, StreamCheckpoint};
@@ -13,11 +13,15 @@ use crate::pipe_sink::{self, PipeSink};
 use crate::record_index::RecordIndex;
 use crate::resume_token::{ResumeToken, ResumeTokenError};
 use crate::schema_files::split_schema_line;
+use crate::snapshot_progress::{SnapshotProgress, split_snapshot_line};
 use crate::stream_gtid_state::StreamGtidState;
 use crate::transaction_buffer::put_resume;
 
 /// Size in bytes at which the buffer is written.
 const DRAIN_SIZE: usize = 256 << 10;
+
+/// Progress without tables.
+const NO_SNAPSHOT: &SnapshotProgress = &SnapshotProgress { tables: Vec::new(), requests: Vec::new() };
 
 /// Buffer of records, written many at a time.
 #[derive(Debug)]
@@ -41,6 +45,8 @@ pub struct RecordSink {
     has_failed: bool,
     /// Part of the transaction after the mark that another program has written.
     skip: Option<TransactionSkip>,
+    /// Progress of incremental snapshots at the mark.
+    snapshot: SnapshotProgress,
 }
 
 /// Target of the records.
@@ -86,6 +92,7 @@ impl RecordSink {
             is_newer: false,
             has_failed: false,
             skip: None,
+            snapshot: SnapshotProgress::default(),
         }
     }
 
@@ -101,6 +108,50 @@ impl RecordSink {
     pub const fn resumed_within(mut self, skip: Option<TransactionSkip>) -> Self {
         self.skip = skip;
         self
+    }
+
+    /// Sets the progress of incremental snapshots that an earlier run has saved.
+    #[must_use]
+    pub fn resumed_snapshot(mut self, snapshot: SnapshotProgress) -> Self {
+        self.snapshot = snapshot;
+        self
+    }
+
+    /// Returns the progress of incremental snapshots.
+    pub const fn snapshot(&self) -> &SnapshotProgress {
+        &self.snapshot
+    }
+
+    /// Returns whether records that belong to no transaction of the source may follow: nothing of the next transaction was
+    /// written.
+    pub const fn is_between_transactions(&self) -> bool {
+        let is_broker_ready = match &self.target {
+            SinkTarget::Broker(broker) => broker.is_between_transactions(),
+            SinkTarget::Pipe(_) | SinkTarget::Files(_) => true,
+        };
+        is_broker_ready && self.skip.is_none()
+    }
+
+    /// Marks the end of a chunk of an incremental snapshot, or a change of its tables, between two transactions. `token`
+    /// resumes the stream there.
+    ///
+    /// # Errors
+    ///
+    /// If records cannot be written.
+    pub fn mark_snapshot(&mut self, token: ResumeToken, snapshot: SnapshotProgress) -> io::Result<()> {
+        assert!(self.is_between_transactions(), "ours: chunks are between transactions");
+        self.snapshot = snapshot;
+        self.mark_position(token);
+        self.drain_if_full()
+    }
+
+    /// Returns the saved progress of incremental snapshots; `None` if the output saves none.
+    pub fn saved_snapshot(&self) -> Option<&SnapshotProgress> {
+        match &self.target {
+            SinkTarget::Pipe(pipe) => pipe.saved_snapshot(),
+            SinkTarget::Files(files) => Some(files.snapshot().unwrap_or(NO_SNAPSHOT)),
+            SinkTarget::Broker(broker) => Some(broker.committed_snapshot().unwrap_or(NO_SNAPSHOT)),
+        }
     }
 
     /// Returns the part of the next transaction that another program has written.
@@ -222,7 +273,8 @@ impl RecordSink {
             (&mut self.target, &self.marked, self.is_newer)
         {
             let (token, size, gtid_state) = (token.clone(), *size, self.gtid_state.clone());
-            pipe.mark(pipe_sink::PipeMark { token, size, gtid_state, new_schema: self.new_schema.take() });
+            let (snapshot, new_schema) = (self.snapshot.clone(), self.new_schema.take());
+            pipe.mark(pipe_sink::PipeMark { token, size, gtid_state, new_schema, snapshot });
             self.is_newer = false;
         }
     }
@@ -289,6 +341,7 @@ impl RecordSink {
                     let checkpoint = StreamCheckpoint {
                         token: &mark.token,
                         gtid_state: self.gtid_state.as_ref(),
+                        snapshot: &self.snapshot,
                         new_schema: self.new_schema.take(),
                     };
                     files.save(checkpoint, self.written - mark.size)?;
@@ -441,9 +494,15 @@ impl RecordSink {
             true => None,
             false => self.new_schema.take(),
         };
-        let token = self.marked.as_ref().map(|mark| mark.token.clone());
-        broker.commit(token, self.skip, self.gtid_state.clone(), definitions)?;
-        self.is_newer = false;
+        let progress = BrokerProgress {
+            token: self.marked.as_ref().map(|mark| mark.token.clone()),
+            skip: self.skip,
+            gtid_state: self.gtid_state.clone(),
+            snapshot: self.snapshot.clone(),
+            ..BrokerProgress::default()
+        };
+        // Progress that is deferred is still to be saved.
+        self.is_newer = broker.commit(progress, definitions)? == CommitStart::Deferred;
         Ok(())
     }
 }
@@ -457,6 +516,8 @@ pub struct SavedProgress {
     pub gtid_state: Option<StreamGtidState>,
     /// Number of the file with the table definitions.
     pub schema_number: Option<u64>,
+    /// Progress of incremental snapshots.
+    pub snapshot: SnapshotProgress,
 }
 
 /// Parses the progress file of a pipe.
@@ -468,11 +529,13 @@ pub fn parse_progress(text: &str) -> Result<SavedProgress, ResumeTokenError> {
     let (token, rest) = text.split_once('\n').unwrap_or((text, ""));
     let token = token.trim_end().parse()?;
     let (kept, gtid_state) = split_schema_line(rest).ok_or_else(|| ResumeTokenError::new(rest))?;
+    let (snapshot, gtid_state) =
+        split_snapshot_line(gtid_state).ok_or_else(|| ResumeTokenError::new(gtid_state))?;
     let gtid_state = match gtid_state.is_empty() {
         true => None,
         false => Some(StreamGtidState::parse(gtid_state).ok_or_else(|| ResumeTokenError::new(gtid_state))?),
     };
-    Ok(SavedProgress { token, gtid_state, schema_number: kept })
+    Ok(SavedProgress { token, gtid_state, schema_number: kept, snapshot })
 }
 
 #[cfg(test)]
@@ -483,7 +546,9 @@ mod tests {
     use std::rc::Rc;
 
     use super::{RecordSink, SinkTarget};
-    use crate::broker_sink::{BrokerProgress, BrokerSink, CommittedPart, KeyedRecord, KeyedRecordKind};
+    use crate::broker_sink::{
+        BrokerProgress, BrokerSink, CommitStart, CommittedPart, KeyedRecord, KeyedRecordKind,
+    };
     use crate::broker_target::BrokerTarget;
     use crate::folder_sink::lock_progress;
     use crate::pipe_sink::PipeSink;
@@ -532,6 +597,8 @@ mod tests {
         commits: Rc<RefCell<Vec<String>>>,
         /// Record that is refused once.
         refused: Option<String>,
+        /// Set if the next commit is deferred.
+        is_deferred: bool,
     }
 
     impl BrokerSink for ListBroker {
@@ -557,7 +624,14 @@ mod tests {
             false
         }
 
-        fn commit(&mut self, progress: Option<&BrokerProgress>) -> io::Result<()> {
+        fn committed(&self) -> Option<&BrokerProgress> {
+            None
+        }
+
+        fn commit(&mut self, progress: Option<&BrokerProgress>) -> io::Result<CommitStart> {
+            if std::mem::take(&mut self.is_deferred) {
+                return Ok(CommitStart::Deferred);
+            }
             let progress = progress.map(|progress| {
                 let token = progress.token.as_ref().map(ToString::to_string).unwrap_or_default();
                 format!("{token}+{}", progress.part.records)
@@ -565,7 +639,7 @@ mod tests {
             let records = std::mem::take(&mut self.pending).join(",");
             self.commits.borrow_mut().push(format!("{records}: {}", progress.unwrap_or_default()));
             self.marked = 0;
-            Ok(())
+            Ok(CommitStart::Started)
         }
 
         fn rewind(&mut self) -> io::Result<()> {
@@ -644,6 +718,20 @@ mod tests {
         check("a|b<b|", &["a,b: log:6+0"]);
         check("a!<a|", &["a: log:5+0"]);
         check("ab!c!<abcd|", &["a,b: +2", "c,d: log:11+0"]);
+    }
+
+    #[test]
+    fn deferred_progress_is_saved_later() {
+        let commits = Rc::new(RefCell::new(Vec::new()));
+        let sink = ListBroker { commits: Rc::clone(&commits), is_deferred: true, ..ListBroker::default() };
+        let target = BrokerTarget::new(Box::new(sink), CommittedPart::default(), None);
+        let mut output = RecordSink::new(SinkTarget::Broker(Box::new(target)));
+        output.mark("log:7".parse().unwrap());
+        output.save().unwrap();
+        assert!(commits.borrow().is_empty(), "{commits:?}");
+        output.save().unwrap();
+        output.save().unwrap();
+        assert_eq!(*commits.borrow(), [": log:7+0"]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) struct SnapshotColumn {
 
 /// Type that the text of a value is parsed as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SqlType {
+pub(crate) enum SqlType {
     Int,
     UInt,
     Float,
@@ -119,7 +119,7 @@ impl SnapshotColumn {
 }
 
 impl SqlType {
-    fn from_column(facts: &ColumnSchema) -> Self {
+    pub(crate) fn from_column(facts: &ColumnSchema) -> Self {
         match &*facts.data_type {
             "tinyint" | "smallint" | "mediumint" | "int" | "bigint" => {
                 if facts.column_type.contains("unsigned") { Self::UInt } else { Self::Int }

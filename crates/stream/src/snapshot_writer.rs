@@ -8,13 +8,13 @@ use std::sync::Arc;
 use crate::broker_sink::KeyedRecordKind;
 use crate::column_catalogue::TableSchema;
 use crate::column_rules::ColumnRules;
+use crate::debezium_writer::put_times;
 use crate::error::StreamError;
 use crate::json_writer::{put_integer, put_string};
 use crate::record_sink::RecordSink;
-use crate::record_table::{RecordTable, full_names};
 use crate::resume_token::ResumeToken;
 use crate::settings::{Envelope, StreamSettings};
-use crate::snapshot_column::SnapshotColumn;
+use crate::table_snapshot::TableSnapshot;
 use crate::value::ValueBuffers;
 use crate::value_modes::ValueModes;
 
@@ -30,31 +30,18 @@ pub struct SnapshotWriter {
     token: ResumeToken,
     /// Time of the snapshot, in seconds since 1970.
     taken_s: u64,
-    table: Option<TableSnapshot>,
+    table: Option<CurrentTable>,
     last: LastRecord,
     buffers: ValueBuffers,
 }
 
 /// Table whose rows are being written.
 #[derive(Debug)]
-struct TableSnapshot {
-    names: [String; 2],
-    /// Kind of its records.
-    kind: KeyedRecordKind,
-    /// Columns of its key, without masks.
-    key: Vec<KeyCell>,
-    cells: Vec<SnapshotColumn>,
+struct CurrentTable {
+    snapshot: TableSnapshot,
     /// For Debezium's records: bytes between a row's values and its marker, and between the marker and the time.
     parts: [Vec<u8>; 2],
     has_rows: bool,
-}
-
-/// A column of a key.
-#[derive(Debug)]
-struct KeyCell {
-    /// Index of the column in its table.
-    index: usize,
-    cell: SnapshotColumn,
 }
 
 /// The latest record, held back because its marker depends on what follows.
@@ -112,19 +99,9 @@ impl SnapshotWriter {
         output: &mut RecordSink,
     ) -> Result<(), StreamError> {
         output.begin_snapshot();
-        let mut cells: Vec<SnapshotColumn> =
-            facts.columns.iter().map(|column| SnapshotColumn::new(column, self.modes)).collect();
         let parts = self.source_parts(names);
-        let full_names = full_names(names, facts);
-        let key = self.rules.key_of_definition(&full_names, facts);
-        let key = key.iter().map(|index| KeyCell { index: *index, cell: cells[*index].clone() }).collect();
-        for ((cell, column), name) in cells.iter_mut().zip(&facts.columns).zip(&full_names) {
-            cell.apply_rules(&self.rules, name, column);
-        }
-        let table = RecordTable::of_definition(names, facts, self.modes, &self.rules);
-        let kind = KeyedRecordKind::Row(Arc::new(table));
-        let names = names.map(str::to_owned);
-        self.table = Some(TableSnapshot { names, kind, key, cells, parts, has_rows: false });
+        let snapshot = TableSnapshot::new(names, facts, self.modes, &self.rules);
+        self.table = Some(CurrentTable { snapshot, parts, has_rows: false });
         self.write_bootstrap("bootstrap-start", output)
     }
 
@@ -142,22 +119,18 @@ impl SnapshotWriter {
         self.last.flush(output)?;
         let table = self.table.as_mut().expect("ours: begin_table comes before the rows");
         if output.index.is_some() {
-            self.last.kind = Some(table.kind.clone());
-            put_key(&mut self.last.key, table, row, &mut self.buffers)?;
+            self.last.kind = Some(table.snapshot.kind.clone());
+            table.snapshot.put_key(&mut self.last.key, row, &mut self.buffers)?;
         }
         let out = &mut self.last.record;
         match self.envelope {
             Envelope::Debezium => {
                 out.extend_from_slice(b"{\"before\":null,\"after\":{");
-                put_values(out, table, row, self.envelope, &mut self.buffers)?;
+                table.snapshot.put_values(out, row, self.envelope, &mut self.buffers)?;
                 out.extend_from_slice(&table.parts[0]);
                 self.last.mark_at = out.len();
                 out.extend_from_slice(&table.parts[1]);
-                for (label, number) in [(",\"ts_ms\":", 1_000_000), (",\"ts_us\":", 1000), (",\"ts_ns\":", 1)]
-                {
-                    out.extend_from_slice(label.as_bytes());
-                    put_integer(out, now_ns / number);
-                }
+                put_times(out, now_ns);
                 out.extend_from_slice(b"}\n");
                 self.last.mark = Some(match (output.is_empty(), table.has_rows) {
                     (true, false) => SnapshotMarker::First,
@@ -166,8 +139,8 @@ impl SnapshotWriter {
                 });
             }
             Envelope::Maxwell => {
-                put_head(out, table, "bootstrap-insert", self.taken_s);
-                put_values(out, table, row, self.envelope, &mut self.buffers)?;
+                table.snapshot.put_maxwell_head(out, "bootstrap-insert", self.taken_s);
+                table.snapshot.put_values(out, row, self.envelope, &mut self.buffers)?;
                 out.extend_from_slice(b"}}\n");
             }
         }
@@ -181,7 +154,7 @@ impl SnapshotWriter {
     ///
     /// If the output cannot be written.
     pub fn end_table(&mut self, output: &mut RecordSink) -> Result<(), StreamError> {
-        if let (Some(mark), Some(TableSnapshot { has_rows: true, .. })) = (&mut self.last.mark, &self.table) {
+        if let (Some(mark), Some(CurrentTable { has_rows: true, .. })) = (&mut self.last.mark, &self.table) {
             *mark = if *mark == SnapshotMarker::First {
                 SnapshotMarker::First
             } else {
@@ -216,7 +189,7 @@ impl SnapshotWriter {
             return Ok(());
         };
         self.last.flush(output)?;
-        put_head(&mut self.last.record, table, kind, self.taken_s);
+        table.snapshot.put_maxwell_head(&mut self.last.record, kind, self.taken_s);
         self.last.record.extend_from_slice(b"}}\n");
         Ok(())
     }
@@ -278,89 +251,5 @@ impl SnapshotMarker {
             Self::LastOfTable => b"last_in_data_collection",
             Self::Last => b"last",
         }
-    }
-}
-
-fn put_head(out: &mut Vec<u8>, table: &TableSnapshot, kind: &str, taken_s: u64) {
-    let [database, name] = &table.names;
-    out.extend_from_slice(b"{\"database\":");
-    put_string(out, database);
-    out.extend_from_slice(b",\"table\":");
-    put_string(out, name);
-    out.extend_from_slice(b",\"type\":\"");
-    out.extend_from_slice(kind.as_bytes());
-    out.extend_from_slice(b"\",\"ts\":");
-    put_integer(out, taken_s);
-    out.extend_from_slice(b",\"data\":{");
-}
-
-/// Writes the key of a row; empty for a table without a primary key.
-fn put_key(
-    out: &mut Vec<u8>,
-    table: &TableSnapshot,
-    row: &[Option<Vec<u8>>],
-    buffers: &mut ValueBuffers,
-) -> Result<(), StreamError> {
-    out.clear();
-    for KeyCell { index, cell } in &table.key {
-        out.push(if out.is_empty() { b'{' } else { b',' });
-        SnapshotRow { table, row, envelope: Envelope::Debezium }.put_cell(out, *index, cell, buffers)?;
-    }
-    if !out.is_empty() {
-        out.push(b'}');
-    }
-    Ok(())
-}
-
-fn put_values(
-    out: &mut Vec<u8>,
-    table: &TableSnapshot,
-    row: &[Option<Vec<u8>>],
-    envelope: Envelope,
-    buffers: &mut ValueBuffers,
-) -> Result<(), StreamError> {
-    let shown = table.cells.iter().enumerate().filter(|(_, cell)| !cell.plan.is_excluded);
-    for (count, (index, cell)) in shown.enumerate() {
-        if count > 0 {
-            out.push(b',');
-        }
-        SnapshotRow { table, row, envelope }.put_cell(out, index, cell, buffers)?;
-    }
-    Ok(())
-}
-
-/// Row of a table, and the format of its values.
-#[derive(Clone, Copy)]
-struct SnapshotRow<'r> {
-    table: &'r TableSnapshot,
-    row: &'r [Option<Vec<u8>>],
-    envelope: Envelope,
-}
-
-impl SnapshotRow<'_> {
-    /// Writes the name and the value of a column.
-    fn put_cell(
-        &self,
-        out: &mut Vec<u8>,
-        index: usize,
-        cell: &SnapshotColumn,
-        buffers: &mut ValueBuffers,
-    ) -> Result<(), StreamError> {
-        out.extend_from_slice(&cell.plan.label);
-        let start = out.len();
-        match self.row.get(index).and_then(Option::as_deref) {
-            None => out.extend_from_slice(b"null"),
-            Some(text) => {
-                cell.put(out, text, self.envelope, buffers).ok_or_else(|| StreamError::SnapshotValue {
-                    table: self.table.names.join("."),
-                    column: index + 1,
-                    found: String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned(),
-                })?;
-            }
-        }
-        if let Some(mask) = &cell.plan.mask {
-            mask.apply(out, start);
-        }
-        Ok(())
     }
 }

@@ -23,6 +23,7 @@ use crate::column_catalogue::{ColumnCatalogue, SchemaMismatch, TableSchema};
 use crate::ddl_schema::DdlSchema;
 use crate::debezium_writer::{DebeziumWriter, EndRecord};
 use crate::error::{EventError, StreamError};
+use crate::key_watch::KeyWatch;
 use crate::maxwell_writer::MaxwellWriter;
 use crate::original_positions::OriginalPositions;
 use crate::record_sink::RecordSink;
@@ -53,6 +54,8 @@ pub struct Streamer {
     skip: Option<SkipProgress>,
     /// Positions in the source's log, if the current log was rewritten.
     original_positions: Option<OriginalPositions>,
+    /// Watch on a table of which a snapshot reads a chunk.
+    watch: Option<KeyWatch>,
 }
 
 /// Source of an event, and the time.
@@ -149,7 +152,24 @@ impl Streamer {
             payload: None,
             skip: None,
             original_positions: None,
+            watch: None,
         }
+    }
+
+    /// Watches a table from now on, between two transactions. Replaces an earlier watch.
+    pub fn set_watch(&mut self, watch: KeyWatch) {
+        assert!(self.tracker.open().is_none(), "ours: a watch starts between two transactions");
+        self.watch = Some(watch);
+    }
+
+    /// Returns the watch on a table, if there is one.
+    pub const fn watch(&self) -> Option<&KeyWatch> {
+        self.watch.as_ref()
+    }
+
+    /// Ends the watch on a table.
+    pub const fn take_watch(&mut self) -> Option<KeyWatch> {
+        self.watch.take()
     }
 
     /// Starts or resumes a log. `positions` lists the positions in the source's log, if the log was rewritten; records
@@ -478,6 +498,9 @@ impl Streamer {
             EventRole::Statement => {}
             _ => return Ok(()),
         }
+        if let Some(watch) = &mut self.watch {
+            watch.add_statement(query);
+        }
         let mut known = None;
         if let Some(definitions) = self.catalogue.as_mut().and_then(ColumnCatalogue::definitions_mut) {
             // Release the unsaved copy first. Otherwise the definitions would be copied before the change.
@@ -660,6 +683,9 @@ impl Streamer {
         within: ContentContext<'_>,
         output: &mut RecordSink,
     ) -> Result<(), EventError> {
+        if let Some(watch) = self.watch.as_mut().filter(|watch| watch.watches(&prepared.plan)) {
+            watch.add_rows(&prepared.plan, &prepared.decoder, rows)?;
+        }
         let skipped_rows = self.skipped_rows();
         let (head, at) = (&mut self.open.head, &within.at);
         match &mut self.writer {

@@ -26,12 +26,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Goal of a Maven plugin that fetches artifacts with their dependencies.
 const COPY_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 
-/// A running broker, which is its own controller. Dropping it kills the broker and removes its data.
+/// A running broker, which is also a controller. Dropping it kills the broker and removes its data.
 #[derive(Debug)]
 pub struct KafkaBroker {
     libraries: PathBuf,
     directory: PathBuf,
     port: u16,
+    /// Addresses of all brokers of the cluster, its own first.
+    addresses: String,
     child: Option<Child>,
 }
 
@@ -50,24 +52,40 @@ impl KafkaBroker {
     /// # Errors
     /// Returns an error if the broker cannot be fetched or does not start. The error includes the end of its log.
     pub fn start(properties: &[&str]) -> Result<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let libraries = Self::fetch()?;
-        let (count, port, controller) = (COUNT.fetch_add(1, Ordering::Relaxed), free_port()?, free_port()?);
-        let directory = cache::running_dir().join(format!("{}-kafka-{count}", std::process::id()));
-        cache::remove_dir(&directory)?;
-        fs::create_dir_all(&directory)?;
-        let text = broker_properties(&directory, [port, controller], properties);
-        fs::write(directory.join("server.properties"), text)?;
-        fs::write(directory.join("log4j2.properties"), LOG_PROPERTIES)?;
-        let mut broker = Self { libraries, directory, port, child: None };
-        broker.format()?;
-        broker.start_again()?;
-        Ok(broker)
+        let mut brokers = Self::start_cluster(1, properties)?;
+        brokers.pop().context("no broker")
     }
 
-    /// Returns the broker's address, as HOST:PORT.
+    /// Starts the brokers of a cluster, with these properties. Each topic of Kafka itself is on all of them.
+    ///
+    /// # Errors
+    /// Returns an error if a broker cannot be fetched or does not start. The error includes the end of its log.
+    pub fn start_cluster(count: usize, properties: &[&str]) -> Result<Vec<Self>> {
+        let libraries = Self::fetch()?;
+        let ports = (0..count).map(|_| Ok([free_port()?, free_port()?])).collect::<Result<Vec<_>>>()?;
+        let mut brokers = Vec::new();
+        for index in 0..count {
+            let mut in_order = ports.clone();
+            in_order.rotate_left(index);
+            let addresses: Vec<String> =
+                in_order.iter().map(|[port, _]| format!("127.0.0.1:{port}")).collect();
+            let (libraries, directory, port) = (libraries.clone(), new_directory()?, ports[index][0]);
+            let broker = Self { libraries, directory, port, addresses: addresses.join(","), child: None };
+            let text = broker_properties(&broker.directory, index, &ports, properties);
+            fs::write(broker.directory.join("server.properties"), text)?;
+            fs::write(broker.directory.join("log4j2.properties"), LOG_PROPERTIES)?;
+            broker.format()?;
+            brokers.push(broker);
+        }
+        // A broker is up only once most of them run.
+        brokers.iter_mut().try_for_each(Self::spawn)?;
+        brokers.iter_mut().try_for_each(Self::wait_until_up)?;
+        Ok(brokers)
+    }
+
+    /// Returns the broker's address, as HOST:PORT, and then those of the other brokers of its cluster, with commas.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        self.addresses.clone()
     }
 
     /// Returns the broker's process id, while it runs.
@@ -80,10 +98,19 @@ impl KafkaBroker {
     /// # Errors
     /// Returns an error if the broker does not start.
     pub fn start_again(&mut self) -> Result<()> {
+        self.spawn()?;
+        self.wait_until_up()
+    }
+
+    fn spawn(&mut self) -> Result<()> {
         ensure!(self.child.is_none(), "the broker is already running");
         let mut java = self.java();
         java.arg("kafka.Kafka").arg(self.directory.join("server.properties"));
         self.child = Some(spawner::spawn_bound(&java).context("could not run java")?);
+        Ok(())
+    }
+
+    fn wait_until_up(&mut self) -> Result<()> {
         let begin = Instant::now();
         while begin.elapsed() < BROKER_TIMEOUT {
             if let Some(child) = &mut self.child
@@ -194,26 +221,45 @@ appender.f.layout.type=PatternLayout
 appender.f.layout.pattern=%d %p %c{1} %m%n
 ";
 
-fn broker_properties(directory: &Path, [port, controller]: [u16; 2], more: &[&str]) -> String {
-    let directory = directory.display();
+/// Creates the directory of a broker.
+fn new_directory() -> Result<PathBuf> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let directory = cache::running_dir().join(format!("{}-kafka-{count}", std::process::id()));
+    cache::remove_dir(&directory)?;
+    fs::create_dir_all(&directory)?;
+    Ok(directory)
+}
+
+/// Returns the properties of a broker, by the ports of all brokers and of their controllers.
+fn broker_properties(directory: &Path, index: usize, ports: &[[u16; 2]], more: &[&str]) -> String {
+    let (directory, [port, controller]) = (directory.display(), ports[index]);
+    let node = index + 1;
+    let voters = ports.iter().zip(1..).map(|([_, port], node)| format!("{node}@127.0.0.1:{port}"));
+    let voters = voters.collect::<Vec<String>>().join(",");
+    let replicas = ports.len();
+    // With all but one of the brokers, transactions go on.
+    let in_sync = replicas.saturating_sub(1).max(1);
     let mut text = format!(
         "process.roles=broker,controller
-node.id=1
+node.id={node}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-controller.quorum.voters=1@127.0.0.1:{controller}
+controller.quorum.voters={voters}
 log.dirs={directory}/data
 auto.create.topics.enable=false
 num.partitions=3
-offsets.topic.replication.factor=1
+default.replication.factor={replicas}
+min.insync.replicas={in_sync}
+offsets.topic.replication.factor={replicas}
 offsets.topic.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr={in_sync}
 transaction.state.log.num.partitions=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.replication.factor={replicas}
+share.coordinator.state.topic.min.isr={in_sync}
 group.initial.rebalance.delay.ms=0
 "
     );

@@ -21,7 +21,8 @@
 //! | `object_server` | an object store: [`ObjectServer`] |
 //! | `package_home` | the programs of a server: [`PackageHome`] |
 //! | [`DebeziumServer`] | Debezium Server |
-//! | [`KafkaBroker`] | a broker of Apache Kafka |
+//! | [`KafkaBroker`] | a broker of Apache Kafka, or a cluster |
+//! | `kafka_topics` | its topics, with the feature `kafka` |
 //! | `launch` | a server to start: [`Launch`] |
 //! | [`RegistryServer`] | a schema registry |
 //! | [`PythonEnvironment`] | a Python with packages, such as DuckDB |
@@ -45,6 +46,8 @@ mod faulty_disk;
 mod fetch;
 mod java_runtime;
 mod kafka_broker;
+#[cfg(feature = "kafka")]
+mod kafka_topics;
 mod launch;
 mod object_server;
 mod package;
@@ -67,6 +70,8 @@ pub use crate::chromium::{ColorScheme, Screenshot, dump_page, take_screenshot};
 pub use crate::debezium_server::DebeziumServer;
 pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
 pub use crate::kafka_broker::KafkaBroker;
+#[cfg(feature = "kafka")]
+pub use crate::kafka_topics::KafkaTopics;
 pub use crate::launch::{Launch, ServerFlavour, free_port};
 pub use crate::object_server::ObjectServer;
 pub use crate::package::{SERVERS_VARIABLE, TestPackage};

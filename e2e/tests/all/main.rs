@@ -74,6 +74,7 @@ mod stats_selection;
 mod store_diff;
 mod stores;
 mod stream;
+mod stream_incremental;
 mod stream_kafka;
 mod stream_live;
 mod stream_registry;

@@ -2,6 +2,7 @@
 //! exactly once and in order by key, whatever is killed.
 
 use std::process::Stdio;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -12,6 +13,8 @@ use e2e::kafka::{
 };
 use e2e::kafka_soak::{KafkaFault, KafkaSoak};
 use e2e::metrics;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use testkit::{KafkaBroker, Launch, SeededRandom, TestServer, free_port, seed_from_env};
 
 /// Time limit of waits.
@@ -298,5 +301,63 @@ fn second_run_fences_off_the_first() -> Result<()> {
     second.interrupt()?;
     let ended = second.output()?;
     ensure!(ended.status.code() == Some(130), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));
+    compare_with_pipe(&broker, &source, KEYS).context("after the end").map(drop)
+}
+
+/// Brokers of a cluster are killed one after the other while the stream writes: it goes on with the others.
+#[test]
+fn killed_brokers_of_a_cluster_lose_nothing() -> Result<()> {
+    let (mut brokers, source) = (KafkaBroker::start_cluster(3, &[])?, source()?);
+    let arguments = ["--from", &from(&source), "--partitions", "3", "--replication", "3"];
+    let mut running = Running::start(stream_to(&brokers[0], &arguments)?.stderr(Stdio::piped()))?;
+    source.sql("insert into d.t (b) values ('one')")?;
+    wait_for_within(TIMEOUT, || compare_with_pipe(&brokers[0], &source, KEYS).map(drop))?;
+    for number in [1, 0, 2] {
+        brokers[number].kill()?;
+        for round in 0..20 {
+            source.sql(&format!(
+                "insert into d.t (b) values ('{number}, {round}'), (null); update d.t set b = 'changed' where id % 7 = {round};
+                 insert into d.pair values ('x', {number} * 100 + {round}, 1);"
+            ))?;
+        }
+        // Two of three brokers are enough.
+        wait_for_within(TIMEOUT, || compare_with_pipe(&brokers[0], &source, KEYS).map(drop))
+            .with_context(|| format!("without broker {number}"))?;
+        ensure!(running.try_wait()?.is_none(), "the stream has ended");
+        brokers[number].start_again()?;
+    }
+    running.interrupt()?;
+    let ran = running.output()?;
+    ensure!(ran.status.code() == Some(130), "{}: {}", ran.status, String::from_utf8_lossy(&ran.stderr));
+    compare_with_pipe(&brokers[0], &source, KEYS).context("after the end").map(drop)
+}
+
+/// A broker that does not answer for longer than the timeout of transactions: commits fail after later records have come, and
+/// each record is there once.
+#[test]
+fn commits_that_fail_late_are_repeated() -> Result<()> {
+    let properties = ["transaction.abort.timed.out.transaction.cleanup.interval.ms=500"];
+    let (broker, source, port) = (KafkaBroker::start(&properties)?, source()?, free_port()?);
+    let address = format!("--metrics=127.0.0.1:{port}");
+    let arguments = ["--from", &from(&source), &address, "--kafka", "transaction.timeout.ms=2000"];
+    let running = Running::start(stream_to(&broker, &arguments)?.stderr(Stdio::piped()))?;
+    source.sql("insert into d.t (b) values ('one')")?;
+    wait_for_within(TIMEOUT, || compare_with_pipe(&broker, &source, KEYS).map(drop))?;
+    let broker_process = Pid::from_raw(i32::try_from(broker.pid().context("no broker")?)?);
+    kill(broker_process, Signal::SIGSTOP)?;
+    for round in 0..20 {
+        source.sql(&format!(
+            "insert into d.t (b) values ('{round}'); update d.t set b = 'changed' where id = {round}"
+        ))?;
+        thread::sleep(Duration::from_millis(250));
+    }
+    kill(broker_process, Signal::SIGCONT)?;
+    source.sql("delete from d.t where id < 5")?;
+    wait_for_within(TIMEOUT, || compare_with_pipe(&broker, &source, KEYS).map(drop))?;
+    running.interrupt()?;
+    let said = String::from_utf8_lossy(&running.output()?.stderr).into_owned();
+    let is_recovered =
+        said.contains("connecting to Kafka again") || said.contains("have aborted a transaction");
+    ensure!(is_recovered, "no commit has failed: {said}");
     compare_with_pipe(&broker, &source, KEYS).context("after the end").map(drop)
 }

@@ -135,7 +135,7 @@ impl KafkaArgs {
         let target = BrokerTarget::new(Box::new(sink), progress.part, definitions);
         let resume = ResumePoint { token: progress.token.clone(), gtid_state: progress.gtid_state };
         let output = RecordSink::new(SinkTarget::Broker(Box::new(target))).resumed_at(progress.token);
-        let output = output.resumed_within(progress.skip);
+        let output = output.resumed_within(progress.skip).resumed_snapshot(progress.snapshot);
         Ok(ResumedOutput { output, resume })
     }
 
@@ -178,6 +178,13 @@ impl KafkaArgs {
             let text = logs::open_regular(path).and_then(std::io::read_to_string);
             let text = text.with_context(|| format!("could not read {}", path.display()))?;
             registry.add_file(&text).with_context(|| path.display().to_string())?;
+        }
+        if let Some(path) = registry.authority_file.clone() {
+            let mut pem = Vec::new();
+            let read = logs::open_regular(&path)
+                .and_then(|mut file| std::io::Read::read_to_end(&mut file, &mut pem));
+            read.with_context(|| format!("ssl.ca.location: could not read {}", path.display()))?;
+            registry = registry.with_authority(pem);
         }
         Ok(Some(registry))
     }

@@ -14,13 +14,17 @@ use servers::{
     ConnectionError, GtidMode, LinkOptions, LiveSource, ServerAddress, ServerFacts, SqlConnection,
 };
 use sql::UnmatchedRules;
-use stream::{RecordSink, ResumeToken, StreamGtidState, StreamGtids, StreamInput, StreamSettings, Streamer};
+use stream::{
+    RecordSink, ResumePosition, ResumeToken, StreamGtidState, StreamGtids, StreamInput, StreamSettings,
+    Streamer,
+};
 use tracing::warn;
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
 use crate::column_name_source::{ColumnNameSource, warn_changed};
 use crate::commands::stream::heartbeat_timer::HeartbeatTimer;
 use crate::commands::stream::log_stream::{ProgressSaver, failed, finished, now_ns};
+use crate::commands::stream::snapshot::incremental::IncrementalSnapshots;
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::commands::stream::{snapshot, stdout_reader};
 use crate::commands::table_args::warn_unmatched;
@@ -58,6 +62,8 @@ pub(super) struct LiveStream {
     pub(super) figures: SharedStreamFigures,
     /// Heartbeats in Kafka, if they are chosen.
     pub(super) heartbeats: Option<HeartbeatTimer>,
+    /// Snapshots on request, if there may be any.
+    pub(super) incremental: Option<IncrementalSnapshots>,
 }
 
 /// Position to resume from, and the transactions whose records are already written.
@@ -168,6 +174,9 @@ fn connection(
     *is_begun = true;
     live.figures.set_connected();
     output.follow(&server, resume.gtid_state.clone());
+    if let Some(snapshots) = &mut live.incremental {
+        snapshots.begin_connection(&server);
+    }
     // A new streamer drops the rest of an interrupted transaction.
     let mut streamer =
         live.schema.clone().attach_to(Streamer::new(live.settings.clone()).skipping(output.skip()));
@@ -190,7 +199,7 @@ fn process_events(
     let mut saver = ProgressSaver::new(live.figures.clone());
     loop {
         beat_if_due(live, output)?;
-        if save_while_idle(live, source, output)?.is_break() {
+        if save_while_idle(live, source, streamer, output)?.is_break() {
             return Ok(());
         }
         let arrival = match source.next() {
@@ -230,12 +239,26 @@ fn process_events(
                 process_event(streamer, output, &log, LogEvent { offset: position, raw: event }, format)?
             }
         };
-        if let Some(token) = taken
-            && saver.save_when_due(output, token).map_err(failed)?.is_break()
-        {
+        let Some(token) = taken else { continue };
+        if saver.save_when_due(output, token).map_err(failed)?.is_break() {
             return Ok(());
         }
+        advance_snapshots(live, source, streamer, output)?;
     }
+}
+
+/// Goes on with snapshots, if there are any.
+fn advance_snapshots(
+    live: &mut LiveStream,
+    source: &LiveSource,
+    streamer: &mut Streamer,
+    output: &mut RecordSink,
+) -> Result<(), StreamDisconnect> {
+    let Some(snapshots) = &mut live.incremental else { return Ok(()) };
+    let (log, position) = (source.reader().file(), source.reader().position());
+    let place = ResumePosition { log: String::from_utf8_lossy(log).into_owned(), position };
+    let advanced = snapshots.advance(streamer, output, &place);
+    advanced.map_err(|error| StreamDisconnect::Failed(failed(error)))
 }
 
 /// Writes a heartbeat if it is due.
@@ -247,21 +270,31 @@ fn beat_if_due(live: &mut LiveStream, output: &mut RecordSink) -> Result<(), Str
     beaten.map_err(|error| StreamDisconnect::Failed(failed(error.into())))
 }
 
-/// Saves progress while no event arrives. `Break` after Ctrl-C.
+/// Saves progress and goes on with snapshots while no event arrives. `Break` after Ctrl-C.
 fn save_while_idle(
     live: &mut LiveStream,
     source: &mut LiveSource,
+    streamer: &mut Streamer,
     output: &mut RecordSink,
 ) -> Result<ControlFlow<()>, StreamDisconnect> {
     while !source.has_more()? {
         live.figures.set_caught_up();
+        advance_snapshots(live, source, streamer, output)?;
         let failed = |error: io::Error| StreamDisconnect::Failed(failed(error.into()));
         output.save().map_err(failed)?;
-        if !output.poll().map_err(failed)? && !output.has_unread_marks() && live.heartbeats.is_none() {
+        let has_work = live.heartbeats.is_some() || live.incremental.is_some();
+        if !output.poll().map_err(failed)? && !output.has_unread_marks() && !has_work {
             break;
         }
-        // Continue without an event: the reader may take records, and brokers and heartbeats may be due.
-        match source.wait_briefly() {
+        // Continue without an event: the reader may take records; brokers, heartbeats and snapshots may be due.
+        // Answers of the snapshots' reader wait for the end of a transaction.
+        let is_between = streamer.open_transaction().is_none() && output.is_between_transactions();
+        let snapshots = live.incremental.as_ref().filter(|_| is_between);
+        let waited = match snapshots.and_then(IncrementalSnapshots::wake) {
+            Some(wake) => source.wait_briefly_or(wake),
+            None => source.wait_briefly(),
+        };
+        match waited {
             Err(ConnectionError::Cancelled) => return Ok(ControlFlow::Break(())),
             has_come => drop(has_come?),
         }

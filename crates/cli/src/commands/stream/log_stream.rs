@@ -100,6 +100,10 @@ fn defined(
 /// Ends the output. Written records are saved even after a failure.
 pub(super) fn finished(told: Result<(), CommandFailure>, mut output: RecordSink) -> CommandResult {
     let disk_remedy = if output.saves_progress() { FREE_DISK_SPACE_TO_RESUME } else { FREE_DISK_SPACE };
+    if told.is_err() {
+        // Brokers that are away must not hide the error: from here on, they have a limited time to confirm records.
+        interrupt::request_stop();
+    }
     let settled = stdout_reader::drain(&mut output);
     let finished = match told {
         Ok(()) => settled.and_then(|()| output.finish()),

@@ -19,8 +19,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use logs::open_regular;
 use servers::{ServerAddress, SqlConnection};
 use stream::{
-    DdlSchema, Envelope, FolderSink, QueryText, RecordSink, ResumeToken, SinkTarget, StatementPolicy,
-    StreamSettings, UnnamedColumnPolicy, lock_progress, parse_progress,
+    DdlSchema, Envelope, FolderSink, QueryText, RecordSink, ResumeToken, SinkTarget, SnapshotProgress,
+    StatementPolicy, StreamSettings, UnnamedColumnPolicy, lock_progress, parse_progress,
 };
 use wire::ReplicaEnd;
 
@@ -30,6 +30,9 @@ use crate::commands::stream::heartbeat_timer::HeartbeatTimer;
 use crate::commands::stream::kafka_args::{KafkaArgs, KafkaStream};
 use crate::commands::stream::live::{LiveStream, ResumePoint, ResumedOutput};
 use crate::commands::stream::log_stream::LogStreamInputs;
+use crate::commands::stream::snapshot::incremental::{IncrementalSettings, IncrementalSnapshots};
+use crate::commands::stream::snapshot::request::StreamSnapshotArgs;
+use crate::commands::stream::snapshot::request_folder::RequestFolder;
 use crate::commands::stream::stdout_reader::ProgressFile;
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::commands::table_args::TableArgs;
@@ -62,6 +65,8 @@ Examples:
   First the current rows of all tables, then the changes:
       bintide stream --format debezium --from mysql://repl@db1/ --out changes \\
           --snapshot
+  Read the rows of a table while a stream runs, which has the same --signals:
+      bintide stream snapshot --table shop.orders --signals /var/lib/bintide
   To Apache Kafka, each transaction exactly once:
       bintide stream --format debezium --from mysql://repl@db1/ \\
           --to kafka://b1:9092,b2:9092/
@@ -130,6 +135,12 @@ enum StreamAction {
     /// connector's topics, without a gap and without a repetition. Stop the connector first: it saves its offset when it
     /// stops.
     Adopt(adopt::StreamAdoptArgs),
+    /// Read tables while a stream runs.
+    ///
+    /// Requests a snapshot of tables, which were added later or are to be read again, from the stream with the same
+    /// --signals. The stream goes on, takes no locks, and writes the rows in parts, between the changes. The source must be
+    /// MySQL with gtid_mode=ON, and each table must have a primary key.
+    Snapshot(StreamSnapshotArgs),
 }
 
 /// Options that name a running server.
@@ -150,6 +161,10 @@ struct StreamSourceArgs {
     /// is saved.
     #[arg(long, conflicts_with_all = ["logs", "resume"])]
     snapshot: bool,
+    /// Directory in which `bintide stream snapshot` requests snapshots of tables from this stream. It is created if it is
+    /// missing.
+    #[arg(long, value_name = "DIR", conflicts_with = "logs")]
+    signals: Option<PathBuf>,
     /// Stop at the end of the last log instead of waiting for more events.
     #[arg(long, conflicts_with = "logs")]
     stop_at_end: bool,
@@ -205,8 +220,10 @@ enum ColumnNaming {
 
 /// Writes records of logs, or of a running server.
 pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
-    if let Some(StreamAction::Adopt(arguments)) = &command.action {
-        return adopt::run(arguments);
+    match &command.action {
+        Some(StreamAction::Adopt(arguments)) => return adopt::run(arguments),
+        Some(StreamAction::Snapshot(arguments)) => return snapshot::request::run(arguments),
+        None => {}
     }
     command.temporary.limit();
     command.metrics.check()?;
@@ -238,12 +255,14 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         settings,
         figures: SharedStreamFigures::of_server(),
         heartbeats: command.kafka.heartbeat_interval().map(HeartbeatTimer::new),
+        incremental: None,
     };
     if let (Some(_), ColumnNameSource::Server(address)) = (&command.schema, &live.schema) {
         check_reachable(address)?;
     }
     let mut resumed = command.open_output(&live.settings, &live.figures)?;
     live.schema = load_definitions(live.schema, &mut resumed.output)?;
+    live.incremental = command.server.incremental_snapshots(&live, &resumed.output)?;
     let _served = command.metrics.serve(live.figures.site())?;
     live::follow(&mut live, resumed)
 }
@@ -275,6 +294,20 @@ impl StreamSourceArgs {
     /// Returns the server whose log is followed.
     fn source(&self, global: &GlobalArgs) -> Result<ServerAddress, CommandFailure> {
         self.connection.address(self.from.as_deref(), "--from", global)
+    }
+
+    /// Returns the incremental snapshots that are to be finished, or can be requested.
+    fn incremental_snapshots(
+        &self,
+        live: &LiveStream,
+        output: &RecordSink,
+    ) -> Result<Option<IncrementalSnapshots>, CommandFailure> {
+        let folder = self.signals.as_deref().map(RequestFolder::open).transpose();
+        let folder = folder.context("--signals").map_err(CommandFailure::NotStarted)?;
+        let (stream, address, figures) = (&live.settings, &live.address, &live.figures);
+        let settings = IncrementalSettings { stream, address, folder, figures };
+        let snapshots = IncrementalSnapshots::new(settings, output.snapshot().clone());
+        snapshots.map_err(|error| CommandFailure::NotStarted(error.into()))
     }
 
     fn server_id(&self) -> Result<u32, CommandFailure> {
@@ -354,10 +387,11 @@ impl OutputArgs {
             let files = files.map_err(CommandFailure::NotStarted)?;
             let resume =
                 ResumePoint { token: files.resume_token().cloned(), gtid_state: files.gtid_state().cloned() };
-            let output = RecordSink::new(SinkTarget::Files(Box::new(files)));
+            let snapshot = files.snapshot().cloned().unwrap_or_default();
+            let output = RecordSink::new(SinkTarget::Files(Box::new(files))).resumed_snapshot(snapshot);
             return Ok(ResumedOutput { output, resume });
         }
-        let mut kept = None;
+        let (mut kept, mut snapshot) = (None, SnapshotProgress::default());
         let lock = self.progress.as_ref().map(|path| lock_progress(path)).transpose();
         let lock = lock.context("could not lock the progress file").map_err(CommandFailure::NotStarted)?;
         let resume = match &self.progress {
@@ -367,7 +401,7 @@ impl OutputArgs {
                     let saved = parse_progress(&text);
                     let saved = saved.with_context(|| format!("could not resume from {}", path.display()));
                     let saved = saved.map_err(CommandFailure::NotStarted)?;
-                    kept = saved.schema_number;
+                    (kept, snapshot) = (saved.schema_number, saved.snapshot);
                     ResumePoint { token: Some(saved.token), gtid_state: saved.gtid_state }
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => ResumePoint::default(),
@@ -384,7 +418,7 @@ impl OutputArgs {
             definitions: kept,
         }));
         let pipe = pipe.context("could not write to standard output").map_err(CommandFailure::NotStarted)?;
-        let output = RecordSink::new(SinkTarget::Pipe(Box::new(pipe)));
+        let output = RecordSink::new(SinkTarget::Pipe(Box::new(pipe))).resumed_snapshot(snapshot);
         Ok(ResumedOutput { output, resume })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use stream::ResumePosition;
+use stream::{ResumePosition, SnapshotProgress};
 
 use crate::http_site::HttpSite;
 use crate::metric_table::{MetricRow, log_number};
@@ -39,10 +39,27 @@ struct StreamFigures {
     log: String,
     /// End position of the last transaction in its log.
     position: u64,
+    /// Figures of snapshots, if they can be requested.
+    snapshot: Option<SnapshotReadings>,
     /// Figures of the connection to Kafka, if records go there.
     kafka: Option<KafkaReadings>,
     /// The moment, in seconds since 1970.
     now_s: i64,
+}
+
+/// Figures of snapshots while the stream runs.
+#[derive(Clone, Debug, Default)]
+struct SnapshotReadings {
+    /// Number of tables to read.
+    tables: u64,
+    /// Table that is being read, and the number of its rows so far.
+    table: Option<(String, u64)>,
+    written_rows: u64,
+    /// Rows that the log has changed meanwhile.
+    dropped_rows: u64,
+    refused: u64,
+    /// Set if the current table cannot be read for the moment.
+    is_waiting: bool,
 }
 
 /// Figures of a connection to Kafka.
@@ -110,6 +127,31 @@ const STREAM_METRICS: &[StreamMetric] = &[
     StreamMetric::gauge("bintide_stream_log_number", "Number of that log.", |figures| {
         log_number(&figures.log).into()
     }),
+    StreamMetric::gauge(
+        "bintide_stream_snapshot_tables",
+        "Tables that requested snapshots are still to read.",
+        |figures| figures.snapshot.as_ref().map(|snapshot| snapshot.tables).into(),
+    ),
+    StreamMetric::gauge(
+        "bintide_stream_snapshot_waiting",
+        "1 if a table cannot be read for the moment, for the reason in the log of messages, otherwise 0.",
+        |figures| figures.snapshot.as_ref().map(|snapshot| snapshot.is_waiting).into(),
+    ),
+    StreamMetric::counter(
+        "bintide_stream_snapshot_rows_total",
+        "Rows that requested snapshots have written.",
+        |figures| figures.snapshot.as_ref().map(|snapshot| snapshot.written_rows).into(),
+    ),
+    StreamMetric::counter(
+        "bintide_stream_snapshot_dropped_rows_total",
+        "Rows that requested snapshots have not written, because the log has a later change of them.",
+        |figures| figures.snapshot.as_ref().map(|snapshot| snapshot.dropped_rows).into(),
+    ),
+    StreamMetric::counter(
+        "bintide_stream_snapshot_refused_total",
+        "Tables of requested snapshots that could not be read.",
+        |figures| figures.snapshot.as_ref().map(|snapshot| snapshot.refused).into(),
+    ),
     StreamMetric::counter(
         "bintide_stream_kafka_transactions_total",
         "Committed transactions of Kafka; one contains many transactions of the source.",
@@ -230,6 +272,32 @@ impl SharedStreamFigures {
         figures.position = end.position;
     }
 
+    /// Shows the tables that snapshots are to read.
+    pub(super) fn set_snapshot(&self, progress: &SnapshotProgress) {
+        let mut figures = self.figures();
+        let snapshot = figures.snapshot.get_or_insert_default();
+        snapshot.tables = progress.tables.len() as u64;
+        snapshot.table = progress.tables.first().map(|table| (table.names.join("."), table.rows));
+    }
+
+    /// Counts rows of snapshots.
+    pub(super) fn count_snapshot_rows(&self, written: usize, dropped: usize) {
+        let mut figures = self.figures();
+        let snapshot = figures.snapshot.get_or_insert_default();
+        snapshot.written_rows += written as u64;
+        snapshot.dropped_rows += dropped as u64;
+    }
+
+    /// Shows whether a table cannot be read for the moment.
+    pub(super) fn set_snapshot_waiting(&self, is_waiting: bool) {
+        self.figures().snapshot.get_or_insert_default().is_waiting = is_waiting;
+    }
+
+    /// Counts a table that a snapshot cannot read.
+    pub(super) fn count_refused_snapshot(&self) {
+        self.figures().snapshot.get_or_insert_default().refused += 1;
+    }
+
     /// Shows the state of a connection to Kafka.
     #[cfg(feature = "kafka")]
     pub(super) fn watch_kafka(&self, state: kafka_sink::SharedKafkaState) {
@@ -328,6 +396,12 @@ impl StreamFigures {
             true => "caught up".to_owned(),
             false => format!("lag {}", duration(lag)),
         }));
+        if let Some(SnapshotReadings { tables, table: Some((table, rows)), .. }) = &self.snapshot {
+            parts.push(format!("snapshot of {table}: {}", counted(*rows, "row")));
+            if *tables > 1 {
+                parts.push(format!("then of {}", counted(tables - 1, "table")));
+            }
+        }
         parts.join(", ")
     }
 }

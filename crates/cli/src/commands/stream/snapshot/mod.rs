@@ -1,5 +1,9 @@
 //! Snapshot: the present rows of the source's tables, before its log is followed.
 
+mod chunk_reader;
+pub(super) mod incremental;
+pub(super) mod request;
+pub(super) mod request_folder;
 mod snapshot_point;
 
 use std::ops::ControlFlow;

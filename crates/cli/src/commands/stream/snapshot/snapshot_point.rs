@@ -43,9 +43,9 @@ pub(super) enum PreparedTransactions {
 
 /// Position of the log, as the server reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct BinlogStatus {
-    log: String,
-    position: u64,
+pub(super) struct BinlogStatus {
+    pub(super) log: String,
+    pub(super) position: u64,
     gtids: String,
 }
 
@@ -66,7 +66,7 @@ const SYNTAX_ERROR: u16 = 1064;
 const RELOAD_ADVICE: ErrorAdvice = ErrorAdvice("grant the account RELOAD");
 
 /// Session settings: texts in UTF-8, times in UTC, and no timeout while rows are sent.
-const SESSION_SQL: &str = "SET NAMES utf8mb4; SET SESSION time_zone = '+00:00', sql_mode = '',
+pub(super) const SESSION_SQL: &str = "SET NAMES utf8mb4; SET SESSION time_zone = '+00:00', sql_mode = '',
     /*!50708 max_execution_time = 0, */ net_write_timeout = 31536000; SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
 const BEGIN_SQL: &str = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
@@ -230,7 +230,7 @@ fn point(
     Ok(SnapshotPoint { log, position, gtids, taken_s: taken.parse().unwrap_or(0), held, prepared })
 }
 
-fn query_status(connection: &mut SqlConnection) -> Result<BinlogStatus, anyhow::Error> {
+pub(super) fn query_status(connection: &mut SqlConnection) -> Result<BinlogStatus, anyhow::Error> {
     let rows = match connection.rows("SHOW BINARY LOG STATUS") {
         Err(error) if error.code() == Some(SYNTAX_ERROR) => connection.rows("SHOW MASTER STATUS"),
         rows => rows,
@@ -252,7 +252,10 @@ fn query_status(connection: &mut SqlConnection) -> Result<BinlogStatus, anyhow::
     Ok(BinlogStatus { log: cell_text(row.first()), position, gtids })
 }
 
-fn query_prepared(connection: &mut SqlConnection) -> Result<PreparedTransactions, ConnectionError> {
+/// Returns whether the server has prepared XA transactions.
+pub(super) fn query_prepared(
+    connection: &mut SqlConnection,
+) -> Result<PreparedTransactions, ConnectionError> {
     match connection.rows("XA RECOVER") {
         Ok(rows) => Ok(if rows.is_empty() { PreparedTransactions::No } else { PreparedTransactions::Yes }),
         Err(error) if error.code().is_some() => Ok(PreparedTransactions::Unknown),
