@@ -309,7 +309,7 @@ fn explain(error: &Error, functions: &FunctionContext) -> ServerError {
     if let Some(function) = after("wrong number of arguments to function ") {
         return wrong_argument_count(function.trim_end_matches("()"));
     }
-    if let Some(function) = behind("not authorized to use function: ") {
+    if let Some(function) = after("not authorized to use function: ") {
         return unknown_function(&function);
     }
     if message.contains("not authorized") || message.contains("prohibited") {

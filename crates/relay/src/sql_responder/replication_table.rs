@@ -41,7 +41,7 @@ const CONFIGURATION: &[SqlColumnSpec] = &[
 
 /// Returns one row for the relay's connection to its source. Values that the relay does not know are NULL.
 pub(super) fn connection_configuration(context: &VariableContext<'_>) -> TableResult {
-    let Some(upstream) = context.facts.upstream_control() else {
+    let Some(upstream) = context.relay.upstream_control() else {
         return Ok(SqlRows::new(CONFIGURATION, Vec::new()));
     };
     let status = upstream.status();
@@ -68,7 +68,7 @@ pub(super) fn applier_status(context: &VariableContext<'_>) -> TableResult {
     ];
     // As SHOW REPLICA STATUS: the relay applies nothing.
     let row = || vec!["".into(), "OFF".into(), SqlValue::Null, SqlValue::UInt(0)];
-    let rows = context.facts.upstream_control().map(|_| row()).into_iter().collect();
+    let rows = context.relay.upstream_control().map(|_| row()).into_iter().collect();
     Ok(SqlRows::new(COLUMNS, rows))
 }
 

@@ -392,16 +392,16 @@ fn server_uuid(context: &VariableContext<'_>) -> Result<SystemValue, ServerError
 }
 
 fn port(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    Ok(SystemValue::Number(context.facts.server().port.into()))
+    Ok(SystemValue::Number(context.relay.server().port.into()))
 }
 
 fn connections_max(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    Ok(SystemValue::Number(context.facts.server().connections_max as u64))
+    Ok(SystemValue::Number(context.relay.server().connections_max as u64))
 }
 
 /// Returns the common part of the names of the logs. Unlike a server's value, has no directory.
 fn log_bin_basename(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    let names = match context.facts.source(LogForm::AsIs) {
+    let names = match context.relay.source(LogForm::AsIs) {
         Some(source) => source.store().log_names().map_err(|error| internal(&error))?,
         None => Vec::new(),
     };
@@ -479,13 +479,13 @@ pub(crate) struct StatusVariable {
 
 /// Returns the number of replicas that acknowledge transactions.
 fn acknowledging_clients(context: &VariableContext<'_>) -> SystemValue {
-    let clients = context.facts.clients();
+    let clients = context.relay.clients();
     SystemValue::Number(clients.iter().filter(|client| client.acknowledges).count() as u64)
 }
 
 /// Returns whether the relay waits for replicas and gets their acknowledgements in time.
 fn semi_sync_status(context: &VariableContext<'_>) -> SystemValue {
-    SystemValue::Flag(context.facts.is_semi_synchronous())
+    SystemValue::Flag(context.relay.is_semi_synchronous())
 }
 
 /// Status variables, in the order of their names.
