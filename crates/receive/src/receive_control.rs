@@ -28,7 +28,7 @@ struct ControlState {
     requests: Mutex<Vec<PurgeRequest>>,
     /// Number of the last request.
     last_request: AtomicU64,
-    first_needed: Mutex<Option<FirstNeededLog>>,
+    first_needed: Mutex<Vec<FirstNeededLog>>,
 }
 
 /// Function that returns the index of the first log still needed, among all stored logs, oldest first.
@@ -120,16 +120,17 @@ impl ReceiveControl {
         requests.len() < count
     }
 
-    /// Sets a function that returns the index of the first log still needed, among the names of all stored logs, oldest
-    /// first. The retention limit spares this log and all later logs.
+    /// Adds a function that returns the index of the first log still needed, among the names of all stored logs, oldest
+    /// first. The retention limit spares this log and all later logs. With several functions, it spares what one of them
+    /// needs.
     pub fn protect_logs(&self, first_needed: impl Fn(&[&str]) -> Option<usize> + Send + Sync + 'static) {
-        *lock(&self.0.first_needed) = Some(Arc::new(first_needed));
+        lock(&self.0.first_needed).push(Arc::new(first_needed));
     }
 
     /// Returns the index of the first log still needed, among these, oldest first.
     pub(crate) fn first_needed(&self, logs: &[&str]) -> Option<usize> {
-        let first_needed = lock(&self.0.first_needed).clone();
-        first_needed.and_then(|first_needed| first_needed(logs))
+        let all = lock(&self.0.first_needed).clone();
+        all.iter().filter_map(|first_needed| first_needed(logs)).min()
     }
 
     /// Serves the waiting requests.

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tracing::error;
 
 pub(crate) use crate::commands::archive::received_logs::{
-    ArchiverShutdown, ReceivedLogArchiver, RunningArchiver,
+    ArchivedLogs, ArchiverShutdown, ReceivedLogArchiver, RunningArchiver,
 };
 #[cfg(feature = "columns")]
 pub(crate) use crate::commands::archive::table_writer::ChangeTableArgs;

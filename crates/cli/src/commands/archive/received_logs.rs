@@ -46,6 +46,9 @@ pub(crate) struct RunningArchiver {
     thread: JoinHandle<Result<(), CommandFailure>>,
 }
 
+/// Function that reports whether a stored log is in the archive.
+pub(crate) type ArchivedLogs = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// Handling of logs that are not archived when the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArchiverShutdown {
@@ -99,6 +102,12 @@ impl ReceivedLogArchiver {
     pub(crate) fn with_tables(mut self, options: super::ChangeTableArgs) -> Result<Self, CommandFailure> {
         self.tables = super::table_writer(&self.archive, None, options)?;
         Ok(self)
+    }
+
+    /// Returns a function that reports whether a stored log is in the archive.
+    pub(crate) fn archived_logs(&self) -> ArchivedLogs {
+        let shared = Arc::clone(&self.shared);
+        Box::new(move |log| lock(&shared.archived).contains(log))
     }
 
     /// Starts the thread.

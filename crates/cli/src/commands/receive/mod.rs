@@ -10,6 +10,8 @@ mod receiving_state;
 pub(crate) mod retention;
 mod stats_text;
 
+#[cfg(feature = "archive")]
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,7 +28,6 @@ use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
 #[cfg(feature = "archive")]
 use crate::commands::archive::{ArchiverShutdown, ReceivedLogArchiver, RunningArchiver};
-#[cfg(feature = "archive")]
 pub(crate) use crate::commands::receive::archiving_state::ArchivingState;
 pub(crate) use crate::commands::receive::receive_beside::receive_beside;
 pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
@@ -76,19 +77,27 @@ pub(crate) struct ReceiveArgs {
     /// Stop at the end of the last log instead of waiting for more events.
     #[arg(long)]
     stop_at_end: bool,
-    /// Archive each log once the source has closed it: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
-    /// or a directory. Use a separate prefix for each source. --keep deletes only archived logs. Not with --compress.
     #[cfg(feature = "archive")]
-    #[arg(long, value_name = "ARCHIVE")]
-    archive: Option<String>,
-    #[cfg(all(feature = "archive", feature = "columns"))]
     #[command(flatten)]
-    tables: crate::commands::archive::ChangeTableArgs,
+    archiving: ReceivedArchiveArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
     /// Print the result as one JSON document.
     #[arg(long)]
     json: bool,
+}
+
+/// Options of the archive of received logs.
+#[cfg(feature = "archive")]
+#[derive(Args, Debug)]
+pub(crate) struct ReceivedArchiveArgs {
+    /// Archive each log once the source has closed it: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    /// or a directory. Use a separate prefix for each source. --keep deletes only archived logs. Not with --compress.
+    #[arg(long, value_name = "ARCHIVE")]
+    archive: Option<String>,
+    #[cfg(feature = "columns")]
+    #[command(flatten)]
+    tables: crate::commands::archive::ChangeTableArgs,
 }
 
 /// Options of receiving that other commands share.
@@ -154,9 +163,10 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     let options = command.source.link_options(interrupt::cancel_on_interrupt());
     let end = if command.stop_at_end { ReplicaEnd::LastEvent } else { ReplicaEnd::Never };
     let wanted = command.source.receive_options(command.folder.clone(), end)?;
-    let archiving = archiving_state::ArchivingState::default();
+    let archiving = ArchivingState::default();
     #[cfg(feature = "archive")]
-    let archiver = command.open_archive(&wanted.control, &archiving)?;
+    let archiver =
+        command.archiving.open(&command.source, &command.folder, &wanted.control, archiving.clone())?;
     let display = Arc::new(ReceiveDisplay::new(global));
     let (receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
     if display.shows_gtids() {
@@ -176,31 +186,6 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
 
 #[cfg(feature = "archive")]
 impl ReceiveArgs {
-    /// Opens the archive of `--archive`.
-    fn open_archive(
-        &self,
-        control: &ReceiveControl,
-        state: &ArchivingState,
-    ) -> Result<Option<ReceivedLogArchiver>, CommandFailure> {
-        let Some(location) = &self.archive else {
-            #[cfg(feature = "columns")]
-            if self.tables.change_tables {
-                return Err(CommandFailure::NotStarted(anyhow!("--change-tables needs --archive")));
-            }
-            return Ok(None);
-        };
-        if self.source.compress.is_some() {
-            return Err(CommandFailure::NotStarted(anyhow!(
-                "--archive and --compress exclude each other: --compress would change logs that are archived. Omit \
-                 --compress: logs become smaller in the archive"
-            )));
-        }
-        let archiver = ReceivedLogArchiver::open(location, &self.folder, control, state.clone())?;
-        #[cfg(feature = "columns")]
-        let archiver = archiver.with_tables(self.tables)?;
-        Ok(Some(archiver))
-    }
-
     /// Ends the archiver after the receiver. With `--stop-at-end`, it first archives all closed logs.
     fn finish_archive(
         &self,
@@ -214,6 +199,41 @@ impl ReceiveArgs {
         let archived = archiver.map_or(Ok(()), |archiver| archiver.finish(end));
         received?;
         archived
+    }
+}
+
+#[cfg(feature = "archive")]
+impl ReceivedArchiveArgs {
+    /// Returns true if the options name an archive.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.archive.is_some()
+    }
+
+    /// Opens the archive of `--archive` for the logs received into a directory.
+    pub(crate) fn open(
+        &self,
+        source: &SourceArgs,
+        folder: &Path,
+        control: &ReceiveControl,
+        state: ArchivingState,
+    ) -> Result<Option<ReceivedLogArchiver>, CommandFailure> {
+        let Some(location) = &self.archive else {
+            #[cfg(feature = "columns")]
+            if self.tables.change_tables {
+                return Err(CommandFailure::NotStarted(anyhow!("--change-tables needs --archive")));
+            }
+            return Ok(None);
+        };
+        if source.compress.is_some() {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "--archive and --compress exclude each other: --compress would change logs that are archived. Omit \
+                 --compress: logs become smaller in the archive"
+            )));
+        }
+        let archiver = ReceivedLogArchiver::open(location, folder, control, state)?;
+        #[cfg(feature = "columns")]
+        let archiver = archiver.with_tables(self.tables)?;
+        Ok(Some(archiver))
     }
 }
 

@@ -24,8 +24,14 @@ use servers::{CancelToken, ServerAddress};
 use tracing::{info, warn};
 use wire::ReplicaEnd;
 
-use crate::commands::receive::{ReceiveDisplay, ReceivingState, SourceArgs, receive_beside};
+#[cfg(feature = "archive")]
+use crate::commands::archive::{ArchiverShutdown, ReceivedLogArchiver};
+#[cfg(feature = "archive")]
+use crate::commands::receive::ReceivedArchiveArgs;
+use crate::commands::receive::{ArchivingState, ReceiveDisplay, ReceivingState, SourceArgs, receive_beside};
 use crate::commands::relay::accounts::AccountsArgs;
+#[cfg(feature = "archive")]
+use crate::commands::relay::received_logs::ArchivedFolder;
 use crate::commands::relay::received_logs::ReceivedLogs;
 use crate::commands::relay::relay_site::{LagSampler, RelaySite};
 use crate::commands::relay::relay_status::StatusArgs;
@@ -113,6 +119,9 @@ pub(crate) struct RelayArgs {
     form_cache: u64,
     #[command(flatten)]
     source: SourceArgs,
+    #[cfg(feature = "archive")]
+    #[command(flatten)]
+    archiving: ReceivedArchiveArgs,
     /// With --semi-sync: acknowledge a transaction to the source only after this number of the relay's replicas have
     /// acknowledged it (as rpl_semi_sync_source_wait_for_replica_count).
     #[arg(long, value_name = "NUMBER", requires = "semi_sync", requires = "from", value_parser = number_within::<u16>(1..=u16::MAX))]
@@ -169,6 +178,12 @@ fn serve_stored(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> Comm
         let why = "connection options name a server, but relay receives only from the servers of --from: give --from";
         return Err(CommandFailure::NotStarted(anyhow!(why)));
     }
+    #[cfg(feature = "archive")]
+    if command.archiving.is_given() {
+        return Err(CommandFailure::NotStarted(anyhow!(
+            "--archive archives received logs: give --from, or use bintide archive"
+        )));
+    }
     if folder.is_file() && folder.extension().is_none_or(|extension| extension != "index") {
         let name = folder.display();
         return Err(CommandFailure::NotStarted(anyhow!(
@@ -187,6 +202,9 @@ fn serve_stored(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> Comm
 fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> CommandResult {
     let cancel = interrupt::cancel_on_interrupt();
     let wanted = command.source.receive_options(folder.to_owned(), ReplicaEnd::Never)?;
+    let archiving = ArchivingState::default();
+    #[cfg(feature = "archive")]
+    let archiver = command.archiving.open(&command.source, folder, &wanted.control, archiving.clone())?;
     let options = command.source.link_options(cancel.clone());
     let display = Arc::new(ReceiveDisplay::without_progress(global));
     let addresses = command.source.addresses(global)?;
@@ -197,16 +215,23 @@ fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) ->
         sources,
         stats: receiver.stats(),
         control: receiver.control(),
+        #[cfg(feature = "archive")]
+        archive: archiver
+            .as_ref()
+            .map(|archiver| ArchivedFolder { folder: folder.to_owned(), archived: archiver.archived_logs() }),
         options: command.source.link_options(cancel.clone()),
     });
     let gate = command.ack_gate();
     if let Some(gate) = &gate {
         receiver.set_ack_condition(Arc::new(ReplicaCondition(Arc::clone(gate))));
     }
-    let site = RelaySite::new(Some(ReceivingState::new(receiver.stats(), display)));
+    let state = ReceivingState { archiving, ..ReceivingState::new(receiver.stats(), display) };
+    let site = RelaySite::new(Some(state));
     let (http, sampler) = site.http_site();
     let _served = command.metrics.serve(http)?;
-    receive_beside(receiver, store, &cancel, folder, || {
+    #[cfg(feature = "archive")]
+    let archiver = archiver.map(ReceivedLogArchiver::start);
+    let outcome = receive_beside(receiver, store, &cancel, folder, || {
         let options = RelayServerOptions {
             ack_gate: gate,
             upstream_control: Some(Arc::clone(&received) as Arc<dyn UpstreamControl>),
@@ -214,7 +239,13 @@ fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) ->
         };
         let serving = ServingParts { site: &site, sampler, control: Some(received.control.clone()) };
         serve(command, folder, serving, options)
-    })
+    });
+    #[cfg(feature = "archive")]
+    if let Some(archiver) = archiver {
+        // The next run archives what is left.
+        archiver.finish(ArchiverShutdown::Abandon)?;
+    }
+    outcome
 }
 
 /// Condition for the relay's acknowledgements: enough of its replicas have acknowledged.
@@ -338,6 +369,11 @@ impl RelayArgs {
 fn show_notice(notice: RelayNotice) {
     match notice {
         RelayNotice::LoginFailed { peer, error } => warn!("login from {peer} failed: {error}"),
+        RelayNotice::TlsFailed { peer, error } => {
+            warn!(
+                "TLS handshake with {peer} failed: {error}; the relay supports TLS 1.2 and 1.3 with ECDHE ciphers"
+            );
+        }
         RelayNotice::RelayChanged { account, statement } => info!("{account} executed: {statement}"),
         RelayNotice::DumpFailed { user, error } => warn!("could not serve {user}: {error}"),
         RelayNotice::ClientAhead { user, log, position } => {

@@ -1,10 +1,14 @@
 //! The receiver of `relay --from`, as the relay's SQL statements show and control it.
 
+#[cfg(feature = "archive")]
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use inspect::stats::{CompressionRow, CompressionType, LogType};
+#[cfg(feature = "archive")]
+use logs::Store;
 use receive::{ReceiveControl, SharedReceiveStats};
 use relay::{
     CompressionCounters, CountedTransaction, SourceChange, UpstreamControl, UpstreamError, UpstreamStatus,
@@ -13,6 +17,8 @@ use relay::{
 use servers::{ConnectionError, LinkOptions, ServerAddress, ServerLink, SslMode};
 use wire::ServerError;
 
+#[cfg(feature = "archive")]
+use crate::commands::archive::ArchivedLogs;
 use crate::commands::relay::changed_source::changed_source;
 
 /// Maximum time that `STOP REPLICA` waits for the end of the connection.
@@ -26,8 +32,33 @@ pub(super) struct ReceivedLogs {
     pub(super) sources: Mutex<Vec<ServerAddress>>,
     pub(super) stats: SharedReceiveStats,
     pub(super) control: ReceiveControl,
+    /// Logs of `--archive`.
+    #[cfg(feature = "archive")]
+    pub(super) archive: Option<ArchivedFolder>,
     /// Options of a connection for statements.
     pub(super) options: LinkOptions,
+}
+
+/// Directory whose logs are archived.
+#[cfg(feature = "archive")]
+pub(super) struct ArchivedFolder {
+    pub(super) folder: PathBuf,
+    pub(super) archived: ArchivedLogs,
+}
+
+#[cfg(feature = "archive")]
+impl ArchivedFolder {
+    /// Refuses to remove logs before this one that are not archived.
+    fn check_purge(&self, before: &str) -> Result<(), ServerError> {
+        let store = Store::open(&self.folder).map_err(|error| other_error(&error))?;
+        let names = store.logs().iter().filter_map(|log| log.file_name()?.to_str());
+        let missing = names.take_while(|name| *name != before).find(|name| !(self.archived)(name));
+        missing.map_or(Ok(()), |log| {
+            Err(other_error(&format!(
+                "cannot purge {log}: it is not archived yet. Wait, or purge the logs before it"
+            )))
+        })
+    }
 }
 
 impl UpstreamControl for ReceivedLogs {
@@ -91,6 +122,10 @@ impl UpstreamControl for ReceivedLogs {
     }
 
     fn purge_before(&self, log: &str) -> Result<usize, ServerError> {
+        #[cfg(feature = "archive")]
+        if let Some(archive) = &self.archive {
+            archive.check_purge(log)?;
+        }
         self.control.purge_before(log).map_err(|error| other_error(&error))
     }
 
