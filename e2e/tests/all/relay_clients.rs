@@ -83,9 +83,11 @@ fn old_replicas_of_mysql_9_7() -> Result<()> {
         TestPackage::Mysql,
         &[
             (TestPackage::Mysql8_0_15, Gtids),
+            (TestPackage::Mysql8_0_15, FirstLog),
             (TestPackage::Mysql5_7, Gtids),
             (TestPackage::Mysql5_7, FirstLog),
             (TestPackage::MariaDb, FirstLog),
+            (TestPackage::MariaDb11_8, FirstLog),
         ],
     )
 }
@@ -114,6 +116,40 @@ fn stopped_replicas_by_position_resume_at_the_relay() -> Result<()> {
     ))?;
     wait_for_equal(&source, &replica)?;
     source.sql(&work(200, "on"))?;
+    wait_for_equal(&source, &replica)
+}
+
+/// A replica by file and position that stopped in the middle of a log resumes there at the relay: up to the first
+/// compressed transaction of a log, the positions of the source are those of the plain form.
+#[test]
+fn replicas_stopped_in_the_middle_of_a_log_resume_there() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    let replica = replica(TestPackage::Mysql8_0_15)?;
+    source.sql("create user repl identified with mysql_native_password by ''; grant replication slave on *.* to repl")?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "off"))?;
+    follow(&replica, source.port(), FirstLog)?;
+    wait_for_equal(&source, &replica)?;
+    source.sql(&work(100, "on"))?;
+    wait_until("the replica's error", || Ok(error_of(&replica)?.is_some()))?;
+    let error = error_of(&replica)?.context("the replica has not stopped")?;
+    ensure!(error.contains("13121"), "{error}");
+    // Relay_Master_Log_File and Exec_Master_Log_Pos.
+    let fields: Vec<&str> = error.split('\t').collect();
+    let (log, position) = (fields.get(9).context("no log")?, fields.get(21).context("no position")?);
+    ensure!(*log == "binlog.000001" && position.parse::<u64>()? > 4096, "{log} {position}");
+    let relay = RelayProcess::of(&source)?;
+    replica.sql(&format!(
+        "stop slave; change master to master_host = '127.0.0.1', master_port = {}, master_log_file = '{log}', \
+         master_log_pos = {position}; start slave",
+        relay.port
+    ))?;
+    wait_for_equal(&source, &replica)?;
+    // A position behind the first compressed transaction is that of the relay, which a restart does not change.
+    source.sql(&work(200, "off"))?;
+    wait_for_equal(&source, &replica)?;
+    replica.sql("stop slave; start slave")?;
+    source.sql(&work(300, "on"))?;
     wait_for_equal(&source, &replica)
 }
 
