@@ -10,9 +10,11 @@ use anyhow::{Context, Result, ensure};
 use e2e::command::{Ran, Running, wait_for};
 use e2e::metrics::{number, scraped};
 use e2e::program::bintide;
+use e2e::relayed::{RelayProcess, relay_address};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use servers::{LinkOptions, ServerLink, SqlConnection as _};
 use tempfile::TempDir;
 use testkit::{Launch, ObjectServer, TestServer, workspace_root};
 
@@ -214,5 +216,54 @@ fn an_archive_needs_a_place_of_its_own() -> Result<()> {
     check(&["--archive", "other", "--compress", "3"], "exclude each other")?;
     check(&["--archive", "ftp://x/y"], "expected s3://, gs://, az://, or a directory")?;
     ensure!(!Path::new("other").exists());
+    Ok(())
+}
+
+/// `bintide relay --archive` archives as `receive` does, and `PURGE` spares logs that are not archived.
+#[test]
+fn relays_archive_before_they_delete() -> Result<()> {
+    let server = source()?;
+    let receiver = ArchivingReceiver::new(&server)?;
+    let from = format!("mysql://root@127.0.0.1:{}/", server.port());
+    let purge = |relay: &RelayProcess, log: &str| -> Result<String> {
+        let mut link = ServerLink::open(&relay_address(relay.port), &LinkOptions::default())?;
+        let purged = link.query(&format!("PURGE BINARY LOGS TO '{log}'"));
+        Ok(purged.map_or_else(|error| error.to_string(), |_| String::new()))
+    };
+    let archive = receiver.archive.clone();
+    let options = ["--from", &from, "--archive", &archive, "--keep", "1K"];
+    let mut relay = RelayProcess::start(&receiver.store(), &options)?;
+    for written in 2..=4 {
+        write_log(&server)?;
+        wait_for(|| {
+            let logs = receiver.archived()?.len();
+            ensure!(logs == written, "{logs} logs are archived");
+            Ok(())
+        })?;
+    }
+    ensure!(receiver.stored()?.len() < 4, "{:?}", receiver.stored()?);
+    relay.stop()?;
+    receiver.check_archive()?;
+    // An archive with other logs of the same names: nothing is archived, and all logs stay.
+    let before = receiver.stored()?;
+    let other = receiver.folder.path().join("other").display().to_string();
+    for name in &before {
+        let log = receiver.folder.path().join(name);
+        fs::copy(workspace_root().join("samples/types.binlog"), &log)?;
+        let ran = receiver.archive_command(&["--to", &other, &log.display().to_string()])?;
+        ensure!(ran.code == Some(0), "{}", ran.stderr);
+    }
+    let options = ["--from", &from, "--archive", &other, "--keep", "1K"];
+    relay = RelayProcess::start(&receiver.store(), &options)?;
+    write_log(&server)?;
+    wait_for(|| {
+        let stored = receiver.stored()?;
+        ensure!(stored.len() == before.len() + 1, "{stored:?}");
+        Ok(())
+    })?;
+    let newest = receiver.stored()?.pop().context("no logs")?;
+    let refused = purge(&relay, &newest)?;
+    ensure!(refused.contains("is not archived yet"), "{refused}");
+    ensure!(receiver.stored()?.len() == before.len() + 1);
     Ok(())
 }
