@@ -41,14 +41,10 @@ const LOAD_TIME_MS: u32 = 5000;
 /// # Errors
 /// Returns an error if Chromium cannot be fetched or run, or it writes no picture.
 pub fn take_screenshot(address: &str, screenshot: Screenshot, path: &Path) -> Result<()> {
-    let mut command = chromium()?;
+    let mut command = headless()?;
     let Screenshot { width, height, colors } = screenshot;
     let scheme = if colors == ColorScheme::Dark { 0 } else { 1 };
-    // A separate directory for settings and caches, apart from the user's.
-    let profile = cache::target_dir().join("chromium");
-    std::fs::create_dir_all(&profile)?;
-    command.env("HOME", profile).args(["--headless=new", "--no-sandbox", "--disable-gpu"]);
-    command.args(["--disable-dev-shm-usage", "--hide-scrollbars", &format!("--timeout={LOAD_TIME_MS}")]);
+    command.args(["--hide-scrollbars", &format!("--timeout={LOAD_TIME_MS}")]);
     command.arg(format!("--blink-settings=preferredColorScheme={scheme}"));
     command.arg(format!("--window-size={width},{height}"));
     command.arg(format!("--screenshot={}", path.display())).arg(address);
@@ -56,6 +52,30 @@ pub fn take_screenshot(address: &str, screenshot: Screenshot, path: &Path) -> Re
     let text = String::from_utf8_lossy(&output.stderr);
     anyhow::ensure!(output.status.success() && path.exists(), "Chromium took no picture: {text}");
     Ok(())
+}
+
+/// Returns the HTML of a page after its scripts have run, with the same Chromium as [`take_screenshot`].
+///
+/// # Errors
+/// Returns an error if Chromium cannot be fetched or run.
+pub fn dump_page(address: &str) -> Result<String> {
+    let mut command = headless()?;
+    command.arg(format!("--timeout={LOAD_TIME_MS}")).arg("--dump-dom").arg(address);
+    let output = command.output().context("could not run Chromium")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "Chromium failed: {text}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Returns a command that runs Chromium without a window.
+fn headless() -> Result<Command> {
+    let mut command = chromium()?;
+    // A separate directory for settings and caches, apart from the user's.
+    let profile = cache::target_dir().join("chromium");
+    std::fs::create_dir_all(&profile)?;
+    command.env("HOME", profile).args(["--headless=new", "--no-sandbox", "--disable-gpu"]);
+    command.arg("--disable-dev-shm-usage");
+    Ok(command)
 }
 
 fn chromium() -> Result<Command> {

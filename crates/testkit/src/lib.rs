@@ -15,7 +15,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`cargo_command()`], [`run_cargo()`] | cargo, started by a program that cargo runs |
-//! | [`take_screenshot`] | pictures of a page, by a headless Chromium |
+//! | [`take_screenshot`], [`dump_page`] | pictures and content of a page, by a headless Chromium |
 //! | `unresponsive_port` | a host that drops packets: [`UnresponsivePort`] |
 //! | `faulty_disk` | a disk that fails: [`FaultyDisk`] |
 //! | `object_server` | an object store: [`ObjectServer`] |
@@ -63,7 +63,7 @@ pub use crate::apt::mirror as debian_mirror;
 pub use crate::cache::{cache_dir, remove_dir, target_dir};
 pub use crate::calendar::civil_date;
 pub use crate::cargo::{cargo_command, run_cargo, run_cargo_with, without_package_variables, workspace_root};
-pub use crate::chromium::{ColorScheme, Screenshot, take_screenshot};
+pub use crate::chromium::{ColorScheme, Screenshot, dump_page, take_screenshot};
 pub use crate::debezium_server::DebeziumServer;
 pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
 pub use crate::kafka_broker::KafkaBroker;

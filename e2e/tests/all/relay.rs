@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -19,9 +19,10 @@ use e2e::relayed::{
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use servers::{LinkOptions, ServerAddress, ServerLink, SqlConnection};
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer};
+use testkit::{Launch, PackageHome, TestPackage, TestServer, dump_page};
 
 /// A replica that stopped at the source's compressed transactions resumes at the relay.
 #[test]
@@ -222,6 +223,142 @@ fn accounts_are_read_again_after_sighup() -> Result<()> {
     wait_until("the new password", || Ok(login(relay.port, "after", tls)?.is_none()))?;
     let refused = login(relay.port, "before", tls)?;
     ensure!(refused.as_ref().is_some_and(|said| said.contains("1045")), "{refused:?}");
+    Ok(())
+}
+
+/// Writes a certificate that is its own authority, with its key.
+fn write_certificate(folder: &Path) -> Result<String> {
+    let mut certificate = CertificateParams::new(vec!["localhost".to_owned()])?;
+    certificate.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate()?;
+    let pem = certificate.self_signed(&key)?.pem();
+    fs::write(folder.join("server.pem"), format!("{pem}{}", key.serialize_pem()))?;
+    Ok(pem)
+}
+
+/// The certificate is read again after SIGHUP. If it is not valid, the old one remains in use.
+#[test]
+fn certificates_are_read_again_after_sighup() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    let folder = TempDir::new()?;
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let accounts = write_account(folder.path(), "secret")?;
+    let [before, after] = [path("before.pem"), path("after.pem")];
+    fs::write(&before, write_certificate(folder.path())?)?;
+    let options = ["--accounts", &accounts, "--server-cert", &path("server.pem")];
+    let relay = RelayProcess::start(&index_of(&source)?, &options)?;
+    let shows = |authority: &str| -> Result<bool> {
+        let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+        command.args(["--no-defaults", "--host=127.0.0.1", "--user=repl", "-e", "SELECT 1"]);
+        command.args(["--ssl-mode=VERIFY_CA", &format!("--ssl-ca={authority}")]);
+        let output = command.arg(format!("--port={}", relay.port)).env("MYSQL_PWD", "secret").output()?;
+        Ok(output.status.success())
+    };
+    ensure!(shows(&before)?, "the first certificate");
+    let id = Pid::from_raw(i32::try_from(relay.running.as_ref().context("the relay does not run")?.id())?);
+    fs::write(&after, write_certificate(folder.path())?)?;
+    ensure!(shows(&before)? && !shows(&after)?, "before SIGHUP");
+    kill(id, Signal::SIGHUP)?;
+    wait_until("the second certificate", || shows(&after))?;
+    ensure!(!shows(&before)?, "the first certificate is still in use");
+    fs::write(path("server.pem"), "no certificate")?;
+    write_account(folder.path(), "other")?;
+    kill(id, Signal::SIGHUP)?;
+    for _ in 0..10 {
+        ensure!(shows(&after)?, "neither the certificate nor the account changes");
+        thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// Logins without TLS and failed TLS handshakes are counted, and TLS versions are shown.
+#[test]
+fn connections_without_tls_are_counted() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    let (relay, http) = RelayProcess::with_metrics(&index_of(&source)?, &[])?;
+    let mysql = |options: &[&str]| -> Result<Output> {
+        let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+        command.args(["--no-defaults", "--host=127.0.0.1", "--user=repl", "-N"]).args(options);
+        command.args(["-e", "select tls_version from bintide.clients where connection_id = connection_id()"]);
+        Ok(command.arg(format!("--port={}", relay.port)).output()?)
+    };
+    for (option, wanted) in [
+        ("--ssl-mode=DISABLED", "NULL\n"),
+        ("--tls-version=TLSv1.2", "TLSv1.2\n"),
+        ("--tls-version=TLSv1.3", "TLSv1.3\n"),
+    ] {
+        let output = mysql(&[option])?;
+        ensure!(output.stdout == wanted.as_bytes(), "{option}: {output:?}");
+    }
+    // The relay has no ciphers with DHE.
+    let output = mysql(&["--tls-version=TLSv1.2", "--ssl-cipher=DHE-RSA-AES256-GCM-SHA384"])?;
+    ensure!(!output.status.success(), "{output:?}");
+    let number = |name: &str| -> Result<f64> {
+        let (_, metrics) = get(http, "/metrics")?;
+        let line = metrics.lines().find(|line| line.starts_with(name)).context("no such metric")?;
+        Ok(line.rsplit(' ').next().unwrap_or_default().parse()?)
+    };
+    wait_until("the failure", || Ok(number("bintide_relay_tls_failures_total ")? == 1.0))?;
+    ensure!(number("bintide_relay_unencrypted_logins_total ")? == 1.0);
+    ensure!(number("bintide_relay_logins_total ")? == 3.0);
+    Ok(())
+}
+
+/// A browser shows the page with live data: an error of its script would leave it empty.
+#[test]
+fn browsers_show_the_page() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    let (relay, http) = RelayProcess::with_metrics(&index_of(&source)?, &[])?;
+    let replica = replica(TestPackage::Mysql)?;
+    follow(&replica, relay.port, ReplicaStartPlace::Gtids)?;
+    wait_for_equal(&source, &replica)?;
+    // The chart needs two samples of the lag.
+    thread::sleep(Duration::from_secs(5));
+    let page = dump_page(&format!("http://127.0.0.1:{http}/"))?;
+    for wanted in ["repl@127.0.0.1:", "<path class=\"line\" d=\"M", "binlog.000001", ">as-is<", ">ready<"] {
+        ensure!(page.contains(wanted), "{wanted} is not in {page}");
+    }
+    ensure!(!page.contains(">Waiting for the first report.<"), "{page}");
+    Ok(())
+}
+
+/// Old programs copy real logs, in the form that they can read.
+#[test]
+fn old_mysqlbinlogs_copy_the_logs() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    source.sql("flush binary logs")?;
+    source.sql(&work(100, "off"))?;
+    source.sql("flush binary logs")?;
+    let relay = RelayProcess::of(&source)?;
+    let plain = TempDir::new()?;
+    let mut decompress = Command::new(bintide()?);
+    decompress.env_clear().arg("decompress").arg("--output").arg(plain.path());
+    let closed = &source.binlogs()?[..2];
+    let output = decompress.args(closed).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (package, program, ssl, is_plain) in [
+        (TestPackage::Mysql8_0, "mysqlbinlog", "--ssl-mode=REQUIRED", false),
+        (TestPackage::Mysql5_6_14, "mysqlbinlog", "--skip-ssl", true),
+        (TestPackage::MariaDb, "mariadb-binlog", "--skip-ssl", true),
+        (TestPackage::MariaDb11_8, "mariadb-binlog", "--skip-ssl", true),
+    ] {
+        let folder = TempDir::new()?;
+        for log in closed {
+            let name = log.file_name().and_then(|name| name.to_str()).context("a log without a name")?;
+            let mut command = PackageHome::find(package)?.command(program)?;
+            command.args(["--no-defaults", "-R", "--raw", "--host=127.0.0.1", "--user=repl", ssl]);
+            command.arg(format!("--port={}", relay.port)).arg(name).current_dir(folder.path());
+            let output = command.output()?;
+            ensure!(output.status.success(), "{package:?}: {}", String::from_utf8_lossy(&output.stderr));
+            let wanted = if is_plain { plain.path().join(name) } else { log.clone() };
+            let is_same = fs::read(folder.path().join(name))? == fs::read(wanted)?;
+            ensure!(is_same, "{package:?}: {name} differs");
+        }
+    }
     Ok(())
 }
 

@@ -119,7 +119,9 @@ fn source() -> Result<TestServer> {
          set binlog_transaction_compression = on; insert into d.t (s) values (repeat('three', 1000));
          update d.t set s = 'all'; set binlog_transaction_compression = off; delete from d.t where id = 1;
          flush binary logs; insert into d.t (s) select s from d.t; begin; insert into d.t (s) values ('x');
-         insert into d.t (s) values ('y'); commit; create table d.u (id int); drop table d.u",
+         insert into d.t (s) values ('y'); commit; create table d.u (id int); drop table d.u;
+         set gtid_next = 'automatic:tagged'; insert into d.t (s) values ('tagged'); insert into d.t (s) values ('two');
+         set gtid_next = 'automatic'",
     )?;
     Ok(server)
 }
@@ -178,6 +180,7 @@ fn dumps_by_gtid_equal_the_servers() -> Result<()> {
     let gtids = SourceGtids { server_uuid: uuid.parse().ok(), executed: Some(&executed), mariadb: None };
     let ranges = ["1", "1-2", "1-3", "1-4", "1-5", "1:3:5", "2-3", "3-6", "1-7:9", "2:4:6:8", "1-9", "1-100"];
     let mut sets: Vec<String> = ranges.iter().map(|range| format!("{uuid}:{range}")).collect();
+    sets.extend(["tagged:1", "1-100:tagged:1", "1-3:tagged:2"].map(|tags| format!("{uuid}:{tags}")));
     sets.extend([String::new(), executed.to_string(), "5ea5ca5e-0001-4000-8000-000000000009:1-5".to_owned()]);
     let compare_all = || {
         for text in &sets {
