@@ -349,7 +349,7 @@ fn time_mysqlbinlog(source: &TestServer) -> Result<f64> {
     let first_byte = thread::spawn(move || wait_for_bytes(&path, 1));
     let output = command.current_dir(directory.path()).stdin(Stdio::null()).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    sync_files(folder.path())?;
+    sync_files(directory.path())?;
     let ended = Instant::now();
     let began = first_byte.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     Ok(ended.duration_since(began).as_secs_f64())
