@@ -168,7 +168,7 @@ enum WalkPosition {
     /// Before the payload of the event with this index.
     Opening(usize),
     /// Inside the payload of the event with this index.
-    Inside(OpenPayload),
+    Inside(PayloadWalk),
     /// Inside a large payload.
     Part(InnerPosition),
 }
@@ -181,7 +181,7 @@ impl Default for WalkPosition {
 
 /// Payload in memory, and the position of the walk inside it.
 #[derive(Clone, Debug)]
-struct OpenPayload {
+struct PayloadWalk {
     /// Index of the payload's event.
     index: usize,
     /// Start and end of the payload's event in its log.
@@ -248,7 +248,7 @@ impl EventWalk {
     }
 
     pub(crate) fn skip_payload(&mut self) {
-        if let WalkPosition::Opening(index) | WalkPosition::Inside(OpenPayload { index, .. }) = self.position
+        if let WalkPosition::Opening(index) | WalkPosition::Inside(PayloadWalk { index, .. }) = self.position
         {
             self.position = WalkPosition::Outside(index + 1);
         }
@@ -289,7 +289,7 @@ impl EventWalk {
     }
 
     /// Opens the payload of an event.
-    fn open(&mut self, source: &WalkSource<'_>, index: usize) -> Option<Result<OpenPayload, PayloadEndStep>> {
+    fn open(&mut self, source: &WalkSource<'_>, index: usize) -> Option<Result<PayloadWalk, PayloadEndStep>> {
         let event = source.get(index)?;
         let extent = event.offset..event.end();
         let failed =
@@ -309,7 +309,7 @@ impl EventWalk {
         let trailing = payload.rest.len();
         let end = event.raw.bytes().len() - event.raw.checksum().size() - trailing;
         let payload = end - payload.payload.len()..end;
-        Some(Ok(OpenPayload { index, extent, payload, trailing, next: InnerPosition::default() }))
+        Some(Ok(PayloadWalk { index, extent, payload, trailing, next: InnerPosition::default() }))
     }
 
     fn advance_inside(&mut self, source: &WalkSource<'_>) -> Option<NextStep> {
