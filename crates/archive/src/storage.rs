@@ -465,7 +465,7 @@ impl Drop for ObjectReader {
 mod tests {
     use std::fs;
 
-    use super::{ArchiveStorage, MissingFolder, service_cause, system_cause};
+    use super::{ArchiveStorage, MissingDirectory, service_cause, system_cause};
 
     #[test]
     fn locations_that_are_no_directory() {
@@ -473,7 +473,7 @@ mod tests {
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         let file = file.to_str().unwrap();
-        for missing in [MissingFolder::Create, MissingFolder::Refuse] {
+        for missing in [MissingDirectory::Create, MissingDirectory::Refuse] {
             let check = |location: &str, wanted: &str| {
                 let error = ArchiveStorage::open(location, missing).unwrap_err().to_string();
                 assert_eq!(error, wanted);
@@ -492,7 +492,7 @@ mod tests {
     fn failures_in_a_directory_have_the_systems_words() {
         let folder = tempfile::tempdir().unwrap();
         let location = folder.path().to_str().unwrap();
-        let storage = ArchiveStorage::open(location, MissingFolder::Refuse).unwrap();
+        let storage = ArchiveStorage::open(location, MissingDirectory::Refuse).unwrap();
         fs::write(folder.path().join("manifests"), "").unwrap();
         let error = storage.create("manifests/a.json", vec![1]).unwrap_err().to_string();
         let wanted = format!(

@@ -16,7 +16,7 @@ use binlog::{EventChecksum, EventType, MAGIC, NextPosition, RawEvent, move_event
 use e2e::bounded;
 use e2e::command::Ran;
 use e2e::program::bintide;
-use logs::FolderLock;
+use logs::DirectoryLock;
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{ObjectServer, SeededRandom, workspace_root};
@@ -307,7 +307,7 @@ fn unsuitable_logs_and_places_are_refused() -> Result<()> {
     archive.add(&[log], &[])?;
     let restored = path_text(&folder.path().join("restored"));
     fs::create_dir(&restored)?;
-    let lock = FolderLock::take(Path::new(&restored))?.context("not locked")?;
+    let lock = DirectoryLock::take(Path::new(&restored))?.context("not locked")?;
     let ran = archive.run(&["restore", &location, "--to", &restored])?;
     let wanted = "another process restores logs";
     ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{}", ran.stderr);

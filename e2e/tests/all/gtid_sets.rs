@@ -92,7 +92,7 @@ fn accepted_texts_equal_the_servers() -> Result<()> {
     let mut taken = 0;
     for (text, line) in texts.iter().zip(lines) {
         let found = match text.parse::<GtidSet>() {
-            Ok(set) => format!("taken {}", set.to_string()),
+            Ok(set) => format!("taken {set}"),
             Err(_) => "refused".to_owned(),
         };
         ensure!(found == line, "{text:?}: the server returns {line}, bintide {found}");

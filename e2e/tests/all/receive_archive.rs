@@ -14,7 +14,7 @@ use e2e::relayed::{RelayProcess, relay_address};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use servers::{LinkOptions, ServerLink, SqlConnection as _};
+use servers::{LinkOptions, ServerLink};
 use tempfile::TempDir;
 use testkit::{Launch, ObjectServer, TestServer, workspace_root};
 
@@ -246,9 +246,9 @@ fn relays_archive_before_they_delete() -> Result<()> {
     receiver.check_archive()?;
     // An archive with other logs of the same names: nothing is archived, and all logs stay.
     let before = receiver.stored()?;
-    let other = receiver.folder.path().join("other").display().to_string();
+    let other = receiver.directory.path().join("other").display().to_string();
     for name in &before {
-        let log = receiver.folder.path().join(name);
+        let log = receiver.directory.path().join(name);
         fs::copy(workspace_root().join("samples/types.binlog"), &log)?;
         let ran = receiver.archive_command(&["--to", &other, &log.display().to_string()])?;
         ensure!(ran.code == Some(0), "{}", ran.stderr);

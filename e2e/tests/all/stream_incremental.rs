@@ -111,7 +111,7 @@ fn write_rows(client: &ServerClient, seed: usize, is_over: &AtomicBool) -> Resul
             "update d.t set n = n + 1, s = concat(s, '.') where id between {id} and {id} + 30;
              delete from d.t where id = {id} + 50; insert into d.t (n, s) values ({id}, 'new');
              update d.t set id = -id where id = {id} + 70; {}",
-            if number % 3 == 0 { small.concat() } else { String::new() }
+            if number.is_multiple_of(3) { small.concat() } else { String::new() }
         ));
         // The writers lock rows in different orders.
         ensure!(

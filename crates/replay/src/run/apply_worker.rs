@@ -407,9 +407,8 @@ impl<'s> ApplyWorker<'s, '_> {
         loop {
             let applied = apply_group(&mut *own.session, group, &mut self.counter);
             let session = &mut *own.session;
-            if self.step(number, group, session, applied, |gate| gate.mark_applied(number))?
-                == StepOutcome::Again
-            {
+            let applied = applied.map(|()| |gate: &mut CommitGate| gate.mark_applied(number));
+            if self.step(number, group, session, applied)? == StepOutcome::Again {
                 continue;
             }
             let turn;
@@ -426,10 +425,9 @@ impl<'s> ApplyWorker<'s, '_> {
                 }
                 CommitTurn::Sent(sent) => sent.and_then(|()| session.finish_commit(&mut placed)),
                 CommitTurn::Decided(CommitDecision::RollBack) => {
-                    let result = session.rollback();
-                    if self.step(number, group, session, result, |gate| gate.mark_rolled_back(number))?
-                        == StepOutcome::On
-                    {
+                    let undone =
+                        session.rollback().map(|()| |gate: &mut CommitGate| gate.mark_rolled_back(number));
+                    if self.step(number, group, session, undone)? == StepOutcome::On {
                         self.begin_again(number)?;
                     }
                     continue;
@@ -439,9 +437,8 @@ impl<'s> ApplyWorker<'s, '_> {
                     return None;
                 }
             };
-            if self.step(number, group, session, committed, |gate| gate.mark_committed(number))?
-                == StepOutcome::On
-            {
+            let committed = committed.map(|()| |gate: &mut CommitGate| gate.mark_committed(number));
+            if self.step(number, group, session, committed)? == StepOutcome::On {
                 break;
             }
         }
@@ -471,17 +468,16 @@ impl<'s> ApplyWorker<'s, '_> {
         }
     }
 
-    /// Reports the result of a step to the gate; `None` if the replay stops.
+    /// Reports the result of a step to the gate, in success by the function in the result; `None` if the replay stops.
     fn step(
         &self,
         number: u64,
         group: &CommitGroup,
         session: &mut dyn TargetSession,
-        result: Result<(), TargetFailure>,
-        tell: impl FnOnce(&mut CommitGate),
+        result: Result<impl FnOnce(&mut CommitGate), TargetFailure>,
     ) -> Option<StepOutcome> {
         let failure = match result {
-            Ok(()) => {
+            Ok(tell) => {
                 let mut state = self.shared.state();
                 tell(&mut state.gate);
                 self.shared.release_turns(state);

@@ -472,7 +472,6 @@ fn options(order: CommitOrder, mode: ParallelMode, workers: usize) -> ReplayOpti
         selection: TransactionSelection::default(),
         filter: ReplicationFilter::default(),
         gap: GapPolicy::Refuse,
-        lost_tables: LostTemporaryTables::default(),
     }
 }
 
@@ -526,6 +525,7 @@ fn rules(applied: AppliedState, filter: &ReplicationFilter) -> ReadRules<'_> {
         filter,
         unmatched: filter.unmatched_rules(),
         gap: GapPolicy::Refuse,
+        lost_tables: LostTemporaryTables::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use archive::{Archive, ArchiveError, Manifest};
 use binlog::encryption::Keyring;
 use clap::Args;
-use logs::{FolderLock, private_options, read_keyring, sync_parent};
+use logs::{DirectoryLock, private_options, read_keyring, sync_parent};
 use serde_json::json;
 
 use super::choice::{ChoiceArgs, ChosenLogs};
@@ -84,8 +84,8 @@ pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
 }
 
 /// Locks the directory, so that no other restore writes to it; returns `None` if one does.
-fn lock(folder: &Path) -> Result<Option<FolderLock>, CommandFailure> {
-    let lock = FolderLock::take(folder).with_context(|| format!("could not lock {}", folder.display()));
+fn lock(folder: &Path) -> Result<Option<DirectoryLock>, CommandFailure> {
+    let lock = DirectoryLock::take(folder).with_context(|| format!("could not lock {}", folder.display()));
     lock.map_err(CommandFailure::NotStarted)
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use logs::{FileAccess, FileLock, make_folders, open_regular, replace_file};
+use logs::{FileAccess, FileLock, make_directories, open_regular, replace_file};
 use tracing::warn;
 
 use crate::commands::stream::log_stream::now_ns;
@@ -38,7 +38,7 @@ pub(super) struct SnapshotRequest {
 impl RequestFolder {
     /// Opens a directory, which is created if it is missing.
     pub(in crate::commands::stream) fn open(path: &Path) -> Result<Self, anyhow::Error> {
-        make_folders(path)?;
+        make_directories(path)?;
         let lock = FileLock::take(&path.join("stream"));
         let lock = lock.with_context(|| format!("could not lock {}", path.display()))?;
         let in_use = || anyhow!("{} is in use by another stream: give each stream its own", path.display());
@@ -91,7 +91,7 @@ impl RequestFolder {
 
 /// Writes a request. The stream finds it within a second, or when it starts.
 pub(super) fn write_request(folder: &Path, tables: &[[String; 2]]) -> Result<(), anyhow::Error> {
-    make_folders(folder)?;
+    make_directories(folder)?;
     let mut random = [0; 4];
     getrandom::fill(&mut random).map_err(|error| anyhow!("could not get a random number: {error}"))?;
     // In order of time.
