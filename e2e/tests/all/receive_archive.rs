@@ -14,7 +14,7 @@ use e2e::relayed::{RelayProcess, relay_address};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use servers::{LinkOptions, ServerLink, SqlConnection as _};
+use servers::{LinkOptions, ServerLink};
 use tempfile::TempDir;
 use testkit::{Launch, ObjectServer, TestServer, workspace_root};
 
