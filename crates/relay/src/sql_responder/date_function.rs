@@ -2,7 +2,7 @@
 
 use wire::ServerError;
 
-use super::date_time::{DateTimeFields, SqlDateTime, TimeUnit, parse_time, time_text};
+use super::date_time::{CalendarFields, SqlDateTime, TimeUnit, parse_time, time_text};
 use super::refusals::unsupported;
 use super::sql_function::FunctionContext;
 use crate::sql_answer::SqlValue;
@@ -27,7 +27,7 @@ pub(super) fn cast_datetime(_: &FunctionContext, values: &[SqlValue]) -> Functio
 }
 
 /// `YEAR`, `MONTH`, `DAY`, `HOUR`, `MINUTE`, `SECOND`, `MICROSECOND`
-pub(super) fn part(values: &[SqlValue], part: fn(DateTimeFields) -> i64) -> FunctionResult {
+pub(super) fn part(values: &[SqlValue], part: fn(CalendarFields) -> i64) -> FunctionResult {
     Ok(time_of(&values[0]).map_or(SqlValue::Null, |time| SqlValue::Int(part(time.fields()))))
 }
 

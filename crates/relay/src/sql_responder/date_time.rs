@@ -35,7 +35,7 @@ pub(super) struct SqlDateTime {
 
 /// Fields of a date and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DateTimeFields {
+pub(super) struct CalendarFields {
     pub(super) year: i64,
     pub(super) month: i64,
     pub(super) day: i64,
@@ -122,11 +122,11 @@ impl SqlDateTime {
     }
 
     /// Returns the fields.
-    pub(super) fn fields(self) -> DateTimeFields {
+    pub(super) fn fields(self) -> CalendarFields {
         let (year, month, day) = date_of_days(self.days());
         let of_day_us = self.time_us.rem_euclid(DAY_US);
         let second = of_day_us / SECOND_US;
-        DateTimeFields {
+        CalendarFields {
             year,
             month,
             day,
@@ -183,13 +183,13 @@ impl SqlDateTime {
 
     /// Returns `YYYY-MM-DD`.
     pub(super) fn date_text(self) -> String {
-        let DateTimeFields { year, month, day, .. } = self.fields();
+        let CalendarFields { year, month, day, .. } = self.fields();
         format!("{year:04}-{month:02}-{day:02}")
     }
 
     /// Returns `HH:MM:SS`.
     pub(super) fn clock_text(self) -> String {
-        let DateTimeFields { hour, minute, second, .. } = self.fields();
+        let CalendarFields { hour, minute, second, .. } = self.fields();
         format!("{hour:02}:{minute:02}:{second:02}")
     }
 
@@ -212,8 +212,8 @@ impl SqlDateTime {
         Some(out)
     }
 
-    fn specified(self, specifier: char, fields: DateTimeFields, weekday: i64) -> Option<String> {
-        let DateTimeFields { year, month, day, hour, minute, second, micros } = fields;
+    fn specified(self, specifier: char, fields: CalendarFields, weekday: i64) -> Option<String> {
+        let CalendarFields { year, month, day, hour, minute, second, micros } = fields;
         let hour_of_12 = (hour + 11) % 12 + 1;
         let half = if hour < 12 { "AM" } else { "PM" };
         let weekday_name = WEEKDAYS[weekday as usize];
