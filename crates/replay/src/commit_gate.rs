@@ -19,7 +19,7 @@
 //! have committed, and is then retried. No group commits after a group that failed permanently. (With
 //! [`CommitOrder::Any`], every permanent failure is final at once.)
 //!
-//! If the session of a group that has its place is lost, nobody knows whether the group was committed. The groups that
+//! If the session of a group that has its place is lost, it is unknown whether the group was committed. The groups that
 //! were let go behind it can commit only if it was: the target decides. No further group commits.
 //!
 //! This module does no I/O, reads no clock and starts no thread.

@@ -544,7 +544,7 @@ impl<'s> ApplyWorker<'s, '_> {
             return (own, CommitTurn::Decided(decision.or_abandon()));
         }
         state.awaited[self.index] = Some(TurnWait { number, lent: Some(Arc::clone(group)) });
-        // With the lock of the state: nobody may wait for a lent session.
+        // With the lock of the state: no thread may wait for a lent session.
         drop(own);
         drop(state);
         let decision = loop {
