@@ -9,8 +9,9 @@ use e2e::program::bintide;
 use e2e::replays::{checksum, target};
 use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
-/// Options of a replay with one commit for each transaction, in order.
-const STRICT: &[&str] = &["--commit-order", "strict"];
+/// Options of a replay with one commit for each transaction, in order. The number of sessions decides after how many
+/// bytes the changes begin.
+const STRICT: &[&str] = &["--commit-order", "strict", "--workers", "8"];
 
 /// Options of a replay in each commit order, and as SQL.
 const REPLAY_MODES: [&[&str]; 4] = [
