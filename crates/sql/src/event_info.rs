@@ -24,7 +24,10 @@ pub fn put_info(
 ) -> Result<(), DecodeError> {
     match event {
         Event::FormatDescription(event) => put_format(out, event),
-        Event::PreviousGtids(event) => put(out, &[GtidSet::decode(event.set)?.to_string().as_bytes()]),
+        Event::PreviousGtids(event) => {
+            let set = GtidSet::decode(event.set)?;
+            put(out, &[set.to_server_text().to_string().as_bytes()]);
+        }
         Event::Query(event) => put_query(out, header.flags, event)?,
         Event::Rotate(event) => put_rotate(out, event),
         Event::Intvar(event) => put_intvar(out, event),

@@ -463,15 +463,17 @@ fn commands_read_only_segments_with_selected_transactions() -> Result<()> {
             fs::remove_file(segment)?;
         }
     }
-    let to = path_text(&directory.path().join("changes"));
+    let [to, to_others, to_all] =
+        ["changes", "others", "all"].map(|name| path_text(&directory.path().join(name)));
     let inverse = path_text(&directory.path().join("inverse.binlog"));
     run(&["stats", "--gtid", expected, &location])?;
     run(&["export", "--columns=numbered", "--gtid", expected, "--to", &to, &location])?;
     run(&["undo", "--gtid", expected, "-r", &inverse, &location])?;
     let others = gtid_difference(&gtids, expected)?;
-    run(&["export", "--columns=numbered", "--exclude-gtids", &others, "--to", &to, &location])?;
-    let all =
-        Command::new(bintide()?).args(["export", "--columns=numbered", "--to", &to, &location]).output()?;
+    run(&["export", "--columns=numbered", "--exclude-gtids", &others, "--to", &to_others, &location])?;
+    let all = Command::new(bintide()?)
+        .args(["export", "--columns=numbered", "--to", &to_all, &location])
+        .output()?;
     ensure!(!all.status.success() && String::from_utf8_lossy(&all.stderr).contains("no segment"));
     Ok(())
 }

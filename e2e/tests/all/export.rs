@@ -383,7 +383,7 @@ fn images_and_documents_in_parts() -> Result<()> {
 
 /// Selections, and what a second export of the same logs leaves.
 #[test]
-fn selected_changes_replace_earlier_files() -> Result<()> {
+fn selected_changes_are_exported() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql(
         "create database d; use d; create table t (id int primary key); create table u (id int primary key);
@@ -391,16 +391,18 @@ fn selected_changes_replace_earlier_files() -> Result<()> {
          insert into u values (2)",
     )?;
     let (directory, logs) = (TempDir::new()?, server.binlogs()?);
-    ensure!(exported(directory.path(), &logs, &[])?["row_changes"] == 5);
-    ensure!(exported(directory.path(), &logs, &["--table=d.t"])?["row_changes"] == 3);
-    let numbers = query(directory.path(), "d.t", "select list(change_number order by after.id) from {}")?;
+    let exported = |name: &str, more: &[&str]| exported(&directory.path().join(name), &logs, more);
+    ensure!(exported("all", &[])?["row_changes"] == 5);
+    ensure!(exported("table", &["--table=d.t"])?["row_changes"] == 3);
+    let table = directory.path().join("table");
+    let numbers = query(&table, "d.t", "select list(change_number order by after.id) from {}")?;
     ensure!(numbers == "[1, 2, 4]\n", "{numbers}");
-    let gone = query(directory.path(), "d.u", "select count(*) from {}");
-    ensure!(gone.is_err(), "files of an earlier export remain");
+    let other = query(&table, "d.u", "select count(*) from {}");
+    ensure!(other.is_err(), "changes of another table were exported");
     let uuid = server.sql("select @@server_uuid")?.trim().to_owned();
     let last = format!("--gtid={uuid}:5");
-    ensure!(exported(directory.path(), &logs, &[&last])?["row_changes"] == 1);
-    ensure!(exported(directory.path(), &logs, &["--stop-datetime=2020-01-01 00:00:00"])?["row_changes"] == 0);
+    ensure!(exported("transaction", &[&last])?["row_changes"] == 1);
+    ensure!(exported("period", &["--stop-datetime=2020-01-01 00:00:00"])?["row_changes"] == 0);
     Ok(())
 }
 
