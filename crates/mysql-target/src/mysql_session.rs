@@ -54,7 +54,7 @@ pub(crate) struct MysqlSession {
     /// Row events that are not yet in `sql`.
     rows: Vec<u8>,
     pub(crate) state: TransactionState,
-    starts: TransactionStart,
+    starts: RowTransactionStart,
     autocommit: Autocommit,
     /// This session's row of the progress table.
     progress_row: usize,
@@ -74,13 +74,13 @@ pub(crate) struct SessionParts {
     pub(crate) creations: TableCreation,
     pub(crate) adapter: ContextAdapter,
     pub(crate) logging: TargetLogging,
-    pub(crate) starts: TransactionStart,
+    pub(crate) starts: RowTransactionStart,
     pub(crate) definitions: Arc<AtomicU64>,
 }
 
 /// The way in which transactions of row events begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TransactionStart {
+pub(crate) enum RowTransactionStart {
     /// By `BEGIN`.
     Begin,
     /// By their first change, with `autocommit` off: one statement less for each transaction.
@@ -266,7 +266,7 @@ impl MysqlSession {
 
     /// Begins a transaction whose first changes are row events.
     fn begin_rows_if_due(&mut self) {
-        if self.state != TransactionState::BeginPending || self.starts == TransactionStart::Begin {
+        if self.state != TransactionState::BeginPending || self.starts == RowTransactionStart::Begin {
             return self.begin_if_due();
         }
         assert!(self.gtids.is_empty(), "ours: a logged transaction begins by BEGIN");

@@ -16,7 +16,7 @@ use crate::apply_as::{ApplyAs, SqlApplyReason};
 use crate::context_adapter::{ContextAdapter, TargetCollations};
 use crate::fingerprint;
 use crate::lock_heartbeat::{LockHeartbeat, acquire_lock};
-use crate::mysql_session::{MysqlSession, SessionParts, TableCreation, TransactionStart};
+use crate::mysql_session::{MysqlSession, RowTransactionStart, SessionParts, TableCreation};
 use crate::progress_rows::{parse_gtid_set, read_progress};
 use crate::progress_sql::{self, PROGRESS_TABLE, SavedIntent};
 use crate::row_statements::CREATED_PREFIX;
@@ -279,13 +279,13 @@ impl MysqlTarget {
     }
 
     /// Returns the way in which transactions of row events begin.
-    fn transaction_starts(&self) -> TransactionStart {
+    fn transaction_starts(&self) -> RowTransactionStart {
         match self.logging == TargetLogging::Off
             && !self.facts.is_mariadb
             && !self.facts.is_older_than(MYSQL_8)
         {
-            true => TransactionStart::Implicit,
-            false => TransactionStart::Begin,
+            true => RowTransactionStart::Implicit,
+            false => RowTransactionStart::Begin,
         }
     }
 

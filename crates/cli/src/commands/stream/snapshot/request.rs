@@ -14,7 +14,7 @@ pub(in crate::commands::stream) struct StreamSnapshotArgs {
     /// Tables to read, separated by commas
     #[arg(long = "table", value_name = "DATABASE.TABLE", required = true, value_delimiter = ',')]
     #[arg(value_parser = parse_table)]
-    tables: Vec<TableName>,
+    tables: Vec<RequestedTable>,
     /// Directory of the option --signals of the stream
     #[arg(long, value_name = "DIR")]
     signals: PathBuf,
@@ -22,12 +22,12 @@ pub(in crate::commands::stream) struct StreamSnapshotArgs {
 
 /// Name of a table with its database.
 #[derive(Clone, Debug)]
-struct TableName([String; 2]);
+struct RequestedTable([String; 2]);
 
-fn parse_table(text: &str) -> Result<TableName, String> {
+fn parse_table(text: &str) -> Result<RequestedTable, String> {
     match text.split_once('.') {
         Some((database, table)) if !database.is_empty() && !table.is_empty() => {
-            Ok(TableName([database, table].map(str::to_owned)))
+            Ok(RequestedTable([database, table].map(str::to_owned)))
         }
         _ => Err("expected DATABASE.TABLE".to_owned()),
     }
@@ -37,7 +37,7 @@ fn parse_table(text: &str) -> Result<TableName, String> {
 pub(in crate::commands::stream) fn run(arguments: &StreamSnapshotArgs) -> CommandResult {
     let tables: Vec<[String; 2]> = arguments.tables.iter().map(|table| table.0.clone()).collect();
     write_request(&arguments.signals, &tables).map_err(CommandFailure::NotStarted)?;
-    eprintln!(
+    info!(
         "requested a snapshot of {}: the stream with --signals {} begins it within a second, or when it starts",
         counted(tables.len() as u64, "table"),
         arguments.signals.display()
