@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use tracing::info;
 
 use crate::commands::stream::snapshot::request_folder::write_request;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
