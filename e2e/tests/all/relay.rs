@@ -340,17 +340,19 @@ fn old_mysqlbinlogs_copy_the_logs() -> Result<()> {
     let closed = &source.binlogs()?[..2];
     let output = decompress.args(closed).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for (package, program, ssl, is_plain) in [
-        (TestPackage::Mysql8_0, "mysqlbinlog", "--ssl-mode=REQUIRED", false),
-        (TestPackage::Mysql5_6_14, "mysqlbinlog", "--skip-ssl", true),
-        (TestPackage::MariaDb, "mariadb-binlog", "--skip-ssl", true),
-        (TestPackage::MariaDb11_8, "mariadb-binlog", "--skip-ssl", true),
+    let no_options: &[&str] = &[];
+    for (package, program, options, is_plain) in [
+        (TestPackage::Mysql8_0, "mysqlbinlog", &["--ssl-mode=REQUIRED"][..], false),
+        (TestPackage::Mysql5_6_14, "mysqlbinlog", no_options, true),
+        (TestPackage::MariaDb, "mariadb-binlog", &["--skip-ssl"], true),
+        (TestPackage::MariaDb11_8, "mariadb-binlog", &["--skip-ssl"], true),
     ] {
         let folder = TempDir::new()?;
         for log in closed {
             let name = log.file_name().and_then(|name| name.to_str()).context("a log without a name")?;
             let mut command = PackageHome::find(package)?.command(program)?;
-            command.args(["--no-defaults", "-R", "--raw", "--host=127.0.0.1", "--user=repl", ssl]);
+            command.args(["--no-defaults", "-R", "--raw", "--host=127.0.0.1", "--user=repl"]);
+            command.args(options);
             command.arg(format!("--port={}", relay.port)).arg(name).current_dir(folder.path());
             let output = command.output()?;
             ensure!(output.status.success(), "{package:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use e2e::command::wait_until;
 use e2e::program::bintide;
 use e2e::relayed::{
-    RelayProcess, ReplicaStartPlace, TABLE, error_of, follow, index_of, replica, source, status,
-    wait_for_equal, work,
+    RelayProcess, ReplicaStartPlace, TABLE, error_of, follow, index_of, replica, replica_launch, source,
+    status, wait_for_equal, work,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tempfile::TempDir;
@@ -24,8 +24,9 @@ fn replicas_follow(source_package: TestPackage, replicas: &[(TestPackage, Replic
     source.sql(&work(0, "on"))?;
     let relay = RelayProcess::of(&source)?;
     let mut following: Vec<(TestServer, String)> = Vec::new();
-    for (package, place) in replicas {
-        let replica = replica(*package)?;
+    for (server_id, (package, place)) in (2..).zip(replicas) {
+        // A source ends the connection of another MariaDB with the same server_id.
+        let replica = replica_launch(*package, server_id).start()?;
         follow(&replica, relay.port, *place)?;
         following.push((replica, format!("{package:?} {place:?}")));
     }
