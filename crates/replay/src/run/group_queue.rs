@@ -207,19 +207,22 @@ impl GroupQueue {
     fn send_groups(&self, groups: &mut Vec<CommitGroup>) -> Result<(), StopSignal> {
         let mut counted = Vec::new();
         for group in groups.drain(..) {
-            // The temporary file of a large transaction must be gone before the next one is read.
-            let is_alone = matches!(group.plan.shape, TransactionShape::ImplicitCommit { .. })
-                || !group.plan.is_in_memory();
+            let must_end = must_end_first(&group);
             self.reserve(group.size(), &mut counted)?;
             counted.push(group);
-            if is_alone {
+            if must_end {
                 self.send_counted(&mut counted)?;
-                // Definitions read from now on must include the changes of this group.
                 drop(self.wait_while(|state| state.open > 0)?);
             }
         }
         self.send_counted(&mut counted)
     }
+}
+
+/// Returns whether a group must be applied before the next transaction is taken: definitions that are read from then on
+/// must include its changes, and the temporary file of a large transaction must be gone.
+fn must_end_first(group: &CommitGroup) -> bool {
+    matches!(group.plan.shape, TransactionShape::ImplicitCommit { .. }) || !group.plan.is_in_memory()
 }
 
 /// Forms groups until the source ends or the applier stops.
@@ -273,7 +276,7 @@ fn run_builder(
             if builder.is_open() && groups.is_empty() && queue.has_room() {
                 builder.close(&mut groups).map_err(Some)?;
             }
-            if groups.len() >= queue.message_groups() {
+            if groups.len() >= queue.message_groups() || groups.iter().any(must_end_first) {
                 queue.send_groups(&mut groups)?;
             }
         }
