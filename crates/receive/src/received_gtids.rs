@@ -131,7 +131,7 @@ mod tests {
         check("relay", "U:1-7:tag:1");
     }
 
-    const GTIDS: &str = "U:1-7:another_tag_of_thirty_two_chars_:1:tag:1-2,
-bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb:1:3:9223372036854775806,
-cccccccc-cccc-cccc-cccc-cccccccccccc:99:by_hand:77:79";
+    const GTIDS: &str = "U:1-7:another_tag_of_thirty_two_chars_:1:tag:1-2,\
+        bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb:1:3:9223372036854775806,\
+        cccccccc-cccc-cccc-cccc-cccccccccccc:99:by_hand:77:79";
 }

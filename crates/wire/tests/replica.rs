@@ -247,7 +247,7 @@ fn semi_synchronous_sources() {
             (Value("1"), "SET @rpl_semi_sync_replica = 1, @rpl_semi_sync_slave = 1"),
             (Fine, "register 2"),
             (Fine, "dump \"binlog.000001\" 4 DumpFlags(2)"),
-            (Sends(b"\0\xef\x01abc"), "event [97, 98, 99] Wanted"),
+            (Sends(b"\0\xef\x01abc"), "event [97, 98, 99] Requested"),
             (Sends(b"\0\xef\0a"), "event [97] No"),
             (
                 Sends(b"\0abc"),

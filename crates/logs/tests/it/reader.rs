@@ -93,16 +93,16 @@ fn ends() {
     check(
         &log(&[format_open.clone(), query[..19].to_vec()]),
         &[&format_open],
-        "Torn(TornEvent { offset: 126, found: 19, wanted: 20, in_use: true })",
+        "Torn(TornEvent { offset: 126, found: 19, expected: 20, in_use: true })",
     );
     check(
         &log(&[format_closed.clone(), query[..18].to_vec()]),
         &[&format_closed],
-        "Torn(TornEvent { offset: 126, found: 18, wanted: 19, in_use: false })",
+        "Torn(TornEvent { offset: 126, found: 18, expected: 19, in_use: false })",
     );
-    check(MAGIC, &[], "Torn(TornEvent { offset: 4, found: 0, wanted: 19, in_use: false })");
-    check(&MAGIC[..3], &[], "Torn(TornEvent { offset: 0, found: 3, wanted: 4, in_use: false })");
-    check(&[], &[], "Torn(TornEvent { offset: 0, found: 0, wanted: 4, in_use: false })");
+    check(MAGIC, &[], "Torn(TornEvent { offset: 4, found: 0, expected: 19, in_use: false })");
+    check(&MAGIC[..3], &[], "Torn(TornEvent { offset: 0, found: 3, expected: 4, in_use: false })");
+    check(&[], &[], "Torn(TornEvent { offset: 0, found: 0, expected: 4, in_use: false })");
 }
 
 #[test]

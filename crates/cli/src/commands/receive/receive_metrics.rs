@@ -202,7 +202,7 @@ mod tests {
     use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
 
     #[test]
-    fn metrics_name_the_log_in_a_label() {
+    fn metrics_have_the_number_of_the_log() {
         let stats = ReceiveStats {
             log: "b.000003".to_owned(),
             position: 4711,
@@ -214,7 +214,8 @@ mod tests {
         let figures = ReceiveFigures { stats, now_s: 1000, ..ReceiveFigures::default() };
         let registry = MetricsRegistry::new().with(RECEIVE_METRICS, move || figures.clone());
         let metrics = registry.text(MetricsFormat::Classic);
-        assert!(metrics.contains("\nbintide_receive_position_bytes{log=\"b.000003\"} 4711\n"), "{metrics}");
+        assert!(metrics.contains("\nbintide_receive_log_number 3\n"), "{metrics}");
+        assert!(metrics.contains("\nbintide_receive_position_bytes 4711\n"), "{metrics}");
         assert!(metrics.contains("\nbintide_receive_lag_seconds 5\n"), "{metrics}");
     }
 }

@@ -298,7 +298,8 @@ mod tests {
         line("bintide_replay_commit_transactions 5");
         line("bintide_replay_lag_seconds 3.5");
         line("bintide_replay_last_committed_timestamp_seconds 2.0");
-        line("bintide_replay_position_bytes{log=\"binlog.000007\"} 4711");
+        line("bintide_replay_log_number 7");
+        line("bintide_replay_position_bytes 4711");
         status.is_caught_up = true;
         stats.set(&status);
         line("bintide_replay_lag_seconds 0.0");
