@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tracing::info;
 
 use crate::commands::stream::kafka_args::parse_topic;
 use crate::exit::{CommandFailure, CommandResult};
@@ -75,10 +74,11 @@ impl StreamAdoptArgs {
         let place = progress.token.map(|token| token.to_string()).unwrap_or_default();
         let gtids = progress.gtid_state.and_then(|state| state.gtids);
         let gtids = gtids.map(|gtids| format!(" (GTIDs {gtids})")).unwrap_or_default();
-        info!(
+        tracing::info!(
             "the stream {name} continues where the connector {} stopped: {place}{gtids}. Start it with: bintide stream \
              --format debezium --name {name} --to {}",
-            offset.connector, self.to
+            offset.connector,
+            self.to
         );
         Ok(crate::exit::CommandVerdict::Success)
     }
