@@ -116,14 +116,7 @@ pub(crate) fn measure_kafka(options: &KafkaBenchOptions) -> Result<()> {
         return partitions::measure_partitions(changes, options);
     }
     let broker = KafkaBroker::start(&[])?;
-    let stage = KafkaStage {
-        source: workloads::launch_server().start()?,
-        topics: KafkaTopics::new(&broker)?,
-        broker,
-        bintide: testkit::target_dir().join("release/bintide"),
-        changes,
-    };
-    stage.prepare()?;
+    let stage = KafkaStage::start(broker, changes)?;
     [DEBEZIUM_NAME, BINTIDE_NAME].iter().try_for_each(|name| stage.create_topics(name, 1))?;
     let mut debezium = DebeziumServer::new(
         DEBEZIUM_NAME,
@@ -155,6 +148,19 @@ pub(crate) fn measure_kafka(options: &KafkaBenchOptions) -> Result<()> {
 }
 
 impl KafkaStage {
+    /// Starts the source, and prepares its tables. Topics are on the cluster of `broker`.
+    fn start(broker: KafkaBroker, changes: LoggedChanges) -> Result<Self> {
+        let stage = Self {
+            source: workloads::launch_server().start()?,
+            topics: KafkaTopics::new(&broker)?,
+            broker,
+            bintide: testkit::target_dir().join("release/bintide"),
+            changes,
+        };
+        stage.prepare()?;
+        Ok(stage)
+    }
+
     fn prepare(&self) -> Result<()> {
         self.source.sql(
             "create user debezium@'%' identified by 'debezium'; grant all on *.* to debezium@'%'; create database bench;

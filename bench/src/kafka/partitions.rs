@@ -10,7 +10,6 @@ use testkit::{KafkaBroker, KafkaTopics};
 
 use super::{KafkaBenchOptions, KafkaStage, LoggedChanges, StreamRun};
 use crate::doc_page;
-use crate::workloads;
 
 /// Numbers of partitions.
 const PARTITIONS: [i32; 3] = [1, 3, 6];
@@ -26,19 +25,12 @@ struct PartitionsRun {
     read_rate: f64,
 }
 
-/// Measures all numbers of partitions, each with a stream of its own from the start of the log.
+/// Measures each number of partitions with another stream, which begins at the start of the log.
 pub(super) fn measure_partitions(changes: LoggedChanges, options: &KafkaBenchOptions) -> Result<()> {
     let mut brokers = KafkaBroker::start_cluster(BROKERS, &[])?;
     let others = brokers.split_off(1);
     let broker = brokers.pop().context("no broker")?;
-    let stage = KafkaStage {
-        source: workloads::launch_server().start()?,
-        topics: KafkaTopics::new(&broker)?,
-        broker,
-        bintide: testkit::target_dir().join("release/bintide"),
-        changes,
-    };
-    stage.prepare()?;
+    let stage = KafkaStage::start(broker, changes)?;
     let [small, large] = changes.records();
     for partitions in PARTITIONS {
         stage.create_topics(&stream_name(partitions), partitions)?;

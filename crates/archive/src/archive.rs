@@ -178,10 +178,9 @@ impl Archive {
             let _ = self.storage.delete(&manifest.segment);
             return Err(error);
         }
-        match known {
-            Some(known) => self.replace(&known, manifest),
-            None => self.seal(manifest),
-        }
+        let Some(known) = known else { return self.seal(manifest) };
+        self.replace(&known, &manifest)?;
+        Ok(ArchiveOutcome::Repaired(manifest))
     }
 
     /// Adds the change tables to a new manifest, and checks what is stored. `known` is the manifest that it replaces.
@@ -232,13 +231,11 @@ impl Archive {
         let mut manifest = known.clone();
         self.add_tables(path, tables, &mut manifest)?;
         self.check_tables(&manifest, trial)?;
-        match known.change_tables {
-            Some(_) => self.replace(known, manifest),
-            None => {
-                self.storage.replace(&manifest_name(&manifest.log), manifest_text(&manifest))?;
-                Ok(ArchiveOutcome::TablesAdded(manifest))
-            }
-        }
+        self.replace(known, &manifest)?;
+        Ok(match known.change_tables {
+            Some(_) => ArchiveOutcome::Repaired(manifest),
+            None => ArchiveOutcome::TablesAdded(manifest),
+        })
     }
 
     /// Adds the change tables of a log. Their names are the same at each attempt, so that readers never find a change
@@ -276,15 +273,15 @@ impl Archive {
         Ok(TableFile { name, size, sha256: digest.finish() })
     }
 
-    /// Replaces the manifest of a log whose segment or change tables were lost, and deletes what only it names.
-    fn replace(&self, known: &Manifest, manifest: Manifest) -> Result<ArchiveOutcome, ArchiveError> {
-        self.storage.replace(&manifest_name(&manifest.log), manifest_text(&manifest))?;
+    /// Replaces the manifest of a log, and deletes what only the earlier one names.
+    fn replace(&self, known: &Manifest, manifest: &Manifest) -> Result<(), ArchiveError> {
+        self.storage.replace(&manifest_name(&manifest.log), manifest_text(manifest))?;
         // `prune` finds what cannot be deleted now.
         if known.segment != manifest.segment {
             let _ = self.storage.delete(&known.segment);
         }
-        self.delete_other_tables(known, &manifest);
-        Ok(ArchiveOutcome::Repaired(manifest))
+        self.delete_other_tables(known, manifest);
+        Ok(())
     }
 
     /// Deletes the change tables of one manifest that another one does not name.

@@ -533,7 +533,7 @@ impl KafkaSink {
         };
         let is_committed = match progress {
             Some(_) => is_saved(progress),
-            // Each commit without progress has a number of its own.
+            // No two commits without progress have the same number.
             None => saved.commit == Some(self.commit_number.to_string()),
         };
         match (is_committed, is_saved(self.progress.as_ref())) {

@@ -291,7 +291,7 @@ mod tests {
         Watch,
     }
 
-    /// A server, a stream, a reader and a consumer, each with steps of its own.
+    /// A server, a stream, a reader and a consumer, which take steps in any order.
     struct Simulation {
         omission: Omission,
         /// Rows before the log.

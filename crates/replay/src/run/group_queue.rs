@@ -276,7 +276,7 @@ fn run_builder(
             if builder.is_open() && groups.is_empty() && queue.has_room() {
                 builder.close(&mut groups).map_err(Some)?;
             }
-            if groups.len() >= queue.message_groups() || groups.iter().any(must_end_first) {
+            if groups.len() >= queue.message_groups() || groups.last().is_some_and(must_end_first) {
                 queue.send_groups(&mut groups)?;
             }
         }

@@ -7,14 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use archive::{Manifest, MissingDirectory, is_object_url};
+use archive::{Manifest, MissingDirectory};
 use clap::Args;
 use logs::{find_running_server, is_received_store, parent_of};
 use serde_json::json;
 use tracing::warn;
 
 use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LocalLogPolicy, LogArchiver};
-use super::{document, open_storage, text};
+use super::{document, is_directory_of_logs, open_storage, text};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -108,8 +108,8 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     archiver.observer.finish()
 }
 
-/// Refuses a log that cannot be read from its start again, a named log that is empty, and an archive in the directory of the log: commands that are
-/// given the directory would read the archive in place of the logs.
+/// Refuses a log that cannot be read from its start again, a named log that is empty, and an archive in the directory of
+/// the log: commands that are given the directory would read the archive in place of the logs.
 fn check_log(log: &Path, is_named: bool, location: &str) -> anyhow::Result<()> {
     let name = log.display();
     if fs::metadata(log).is_ok_and(|found| !found.is_file()) {
@@ -118,10 +118,7 @@ fn check_log(log: &Path, is_named: bool, location: &str) -> anyhow::Result<()> {
     if is_named && fs::metadata(log).is_ok_and(|found| found.len() == 0) {
         bail!("{name} is empty: expected a log. Leave it out, or give a whole copy of the log");
     }
-    let canonical = |path: &Path| path.canonicalize().ok();
-    if !is_object_url(location)
-        && canonical(Path::new(location)).is_some_and(|archive| canonical(parent_of(log)) == Some(archive))
-    {
+    if is_directory_of_logs(location, parent_of(log)) {
         bail!(
             "{location} is the directory of {name}: give the archive a directory of its own, such as {location}/archive"
         );

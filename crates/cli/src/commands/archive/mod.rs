@@ -134,6 +134,12 @@ fn open_storage(location: &str, missing: MissingDirectory) -> Result<Archive, Co
     storage.map(Archive::new).map_err(|error| CommandFailure::NotStarted(anyhow!(error)))
 }
 
+/// Returns whether the location of an archive is the directory of its logs.
+fn is_directory_of_logs(location: &str, logs: &Path) -> bool {
+    let directory = fs::canonicalize(location).ok();
+    directory.is_some_and(|directory| fs::canonicalize(logs).ok() == Some(directory))
+}
+
 /// Denies other users access to the files that this process creates: logs contain the data of tables.
 fn protect_new_files() {
     let others = Mode::from_bits_truncate(0o027);

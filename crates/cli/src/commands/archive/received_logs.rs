@@ -1,7 +1,6 @@
 //! Archives the logs that `receive` closes, in a separate thread.
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -14,7 +13,7 @@ use receive::ReceiveControl;
 use tracing::{info, warn};
 
 use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver, lock};
-use super::{open_storage, text};
+use super::{is_directory_of_logs, open_storage, text};
 use crate::commands::receive::ArchivingState;
 use crate::exit::{CommandFailure, failure_message};
 use crate::interrupt;
@@ -77,7 +76,7 @@ impl ReceivedLogArchiver {
         state: ArchivingState,
     ) -> Result<Self, CommandFailure> {
         let archive = open_storage(location, MissingDirectory::Create)?;
-        if fs::canonicalize(location).ok().is_some_and(|place| fs::canonicalize(folder).ok() == Some(place)) {
+        if is_directory_of_logs(location, folder) {
             return Err(CommandFailure::NotStarted(anyhow!(
                 "{location} cannot be the archive of its own logs: give --archive another directory"
             )));
