@@ -1,6 +1,7 @@
 //! Topics of a broker, as a reader of committed records sees them.
 
 use std::collections::BTreeSet;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
@@ -19,11 +20,17 @@ use crate::kafka_broker::KafkaBroker;
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval at which waits are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Time limit of the wait for the end of transactions. A killed producer leaves one open.
+const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval at which open transactions are looked for.
+const TRANSACTION_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Topics of a broker, and a consumer of committed records.
 pub struct KafkaTopics {
     config: ClientConfig,
     consumer: BaseConsumer,
+    /// Sees the records of open transactions too.
+    uncommitted_consumer: BaseConsumer,
 }
 
 impl KafkaTopics {
@@ -37,7 +44,8 @@ impl KafkaTopics {
         config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
         config.set("fetch.wait.max.ms", "5").set("enable.auto.commit", "false");
         let consumer = config.create()?;
-        Ok(Self { config, consumer })
+        let uncommitted_consumer = config.clone().set("isolation.level", "read_uncommitted").create()?;
+        Ok(Self { config, consumer, uncommitted_consumer })
     }
 
     /// Returns the names of all topics.
@@ -80,10 +88,28 @@ impl KafkaTopics {
 
     /// Reads all committed records of a topic, from the start of each partition to its present end.
     ///
+    /// Brokers answer a commit before they write its markers into the partitions, and only then readers see its
+    /// records. So this waits, for a short time, until no transaction is open.
+    ///
     /// # Errors
     /// Returns an error if the topic cannot be read in time, or of `take`.
     pub fn read(&self, topic: &str, take: impl FnMut(&BorrowedMessage<'_>) -> Result<()>) -> Result<()> {
-        self.read_partitions(topic, &self.partitions(topic)?, take)
+        let (partitions, begin) = (self.partitions(topic)?, Instant::now());
+        while self.has_open_transaction(topic, &partitions)? && begin.elapsed() < TRANSACTION_TIMEOUT {
+            sleep(TRANSACTION_INTERVAL);
+        }
+        self.read_partitions(topic, &partitions, take)
+    }
+
+    fn has_open_transaction(&self, topic: &str, partitions: &[i32]) -> Result<bool> {
+        for partition in partitions {
+            let end = |consumer: &BaseConsumer| consumer.fetch_watermarks(topic, *partition, TIMEOUT);
+            // In this order, a record between the two requests counts as open, not as committed.
+            if end(&self.consumer)?.1 < end(&self.uncommitted_consumer)?.1 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn read_partitions(
