@@ -16,7 +16,7 @@ mod start_tables;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use self::contender::{BenchCommitOrder, ReplayContender, ReplicaLogging};
 pub(crate) use self::contender::{ReplayInput, ReplayMeasurement};
@@ -38,15 +38,44 @@ pub(crate) struct ReplayBenchOptions {
     /// Worker counts to try with MySQL's own replica, once each; only the best one runs as often as the others
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16])]
     workers: Vec<u32>,
+    /// Methods to run; only prints the tables [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    methods: Vec<ReplayMethod>,
     /// Make a trial with at most 10,000 transactions, one run and 4 workers, and only print the tables
     #[arg(long)]
     quick: bool,
+}
+
+/// Kind of a contender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ReplayMethod {
+    /// MySQL's replica without a binary log
+    Replica,
+    /// MySQL's replica with a binary log, with and without the applier's changes
+    ReplicaLog,
+    /// mysqlbinlog | mysql
+    Mysqlbinlog,
+    /// bintide replay --commit-order strict
+    Strict,
+    /// bintide replay --commit-order grouped
+    Grouped,
+    /// bintide replay --commit-order any
+    Any,
+    /// bintide replay --log
+    StrictLog,
 }
 
 /// Runs of one contender on one log.
 struct ContenderRuns {
     contender: ReplayContender,
     runs: Vec<ReplayMeasurement>,
+}
+
+/// Kind of a target, by its binary log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TargetKind {
+    WithoutLog,
+    WithLog,
 }
 
 /// Results of one log.
@@ -63,6 +92,7 @@ pub(crate) fn measure_replay(options: &ReplayBenchOptions) -> Result<()> {
         transactions: options.transactions.min(10_000),
         runs: 1,
         workers: vec![4],
+        methods: options.methods.clone(),
         quick: true,
     };
     let options = if options.quick { &trial } else { options };
@@ -108,7 +138,7 @@ fn run_race(log: PreparedReplayLog, options: &ReplayBenchOptions, bintide: &Path
         eprintln!("{}: {}: {}", log.kind.name(), contender.name(), took.line());
         Ok::<ReplayMeasurement, anyhow::Error>(took)
     };
-    for alternatives in alternatives(log.kind, &options.workers) {
+    for alternatives in alternatives(log.kind, options) {
         let mut best: Option<ContenderRuns> = None;
         for contender in alternatives {
             let took = run(contender)?;
@@ -127,23 +157,33 @@ fn run_race(log: PreparedReplayLog, options: &ReplayBenchOptions, bintide: &Path
 }
 
 /// Returns the contenders of a log, in lists of alternatives: only the fastest of each list continues.
-fn alternatives(kind: ReplayLogKind, workers: &[u32]) -> Vec<Vec<ReplayContender>> {
+fn alternatives(kind: ReplayLogKind, options: &ReplayBenchOptions) -> Vec<Vec<ReplayContender>> {
     let native = |native: ReplicaLogging| {
-        workers.iter().map(|workers| ReplayContender::Native(native, *workers)).collect()
+        options.workers.iter().map(|workers| ReplayContender::Native(native, *workers)).collect()
     };
-    let mut alternatives: Vec<Vec<ReplayContender>> = vec![native(ReplicaLogging::NoLog)];
+    let ours = |order| vec![ReplayContender::Bintide(order)];
+    let mut alternatives = vec![
+        (ReplayMethod::Replica, native(ReplicaLogging::NoLog)),
+        (ReplayMethod::ReplicaLog, native(ReplicaLogging::Log)),
+        (ReplayMethod::Strict, ours(BenchCommitOrder::Strict)),
+        (ReplayMethod::Grouped, ours(BenchCommitOrder::Grouped)),
+        (ReplayMethod::Any, ours(BenchCommitOrder::Any)),
+        (ReplayMethod::StrictLog, vec![ReplayContender::BintideLogging]),
+    ];
     if kind == ReplayLogKind::Sysbench {
-        alternatives.extend([
-            native(ReplicaLogging::NoUpdates),
-            native(ReplicaLogging::Log),
-            vec![ReplayContender::Pipe],
-        ]);
+        alternatives.insert(1, (ReplayMethod::ReplicaLog, native(ReplicaLogging::NoUpdates)));
+        alternatives.insert(3, (ReplayMethod::Mysqlbinlog, vec![ReplayContender::Pipe]));
     }
-    alternatives.extend(BenchCommitOrder::ALL.map(|order| vec![ReplayContender::Bintide(order)]));
-    if kind == ReplayLogKind::Sysbench {
-        alternatives.extend(BenchCommitOrder::ALL.map(|order| vec![ReplayContender::BintideLogging(order)]));
+    let is_chosen = |method| options.methods.is_empty() || options.methods.contains(&method);
+    alternatives.retain(|(method, _)| is_chosen(*method));
+    alternatives.into_iter().map(|(_, contenders)| contenders).collect()
+}
+
+impl ReplayBenchOptions {
+    /// Returns true if results are printed and not written into the page.
+    fn only_prints(&self) -> bool {
+        self.quick || !self.methods.is_empty()
     }
-    alternatives
 }
 
 impl ReplayRace {
@@ -152,10 +192,13 @@ impl ReplayRace {
         standing.map(|standing| contender::median(&standing.runs))
     }
 
-    /// Returns the fastest of MySQL's own replicas.
-    fn native(&self) -> Option<ReplayMeasurement> {
-        let natives =
-            self.results.iter().filter(|standing| matches!(standing.contender, ReplayContender::Native(..)));
+    /// Returns the fastest of MySQL's own replicas; for a target with a binary log, of those that log all changes.
+    fn native(&self, target: TargetKind) -> Option<ReplayMeasurement> {
+        let natives = self.results.iter().filter(|standing| match (standing.contender, target) {
+            (ReplayContender::Native(..), TargetKind::WithoutLog) => true,
+            (ReplayContender::Native(logging, _), TargetKind::WithLog) => logging == ReplicaLogging::Log,
+            _ => false,
+        });
         let times = natives.map(|standing| contender::median(&standing.runs));
         times.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
     }

@@ -33,8 +33,8 @@ pub(super) enum ReplayContender {
     Pipe,
     /// `bintide replay`, to a target without a binary log
     Bintide(BenchCommitOrder),
-    /// `bintide replay --log`, to a target with a binary log
-    BintideLogging(BenchCommitOrder),
+    /// `bintide replay --log`, in strict order, to a target with a binary log
+    BintideLogging,
 }
 
 /// Input of `bintide replay`.
@@ -62,12 +62,10 @@ impl ReplayInput {
         let order = BenchCommitOrder::Grouped;
         let server = ReplayContender::Bintide(order).launch(log)?.start()?;
         measure_on(&server, log, || {
-            let output = testkit::target_dir().join("bench/replay.json");
             let input = self.archive.as_ref().map_or_else(|| log.log().into(), OsString::from);
             let variables = self.variables.iter().map(|(name, value)| format!("{name}={value}").into());
             let program = std::iter::once("env".into()).chain(variables);
-            let command = program.chain(bintide_command(bintide, order, &server, input)).collect::<Vec<_>>();
-            measure_program(&command, Some(&output))
+            measure_bintide(program.chain(bintide_command(bintide, order, &server, input)).collect())
         })
     }
 }
@@ -146,7 +144,7 @@ impl ReplayContender {
             }
             Self::Pipe => "mysqlbinlog | mysql".to_owned(),
             Self::Bintide(order) => format!("bintide, {}", order.name()),
-            Self::BintideLogging(order) => format!("bintide, {}, with a binary log", order.name()),
+            Self::BintideLogging => "bintide, strict, with a binary log".to_owned(),
         }
     }
 
@@ -158,9 +156,7 @@ impl ReplayContender {
             Self::Native(ReplicaLogging::Log, _) => "replica, log",
             Self::Pipe => "mysqlbinlog",
             Self::Bintide(order) => order.name(),
-            Self::BintideLogging(BenchCommitOrder::Strict) => "strict, log",
-            Self::BintideLogging(BenchCommitOrder::Grouped) => "grouped, log",
-            Self::BintideLogging(BenchCommitOrder::Any) => "any, log",
+            Self::BintideLogging => "strict, log",
         }
     }
 
@@ -173,11 +169,14 @@ impl ReplayContender {
                 Ok((catch_up(&server, log.gtids())?, None))
             }
             Self::Pipe => measure_program(&pipe_command(&server, log)?, None),
-            Self::Bintide(order) | Self::BintideLogging(order) => {
-                let output = testkit::target_dir().join("bench/replay.json");
+            Self::Bintide(order) => {
+                measure_bintide(bintide_command(bintide, order, &server, log.log().into()))
+            }
+            Self::BintideLogging => {
+                let order = BenchCommitOrder::Strict;
                 let mut command = bintide_command(bintide, order, &server, log.log().into());
-                command.extend(matches!(self, Self::BintideLogging(_)).then(|| "--log".into()));
-                measure_program(&command, Some(&output))
+                command.push("--log".into());
+                measure_bintide(command)
             }
         })
     }
@@ -186,7 +185,7 @@ impl ReplayContender {
         let launch = Launch::mysql().option("--server-id=3").options(OPTIONS).options(DURABLE);
         let native = match self {
             Self::Native(native, _) => native,
-            Self::BintideLogging(_) => return Ok(launch.data(log.kind.start().directory()?)),
+            Self::BintideLogging => return Ok(launch.data(log.kind.start().directory()?)),
             Self::Pipe | Self::Bintide(_) => {
                 return Ok(launch.option("--skip-log-bin").data(log.kind.start().directory()?));
             }
@@ -266,6 +265,10 @@ fn measure_program(command: &[OsString], output: Option<&Path>) -> Result<(f64, 
     let own =
         ProgramUsage { cpu_seconds: measured.cpu_seconds, peak_bytes: measured.peak_bytes, outcome: said };
     Ok((measured.seconds, Some(own)))
+}
+
+fn measure_bintide(command: Vec<OsString>) -> Result<(f64, Option<ProgramUsage>)> {
+    measure_program(&command, Some(&testkit::target_dir().join("bench/replay.json")))
 }
 
 fn bintide_command(
