@@ -22,6 +22,7 @@ use crate::progress_sql::{self, PROGRESS_OUT_OF_ORDER, SavedIntent, put_progress
 use crate::row_sql::{RowSessionSettings, StatementWriter};
 use crate::server_failure::server_failure;
 use crate::session_state::SessionState;
+use crate::single_statement::{unite, unite_with_progress};
 use crate::target_logging::TargetLogging;
 
 /// Buffered bytes at which statements are sent.
@@ -236,8 +237,8 @@ impl MysqlSession {
     pub(crate) fn send(&mut self) -> Result<(), TargetFailure> {
         let has_rows = !self.rows.is_empty();
         if has_rows {
-            put_binlog(&mut self.sql, &self.rows);
-            self.rows.clear();
+            self.begin_rows_if_due();
+            self.put_rows();
         }
         if self.sql.is_empty() {
             return Ok(());
@@ -248,6 +249,19 @@ impl MysqlSession {
             Some(UNKNOWN_ERROR) if has_rows => conversion_failure(&error),
             _ => server_failure(error),
         })
+    }
+
+    /// Appends the buffered row events to the SQL, as one statement if possible.
+    fn put_rows(&mut self) {
+        let bytes = std::mem::take(&mut self.rows);
+        let is_inside = self.state == TransactionState::Open && self.starts == RowTransactionStart::Implicit;
+        match self.format.clone().filter(|_| is_inside) {
+            Some(format) => {
+                let rows = RowEvents { format, bytes };
+                put_binlog(&mut self.sql, &unite(&rows).unwrap_or(rows.bytes));
+            }
+            None => put_binlog(&mut self.sql, &bytes),
+        }
     }
 
     /// Sends the row events, at the end of a packet: after them, the server does not announce further results.
@@ -383,7 +397,7 @@ impl MysqlSession {
             self.format = Some(Arc::clone(format));
             return Ok(());
         }
-        if self.state == TransactionState::Open {
+        if self.state == TransactionState::Open || !self.rows.is_empty() {
             return Err(TargetFailure::refused("one transaction has row events of two formats"));
         }
         let description =
@@ -638,7 +652,6 @@ impl TargetSession for MysqlSession {
         }
         self.adopt_format(&rows.format)?;
         self.begin_after_creation();
-        self.begin_rows_if_due();
         self.adopt(context)?;
         self.settings = None;
         let size_max = events_size_max(self.packet_max.saturating_sub(PACKET_MARGIN)).min(FLUSH_SIZE * 16);
@@ -662,6 +675,27 @@ impl TargetSession for MysqlSession {
 
     fn flush(&mut self) -> Result<(), TargetFailure> {
         self.send()
+    }
+
+    fn commit_at_once(&mut self, progress: &ReplayProgress) -> Option<Result<(), TargetFailure>> {
+        // Only the other statement for progress clears an announced statement.
+        let is_possible = self.state == TransactionState::BeginPending
+            && self.starts == RowTransactionStart::Implicit
+            && self.saved_intent == SavedIntent::None
+            && !self.rows.is_empty();
+        let format = self.format.clone().filter(|_| is_possible)?;
+        let rows = RowEvents { format, bytes: std::mem::take(&mut self.rows) };
+        let size_max = events_size_max(self.packet_max.saturating_sub(PACKET_MARGIN));
+        let united =
+            unite_with_progress(&rows, progress, self.progress_row).filter(|events| events.len() <= size_max);
+        let Some(united) = united else {
+            self.rows = rows.bytes;
+            return None;
+        };
+        self.restore_autocommit();
+        self.state = TransactionState::Idle;
+        self.rows = united;
+        Some(self.send())
     }
 
     fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use binlog::{Charset, Collation, Decimal};
-use replay::{ReplayProgress, StatementInput, StatementIntent, TargetFailure, UserVariableValue};
+use replay::{
+    ReplayProgress, SourcePosition, StatementInput, StatementIntent, TargetFailure, UserVariableValue,
+};
 use sql::quote::{parse_hex, put_hex, put_name};
 
 /// The table for saved progress.
@@ -61,12 +63,7 @@ pub(crate) fn put_progress(
     if let Some(place) = &progress.place {
         out.push_str(",log=X'");
         put_hex(out, place.log.as_bytes());
-        let _ = write!(out, "',position={},beyond='", place.position);
-        for place in &progress.beyond {
-            put_hex(out, place.log.as_bytes());
-            let _ = writeln!(out, " {}", place.position);
-        }
-        out.push('\'');
+        let _ = write!(out, "',position={},beyond='{}'", place.position, beyond_text(&progress.beyond));
     }
     if saved_intent == SavedIntent::Possible {
         out.push_str(",intent=NULL");
@@ -76,6 +73,16 @@ pub(crate) fn put_progress(
         let _ = write!(out, ",commits=IF(commits={before},{commits},~0+commits+1)");
     }
     let _ = write!(out, " WHERE stream={stream};");
+}
+
+/// Returns the text of the column `beyond`: a line with log and position for each transaction.
+pub(crate) fn beyond_text(beyond: &[SourcePosition]) -> String {
+    let mut text = String::new();
+    for position in beyond {
+        put_hex(&mut text, position.log.as_bytes());
+        let _ = writeln!(text, " {}", position.position);
+    }
+    text
 }
 
 /// Knowledge about the progress row's intent.

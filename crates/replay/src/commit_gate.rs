@@ -210,6 +210,15 @@ impl CommitGate {
         );
     }
 
+    /// Records that a group was applied and committed by one request: commits come in any order, or the group was the
+    /// first uncommitted one.
+    pub fn mark_committed_at_once(&mut self, number: u64) {
+        let is_free = self.order == CommitOrder::Any || number == self.first;
+        assert!(is_free, "ours: a group commits after all before it");
+        self.step(number, &[CommitPhase::Applying], CommitPhase::Committing);
+        self.mark_committed(number);
+    }
+
     /// Records that the group was rolled back, as [`CommitDecision::RollBack`] required.
     pub fn mark_rolled_back(&mut self, number: u64) {
         self.step(number, &[CommitPhase::Applying, CommitPhase::Applied], CommitPhase::Idle);

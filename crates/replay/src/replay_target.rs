@@ -96,6 +96,7 @@ pub enum IntentOutcome {
 ///
 /// ```text
 /// begin  (rows | statement)*  flush  commit
+/// begin  (rows | statement)*  commit_at_once
 /// begin  (rows | statement)*  rollback                          a failure, or changes that the source rolled back
 /// announce  statement  (rows)*  flush  commit                   a statement that commits implicitly
 /// ```
@@ -177,6 +178,14 @@ pub trait TargetSession: Send {
     ///
     /// If a change was refused.
     fn flush(&mut self) -> Result<(), TargetFailure>;
+
+    /// Makes the changes that are not made yet, saves progress and commits, all in one request. Called in place of
+    /// `flush` and `commit` if no order with other sessions must be kept. Returns `None` if the session needs several
+    /// requests: then nothing has changed.
+    fn commit_at_once(&mut self, progress: &ReplayProgress) -> Option<Result<(), TargetFailure>> {
+        let _ = progress;
+        None
+    }
 
     /// Saves progress and commits, in one transaction, which is durable on return. Calls `placed` as soon as no later
     /// commit can overtake this one: the next group may then commit.

@@ -15,7 +15,9 @@ use crate::replay_error::{ReplayError, TargetFailure, TargetFailureKind};
 use crate::replay_options::ReplayOptions;
 use crate::replay_progress::ReplayProgress;
 use crate::replay_target::{CommitSignal, CommitSignalCause, ReplayTarget, TargetSession};
-use crate::run::group_applier::{ApplyTotals, RowCounter, apply_group, can_be_undone, name_failed_member};
+use crate::run::group_applier::{
+    ApplyTotals, RowCounter, can_be_undone, finish_group, give_group, name_failed_member,
+};
 use crate::run::group_builder::CommitGroup;
 use crate::run::group_queue::{ApplierMessage, GroupQueue};
 use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor, now_us};
@@ -28,6 +30,7 @@ use crate::schedule::Schedule;
 /// thread does not use it then.
 struct WorkerShared<'f> {
     queue: &'f GroupQueue,
+    order: CommitOrder,
     state: Mutex<WorkerState>,
     /// A group may be ready to start, or no more groups follow.
     offered: Condvar,
@@ -141,7 +144,8 @@ pub(super) fn run(
     };
     let workers = sessions.into_iter().map(WorkerSeat::new).collect();
     let (offered, done) = (Condvar::new(), Condvar::new());
-    let shared = WorkerShared { queue, state: Mutex::new(state), offered, workers, done };
+    let shared =
+        WorkerShared { queue, order: options.order, state: Mutex::new(state), offered, workers, done };
     let result = thread::scope(|scope| {
         for index in 0..shared.workers.len() {
             let shared = &shared;
@@ -320,6 +324,13 @@ impl WorkerShared<'_> {
     }
 }
 
+impl WorkerState {
+    /// Returns whether no other group is being applied or committed.
+    fn is_alone(&self, number: u64) -> bool {
+        self.gate.first_uncommitted() == number && self.schedule.running_count() == 1
+    }
+}
+
 fn wait_on<'s>(bell: &Condvar, state: MutexGuard<'s, WorkerState>) -> MutexGuard<'s, WorkerState> {
     bell.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
@@ -405,8 +416,19 @@ impl<'s> ApplyWorker<'s, '_> {
         let shared = self.shared;
         let mut own = shared.workers[self.index].session();
         loop {
-            let applied = apply_group(&mut *own.session, group, &mut self.counter);
             let session = &mut *own.session;
+            let given = give_group(session, group, &mut self.counter);
+            if given.is_ok()
+                && let Some(committed) = self.commit_at_once(number, group, session)
+            {
+                let committed =
+                    committed.map(|()| |gate: &mut CommitGate| gate.mark_committed_at_once(number));
+                match self.step(number, group, session, committed)? {
+                    StepOutcome::On => break,
+                    StepOutcome::Again => continue,
+                }
+            }
+            let applied = given.and_then(|()| finish_group(session, group, &mut self.counter));
             let applied = applied.map(|()| |gate: &mut CommitGate| gate.mark_applied(number));
             if self.step(number, group, session, applied)? == StepOutcome::Again {
                 continue;
@@ -445,6 +467,19 @@ impl<'s> ApplyWorker<'s, '_> {
         drop(own);
         self.finish_group(number, group);
         Some(())
+    }
+
+    /// Commits a group whose changes are with the session, if no order must be kept, and the session can make one request
+    /// of all.
+    fn commit_at_once(
+        &self,
+        number: u64,
+        group: &CommitGroup,
+        session: &mut dyn TargetSession,
+    ) -> Option<Result<(), TargetFailure>> {
+        let is_free = self.shared.order == CommitOrder::Any || self.shared.state().is_alone(number);
+        let is_possible = is_free && group.plan.shape == TransactionShape::Rows;
+        is_possible.then(|| session.commit_at_once(&self.shared.progress(group))).flatten()
     }
 
     /// Records a committed group.

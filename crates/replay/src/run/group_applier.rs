@@ -94,15 +94,23 @@ impl GroupApplier {
     }
 
     fn try_apply(&mut self, group: &CommitGroup) -> Result<(), TargetFailure> {
-        apply_group(&mut *self.session, group, &mut self.counter)?;
-        self.session.commit(&group.progress, &mut || ())?;
+        let session = &mut *self.session;
+        give_group(session, group, &mut self.counter)?;
+        let is_rows = group.plan.shape == TransactionShape::Rows;
+        match is_rows.then(|| session.commit_at_once(&group.progress)).flatten() {
+            Some(committed) => committed?,
+            None => {
+                finish_group(session, group, &mut self.counter)?;
+                session.commit(&group.progress, &mut || ())?;
+            }
+        }
         self.tally.rows += self.counter.rows;
         Ok(())
     }
 }
 
-/// Applies all steps of a group, without the commit.
-pub(super) fn apply_group(
+/// Gives all steps of a group to the session, which may delay requests.
+pub(super) fn give_group(
     session: &mut dyn TargetSession,
     group: &CommitGroup,
     counter: &mut RowCounter,
@@ -159,6 +167,15 @@ pub(super) fn apply_group(
             }
         }
     }
+    Ok(())
+}
+
+/// Waits until all changes of a group are made: only the commit is left.
+pub(super) fn finish_group(
+    session: &mut dyn TargetSession,
+    group: &CommitGroup,
+    counter: &mut RowCounter,
+) -> Result<(), TargetFailure> {
     session.flush()?;
     if group.plan.shape == TransactionShape::RolledBack {
         session.rollback()?;

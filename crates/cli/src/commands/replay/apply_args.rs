@@ -35,7 +35,7 @@ pub(super) struct ApplyArgs {
     #[arg(long, value_name = "COUNT", default_value = "10000", value_parser = parse_at_least_one)]
     group_max: NonZeroUsize,
     /// Number of sessions that apply transactions or groups in parallel [default: 2 with --commit-order grouped,
-    /// otherwise 8]
+    /// otherwise 16]
     #[arg(long, value_name = "COUNT", value_parser = number_within(NonZeroUsize::MIN..=WORKERS_MAX))]
     workers: Option<NonZeroUsize>,
     /// Transactions that may be applied in parallel [default: writeset with --commit-order grouped, otherwise
@@ -141,7 +141,7 @@ impl OrderOption {
     const fn workers(self) -> NonZeroUsize {
         let count = match self {
             Self::Grouped => 2,
-            Self::Strict | Self::Any => 8,
+            Self::Strict | Self::Any => 16,
         };
         NonZeroUsize::new(count).expect("ours: the number is not zero")
     }
