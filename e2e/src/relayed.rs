@@ -240,7 +240,7 @@ pub fn wait_for_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
         }
         Ok(found == expected)
     });
-    equal.with_context(|| format!("wanted\n{expected}\nfound\n{found}\n{:?}", status(replica)))
+    equal.with_context(|| format!("expected\n{expected}\nfound\n{found}\n{:?}", status(replica)))
 }
 
 /// Returns the replica's status in one line.

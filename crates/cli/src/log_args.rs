@@ -140,8 +140,8 @@ impl LogArgs {
     }
 
     /// Replaces the given logs with this store.
-    pub(crate) fn set_store(&mut self, folder: PathBuf) {
-        self.logs = vec![folder];
+    pub(crate) fn set_store(&mut self, directory: PathBuf) {
+        self.logs = vec![directory];
     }
 
     /// Returns the store to follow: one directory, or its index. `option` is the option or argument that requires a

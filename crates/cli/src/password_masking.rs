@@ -85,7 +85,7 @@ fn program_path(name: &OsStr) -> Option<PathBuf> {
     let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
     let named = match Path::new(name).components().count() {
         0 | 1 => env::split_paths(&env::var_os("PATH").unwrap_or_default())
-            .map(|folder| folder.join(name))
+            .map(|directory| directory.join(name))
             .find(is_own),
         _ => Some(PathBuf::from(name)).filter(is_own),
     };
@@ -147,15 +147,15 @@ mod tests {
 
     use super::mask_passwords;
 
-    fn check(line: &str, wanted: Option<&str>) {
+    fn check(line: &str, expected: Option<&str>) {
         let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let found = mask_passwords(&arguments).map(|words| words.join(" ".as_ref()).into_string().unwrap());
-        assert_eq!(found.as_deref(), wanted, "{line}");
+        assert_eq!(found.as_deref(), expected, "{line}");
     }
 
     #[test]
     fn passwords_are_masked_in_all_places() {
-        for (line, wanted) in [
+        for (line, expected) in [
             ("mysqlbinlog -R -uroot -psecret binlog.000001", "mysqlbinlog -R -uroot -px binlog.000001"),
             ("bintide dump -vvpsecret b", "bintide dump -vvpx b"),
             ("bintide dump --password=a=b --pass=x1 b", "bintide dump --password=x --pass=x b"),
@@ -168,7 +168,7 @@ mod tests {
             ("bintide warm -p secret -b other -u u", "bintide warm -p x -b x -u u"),
             ("bintide warm -bother --admin_password other", "bintide warm -bx --admin_password x"),
         ] {
-            check(line, Some(wanted));
+            check(line, Some(expected));
         }
     }
 

@@ -149,7 +149,7 @@ impl ChangeExport {
         let is_list = |path: &PathBuf| path.extension().is_some_and(|end| end == LIST_END);
         if entries(&state).map_err(|cause| file_error("list", &state, cause))?.iter().any(is_list) {
             let known = if known.is_empty() { "all changes".to_owned() } else { known };
-            return Err(ColumnsError::OtherSelection { folder: self.root.clone(), known });
+            return Err(ColumnsError::OtherSelection { directory: self.root.clone(), known });
         }
         replace_file(&path, selection.as_bytes(), FileAccess::Private)
             .map_err(|cause| file_error("write", &path, cause))

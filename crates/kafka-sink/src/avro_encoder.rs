@@ -214,10 +214,10 @@ mod tests {
 
     #[test]
     fn numbers_are_zigzag() {
-        let check = |number, wanted: &[u8]| {
+        let check = |number, expected: &[u8]| {
             let mut out = Vec::new();
             put_long(&mut out, number);
-            assert_eq!(out, wanted, "{number}");
+            assert_eq!(out, expected, "{number}");
         };
         check(0, &[0]);
         check(-1, &[1]);
@@ -239,10 +239,10 @@ mod tests {
     #[test]
     fn fields_are_written_in_the_order_of_the_schema() {
         let schema = RecordSchemas::of(&KeyedRecordKind::Transaction, "t").value;
-        let check = |json: &str, wanted: Option<&[u8]>| {
+        let check = |json: &str, expected: Option<&[u8]>| {
             let mut out = Vec::new();
             let put = put_avro(&mut out, &schema, json.as_bytes());
-            assert_eq!(put.ok().map(|()| &*out), wanted, "{json}");
+            assert_eq!(put.ok().map(|()| &*out), expected, "{json}");
         };
         // `resume` has no field. An absent field is null, if the schema allows that.
         let begin = r#"{"status":"BEGIN","id":"x","ts_ms":1,"resume":"y"}"#;

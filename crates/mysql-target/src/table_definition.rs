@@ -69,8 +69,8 @@ fn read_foreign_keys(
         table: bytes(row, at + 1).into(),
     };
     let keys: Vec<_> = rows.iter().map(|row| (name(row, 0), name(row, 2))).collect();
-    let wanted = TargetTableName { database: database.into(), table: table.into() };
-    Ok(ForeignKeys::of_all(&keys).remove(&wanted).unwrap_or_default())
+    let own_name = TargetTableName { database: database.into(), table: table.into() };
+    Ok(ForeignKeys::of_all(&keys).remove(&own_name).unwrap_or_default())
 }
 
 fn bytes(row: &ResultRow, at: usize) -> &[u8] {

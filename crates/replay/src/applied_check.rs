@@ -243,14 +243,14 @@ mod tests {
         let (one, two) = (head(0, "b.1", None), head(1, "b.2", None));
         assert_eq!(check(4, &[one.clone(), two.clone()]), Ok(()));
         assert_eq!(check(99, &[one.clone(), two.clone()]), Ok(()));
-        for (position, units, wanted) in [
+        for (position, units, expected) in [
             (50, vec![one.clone()], "this position is inside "),
             (100, vec![one.clone()], "its last transaction ends at 99"),
             (100, vec![one.clone(), two.clone()], "its last transaction ends at 99"),
             (100, vec![two.clone()], "its last transaction ends at 0"),
         ] {
             let refused = check(position, &units).unwrap_err();
-            assert!(refused.contains(wanted), "{position}: {refused}");
+            assert!(refused.contains(expected), "{position}: {refused}");
         }
         // GTIDs identify transactions, whatever the position is.
         let by_gtid = head(0, "b.1", Some(1));

@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn waits_grow_to_a_limit() {
-        let check = |failures, wanted| assert_eq!(retry_backoff(failures), Duration::from_millis(wanted));
+        let check = |failures, expected| assert_eq!(retry_backoff(failures), Duration::from_millis(expected));
         check(1, 5);
         check(2, 10);
         check(5, 80);
@@ -346,10 +346,10 @@ mod tests {
 
     #[test]
     fn temporary_errors_are_retried() {
-        for (code, wanted) in
+        for (code, expected) in
             [(1205, true), (1213, true), (1297, true), (1062, false), (1032, false), (0, false)]
         {
-            assert_eq!(is_temporary(code), wanted, "{code}");
+            assert_eq!(is_temporary(code), expected, "{code}");
         }
     }
 }

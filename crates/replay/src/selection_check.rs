@@ -130,9 +130,9 @@ fn check_original_position(
         return Ok(());
     }
     let start = positions.seek_original(position)?.map_or(0, |before| before.rewritten);
-    let wanted = positions.to_rewritten(position);
-    if wanted > start && (start == 0 || reader.skip_to(start).is_ok()) {
-        match ends_at(&mut reader, wanted) {
+    let rewritten = positions.to_rewritten(position);
+    if rewritten > start && (start == 0 || reader.skip_to(start).is_ok()) {
+        match ends_at(&mut reader, rewritten) {
             Ok(Some(false)) => {}
             Ok(Some(true)) => return Ok(()),
             Ok(None) => {
@@ -151,22 +151,22 @@ fn check_original_position(
 }
 
 /// Returns whether an event ends at a position; `None` if the log ends before it.
-fn ends_at(reader: &mut LogReader, wanted: u64) -> Result<Option<bool>, logs::LogError> {
-    while reader.position() < wanted {
+fn ends_at(reader: &mut LogReader, position: u64) -> Result<Option<bool>, logs::LogError> {
+    while reader.position() < position {
         match reader.next_piece(CHUNK_SIZE, CHUNK_SIZE)? {
             ReadOutcome::Some(LogPiece::Chunk(chunk)) => {
-                if let Some(event) = chunk.iter().find(|event| event.end() >= wanted) {
-                    return Ok(Some(event.end() == wanted));
+                if let Some(event) = chunk.iter().find(|event| event.end() >= position) {
+                    return Ok(Some(event.end() == position));
                 }
             }
-            ReadOutcome::Some(LogPiece::LargePayload(payload)) if payload.head().end() >= wanted => {
-                return Ok(Some(payload.head().end() == wanted));
+            ReadOutcome::Some(LogPiece::LargePayload(payload)) if payload.head().end() >= position => {
+                return Ok(Some(payload.head().end() == position));
             }
             ReadOutcome::Some(LogPiece::LargePayload(_)) => {}
             ReadOutcome::End(_) => return Ok(None),
         }
     }
-    Ok(Some(reader.position() == wanted))
+    Ok(Some(reader.position() == position))
 }
 
 /// Position of the first transaction of a GTID set.
@@ -265,8 +265,8 @@ mod tests {
     /// Without these calls, Ctrl-C would wait until all logs are read.
     #[test]
     fn searches_for_gtids_can_be_stopped() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/rotation");
-        let logs = [1, 2].map(|number| ReplayLog::File(folder.join(format!("binlog.{number:06}"))));
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/rotation");
+        let logs = [1, 2].map(|number| ReplayLog::File(directory.join(format!("binlog.{number:06}"))));
         let stop = "00000000-0000-0000-0000-00000000000a:1".parse().unwrap();
         let selection = TransactionSelection {
             stop: Some(SelectionStop::AfterGtid(stop)),

@@ -278,14 +278,14 @@ fn with_column_schema(column: &Column, facts: &ColumnSchema) -> Column {
 /// Returns whether the log's column type is compatible with the catalogue's column.
 fn is_compatible(column_type: ColumnType, facts: &ColumnSchema) -> bool {
     let data_type = &*facts.data_type;
-    let wanted: &[&str] = match column_type {
+    let data_types: &[&str] = match column_type {
         // MariaDB logs its address and UUID types as CHAR.
         ColumnType::Char { .. } => &["char", "binary", "uuid", "inet6", "inet4"],
         ColumnType::Blob { .. } => return data_type == "json" || BLOB_TYPES.contains(&data_type),
         ColumnType::Vector { .. } => &[],
         same => same.data_types(),
     };
-    wanted.is_empty() || wanted.contains(&data_type)
+    data_types.is_empty() || data_types.contains(&data_type)
 }
 
 /// Returns the members of `enum('a','it''s')` and `set(…)`; empty for other types.

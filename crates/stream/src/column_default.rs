@@ -60,12 +60,12 @@ mod tests {
 
     #[test]
     fn defaults_have_the_form_of_values() {
-        let check = |column_type: &str, default: &str, wanted: Option<&str>| {
+        let check = |column_type: &str, default: &str, expected: Option<&str>| {
             let data_type = column_type.split(['(', ' ']).next().unwrap_or_default().to_owned();
             let ddl = ColumnDdl { default: Some(default.to_owned()), ..ColumnDdl::default() };
             let column_type = column_type.to_owned();
             let column = ColumnSchema { data_type, column_type, ddl, ..ColumnSchema::default() };
-            assert_eq!(default_json(&column, ValueModes::default()).as_deref(), wanted, "{default}");
+            assert_eq!(default_json(&column, ValueModes::default()).as_deref(), expected, "{default}");
         };
         check("int", "-1", Some("-1"));
         check("int", "x", None);

@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn patterns_match_whole_names_of_any_case() {
-        let check = |patterns: &str, column: &str, wanted: bool| {
-            assert_eq!(patterns.parse::<ColumnPatterns>().unwrap().matches(column), wanted, "{patterns}");
+        let check = |patterns: &str, column: &str, expected: bool| {
+            assert_eq!(patterns.parse::<ColumnPatterns>().unwrap().matches(column), expected, "{patterns}");
         };
         check("shop.orders.note", "shop.orders.note", true);
         check("SHOP.orders.note", "shop.Orders.note", true);
@@ -294,8 +294,8 @@ mod tests {
     #[test]
     fn keys_have_the_columns_of_the_rules_in_their_order() {
         let columns = ["s.t.a", "s.t.b", "s.t.c"].map(str::to_owned);
-        let check = |text: &str, wanted: Option<&[usize]>| {
-            assert_eq!(text.parse::<MessageKeys>().unwrap().key_of(&columns).as_deref(), wanted, "{text}");
+        let check = |text: &str, expected: Option<&[usize]>| {
+            assert_eq!(text.parse::<MessageKeys>().unwrap().key_of(&columns).as_deref(), expected, "{text}");
         };
         check("", None);
         check("s.t:c,a", Some(&[2, 0]));

@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn days() {
-        let check = |year, month, day, wanted| assert_eq!(epoch_day(Date { year, month, day }), wanted);
+        let check = |year, month, day, expected| assert_eq!(epoch_day(Date { year, month, day }), expected);
         check(1970, 1, 1, Some(0));
         check(1969, 12, 31, Some(-1));
         check(2000, 2, 29, Some(11_016));

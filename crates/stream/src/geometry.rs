@@ -121,10 +121,10 @@ mod tests {
         [x.to_le_bytes(), y.to_le_bytes()].concat()
     }
 
-    fn check(wkb: &[u8], wanted: Option<&str>) {
+    fn check(wkb: &[u8], expected: Option<&str>) {
         let mut out = Vec::new();
         let text = put_wkt(&mut out, wkb).map(|()| String::from_utf8(out).unwrap());
-        assert_eq!(text.as_deref(), wanted);
+        assert_eq!(text.as_deref(), expected);
     }
 
     #[test]

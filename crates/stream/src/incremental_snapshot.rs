@@ -250,10 +250,10 @@ impl IncrementalSnapshot {
 }
 
 /// Returns whether a place in the log is at another one or after it.
-fn is_reached(place: &ResumePosition, wanted: &ResumePosition) -> bool {
-    match log_order(&place.log).cmp(&log_order(&wanted.log)) {
+fn is_reached(place: &ResumePosition, goal: &ResumePosition) -> bool {
+    match log_order(&place.log).cmp(&log_order(&goal.log)) {
         Ordering::Less => false,
-        Ordering::Equal => place.position >= wanted.position,
+        Ordering::Equal => place.position >= goal.position,
         Ordering::Greater => true,
     }
 }

@@ -67,10 +67,10 @@ mod tests {
 
     use super::{put_base64, put_digits, put_float, put_string, put_token};
 
-    fn check(put: impl Fn(&mut Vec<u8>), wanted: &str) {
+    fn check(put: impl Fn(&mut Vec<u8>), expected: &str) {
         let mut out = Vec::new();
         put(&mut out);
-        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]
@@ -92,10 +92,10 @@ mod tests {
     #[test]
     fn tokens_are_written_as_their_text() {
         for text in ["binlog.000003:1234", "a\"b:4,3e11fa47-71ca-11e1-9e33-c80aa9429562:tag:7"] {
-            let mut wanted = Vec::new();
-            put_string(&mut wanted, text);
-            let wanted = String::from_utf8(wanted).unwrap();
-            check(|out| put_token(out, &text.parse().unwrap()), &wanted);
+            let mut expected = Vec::new();
+            put_string(&mut expected, text);
+            let expected = String::from_utf8(expected).unwrap();
+            check(|out| put_token(out, &text.parse().unwrap()), &expected);
         }
     }
 

@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn tokens_round_trip_as_text() {
-        let check = |text: &str, wanted: bool| match text.parse::<ResumeToken>() {
-            Ok(token) => assert!(wanted && token.to_string() == text, "{token:?}"),
-            Err(error) => assert!(!wanted, "{error}"),
+        let check = |text: &str, expected: bool| match text.parse::<ResumeToken>() {
+            Ok(token) => assert!(expected && token.to_string() == text, "{token:?}"),
+            Err(error) => assert!(!expected, "{error}"),
         };
         check("binlog.000003:1234", true);
         check("b:i:4", true);

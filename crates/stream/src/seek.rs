@@ -24,13 +24,13 @@ pub fn seek(
     if let ReadOutcome::End(_) = reader.next_event()? {
         return Err(resume_error(reader, token, SeekOutcome::EndsBefore(reader.position())));
     }
-    let (head, wanted) = (reader.position(), token.place.position);
+    let (head, original) = (reader.position(), token.place.position);
     let (near, place) = match positions {
         Some(positions) => {
-            let near = positions.seek_original(wanted)?.map(|transaction| transaction.rewritten);
-            (near.filter(|near| *near >= head), positions.to_rewritten(wanted))
+            let near = positions.seek_original(original)?.map(|transaction| transaction.rewritten);
+            (near.filter(|near| *near >= head), positions.to_rewritten(original))
         }
-        None => (reader.seek_near(wanted)?, wanted),
+        None => (reader.seek_near(original)?, original),
     };
     if let Some(near) = near {
         if let Ok(()) = reader.skip_to(near)
@@ -70,15 +70,15 @@ impl SeekOutcome {
 }
 
 fn resume_error(reader: &LogReader, token: &ResumeToken, found: SeekOutcome) -> StreamError {
-    let wanted = token.gtid.as_deref().unwrap_or_default();
+    let expected = token.gtid.as_deref().unwrap_or_default();
     let reason = match found {
         SeekOutcome::EndsBefore(size) => format!("the log has only {size} bytes"),
         SeekOutcome::InsideTransaction => {
             "no transaction ends there: this is another log, or the position is wrong".to_owned()
         }
-        SeekOutcome::AfterTransaction(None) => format!("no transaction precedes it, expected {wanted}"),
+        SeekOutcome::AfterTransaction(None) => format!("no transaction precedes it, expected {expected}"),
         SeekOutcome::AfterTransaction(Some(found)) => {
-            format!("the transaction before it is {found}, expected {wanted}: this is another log")
+            format!("the transaction before it is {found}, expected {expected}: this is another log")
         }
     };
     StreamError::Resume { log: reader.name().to_owned(), position: token.place.position, reason }

@@ -308,9 +308,9 @@ mod tests {
 
     /// Compares a value in both envelopes.
     fn check(column_type: &str, text: &str, debezium: &str, maxwell: &str) {
-        for (to, wanted) in [(Envelope::Debezium, debezium), (Envelope::Maxwell, maxwell)] {
+        for (to, expected) in [(Envelope::Debezium, debezium), (Envelope::Maxwell, maxwell)] {
             let found = json(column_type, text, to, ValueModes::default());
-            assert_eq!(found, wanted, "{column_type} {text}");
+            assert_eq!(found, expected, "{column_type} {text}");
         }
     }
 
@@ -354,8 +354,8 @@ mod tests {
 
     #[test]
     fn values_in_other_modes() {
-        let check = |modes, column_type, text, wanted| {
-            assert_eq!(json(column_type, text, Envelope::Debezium, modes), wanted, "{modes:?} {text}");
+        let check = |modes, column_type, text, expected| {
+            assert_eq!(json(column_type, text, Envelope::Debezium, modes), expected, "{modes:?} {text}");
         };
         let decimals = |decimals| ValueModes { decimals, ..ValueModes::default() };
         check(decimals(DecimalMode::Text), "decimal(8,2) zerofill", "000001.20", "\"1.20\"");

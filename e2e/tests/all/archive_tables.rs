@@ -143,8 +143,8 @@ fn damage_is_found(server: &ObjectServer, location: &str) -> Result<()> {
 /// Tables that are requested later are added, and a lost table is written again. The segment stays.
 #[test]
 fn missing_tables_are_written_beside_the_segment() -> Result<()> {
-    let folder = TempDir::new()?;
-    let archive = folder.path().join("archive");
+    let directory = TempDir::new()?;
+    let archive = directory.path().join("archive");
     let location = archive.display().to_string();
     let log = &samples(&["types.binlog"])[0];
     let segments = || -> Result<Vec<PathBuf>> {
@@ -190,7 +190,7 @@ fn writers_at_the_same_time_keep_all_columns() -> Result<()> {
     let directory = TempDir::new()?;
     let server = ObjectServer::start()?;
     let logs = samples(&["charsets.binlog", "charsets-full-metadata.binlog"]);
-    let one_by_one = directory.path().join("wanted").display().to_string();
+    let one_by_one = directory.path().join("expected").display().to_string();
     for log in &logs {
         run_well(&[], &["archive", "--change-tables", "--to", &one_by_one, log])?;
     }

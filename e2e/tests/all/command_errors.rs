@@ -119,10 +119,10 @@ fn ctrl_c_ends_the_wait_for_a_connection() -> Result<()> {
 /// A named pipe has no writer, or a writer that writes nothing. The first SIGINT or SIGTERM ends the wait.
 #[test]
 fn the_first_signal_ends_the_wait_for_a_pipe() -> Result<()> {
-    let folder = TempDir::new()?;
-    let pipe = folder.path().join("pipe");
+    let directory = TempDir::new()?;
+    let pipe = directory.path().join("pipe");
     mkfifo(&pipe, Mode::S_IRWXU)?;
-    let (name, database) = (text(&pipe)?, format!("sqlite:{}", folder.path().join("x.db").display()));
+    let (name, database) = (text(&pipe)?, format!("sqlite:{}", directory.path().join("x.db").display()));
     let lines: [&[&str]; 5] = [
         &["stats", name],
         &["verify", name],
@@ -152,8 +152,8 @@ fn the_first_signal_ends_the_wait_for_a_pipe() -> Result<()> {
 
 #[test]
 fn pipes_are_refused_where_logs_are_read_twice() -> Result<()> {
-    let folder = TempDir::new()?;
-    let pipe = folder.path().join("pipe");
+    let directory = TempDir::new()?;
+    let pipe = directory.path().join("pipe");
     mkfifo(&pipe, Mode::S_IRWXU)?;
     says(&["history", "--table", "a.b", "--where", "id=1", text(&pipe)?], 2, &["is not a regular file"])
 }

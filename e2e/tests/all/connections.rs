@@ -255,7 +255,7 @@ fn unsupported_options_are_refused() -> Result<()> {
             &["warm", "-P", "1", &of_file],
         ] {
             let said = refused(command)?;
-            ensure!(said.contains(expected), "{command:?}, {line}: wanted {expected}: {said}");
+            ensure!(said.contains(expected), "{command:?}, {line}: expected {expected}: {said}");
         }
     }
     let said = refused(&["receive", &store, "--from", nobody, "--ssl-mode=odd"])?;

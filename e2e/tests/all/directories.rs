@@ -156,7 +156,7 @@ fn copied_logs_are_read_instead_of_the_originals() -> Result<()> {
 #[test]
 fn named_pipes_in_directories_are_refused() -> Result<()> {
     let place = TempDir::new()?;
-    let directory = place.path().join("folder");
+    let directory = place.path().join("directory");
     fs::create_dir(&directory)?;
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/gtids/binlog.000001");
     fs::copy(&sample, directory.join("binlog.000001"))?;

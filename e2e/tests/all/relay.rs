@@ -227,12 +227,12 @@ fn accounts_are_read_again_after_sighup() -> Result<()> {
 }
 
 /// Writes a certificate that is its own authority, with its key.
-fn write_certificate(folder: &Path) -> Result<String> {
+fn write_certificate(directory: &Path) -> Result<String> {
     let mut certificate = CertificateParams::new(vec!["localhost".to_owned()])?;
     certificate.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate()?;
     let pem = certificate.self_signed(&key)?.pem();
-    fs::write(folder.join("server.pem"), format!("{pem}{}", key.serialize_pem()))?;
+    fs::write(directory.join("server.pem"), format!("{pem}{}", key.serialize_pem()))?;
     Ok(pem)
 }
 
@@ -240,11 +240,11 @@ fn write_certificate(folder: &Path) -> Result<String> {
 #[test]
 fn certificates_are_read_again_after_sighup() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
-    let folder = TempDir::new()?;
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let accounts = write_account(folder.path(), "secret")?;
+    let directory = TempDir::new()?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let accounts = write_account(directory.path(), "secret")?;
     let [before, after] = [path("before.pem"), path("after.pem")];
-    fs::write(&before, write_certificate(folder.path())?)?;
+    fs::write(&before, write_certificate(directory.path())?)?;
     let options = ["--accounts", &accounts, "--server-cert", &path("server.pem")];
     let relay = RelayProcess::start(&index_of(&source)?, &options)?;
     let shows = |authority: &str| -> Result<bool> {
@@ -256,13 +256,13 @@ fn certificates_are_read_again_after_sighup() -> Result<()> {
     };
     ensure!(shows(&before)?, "the first certificate");
     let id = Pid::from_raw(i32::try_from(relay.running.as_ref().context("the relay does not run")?.id())?);
-    fs::write(&after, write_certificate(folder.path())?)?;
+    fs::write(&after, write_certificate(directory.path())?)?;
     ensure!(shows(&before)? && !shows(&after)?, "before SIGHUP");
     kill(id, Signal::SIGHUP)?;
     wait_until("the second certificate", || shows(&after))?;
     ensure!(!shows(&before)?, "the first certificate is still in use");
     fs::write(path("server.pem"), "no certificate")?;
-    write_account(folder.path(), "other")?;
+    write_account(directory.path(), "other")?;
     kill(id, Signal::SIGHUP)?;
     for _ in 0..10 {
         ensure!(shows(&after)?, "neither the certificate nor the account changes");
@@ -282,13 +282,13 @@ fn connections_without_tls_are_counted() -> Result<()> {
         command.args(["-e", "select tls_version from bintide.clients where connection_id = connection_id()"]);
         Ok(command.arg(format!("--port={}", relay.port)).output()?)
     };
-    for (option, wanted) in [
+    for (option, expected) in [
         ("--ssl-mode=DISABLED", "NULL\n"),
         ("--tls-version=TLSv1.2", "TLSv1.2\n"),
         ("--tls-version=TLSv1.3", "TLSv1.3\n"),
     ] {
         let output = mysql(&[option])?;
-        ensure!(output.stdout == wanted.as_bytes(), "{option}: {output:?}");
+        ensure!(output.stdout == expected.as_bytes(), "{option}: {output:?}");
     }
     // The relay has no ciphers with DHE.
     let output = mysql(&["--tls-version=TLSv1.2", "--ssl-cipher=DHE-RSA-AES256-GCM-SHA384"])?;
@@ -317,8 +317,8 @@ fn browsers_show_the_page() -> Result<()> {
     // The chart needs two samples of the lag.
     thread::sleep(Duration::from_secs(5));
     let page = dump_page(&format!("http://127.0.0.1:{http}/"))?;
-    for wanted in ["repl@127.0.0.1:", "<path class=\"line\" d=\"M", "binlog.000001", ">as-is<", ">ready<"] {
-        ensure!(page.contains(wanted), "{wanted} is not in {page}");
+    for expected in ["repl@127.0.0.1:", "<path class=\"line\" d=\"M", "binlog.000001", ">as-is<", ">ready<"] {
+        ensure!(page.contains(expected), "{expected} is not in {page}");
     }
     ensure!(!page.contains(">Waiting for the first report.<"), "{page}");
     Ok(())

@@ -135,7 +135,7 @@ fn events_of_a_form_equal_those_that_its_clients_get() -> Result<()> {
             let ours = relay.ask(&format!("SHOW BINLOG EVENTS IN '{log}'"))?;
             let expected = listed(&directory.path().join(log))?;
             for (ours, expected) in ours.lines().zip(expected.lines()) {
-                ensure!(ours == expected, "{form} {log}\nours:   {ours:.300}\nwanted: {expected:.300}");
+                ensure!(ours == expected, "{form} {log}\nours:     {ours:.300}\nexpected: {expected:.300}");
             }
             ensure!(ours.lines().count() == expected.lines().count(), "{form} {log}: {ours:.3000}");
         }

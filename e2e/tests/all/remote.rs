@@ -120,7 +120,7 @@ fn files_are_the_same() -> Result<()> {
             "--raw binlog.000001 binlog.000003",
             "--raw --start-position=158 binlog.000001",
             "--raw --stop-position=300 --stop-datetime=2001-01-01 --database=d binlog.000001",
-            "--raw --result-file=no/such/folder/ binlog.000001",
+            "--raw --result-file=no/such/directory/ binlog.000001",
             "--raw --include-gtids=5ea5ca5e-0001-4000-8000-000000000001:2 binlog.000001",
             "--raw --exclude-gtids=5ea5ca5e-0001-4000-8000-000000000001:2 binlog.000001",
         ],

@@ -249,9 +249,9 @@ fn plan(
     let sizes = files.iter().filter_map(|(_, path)| std::fs::metadata(path).ok());
     let size_max = sizes.map(|data| data.len()).max().unwrap_or_default();
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let wanted = common.jobs.unwrap_or(cores);
+    let requested = common.jobs.unwrap_or(cores);
     let memory = common.memory.unwrap_or(MEMORY_DEFAULT);
-    let plan = ResourcePlan::new(action, wanted, memory, size_max);
+    let plan = ResourcePlan::new(action, requested, memory, size_max);
     let need = format!(
         "{} can need {} of memory",
         units::counted(plan.workers.get() as u64, "thread"),
@@ -263,9 +263,9 @@ fn plan(
             units::bytes(memory)
         )));
     }
-    if plan.workers < wanted {
+    if plan.workers < requested {
         warn!(
-            "using {} of {wanted} threads, which can need {} of memory; to use more threads, increase --memory",
+            "using {} of {requested} threads, which can need {} of memory; to use more threads, increase --memory",
             plan.workers,
             units::bytes(plan.memory_needed)
         );

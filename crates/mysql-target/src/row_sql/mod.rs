@@ -500,7 +500,7 @@ impl<'p> StatementBatch<'p> {
     }
 
     /// Returns ER_KEY_NOT_FOUND (1032), the error of a replica in the same situation.
-    fn row_count_mismatch(&self, met: u64, wanted: u64) -> TargetFailure {
+    fn row_count_mismatch(&self, met: u64, expected: u64) -> TargetFailure {
         const KEY_NOT_FOUND: u16 = 1032;
         let verb = match self.kind {
             RowsKind::Write => "an INSERT",
@@ -508,7 +508,7 @@ impl<'p> StatementBatch<'p> {
             RowsKind::Update | RowsKind::PartialUpdate => "an UPDATE",
         };
         let message = format!(
-            "{verb} in {} matched {met} rows, but {wanted} on the source: the target's rows differ from the source's",
+            "{verb} in {} matched {met} rows, but {expected} on the source: the target's rows differ from the source's",
             self.plan.table.name
         );
         TargetFailure { code: Some(KEY_NOT_FOUND), ..TargetFailure::refused(message) }

@@ -337,9 +337,9 @@ mod tests {
 
     #[test]
     fn intervals() {
-        let check = |text: &str, count: i64, unit: &str, wanted: Option<&str>| {
+        let check = |text: &str, count: i64, unit: &str, expected: Option<&str>| {
             let time = SqlDateTime::parse(text).and_then(|time| time.after(count, TimeUnit::of(unit)?));
-            assert_eq!(time.map(SqlDateTime::to_text).as_deref(), wanted, "{text} {count} {unit}");
+            assert_eq!(time.map(SqlDateTime::to_text).as_deref(), expected, "{text} {count} {unit}");
         };
         check("2024-01-31", 1, "month", Some("2024-02-29"));
         check("2024-02-29", -1, "year", Some("2023-02-28"));

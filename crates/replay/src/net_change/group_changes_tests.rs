@@ -246,13 +246,13 @@ fn script(world: &ChangesFixture, script: &str) -> Vec<Vec<u8>> {
     script.split(';').map(transaction).collect()
 }
 
-fn check(transactions: &str, wanted: ChangesReport) {
+fn check(transactions: &str, expected: ChangesReport) {
     let world = ChangesFixture::new();
     let mut changes = world.changes();
     for events in script(&world, transactions) {
         world.take(&mut changes, &events).unwrap();
     }
-    assert_eq!(changes.write(&mut Vec::new()), Ok(wanted), "{transactions}");
+    assert_eq!(changes.write(&mut Vec::new()), Ok(expected), "{transactions}");
 }
 
 #[test]

@@ -752,9 +752,9 @@ fn a_panic_ends_the_replay_with_an_error() {
                     "at" => replay_error(&history, &target, &options, PanickingObserver),
                     _ => replay_error(&history, &target, &options, CommitLimit(u64::MAX)),
                 };
-                let wanted = format!("panicked: injected in {method}; please report this defect");
+                let expected = format!("panicked: injected in {method}; please report this defect");
                 assert!(
-                    error.starts_with("internal error") && error.ends_with(&wanted),
+                    error.starts_with("internal error") && error.ends_with(&expected),
                     "{order:?} {mode:?}: {error}"
                 );
                 let state = target.inner.0.state();

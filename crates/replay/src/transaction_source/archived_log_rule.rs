@@ -22,7 +22,7 @@ struct ReplayScope {
     start: Option<SelectionStart>,
     stop: Option<SelectionStop>,
     /// Transactions that the target has, or that are excluded.
-    unwanted: GtidSet,
+    unneeded: GtidSet,
     /// Log with the saved position.
     saved_log: Option<String>,
 }
@@ -45,7 +45,7 @@ impl ArchivedLogRule {
         let known = (selection.skip == 0).then(|| ReplayScope {
             start: selection.start.clone(),
             stop: selection.stop.clone(),
-            unwanted: applied.executed.union(&applied.progress.gtids).union(&selection.exclude),
+            unneeded: applied.executed.union(&applied.progress.gtids).union(&selection.exclude),
             saved_log: applied.progress.place.as_ref().map(|place| place.log.clone()),
         });
         Self { known, late_limit: None }
@@ -95,7 +95,7 @@ impl ReplayScope {
     fn may_select(&self, gtids: &GtidSet, contents: &ArchivedContents, place: LogListPosition<'_>) -> bool {
         let all_have_gtids = gtids.count() == u128::from(contents.transactions);
         match &self.start {
-            None => !(all_have_gtids && gtids.is_subset(&self.unwanted)),
+            None => !(all_have_gtids && gtids.is_subset(&self.unneeded)),
             // An earlier log may have contained the start.
             Some(_) if !place.is_leading => true,
             Some(SelectionStart::At(SelectionBound::Time(start))) => {
@@ -124,7 +124,7 @@ mod tests {
 
     /// Checks a log with the transactions 11 to 20 of the seconds 100 to 110, the second of three logs.
     #[track_caller]
-    fn check(selection: TransactionSelection, applied: &str, is_leading: bool, wanted: bool) {
+    fn check(selection: TransactionSelection, applied: &str, is_leading: bool, expected: bool) {
         let executed = if applied.is_empty() { GtidSet::new() } else { set(applied) };
         let applied = AppliedState { executed, ..AppliedState::default() };
         let rule = ArchivedLogRule::new(&selection, &applied);
@@ -139,7 +139,7 @@ mod tests {
         let place = LogListPosition { number: 1, names: &names, is_leading };
         let scope = rule.known.as_ref();
         let found = scope.is_some_and(|scope| scope.can_leave_out(&contents, place));
-        assert_eq!(found, wanted, "{selection:?}");
+        assert_eq!(found, expected, "{selection:?}");
         let relay = ArchivedContents { has_whole_transactions: false, ..contents };
         assert!(!scope.is_some_and(|scope| scope.can_leave_out(&relay, place)));
     }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     /// `logs` are the `Previous_gtids` of each log; `?` if it has none.
-    fn check(kind: LogKind, logs: &[&str], place: Option<usize>, applied: &str, wanted: usize) {
+    fn check(kind: LogKind, logs: &[&str], place: Option<usize>, applied: &str, expected: usize) {
         let applied = set(applied);
         let read_start = |number: usize| {
             let previous = Some(logs[number]).filter(|previous| *previous != "?");
@@ -101,7 +101,7 @@ mod tests {
         };
         let is_applied = |previous: &GtidSet| previous.difference(&applied).is_empty();
         let found = first_needed(logs.len(), place, is_applied, read_start);
-        assert_eq!(found, wanted, "{logs:?} {place:?} {applied}");
+        assert_eq!(found, expected, "{logs:?} {place:?} {applied}");
     }
 
     #[test]

@@ -129,8 +129,8 @@ pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
         false => Some(command.newest_logs.fetch(global, ask_server)?),
     };
     let mut inputs = command.inputs.clone();
-    if let Some((folder, _)) = &fetched {
-        inputs.set_store(folder.path().to_owned());
+    if let Some((directory, _)) = &fetched {
+        inputs.set_store(directory.path().to_owned());
     }
     let names = if fetched.is_some() { LogNaming::OfFiles } else { LogNaming::AsGiven };
     let report = measure(command, &inputs, names, global)?;
@@ -212,8 +212,8 @@ fn measure(
             MeasureExtent::Sample { time, bytes: command.sample }
         }
     };
-    let wanted = command.jobs.unwrap_or(cores);
-    let plan = plan(&levels, wanted, &sources, command.memory)?;
+    let requested = command.jobs.unwrap_or(cores);
+    let plan = plan(&levels, requested, &sources, command.memory)?;
     let MeasurementPlan { workers, sizes, .. } = plan;
     let settings = AdviseSettings { levels, extent, seed: command.seed, workers, sizes };
     let mut progress = ByteProgress::new(global, found.bytes_total);
@@ -228,13 +228,13 @@ fn measure(
 /// Plans threads and memory. Reports a lack of memory before the work begins.
 fn plan(
     levels: &[ZstdLevel],
-    wanted: NonZeroUsize,
+    requested: NonZeroUsize,
     sources: &[LogSource<'_>],
     memory: Option<u64>,
 ) -> Result<MeasurementPlan, CommandFailure> {
     let size_max = sources.iter().map(|source| source.bytes).max().unwrap_or_default();
     let most = memory.unwrap_or(MEMORY_DEFAULT);
-    let plan = MeasurementPlan::new(levels, wanted, most, size_max);
+    let plan = MeasurementPlan::new(levels, requested, most, size_max);
     let threads = counted(plan.workers.get() as u64, "thread");
     let need = format!("{threads} can need {} of memory", bytes(plan.memory_needed));
     if plan.memory_needed > most && memory.is_some() {
@@ -243,9 +243,9 @@ fn plan(
             bytes(most)
         )));
     }
-    if plan.workers < wanted {
+    if plan.workers < requested {
         warn!(
-            "using {} of {wanted} threads, which can need {} of memory; to use more threads, increase --memory",
+            "using {} of {requested} threads, which can need {} of memory; to use more threads, increase --memory",
             plan.workers,
             bytes(plan.memory_needed)
         );

@@ -68,7 +68,7 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     let Some(location) = &command.to else {
         return Err(CommandFailure::NotStarted(anyhow!("archive needs the archive's location: --to")));
     };
-    let folder = command.follow.then(|| command.inputs.store("--follow")).transpose()?;
+    let directory = command.follow.then(|| command.inputs.store("--follow")).transpose()?;
     let found = command.inputs.find_logs()?;
     found.check_indexes()?;
     let mut logs = Vec::new();
@@ -98,7 +98,7 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     let archiver = archiver.with_tables(tables);
     let mut archiver = archiver;
     archiver.archive_all(&logs)?;
-    if let Some(mut store) = folder {
+    if let Some(mut store) = directory {
         interrupt::set_runs_until_stopped();
         while wait() {
             store.refresh().map_err(|error| CommandFailure::Failed(add_advice(error)))?;
@@ -195,17 +195,17 @@ impl ArchiveReport<'_> {
 
 /// Refuses to remove logs of a server, or logs that an index would miss.
 fn check_removal(logs: &[PathBuf]) -> Result<(), CommandFailure> {
-    let mut folders: Vec<&Path> = logs.iter().map(|log| parent_of(log)).collect();
-    folders.dedup();
-    for folder in folders {
-        let name = folder.display();
-        if let Some(server) = find_running_server(folder) {
+    let mut directories: Vec<&Path> = logs.iter().map(|log| parent_of(log)).collect();
+    directories.dedup();
+    for directory in directories {
+        let name = directory.display();
+        if let Some(server) = find_running_server(directory) {
             return Err(CommandFailure::NotStarted(anyhow!(
                 "{name} belongs to a running server ({server}): delete its logs with PURGE BINARY LOGS"
             )));
         }
-        let has_index = has_index(folder).with_context(|| format!("could not read the directory {name}"));
-        if has_index.map_err(CommandFailure::NotStarted)? && !is_received_store(folder) {
+        let has_index = has_index(directory).with_context(|| format!("could not read the directory {name}"));
+        if has_index.map_err(CommandFailure::NotStarted)? && !is_received_store(directory) {
             return Err(CommandFailure::NotStarted(anyhow!(
                 "{name} has an index file that bintide does not maintain: delete the logs with the program that \
                  maintains it"
@@ -215,8 +215,8 @@ fn check_removal(logs: &[PathBuf]) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn has_index(folder: &Path) -> io::Result<bool> {
-    for entry in fs::read_dir(folder)? {
+fn has_index(directory: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(directory)? {
         if entry?.path().extension().is_some_and(|end| end == "index") {
             return Ok(true);
         }

@@ -136,10 +136,10 @@ pub(crate) fn make_logs_optional(command: clap::Command) -> clap::Command {
 pub(crate) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResult {
     command.metrics.check()?;
     command.apply.temporary.limit();
-    if command.follow || command.source.is_wanted() {
+    if command.follow || command.source.is_live() {
         interrupt::set_runs_until_stopped();
     }
-    if command.source.is_wanted() {
+    if command.source.is_live() {
         return source_args::run(command, global);
     }
     match (command.status, command.forget) {

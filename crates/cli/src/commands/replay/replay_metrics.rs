@@ -276,9 +276,9 @@ mod tests {
             let figures = ReplayFigures { now_us: 5_500_000, ..stats.figures().clone() };
             MetricsRegistry::new().with(REPLAY_METRICS, move || figures.clone()).text(MetricsFormat::Classic)
         };
-        let line = |wanted: &str| {
+        let line = |expected: &str| {
             let text = text();
-            assert!(text.lines().any(|line| line == wanted), "{wanted}: {text}");
+            assert!(text.lines().any(|line| line == expected), "{expected}: {text}");
         };
         line("bintide_replay_transactions_total 0");
         line("bintide_replay_commit_lag_seconds_count 0");

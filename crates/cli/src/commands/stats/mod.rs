@@ -162,8 +162,8 @@ fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, Comm
         false => Some(command.newest_logs.fetch(global, |_, _| Ok(()))?.0),
     };
     let mut inputs = command.inputs.clone();
-    if let Some(folder) = &fetched {
-        inputs.set_store(folder.path().to_owned());
+    if let Some(directory) = &fetched {
+        inputs.set_store(directory.path().to_owned());
     }
     let mut found = inputs.find_logs()?;
     found.leave_out_archived(&command.transactions.selection()?);
@@ -207,13 +207,13 @@ fn settings(command: &StatsArgs) -> Result<StatsSettings, CommandFailure> {
 
 /// Names the logs of a temporary directory as the server does.
 fn name_as_on_server(report: &mut StatsReport, places: &[InputPlace]) {
-    let folder = places.iter().find_map(|place| match place {
+    let directory = places.iter().find_map(|place| match place {
         InputPlace::File(path) => path.parent(),
         InputPlace::Stdin => None,
     });
-    let Some(folder) = folder.map(|folder| format!("{}/", folder.display())) else { return };
+    let Some(directory) = directory.map(|directory| format!("{}/", directory.display())) else { return };
     let shorten = |name: &mut String| {
-        if let Some(short) = name.strip_prefix(&folder) {
+        if let Some(short) = name.strip_prefix(&directory) {
             *name = short.to_owned();
         }
     };

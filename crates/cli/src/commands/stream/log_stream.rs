@@ -269,9 +269,9 @@ mod tests {
     #[test]
     fn a_full_disk_promises_to_resume_only_with_saved_progress() {
         let full = || failed(stream::StreamError::Write(io::Error::from_raw_os_error(28)));
-        let check = |remedy, wanted: &str| {
+        let check = |remedy, expected: &str| {
             let line = failure_message(&with_disk_remedy(full(), remedy));
-            assert!(line.ends_with(wanted), "{line}");
+            assert!(line.ends_with(expected), "{line}");
         };
         check(FREE_DISK_SPACE, "; free disk space and run the command again");
         check(FREE_DISK_SPACE_TO_RESUME, "run the command again: it resumes where it stopped");

@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn all_sections_are_drawn() {
         let found = screen(&view(1), 80, 20);
-        let wanted = [
+        let expected = [
             "Processes",
             "process         command  transactions/s  bytes/s     lag  state",
             "127.0.0.1:9104  receive              12   2.0 MB  500 ms  ready",
@@ -194,7 +194,7 @@ mod tests {
             "",
             "q: quit",
         ];
-        assert_eq!(found, wanted);
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -402,8 +402,8 @@ fn leave_out_archived(found: &mut InputLogs, selection: &TransactionSelection, g
 }
 
 /// Refuses GTIDs of `--gtid` that the logs do not contain.
-fn check_all_found(wanted: Option<&GtidSet>, found: &GtidSet) -> Result<(), CommandFailure> {
-    let missing = wanted.map(|wanted| wanted.difference(found)).unwrap_or_default();
+fn check_all_found(selected: Option<&GtidSet>, found: &GtidSet) -> Result<(), CommandFailure> {
+    let missing = selected.map(|selected| selected.difference(found)).unwrap_or_default();
     if missing.is_empty() {
         return Ok(());
     }

@@ -290,19 +290,19 @@ mod tests {
 
     #[test]
     fn a_line_shows_page_reads() {
-        let wanted = "relay.000003 at 4,711, 1,200 events ahead, 8,000 searches, 4,000 pages read, \
-                      200 by the applier, backing off from busy disks, lag 1 min 15 s";
-        assert_eq!(line(&status()), wanted);
-        let wanted = "8,000 searches ahead read 4,000 pages, the replay 200 (backing off from busy disks)";
-        assert_eq!(line_of_replay(&status()), wanted);
+        let expected = "relay.000003 at 4,711, 1,200 events ahead, 8,000 searches, 4,000 pages read, \
+                        200 by the applier, backing off from busy disks, lag 1 min 15 s";
+        assert_eq!(line(&status()), expected);
+        let expected = "8,000 searches ahead read 4,000 pages, the replay 200 (backing off from busy disks)";
+        assert_eq!(line_of_replay(&status()), expected);
     }
 
     #[test]
     fn results_are_formatted() {
         let report = WarmReport { status: status(), end_reason: WarmEndReason::NoGain };
         let text = text(&report, ReportStyle::new(false));
-        for wanted in ["4,000, 1 ms each", "50.0 %", "about", "1.0 s", "no gain"] {
-            assert!(text.contains(wanted), "{wanted}: {text}");
+        for expected in ["4,000, 1 ms each", "50.0 %", "about", "1.0 s", "no gain"] {
+            assert!(text.contains(expected), "{expected}: {text}");
         }
         let counts = WarmCounts { rows: 7, rows_unsearchable: 7, ..WarmCounts::default() };
         let blind = WarmStatus { counts, is_lost: true, reads: DiskReads::default(), ..status() };
@@ -332,9 +332,9 @@ mod tests {
         );
         assert_eq!((&document["saved_seconds"], &document["stopped"]), (&1.0.into(), &"no gain".into()));
         let fixed = WarmStatus { distance: u64::MAX, ..status() };
-        for (metrics, wanted) in [(metrics_text(&report.status), 1), (metrics_text(&fixed), 0)] {
+        for (metrics, expected) in [(metrics_text(&report.status), 1), (metrics_text(&fixed), 0)] {
             assert!(metrics.contains("\nbintide_warm_lag_seconds 75\n"), "{metrics}");
-            assert_eq!(metrics.matches("\nbintide_warm_touches_ahead_max ").count(), wanted, "{metrics}");
+            assert_eq!(metrics.matches("\nbintide_warm_touches_ahead_max ").count(), expected, "{metrics}");
         }
     }
 }

@@ -12,19 +12,19 @@ use tracing::{info, warn};
 
 use crate::commands::stream::log_stream::now_ns;
 use crate::commands::stream::snapshot::chunk_reader::{ChunkReader, ReaderAnswer, ReaderResult, ReaderTask};
-use crate::commands::stream::snapshot::request_folder::RequestFolder;
+use crate::commands::stream::snapshot::request_directory::RequestDirectory;
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::units::counted;
 
 /// Pause before a query is tried again.
 const BACKOFF: Duration = Duration::from_secs(1);
 /// Size of a chunk that the number of its rows aims at, in bytes.
-const CHUNK_SIZE_WANTED: usize = 1 << 20;
+const CHUNK_SIZE_GOAL: usize = 1 << 20;
 
 /// Incremental snapshots of a stream.
 pub(in crate::commands::stream) struct IncrementalSnapshots {
     settings: StreamSettings,
-    folder: Option<RequestFolder>,
+    directory: Option<RequestDirectory>,
     snapshot: IncrementalSnapshot,
     reader: ChunkReader,
     figures: SharedStreamFigures,
@@ -41,7 +41,7 @@ pub(in crate::commands::stream) struct IncrementalSettings<'s> {
     pub(in crate::commands::stream) stream: &'s StreamSettings,
     pub(in crate::commands::stream) address: &'s ServerAddress,
     /// Directory of requests; `None` to only finish what was requested.
-    pub(in crate::commands::stream) folder: Option<RequestFolder>,
+    pub(in crate::commands::stream) directory: Option<RequestDirectory>,
     pub(in crate::commands::stream) figures: &'s SharedStreamFigures,
 }
 
@@ -51,15 +51,15 @@ impl IncrementalSnapshots {
         settings: IncrementalSettings<'_>,
         saved: SnapshotProgress,
     ) -> std::io::Result<Option<Self>> {
-        let IncrementalSettings { stream, address, folder, figures } = settings;
-        if folder.is_none() && saved.tables.is_empty() {
+        let IncrementalSettings { stream, address, directory, figures } = settings;
+        if directory.is_none() && saved.tables.is_empty() {
             return Ok(None);
         }
         let snapshot = IncrementalSnapshot::new(saved);
         let (reader, settings, figures) = (ChunkReader::start(address)?, stream.clone(), figures.clone());
         figures.set_snapshot(snapshot.progress());
         let (server, pause_until, delay) = (String::new(), None, None);
-        Ok(Some(Self { settings, folder, snapshot, reader, figures, server, pause_until, delay }))
+        Ok(Some(Self { settings, directory, snapshot, reader, figures, server, pause_until, delay }))
     }
 
     /// Starts over with the current chunk, after a new connection to a server.
@@ -100,11 +100,11 @@ impl IncrementalSnapshots {
     }
 
     fn take_requests(&mut self, output: &mut RecordSink, place: &ResumePosition) -> Result<(), StreamError> {
-        let Some(folder) = &mut self.folder else { return Ok(()) };
-        if !folder.take_due(Instant::now()) {
+        let Some(directory) = &mut self.directory else { return Ok(()) };
+        if !directory.take_due(Instant::now()) {
             return Ok(());
         }
-        let requests = match folder.requests() {
+        let requests = match directory.requests() {
             Ok(requests) => requests,
             Err(error) => {
                 self.report_delay(format!("could not read requests for snapshots: {error}"));
@@ -132,8 +132,8 @@ impl IncrementalSnapshots {
         for request in &requests {
             // Without saved progress, the request is only in memory.
             if saved.is_none_or(|saved| saved.requests.contains(&request.id))
-                && let Some(folder) = &self.folder
-                && let Err(error) = folder.remove(&request.id)
+                && let Some(directory) = &self.directory
+                && let Err(error) = directory.remove(&request.id)
             {
                 warn!("could not remove a request for a snapshot: {error}");
             }
@@ -308,5 +308,5 @@ fn token(output: &RecordSink, place: &ResumePosition) -> ResumeToken {
 /// Returns the number of rows of the next chunk, by the size of the rows of this one.
 fn rows_of_size(chunk: &TableChunk) -> usize {
     let size: usize = chunk.rows.iter().flatten().flatten().map(Vec::len).sum();
-    CHUNK_SIZE_WANTED * chunk.rows.len().max(1) / size.max(1)
+    CHUNK_SIZE_GOAL * chunk.rows.len().max(1) / size.max(1)
 }

@@ -3,7 +3,7 @@
 mod chunk_reader;
 pub(super) mod incremental;
 pub(super) mod request;
-pub(super) mod request_folder;
+pub(super) mod request_directory;
 mod snapshot_point;
 
 use std::ops::ControlFlow;
