@@ -129,7 +129,7 @@ struct PendingMeasurement {
     in_pieces: Option<RereadSource>,
 }
 
-/// Place of events that are read again for every level.
+/// Location of events that are read again for every level.
 #[derive(Clone, Debug)]
 enum RereadSource {
     /// The range of a transaction in the log.

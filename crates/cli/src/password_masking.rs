@@ -73,9 +73,9 @@ fn restart_masked(arguments: &[OsString], masked: &[OsString]) -> Option<()> {
     // Without MFD_CLOEXEC, the file stays open in the new program.
     let mut file = File::from(memfd_create(ARGUMENTS_FILE_NAME, MFdFlags::empty()).ok()?);
     file.write_all(&arguments.join(OsStr::from_bytes(b"\0")).into_vec()).ok()?;
-    let place = format!("{} {}", process::id(), file.as_raw_fd());
+    let owner = format!("{} {}", process::id(), file.as_raw_fd());
     let _ =
-        Command::new(program_path(name)?).arg0(name).args(&masked[1..]).env(ARGUMENTS_VARIABLE, place).exec();
+        Command::new(program_path(name)?).arg0(name).args(&masked[1..]).env(ARGUMENTS_VARIABLE, owner).exec();
     None
 }
 
@@ -97,14 +97,14 @@ fn mask_passwords(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let mut has_password = false;
     // `warm` accepts passwords as the argument after their option.
     let is_warm = arguments.iter().any(|argument| argument == "warm");
-    let mut is_behind_option = false;
+    let mut is_after_option = false;
     let masked = arguments.iter().map(|argument| {
         let bytes = argument.as_bytes();
-        let masked = match is_behind_option && !bytes.starts_with(b"-") {
+        let masked = match is_after_option && !bytes.starts_with(b"-") {
             true => Some(MASK.to_vec()),
             false => mask_option(bytes, is_warm.then_some(b'b')).or_else(|| mask_address(bytes)),
         };
-        is_behind_option = is_warm
+        is_after_option = is_warm
             && [&b"-p"[..], b"-b", b"--password", b"--admin_password", b"--admin-password"].contains(&bytes);
         has_password |= masked.is_some();
         masked.map_or_else(|| argument.clone(), OsString::from_vec)

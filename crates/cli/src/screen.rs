@@ -154,12 +154,12 @@ pub(crate) fn visible_lines(report: &str) -> String {
         rest = &rest[at..];
         let kept = STYLE_SEQUENCES.iter().chain(&["\n"]).find(|kept| rest.starts_with(**kept));
         let size = kept.map_or_else(|| rest.chars().next().map_or(0, char::len_utf8), |kept| kept.len());
-        let (part, behind) = rest.split_at(size);
+        let (part, after) = rest.split_at(size);
         match kept {
             Some(kept) => text.push_str(kept),
             None => text.push_str(&visible(part)),
         }
-        rest = behind;
+        rest = after;
     }
     text.push_str(rest);
     text

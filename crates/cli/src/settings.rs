@@ -253,8 +253,8 @@ fn find_setting(
     Ok(values.map(|values| SettingValue::in_file(settings, command, long, values)))
 }
 
-/// Leaves out a setting if a place of higher priority sets another option of the same group, such as another password
-/// option. Two options of a group in one place are an error, as on the command line.
+/// Leaves out a setting if a layer of higher priority sets another option of the same group, such as another password
+/// option. Two options of a group in one layer are an error, as on the command line.
 fn without_overridden(command: &Command, given: Vec<GivenSetting>) -> anyhow::Result<Vec<GivenSetting>> {
     let groups = command.get_groups().filter(|group| !(*group).clone().is_multiple());
     let mut overridden = BTreeSet::new();
@@ -265,7 +265,7 @@ fn without_overridden(command: &Command, given: Vec<GivenSetting>) -> anyhow::Re
         let (kept, weaker): (Vec<_>, Vec<_>) =
             members.into_iter().partition(|setting| setting.value.layer == strongest);
         if let [one, other, ..] = kept.as_slice() {
-            let (one, other) = (&one.value.place, &other.value.place);
+            let (one, other) = (&one.value.origin, &other.value.origin);
             bail!("the settings {one} and {other} exclude each other: give only one of them");
         }
         overridden.extend(weaker.into_iter().map(|setting| setting.id.clone()));
@@ -275,8 +275,8 @@ fn without_overridden(command: &Command, given: Vec<GivenSetting>) -> anyhow::Re
     without_conflicting(command, effective)
 }
 
-/// Leaves out a setting if a place of higher priority sets an option that excludes it. Two such options in one place are
-/// an error, as on the command line. A switch that is off excludes nothing.
+/// Leaves out a setting if a layer of higher priority sets an option that excludes it. Two such options in one layer
+/// are an error, as on the command line. A switch that is off excludes nothing.
 fn without_conflicting(command: &Command, given: Vec<GivenSetting>) -> anyhow::Result<Vec<GivenSetting>> {
     let argument = |setting: &GivenSetting| command.get_arguments().find(|arg| *arg.get_id() == setting.id);
     let is_off = |setting: &GivenSetting| {
@@ -293,7 +293,7 @@ fn without_conflicting(command: &Command, given: Vec<GivenSetting>) -> anyhow::R
                 Ordering::Less => excluded.insert(other.id.clone()),
                 Ordering::Greater => excluded.insert(one.id.clone()),
                 Ordering::Equal => {
-                    let (one, other) = (&one.value.place, &other.value.place);
+                    let (one, other) = (&one.value.origin, &other.value.origin);
                     bail!("the settings {one} and {other} exclude each other: give only one of them");
                 }
             };
@@ -380,14 +380,14 @@ struct GivenSetting {
     value: SettingValue,
 }
 
-/// Value of a setting, and its place.
+/// Value of a setting, and where it is set.
 struct SettingValue {
     layer: SettingLayer,
-    place: String,
+    origin: String,
     values: Vec<OsString>,
 }
 
-/// Places of settings, the strongest first.
+/// Layers of settings, the strongest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum SettingLayer {
     /// Variable of a command.
@@ -404,7 +404,7 @@ impl SettingValue {
     fn in_variable((name, value): (String, OsString), long: &str) -> Self {
         let is_of_all = name == variable_name(None, long);
         let layer = if is_of_all { SettingLayer::Variable } else { SettingLayer::CommandVariable };
-        Self { layer, place: name, values: vec![value] }
+        Self { layer, origin: name, values: vec![value] }
     }
 
     fn in_file(settings: &SettingsFile, command: Option<&str>, long: &str, values: Vec<String>) -> Self {
@@ -412,7 +412,7 @@ impl SettingValue {
         let is_own = own.is_some_and(|own| own.contains_key(long));
         Self {
             layer: if is_own { SettingLayer::CommandTable } else { SettingLayer::File },
-            place: format!("`{long}` in {}", settings.path.display()),
+            origin: format!("`{long}` in {}", settings.path.display()),
             values: values.into_iter().map(OsString::from).collect(),
         }
     }
@@ -421,14 +421,14 @@ impl SettingValue {
 /// Makes a setting the default of an option, also a variable: an option of the command line then wins over the
 /// setting of an option that it excludes.
 fn apply_setting(command: Command, setting: GivenSetting) -> anyhow::Result<Command> {
-    let GivenSetting { id, long, value: SettingValue { place, values, .. } } = setting;
+    let GivenSetting { id, long, value: SettingValue { origin, values, .. } } = setting;
     let Some(arg) = command.get_arguments().find(|arg| *arg.get_id() == id) else { return Ok(command) };
     let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
     let values: Vec<OsString> = match is_switch {
-        true => switch_values(values).with_context(|| format!("the setting {place}"))?,
+        true => switch_values(values).with_context(|| format!("the setting {origin}"))?,
         false => values,
     };
-    check_values(arg, &long, &values).with_context(|| format!("the setting {place}"))?;
+    check_values(arg, &long, &values).with_context(|| format!("the setting {origin}"))?;
     // clap does not count a default as a given option, and would still require the option.
     let command = command.mut_arg(&id, |arg| {
         let arg = arg.required(false).required_unless_present(Resettable::<Id>::Reset);

@@ -527,7 +527,7 @@ fn the_command_line_overrides_conflicting_settings() {
     fails(&["advise", &log], &[("BINTIDE_ADVISE_LEVELS", "1,99")], 2, many);
 }
 
-/// Every command that reads logs gives the same reason and place for a file with two logs.
+/// Every command that reads logs gives the same reason and position for a file with two logs.
 #[test]
 fn two_logs_in_one_file_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -536,7 +536,7 @@ fn two_logs_in_one_file_are_refused() {
     fs::write(&path, logs.concat()).unwrap();
     let to = format!("sqlite:{}", directory.path().join("copy.db").display());
     let inverse = directory.path().join("inverse").display().to_string();
-    let place = format!("{path} at {}: ", logs[0].len());
+    let position = format!("{path} at {}: ", logs[0].len());
     for (command, code) in [
         (&["verify", &path][..], 1),
         (&["stats", &path], 1),
@@ -552,7 +552,7 @@ fn two_logs_in_one_file_are_refused() {
     ] {
         let output = bintide(command, &[]);
         let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        assert!(said.contains(&place) && said.contains("a second log starts here"), "{command:?}: {said}");
+        assert!(said.contains(&position) && said.contains("a second log starts here"), "{command:?}: {said}");
         assert_eq!(output.status.code(), Some(code), "{command:?}: {said}");
     }
 }

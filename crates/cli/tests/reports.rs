@@ -41,25 +41,25 @@ fn missing_logs_of_a_directory_are_faults() {
     for name in ["binlog.000001", "binlog.000006"] {
         std::fs::copy(samples.join(name), directory.path().join(name)).expect("could not copy the file");
     }
-    let place = directory.path().to_str().expect("a path that is not UTF-8");
-    let [first, last] = [1, 6].map(|number| format!("{place}/binlog.{number:06}"));
+    let path = directory.path().to_str().expect("a path that is not UTF-8");
+    let [first, last] = [1, 6].map(|number| format!("{path}/binlog.{number:06}"));
     let verified = |args: &[&str], code: i32, expected: &str| {
         let output = bintide(&[&["verify"], args].concat());
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.code() == Some(code) && text.contains(expected), "{args:?}: {text}");
     };
     let missing = "rotation: binlog.000002 to binlog.000005 are missing between this log and binlog.000006";
-    verified(&[place], 1, missing);
+    verified(&[path], 1, missing);
     std::fs::write(directory.path().join("binlog.index"), "./binlog.000001\n./binlog.000006\n")
         .expect("could not write the index");
-    verified(&[place], 1, missing);
-    verified(&[&format!("{place}/binlog.index")], 1, missing);
+    verified(&[path], 1, missing);
+    verified(&[&format!("{path}/binlog.index")], 1, missing);
     verified(&[&first, &last], 0, "binlog.000002 to binlog.000005 are not given");
     let reversed = "this log comes after binlog.000006, a later one: give the logs in order";
     verified(&[&last, &first], 1, reversed);
     std::fs::write(directory.path().join("binlog.index"), "./binlog.000006\n./binlog.000001\n")
         .expect("could not write the index");
-    verified(&[place], 1, reversed);
+    verified(&[path], 1, reversed);
 }
 
 #[test]

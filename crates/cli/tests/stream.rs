@@ -177,16 +177,16 @@ fn a_run_resumes_in_a_log_compressed_in_place() {
         let is_plain = !sample.contains("compressed");
         assert_eq!(fs::metadata(&log).unwrap().len() < size, is_plain, "{sample}");
         assert_eq!(run(&[]), all, "{sample} {form}");
-        let places: Vec<&str> = all.iter().filter_map(|record| record["resume"].as_str()).collect();
-        assert!(places.len() > 5);
-        for place in places.iter().step_by(7).chain(places.last()) {
-            let rest = run(&["--resume", place]);
-            assert_eq!(rest, all[all.len() - rest.len()..], "{sample} {form} {place}");
-            let behind = all.len().checked_sub(rest.len() + 1).map(|last| &all[last]["resume"]);
-            assert_eq!(behind.and_then(|resume| resume.as_str()), Some(*place));
+        let tokens: Vec<&str> = all.iter().filter_map(|record| record["resume"].as_str()).collect();
+        assert!(tokens.len() > 5);
+        for token in tokens.iter().step_by(7).chain(tokens.last()) {
+            let rest = run(&["--resume", token]);
+            assert_eq!(rest, all[all.len() - rest.len()..], "{sample} {form} {token}");
+            let before = all.len().checked_sub(rest.len() + 1).map(|last| &all[last]["resume"]);
+            assert_eq!(before.and_then(|resume| resume.as_str()), Some(*token));
         }
-        let (place, _) = places[3].split_once(',').unwrap_or((places[3], ""));
-        let (name, position) = place.rsplit_once(':').unwrap();
+        let (coordinates, _) = tokens[3].split_once(',').unwrap_or((tokens[3], ""));
+        let (name, position) = coordinates.rsplit_once(':').unwrap();
         let within = format!("{name}:{}", position.parse::<u64>().unwrap() + 30);
         refused(&[&args[..], &["--resume", &within]].concat(), 1, "no transaction ends there");
     }
@@ -351,16 +351,16 @@ fn definitions_are_known_after_resuming() {
     let progress = directory.path().join("progress");
     let whole = records(&["--format", "maxwell", "--schema", "ddl", "types.binlog"]);
     let ends: Vec<&str> = whole.iter().filter_map(|record| record["resume"].as_str()).collect();
-    let place = ends[ends.len() / 2];
-    let behind = |args: &[&str]| {
+    let token = ends[ends.len() / 2];
+    let record_count = |args: &[&str]| {
         let told = records(&[&["--format", "maxwell", "--schema", "ddl", "types.binlog"], args].concat());
         assert_eq!(told, whole[whole.len() - told.len()..], "{args:?}");
         told.len()
     };
-    let count = behind(&["--resume", place]);
+    let count = record_count(&["--resume", token]);
     assert!(count > 10 && count < whole.len() - 10);
     let path = progress.to_str().unwrap();
-    assert_eq!(behind(&["--progress", path]), whole.len());
+    assert_eq!(record_count(&["--progress", path]), whole.len());
     let saved = fs::read_to_string(&progress).unwrap();
     let number = saved.lines().find_map(|line| line.strip_prefix("schema ")).expect("no file of definitions");
     let definitions = directory.path().join(format!("progress.schema.{number}"));
@@ -371,10 +371,10 @@ fn definitions_are_known_after_resuming() {
     );
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
     // State after a run that was interrupted at this point.
-    fs::write(&progress, format!("{place}\nschema {number}\n")).unwrap();
-    assert_eq!(behind(&["--progress", path]), count);
+    fs::write(&progress, format!("{token}\nschema {number}\n")).unwrap();
+    assert_eq!(record_count(&["--progress", path]), count);
     fs::remove_file(definitions).unwrap();
-    fs::write(&progress, format!("{place}\nschema {number}\n")).unwrap();
+    fs::write(&progress, format!("{token}\nschema {number}\n")).unwrap();
     refused(
         &["--format", "maxwell", "--schema", "ddl", "types.binlog", "--progress", path],
         2,

@@ -147,7 +147,7 @@ impl<'de> Visitor<'de> for AvroValue<'_> {
             return Err(A::Error::custom(format_args!("an object in place of {:?}", self.schema.kind)));
         };
         let mut left = &fields[..];
-        while let Some(found) = entries.next_key_seed(FieldPlace(left))? {
+        while let Some(found) = entries.next_key_seed(FieldIndex(left))? {
             let Some(index) = found else {
                 entries.next_value::<IgnoredAny>()?;
                 continue;
@@ -160,10 +160,10 @@ impl<'de> Visitor<'de> for AvroValue<'_> {
     }
 }
 
-/// Place of a field's name among the fields that are left; `None` for another name.
-struct FieldPlace<'f>(&'f [ConnectField]);
+/// Index of a field's name among the fields that are left; `None` for another name.
+struct FieldIndex<'f>(&'f [ConnectField]);
 
-impl<'de> DeserializeSeed<'de> for FieldPlace<'_> {
+impl<'de> DeserializeSeed<'de> for FieldIndex<'_> {
     type Value = Option<usize>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Option<usize>, D::Error> {
@@ -171,7 +171,7 @@ impl<'de> DeserializeSeed<'de> for FieldPlace<'_> {
     }
 }
 
-impl Visitor<'_> for FieldPlace<'_> {
+impl Visitor<'_> for FieldIndex<'_> {
     type Value = Option<usize>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

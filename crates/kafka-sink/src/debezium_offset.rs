@@ -17,7 +17,7 @@ use crate::topic_reader::{partitions_of, parts, read_topic};
 
 /// Name of the server in the progress of an adopted stream: the position counts only for its GTIDs.
 const SERVER: &str = "debezium";
-/// Offset of a connector: the place where it stopped.
+/// Offset of a connector: the position where it stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebeziumOffset {
     /// Name of the connector.
@@ -199,7 +199,7 @@ impl DebeziumOffset {
         let has_start = self.has_start(gtid_state.as_ref());
         let skip = TransactionSkip { events: *event, rows: *row, has_start };
         Ok(BrokerProgress {
-            token: Some(ResumeToken { place: ResumePosition { log, position: *pos }, gtid: None }),
+            token: Some(ResumeToken { at: ResumePosition { log, position: *pos }, gtid: None }),
             part: CommittedPart::default(),
             skip: Some(skip).filter(|skip| skip.events > 0 || skip.rows > 0 || skip.has_start),
             gtid_state,

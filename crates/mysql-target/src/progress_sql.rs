@@ -56,15 +56,15 @@ pub(crate) fn put_progress(
     saved_intent: SavedIntent,
 ) {
     assert!(stream > 0, "ours: the rows of the progress table are numbered from 1");
-    assert!(progress.place.is_some() || progress.beyond.is_empty(), "ours: beyond is beyond a position");
+    assert!(progress.position.is_some() || progress.beyond.is_empty(), "ours: beyond is beyond a position");
     let _ = write!(out, "UPDATE {PROGRESS_TABLE} SET gtids='{}'", progress.gtids);
-    if let Some(place) = &progress.place {
+    if let Some(end) = &progress.position {
         out.push_str(",log=X'");
-        put_hex(out, place.log.as_bytes());
-        let _ = write!(out, "',position={},beyond='", place.position);
-        for place in &progress.beyond {
-            put_hex(out, place.log.as_bytes());
-            let _ = writeln!(out, " {}", place.position);
+        put_hex(out, end.log.as_bytes());
+        let _ = write!(out, "',position={},beyond='", end.position);
+        for start in &progress.beyond {
+            put_hex(out, start.log.as_bytes());
+            let _ = writeln!(out, " {}", start.position);
         }
         out.push('\'');
     }
@@ -242,17 +242,17 @@ mod tests {
             put_progress(&mut sql, progress, 1, intent);
             assert_eq!(sql, format!("UPDATE `bintide`.`progress` SET {expected} WHERE stream=1;"));
         };
-        let place = SourcePosition { log: "b.1".into(), position: 99 };
+        let position = SourcePosition { log: "b.1".into(), position: 99 };
         let progress = ReplayProgress {
             gtids: Default::default(),
-            place: Some(place.clone()),
-            beyond: vec![place.clone(), place],
+            position: Some(position.clone()),
+            beyond: vec![position.clone(), position],
             commits: Some(7),
         };
         let expected = "gtids='',log=X'622e31',position=99,beyond='622e31 99\n622e31 99\n',intent=NULL,\
                         commits=IF(commits=6,7,~0+commits+1)";
         check(&progress, SavedIntent::Possible, expected);
-        let progress = ReplayProgress { place: None, beyond: Vec::new(), ..progress };
+        let progress = ReplayProgress { position: None, beyond: Vec::new(), ..progress };
         check(&progress, SavedIntent::Possible, "gtids='',intent=NULL,commits=IF(commits=6,7,~0+commits+1)");
         check(&progress, SavedIntent::None, "gtids='',commits=IF(commits=6,7,~0+commits+1)");
         check(&ReplayProgress { commits: None, ..progress }, SavedIntent::None, "gtids=''");

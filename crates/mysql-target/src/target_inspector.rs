@@ -462,7 +462,7 @@ fn knows_source(survey: &LogSurvey, has: &GtidSet, applied: &AppliedState) -> bo
     let ours = || all.iter().map(|(tsid, _)| tsid.uuid);
     let is_of_one = has.iter().any(|(tsid, _)| ours().any(|uuid| uuid == tsid.uuid));
     // Without GTIDs, a saved position does not show whether transactions of another server are applied.
-    is_of_one || applied.progress.place.is_none() && has.is_empty()
+    is_of_one || applied.progress.position.is_none() && has.is_empty()
 }
 
 /// A column on the target, as `information_schema` describes it.
@@ -503,8 +503,8 @@ impl InspectedColumn {
         }
         match column {
             ColumnType::Decimal { precision, scale } if (precision, scale) != self.digits => {
-                let (there, behind) = self.digits;
-                Some((format!("{name}({there},{behind})"), format!("{name}({precision},{scale})")))
+                let (total, after_point) = self.digits;
+                Some((format!("{name}({total},{after_point})"), format!("{name}({precision},{scale})")))
             }
             ColumnType::Timestamp { fraction }
             | ColumnType::DateTime { fraction }

@@ -338,14 +338,14 @@ impl TransactionSource {
         let Some(cursor) = &mut self.cursor else { return Ok(()) };
         assert!(self.current.is_none() && self.number == 0, "ours: logs are skipped before any is read");
         let logs = cursor.logs().to_vec();
-        let place = applied.progress.place.as_ref();
-        let place = place.and_then(|place| self.names.iter().position(|name| *name == place.log));
+        let saved = applied.progress.position.as_ref();
+        let saved_log = saved.and_then(|saved| self.names.iter().position(|name| *name == saved.log));
         let is_applied = |gtids: &GtidSet| {
             gtids.difference(&applied.executed).difference(&applied.progress.gtids).is_empty()
         };
         let keyring = self.keys.keyring()?;
         let read_start = |number: usize| read_beginning(logs.get(number)?, keyring.clone());
-        let number = first_needed(logs.len(), place, is_applied, read_start);
+        let number = first_needed(logs.len(), saved_log, is_applied, read_start);
         if let Some(log) = logs.get(number) {
             cursor.start_at(log.clone());
             self.logs = vec![ReplayLog::File(log.clone())].into_iter();
@@ -359,9 +359,9 @@ impl TransactionSource {
         loop {
             let log = self.logs.next()?;
             let is_leading = self.log_number as u64 == self.logs_left_out;
-            let place = LogListPosition { number: self.log_number, names: &self.names, is_leading };
+            let position = LogListPosition { number: self.log_number, names: &self.names, is_leading };
             // A transaction that began in the previous log continues in this one.
-            let unneeded = if self.carried.is_none() { self.rule.unneeded(&log, place) } else { None };
+            let unneeded = if self.carried.is_none() { self.rule.unneeded(&log, position) } else { None };
             let Some(contents) = unneeded else { return Some(log) };
             self.left_out.add(&contents);
             self.left_out_new.add(&contents);

@@ -26,7 +26,7 @@ pub struct ChunkWriter<'s> {
     buffers: ValueBuffers,
 }
 
-/// Place of a chunk in its table, for Maxwell's records at both ends.
+/// Position of a chunk in its table, for Maxwell's records at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkEnds {
     /// True for the first chunk of a table.
@@ -135,9 +135,9 @@ impl<'s> ChunkWriter<'s> {
         out.extend_from_slice(b",\"table\":");
         put_string(&mut out, table);
         out.extend_from_slice(b",\"server_id\":0,\"gtid\":null,\"file\":");
-        put_string(&mut out, &self.token.place.log);
+        put_string(&mut out, &self.token.at.log);
         out.extend_from_slice(b",\"pos\":");
-        put_integer(&mut out, self.token.place.position);
+        put_integer(&mut out, self.token.at.position);
         out.extend_from_slice(b",\"row\":0,\"thread\":null,\"query\":null}");
         out
     }

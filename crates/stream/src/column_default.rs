@@ -41,15 +41,15 @@ fn truth_number(text: &str) -> &str {
 
 /// Returns a decimal with this number of digits after the point; `None` if it has more of them, or an exponent.
 fn scaled_decimal(text: &str, scale: usize) -> Option<String> {
-    let (whole, behind) = text.split_once('.').unwrap_or((text, ""));
-    let behind = behind.trim_end_matches('0');
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let fraction = fraction.trim_end_matches('0');
     let digits = whole.strip_prefix(['-', '+']).unwrap_or(whole);
-    let is_number = digits.chars().chain(behind.chars()).all(|digit| digit.is_ascii_digit());
-    if !is_number || behind.len() > scale || digits.len() + behind.len() == 0 {
+    let is_number = digits.chars().chain(fraction.chars()).all(|digit| digit.is_ascii_digit());
+    if !is_number || fraction.len() > scale || digits.len() + fraction.len() == 0 {
         return None;
     }
     let whole = whole.strip_prefix('+').unwrap_or(whole);
-    Some(if scale == 0 { whole.to_owned() } else { format!("{whole}.{behind:0<scale$}") })
+    Some(if scale == 0 { whole.to_owned() } else { format!("{whole}.{fraction:0<scale$}") })
 }
 
 #[cfg(test)]

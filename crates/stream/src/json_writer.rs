@@ -24,9 +24,9 @@ pub(crate) fn put_escaped(out: &mut Vec<u8>, text: &[u8]) {
 /// Appends a resume token in quotes.
 pub(crate) fn put_token(out: &mut Vec<u8>, token: &ResumeToken) {
     out.push(b'"');
-    put_escaped(out, token.place.log.as_bytes());
+    put_escaped(out, token.at.log.as_bytes());
     out.push(b':');
-    put_integer(out, token.place.position);
+    put_integer(out, token.at.position);
     if let Some(gtid) = &token.gtid {
         out.push(b',');
         put_escaped(out, gtid.as_bytes());

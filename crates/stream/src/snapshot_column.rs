@@ -207,9 +207,9 @@ fn parse_time(text: &str) -> Option<Time> {
         Some(text) => (true, text),
         None => (false, text),
     };
-    let (text, behind) = text.split_once('.').unwrap_or((text, ""));
-    let fraction = u8::try_from(behind.len()).ok().filter(|digits| *digits <= 6)?;
-    let micros = format!("{behind:0<6}").parse().ok()?;
+    let (text, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let fraction = u8::try_from(decimals.len()).ok().filter(|digits| *digits <= 6)?;
+    let micros = format!("{decimals:0<6}").parse().ok()?;
     let mut parts = text.splitn(3, ':');
     let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next()?);
     let [minutes, seconds] = [minutes.parse().ok()?, seconds.parse().ok()?];

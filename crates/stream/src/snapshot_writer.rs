@@ -210,9 +210,9 @@ impl SnapshotWriter {
         back.extend_from_slice(b",\"table\":");
         put_string(&mut back, table);
         back.extend_from_slice(b",\"server_id\":0,\"gtid\":null,\"file\":");
-        put_string(&mut back, &self.token.place.log);
+        put_string(&mut back, &self.token.at.log);
         back.extend_from_slice(b",\"pos\":");
-        put_integer(&mut back, self.token.place.position);
+        put_integer(&mut back, self.token.at.position);
         back.extend_from_slice(
             b",\"row\":0,\"thread\":null,\"query\":null},\"transaction\":null,\"op\":\"r\"",
         );

@@ -173,8 +173,8 @@ fn resume_positions_off_a_boundary_are_refused() {
     };
     let token = &tokens[3];
     let moved = |by: u64| {
-        let place = stream::ResumePosition { position: token.place.position + by, ..token.place.clone() };
-        ResumeToken { place, gtid: None }
+        let at = stream::ResumePosition { position: token.at.position + by, ..token.at.clone() };
+        ResumeToken { at, gtid: None }
     };
     check(moved(1), "no transaction ends there");
     check(moved(1 << 30), "the log has only");

@@ -349,13 +349,13 @@ fn large_transaction(directory: &Path) -> Result<PathBuf> {
     let bytes = fs::read(plain.join("large.binlog"))?;
     let mut rest = bytes.strip_prefix(&MAGIC).context("no magic number")?;
     let mut events = Vec::new();
-    while let Some((event, behind)) = RawEvent::split_first(rest, EventChecksum::Crc32) {
+    while let Some((event, after)) = RawEvent::split_first(rest, EventChecksum::Crc32) {
         events.push(event);
-        rest = behind;
+        rest = after;
     }
-    let place = |event_type| events.iter().position(|event| event.event_type() == event_type);
-    let first = place(EventType::TableMap).context("no table map")?;
-    let end = place(EventType::Xid).context("no end of a transaction")?;
+    let index_of = |event_type| events.iter().position(|event| event.event_type() == event_type);
+    let first = index_of(EventType::TableMap).context("no table map")?;
+    let end = index_of(EventType::Xid).context("no end of a transaction")?;
     let path = directory.join("large.000001");
     let mut file = BufWriter::new(fs::File::create(&path)?);
     file.write_all(&MAGIC)?;

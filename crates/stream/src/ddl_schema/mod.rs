@@ -403,7 +403,7 @@ fn apply_change(change: &TableChange, facts: &mut TableSchema, database_charset:
     match change {
         TableChange::Add { element: TableElement::Column(definition), check, .. }
             if *check == ExistenceCheck::Skip && find(facts, &definition.name).is_some() => {}
-        // The new column's place depends on whether the last columns are hidden.
+        // The new column's position depends on whether the last columns are hidden.
         TableChange::Add { element: TableElement::Column(_), position: ColumnPosition::Same, .. }
             if may_have_hidden_period(facts) =>
         {

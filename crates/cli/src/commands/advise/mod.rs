@@ -25,7 +25,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{FILES_HELP, InputLogs, InputPlace, LogArgs, add_advice, no_events_error};
+use crate::log_args::{FILES_HELP, InputLocation, InputLogs, LogArgs, add_advice, no_events_error};
 use crate::newest_log_args::NewestLogArgs;
 use crate::page;
 use crate::progress::ByteProgress;
@@ -257,15 +257,15 @@ fn plan(
 
 /// Returns the logs to measure. Sampling reads the logs more than once, so all logs must be files.
 fn sources(found: &InputLogs, names: LogNaming) -> Result<Vec<LogSource<'_>>, CommandFailure> {
-    found.places.iter().map(|place| source(found, place, names)).collect()
+    found.locations.iter().map(|location| source(found, location, names)).collect()
 }
 
 fn source<'f>(
     found: &'f InputLogs,
-    place: &'f InputPlace,
+    location: &'f InputLocation,
     names: LogNaming,
 ) -> Result<LogSource<'f>, CommandFailure> {
-    let InputPlace::File(path) = place else {
+    let InputLocation::File(path) = location else {
         let refusal =
             anyhow!("sampling reads logs twice, but standard input can be read only once: give a file");
         return Err(CommandFailure::NotStarted(refusal));
@@ -281,7 +281,7 @@ fn source<'f>(
     };
     let name = match (names, path.file_name()) {
         (LogNaming::OfFiles, Some(name)) => name.display().to_string(),
-        _ => place.to_string(),
+        _ => location.to_string(),
     };
-    Ok(LogSource { name, bytes, open: Box::new(move || found.open(place)) })
+    Ok(LogSource { name, bytes, open: Box::new(move || found.open(location)) })
 }

@@ -19,7 +19,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{InputPlace, LogArgs, add_advice};
+use crate::log_args::{InputLocation, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen;
 
@@ -72,10 +72,10 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     let found = command.inputs.find_logs()?;
     found.check_indexes()?;
     let mut logs = Vec::new();
-    for place in found.places {
-        match place {
-            InputPlace::File(path) => logs.push(path),
-            InputPlace::Stdin => {
+    for location in found.locations {
+        match location {
+            InputLocation::File(path) => logs.push(path),
+            InputLocation::Stdin => {
                 return Err(CommandFailure::NotStarted(anyhow!(
                     "archive reads the name of a log from its file, so it cannot read standard input"
                 )));

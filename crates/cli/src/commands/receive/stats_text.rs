@@ -22,7 +22,7 @@ const LINE_END: usize = 36;
 pub(super) fn line(stats: &ReceiveStats, rates: &RecentRates, now_s: i64) -> String {
     let last = stats.reached.last().map(|last| format!("up to {last}"));
     let parts = [
-        vec![place_text(stats)],
+        vec![position_text(stats)],
         last.into_iter().collect(),
         received_texts(stats, rates),
         network_texts(stats),
@@ -36,13 +36,13 @@ pub(super) fn terminal_text(stats: &ReceiveStats, rates: &RecentRates, now_s: i6
     if let Some(first) = gtids.first_mut() {
         *first = format!("GTIDs {first}");
     }
-    let place = vec![format!("{}, {}", place_text(stats), state_text(stats, now_s))];
+    let position = vec![format!("{}, {}", position_text(stats), state_text(stats, now_s))];
     let (came, saved) =
         (vec![received_texts(stats, rates).join(", ")], vec![network_texts(stats).join(", ")]);
-    [place, gtids, came, saved].concat().join("\n  ")
+    [position, gtids, came, saved].concat().join("\n  ")
 }
 
-fn place_text(stats: &ReceiveStats) -> String {
+fn position_text(stats: &ReceiveStats) -> String {
     format!("{} at {}", stats.log, count(stats.position))
 }
 
@@ -161,17 +161,17 @@ mod tests {
         (figures.transactions, figures.bytes, figures.is_caught_up) = (100, 50_000, true);
         figures.network_bytes = 51_000;
         rates.add_sample(Duration::from_secs(2), figures.bytes, figures.transactions);
-        let place = "b.000003 at 4,711, 100 transactions, 50.0 kB, 50 transactions/s, 25.0 kB/s";
-        let plain = format!("{place}, 51.0 kB transferred");
+        let position = "b.000003 at 4,711, 100 transactions, 50.0 kB, 50 transactions/s, 25.0 kB/s";
+        let plain = format!("{position}, 51.0 kB transferred");
         check(&figures, &rates, &format!("{plain}, caught up"));
         figures.network_bytes = 8_000;
         let network = "8.0 kB transferred, 42.0 kB saved by network compression";
-        check(&figures, &rates, &format!("{place}, {network}, caught up"));
+        check(&figures, &rates, &format!("{position}, {network}, caught up"));
         (figures.compressed_logs, figures.compressed_from, figures.compressed_to) = (1, 30_000, 10_000);
         let savings = format!("{network}, 20.0 kB saved on the disk");
-        check(&figures, &rates, &format!("{place}, {savings}, caught up"));
+        check(&figures, &rates, &format!("{position}, {savings}, caught up"));
         figures.to_compress = 2;
-        check(&figures, &rates, &format!("{place}, {savings}, 2 logs to compress, caught up"));
+        check(&figures, &rates, &format!("{position}, {savings}, 2 logs to compress, caught up"));
         (figures.network_bytes, figures.compressed_logs, figures.to_compress) = (51_000, 0, 0);
         figures.is_connected = false;
         check(&figures, &rates, &format!("{plain}, not connected"));

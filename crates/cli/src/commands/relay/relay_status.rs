@@ -196,9 +196,9 @@ fn upstream_lines(rows: &[Value]) -> String {
     };
     let mut lines = format!("{}: {state}\n", text(row, "sources"));
     if !text(row, "log").is_empty() {
-        let place = format!("{} at {}", text(row, "log"), count(number(row, "position")));
+        let position = format!("{} at {}", text(row, "log"), count(number(row, "position")));
         lines += &format!(
-            "{place}, lag {}, received {}\n",
+            "{position}, lag {}, received {}\n",
             seconds(row, "lag_seconds"),
             bytes(number(row, "bytes_received"))
         );

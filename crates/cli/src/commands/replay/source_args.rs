@@ -178,5 +178,5 @@ fn relay_start_point(
         TargetAddress::Sqlite(path) => status::applied(&path)?.unwrap_or_default(),
     };
     let gtids = applied.executed.union(&applied.progress.gtids);
-    Ok(StartPoint::ForTarget { gtids, log: applied.progress.place.map(|place| place.log) })
+    Ok(StartPoint::ForTarget { gtids, log: applied.progress.position.map(|saved| saved.log) })
 }

@@ -139,11 +139,11 @@ impl StoreActivity {
             return;
         }
         let second = transaction.commit_us / 1_000_000;
-        let place = self.seconds.partition_point(|found| found.second < second);
-        if self.seconds.get(place).is_none_or(|found| found.second != second) {
-            self.seconds.insert(place, ActivitySecond { second, ..ActivitySecond::default() });
+        let index = self.seconds.partition_point(|found| found.second < second);
+        if self.seconds.get(index).is_none_or(|found| found.second != second) {
+            self.seconds.insert(index, ActivitySecond { second, ..ActivitySecond::default() });
         }
-        self.seconds[place].add(transaction);
+        self.seconds[index].add(transaction);
     }
 
     fn expire(&mut self, now_us: u64) {
@@ -225,9 +225,9 @@ impl ActivitySecond {
     }
 
     fn keep_largest(&mut self, transaction: LargeTransaction) {
-        let place = self.largest.partition_point(|found| found.bytes >= transaction.bytes);
-        if place < LARGEST_MAX {
-            self.largest.insert(place, transaction);
+        let index = self.largest.partition_point(|found| found.bytes >= transaction.bytes);
+        if index < LARGEST_MAX {
+            self.largest.insert(index, transaction);
             self.largest.truncate(LARGEST_MAX);
         }
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use warm::{BusyResource, ChannelStatus, DiskWaits, WarmEndReason, WarmReport, WarmState, WarmStatus};
 
-use crate::commands::warm::warm_metrics::{CHANGES, STATEMENTS, StateName, WARM_METRICS, lag_s, most_behind};
+use crate::commands::warm::warm_metrics::{
+    CHANGES, STATEMENTS, StateName, WARM_METRICS, lag_s, most_lagging,
+};
 use crate::metric_table;
 use crate::screen::{ReportStyle, table_lines};
 use crate::units::{count, counted, duration, share};
@@ -17,9 +19,9 @@ pub(super) fn line(status: &WarmStatus) -> String {
     if status.is_lost {
         parts.push("waiting for the replica, which does not respond".to_owned());
     }
-    if let Some(channel) = most_behind(status) {
+    if let Some(channel) = most_lagging(status) {
         parts.push(match channel.applier {
-            Some(place) => format!("{} at {}", channel.log, count(place.offset)),
+            Some(position) => format!("{} at {}", channel.log, count(position.offset)),
             None => "no relay log".to_owned(),
         });
         parts.push(match channel.is_applying {
@@ -225,7 +227,7 @@ fn channel_document(channel: &ChannelStatus) -> Value {
     json!({
         "name": channel.name,
         "log": channel.log,
-        "position": channel.applier.map(|place| place.offset),
+        "position": channel.applier.map(|position| position.offset),
         "applying": channel.is_applying,
         "events_ahead": channel.events_ahead,
         "touches_ahead": channel.searches_ahead,

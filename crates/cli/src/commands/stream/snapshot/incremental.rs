@@ -73,33 +73,40 @@ impl IncrementalSnapshots {
         self.snapshot.table().is_some().then(|| self.reader.wake())
     }
 
-    /// Does what is due after the stream has read the log up to `place`: takes requests, writes rows, and asks for more.
+    /// Does what is due after the stream has read the log up to `reached`: takes requests, writes rows, and asks for
+    /// more.
     pub(in crate::commands::stream) fn advance(
         &mut self,
         streamer: &mut Streamer,
         output: &mut RecordSink,
-        place: &ResumePosition,
+        reached: &ResumePosition,
     ) -> Result<(), StreamError> {
-        if streamer.open_transaction().is_some() || !output.is_between_transactions() || place.log.is_empty()
+        if streamer.open_transaction().is_some()
+            || !output.is_between_transactions()
+            || reached.log.is_empty()
         {
             return Ok(());
         }
-        self.take_requests(output, place)?;
+        self.take_requests(output, reached)?;
         while let Some(answer) = self.reader.take_answer() {
-            self.take_answer(answer, streamer, output, place)?;
+            self.take_answer(answer, streamer, output, reached)?;
         }
         if let Some(watch) = streamer.watch() {
-            match self.snapshot.step(place, watch) {
+            match self.snapshot.step(reached, watch) {
                 ChunkStep::Wait => {}
                 ChunkStep::Repeat(fault) => self.repeat(fault),
-                ChunkStep::Write(chunk) => self.write(&chunk, streamer, output, place)?,
+                ChunkStep::Write(chunk) => self.write(&chunk, streamer, output, reached)?,
             }
         }
         self.ask(streamer, output);
         Ok(())
     }
 
-    fn take_requests(&mut self, output: &mut RecordSink, place: &ResumePosition) -> Result<(), StreamError> {
+    fn take_requests(
+        &mut self,
+        output: &mut RecordSink,
+        reached: &ResumePosition,
+    ) -> Result<(), StreamError> {
         let Some(directory) = &mut self.directory else { return Ok(()) };
         if !directory.take_due(Instant::now()) {
             return Ok(());
@@ -126,7 +133,7 @@ impl IncrementalSnapshots {
             }
         }
         if is_changed {
-            self.mark(output, place)?;
+            self.mark(output, reached)?;
         }
         let saved = output.saved_snapshot();
         for request in &requests {
@@ -146,7 +153,7 @@ impl IncrementalSnapshots {
         answer: ReaderAnswer,
         streamer: &mut Streamer,
         output: &mut RecordSink,
-        place: &ResumePosition,
+        reached: &ResumePosition,
     ) -> Result<(), StreamError> {
         let ReaderAnswer { number, result } = answer;
         if !self.snapshot.is_current(number) {
@@ -160,7 +167,7 @@ impl IncrementalSnapshots {
             }
             ReaderResult::Rows(chunk) => self.snapshot.take_rows(number, chunk),
             ReaderResult::Redefined => self.pause(),
-            ReaderResult::Refused(reason) => self.refuse(&reason, output, place)?,
+            ReaderResult::Refused(reason) => self.refuse(&reason, output, reached)?,
             ReaderResult::Delayed(reason) => {
                 self.pause();
                 let table = self.table_name();
@@ -190,7 +197,7 @@ impl IncrementalSnapshots {
         chunk: &TableChunk,
         streamer: &mut Streamer,
         output: &mut RecordSink,
-        place: &ResumePosition,
+        reached: &ResumePosition,
     ) -> Result<(), StreamError> {
         let (Some(watch), Some(table), Some(definition)) =
             (streamer.take_watch(), self.snapshot.table().cloned(), self.snapshot.definition().cloned())
@@ -199,10 +206,10 @@ impl IncrementalSnapshots {
         };
         let last = chunk.rows.last().map(|row| definition.key_literals(row));
         if last == Some(None) {
-            return self.refuse("its primary key has a value that bintide cannot compare", output, place);
+            return self.refuse("its primary key has a value that bintide cannot compare", output, reached);
         }
         let ends = ChunkEnds { is_first: table.last.is_none(), is_last: chunk.is_last };
-        let token = token(output, place);
+        let token = token(output, reached);
         let names = table.names.each_ref().map(String::as_str);
         let mut writer = ChunkWriter::new(&self.settings, names, &definition, &token, now_ns());
         let written = writer.write(chunk, &watch, ends, output)?;
@@ -241,18 +248,18 @@ impl IncrementalSnapshots {
         &mut self,
         reason: &str,
         output: &mut RecordSink,
-        place: &ResumePosition,
+        reached: &ResumePosition,
     ) -> Result<(), StreamError> {
         warn!("no snapshot of {}: {reason}", self.table_name());
         self.figures.count_refused_snapshot();
         self.end_delay();
         self.snapshot.drop_table();
-        self.mark(output, place)
+        self.mark(output, reached)
     }
 
     /// Saves the tables that are to be read, with the next save.
-    fn mark(&mut self, output: &mut RecordSink, place: &ResumePosition) -> Result<(), StreamError> {
-        let token = token(output, place);
+    fn mark(&mut self, output: &mut RecordSink, reached: &ResumePosition) -> Result<(), StreamError> {
+        let token = token(output, reached);
         self.figures.set_snapshot(self.snapshot.progress());
         Ok(output.mark_snapshot(token, self.snapshot.progress().clone())?)
     }
@@ -297,11 +304,11 @@ fn is_selected(settings: &StreamSettings, figures: &SharedStreamFigures, names: 
     is_selected
 }
 
-/// Returns the token of a place between two transactions.
-fn token(output: &RecordSink, place: &ResumePosition) -> ResumeToken {
-    match output.token().filter(|token| token.place == *place) {
+/// Returns the token of a position between two transactions.
+fn token(output: &RecordSink, reached: &ResumePosition) -> ResumeToken {
+    match output.token().filter(|token| token.at == *reached) {
         Some(token) => token.clone(),
-        None => ResumeToken { place: place.clone(), gtid: None },
+        None => ResumeToken { at: reached.clone(), gtid: None },
     }
 }
 
