@@ -286,7 +286,7 @@ mod tests {
         let mut report =
             ReplayReport { transactions: 7, groups: 2, rows: 30, retries: 1, ..ReplayReport::default() };
         report.committed_us = Some(2_000_000);
-        report.place = Some(SourcePosition { log: "binlog.000007".into(), position: 4711 });
+        report.position = Some(SourcePosition { log: "binlog.000007".into(), position: 4711 });
         let mut status = ReplayStatus::new(&report, 8, 3, 5);
         stats.set(&status);
         line("bintide_replay_transactions_total 7");
