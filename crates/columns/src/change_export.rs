@@ -385,7 +385,7 @@ fn write_list<'n>(path: &Path, names: impl Iterator<Item = &'n String>) -> Resul
 /// Returns a day as `2026-11-22`.
 fn day_text(day: i64) -> String {
     let mut text = Vec::new();
-    Date::from_epoch_day(u32::try_from(day).unwrap_or_default()).write(&mut text);
+    Date::from_epoch_day(u32::try_from(day).map_or(0, i64::from)).write(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 

@@ -32,7 +32,6 @@ mod ddl_schema;
 mod debezium_schema;
 mod debezium_writer;
 mod directory_sink;
-mod epoch;
 mod error;
 mod geometry;
 mod incremental_snapshot;
@@ -83,7 +82,6 @@ pub use crate::connect_schema::{ConnectField, ConnectKind, ConnectParameter, Con
 pub use crate::ddl_schema::DdlSchema;
 pub use crate::debezium_schema::RecordSchemas;
 pub use crate::directory_sink::{DirectorySink, lock_progress};
-pub use crate::epoch::{epoch_day, epoch_micros, time_micros};
 pub use crate::error::StreamError;
 pub use crate::incremental_snapshot::{
     ChunkStep, IncrementalSnapshot, SnapshotQuery, SnapshotQueryKind, TableChunk,

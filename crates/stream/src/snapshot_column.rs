@@ -11,7 +11,6 @@ use sql::quote::quote_name;
 
 use crate::column_catalogue::{ColumnSchema, parse_texts};
 use crate::column_rules::ColumnRules;
-use crate::epoch::epoch_micros;
 use crate::json_writer::{put_escaped, put_string};
 use crate::settings::Envelope;
 use crate::table_plan::ColumnPlan;
@@ -227,7 +226,7 @@ fn parse_datetime(bytes: &[u8]) -> Option<DateTime> {
 /// Parses a date and time in UTC; 0 for the zero date.
 fn parse_timestamp(bytes: &[u8]) -> Option<Timestamp> {
     let moment = parse_datetime(bytes)?;
-    let micros = epoch_micros(&moment).unwrap_or(0);
+    let micros = moment.epoch_micros().unwrap_or(0);
     let seconds = u32::try_from(micros.div_euclid(1_000_000)).ok()?;
     Some(Timestamp { seconds, micros: moment.micros, fraction: moment.fraction })
 }

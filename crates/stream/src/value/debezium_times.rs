@@ -2,7 +2,6 @@
 
 use binlog::{Date, DateTime, Time, Timestamp};
 
-use crate::epoch::{epoch_day, epoch_micros, time_micros};
 use crate::json_writer::{put_digits, put_integer, put_quoted};
 use crate::table_plan::ColumnPlan;
 use crate::value_modes::TimeMode;
@@ -12,7 +11,7 @@ const DAY_MICROS: i64 = 86_400_000_000;
 
 /// Appends a DATE; for an invalid one NULL, or 1970-01-01 if the column is NOT NULL.
 pub(crate) fn put_date(out: &mut Vec<u8>, column: &ColumnPlan, date: Date) {
-    let Some(day) = or_epoch(column, epoch_day(date)) else { return put_null(out) };
+    let Some(day) = or_epoch(column, date.epoch_day()) else { return put_null(out) };
     match (column.modes.times, day) {
         (TimeMode::IsoString, 0) => out.extend_from_slice(b"\"1970-01-01Z\""),
         (TimeMode::IsoString, _) => put_quoted(out, |out| {
@@ -25,7 +24,7 @@ pub(crate) fn put_date(out: &mut Vec<u8>, column: &ColumnPlan, date: Date) {
 
 /// Appends a TIME. Two forms have only times of a day: for another time NULL, or 0 if the column is NOT NULL.
 pub(crate) fn put_time(out: &mut Vec<u8>, column: &ColumnPlan, time: &Time) {
-    let micros = time_micros(time);
+    let micros = time.total_micros();
     let in_day = || or_epoch(column, (0..=DAY_MICROS).contains(&micros).then_some(micros));
     match column.modes.times {
         TimeMode::AdaptiveTimeMicroseconds | TimeMode::Microseconds => put_integer(out, micros),
@@ -43,7 +42,7 @@ pub(crate) fn put_time(out: &mut Vec<u8>, column: &ColumnPlan, time: &Time) {
 
 /// Appends a DATETIME; for an invalid one NULL, or 1970-01-01 if the column is NOT NULL.
 pub(crate) fn put_datetime(out: &mut Vec<u8>, column: &ColumnPlan, moment: &DateTime) {
-    let Some(micros) = or_epoch(column, epoch_micros(moment)) else { return put_null(out) };
+    let Some(micros) = or_epoch(column, moment.epoch_micros()) else { return put_null(out) };
     match column.modes.times {
         TimeMode::AdaptiveTimeMicroseconds if moment.fraction > 3 => put_integer(out, micros),
         TimeMode::AdaptiveTimeMicroseconds | TimeMode::Connect => put_integer(out, micros.div_euclid(1000)),
