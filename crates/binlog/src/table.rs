@@ -1,6 +1,7 @@
 //! Tables as described by table maps, resolved once so that rows can be decoded without the map.
 
-use crate::column::{Column, ColumnType, GeometryType, resolve};
+use crate::column::{Column, GeometryType};
+use crate::column_type::{ColumnType, resolve};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, DecodeReason};
 use crate::events::TableMap;
@@ -360,7 +361,7 @@ mod tests {
     use proptest::prelude::proptest;
 
     use super::Table;
-    use crate::column::ColumnType;
+    use crate::column_type::ColumnType;
     use crate::error::DecodeError;
     use crate::events::TableMap;
     use crate::format::Flavour;

@@ -5,7 +5,8 @@ mod serial;
 
 use std::borrow::Cow;
 
-use crate::column::{Column, ColumnType};
+use crate::column::Column;
+use crate::column_type::ColumnType;
 use crate::cursor::Cursor;
 use crate::decimal::Decimal;
 use crate::error::{DecodeError, DecodeReason};
@@ -324,7 +325,8 @@ mod tests {
     use proptest::prelude::{any, proptest};
 
     use super::{BINARY, BitValue, BytesValue, TextValue, Value};
-    use crate::column::{Column, resolve};
+    use crate::column::Column;
+    use crate::column_type::resolve;
     use crate::cursor::Cursor;
 
     fn column(type_code: u8, metadata: &[u8]) -> Option<Column> {
