@@ -1,6 +1,7 @@
 //! Writing of JSON text into byte buffers.
 
 use binlog::{JsonHexDigits, put_json_escaped, put_json_string};
+use sql::numbers::put_u64;
 
 use crate::resume_token::ResumeToken;
 
@@ -26,18 +27,12 @@ pub(crate) fn put_token(out: &mut Vec<u8>, token: &ResumeToken) {
     out.push(b'"');
     put_escaped(out, token.at.log.as_bytes());
     out.push(b':');
-    put_integer(out, token.at.position);
+    put_u64(out, token.at.position);
     if let Some(gtid) = &token.gtid {
         out.push(b',');
         put_escaped(out, gtid.as_bytes());
     }
     out.push(b'"');
-}
-
-/// Appends a number.
-#[inline]
-pub(crate) fn put_integer(out: &mut Vec<u8>, number: impl itoa::Integer) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends a number in as few digits as identify it; `null` for NaN and infinity, which no server stores.
@@ -53,19 +48,11 @@ pub(crate) fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     put_quoted(out, |out| binlog::put_base64(out, bytes));
 }
 
-/// Appends a number with at least `width` digits.
-pub(crate) fn put_digits(out: &mut Vec<u8>, number: u32, width: usize) {
-    let mut buffer = itoa::Buffer::new();
-    let text = buffer.format(number).as_bytes();
-    out.extend(std::iter::repeat_n(b'0', width.saturating_sub(text.len())));
-    out.extend_from_slice(text);
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::proptest;
 
-    use super::{put_base64, put_digits, put_float, put_string, put_token};
+    use super::{put_base64, put_float, put_string, put_token};
 
     fn check(put: impl Fn(&mut Vec<u8>), expected: &str) {
         let mut out = Vec::new();
@@ -105,8 +92,6 @@ mod tests {
         check(|out| put_float(out, -0.0f64), "-0.0");
         check(|out| put_float(out, f64::NAN), "null");
         check(|out| put_float(out, f32::NEG_INFINITY), "null");
-        check(|out| put_digits(out, 7, 3), "007");
-        check(|out| put_digits(out, 12345, 3), "12345");
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::io::{self, Write as _};
 
 use binlog::Event as Body;
+use sql::numbers::put_u64;
 
 use crate::broker_sink::{BrokerProgress, CommitStart, KeyedRecord, KeyedRecordKind, TransactionSkip};
 use crate::broker_target::BrokerTarget;
 use crate::ddl_schema::DdlSchema;
 use crate::directory_sink::{DirectorySink, StreamCheckpoint};
-use crate::json_writer::{put_integer, put_string};
+use crate::json_writer::put_string;
 use crate::pipe_sink::{self, PipeSink};
 use crate::record_index::RecordIndex;
 use crate::resume_token::{ResumeToken, ResumeTokenError};
@@ -410,7 +411,7 @@ impl RecordSink {
         let SinkTarget::Broker(broker) = &mut self.target else { return Ok(()) };
         let (mut key, mut value) = (b"{\"serverName\":".to_vec(), b"{\"ts_ms\":".to_vec());
         put_string(&mut key, name);
-        put_integer(&mut value, now_ns / 1_000_000);
+        put_u64(&mut value, now_ns / 1_000_000);
         key.push(b'}');
         value.push(b'}');
         let (key, value) = (Some(&*key), Some(&*value));
