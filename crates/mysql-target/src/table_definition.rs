@@ -2,7 +2,7 @@
 
 use binlog::KeyPart;
 use replay::{ForeignKeys, StorageEngine, TargetFailure, TargetTableDefinition, TargetTableName, UniqueKey};
-use servers::{ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection, TableReference};
+use servers::{ForeignKeyTables, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
 
 use crate::server_failure::server_failure;
 
@@ -59,12 +59,12 @@ fn read_foreign_keys(
     catalogue: &mut ServerCatalogue<'_>,
     table: &TargetTableName,
 ) -> Result<ForeignKeys, TargetFailure> {
-    let tables = |reference: TableReference| {
-        let TableReference { database, table, parent_database, parent_table } = reference;
+    let tables = |reference: ForeignKeyTables| {
+        let ForeignKeyTables { database, table, parent_database, parent_table } = reference;
         let child = TargetTableName { database: database.into(), table: table.into() };
         (child, TargetTableName { database: parent_database.into(), table: parent_table.into() })
     };
-    let references = catalogue.table_references().map_err(server_failure)?;
+    let references = catalogue.foreign_key_tables().map_err(server_failure)?;
     let keys: Vec<_> = references.into_iter().map(tables).collect();
     Ok(ForeignKeys::of_all(&keys).remove(table).unwrap_or_default())
 }

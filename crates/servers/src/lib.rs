@@ -52,7 +52,7 @@ pub use crate::option_sources::{
 pub use crate::password_source::PasswordSource;
 pub use crate::server_address::{AddressError, PublicKeySource, ServerAddress};
 pub use crate::server_catalogue::{
-    ServerCatalogue, ServerColumn, ServerForeignKey, ServerIndexPart, ServerTable, TableReference,
+    ForeignKeyTables, ServerCatalogue, ServerColumn, ServerForeignKey, ServerIndexPart, ServerTable,
 };
 pub use crate::server_facts::{GTIDS_SINCE, GtidMode, ServerFacts};
 pub use crate::server_link::{CancelToken, LinkOptions, ServerLink};

@@ -93,7 +93,7 @@ pub struct ServerForeignKey {
 
 /// The two tables of a foreign key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TableReference {
+pub struct ForeignKeyTables {
     /// Database of the table with the key.
     pub database: Vec<u8>,
     /// Table with the key.
@@ -249,7 +249,7 @@ impl<'c> ServerCatalogue<'c> {
     /// # Errors
     ///
     /// The errors of [`SqlConnection::run`].
-    pub fn table_references(&mut self) -> Result<Vec<TableReference>, ConnectionError> {
+    pub fn foreign_key_tables(&mut self) -> Result<Vec<ForeignKeyTables>, ConnectionError> {
         let rows = self.connection.rows(
             "SELECT constraint_schema, table_name, unique_constraint_schema, referenced_table_name
              FROM information_schema.referential_constraints",
@@ -257,7 +257,12 @@ impl<'c> ServerCatalogue<'c> {
         let reference = |row: ResultRow| {
             let mut names = row.into_iter().map(Option::unwrap_or_default);
             let mut next = || names.next().unwrap_or_default();
-            TableReference { database: next(), table: next(), parent_database: next(), parent_table: next() }
+            ForeignKeyTables {
+                database: next(),
+                table: next(),
+                parent_database: next(),
+                parent_table: next(),
+            }
         };
         Ok(rows.into_iter().map(reference).collect())
     }

@@ -4,10 +4,8 @@ use wire::ServerError;
 
 use super::date_time::{CalendarFields, SqlDateTime, TimeUnit, parse_time, time_text};
 use super::refusals::unsupported;
-use super::sql_function::FunctionContext;
+use super::sql_function::{FunctionContext, FunctionResult};
 use crate::sql_answer::SqlValue;
-
-type FunctionResult = Result<SqlValue, ServerError>;
 
 pub(super) fn date(_: &FunctionContext, values: &[SqlValue]) -> FunctionResult {
     Ok(time_of(&values[0]).map(|time| time.date_text()).into())

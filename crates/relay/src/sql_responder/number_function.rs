@@ -2,13 +2,9 @@
 
 use std::cmp::Ordering;
 
-use wire::ServerError;
-
 use super::refusals::unsupported;
-use super::sql_function::FunctionContext;
+use super::sql_function::{FunctionContext, FunctionResult};
 use crate::sql_answer::SqlValue;
-
-type FunctionResult = Result<SqlValue, ServerError>;
 
 /// Maximum number of digits after the point in `ROUND` and `FORMAT`.
 const DIGITS_MAX: f64 = 30.0;

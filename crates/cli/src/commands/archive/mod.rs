@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tracing::error;
 
 pub(crate) use crate::commands::archive::received_logs::{
-    ArchivedLogs, ArchiverShutdown, ReceivedLogArchiver, RunningArchiver,
+    ArchivedLogCheck, ArchiverShutdown, ReceivedLogArchiver, RunningArchiver,
 };
 #[cfg(feature = "columns")]
 pub(crate) use crate::commands::archive::table_writer::ChangeTableArgs;

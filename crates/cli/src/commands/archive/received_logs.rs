@@ -46,7 +46,7 @@ pub(crate) struct RunningArchiver {
 }
 
 /// Function that reports whether a stored log is in the archive.
-pub(crate) type ArchivedLogs = Box<dyn Fn(&str) -> bool + Send + Sync>;
+pub(crate) type ArchivedLogCheck = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Handling of logs that are not archived when the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl ReceivedLogArchiver {
     }
 
     /// Returns a function that reports whether a stored log is in the archive.
-    pub(crate) fn archived_logs(&self) -> ArchivedLogs {
+    pub(crate) fn archived_logs(&self) -> ArchivedLogCheck {
         let shared = Arc::clone(&self.shared);
         Box::new(move |log| lock(&shared.archived).contains(log))
     }

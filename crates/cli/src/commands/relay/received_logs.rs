@@ -18,7 +18,7 @@ use servers::{ConnectionError, LinkOptions, ServerAddress, ServerLink, SslMode};
 use wire::ServerError;
 
 #[cfg(feature = "archive")]
-use crate::commands::archive::ArchivedLogs;
+use crate::commands::archive::ArchivedLogCheck;
 use crate::commands::relay::changed_source::changed_source;
 
 /// Maximum time that `STOP REPLICA` waits for the end of the connection.
@@ -43,7 +43,7 @@ pub(super) struct ReceivedLogs {
 #[cfg(feature = "archive")]
 pub(super) struct ArchivedDirectory {
     pub(super) directory: PathBuf,
-    pub(super) archived: ArchivedLogs,
+    pub(super) archived: ArchivedLogCheck,
 }
 
 #[cfg(feature = "archive")]
