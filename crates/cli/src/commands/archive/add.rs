@@ -14,7 +14,7 @@ use serde_json::json;
 use tracing::warn;
 
 use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LocalLogPolicy, LogArchiver};
-use super::{document, is_directory_of_logs, open_storage, text};
+use super::{archive_directory, document, is_directory_of_logs, open_storage, text};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -84,8 +84,9 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     }
     for log in &logs {
         let is_named = command.inputs.given().contains(log);
-        check_log(log, is_named, location).map_err(CommandFailure::NotStarted)?;
+        check_log(log, is_named).map_err(CommandFailure::NotStarted)?;
     }
+    check_location(location, &logs).map_err(CommandFailure::NotStarted)?;
     if command.then_remove {
         check_removal(&logs)?;
     }
@@ -108,9 +109,8 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     archiver.observer.finish()
 }
 
-/// Refuses a log that cannot be read from its start again, a named log that is empty, and an archive in the directory of
-/// the log: commands that are given the directory would read the archive in place of the logs.
-fn check_log(log: &Path, is_named: bool, location: &str) -> anyhow::Result<()> {
+/// Refuses a log that cannot be read from its start again, and a named log that is empty.
+fn check_log(log: &Path, is_named: bool) -> anyhow::Result<()> {
     let name = log.display();
     if fs::metadata(log).is_ok_and(|found| !found.is_file()) {
         bail!("{name} is not a regular file: expected a log");
@@ -118,12 +118,20 @@ fn check_log(log: &Path, is_named: bool, location: &str) -> anyhow::Result<()> {
     if is_named && fs::metadata(log).is_ok_and(|found| found.len() == 0) {
         bail!("{name} is empty: expected a log. Leave it out, or give a whole copy of the log");
     }
-    if is_directory_of_logs(location, parent_of(log)) {
-        bail!(
-            "{location} is the directory of {name}: give the archive a directory of its own, such as {location}/archive"
-        );
-    }
     Ok(())
+}
+
+/// Refuses an archive in the directory of a log: commands that are given the directory would read the archive in place
+/// of the logs.
+fn check_location(location: &str, logs: &[PathBuf]) -> anyhow::Result<()> {
+    let archive = archive_directory(location);
+    match logs.iter().find(|log| is_directory_of_logs(archive.as_deref(), parent_of(log))) {
+        Some(log) => bail!(
+            "{location} is the directory of {}: give the archive a directory of its own, such as {location}/archive",
+            log.display()
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Waits for the next check of the store. Returns false once the run must stop.

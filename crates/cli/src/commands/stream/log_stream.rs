@@ -237,24 +237,25 @@ const FREE_DISK_SPACE: &str = "free disk space and run the command again";
 const FREE_DISK_SPACE_TO_RESUME: &str =
     "free disk space and run the command again: it resumes where it stopped";
 
-/// Replaces the remedy for a full disk, if the error has it.
-fn with_disk_remedy(mut failure: CommandFailure, remedy: &'static str) -> CommandFailure {
-    if let CommandFailure::Failed(error) = &mut failure
-        && let Some(advice) = error.downcast_mut::<ErrorAdvice>()
-        && advice.0 == FREE_DISK_SPACE
-    {
-        advice.0 = remedy;
+/// Adds the remedy to an error of a full disk.
+fn with_disk_remedy(failure: CommandFailure, remedy: &'static str) -> CommandFailure {
+    let with_remedy = |error: anyhow::Error| match error.downcast_ref() {
+        Some(stream::StreamError::Write(cause)) if logs::is_disk_full(cause) => {
+            error.context(ErrorAdvice(remedy))
+        }
+        _ => error,
+    };
+    match failure {
+        CommandFailure::Failed(error) => CommandFailure::Failed(with_remedy(error)),
+        CommandFailure::NotStarted(error) => CommandFailure::NotStarted(with_remedy(error)),
+        other => other,
     }
-    failure
 }
 
 pub(super) fn failed(error: stream::StreamError) -> CommandFailure {
     CommandFailure::Failed(match error {
         stream::StreamError::Log(error) => add_advice(error),
         stream::StreamError::Write(error) if error.kind() == BrokenPipe => error.into(),
-        stream::StreamError::Write(ref full) if logs::is_disk_full(full) => {
-            anyhow::Error::new(error).context(ErrorAdvice(FREE_DISK_SPACE))
-        }
         error => error.into(),
     })
 }
