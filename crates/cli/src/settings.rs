@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::builder::Resettable;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, Command, Id};
 use mysqlbinlog::{OptionPreset, presettable_options};
 use option_files::{FileIgnoreReason, is_named_pipe, is_writable_by_all, nearest_name};
@@ -64,14 +65,20 @@ pub(crate) fn config_path(words: &[OsString]) -> Option<PathBuf> {
     None
 }
 
-/// Makes the settings of the environment and the file the defaults of a command's options.
-pub(crate) fn apply_settings(command: Command, settings: &SettingsFile) -> Result<Command, CommandFailure> {
+/// Makes the settings of the environment and the file the defaults of a command's options. Leaves out settings that
+/// exclude an option on the command line.
+pub(crate) fn apply_settings(
+    command: Command,
+    settings: &SettingsFile,
+    args: &[OsString],
+) -> Result<Command, CommandFailure> {
     // Without settings, skip the search for each option, so that commands start fast.
     if settings.table.is_empty() && !has_variables() {
         return Ok(command);
     }
     settings.check(&command)?;
-    apply_to_commands(command, settings).map_err(CommandFailure::NotStarted)
+    let typed = TypedOptions::find(&command, args);
+    apply_to_commands(command, settings, &typed).map_err(CommandFailure::NotStarted)
 }
 
 /// Returns the settings of the command whose options clap does not parse. `command` is the whole command.
@@ -207,22 +214,54 @@ fn default_path() -> Option<PathBuf> {
     directory.map(|directory| directory.join("bintide").join("bintide.toml"))
 }
 
-fn apply_to_commands(command: Command, settings: &SettingsFile) -> anyhow::Result<Command> {
-    let mut command = apply_to_command(command, None, settings)?;
+/// Options and other arguments on the command line.
+#[derive(Debug, Default)]
+struct TypedOptions {
+    /// Name of the command.
+    command: String,
+    ids: Vec<Id>,
+}
+
+impl TypedOptions {
+    /// Finds what the command line contains. Ignores errors, which clap reports later.
+    fn find(command: &Command, args: &[OsString]) -> Self {
+        let Ok(matches) = command.clone().ignore_errors(true).try_get_matches_from(args) else {
+            return Self::default();
+        };
+        let Some((name, matches)) = matches.subcommand() else { return Self::default() };
+        let known = command.find_subcommand(name).into_iter().flat_map(Command::get_arguments);
+        let is_typed = |id: &&Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+        Self { command: name.to_owned(), ids: known.map(Arg::get_id).filter(is_typed).cloned().collect() }
+    }
+
+    /// Returns the options that a command has on the command line.
+    fn of(&self, command: &str) -> &[Id] {
+        if self.command == command { &self.ids } else { &[] }
+    }
+}
+
+fn apply_to_commands(
+    command: Command,
+    settings: &SettingsFile,
+    typed: &TypedOptions,
+) -> anyhow::Result<Command> {
+    let mut command = apply_to_command(command, None, settings, &[])?;
     let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
     for name in names.iter().filter(|name| *name != DUMP_COMMAND) {
         let Some(inner) = command.find_subcommand(name).cloned() else { continue };
-        let inner = apply_to_command(inner, Some(name), settings)?;
+        let inner = apply_to_command(inner, Some(name), settings, typed.of(name))?;
         command = command.mut_subcommand(name, |_| inner);
     }
     Ok(command)
 }
 
-/// Applies the settings of one command's own options; `name` is `None` for the options of all commands.
+/// Applies the settings of one command's own options; `name` is `None` for the options of all commands. `typed` are the
+/// options on the command line.
 fn apply_to_command(
     mut command: Command,
     name: Option<&str>,
     settings: &SettingsFile,
+    typed: &[Id],
 ) -> anyhow::Result<Command> {
     let mut given = Vec::new();
     for (id, long) in options(&command) {
@@ -230,6 +269,7 @@ fn apply_to_command(
             given.push(GivenSetting { id, long, value });
         }
     }
+    given.retain(|setting| !typed.iter().any(|other| do_exclude(&command, &setting.id, other)));
     for setting in without_overridden(&command, given)? {
         command = apply_setting(command, setting)?;
     }
@@ -251,6 +291,22 @@ fn find_setting(
     };
     let values = values.with_context(|| settings.path.display().to_string())?;
     Ok(values.map(|values| SettingValue::in_file(settings, command, long, values)))
+}
+
+/// Returns whether two options of a command exclude each other: one conflicts with the other, or both are in a group of
+/// which only one may be given.
+fn do_exclude(command: &Command, one: &Id, other: &Id) -> bool {
+    let is_in_conflict = |one: &Id, other: &Id| {
+        let arg = command.get_arguments().find(|arg| arg.get_id() == one && !arg.is_global_set());
+        arg.is_some_and(|arg| {
+            command.get_arg_conflicts_with(arg).into_iter().any(|arg| arg.get_id() == other)
+        })
+    };
+    let mut groups = command.get_groups().filter(|group| !(*group).clone().is_multiple());
+    one != other
+        && (is_in_conflict(one, other)
+            || is_in_conflict(other, one)
+            || groups.any(|group| [one, other].iter().all(|id| group.get_args().any(|arg| arg == *id))))
 }
 
 /// Leaves out a setting if a layer of higher priority sets another option of the same group, such as another password

@@ -491,6 +491,26 @@ fn settings_exclude_each_other_as_options_do() {
 }
 
 #[test]
+fn settings_that_exclude_an_option_of_the_command_line_are_left_out() {
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let settings = directory.path().join("bintide.toml");
+    fs::write(&settings, "[stats]\nrows = true\nby = 'hour'\n").expect("could not write the settings");
+    let settings = settings.to_str().expect("a path that is not UTF-8");
+    let log = sample("rotation/binlog.000006");
+    let check = |variables: &[(&str, &str)], option: &str, expected: char| {
+        let ran = bintide(&["stats", option, &log], variables);
+        assert!(ran.status.success(), "{variables:?} {option}: {ran:?}");
+        assert!(text(&ran.stdout).starts_with(expected), "{variables:?} {option}: {ran:?}");
+    };
+    check(&[("BINTIDE_STATS_ROWS", "1")], "--json", '{');
+    check(&[("BINTIDE_STATS_ROWS", "1"), ("BINTIDE_STATS_JSON", "1")], "--json", '{');
+    check(&[("BINTIDE_STATS_ROWS", "1")], "--html=-", '<');
+    check(&[("BINTIDE_CONFIG", settings)], "--json", '{');
+    // The server would not answer: the logs of the command line count.
+    check(&[("BINTIDE_STATS_FROM", "mysql://u@127.0.0.1:1/")], "--json", '{');
+}
+
+#[test]
 fn the_command_line_overrides_conflicting_settings() {
     let directory = tempfile::tempdir().expect("could not create a directory");
     let output = directory.path().to_str().expect("a path that is not UTF-8");
