@@ -1,6 +1,6 @@
 //! One column of a table map.
 
-use crate::column_type::ColumnType;
+use crate::column_type::{ColumnType, ResolvedType};
 
 /// One column of a table, as described by its table map.
 ///
@@ -30,6 +30,25 @@ pub struct Column {
     pub geometry_type: Option<GeometryType>,
     /// Largest number of entries in a value. Vector columns only.
     pub dimension: Option<u32>,
+}
+
+impl Column {
+    /// Creates a NOT NULL column without the facts of optional metadata.
+    pub(crate) fn new(type_code: u8, resolved: ResolvedType) -> Self {
+        Self {
+            column_type: resolved.column_type,
+            type_code,
+            metadata: resolved.metadata,
+            nullable: false,
+            unsigned: None,
+            collation: None,
+            name: None,
+            texts: Box::default(),
+            visible: None,
+            geometry_type: None,
+            dimension: None,
+        }
+    }
 }
 
 /// Subtype of a geometry column.

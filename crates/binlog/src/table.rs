@@ -99,19 +99,7 @@ impl Table {
         for (index, &type_code) in map.column_types.iter().enumerate() {
             let resolved = resolve(type_code, &mut metadata)?;
             let nullable = map.nullable.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1);
-            columns.push(Column {
-                column_type: resolved.column_type,
-                type_code,
-                metadata: resolved.metadata,
-                nullable,
-                unsigned: None,
-                collation: None,
-                name: None,
-                texts: Box::default(),
-                visible: None,
-                geometry_type: None,
-                dimension: None,
-            });
+            columns.push(Column { nullable, ..Column::new(type_code, resolved) });
         }
         Ok(Self {
             table_id: map.table_id,

@@ -331,19 +331,7 @@ mod tests {
 
     fn column(type_code: u8, metadata: &[u8]) -> Option<Column> {
         let resolved = resolve(type_code, &mut Cursor::new(metadata)).ok()?;
-        Some(Column {
-            column_type: resolved.column_type,
-            type_code,
-            metadata: resolved.metadata,
-            nullable: true,
-            unsigned: None,
-            collation: None,
-            name: None,
-            texts: Box::default(),
-            visible: None,
-            geometry_type: None,
-            dimension: None,
-        })
+        Some(Column { nullable: true, ..Column::new(type_code, resolved) })
     }
 
     fn check(column: &Column, bytes: &[u8], expected: Result<Value<'_>, &str>) {

@@ -7,6 +7,7 @@ use inspect::stats::{BucketCounts, RowOperation, StatsReport, TableAmounts, Time
 use jiff::tz::TimeZone;
 
 use super::breakdown_rows::BreakdownTable;
+use super::compression_cells::{COMPRESSION_COLUMNS, compression_cells};
 use crate::page::chart::{self, BarPart, ChartBar, ColumnChart};
 use crate::page::{common_directory, escaped, log_below, render_page, render_pairs, render_table};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share};
@@ -131,17 +132,7 @@ fn sizes(report: &StatsReport) -> String {
 }
 
 fn compression(report: &StatsReport) -> String {
-    let rows = report.compression.iter().map(|row| {
-        vec![
-            format!("{:?}", row.log_type).to_uppercase(),
-            format!("{:?}", row.compression_type).to_uppercase(),
-            count(row.transaction_counter),
-            bytes(row.compressed_bytes_counter),
-            bytes(row.uncompressed_bytes_counter),
-            format!("{} %", row.compression_percentage),
-        ]
-    });
-    render_table(&["log", "type", ">transactions", ">stored", ">uncompressed", ">saved"], rows)
+    render_table(&COMPRESSION_COLUMNS, report.compression.iter().map(|row| compression_cells(row).into()))
 }
 
 fn transactions(transactions: &[TransactionReport], directory: &Path, zone: &TimeZone) -> String {

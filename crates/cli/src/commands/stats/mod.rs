@@ -1,6 +1,7 @@
 //! `bintide stats`: counts transactions, rows and bytes.
 
 mod breakdown_rows;
+mod compression_cells;
 mod html;
 mod text;
 
