@@ -1,7 +1,7 @@
 -- GTIDs: automatic, with tags, given by hand, empty transactions, several sources, large numbers.
 --
--- folder gtids
--- folder gtids-compressed --binlog-transaction-compression=ON
+-- directory gtids
+-- directory gtids-compressed --binlog-transaction-compression=ON
 SET timestamp = 1700000900;
 CREATE DATABASE gtids;
 USE gtids;

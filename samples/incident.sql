@@ -1,6 +1,6 @@
 -- An incident: a change to a MyISAM table that did not fit into the log's cache.
 --
--- folder incident --max-binlog-stmt-cache-size=4096 --binlog-stmt-cache-size=4096
+-- directory incident --max-binlog-stmt-cache-size=4096 --binlog-stmt-cache-size=4096
 SET timestamp = 1700002100;
 CREATE DATABASE incident;
 USE incident;

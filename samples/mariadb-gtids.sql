@@ -1,6 +1,6 @@
 -- MariaDB 10.11: several domains, two files, the GTID list at the head of the second.
 --
--- mariadb-folder mariadb-gtids --binlog-format=ROW --gtid-domain-id=1
+-- mariadb-directory mariadb-gtids --binlog-format=ROW --gtid-domain-id=1
 SET timestamp = 1700002400;
 CREATE DATABASE maria;
 CREATE TABLE maria.t (id INT PRIMARY KEY);

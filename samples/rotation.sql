@@ -1,6 +1,6 @@
 -- Several files and their index, rotated by size and by hand; a source with the largest server id.
 --
--- folder rotation --max-binlog-size=4096 --server-id=4294967295
+-- directory rotation --max-binlog-size=4096 --server-id=4294967295
 SET timestamp = 1700001700;
 CREATE DATABASE rotation;
 USE rotation;

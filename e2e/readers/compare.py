@@ -60,24 +60,24 @@ def exact(text, kind):
     return int(text) if kind == "enum" else text
 
 
-def equal(found, wanted, kind):
-    if isinstance(wanted, float) or isinstance(found, float):
-        if isinstance(wanted, str):
-            wanted = float(wanted.replace("Infinity", "inf"))
+def equal(found, expected, kind):
+    if isinstance(expected, float) or isinstance(found, float):
+        if isinstance(expected, str):
+            expected = float(expected.replace("Infinity", "inf"))
         if kind.startswith("float"):
             single = lambda number: struct.unpack("f", struct.pack("f", number))[0]
-            return single(found) == single(wanted)
-        return found == wanted or math.isnan(found) and math.isnan(wanted)
-    if isinstance(wanted, list) and isinstance(found, list) and kind.startswith("vector"):
-        return len(found) == len(wanted) and all(equal(a, b, "float") for a, b in zip(found, wanted))
-    if isinstance(wanted, str) and isinstance(found, dict) and "base64" in found:
+            return single(found) == single(expected)
+        return found == expected or math.isnan(found) and math.isnan(expected)
+    if isinstance(expected, list) and isinstance(found, list) and kind.startswith("vector"):
+        return len(found) == len(expected) and all(equal(a, b, "float") for a, b in zip(found, expected))
+    if isinstance(expected, str) and isinstance(found, dict) and "base64" in found:
         # A log without character sets: bytes are unknown.
-        return base64.b64decode(found["base64"]) == wanted.encode()
-    if kind == "enum" and wanted == 0 and found == "":
+        return base64.b64decode(found["base64"]) == expected.encode()
+    if kind == "enum" and expected == 0 and found == "":
         return True
-    if isinstance(wanted, dict) and "mariadb_compressed" in wanted:
+    if isinstance(expected, dict) and "mariadb_compressed" in expected:
         return found is not None
-    return found == wanted
+    return found == expected
 
 
 def image(row, name, kinds):
@@ -97,8 +97,8 @@ def image(row, name, kinds):
     return found
 
 
-def files(folder):
-    return sorted(glob.glob(glob.escape(folder) + "/database=*/**/*.parquet", recursive=True))
+def files(directory):
+    return sorted(glob.glob(glob.escape(directory) + "/database=*/**/*.parquet", recursive=True))
 
 
 def kinds_of(table):
@@ -106,11 +106,11 @@ def kinds_of(table):
     return {field.name: field.metadata[b"mysql.type"].decode() for field in table.schema.field("after").type}
 
 
-def parquet_rows(folder):
+def parquet_rows(directory):
     """Yields the rows of all files by database and table, in log order, each with the types of its columns."""
     tables = collections.defaultdict(list)
-    for path in files(folder):
-        parts = dict(part.split("=", 1) for part in os.path.relpath(path, folder).split("/")[:-1])
+    for path in files(directory):
+        parts = dict(part.split("=", 1) for part in os.path.relpath(path, directory).split("/")[:-1])
         name = tuple(urllib.parse.unquote(parts[key].split("@")[0]) for key in ("database", "table"))
         table = pq.ParquetFile(path).read()
         kinds = kinds_of(table)
@@ -137,12 +137,12 @@ def event_rows(path):
     return tables
 
 
-def compare_images(name, number, row, kinds, wanted):
-    operation = OPERATIONS["before" in wanted, "after" in wanted]
+def compare_images(name, number, row, kinds, expected):
+    operation = OPERATIONS["before" in expected, "after" in expected]
     if row["operation"] != operation:
         sys.exit(f"{name} row {number}: {row['operation']} instead of {operation}")
     for side in ("before", "after"):
-        found, right = image(row, side, kinds), wanted.get(side)
+        found, right = image(row, side, kinds), expected.get(side)
         if (found is None) != (right is None) or found is not None and set(found) != set(right):
             sys.exit(f"{name} row {number} {side}: columns {found} instead of {right}")
         for column in found or {}:
@@ -179,19 +179,19 @@ def near(approximate, number):
     return math.isclose(approximate, float(number), rel_tol=1e-12)
 
 
-def compare_duckdb(folder):
+def compare_duckdb(directory):
     connection = duckdb.connect()
     connection.execute("set timezone = 'UTC'")
-    for path in files(folder):
+    for path in files(directory):
         table = pq.ParquetFile(path).read()
         approximate = wide(kinds_of(table))
         columns = table.schema.names
         quoted = ", ".join(f'"{column}"' for column in columns)
         found = connection.execute(f"select {quoted} from read_parquet(?, hive_partitioning = false)", [path]).fetchall()
-        wanted = table.to_pylist()
-        if len(found) != len(wanted):
-            sys.exit(f"{path}: DuckDB has {len(found)} rows, pyarrow {len(wanted)}")
-        for number, (one, other) in enumerate(zip(found, wanted)):
+        expected = table.to_pylist()
+        if len(found) != len(expected):
+            sys.exit(f"{path}: DuckDB has {len(found)} rows, pyarrow {len(expected)}")
+        for number, (one, other) in enumerate(zip(found, expected)):
             one = dict(zip(columns, map(plain, one)))
             other = {column: plain(value) for column, value in other.items()}
             for side in ("before", "after"):
@@ -203,24 +203,24 @@ def compare_duckdb(folder):
                 sys.exit(f"{path} row {number}: DuckDB has {one}, pyarrow {other}")
 
 
-def compare(folder, events):
-    found, wanted = parquet_rows(folder), event_rows(events)
-    if set(found) != set(wanted):
-        sys.exit(f"{folder}: tables {sorted(found)} instead of {sorted(wanted)}")
+def compare(directory, events):
+    found, expected = parquet_rows(directory), event_rows(events)
+    if set(found) != set(expected):
+        sys.exit(f"{directory}: tables {sorted(found)} instead of {sorted(expected)}")
     for name, rows in found.items():
-        if len(rows) != len(wanted[name]):
-            sys.exit(f"{folder} {name}: {len(rows)} row changes instead of {len(wanted[name])}")
-        for number, ((row, kinds), (right, gtid)) in enumerate(zip(rows, wanted[name])):
+        if len(rows) != len(expected[name]):
+            sys.exit(f"{directory} {name}: {len(rows)} row changes instead of {len(expected[name])}")
+        for number, ((row, kinds), (right, gtid)) in enumerate(zip(rows, expected[name])):
             if row["gtid"] != gtid:
-                sys.exit(f"{folder} {name} row {number}: GTID {row['gtid']} instead of {gtid}")
-            compare_images((folder, *name), number, row, kinds, right)
-    compare_duckdb(folder)
+                sys.exit(f"{directory} {name} row {number}: GTID {row['gtid']} instead of {gtid}")
+            compare_images((directory, *name), number, row, kinds, right)
+    compare_duckdb(directory)
     return sum(map(len, found.values()))
 
 
 def main():
-    for folder, events in zip(sys.argv[1::2], sys.argv[2::2]):
-        print(compare(folder, events))
+    for directory, events in zip(sys.argv[1::2], sys.argv[2::2]):
+        print(compare(directory, events))
 
 
 main()

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use testkit::{CutMode, Proxy, SeededRandom, ServerClient, ServerFlavour, TestPackage, TestServer};
 
 use crate::command::wait_until;
-use crate::relayed::{self, RelayProcess, ReplicaStartPlace, TABLE, error_of, wait_for_equal};
+use crate::relayed::{self, RelayProcess, ReplicaStartPoint, TABLE, error_of, wait_for_equal};
 
 /// Interruption of one part of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,12 +54,12 @@ const INTERRUPTIONS: [RelayInterruption; 12] = [
     RelayInterruption::ClientNetwork,
 ];
 
-/// Replica of the test: its package, its start place and the relay that it follows.
-const REPLICAS: [(TestPackage, ReplicaStartPlace, RelayNumber); 4] = [
-    (TestPackage::Mysql8_0_15, ReplicaStartPlace::Gtids, RelayNumber::First),
-    (TestPackage::MariaDb, ReplicaStartPlace::FirstLog, RelayNumber::First),
-    (TestPackage::Mysql8_0, ReplicaStartPlace::Gtids, RelayNumber::First),
-    (TestPackage::Mysql, ReplicaStartPlace::Gtids, RelayNumber::Second),
+/// Replica of the test: its package, its start point and the relay that it follows.
+const REPLICAS: [(TestPackage, ReplicaStartPoint, RelayNumber); 4] = [
+    (TestPackage::Mysql8_0_15, ReplicaStartPoint::Gtids, RelayNumber::First),
+    (TestPackage::MariaDb, ReplicaStartPoint::FirstLog, RelayNumber::First),
+    (TestPackage::Mysql8_0, ReplicaStartPoint::Gtids, RelayNumber::First),
+    (TestPackage::Mysql, ReplicaStartPoint::Gtids, RelayNumber::Second),
 ];
 
 /// Relay that a replica follows.
@@ -136,13 +136,13 @@ impl RelaySoak {
             second_options,
             _directories: directories,
         };
-        for (number, (package, place, relay)) in REPLICAS.iter().enumerate() {
+        for (number, (package, start, relay)) in REPLICAS.iter().enumerate() {
             let replica = start_replica(*package, number + 2)?;
             let port = match relay {
                 RelayNumber::First => soak.to_first.port(),
                 RelayNumber::Second => soak.second.port,
             };
-            relayed::follow(&replica, port, *place)?;
+            relayed::follow(&replica, port, *start)?;
             soak.replicas.push(replica);
         }
         Ok(soak)

@@ -175,7 +175,7 @@ pub const TABLE: &str = "set names latin1; create database d default character s
 
 /// Start position of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplicaStartPlace {
+pub enum ReplicaStartPoint {
     /// Automatic, by GTID.
     Gtids,
     /// Start of the first log.
@@ -187,7 +187,7 @@ pub enum ReplicaStartPlace {
 /// # Errors
 ///
 /// Returns an error if the replica refuses a statement.
-pub fn follow(replica: &TestServer, port: u16, place: ReplicaStartPlace) -> Result<()> {
+pub fn follow(replica: &TestServer, port: u16, start: ReplicaStartPoint) -> Result<()> {
     let is_new = replica.home().package() == TestPackage::Mysql;
     let mut options = vec![
         "HOST = '127.0.0.1'".to_owned(),
@@ -196,9 +196,9 @@ pub fn follow(replica: &TestServer, port: u16, place: ReplicaStartPlace) -> Resu
         "CONNECT_RETRY = 1".to_owned(),
         "HEARTBEAT_PERIOD = 1".to_owned(),
     ];
-    match place {
-        ReplicaStartPlace::Gtids => options.push("AUTO_POSITION = 1".to_owned()),
-        ReplicaStartPlace::FirstLog => {
+    match start {
+        ReplicaStartPoint::Gtids => options.push("AUTO_POSITION = 1".to_owned()),
+        ReplicaStartPoint::FirstLog => {
             options.extend(["LOG_FILE = 'binlog.000001'".to_owned(), "LOG_POS = 4".to_owned()]);
         }
     }
@@ -240,7 +240,7 @@ pub fn wait_for_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
         }
         Ok(found == expected)
     });
-    equal.with_context(|| format!("wanted\n{expected}\nfound\n{found}\n{:?}", status(replica)))
+    equal.with_context(|| format!("expected\n{expected}\nfound\n{found}\n{:?}", status(replica)))
 }
 
 /// Returns the replica's status in one line.

@@ -7,9 +7,9 @@ import bintide
 
 @pytest.fixture
 def archive(samples, command, tmp_path):
-    folder = tmp_path / "archive"
-    command("archive", samples / "rotation", "--to", folder)
-    return folder
+    directory = tmp_path / "archive"
+    command("archive", samples / "rotation", "--to", directory)
+    return directory
 
 
 def test_an_archive_is_read_like_its_logs(archive, samples):

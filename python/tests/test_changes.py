@@ -69,23 +69,23 @@ def test_transactions_are_selected_by_gtid_and_time(types):
 
 
 def test_several_logs_and_a_directory_are_read_in_order(samples):
-    folder = samples / "rotation"
-    logs = sorted(folder.glob("*.0*"))
+    directory = samples / "rotation"
+    logs = sorted(directory.glob("*.0*"))
     options = {"columns": "numbered"}
     one_by_one = [batch for log in logs for batch in bintide.changes(log, **options)]
     assert len(logs) > 1 and len(one_by_one) > 1
-    assert list(bintide.changes(folder, **options)) == one_by_one
+    assert list(bintide.changes(directory, **options)) == one_by_one
     assert list(bintide.changes(logs, **options)) == one_by_one
     assert list(bintide.changes(map(str, logs), **options)) == one_by_one
 
 
 def test_encrypted_logs_need_their_keys(samples):
-    folder = samples / "encrypted"
-    keys = next(path for path in folder.iterdir() if "keyring" in path.name)
-    batches = list(bintide.changes(folder, keyring=keys, columns="numbered"))
+    directory = samples / "encrypted"
+    keys = next(path for path in directory.iterdir() if "keyring" in path.name)
+    batches = list(bintide.changes(directory, keyring=keys, columns="numbered"))
     assert sum(batch.num_rows for batch in batches) > 0
     with pytest.raises(bintide.LogError, match="keyring"):
-        list(bintide.changes(folder, columns="numbered"))
+        list(bintide.changes(directory, columns="numbered"))
 
 
 def test_names_come_from_definitions_in_the_log(samples):

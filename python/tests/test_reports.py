@@ -19,9 +19,9 @@ def test_transactions_are_those_of_dump(samples, command, log):
 
 @pytest.mark.parametrize("log", LOGS)
 def test_stats_are_those_of_the_command(samples, command, log):
-    wanted = json.loads(command("stats", "--json", "--by", "hour,table", samples / log))
-    assert wanted.pop("version") == 1
-    assert bintide.stats(samples / log, by=["hour", "table"]) == wanted
+    expected = json.loads(command("stats", "--json", "--by", "hour,table", samples / log))
+    assert expected.pop("version") == 1
+    assert bintide.stats(samples / log, by=["hour", "table"]) == expected
 
 
 def test_selections(samples):

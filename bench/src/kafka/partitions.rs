@@ -73,8 +73,8 @@ fn measure_readers(broker: &KafkaBroker, partitions: i32, changes: LoggedChanges
         }
         Ok(sum)
     })?;
-    let wanted = changes.transactions + changes.updated_rows;
-    ensure!(counts == wanted, "the readers got {counts} records, expected {wanted}");
+    let expected = changes.transactions + changes.updated_rows;
+    ensure!(counts == expected, "the readers got {counts} records, expected {expected}");
     Ok(counts as f64 / begun.elapsed().as_secs_f64())
 }
 

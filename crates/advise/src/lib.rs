@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! all of it: LogReader ─▶ cut: whole transactions ─▶ measure at every level ─▶ tally ─▶ Report
-//! a sample:  cells at random places ─▶ the same in each ───────────────────┘     └▶ rules: the advice in words
+//! a sample:  cells at random places ─▶ the same in each ───────────────────┘     └▶ advice_rules: the advice in words
 //! ```
 //!
 //! Transactions are compressed as on a server, with reused contexts, at each level in turn. Sizes are sizes of whole
@@ -11,6 +11,7 @@
 //! This crate returns values, which the caller prints. It never changes a log, and never connects to a server.
 #![forbid(unsafe_code)]
 
+mod advice_rules;
 mod advise_tally;
 mod alternatives;
 mod cell_grid;
@@ -28,7 +29,6 @@ mod pieces;
 mod record;
 mod report;
 mod report_builder;
-mod rules;
 mod run;
 mod span;
 mod transaction_tables;

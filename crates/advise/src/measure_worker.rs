@@ -20,7 +20,7 @@ use super::measured_transactions::{MeasuredTransaction, MeasuredTransactions};
 use super::measurement_plan::MemoryLimits;
 use super::network::{SentBytes, SimulatedConnection};
 use super::pieces::{
-    CompressedLargePayload, PieceContent, ReadItem, WeightedPiece, commit_us, open_before, read_cell,
+    CompressedLargePayload, ReadItem, WeightedContent, WeightedPiece, commit_us, open_before, read_cell,
     reread_payload,
 };
 use super::record::{CellShare, MeasuredPart, NetworkTraffic, PayloadProbe, RecordKind, TransactionRecord};
@@ -129,7 +129,7 @@ struct PendingMeasurement {
     in_pieces: Option<RereadSource>,
 }
 
-/// Place of events that are read again for every level.
+/// Location of events that are read again for every level.
 #[derive(Clone, Debug)]
 enum RereadSource {
     /// The range of a transaction in the log.
@@ -250,10 +250,10 @@ impl<'s> MeasureWorker<'s> {
     ) -> Result<(), InspectError> {
         let share = piece.share;
         match piece.content {
-            PieceContent::CompressedLargePayload(opened) => {
+            WeightedContent::CompressedLargePayload(opened) => {
                 self.measure_large_compressed(source, *opened, share)?
             }
-            PieceContent::Segment(segment) => match &segment.content {
+            WeightedContent::Segment(segment) => match &segment.content {
                 SegmentContent::Between | SegmentContent::LargeBetween(_) => {
                     self.record_unmeasured(&segment, RecordKind::Between, 0, share)
                 }

@@ -21,12 +21,12 @@ use inspect::InspectError;
 /// A transaction or the events between two, and its share in the current cell.
 #[derive(Debug)]
 pub(crate) struct WeightedPiece {
-    pub(crate) content: PieceContent,
+    pub(crate) content: WeightedContent,
     pub(crate) share: CellShare,
 }
 
 #[derive(Debug)]
-pub(crate) enum PieceContent {
+pub(crate) enum WeightedContent {
     Segment(LogSegment),
     CompressedLargePayload(Box<CompressedLargePayload>),
 }
@@ -164,11 +164,11 @@ pub(crate) fn read_cell(
 const PAUSE_SIZE: usize = 4 << 20;
 
 /// Returns the share of a transaction in a cell.
-fn share(extent: &Range<u64>, content: &PieceContent, cell: SampleCell, width: u64) -> Option<CellShare> {
+fn share(extent: &Range<u64>, content: &WeightedContent, cell: SampleCell, width: u64) -> Option<CellShare> {
     let of = extent.end - extent.start;
     let is_between = matches!(
         content,
-        PieceContent::Segment(LogSegment {
+        WeightedContent::Segment(LogSegment {
             content: SegmentContent::Between | SegmentContent::LargeBetween(_),
             ..
         })
@@ -224,7 +224,7 @@ pub(crate) fn read_head(reader: &mut LogReader) -> Result<(), InspectError> {
 }
 
 /// Receives the content of a part of the log, and its range.
-type ContentSink<'t> = &'t mut dyn FnMut(Range<u64>, PieceContent) -> Result<(), InspectError>;
+type ContentSink<'t> = &'t mut dyn FnMut(Range<u64>, WeightedContent) -> Result<(), InspectError>;
 
 /// Reads transactions up to the end of the log, or until a transaction has ended at or after `until`.
 fn read(
@@ -247,7 +247,7 @@ fn read(
             other => other?,
         };
         if let Some((extent, opened)) = begun.take() {
-            take(extent, PieceContent::CompressedLargePayload(Box::new(opened)))?;
+            take(extent, WeightedContent::CompressedLargePayload(Box::new(opened)))?;
         }
         match piece {
             ReadOutcome::Some(logs::LogPiece::Chunk(chunk)) => cut_chunk(&mut cutter, &chunk, &name, take)?,
@@ -299,7 +299,7 @@ fn take_segment(segment: LogSegment, take: ContentSink<'_>) -> Result<(), Inspec
         SegmentContent::LargeBetween(outline) => outline.position..outline.end,
         SegmentContent::Transaction(whole) => whole.outline.position..whole.outline.end,
     };
-    take(extent, PieceContent::Segment(segment))
+    take(extent, WeightedContent::Segment(segment))
 }
 
 /// Describes a payload that is not held in memory, with the events before it.
@@ -388,7 +388,7 @@ impl PayloadClaim {
 /// Bytes that a payload to be read again counts as in memory.
 const LARGE_PIECE_COST: usize = 64 << 10;
 
-impl PieceContent {
+impl WeightedContent {
     /// Returns the bytes held in memory.
     pub(crate) fn memory(&self) -> usize {
         match self {

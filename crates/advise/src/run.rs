@@ -20,7 +20,7 @@ use super::record::MeasuredPart;
 use super::report::{AdviseReport, ServerReport, StoppedBy};
 use super::report_builder::{ReportBuilder, level_setting};
 use super::span::span;
-use super::{AdviseSettings, LogSource, MeasureExtent, alternatives, rules};
+use super::{AdviseSettings, LogSource, MeasureExtent, advice_rules, alternatives};
 use inspect::InspectError;
 
 /// Bytes of transactions per work item, if whole logs are read.
@@ -271,7 +271,7 @@ impl AdviseRun<'_> {
             network: build.network(),
             ..AdviseReport::default()
         };
-        report.advice = rules::advise(&report);
+        report.advice = advice_rules::advise(&report);
         Ok(report)
     }
 }

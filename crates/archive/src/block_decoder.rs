@@ -55,7 +55,7 @@ struct UnfinishedEvent {
     start: usize,
 }
 
-/// Place of an event that is put together.
+/// Destination of an event that is rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventDestination {
     /// In the log, which starts at this position.
@@ -145,7 +145,7 @@ impl BlockDecoder {
         }
         match events.fields.streams.are_empty() {
             true => Ok(()),
-            false => Err(BlockDamage("streams have bytes behind the last event")),
+            false => Err(BlockDamage("streams have bytes after the last event")),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::segment_error::BlockDamage;
 use crate::stream_set::{StreamCursors, StreamId, StreamSet};
 use crate::varint::{StreamCursor, put_varint};
 
-/// Place of each column of a table's rows in the streams.
+/// Streams and format of each column of a table's rows.
 ///
 /// A table has two streams for the bits that mark NULLs and repeated values, and three for each column: values,
 /// length prefixes, and differences between the values before and after an update.
@@ -41,7 +41,7 @@ pub(crate) struct ColumnLayout {
     pub(crate) order: ByteOrder,
     /// Stream of the values; those of prefixes and differences follow.
     pub(crate) values: StreamId,
-    /// Place of the same column in the first image, and its bit among the columns in both images.
+    /// Index of the same column in the first image, and its bit among the columns in both images.
     pub(crate) earlier: Option<(usize, usize)>,
 }
 

@@ -41,7 +41,7 @@ pub enum SegmentError {
     },
 }
 
-/// Damage in a block whose place is not known yet.
+/// Damage in a block whose position is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockDamage(pub(crate) &'static str);
 

@@ -469,37 +469,37 @@ mod tests {
 
     #[test]
     fn locations_that_are_no_directory() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
         fs::write(&file, "").unwrap();
         let file = file.to_str().unwrap();
         for missing in [MissingDirectory::Create, MissingDirectory::Refuse] {
-            let check = |location: &str, wanted: &str| {
+            let check = |location: &str, expected: &str| {
                 let error = ArchiveStorage::open(location, missing).unwrap_err().to_string();
-                assert_eq!(error, wanted);
+                assert_eq!(error, expected);
             };
             check(
                 "",
                 "an empty text is not the location of an archive: give a directory, or a URL such as s3://BUCKET/PREFIX",
             );
-            let wanted =
+            let expected =
                 format!("{file} is not the location of an archive: it is a file; expected a directory");
-            check(file, &wanted);
+            check(file, &expected);
         }
     }
 
     #[test]
     fn failures_in_a_directory_have_the_systems_words() {
-        let folder = tempfile::tempdir().unwrap();
-        let location = folder.path().to_str().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let location = directory.path().to_str().unwrap();
         let storage = ArchiveStorage::open(location, MissingDirectory::Refuse).unwrap();
-        fs::write(folder.path().join("manifests"), "").unwrap();
+        fs::write(directory.path().join("manifests"), "").unwrap();
         let error = storage.create("manifests/a.json", vec![1]).unwrap_err().to_string();
-        let wanted = format!(
+        let expected = format!(
             "could not create {location}/manifests/a.json: Not a directory (os error 20). Give the directory of an \
              archive"
         );
-        assert_eq!(error, wanted);
+        assert_eq!(error, expected);
         let denied = std::io::Error::from_raw_os_error(13);
         let denied = object_store::Error::Generic { store: "LocalFileSystem", source: denied.into() };
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::column::decimal_size;
+use crate::column_type::decimal_size;
 use crate::error::{DecodeError, DecodeReason};
 
 /// Largest precision in a server's arithmetic. Columns have at most 65 digits; JSON rounds the digits before the

@@ -90,6 +90,7 @@ mod base64;
 mod charset;
 mod collation;
 mod column;
+mod column_type;
 mod cursor;
 mod decimal;
 #[cfg(feature = "ciphers")]
@@ -121,7 +122,8 @@ mod write;
 pub use crate::base64::{BASE64_LINE_BYTES, put_base64, put_base64_lines};
 pub use crate::charset::Charset;
 pub use crate::collation::Collation;
-pub use crate::column::{Column, ColumnType, GeometryType, ValueSize};
+pub use crate::column::{Column, GeometryType};
+pub use crate::column_type::{ColumnType, ValueSize};
 pub use crate::cursor::{Cursor, put_lenenc};
 pub use crate::decimal::{Decimal, DigitGroup};
 pub use crate::error::{DecodeError, DecodeReason, EncodeError};

@@ -410,7 +410,7 @@ mod tests {
                 ])
         {
             let (bytes, error, found) = drain_so(&mut opener, input, how);
-            assert!(bytes == plain, "{} bytes, {} wanted, {error:?}", bytes.len(), plain.len());
+            assert!(bytes == plain, "{} bytes, {} expected, {error:?}", bytes.len(), plain.len());
             let error = error.map(|error| {
                 assert_eq!(error.inner_offset, plain.len() as u64);
                 (error.error.offset, error.error.reason)

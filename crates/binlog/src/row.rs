@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::column::{Column, ColumnType, ValueSize};
+use crate::column::Column;
+use crate::column_type::{ColumnType, ValueSize};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, DecodeReason};
 use crate::events::{ColumnSet, Rows, RowsKind};

@@ -1,6 +1,7 @@
 //! Tables as described by table maps, resolved once so that rows can be decoded without the map.
 
-use crate::column::{Column, ColumnType, GeometryType, resolve};
+use crate::column::{Column, GeometryType};
+use crate::column_type::{ColumnType, resolve};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, DecodeReason};
 use crate::events::TableMap;
@@ -98,19 +99,7 @@ impl Table {
         for (index, &type_code) in map.column_types.iter().enumerate() {
             let resolved = resolve(type_code, &mut metadata)?;
             let nullable = map.nullable.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1);
-            columns.push(Column {
-                column_type: resolved.column_type,
-                type_code,
-                metadata: resolved.metadata,
-                nullable,
-                unsigned: None,
-                collation: None,
-                name: None,
-                texts: Box::default(),
-                visible: None,
-                geometry_type: None,
-                dimension: None,
-            });
+            columns.push(Column { nullable, ..Column::new(type_code, resolved) });
         }
         Ok(Self {
             table_id: map.table_id,
@@ -360,7 +349,7 @@ mod tests {
     use proptest::prelude::proptest;
 
     use super::Table;
-    use crate::column::ColumnType;
+    use crate::column_type::ColumnType;
     use crate::error::DecodeError;
     use crate::events::TableMap;
     use crate::format::Flavour;

@@ -1,9 +1,13 @@
 //! Dates and times in rows.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, DecodeReason};
+
+/// Days from 0000-03-01 to 1970-01-01.
+const MARCH_OFFSET: i64 = 719_468;
 
 /// Calendar date. Month and day may be 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +70,9 @@ pub struct Timestamp {
 }
 
 impl Date {
+    /// Days of the years 1 to 9999, counted from 1970-01-01.
+    pub const EPOCH_DAYS: RangeInclusive<i64> = -719_162..=2_932_896;
+
     // bits  field, high bits first
     //   15  year
     //    4  month
@@ -76,10 +83,59 @@ impl Date {
         Ok(Self { year, month: (packed >> 5 & 0xf) as u8, day: (packed & 0x1f) as u8 })
     }
 
-    /// Returns the date that is this number of days after 1970-01-01, at most 9999-12-31.
-    pub fn from_epoch_day(days: u32) -> Self {
-        const DAYS_MAX: u32 = 2_932_896;
-        date_of_day(days.min(DAYS_MAX))
+    /// Returns the Gregorian date of a day, counted from 1970-01-01. A day outside of [`Date::EPOCH_DAYS`] gives the
+    /// nearest date in these years.
+    pub fn from_epoch_day(day: i64) -> Self {
+        let day = day.clamp(*Self::EPOCH_DAYS.start(), *Self::EPOCH_DAYS.end());
+        Self::from_march_day((day + MARCH_OFFSET) as u32)
+    }
+
+    /// Returns the date of a day, counted from 0000-03-01.
+    fn from_march_day(days: u32) -> Self {
+        // Counting years from March puts the leap day last, so that one formula gives the month.
+        let era = days / 146_097;
+        let day_of_era = days % 146_097;
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month + 2) / 5 + 1;
+        let (month, year) = match month < 10 {
+            true => (month + 3, year_of_era + era * 400),
+            false => (month - 9, year_of_era + era * 400 + 1),
+        };
+        Self { year: year as u16, month: month as u8, day: day as u8 }
+    }
+
+    /// Returns the days from 1970-01-01 to the date. `None` for an invalid date: MySQL allows 0000-00-00, and others
+    /// depending on `sql_mode`.
+    #[inline]
+    pub fn epoch_day(self) -> Option<i64> {
+        // Numbers of 32 bits: divisions of wider ones take longer.
+        let (year, month, day) = (u32::from(self.year), u32::from(self.month), u32::from(self.day));
+        let is_valid =
+            year >= 1 && (1..=12).contains(&month) && (1..=self.days_in_month()).contains(&self.day);
+        is_valid.then(|| {
+            let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+            let (era, year_of_era) = (year / 400, year % 400);
+            let day_of_year = (153 * month + 2) / 5 + day - 1;
+            let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+            i64::from(days) - MARCH_OFFSET
+        })
+    }
+
+    /// Returns the number of days of the date's month, which must be from 1 to 12.
+    #[inline]
+    pub const fn days_in_month(self) -> u8 {
+        match self.month {
+            2 if self.year.is_multiple_of(4)
+                && (!self.year.is_multiple_of(100) || self.year.is_multiple_of(400)) =>
+            {
+                29
+            }
+            2 => 28,
+            4 | 6 | 9 | 11 => 30,
+            _ => 31,
+        }
     }
 
     /// Appends `YYYY-MM-DD`.
@@ -141,6 +197,14 @@ impl Time {
             micros,
             fraction: 6,
         }
+    }
+
+    /// Returns the whole time in microseconds.
+    #[inline]
+    pub fn total_micros(&self) -> i64 {
+        let seconds = i64::from(self.hours) * 3600 + i64::from(self.minutes) * 60 + i64::from(self.seconds);
+        let micros = seconds * 1_000_000 + i64::from(self.micros);
+        if self.negative { -micros } else { micros }
     }
 
     /// Appends `[-]hh:mm:ss[.fraction]`.
@@ -215,6 +279,15 @@ impl DateTime {
         Self::from_whole(whole, micros, 6)
     }
 
+    /// Returns the microseconds from 1970-01-01 to the date and time, taken as UTC. `None` if it is invalid.
+    #[inline]
+    pub fn epoch_micros(&self) -> Option<i64> {
+        let is_clock = self.hour < 24 && self.minute < 60 && self.second < 60;
+        let seconds = i64::from(self.hour) * 3600 + i64::from(self.minute) * 60 + i64::from(self.second);
+        let day = self.date.epoch_day().filter(|_| is_clock)?;
+        Some((day * 86_400 + seconds) * 1_000_000 + i64::from(self.micros))
+    }
+
     /// Appends `YYYY-MM-DD hh:mm:ss[.fraction]`.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.date.write(out);
@@ -254,7 +327,7 @@ impl Timestamp {
         }
         let (days, second) = (self.seconds / 86_400, self.seconds % 86_400);
         DateTime {
-            date: date_of_day(days),
+            date: Date::from_march_day(days + MARCH_OFFSET as u32),
             hour: (second / 3600) as u8,
             minute: (second / 60 % 60) as u8,
             second: (second % 60) as u8,
@@ -262,23 +335,6 @@ impl Timestamp {
             fraction: self.fraction,
         }
     }
-}
-
-/// Returns the Gregorian date that is `days` after 1970-01-01.
-fn date_of_day(days: u32) -> Date {
-    // Counting years from March puts the leap day last, so that one formula gives the month.
-    let days = days + 719_468;
-    let era = days / 146_097;
-    let day_of_era = days % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, year) = match month < 10 {
-        true => (month + 3, year_of_era + era * 400),
-        false => (month - 9, year_of_era + era * 400 + 1),
-    };
-    Date { year: year as u16, month: month as u8, day: day as u8 }
 }
 
 /// Splits a packed number of a JSON document: date and time in the bits from 24 up, microseconds below. Negative
@@ -397,6 +453,36 @@ mod tests {
         date(&[0x00, 0xd0, 0x0f], "2024-00-00");
         date(&[0xff, 0xff, 0xff], "32767-15-31");
         date(&[0, 0], "byte 0: expected 3 more bytes, found 2");
+    }
+
+    #[test]
+    fn dates_are_days() {
+        let check = |year, month, day, expected| assert_eq!(Date { year, month, day }.epoch_day(), expected);
+        check(1970, 1, 1, Some(0));
+        check(1969, 12, 31, Some(-1));
+        check(2000, 2, 29, Some(11_016));
+        check(1900, 2, 29, None);
+        check(2026, 2, 29, None);
+        check(1000, 1, 1, Some(-354_285));
+        check(1, 1, 1, Some(*Date::EPOCH_DAYS.start()));
+        check(9999, 12, 31, Some(*Date::EPOCH_DAYS.end()));
+        check(0, 1, 1, None);
+        check(2026, 0, 1, None);
+        check(2026, 1, 0, None);
+        check(2026, 13, 1, None);
+        assert!(Date::EPOCH_DAYS.step_by(13).all(|day| Date::from_epoch_day(day).epoch_day() == Some(day)));
+        assert_eq!(Date::from_epoch_day(i64::MIN).to_string(), "0001-01-01");
+        assert_eq!(Date::from_epoch_day(i64::MAX).to_string(), "9999-12-31");
+    }
+
+    #[test]
+    fn moments_are_microseconds() {
+        let date = Date { year: 1000, month: 1, day: 1 };
+        let moment = DateTime { date, micros: 123_456, fraction: 6, ..DateTime::default() };
+        assert_eq!(moment.epoch_micros(), Some(-30_610_223_999_876_544));
+        assert_eq!(DateTime { hour: 24, ..moment }.epoch_micros(), None);
+        let time = Time { negative: true, hours: 838, minutes: 59, seconds: 59, micros: 0, fraction: 0 };
+        assert_eq!(time.total_micros(), -3_020_399_000_000);
     }
 
     #[test]

@@ -5,7 +5,8 @@ mod serial;
 
 use std::borrow::Cow;
 
-use crate::column::{Column, ColumnType};
+use crate::column::Column;
+use crate::column_type::ColumnType;
 use crate::cursor::Cursor;
 use crate::decimal::Decimal;
 use crate::error::{DecodeError, DecodeReason};
@@ -324,24 +325,13 @@ mod tests {
     use proptest::prelude::{any, proptest};
 
     use super::{BINARY, BitValue, BytesValue, TextValue, Value};
-    use crate::column::{Column, resolve};
+    use crate::column::Column;
+    use crate::column_type::resolve;
     use crate::cursor::Cursor;
 
     fn column(type_code: u8, metadata: &[u8]) -> Option<Column> {
         let resolved = resolve(type_code, &mut Cursor::new(metadata)).ok()?;
-        Some(Column {
-            column_type: resolved.column_type,
-            type_code,
-            metadata: resolved.metadata,
-            nullable: true,
-            unsigned: None,
-            collation: None,
-            name: None,
-            texts: Box::default(),
-            visible: None,
-            geometry_type: None,
-            dimension: None,
-        })
+        Some(Column { nullable: true, ..Column::new(type_code, resolved) })
     }
 
     fn check(column: &Column, bytes: &[u8], expected: Result<Value<'_>, &str>) {

@@ -258,9 +258,9 @@ mod tests {
 
     #[test]
     fn help_is_an_option_of_every_command() {
-        let check = |args: &str, wanted: &str| {
+        let check = |args: &str, expected: &str| {
             let args = super::expand_help(args.split(' ').map(Into::into).collect());
-            assert_eq!(args.join(" ".as_ref()), wanted);
+            assert_eq!(args.join(" ".as_ref()), expected);
         };
         check("bintide help", "bintide --help");
         check("bintide help dump", "bintide dump --help");
@@ -276,12 +276,12 @@ mod tests {
 
     #[test]
     fn missing_logs_have_alternatives() {
-        let check = |line: &str, wanted: Option<&str>| {
+        let check = |line: &str, expected: Option<&str>| {
             let args: Vec<OsString> = line.split(' ').map(Into::into).collect();
             let error = super::command().try_get_matches_from(&args).unwrap_err();
             let text = super::with_log_alternatives(error, &args).to_string();
-            match wanted {
-                Some(wanted) => assert!(text.contains(wanted), "{text}"),
+            match expected {
+                Some(expected) => assert!(text.contains(expected), "{text}"),
                 None => assert!(!text.contains("give logs"), "{text}"),
             }
         };

@@ -631,11 +631,11 @@ mod tests {
 
     #[test]
     fn passwords_that_are_attached() {
-        let check = |line: &str, wanted: &str| {
+        let check = |line: &str, expected: &str| {
             let words = with_long_passwords(line.split(' ').map(OsString::from).collect());
             let words: Vec<String> =
                 words.into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
-            assert_eq!(words.join(" "), wanted, "{line}");
+            assert_eq!(words.join(" "), expected, "{line}");
         };
         check("bintide receive d -psecret", "bintide receive d --password=secret");
         check("bintide -q receive -p=s d", "bintide -q receive --password==s d");

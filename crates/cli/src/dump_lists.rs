@@ -87,28 +87,28 @@ impl ListWriter for RequestedList {
 
 impl RequestedList {
     fn list_settings(&self, settings: &CommonSettings, logs: &[Vec<u8>]) -> ListSettings {
-        let mut wanted = ListSettings::new(self.format, logs.iter().map(|name| list_source(name)).collect());
-        wanted.range = EventRange {
+        let mut list = ListSettings::new(self.format, logs.iter().map(|name| list_source(name)).collect());
+        list.range = EventRange {
             start_position: settings.start_position,
             stop_position: settings.stop_position,
             start_time: u64::try_from(settings.start_time).unwrap_or(0),
             stop_time: u64::try_from(settings.stop_time).unwrap_or(0),
             skip_count: settings.offset,
         };
-        wanted.selection.server_id = u32::try_from(settings.server_id)
+        list.selection.server_id = u32::try_from(settings.server_id)
             .ok()
             .filter(|number| *number != 0)
             .map(|number| ServerIdFilter { number, mask: settings.server_id_mask });
-        wanted.selection.gtids.included.clone_from(&settings.include_gtids);
-        wanted.selection.gtids.excluded.clone_from(&settings.exclude_gtids);
-        wanted.selection.tables.database.clone_from(&settings.database);
-        wanted.selection.tables.patterns.clone_from(&settings.tables);
-        wanted.selection.conditions.clone_from(&self.conditions);
-        wanted.jobs = settings.jobs.unwrap_or(wanted.jobs);
-        wanted.damage = if settings.force_read { ListDamagePolicy::Show } else { ListDamagePolicy::Stop };
-        wanted.keyring = settings.keyring.clone().map(Arc::new);
-        leave_out_archived(&mut wanted);
-        wanted
+        list.selection.gtids.included.clone_from(&settings.include_gtids);
+        list.selection.gtids.excluded.clone_from(&settings.exclude_gtids);
+        list.selection.tables.database.clone_from(&settings.database);
+        list.selection.tables.patterns.clone_from(&settings.tables);
+        list.selection.conditions.clone_from(&self.conditions);
+        list.jobs = settings.jobs.unwrap_or(list.jobs);
+        list.damage = if settings.force_read { ListDamagePolicy::Show } else { ListDamagePolicy::Stop };
+        list.keyring = settings.keyring.clone().map(Arc::new);
+        leave_out_archived(&mut list);
+        list
     }
 }
 

@@ -274,8 +274,8 @@ mod tests {
     #[test]
     fn errors_are_worded_as_by_the_client_library() {
         let lost = ConnectionError::lost("Connection refused (os error 111)");
-        let check = |address: &str, wanted: &str| {
-            assert_eq!(connect_error_text(&lost, &ServerAddress::parse(address).unwrap()), wanted);
+        let check = |address: &str, expected: &str| {
+            assert_eq!(connect_error_text(&lost, &ServerAddress::parse(address).unwrap()), expected);
         };
         check("mysql://r@127.0.0.1:1/", "Can't connect to MySQL server on '127.0.0.1:1' (111)");
         check(

@@ -204,9 +204,9 @@ mod tests {
 
     #[test]
     fn interrupts_do_not_hide_other_errors() {
-        let check = |outcome: CommandResult, is_interrupted, wanted: (u8, Option<&str>)| {
+        let check = |outcome: CommandResult, is_interrupted, expected: (u8, Option<&str>)| {
             let (code, line) = exit_code_and_message(outcome, is_interrupted);
-            assert_eq!((code, line.as_deref()), wanted);
+            assert_eq!((code, line.as_deref()), expected);
         };
         let stopped =
             || CommandFailure::Failed(anyhow!(replay::ReplayError::Interrupted).context("while it compared"));

@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn requests() {
         let check =
-            |request: &str, wanted| assert_eq!(parse_request(request.as_bytes()), wanted, "{request}");
+            |request: &str, expected| assert_eq!(parse_request(request.as_bytes()), expected, "{request}");
         let classic = HttpRequest::Metrics(MetricsFormat::Classic);
         check("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", classic);
         check("GET / HTTP/1.0\r\n\r\n", HttpRequest::Page(MetricsFormat::Classic));
@@ -399,9 +399,12 @@ mod tests {
     #[test]
     fn commands_without_a_page_have_metrics_and_health() {
         let bound = listen(site(Err("no source"), None));
-        let check = |path, status: &str, wanted: &str| {
+        let check = |path, status: &str, expected: &str| {
             let answer = get(bound, path);
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(wanted), "{answer}");
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(expected),
+                "{answer}"
+            );
         };
         check("/", "200 OK", "bintide_build_info");
         check("/healthz", "200 OK", "\r\n\r\nok\n");
@@ -412,11 +415,11 @@ mod tests {
 
     #[test]
     fn commands_beyond_the_limit_of_lag_are_not_ready() {
-        let check = |lag_s: Option<u64>, lag_max_s: Option<u64>, wanted: Result<(), &str>| {
+        let check = |lag_s: Option<u64>, lag_max_s: Option<u64>, expected: Result<(), &str>| {
             let mut site = site(Ok(()), lag_s);
             site.limit_lag(lag_max_s.map(Duration::from_secs));
-            assert_eq!(site.readiness(), wanted.map_err(str::to_owned));
-            let status = wanted.map_or_else(|why| format!("not ready: {why}"), |()| "working".to_owned());
+            assert_eq!(site.readiness(), expected.map_err(str::to_owned));
+            let status = expected.map_or_else(|why| format!("not ready: {why}"), |()| "working".to_owned());
             assert_eq!(site.status_line(), status);
             assert!(site.is_started());
         };
@@ -436,7 +439,7 @@ mod tests {
         let mut streams: Vec<TcpStream> = (0..EVENT_STREAMS_MAX).map(|_| request(bound, "/events")).collect();
         for stream in &mut streams {
             let lines: Vec<String> = BufReader::new(stream).lines().take(16).map(Result::unwrap).collect();
-            let is_there = |wanted: &str| lines.iter().any(|line| line == wanted);
+            let is_there = |expected: &str| lines.iter().any(|line| line == expected);
             assert!(is_there("Content-Type: text/event-stream") && is_there("event: history"), "{lines:?}");
             assert!(is_there("event: status") && is_there("data: {\"a\":1}"), "{lines:?}");
         }

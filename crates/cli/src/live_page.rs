@@ -113,9 +113,9 @@ mod tests {
         let page = LivePage::new("<script>const first = null /* first data */;</script>".to_owned(), || {
             "{\"user\":\"</script>\"}".to_owned()
         });
-        let wanted =
+        let expected =
             "<script>const first = {\"history\":[],\"status\":{\"user\":\"\\u003c/script>\"}};</script>";
-        assert_eq!(page.html(), wanted);
+        assert_eq!(page.html(), expected);
     }
 
     #[test]

@@ -38,14 +38,14 @@ pub(crate) struct LogArgs {
 #[derive(Clone, Debug)]
 pub(crate) struct InputLogs {
     /// Logs in the order of the arguments; logs of a directory in the order of its index.
-    pub(crate) places: Vec<InputPlace>,
+    pub(crate) locations: Vec<InputLocation>,
     /// Sum of the logs' sizes, if all are known.
     pub(crate) bytes_total: Option<u64>,
     /// Keys of encrypted logs.
     pub(crate) keyring: Option<Arc<Keyring>>,
     /// Logs in the directory of an index, newer than its last log, that the index does not list.
     unlisted: Vec<PathBuf>,
-    /// Positions in `places` of the logs that a directory or an index lists directly after the log before.
+    /// Positions in `locations` of the logs that a directory or an index lists directly after the log before.
     listed_after: BTreeSet<usize>,
     /// True if archived logs were left out.
     is_reduced: bool,
@@ -59,7 +59,7 @@ pub(crate) struct NumberGap {
     missing: MissingLogs,
     before: PathBuf,
     after: PathBuf,
-    /// Position in `places` of the log after the missing ones.
+    /// Position in `locations` of the log after the missing ones.
     pub(crate) next: usize,
     pub(crate) listing: LogListing,
 }
@@ -75,7 +75,7 @@ pub(crate) enum LogListing {
 
 /// Location of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum InputPlace {
+pub(crate) enum InputLocation {
     /// File.
     File(PathBuf),
     /// Standard input.
@@ -86,11 +86,11 @@ impl LogArgs {
     /// Finds all logs, so that a missing log is reported before the work starts. A log that is given several times is
     /// read once.
     pub(crate) fn find_logs(&self) -> Result<InputLogs, CommandFailure> {
-        let (mut places, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut locations, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
         let (mut listed_after, mut seen) = (BTreeSet::new(), HashSet::new());
         for path in &self.logs {
             if path.as_os_str() == "-" {
-                places.push(InputPlace::Stdin);
+                locations.push(InputLocation::Stdin);
                 continue;
             }
             let (logs, index) = find(path, &mut unlisted)?;
@@ -105,20 +105,20 @@ impl LogArgs {
                     continue;
                 }
                 if std::mem::replace(&mut is_after, true) {
-                    listed_after.insert(places.len());
+                    listed_after.insert(locations.len());
                 }
-                places.push(InputPlace::File(log));
+                locations.push(InputLocation::File(log));
             }
         }
-        if places.iter().filter(|place| **place == InputPlace::Stdin).count() > 1 {
+        if locations.iter().filter(|location| **location == InputLocation::Stdin).count() > 1 {
             return Err(CommandFailure::NotStarted(anyhow!(
                 "standard input can be read only once: give - once"
             )));
         }
         let keyring = self.keyring.as_ref().map(read_keyring).transpose();
         let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?.map(Arc::new);
-        let bytes_total = places.iter().map(file_size).sum();
-        Ok(InputLogs { places, bytes_total, keyring, unlisted, listed_after, is_reduced: false, indexed })
+        let bytes_total = locations.iter().map(file_size).sum();
+        Ok(InputLogs { locations, bytes_total, keyring, unlisted, listed_after, is_reduced: false, indexed })
     }
 }
 
@@ -140,8 +140,8 @@ impl LogArgs {
     }
 
     /// Replaces the given logs with this store.
-    pub(crate) fn set_store(&mut self, folder: PathBuf) {
-        self.logs = vec![folder];
+    pub(crate) fn set_store(&mut self, directory: PathBuf) {
+        self.logs = vec![directory];
     }
 
     /// Returns the store to follow: one directory, or its index. `option` is the option or argument that requires a
@@ -185,8 +185,8 @@ impl InputLogs {
         if self.is_reduced {
             return Vec::new();
         }
-        let gap = |(number, pair): (usize, &[InputPlace])| {
-            let [InputPlace::File(before), InputPlace::File(after)] = pair else { return None };
+        let gap = |(number, pair): (usize, &[InputLocation])| {
+            let [InputLocation::File(before), InputLocation::File(after)] = pair else { return None };
             let next = number + 1;
             let listing = match self.is_listed_after(next) {
                 true => LogListing::Index,
@@ -195,21 +195,21 @@ impl InputLogs {
             let missing = MissingLogs::between(before.to_str()?, after.to_str()?)?;
             Some(NumberGap { missing, before: before.clone(), after: after.clone(), next, listing })
         };
-        self.places.windows(2).enumerate().filter_map(gap).collect()
+        self.locations.windows(2).enumerate().filter_map(gap).collect()
     }
 
     /// Leaves out archived logs without a selected transaction, by their manifests.
     pub(crate) fn leave_out_archived(&mut self, selection: &StatsSelection) {
-        let is_needed = |place: &InputPlace| match place {
-            InputPlace::File(path) => {
+        let is_needed = |location: &InputLocation| match location {
+            InputLocation::File(path) => {
                 archived_contents(path).is_none_or(|contents| selection.may_select(&contents))
             }
-            InputPlace::Stdin => true,
+            InputLocation::Stdin => true,
         };
-        let count = self.places.len();
-        self.places.retain(is_needed);
-        if self.places.len() < count {
-            self.bytes_total = self.places.iter().map(file_size).sum();
+        let count = self.locations.len();
+        self.locations.retain(is_needed);
+        if self.locations.len() < count {
+            self.bytes_total = self.locations.iter().map(file_size).sum();
             // Positions of listed logs have changed.
             self.listed_after.clear();
             self.is_reduced = true;
@@ -225,11 +225,11 @@ impl InputLogs {
 
     /// Returns the logs as sources of transactions.
     pub(crate) fn replay_logs(&self) -> Vec<ReplayLog> {
-        let log = |place: &InputPlace| match place {
-            InputPlace::File(path) => ReplayLog::File(path.clone()),
-            InputPlace::Stdin => ReplayLog::Stdin,
+        let log = |location: &InputLocation| match location {
+            InputLocation::File(path) => ReplayLog::File(path.clone()),
+            InputLocation::Stdin => ReplayLog::Stdin,
         };
-        self.places.iter().map(log).collect()
+        self.locations.iter().map(log).collect()
     }
 
     /// Refuses indexes that list missing files, and warns about logs that an index does not list.
@@ -253,14 +253,14 @@ impl InputLogs {
     }
 
     /// Opens one of the logs.
-    pub(crate) fn open(&self, place: &InputPlace) -> Result<LogReader, logs::LogError> {
-        let reader = match place {
-            InputPlace::File(path) => {
+    pub(crate) fn open(&self, location: &InputLocation) -> Result<LogReader, logs::LogError> {
+        let reader = match location {
+            InputLocation::File(path) => {
                 let is_indexed = self.indexed.iter().any(|(log, _)| log == path);
                 let opened = if is_indexed { LogReader::open_stored(path) } else { LogReader::open(path) };
                 opened.map_err(|error| self.missing_log_error(path).unwrap_or(error))?
             }
-            InputPlace::Stdin => LogReader::from_stdin(),
+            InputLocation::Stdin => LogReader::from_stdin(),
         };
         Ok(match &self.keyring {
             Some(keyring) => reader.with_keyring(Arc::clone(keyring)),
@@ -277,7 +277,7 @@ impl fmt::Display for NumberGap {
     }
 }
 
-impl fmt::Display for InputPlace {
+impl fmt::Display for InputLocation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(out),
@@ -306,7 +306,7 @@ const TORN_ADVICE: ErrorAdvice = ErrorAdvice(
 );
 
 /// Returns whether a log is torn after its format description: a copy of its whole transactions is then a valid log.
-pub(crate) const fn is_torn_behind_format(error: &logs::LogError) -> bool {
+pub(crate) const fn is_torn_after_format(error: &logs::LogError) -> bool {
     matches!(error, logs::LogError::Torn { torn, .. } if torn.offset > MAGIC.len() as u64)
 }
 
@@ -342,7 +342,7 @@ pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) 
             Some(ErrorAdvice("run bintide as the user that owns the logs"))
         }
         Some(logs::LogError::Corrupt { .. }) => Some(ErrorAdvice("run bintide verify for details")),
-        Some(error) if is_torn_behind_format(error) => Some(TORN_ADVICE),
+        Some(error) if is_torn_after_format(error) => Some(TORN_ADVICE),
         _ => None,
     };
     match advice {
@@ -372,11 +372,11 @@ fn is_repeated(log: &Path, seen: &mut HashSet<FileIdentity>) -> bool {
     metadata.is_some_and(|metadata| !seen.insert(FileIdentity::of(&metadata)))
 }
 
-fn file_size(place: &InputPlace) -> Option<u64> {
-    match place {
-        InputPlace::File(path) => archived_contents(path)
+fn file_size(location: &InputLocation) -> Option<u64> {
+    match location {
+        InputLocation::File(path) => archived_contents(path)
             .map(|contents| contents.size)
             .or_else(|| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.len())),
-        InputPlace::Stdin => None,
+        InputLocation::Stdin => None,
     }
 }

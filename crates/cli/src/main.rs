@@ -75,7 +75,8 @@ fn needs_no_settings(args: &[OsString]) -> bool {
 fn run(args: Vec<OsString>) -> CommandResult {
     let args = connection_args::with_long_passwords(args);
     let loaded = settings::load(settings::config_path(&args));
-    let with_settings = loaded.and_then(|settings| settings::apply_settings(args::command(), &settings));
+    let with_settings =
+        loaded.and_then(|settings| settings::apply_settings(args::command(), &settings, &args));
     let command = match with_settings {
         Err(failure) if !needs_no_settings(&args) => return Err(failure),
         with_settings => with_settings.unwrap_or_else(|_| args::command()),

@@ -171,7 +171,8 @@ mod tests {
     #[test]
     fn formats() {
         let time = Timestamp::from_microsecond(1_795_442_400_123_456).unwrap();
-        let check = |format, level, text, wanted| assert_eq!(super::line(format, level, time, text), wanted);
+        let check =
+            |format, level, text, expected| assert_eq!(super::line(format, level, time, text), expected);
         check(None, Level::WARN, "lost \"b\"", "bintide: lost \"b\"");
         check(Some(Text), Level::WARN, "lost", "2026-11-23T14:00:00.123Z warn bintide: lost");
         let json = r#"{"timestamp":"2026-11-23T14:00:00.123Z","level":"info","message":"lost \"b\""}"#;
@@ -184,9 +185,9 @@ mod tests {
 
     #[test]
     fn messages_are_one_line_without_control_characters() {
-        let check = |format, wanted| {
+        let check = |format, expected| {
             let line = super::line(format, Level::INFO, Timestamp::UNIX_EPOCH, "a\n\u{1b}[2J\u{9b}");
-            assert_eq!(line, wanted);
+            assert_eq!(line, expected);
         };
         check(None, r"bintide: a\u{a}\u{1b}[2J\u{9b}");
         check(Some(Journald), r"<6>a\u{a}\u{1b}[2J\u{9b}");

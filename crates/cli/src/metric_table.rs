@@ -259,17 +259,18 @@ mod tests {
 
     #[test]
     fn documents_are_nested_and_unknown_values_are_null() {
-        let check = |state, wanted| assert_eq!(serde_json::Value::from(document(ROWS, &state)), wanted);
+        let check = |state, expected| assert_eq!(serde_json::Value::from(document(ROWS, &state)), expected);
         check(Some(7), json!({ "a": 7, "nested": { "b": 7, "deeper": { "c": 3.5 } } }));
         check(None, json!({ "a": 1234, "nested": null }));
     }
 
     #[test]
     fn text_has_the_known_figures_of_a_section() {
-        let check = |section, state, wanted: &[(&str, &str)]| {
+        let check = |section, state, expected: &[(&str, &str)]| {
             let lines: Vec<_> = text_lines(ROWS, section, &state).collect();
-            let wanted: Vec<_> = wanted.iter().map(|(label, value)| (*label, (*value).to_owned())).collect();
-            assert_eq!(lines, wanted);
+            let expected: Vec<_> =
+                expected.iter().map(|(label, value)| (*label, (*value).to_owned())).collect();
+            assert_eq!(lines, expected);
         };
         check("Counts", Some(7), &[("of a", "7"), ("of b", "7")]);
         check("Counts", None, &[("of a", "1,234")]);

@@ -47,10 +47,10 @@ impl MetricsArgs {
     /// Refuses an unusable file before the work begins.
     pub(crate) fn check(&self) -> Result<(), CommandFailure> {
         let Some(path) = &self.metrics_file else { return Ok(()) };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let why = match folder {
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let why = match directory {
             _ if path.is_dir() => "it is a directory",
-            Some(folder) if !folder.is_dir() => "its directory does not exist",
+            Some(directory) if !directory.is_dir() => "its directory does not exist",
             _ => return Ok(()),
         };
         Err(CommandFailure::NotStarted(anyhow!("could not write metrics to {}: {why}", path.display())))
@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn the_file_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("bintide.prom");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("bintide.prom");
         for text in ["one", "two"] {
             write(&path, text).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
-        assert!(write(folder.path(), "three").is_err());
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(!folder.path().with_extension("new").exists());
+        assert!(write(directory.path(), "three").is_err());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert!(!directory.path().with_extension("new").exists());
     }
 }

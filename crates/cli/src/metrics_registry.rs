@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn open_metrics_text() {
-        let wanted = r#"# HELP x_rows Rows.
+        let expected = r#"# HELP x_rows Rows.
 # TYPE x_rows counter
 x_rows_total 3
 # HELP x_sent_bytes Bytes.
@@ -253,16 +253,16 @@ x_wait_seconds_bucket{le="1.0"} 2
 x_wait_seconds_bucket{le="+Inf"} 3
 # EOF
 "#;
-        assert_eq!(text(MetricsFormat::OpenMetrics, Some(3)), wanted);
+        assert_eq!(text(MetricsFormat::OpenMetrics, Some(3)), expected);
     }
 
     #[test]
     fn classic_text_names_counters_with_their_ending() {
-        let wanted = "# HELP x_rows_total Rows.\n# TYPE x_rows_total counter\nx_rows_total 0\n\
-                      # HELP x_sent_bytes_total Bytes.\n# TYPE x_sent_bytes_total counter\nx_sent_bytes_total 5\n\
-                      # HELP x_rows_per_second Rate.\n# TYPE x_rows_per_second gauge\n";
+        let expected = "# HELP x_rows_total Rows.\n# TYPE x_rows_total counter\nx_rows_total 0\n\
+                        # HELP x_sent_bytes_total Bytes.\n# TYPE x_sent_bytes_total counter\nx_sent_bytes_total 5\n\
+                        # HELP x_rows_per_second Rate.\n# TYPE x_rows_per_second gauge\n";
         let classic = text(MetricsFormat::Classic, None);
-        assert!(classic.starts_with(wanted), "{classic}");
+        assert!(classic.starts_with(expected), "{classic}");
         assert!(!classic.contains("UNIT") && !classic.contains("EOF"), "{classic}");
         for absent in ["x_lag_seconds", "x_kinds"] {
             assert!(!classic.contains(absent), "{absent} must be absent: {classic}");

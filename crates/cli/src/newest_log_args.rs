@@ -48,16 +48,16 @@ impl NewestLogArgs {
     ) -> Result<(TempDir, T), CommandFailure> {
         let address = self.connection.address(self.from.as_deref(), "--from", global)?;
         let own = Permissions::from_mode(0o700); // Logs contain the data of tables.
-        let folder = tempfile::Builder::new().prefix("bintide-").permissions(own).tempdir();
-        let folder = folder.context("could not create a temporary directory");
-        let folder = folder.map_err(CommandFailure::NotStarted)?;
+        let directory = tempfile::Builder::new().prefix("bintide-").permissions(own).tempdir();
+        let directory = directory.context("could not create a temporary directory");
+        let directory = directory.map_err(CommandFailure::NotStarted)?;
         let mut connection =
             SqlConnection::open(&address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
         let answer = ask(&mut connection, &address)?;
         let first = self.first_log(&mut connection).map_err(CommandFailure::NotStarted)?;
         drop(connection);
-        receive(&folder, address, first, global)?;
-        Ok((folder, answer))
+        receive(&directory, address, first, global)?;
+        Ok((directory, answer))
     }
 
     /// Returns the oldest of the newest logs whose total size reaches `--fetch`.
@@ -78,14 +78,14 @@ impl NewestLogArgs {
 }
 
 fn receive(
-    folder: &TempDir,
+    directory: &TempDir,
     address: ServerAddress,
     first: String,
     global: &GlobalArgs,
 ) -> Result<(), CommandFailure> {
     let options = LinkOptions { cancel: interrupt::cancel_on_interrupt(), ..LinkOptions::default() };
-    let wanted = ReceiveOptions {
-        directory: folder.path().to_owned(),
+    let settings = ReceiveOptions {
+        directory: directory.path().to_owned(),
         begin: StartPoint::Log(first),
         end: ReplicaEnd::LastEvent,
         at_rest: LogEncryption::Plain { keyring: None },
@@ -96,7 +96,7 @@ fn receive(
         control: ReceiveControl::default(),
     };
     let display = Arc::new(ReceiveDisplay::new(global));
-    let (receiver, store) = LogReceiver::open(wanted, vec![address], options, display)?;
+    let (receiver, store) = LogReceiver::open(settings, vec![address], options, display)?;
     let full = |error: anyhow::Error| {
         let is_full = error.downcast_ref::<logs::LogError>().is_some_and(logs::LogError::is_disk_full);
         match is_full {

@@ -36,12 +36,12 @@ mod tests {
 
     #[test]
     fn files_are_not_directories() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
         fs::write(&file, "").unwrap();
         for error in [create_directory(&file).unwrap_err(), refuse_file(&file).unwrap_err()] {
             assert!(error.to_string().contains("file is a file; expected a directory"), "{error}");
         }
-        assert!(refuse_file(&folder.path().join("new")).is_ok());
+        assert!(refuse_file(&directory.path().join("new")).is_ok());
     }
 }

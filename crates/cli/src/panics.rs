@@ -44,8 +44,8 @@ pub(crate) fn catch(work: impl FnOnce() -> CommandResult) -> CommandResult {
 
 fn panic_message(panic: &PanicHookInfo<'_>) -> String {
     let thread = thread::current();
-    let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
+    let location = panic.location().map_or_else(String::new, |location| format!(" at {location}"));
     let who = thread.name().map_or_else(|| "a thread".to_owned(), |name| format!("the thread {name}"));
     let message = logs::panic_message(panic.payload()).replace('\n', " ");
-    format!("internal error: {who} panicked{place}: {message}; please report this defect")
+    format!("internal error: {who} panicked{location}: {message}; please report this defect")
 }

@@ -73,9 +73,9 @@ fn restart_masked(arguments: &[OsString], masked: &[OsString]) -> Option<()> {
     // Without MFD_CLOEXEC, the file stays open in the new program.
     let mut file = File::from(memfd_create(ARGUMENTS_FILE_NAME, MFdFlags::empty()).ok()?);
     file.write_all(&arguments.join(OsStr::from_bytes(b"\0")).into_vec()).ok()?;
-    let place = format!("{} {}", process::id(), file.as_raw_fd());
+    let owner = format!("{} {}", process::id(), file.as_raw_fd());
     let _ =
-        Command::new(program_path(name)?).arg0(name).args(&masked[1..]).env(ARGUMENTS_VARIABLE, place).exec();
+        Command::new(program_path(name)?).arg0(name).args(&masked[1..]).env(ARGUMENTS_VARIABLE, owner).exec();
     None
 }
 
@@ -85,7 +85,7 @@ fn program_path(name: &OsStr) -> Option<PathBuf> {
     let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
     let named = match Path::new(name).components().count() {
         0 | 1 => env::split_paths(&env::var_os("PATH").unwrap_or_default())
-            .map(|folder| folder.join(name))
+            .map(|directory| directory.join(name))
             .find(is_own),
         _ => Some(PathBuf::from(name)).filter(is_own),
     };
@@ -97,14 +97,14 @@ fn mask_passwords(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let mut has_password = false;
     // `warm` accepts passwords as the argument after their option.
     let is_warm = arguments.iter().any(|argument| argument == "warm");
-    let mut is_behind_option = false;
+    let mut is_after_option = false;
     let masked = arguments.iter().map(|argument| {
         let bytes = argument.as_bytes();
-        let masked = match is_behind_option && !bytes.starts_with(b"-") {
+        let masked = match is_after_option && !bytes.starts_with(b"-") {
             true => Some(MASK.to_vec()),
             false => mask_option(bytes, is_warm.then_some(b'b')).or_else(|| mask_address(bytes)),
         };
-        is_behind_option = is_warm
+        is_after_option = is_warm
             && [&b"-p"[..], b"-b", b"--password", b"--admin_password", b"--admin-password"].contains(&bytes);
         has_password |= masked.is_some();
         masked.map_or_else(|| argument.clone(), OsString::from_vec)
@@ -147,15 +147,15 @@ mod tests {
 
     use super::mask_passwords;
 
-    fn check(line: &str, wanted: Option<&str>) {
+    fn check(line: &str, expected: Option<&str>) {
         let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let found = mask_passwords(&arguments).map(|words| words.join(" ".as_ref()).into_string().unwrap());
-        assert_eq!(found.as_deref(), wanted, "{line}");
+        assert_eq!(found.as_deref(), expected, "{line}");
     }
 
     #[test]
     fn passwords_are_masked_in_all_places() {
-        for (line, wanted) in [
+        for (line, expected) in [
             ("mysqlbinlog -R -uroot -psecret binlog.000001", "mysqlbinlog -R -uroot -px binlog.000001"),
             ("bintide dump -vvpsecret b", "bintide dump -vvpx b"),
             ("bintide dump --password=a=b --pass=x1 b", "bintide dump --password=x --pass=x b"),
@@ -168,7 +168,7 @@ mod tests {
             ("bintide warm -p secret -b other -u u", "bintide warm -p x -b x -u u"),
             ("bintide warm -bother --admin_password other", "bintide warm -bx --admin_password x"),
         ] {
-            check(line, Some(wanted));
+            check(line, Some(expected));
         }
     }
 

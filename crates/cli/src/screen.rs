@@ -154,12 +154,12 @@ pub(crate) fn visible_lines(report: &str) -> String {
         rest = &rest[at..];
         let kept = STYLE_SEQUENCES.iter().chain(&["\n"]).find(|kept| rest.starts_with(**kept));
         let size = kept.map_or_else(|| rest.chars().next().map_or(0, char::len_utf8), |kept| kept.len());
-        let (part, behind) = rest.split_at(size);
+        let (part, after) = rest.split_at(size);
         match kept {
             Some(kept) => text.push_str(kept),
             None => text.push_str(&visible(part)),
         }
-        rest = behind;
+        rest = after;
     }
     text.push_str(rest);
     text
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn control_characters_in_names_are_escaped() {
-        let check = |name, wanted| assert_eq!(super::visible(name), wanted);
+        let check = |name, expected| assert_eq!(super::visible(name), expected);
         check("sbtest.größe 表", "sbtest.größe 表");
         check("a\u{1b}[2Jb\n", r"a\u{1b}[2Jb\u{a}");
         check("a\u{202e}b\u{9b}", r"a\u{202e}b\u{9b}");
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn reports_keep_their_lines_and_styles_only() {
-        let check = |report, wanted| assert_eq!(super::visible_lines(report), wanted);
+        let check = |report, expected| assert_eq!(super::visible_lines(report), expected);
         check("", "");
         check("größe\n\u{1b}[1mlogs\u{1b}[0m\n", "größe\n\u{1b}[1mlogs\u{1b}[0m\n");
         check("a\u{1b}[2J\u{1b}[31mb\u{1b}[0m\r\n", "a\\u{1b}[2J\u{1b}[31mb\u{1b}[0m\\u{d}\n");

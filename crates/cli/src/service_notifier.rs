@@ -153,11 +153,11 @@ mod tests {
     fn messages_are_sent_once_and_pings_at_their_interval() {
         let began = Instant::now();
         let mut schedule = NotificationSchedule::new(Some(Duration::from_secs(10)));
-        let mut check = |after_s, is_stopping, is_started, wanted: &[&str]| {
+        let mut check = |after_s, is_stopping, is_started, expected: &[&str]| {
             let now = began + Duration::from_secs(after_s);
             let messages = schedule.due(now, is_stopping, || is_started);
             let messages: Vec<String> = messages.iter().map(ToString::to_string).collect();
-            assert_eq!(messages, wanted, "after {after_s} s");
+            assert_eq!(messages, expected, "after {after_s} s");
         };
         check(0, false, false, &["WATCHDOG=1"]);
         check(9, false, true, &["READY=1"]);

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::builder::Resettable;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, Command, Id};
 use mysqlbinlog::{OptionPreset, presettable_options};
 use option_files::{FileIgnoreReason, is_named_pipe, is_writable_by_all, nearest_name};
@@ -64,14 +65,20 @@ pub(crate) fn config_path(words: &[OsString]) -> Option<PathBuf> {
     None
 }
 
-/// Makes the settings of the environment and the file the defaults of a command's options.
-pub(crate) fn apply_settings(command: Command, settings: &SettingsFile) -> Result<Command, CommandFailure> {
+/// Makes the settings of the environment and the file the defaults of a command's options. Leaves out settings that
+/// exclude an option on the command line.
+pub(crate) fn apply_settings(
+    command: Command,
+    settings: &SettingsFile,
+    args: &[OsString],
+) -> Result<Command, CommandFailure> {
     // Without settings, skip the search for each option, so that commands start fast.
     if settings.table.is_empty() && !has_variables() {
         return Ok(command);
     }
     settings.check(&command)?;
-    apply_to_commands(command, settings).map_err(CommandFailure::NotStarted)
+    let typed = TypedOptions::find(&command, args);
+    apply_to_commands(command, settings, &typed).map_err(CommandFailure::NotStarted)
 }
 
 /// Returns the settings of the command whose options clap does not parse. `command` is the whole command.
@@ -207,22 +214,54 @@ fn default_path() -> Option<PathBuf> {
     directory.map(|directory| directory.join("bintide").join("bintide.toml"))
 }
 
-fn apply_to_commands(command: Command, settings: &SettingsFile) -> anyhow::Result<Command> {
-    let mut command = apply_to_command(command, None, settings)?;
+/// Options and other arguments on the command line.
+#[derive(Debug, Default)]
+struct TypedOptions {
+    /// Name of the command.
+    command: String,
+    ids: Vec<Id>,
+}
+
+impl TypedOptions {
+    /// Finds what the command line contains. Ignores errors, which clap reports later.
+    fn find(command: &Command, args: &[OsString]) -> Self {
+        let Ok(matches) = command.clone().ignore_errors(true).try_get_matches_from(args) else {
+            return Self::default();
+        };
+        let Some((name, matches)) = matches.subcommand() else { return Self::default() };
+        let known = command.find_subcommand(name).into_iter().flat_map(Command::get_arguments);
+        let is_typed = |id: &&Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+        Self { command: name.to_owned(), ids: known.map(Arg::get_id).filter(is_typed).cloned().collect() }
+    }
+
+    /// Returns the options that a command has on the command line.
+    fn of(&self, command: &str) -> &[Id] {
+        if self.command == command { &self.ids } else { &[] }
+    }
+}
+
+fn apply_to_commands(
+    command: Command,
+    settings: &SettingsFile,
+    typed: &TypedOptions,
+) -> anyhow::Result<Command> {
+    let mut command = apply_to_command(command, None, settings, &[])?;
     let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
     for name in names.iter().filter(|name| *name != DUMP_COMMAND) {
         let Some(inner) = command.find_subcommand(name).cloned() else { continue };
-        let inner = apply_to_command(inner, Some(name), settings)?;
+        let inner = apply_to_command(inner, Some(name), settings, typed.of(name))?;
         command = command.mut_subcommand(name, |_| inner);
     }
     Ok(command)
 }
 
-/// Applies the settings of one command's own options; `name` is `None` for the options of all commands.
+/// Applies the settings of one command's own options; `name` is `None` for the options of all commands. `typed` are the
+/// options on the command line.
 fn apply_to_command(
     mut command: Command,
     name: Option<&str>,
     settings: &SettingsFile,
+    typed: &[Id],
 ) -> anyhow::Result<Command> {
     let mut given = Vec::new();
     for (id, long) in options(&command) {
@@ -230,6 +269,7 @@ fn apply_to_command(
             given.push(GivenSetting { id, long, value });
         }
     }
+    given.retain(|setting| !typed.iter().any(|other| do_exclude(&command, &setting.id, other)));
     for setting in without_overridden(&command, given)? {
         command = apply_setting(command, setting)?;
     }
@@ -253,8 +293,24 @@ fn find_setting(
     Ok(values.map(|values| SettingValue::in_file(settings, command, long, values)))
 }
 
-/// Leaves out a setting if a place of higher priority sets another option of the same group, such as another password
-/// option. Two options of a group in one place are an error, as on the command line.
+/// Returns whether two options of a command exclude each other: one conflicts with the other, or both are in a group of
+/// which only one may be given.
+fn do_exclude(command: &Command, one: &Id, other: &Id) -> bool {
+    let is_in_conflict = |one: &Id, other: &Id| {
+        let arg = command.get_arguments().find(|arg| arg.get_id() == one && !arg.is_global_set());
+        arg.is_some_and(|arg| {
+            command.get_arg_conflicts_with(arg).into_iter().any(|arg| arg.get_id() == other)
+        })
+    };
+    let mut groups = command.get_groups().filter(|group| !(*group).clone().is_multiple());
+    one != other
+        && (is_in_conflict(one, other)
+            || is_in_conflict(other, one)
+            || groups.any(|group| [one, other].iter().all(|id| group.get_args().any(|arg| arg == *id))))
+}
+
+/// Leaves out a setting if a layer of higher priority sets another option of the same group, such as another password
+/// option. Two options of a group in one layer are an error, as on the command line.
 fn without_overridden(command: &Command, given: Vec<GivenSetting>) -> anyhow::Result<Vec<GivenSetting>> {
     let groups = command.get_groups().filter(|group| !(*group).clone().is_multiple());
     let mut overridden = BTreeSet::new();
@@ -265,7 +321,7 @@ fn without_overridden(command: &Command, given: Vec<GivenSetting>) -> anyhow::Re
         let (kept, weaker): (Vec<_>, Vec<_>) =
             members.into_iter().partition(|setting| setting.value.layer == strongest);
         if let [one, other, ..] = kept.as_slice() {
-            let (one, other) = (&one.value.place, &other.value.place);
+            let (one, other) = (&one.value.origin, &other.value.origin);
             bail!("the settings {one} and {other} exclude each other: give only one of them");
         }
         overridden.extend(weaker.into_iter().map(|setting| setting.id.clone()));
@@ -275,8 +331,8 @@ fn without_overridden(command: &Command, given: Vec<GivenSetting>) -> anyhow::Re
     without_conflicting(command, effective)
 }
 
-/// Leaves out a setting if a place of higher priority sets an option that excludes it. Two such options in one place are
-/// an error, as on the command line. A switch that is off excludes nothing.
+/// Leaves out a setting if a layer of higher priority sets an option that excludes it. Two such options in one layer
+/// are an error, as on the command line. A switch that is off excludes nothing.
 fn without_conflicting(command: &Command, given: Vec<GivenSetting>) -> anyhow::Result<Vec<GivenSetting>> {
     let argument = |setting: &GivenSetting| command.get_arguments().find(|arg| *arg.get_id() == setting.id);
     let is_off = |setting: &GivenSetting| {
@@ -293,7 +349,7 @@ fn without_conflicting(command: &Command, given: Vec<GivenSetting>) -> anyhow::R
                 Ordering::Less => excluded.insert(other.id.clone()),
                 Ordering::Greater => excluded.insert(one.id.clone()),
                 Ordering::Equal => {
-                    let (one, other) = (&one.value.place, &other.value.place);
+                    let (one, other) = (&one.value.origin, &other.value.origin);
                     bail!("the settings {one} and {other} exclude each other: give only one of them");
                 }
             };
@@ -380,14 +436,14 @@ struct GivenSetting {
     value: SettingValue,
 }
 
-/// Value of a setting, and its place.
+/// Value of a setting, and where it is set.
 struct SettingValue {
     layer: SettingLayer,
-    place: String,
+    origin: String,
     values: Vec<OsString>,
 }
 
-/// Places of settings, the strongest first.
+/// Layers of settings, the strongest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum SettingLayer {
     /// Variable of a command.
@@ -404,7 +460,7 @@ impl SettingValue {
     fn in_variable((name, value): (String, OsString), long: &str) -> Self {
         let is_of_all = name == variable_name(None, long);
         let layer = if is_of_all { SettingLayer::Variable } else { SettingLayer::CommandVariable };
-        Self { layer, place: name, values: vec![value] }
+        Self { layer, origin: name, values: vec![value] }
     }
 
     fn in_file(settings: &SettingsFile, command: Option<&str>, long: &str, values: Vec<String>) -> Self {
@@ -412,7 +468,7 @@ impl SettingValue {
         let is_own = own.is_some_and(|own| own.contains_key(long));
         Self {
             layer: if is_own { SettingLayer::CommandTable } else { SettingLayer::File },
-            place: format!("`{long}` in {}", settings.path.display()),
+            origin: format!("`{long}` in {}", settings.path.display()),
             values: values.into_iter().map(OsString::from).collect(),
         }
     }
@@ -421,14 +477,14 @@ impl SettingValue {
 /// Makes a setting the default of an option, also a variable: an option of the command line then wins over the
 /// setting of an option that it excludes.
 fn apply_setting(command: Command, setting: GivenSetting) -> anyhow::Result<Command> {
-    let GivenSetting { id, long, value: SettingValue { place, values, .. } } = setting;
+    let GivenSetting { id, long, value: SettingValue { origin, values, .. } } = setting;
     let Some(arg) = command.get_arguments().find(|arg| *arg.get_id() == id) else { return Ok(command) };
     let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
     let values: Vec<OsString> = match is_switch {
-        true => switch_values(values).with_context(|| format!("the setting {place}"))?,
+        true => switch_values(values).with_context(|| format!("the setting {origin}"))?,
         false => values,
     };
-    check_values(arg, &long, &values).with_context(|| format!("the setting {place}"))?;
+    check_values(arg, &long, &values).with_context(|| format!("the setting {origin}"))?;
     // clap does not count a default as a given option, and would still require the option.
     let command = command.mut_arg(&id, |arg| {
         let arg = arg.required(false).required_unless_present(Resettable::<Id>::Reset);

@@ -98,13 +98,13 @@ mod tests {
 
     #[test]
     fn counts() {
-        let check = |number, wanted| assert_eq!(count(number), wanted);
+        let check = |number, expected| assert_eq!(count(number), expected);
         check(0, "0");
         check(999, "999");
         check(1000, "1,000");
         check(2_696_041, "2,696,041");
         check(u64::MAX, "18,446,744,073,709,551,615");
-        let check = |number, wanted| assert_eq!(counted(number, "row"), wanted);
+        let check = |number, expected| assert_eq!(counted(number, "row"), expected);
         check(0, "0 rows");
         check(1, "1 row");
         check(1000, "1,000 rows");
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn sizes() {
-        let check = |number, wanted| assert_eq!(bytes(number), wanted);
+        let check = |number, expected| assert_eq!(bytes(number), expected);
         check(0, "0 B");
         check(999, "999 B");
         check(1000, "1.0 kB");
@@ -120,7 +120,7 @@ mod tests {
         check(999_950, "1.0 MB");
         check(81_238_562, "81.2 MB");
         check(u64::MAX, "18.4 EB");
-        let check = |number, wanted| assert_eq!(bytes_of_two(number), wanted);
+        let check = |number, expected| assert_eq!(bytes_of_two(number), expected);
         check(256, "256 B");
         check(1024, "1 KiB");
         check(4 << 20, "4 MiB");
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn durations() {
-        let check = |millis, wanted| assert_eq!(duration(Duration::from_millis(millis)), wanted);
+        let check = |millis, expected| assert_eq!(duration(Duration::from_millis(millis)), expected);
         check(0, "0 µs");
         check(1, "1 ms");
         check(1_300, "1.3 s");
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn sparklines() {
-        let check = |values: &[u64], wanted| assert_eq!(sparkline(values.iter().copied()), wanted);
+        let check = |values: &[u64], expected| assert_eq!(sparkline(values.iter().copied()), expected);
         check(&[], "");
         check(&[0, 0], "  ");
         check(&[1], "█");

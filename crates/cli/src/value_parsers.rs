@@ -44,7 +44,7 @@ where
 
 /// Parses a number of bytes, with or without a unit. A kilobyte has 1000 bytes.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let wanted = || "expected a size such as 300M: a number with an optional unit k, M or G".to_owned();
+    let refusal = || "expected a size such as 300M: a number with an optional unit k, M or G".to_owned();
     let unit = text.trim_end_matches(|end: char| end.eq_ignore_ascii_case(&'b'));
     let (digits, factor) = match unit.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&unit[..at], 1000),
@@ -52,8 +52,8 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         Some((at, 'g' | 'G')) => (&unit[..at], 1_000_000_000),
         _ => (unit, 1),
     };
-    let number: u64 = digits.trim().parse().map_err(|_| wanted())?;
-    number.checked_mul(factor).ok_or_else(wanted)
+    let number: u64 = digits.trim().parse().map_err(|_| refusal())?;
+    number.checked_mul(factor).ok_or_else(refusal)
 }
 
 /// Parses a number of bytes that is not 0, with or without a unit.
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn times_have_offsets_and_fractions() {
-        let check = |text: &str, wanted: u64| assert_eq!(parse_time(text), Ok(wanted), "{text}");
+        let check = |text: &str, expected: u64| assert_eq!(parse_time(text), Ok(expected), "{text}");
         check("2026-11-22 01:00:00Z", 1_795_309_200_000_000);
         check("2026-11-22T01:00:00.25Z", 1_795_309_200_250_000);
         check("2026-11-22 03:00:00+02:00", 1_795_309_200_000_000);
@@ -246,9 +246,9 @@ mod tests {
     #[test]
     fn times_that_the_clocks_repeat_or_leave_out_are_refused() {
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
-        let check = |text: &str, wanted: Result<u64, &str>| {
+        let check = |text: &str, expected: Result<u64, &str>| {
             let found = parse_time_in(text, &zone).map(|time| time / 1_000_000);
-            assert_eq!(found, wanted.map_err(str::to_owned), "{text}");
+            assert_eq!(found, expected.map_err(str::to_owned), "{text}");
         };
         check("2026-10-25 01:59:59", Ok(1_792_886_399));
         check(
@@ -287,10 +287,10 @@ mod tests {
 
     #[test]
     fn sizes_have_units() {
-        for (text, wanted) in
+        for (text, expected) in
             [("300M", Some(300_000_000)), ("2G", Some(2_000_000_000)), ("1 kB", Some(1000)), ("7", Some(7))]
         {
-            assert_eq!(parse_size(text).ok(), wanted, "{text}");
+            assert_eq!(parse_size(text).ok(), expected, "{text}");
         }
         for text in ["", "M", "-1", "1T", "99999999999G"] {
             assert!(parse_size(text).is_err(), "{text}");

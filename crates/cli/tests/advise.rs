@@ -28,8 +28,8 @@ fn json(args: &[&str]) -> Value {
 
 /// Returns the bytes that `compress` writes, and the files' uncompressed sizes if they were compressed before.
 fn compressed_size(log: &str, level: &str) -> u64 {
-    let folder = tempfile::tempdir().unwrap();
-    let target = folder.path().to_str().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().to_str().unwrap();
     let args = [
         "compress",
         "--like-server",
@@ -44,7 +44,7 @@ fn compressed_size(log: &str, level: &str) -> u64 {
     ];
     let output = bintide(&args);
     assert_eq!(output.status.code(), Some(0), "{log}: {}", String::from_utf8_lossy(&output.stderr));
-    fs::metadata(folder.path().join(Path::new(log).file_name().unwrap())).unwrap().len()
+    fs::metadata(directory.path().join(Path::new(log).file_name().unwrap())).unwrap().len()
 }
 
 #[test]
@@ -68,10 +68,10 @@ fn full_measurements_equal_compress() {
         assert_eq!(report["sample"]["is_complete"], true, "{log}");
         for level in report["levels"].as_array().unwrap() {
             let name = level["level"].to_string();
-            let wanted = compressed_size(log, &name);
+            let expected = compressed_size(log, &name);
             let bytes = &level["bytes"];
             let found = ["value", "low", "high"].map(|one| bytes[one].as_u64().unwrap());
-            assert_eq!(found, [wanted; 3], "{log} at level {name}");
+            assert_eq!(found, [expected; 3], "{log} at level {name}");
         }
     }
 }
@@ -182,8 +182,8 @@ fn words(text: &str) -> String {
 #[test]
 fn the_page_has_no_external_parts_and_shows_the_report() {
     let args = ["advise", "--all", "--levels", "1,3", "large.binlog", "types-compressed.binlog"];
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("advice.html");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("advice.html");
     // From one run, because another run measures other times.
     let report = json(&[&args[..], &["--json", "--html", path.to_str().unwrap()]].concat());
     let page = fs::read_to_string(&path).unwrap();
@@ -195,8 +195,8 @@ fn the_page_has_no_external_parts_and_shows_the_report() {
     }
     let text = page.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
     let shown = words(&text.collect::<Vec<_>>().join(" "));
-    for wanted in ["headline", "reasons"].map(|name| &report["advice"][name]) {
-        for sentence in wanted.as_array().unwrap_or(&vec![wanted.clone()]) {
+    for expected in ["headline", "reasons"].map(|name| &report["advice"][name]) {
+        for sentence in expected.as_array().unwrap_or(&vec![expected.clone()]) {
             let said = words(sentence.as_str().unwrap());
             assert!(said.split(' ').count() > 3 && shown.contains(&said), "{said}");
         }
@@ -214,14 +214,14 @@ fn the_page_has_no_external_parts_and_shows_the_report() {
 
 #[test]
 fn a_file_without_events_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (name, bytes) in [("empty.binlog", &b""[..]), ("start.binlog", b"\xfebin\0")] {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         fs::write(&path, bytes).unwrap();
         let path = path.to_str().unwrap();
         let output = bintide(&["advise", path]);
-        let wanted = format!("bintide: {path} has no events: the file is empty or torn at its start\n");
-        assert_eq!(String::from_utf8_lossy(&output.stderr), wanted);
+        let expected = format!("bintide: {path} has no events: the file is empty or torn at its start\n");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
         assert_eq!(output.status.code(), Some(1), "{name}");
     }
 }

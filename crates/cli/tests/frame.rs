@@ -39,8 +39,8 @@ fn help_has_examples_and_exit_codes() {
     let output = bintide(&["--help"], &[]);
     assert_eq!(output.status.code(), Some(0));
     let help = text(&output.stdout);
-    for wanted in ["Examples:", "Settings:", "Exit codes:"] {
-        assert!(help.contains(wanted), "{wanted} in {help}");
+    for expected in ["Examples:", "Settings:", "Exit codes:"] {
+        assert!(help.contains(expected), "{expected} in {help}");
     }
 }
 
@@ -172,15 +172,19 @@ fn settings_that_all_users_may_write_are_refused() {
     fs::create_dir(directory.path().join("bintide")).expect("could not create a directory");
     let settings = directory.path().join("bintide/bintide.toml");
     fs::write(&settings, "quiet = true").expect("could not write the settings");
-    let check = |mode: u32, wanted: Option<&str>| {
+    let check = |mode: u32, expected: Option<&str>| {
         fs::set_permissions(&settings, fs::Permissions::from_mode(mode)).expect("could not set the mode");
         let path = settings.to_str().expect("a path that is not UTF-8");
         let home = directory.path().to_str().expect("a path that is not UTF-8");
         for environment in [("XDG_CONFIG_HOME", home), ("BINTIDE_CONFIG", path)] {
             let output = bintide(&["man"], &[environment]);
             let error = text(&output.stderr);
-            let line = wanted.map(|why| format!("bintide: {path} cannot be used: {why}"));
-            assert_eq!(output.status.code(), Some(if wanted.is_some() { 2 } else { 0 }), "{mode:o}: {error}");
+            let line = expected.map(|why| format!("bintide: {path} cannot be used: {why}"));
+            assert_eq!(
+                output.status.code(),
+                Some(if expected.is_some() { 2 } else { 0 }),
+                "{mode:o}: {error}"
+            );
             assert!(error.starts_with(&line.unwrap_or_default()), "{mode:o}: {error}");
         }
     };
@@ -282,8 +286,8 @@ fn unknown_variables_are_reported() {
             format!("bintide: ignored {name}: {why}; see Settings in `bintide --help`\n")
         };
         let output = bintide(args, &environment);
-        let wanted = [("BINTIDE_QUITE", "BINTIDE_QUIET"), ("BINTIDE_STATS_TPO", "BINTIDE_STATS_TOP")];
-        assert_eq!(text(&output.stderr), wanted.map(|(name, meant)| named(name, meant)).concat());
+        let expected = [("BINTIDE_QUITE", "BINTIDE_QUIET"), ("BINTIDE_STATS_TPO", "BINTIDE_STATS_TOP")];
+        assert_eq!(text(&output.stderr), expected.map(|(name, meant)| named(name, meant)).concat());
         assert_eq!(output.status.code(), Some(0));
         for option in ["--quiet", "-q"] {
             let quiet = bintide(&[args, &[option]].concat(), &environment);
@@ -367,9 +371,9 @@ fn wrong_settings_do_not_prevent_help() {
         &["completions", "bash"],
     ];
     for args in asked {
-        let (output, wanted) = (bintide(args, &home), bintide(args, &[]));
+        let (output, expected) = (bintide(args, &home), bintide(args, &[]));
         assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{args:?}");
-        assert!(!output.stdout.is_empty() && output.stdout == wanted.stdout, "{args:?}");
+        assert!(!output.stdout.is_empty() && output.stdout == expected.stdout, "{args:?}");
     }
     assert_eq!(bintide(&["man"], &home).status.code(), Some(2));
     // An empty name means no file.
@@ -426,8 +430,8 @@ fn write_errors_of_the_output_are_reported() {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("could not open /dev/full");
         let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
         let output = command.args(args).env_clear().stdout(full).output().expect("could not run bintide");
-        let wanted = "bintide: could not write to standard output: No space left on device (os error 28)\n";
-        assert_eq!(text(&output.stderr), wanted, "{args:?}");
+        let expected = "bintide: could not write to standard output: No space left on device (os error 28)\n";
+        assert_eq!(text(&output.stderr), expected, "{args:?}");
         assert_eq!(output.status.code(), Some(1), "{args:?}");
     }
 }
@@ -437,7 +441,7 @@ fn settings_have_one_password_option() {
     let directory = tempfile::tempdir().expect("could not create a directory");
     let settings = directory.path().join("bintide.toml");
     let path = settings.to_str().expect("a path that is not UTF-8");
-    let check = |file: &str, variables: &[(&str, &str)], args: &[&str], wanted: &str| {
+    let check = |file: &str, variables: &[(&str, &str)], args: &[&str], expected: &str| {
         fs::write(&settings, file).expect("could not write the settings");
         let store = directory.path().join("store");
         let args = [
@@ -449,7 +453,7 @@ fn settings_have_one_password_option() {
         let variables = [variables, &[("BINTIDE_CONFIG", path)]].concat();
         let output = bintide(&args, &variables);
         assert_eq!(output.status.code(), Some(2), "{file} {variables:?}");
-        assert!(text(&output.stderr).contains(wanted), "{file} {variables:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(expected), "{file} {variables:?}: {}", text(&output.stderr));
     };
     let both = format!("`password-command` in {path} exclude each other: give only one of them");
     check("password-file = 'f'\npassword-command = 'c'", &[], &[], &both);
@@ -472,10 +476,10 @@ fn settings_exclude_each_other_as_options_do() {
     let run = |variables: &[(&str, &str)]| bintide(&["stats", &log], variables);
     let both = run(&[("BINTIDE_STATS_JSON", "1"), ("BINTIDE_STATS_ROWS", "yes")]);
     assert_eq!(both.status.code(), Some(2), "{both:?}");
-    let wanted = "BINTIDE_STATS_ROWS exclude each other: give only one of them";
+    let expected = "BINTIDE_STATS_ROWS exclude each other: give only one of them";
     let reversed = "BINTIDE_STATS_JSON exclude each other: give only one of them";
     let error = text(&both.stderr);
-    assert!(error.contains(wanted) || error.contains(reversed), "{error}");
+    assert!(error.contains(expected) || error.contains(reversed), "{error}");
     // A switch that is off excludes nothing, and the setting of the command wins over that of all commands.
     for variables in [
         [("BINTIDE_STATS_JSON", "1"), ("BINTIDE_STATS_ROWS", "off")],
@@ -487,9 +491,29 @@ fn settings_exclude_each_other_as_options_do() {
 }
 
 #[test]
+fn settings_that_exclude_an_option_of_the_command_line_are_left_out() {
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let settings = directory.path().join("bintide.toml");
+    fs::write(&settings, "[stats]\nrows = true\nby = 'hour'\n").expect("could not write the settings");
+    let settings = settings.to_str().expect("a path that is not UTF-8");
+    let log = sample("rotation/binlog.000006");
+    let check = |variables: &[(&str, &str)], option: &str, expected: char| {
+        let ran = bintide(&["stats", option, &log], variables);
+        assert!(ran.status.success(), "{variables:?} {option}: {ran:?}");
+        assert!(text(&ran.stdout).starts_with(expected), "{variables:?} {option}: {ran:?}");
+    };
+    check(&[("BINTIDE_STATS_ROWS", "1")], "--json", '{');
+    check(&[("BINTIDE_STATS_ROWS", "1"), ("BINTIDE_STATS_JSON", "1")], "--json", '{');
+    check(&[("BINTIDE_STATS_ROWS", "1")], "--html=-", '<');
+    check(&[("BINTIDE_CONFIG", settings)], "--json", '{');
+    // The server would not answer: the logs of the command line count.
+    check(&[("BINTIDE_STATS_FROM", "mysql://u@127.0.0.1:1/")], "--json", '{');
+}
+
+#[test]
 fn the_command_line_overrides_conflicting_settings() {
-    let folder = tempfile::tempdir().expect("could not create a directory");
-    let output = folder.path().to_str().expect("a path that is not UTF-8");
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let output = directory.path().to_str().expect("a path that is not UTF-8");
     let log = sample("types.binlog");
     let settings =
         [("BINTIDE_COMPRESS_MIN_GAIN", "99"), ("BINTIDE_QUIET", "on"), ("BINTIDE_COMPRESS_JSON", "1")];
@@ -523,16 +547,16 @@ fn the_command_line_overrides_conflicting_settings() {
     fails(&["advise", &log], &[("BINTIDE_ADVISE_LEVELS", "1,99")], 2, many);
 }
 
-/// Every command that reads logs gives the same reason and place for a file with two logs.
+/// Every command that reads logs gives the same reason and position for a file with two logs.
 #[test]
 fn two_logs_in_one_file_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("two.binlog").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("two.binlog").display().to_string();
     let logs = ["anonymous.binlog", "triggers.binlog"].map(|name| fs::read(sample(name)).unwrap());
     fs::write(&path, logs.concat()).unwrap();
-    let to = format!("sqlite:{}", folder.path().join("copy.db").display());
-    let inverse = folder.path().join("inverse").display().to_string();
-    let place = format!("{path} at {}: ", logs[0].len());
+    let to = format!("sqlite:{}", directory.path().join("copy.db").display());
+    let inverse = directory.path().join("inverse").display().to_string();
+    let position = format!("{path} at {}: ", logs[0].len());
     for (command, code) in [
         (&["verify", &path][..], 1),
         (&["stats", &path], 1),
@@ -548,7 +572,7 @@ fn two_logs_in_one_file_are_refused() {
     ] {
         let output = bintide(command, &[]);
         let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        assert!(said.contains(&place) && said.contains("a second log starts here"), "{command:?}: {said}");
+        assert!(said.contains(&position) && said.contains("a second log starts here"), "{command:?}: {said}");
         assert_eq!(output.status.code(), Some(code), "{command:?}: {said}");
     }
 }
@@ -574,10 +598,10 @@ fn named_pipes_in_place_of_files_are_refused() {
     let pipe = home.path().join("pipe");
     let pipe = pipe.to_str().expect("a path");
     let server = ["receive", "store", "--from", "mysql://root@127.0.0.1:1/"];
-    let refused = |args: &[&str], wanted: &str| {
+    let refused = |args: &[&str], expected: &str| {
         let output = bounded(args, home.path(), "");
         let said = text(&output.stderr);
-        assert!(said.contains(wanted), "{args:?}: {said}");
+        assert!(said.contains(expected), "{args:?}: {said}");
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
     };
     let encrypted = sample("encrypted/binlog.000001");
@@ -606,15 +630,15 @@ fn run(args: &[&str]) -> (i32, String, String) {
 
 #[test]
 fn compress_to_the_logs_own_directory_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
     fs::copy(sample("triggers.binlog"), &log).unwrap();
     let (before, log) = (fs::read(&log).unwrap(), log.display().to_string());
     let link = tempfile::tempdir().unwrap();
     let other_path = link.path().join("same");
-    std::os::unix::fs::symlink(folder.path(), &other_path).unwrap();
+    std::os::unix::fs::symlink(directory.path(), &other_path).unwrap();
     for command in ["compress", "decompress"] {
-        for output in [folder.path(), &other_path] {
+        for output in [directory.path(), &other_path] {
             let output = output.display().to_string();
             let (code, _, said) = run(&[command, "-o", &output, &log]);
             assert!(code == 2 && said.contains("does not overwrite files"), "{command} {output}: {said}");
@@ -622,15 +646,15 @@ fn compress_to_the_logs_own_directory_is_refused() {
         // A new log in the other direction would differ.
         assert_eq!(fs::read(&log).unwrap(), before);
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     let (code, ..) = run(&["compress", &log]);
     assert!(code == 0 && fs::read(&log).unwrap() != before);
 }
 
 #[test]
 fn a_log_that_is_given_twice_is_read_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
     let (link, inverse, copy) = (path("link"), path("inverse"), format!("sqlite:{}", path("copy.db")));
     let log = sample("rotation/binlog.000006");
     std::os::unix::fs::symlink(&log, &link).unwrap();
@@ -667,8 +691,8 @@ fn a_log_that_is_given_twice_is_read_once() {
 
 #[test]
 fn stats_verify_checksums_if_asked() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("bad");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bad");
     let mut bytes = fs::read(sample("triggers.binlog")).unwrap();
     bytes[4588] ^= 1; // In the transaction ID of a commit.
     fs::write(&path, &bytes).unwrap();
@@ -676,17 +700,17 @@ fn stats_verify_checksums_if_asked() {
     let (code, _, said) = run(&["stats", &path]);
     assert_eq!((code, said.as_str()), (0, ""));
     let (code, out, said) = run(&["stats", "--verify-binlog-checksum", &path]);
-    let wanted = format!("{path} at 4575: byte 27: checksum is");
-    assert!(code == 1 && out.is_empty() && said.contains(&wanted), "{said}");
+    let expected = format!("{path} at 4575: byte 27: checksum is");
+    assert!(code == 1 && out.is_empty() && said.contains(&expected), "{said}");
     assert!(said.ends_with("; run bintide verify for details\n"), "{said}");
 }
 
 #[test]
 fn a_file_without_events_is_no_log() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("magic").display().to_string();
-    let to = format!("sqlite:{}", folder.path().join("copy.db").display());
-    let inverse = folder.path().join("inverse").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("magic").display().to_string();
+    let to = format!("sqlite:{}", directory.path().join("copy.db").display());
+    let inverse = directory.path().join("inverse").display().to_string();
     fs::write(&path, b"\xfebin").unwrap();
     for command in [
         &["verify", &path][..],
@@ -762,12 +786,12 @@ fn selections_of_nothing_are_errors() {
 
 #[test]
 fn directories_without_logs_are_explained() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::copy(sample("triggers.binlog"), folder.path().join("triggers.binlog")).unwrap();
-    let path = folder.path().display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    fs::copy(sample("triggers.binlog"), directory.path().join("triggers.binlog")).unwrap();
+    let path = directory.path().display().to_string();
     let (code, _, said) = run(&["verify", &path]);
     assert!(code == 2 && said.contains("no file with a name such as binlog.000001"), "{said}");
-    fs::write(folder.path().join("binlog.index"), "").unwrap();
+    fs::write(directory.path().join("binlog.index"), "").unwrap();
     let (code, _, said) = run(&["verify", &path]);
     assert!(code == 2 && said.contains("binlog.index lists no logs"), "{said}");
 }
@@ -780,9 +804,9 @@ fn help_is_a_command_too() {
         (&["help", "dump"], &["dump", "--help"]),
         (&["help", "relay", "user", "add"], &["relay", "user", "add", "--help"]),
     ] {
-        let wanted = run(long);
-        assert_eq!(run(short), wanted);
-        assert!(wanted.0 == 0 && !wanted.1.is_empty());
+        let expected = run(long);
+        assert_eq!(run(short), expected);
+        assert!(expected.0 == 0 && !expected.1.is_empty());
     }
     let (code, _, said) = run(&["help", "nothing"]);
     assert!(code == 2 && said.contains("unrecognized subcommand 'nothing'"), "{said}");
@@ -790,15 +814,15 @@ fn help_is_a_command_too() {
 
 #[test]
 fn every_command_has_a_page_in_ascii() {
-    let folder = tempfile::tempdir().unwrap();
-    let (code, ..) = run(&["man", "--out", &folder.path().display().to_string()]);
+    let directory = tempfile::tempdir().unwrap();
+    let (code, ..) = run(&["man", "--out", &directory.path().display().to_string()]);
     assert_eq!(code, 0);
     for name in ["bintide", "bintide-dump", "bintide-relay", "bintide-relay-user", "bintide-relay-user-add"] {
-        let page = fs::read(folder.path().join(format!("{name}.1"))).unwrap();
+        let page = fs::read(directory.path().join(format!("{name}.1"))).unwrap();
         let words: Vec<&str> = name.split('-').skip(1).collect();
         assert_eq!(run(&[&["man"][..], &words].concat()).1.as_bytes(), page, "{name}");
     }
-    for page in fs::read_dir(folder.path()).unwrap() {
+    for page in fs::read_dir(directory.path()).unwrap() {
         let path = page.unwrap().path();
         let page = text(&fs::read(&path).unwrap());
         assert!(page.is_ascii() && !page.contains(".SH EXTRA"), "{}", path.display());

@@ -50,20 +50,20 @@ fn messages_without_a_format_start_with_the_programs_name() {
 #[test]
 fn text_has_time_and_level() {
     let [warned, failed] = messages(&["--log-format", "text"]);
-    for (message, wanted) in [(&warned, "warn bintide: /"), (&failed, "error bintide: could not open")] {
+    for (message, expected) in [(&warned, "warn bintide: /"), (&failed, "error bintide: could not open")] {
         let (time, rest) = message.split_once(' ').unwrap();
-        assert!(time.parse::<jiff::Timestamp>().is_ok() && rest.starts_with(wanted), "{message}");
+        assert!(time.parse::<jiff::Timestamp>().is_ok() && rest.starts_with(expected), "{message}");
     }
 }
 
 #[test]
 fn json_has_an_object_per_line() {
     let [warned, failed] = messages(&["--log-format", "json"]);
-    for (message, level, wanted) in [(&warned, "warn", WARNING), (&failed, "error", ERROR)] {
+    for (message, level, expected) in [(&warned, "warn", WARNING), (&failed, "error", ERROR)] {
         let found: Value = serde_json::from_str(message).unwrap();
         let texts = ["timestamp", "level", "message"].map(|key| found[key].as_str().unwrap());
         assert!(texts[0].parse::<jiff::Timestamp>().is_ok(), "{message}");
-        assert!(texts[1] == level && texts[2].contains(wanted), "{message}");
+        assert!(texts[1] == level && texts[2].contains(expected), "{message}");
         assert_eq!(message.matches('\n').count(), 1, "{message}");
     }
 }

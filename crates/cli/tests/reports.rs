@@ -36,38 +36,38 @@ fn rows_are_counted_by_kind_and_table() {
 
 #[test]
 fn missing_logs_of_a_directory_are_faults() {
-    let folder = tempfile::tempdir().expect("could not create a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/rotation");
     for name in ["binlog.000001", "binlog.000006"] {
-        std::fs::copy(samples.join(name), folder.path().join(name)).expect("could not copy the file");
+        std::fs::copy(samples.join(name), directory.path().join(name)).expect("could not copy the file");
     }
-    let place = folder.path().to_str().expect("a path that is not UTF-8");
-    let [first, last] = [1, 6].map(|number| format!("{place}/binlog.{number:06}"));
-    let verified = |args: &[&str], code: i32, wanted: &str| {
+    let path = directory.path().to_str().expect("a path that is not UTF-8");
+    let [first, last] = [1, 6].map(|number| format!("{path}/binlog.{number:06}"));
+    let verified = |args: &[&str], code: i32, expected: &str| {
         let output = bintide(&[&["verify"], args].concat());
         let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.code() == Some(code) && text.contains(wanted), "{args:?}: {text}");
+        assert!(output.status.code() == Some(code) && text.contains(expected), "{args:?}: {text}");
     };
     let missing = "rotation: binlog.000002 to binlog.000005 are missing between this log and binlog.000006";
-    verified(&[place], 1, missing);
-    std::fs::write(folder.path().join("binlog.index"), "./binlog.000001\n./binlog.000006\n")
+    verified(&[path], 1, missing);
+    std::fs::write(directory.path().join("binlog.index"), "./binlog.000001\n./binlog.000006\n")
         .expect("could not write the index");
-    verified(&[place], 1, missing);
-    verified(&[&format!("{place}/binlog.index")], 1, missing);
+    verified(&[path], 1, missing);
+    verified(&[&format!("{path}/binlog.index")], 1, missing);
     verified(&[&first, &last], 0, "binlog.000002 to binlog.000005 are not given");
     let reversed = "this log comes after binlog.000006, a later one: give the logs in order";
     verified(&[&last, &first], 1, reversed);
-    std::fs::write(folder.path().join("binlog.index"), "./binlog.000006\n./binlog.000001\n")
+    std::fs::write(directory.path().join("binlog.index"), "./binlog.000006\n./binlog.000001\n")
         .expect("could not write the index");
-    verified(&[place], 1, reversed);
+    verified(&[path], 1, reversed);
 }
 
 #[test]
 fn stats_warns_of_torn_logs() {
-    let folder = tempfile::tempdir().expect("could not create a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
     let log = std::fs::read(samples.join("triggers.binlog")).expect("could not read the sample");
-    let cut = folder.path().join("cut.binlog");
+    let cut = directory.path().join("cut.binlog");
     std::fs::write(&cut, &log[..4200]).expect("could not write the log");
     let cut = cut.to_str().expect("a path that is not UTF-8");
     for args in [&["stats", "--rows", cut][..], &["stats", "--json", cut]] {
@@ -177,8 +177,8 @@ fn repairs_are_reported() {
     let other = directory.path().join("other");
     let other = other.to_str().expect("a path that is not UTF-8");
     let output = bintide(&["verify", "torn.binlog", "--repair-tail", other]);
-    let wanted = format!("wrote {other}: 844 bytes, 282 less than torn.binlog, without the in-use flag\n");
-    assert_eq!(String::from_utf8_lossy(&output.stderr), wanted);
+    let expected = format!("wrote {other}: 844 bytes, 282 less than torn.binlog, without the in-use flag\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
 }
 
 #[test]

@@ -22,17 +22,17 @@ fn sample(name: &str) -> PathBuf {
 }
 
 /// Returns a directory with copies of samples.
-fn folder(names: &[&str]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+fn directory(names: &[&str]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
     for name in names {
-        fs::copy(sample(name), folder.path().join(name)).unwrap();
+        fs::copy(sample(name), directory.path().join(name)).unwrap();
     }
-    folder
+    directory
 }
 
-fn bintide(folder: &tempfile::TempDir, args: &[&str]) -> Output {
+fn bintide(directory: &tempfile::TempDir, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
-    command.args(args).env_clear().current_dir(folder.path()).output().unwrap()
+    command.args(args).env_clear().current_dir(directory.path()).output().unwrap()
 }
 
 fn json(output: &Output) -> serde_json::Value {
@@ -43,29 +43,29 @@ fn json(output: &Output) -> serde_json::Value {
 #[test]
 fn compressed_mariadb_events_stay_compressed_with_a_warning() {
     let _alone = alone();
-    let folder = folder(&["mariadb-compressed.binlog", "types-compressed.binlog"]);
-    let before = fs::read(folder.path().join("mariadb-compressed.binlog")).unwrap();
-    let made = bintide(&folder, &["decompress", "mariadb-compressed.binlog", "types-compressed.binlog"]);
+    let directory = directory(&["mariadb-compressed.binlog", "types-compressed.binlog"]);
+    let before = fs::read(directory.path().join("mariadb-compressed.binlog")).unwrap();
+    let made = bintide(&directory, &["decompress", "mariadb-compressed.binlog", "types-compressed.binlog"]);
     let said = String::from_utf8_lossy(&made.stderr);
     assert_eq!(made.status.code(), Some(0), "{said}");
-    let wanted = "mariadb-compressed.binlog is a MariaDB log: its compressed events stay compressed";
+    let expected = "mariadb-compressed.binlog is a MariaDB log: its compressed events stay compressed";
     assert_eq!(said.matches("MariaDB").count(), 1, "{said}");
-    assert!(said.contains(wanted), "{said}");
-    assert_eq!(fs::read(folder.path().join("mariadb-compressed.binlog")).unwrap(), before);
+    assert!(said.contains(expected), "{said}");
+    assert_eq!(fs::read(directory.path().join("mariadb-compressed.binlog")).unwrap(), before);
 }
 
 #[test]
 fn the_log_that_receive_continues_is_skipped() {
     let _alone = alone();
-    let folder = folder(&["types.binlog", "json.binlog"]);
+    let directory = directory(&["types.binlog", "json.binlog"]);
     for (from, to) in [("types.binlog", "binlog.000001"), ("json.binlog", "binlog.000002")] {
-        fs::rename(folder.path().join(from), folder.path().join(to)).unwrap();
+        fs::rename(directory.path().join(from), directory.path().join(to)).unwrap();
     }
-    fs::write(folder.path().join("binlog.index"), "./binlog.000001\n./binlog.000002\n").unwrap();
-    fs::write(folder.path().join("bintide.lock"), "").unwrap();
-    let before = fs::read(folder.path().join("binlog.000002")).unwrap();
+    fs::write(directory.path().join("binlog.index"), "./binlog.000001\n./binlog.000002\n").unwrap();
+    fs::write(directory.path().join("bintide.lock"), "").unwrap();
+    let before = fs::read(directory.path().join("binlog.000002")).unwrap();
     for args in [&["compress", "--json", "."][..], &["compress", "--live", "--json", "binlog.000002"]] {
-        let output = bintide(&folder, args);
+        let output = bintide(&directory, args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains("binlog.000002 is skipped: it is the newest log in its directory"), "{said}");
         let made = json(&output);
@@ -73,22 +73,22 @@ fn the_log_that_receive_continues_is_skipped() {
             made["logs"].as_array().unwrap().iter().map(|log| log["outcome"].as_str().unwrap()).collect();
         let left = "needed by bintide receive, skipped";
         assert!([&["written", left][..], &[left]].contains(&ends.as_slice()), "{ends:?}");
-        assert!(fs::read(folder.path().join("binlog.000002")).unwrap() == before);
+        assert!(fs::read(directory.path().join("binlog.000002")).unwrap() == before);
     }
     // A user or a backup has lost the mark and the index.
-    fs::write(folder.path().join("replica.cnf"), "[replica]\n").unwrap();
+    fs::write(directory.path().join("replica.cnf"), "[replica]\n").unwrap();
     for lost in ["bintide.lock", "binlog.index"] {
-        fs::remove_file(folder.path().join(lost)).unwrap();
+        fs::remove_file(directory.path().join(lost)).unwrap();
         for args in [&["compress", "--json", "."][..], &["decompress", "--json", "binlog.000002"]] {
-            let made = json(&bintide(&folder, args));
+            let made = json(&bintide(&directory, args));
             let last = made["logs"].as_array().unwrap().last().unwrap();
             assert_eq!(last["outcome"], "needed by bintide receive, skipped", "{args:?} {lost}");
-            assert!(fs::read(folder.path().join("binlog.000002")).unwrap() == before);
+            assert!(fs::read(directory.path().join("binlog.000002")).unwrap() == before);
         }
     }
     // A directory that bintide receive does not write.
-    fs::remove_file(folder.path().join("replica.cnf")).unwrap();
-    let made = json(&bintide(&folder, &["compress", "--json", "binlog.000002"]));
+    fs::remove_file(directory.path().join("replica.cnf")).unwrap();
+    let made = json(&bintide(&directory, &["compress", "--json", "binlog.000002"]));
     assert_eq!(made["logs"][0]["outcome"], "written");
 }
 
@@ -96,17 +96,17 @@ fn the_log_that_receive_continues_is_skipped() {
 #[test]
 fn pipes_and_devices_are_refused_without_opening_them() {
     let _alone = alone();
-    let folder = folder(&["types.binlog"]);
-    let pipe = folder.path().join("pipe");
+    let directory = directory(&["types.binlog"]);
+    let pipe = directory.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     for command in ["compress", "decompress"] {
         for (given, options) in [("pipe", &[][..]), ("/dev/null", &[]), ("pipe", &["--dry-run"])] {
-            let refused = bintide(&folder, &[&[command, "types.binlog", given], options].concat());
+            let refused = bintide(&directory, &[&[command, "types.binlog", given], options].concat());
             let message = String::from_utf8_lossy(&refused.stderr).into_owned();
             assert_eq!(refused.status.code(), Some(2), "{message}");
             assert!(message.contains(&format!("{given} is not a regular file")), "{message}");
             assert!(
-                fs::read(folder.path().join("types.binlog")).unwrap()
+                fs::read(directory.path().join("types.binlog")).unwrap()
                     == fs::read(sample("types.binlog")).unwrap()
             );
         }
@@ -116,38 +116,38 @@ fn pipes_and_devices_are_refused_without_opening_them() {
 #[test]
 fn logs_are_compressed_and_decompressed_in_place() {
     let _alone = alone();
-    let folder = folder(&["types.binlog"]);
-    let log = folder.path().join("types.binlog");
+    let directory = directory(&["types.binlog"]);
+    let log = directory.path().join("types.binlog");
     let original = fs::read(&log).unwrap();
-    let made = json(&bintide(&folder, &["compress", "--verify", "--json", "types.binlog"]));
+    let made = json(&bintide(&directory, &["compress", "--verify", "--json", "types.binlog"]));
     assert_eq!(made["logs"][0]["outcome"], "written");
     assert!(fs::metadata(&log).unwrap().len() < original.len() as u64);
-    let positions = fs::read_to_string(folder.path().join("positions.types.binlog")).unwrap();
+    let positions = fs::read_to_string(directory.path().join("positions.types.binlog")).unwrap();
     let moves = positions.lines().filter(|line| !line.starts_with('#')).count() as u64;
     assert_eq!(moves, made["together"]["transactions"].as_u64().unwrap());
     let after = fs::metadata(&log).unwrap().len();
     let sizes = format!("# {} bytes became {after}", original.len());
     assert_eq!(positions.lines().last(), Some(sizes.as_str()));
     assert_eq!(made["together"]["bytes_before"], original.len());
-    let again = json(&bintide(&folder, &["compress", "--json", "types.binlog"]));
+    let again = json(&bintide(&directory, &["compress", "--json", "types.binlog"]));
     assert_eq!(
         (&again["logs"][0]["outcome"], &again["together"]["compressed"]),
         (&"unchanged".into(), &0.into())
     );
-    let back = json(&bintide(&folder, &["decompress", "--json", "types.binlog"]));
+    let back = json(&bintide(&directory, &["decompress", "--json", "types.binlog"]));
     assert!(fs::read(&log).unwrap() == original);
     // Both lists of positions exist.
     assert_eq!(back["logs"][0]["positions"], "positions.types.binlog.2");
-    assert_eq!(fs::read_to_string(folder.path().join("positions.types.binlog")).unwrap(), positions);
+    assert_eq!(fs::read_to_string(directory.path().join("positions.types.binlog")).unwrap(), positions);
 }
 
 #[test]
 fn an_existing_file_is_not_replaced_by_the_list() {
     let _alone = alone();
-    let folder = folder(&["types.binlog"]);
-    let other = folder.path().join("positions.types.binlog");
+    let directory = directory(&["types.binlog"]);
+    let other = directory.path().join("positions.types.binlog");
     fs::copy(sample("ddl.binlog"), &other).unwrap();
-    let made = json(&bintide(&folder, &["compress", "--json", "types.binlog"]));
+    let made = json(&bintide(&directory, &["compress", "--json", "types.binlog"]));
     assert_eq!(made["logs"][0]["positions"], "positions.types.binlog.2");
     assert!(fs::read(&other).unwrap() == fs::read(sample("ddl.binlog")).unwrap());
 }
@@ -155,10 +155,10 @@ fn an_existing_file_is_not_replaced_by_the_list() {
 #[test]
 fn logs_beside_an_open_log_are_skipped() {
     let _alone = alone();
-    let folder = folder(&["types.binlog", "ddl.binlog"]);
+    let directory = directory(&["types.binlog", "ddl.binlog"]);
     // Like a server whose index is elsewhere, or a program that copies logs.
-    let held = fs::OpenOptions::new().append(true).open(folder.path().join("ddl.binlog")).unwrap();
-    let refused = bintide(&folder, &["compress", "types.binlog"]);
+    let held = fs::OpenOptions::new().append(true).open(directory.path().join("ddl.binlog")).unwrap();
+    let refused = bintide(&directory, &["compress", "types.binlog"]);
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{message}");
     assert!(
@@ -166,16 +166,16 @@ fn logs_beside_an_open_log_are_skipped() {
         "{message}"
     );
     // The log is recognised under any of its names.
-    fs::hard_link(folder.path().join("ddl.binlog"), folder.path().join("other.binlog")).unwrap();
-    let live = json(&bintide(&folder, &["compress", "--live", "--json", "types.binlog", "other.binlog"]));
+    fs::hard_link(directory.path().join("ddl.binlog"), directory.path().join("other.binlog")).unwrap();
+    let live = json(&bintide(&directory, &["compress", "--live", "--json", "types.binlog", "other.binlog"]));
     assert_eq!(live["logs"][0]["outcome"], "written");
     assert_eq!(live["logs"][1]["outcome"], "in use, skipped");
     drop(held);
 }
 
 /// Returns all files of a directory.
-fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
     entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
 }
 
@@ -186,12 +186,12 @@ fn a_run_after_a_kill_gives_the_same_logs() {
     let names = ["large.binlog", "types.binlog", "json.binlog", "triggers.binlog", "charsets.binlog"];
     let arguments: Vec<&str> =
         ["compress", "--like-server", "--level", "12", "--json"].into_iter().chain(names).collect();
-    let before = contents(folder(&names).path());
+    let before = contents(directory(&names).path());
     let undisturbed = || {
-        let folder = folder(&names);
+        let directory = directory(&names);
         let started = Instant::now();
-        json(&bintide(&folder, &arguments));
-        (started.elapsed(), contents(folder.path()))
+        json(&bintide(&directory, &arguments));
+        (started.elapsed(), contents(directory.path()))
     };
     // The fastest of several runs: the first one may be slow on a busy machine.
     let (mut took, after) = undisturbed();
@@ -202,14 +202,14 @@ fn a_run_after_a_kill_gives_the_same_logs() {
     }
     let (mut killed, mut left) = (0, 0);
     for number in 0..KILLS {
-        let folder = folder(&names);
+        let directory = directory(&names);
         let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
-        command.args(&arguments).env_clear().current_dir(folder.path());
+        command.args(&arguments).env_clear().current_dir(directory.path());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         sleep(took * number / KILLS);
         child.kill().unwrap();
         killed += u32::from(!child.wait().unwrap().success());
-        let now = contents(folder.path());
+        let now = contents(directory.path());
         left += now.keys().filter(|name| name.starts_with(".bintide-")).count();
         for name in names {
             let (old, new) = (&before[name], &after[name]);
@@ -217,8 +217,8 @@ fn a_run_after_a_kill_gives_the_same_logs() {
             let list = format!("positions.{name}");
             assert!(now[name] == *old || now.get(&list) == after.get(&list), "{list} is missing");
         }
-        json(&bintide(&folder, &arguments));
-        let now = contents(folder.path());
+        json(&bintide(&directory, &arguments));
+        let now = contents(directory.path());
         assert_eq!(now.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
         assert!(now == after, "the files differ after a kill and another run");
     }
@@ -228,22 +228,22 @@ fn a_run_after_a_kill_gives_the_same_logs() {
 #[test]
 fn a_dry_run_writes_nothing() {
     let _alone = alone();
-    let folder = folder(&["types.binlog"]);
-    let tried = json(&bintide(&folder, &["compress", "--dry-run", "--json", "types.binlog"]));
+    let directory = directory(&["types.binlog"]);
+    let tried = json(&bintide(&directory, &["compress", "--dry-run", "--json", "types.binlog"]));
     assert_eq!(tried["logs"][0]["outcome"], "not written");
     assert!(tried["together"]["bytes_after"].as_u64() < tried["together"]["bytes_before"].as_u64());
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    json(&bintide(&folder, &["compress", "--dry-run", "--output", "o", "--json", "types.binlog"]));
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    json(&bintide(&directory, &["compress", "--dry-run", "--output", "o", "--json", "types.binlog"]));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
 #[test]
 fn skipped_logs_and_hard_links_are_reported() {
     let _alone = alone();
-    let folder = folder(&["in-use.binlog", "types.binlog"]);
-    fs::create_dir(folder.path().join("o")).unwrap();
-    fs::write(folder.path().join("o/types.binlog"), "").unwrap();
-    for (arguments, wanted) in [
+    let directory = directory(&["in-use.binlog", "types.binlog"]);
+    fs::create_dir(directory.path().join("o")).unwrap();
+    fs::write(directory.path().join("o/types.binlog"), "").unwrap();
+    for (arguments, expected) in [
         (
             &["--dry-run", "in-use.binlog"][..],
             "in-use.binlog would be skipped without --dry-run: it is in use",
@@ -252,27 +252,27 @@ fn skipped_logs_and_hard_links_are_reported() {
         (&["types.binlog"], ""),
         (&["--recompress", "--level", "9", "types.binlog"], "types.binlog has other hard links"),
     ] {
-        let output = bintide(&folder, &[&["compress"], arguments].concat());
+        let output = bintide(&directory, &[&["compress"], arguments].concat());
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(0), "{message}");
         assert!(
-            message.contains(wanted) && message.lines().count() == usize::from(!wanted.is_empty()),
+            message.contains(expected) && message.lines().count() == usize::from(!expected.is_empty()),
             "{message}"
         );
-        if wanted.is_empty() {
-            fs::hard_link(folder.path().join("types.binlog"), folder.path().join("twice")).unwrap();
+        if expected.is_empty() {
+            fs::hard_link(directory.path().join("types.binlog"), directory.path().join("twice")).unwrap();
         }
     }
-    let one = json(&bintide(&folder, &["compress", "--json", "types.binlog", "./types.binlog"]));
+    let one = json(&bintide(&directory, &["compress", "--json", "types.binlog", "./types.binlog"]));
     assert_eq!(one["logs"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
 fn logs_after_a_failed_one_are_counted() {
     let _alone = alone();
-    let folder = folder(&["types.binlog", "mariadb.binlog", "ddl.binlog", "json.binlog"]);
+    let directory = directory(&["types.binlog", "mariadb.binlog", "ddl.binlog", "json.binlog"]);
     let output =
-        bintide(&folder, &["compress", "types.binlog", "mariadb.binlog", "ddl.binlog", "json.binlog"]);
+        bintide(&directory, &["compress", "types.binlog", "mariadb.binlog", "ddl.binlog", "json.binlog"]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("2 further logs not processed, because of the following error"), "{message}");
@@ -281,56 +281,59 @@ fn logs_after_a_failed_one_are_counted() {
 #[test]
 fn a_log_in_use_is_skipped_without_live() {
     let _alone = alone();
-    let folder = folder(&["in-use.binlog"]);
-    let before = fs::read(folder.path().join("in-use.binlog")).unwrap();
-    let left = json(&bintide(&folder, &["compress", "--like-server", "--json", "in-use.binlog"]));
+    let directory = directory(&["in-use.binlog"]);
+    let before = fs::read(directory.path().join("in-use.binlog")).unwrap();
+    let left = json(&bintide(&directory, &["compress", "--like-server", "--json", "in-use.binlog"]));
     assert_eq!(left["logs"][0]["outcome"], "in use, skipped");
-    assert!(fs::read(folder.path().join("in-use.binlog")).unwrap() == before);
-    let beside =
-        json(&bintide(&folder, &["compress", "--like-server", "--json", "--output", "o", "in-use.binlog"]));
+    assert!(fs::read(directory.path().join("in-use.binlog")).unwrap() == before);
+    let beside = json(&bintide(
+        &directory,
+        &["compress", "--like-server", "--json", "--output", "o", "in-use.binlog"],
+    ));
     assert_eq!(beside["logs"][0]["outcome"], "written");
-    let there = json(&bintide(&folder, &["compress", "--json", "--output", "o", "in-use.binlog"]));
+    let there = json(&bintide(&directory, &["compress", "--json", "--output", "o", "in-use.binlog"]));
     assert_eq!(there["logs"][0]["outcome"], "exists already, skipped");
-    let same = bintide(&folder, &["compress", "--output", ".", "in-use.binlog"]);
+    let same = bintide(&directory, &["compress", "--output", ".", "in-use.binlog"]);
     assert_eq!(same.status.code(), Some(2));
-    let twice = bintide(&folder, &["compress", "--output", "p", "in-use.binlog", "o/in-use.binlog"]);
+    let twice = bintide(&directory, &["compress", "--output", "p", "in-use.binlog", "o/in-use.binlog"]);
     assert_eq!(twice.status.code(), Some(2));
-    let told = json(&bintide(&folder, &["compress", "--like-server", "--live", "--json", "in-use.binlog"]));
+    let told =
+        json(&bintide(&directory, &["compress", "--like-server", "--live", "--json", "in-use.binlog"]));
     assert_eq!(told["logs"][0]["outcome"], "written");
 }
 
 #[test]
 fn incompressible_logs_are_not_changed() {
     let _alone = alone();
-    let folder = folder(&["mariadb.binlog", "torn.binlog"]);
-    for (log, wanted) in [("mariadb.binlog", "MariaDB"), ("torn.binlog", "torn")] {
-        let before = fs::read(folder.path().join(log)).unwrap();
-        let output = bintide(&folder, &["compress", "--live", log]);
+    let directory = directory(&["mariadb.binlog", "torn.binlog"]);
+    for (log, expected) in [("mariadb.binlog", "MariaDB"), ("torn.binlog", "torn")] {
+        let before = fs::read(directory.path().join(log)).unwrap();
+        let output = bintide(&directory, &["compress", "--live", log]);
         assert_eq!(output.status.code(), Some(1));
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(message.contains(wanted) && message.lines().count() == 1, "{message}");
-        assert!(fs::read(folder.path().join(log)).unwrap() == before);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert!(message.contains(expected) && message.lines().count() == 1, "{message}");
+        assert!(fs::read(directory.path().join(log)).unwrap() == before);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
     }
-    let output = bintide(&folder, &["compress", "--level", "23", "torn.binlog"]);
+    let output = bintide(&directory, &["compress", "--level", "23", "torn.binlog"]);
     assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
 fn memory_needs_are_reported_first() {
     let _alone = alone();
-    let folder = folder(&["types.binlog"]);
-    let tight = bintide(&folder, &["compress", "--dry-run", "--memory", "10M", "types.binlog"]);
+    let directory = directory(&["types.binlog"]);
+    let tight = bintide(&directory, &["compress", "--dry-run", "--memory", "10M", "types.binlog"]);
     let message = String::from_utf8_lossy(&tight.stderr).into_owned();
     assert_eq!(tight.status.code(), Some(2), "{message}");
     assert!(message.contains("1 thread can need") && message.ends_with("or lower --level\n"), "{message}");
     let fewer =
-        bintide(&folder, &["compress", "--dry-run", "--jobs", "64", "--memory", "60M", "types.binlog"]);
+        bintide(&directory, &["compress", "--dry-run", "--jobs", "64", "--memory", "60M", "types.binlog"]);
     let message = String::from_utf8_lossy(&fewer.stderr).into_owned();
     assert_eq!(fewer.status.code(), Some(0), "{message}");
     assert!(message.contains("64 threads, which can need"), "{message}");
     for wrong in [["--memory", "much"], ["--jobs", "0"]] {
-        let output = bintide(&folder, &["compress", wrong[0], wrong[1], "types.binlog"]);
+        let output = bintide(&directory, &["compress", wrong[0], wrong[1], "types.binlog"]);
         assert_eq!(output.status.code(), Some(2));
     }
 }
@@ -338,10 +341,10 @@ fn memory_needs_are_reported_first() {
 #[test]
 fn standard_input_is_not_offered() {
     let _alone = alone();
-    let folder = folder(&[]);
+    let directory = directory(&[]);
     for command in ["compress", "decompress"] {
-        let help = bintide(&folder, &[command, "--help"]);
+        let help = bintide(&directory, &[command, "--help"]);
         assert!(!String::from_utf8_lossy(&help.stdout).contains("standard input"), "{command}");
-        assert_eq!(bintide(&folder, &[command, "-"]).status.code(), Some(2));
+        assert_eq!(bintide(&directory, &[command, "-"]).status.code(), Some(2));
     }
 }

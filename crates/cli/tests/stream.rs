@@ -22,10 +22,10 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-fn refused(args: &[&str], code: i32, wanted: &str) {
+fn refused(args: &[&str], code: i32, expected: &str) {
     let output = bintide(args);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains(wanted), "{args:?}: {stderr}");
+    assert!(stderr.contains(expected), "{args:?}: {stderr}");
     assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
 }
 
@@ -40,8 +40,8 @@ fn records(args: &[&str]) -> Vec<serde_json::Value> {
 fn filters_apply_to_rows_and_definitions() {
     let args = ["--format", "maxwell", "types-full-metadata.binlog", "--do-table", "types.no_key"];
     let kinds: Vec<String> = records(&args).iter().map(|record| record["type"].to_string()).collect();
-    let wanted = ["database-create", "table-create", "insert", "insert", "insert", "delete", "delete"];
-    assert_eq!(kinds, wanted.map(|kind| format!("{kind:?}")));
+    let expected = ["database-create", "table-create", "insert", "insert", "insert", "delete", "delete"];
+    assert_eq!(kinds, expected.map(|kind| format!("{kind:?}")));
 }
 
 /// MySQL 8.0.15 lists the hidden columns of functional indexes in table maps, but rows do not have them.
@@ -64,8 +64,8 @@ fn hidden_columns_of_functional_indexes_are_left_out() {
 
 #[test]
 fn a_run_resumes_after_a_full_disk() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
     let told = ["--format", "maxwell", "types-full-metadata.binlog"];
     let args = [&told[..], &["--out", out.to_str().unwrap()]].concat();
     let mut limited = Command::new("/bin/sh");
@@ -75,11 +75,11 @@ fn a_run_resumes_after_a_full_disk() {
         limited.arg(env!("CARGO_BIN_EXE_bintide")).args(&args).output().expect("could not run bintide");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    let wanted = [
+    let expected = [
         "could not write records: ",
         "out/changes.000001.json.part: File too large (os error 27); free disk space and run the command again",
     ];
-    assert!(wanted.iter().all(|wanted| stderr.contains(wanted)), "{stderr}");
+    assert!(expected.iter().all(|expected| stderr.contains(expected)), "{stderr}");
 
     assert_eq!(bintide(&args).status.code(), Some(0));
     let whole = bintide(&told);
@@ -127,8 +127,8 @@ fn unsupported_input_is_refused() {
 
 #[test]
 fn a_run_resumes_where_the_last_one_ended() {
-    let folder = tempfile::tempdir().unwrap();
-    let progress = folder.path().join("progress").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let progress = directory.path().join("progress").display().to_string();
     let args = ["--format", "debezium", "--columns", "numbered", "rotation", "--progress", &progress];
     let all = records(&args);
     let last = all.last().expect("no record")["resume"].as_str().expect("no resume point").to_owned();
@@ -160,8 +160,8 @@ fn a_run_resumes_in_a_log_compressed_in_place() {
     let samples =
         ["types-full-metadata", "types-no-checksum", "mixed-engines", "triggers", "json-partial-compressed"];
     for (sample, form) in samples.into_iter().flat_map(|sample| [(sample, "debezium"), (sample, "maxwell")]) {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("binlog.000001");
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("binlog.000001");
         fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../samples/{sample}.binlog")), &log)
             .unwrap();
         let args = ["--format", form, "--columns=numbered", log.to_str().unwrap()];
@@ -177,16 +177,16 @@ fn a_run_resumes_in_a_log_compressed_in_place() {
         let is_plain = !sample.contains("compressed");
         assert_eq!(fs::metadata(&log).unwrap().len() < size, is_plain, "{sample}");
         assert_eq!(run(&[]), all, "{sample} {form}");
-        let places: Vec<&str> = all.iter().filter_map(|record| record["resume"].as_str()).collect();
-        assert!(places.len() > 5);
-        for place in places.iter().step_by(7).chain(places.last()) {
-            let rest = run(&["--resume", place]);
-            assert_eq!(rest, all[all.len() - rest.len()..], "{sample} {form} {place}");
-            let behind = all.len().checked_sub(rest.len() + 1).map(|last| &all[last]["resume"]);
-            assert_eq!(behind.and_then(|resume| resume.as_str()), Some(*place));
+        let tokens: Vec<&str> = all.iter().filter_map(|record| record["resume"].as_str()).collect();
+        assert!(tokens.len() > 5);
+        for token in tokens.iter().step_by(7).chain(tokens.last()) {
+            let rest = run(&["--resume", token]);
+            assert_eq!(rest, all[all.len() - rest.len()..], "{sample} {form} {token}");
+            let before = all.len().checked_sub(rest.len() + 1).map(|last| &all[last]["resume"]);
+            assert_eq!(before.and_then(|resume| resume.as_str()), Some(*token));
         }
-        let (place, _) = places[3].split_once(',').unwrap_or((places[3], ""));
-        let (name, position) = place.rsplit_once(':').unwrap();
+        let (coordinates, _) = tokens[3].split_once(',').unwrap_or((tokens[3], ""));
+        let (name, position) = coordinates.rsplit_once(':').unwrap();
         let within = format!("{name}:{}", position.parse::<u64>().unwrap() + 30);
         refused(&[&args[..], &["--resume", &within]].concat(), 1, "no transaction ends there");
     }
@@ -195,8 +195,8 @@ fn a_run_resumes_in_a_log_compressed_in_place() {
 /// A run does not read events again that are far before the position where it resumes.
 #[test]
 fn a_run_resumes_without_reading_earlier_events() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("large.binlog");
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("large.binlog");
     let mut bytes =
         fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/large.binlog")).unwrap();
     fs::write(&log, &bytes).unwrap();
@@ -215,8 +215,8 @@ fn a_run_resumes_without_reading_earlier_events() {
 
 #[test]
 fn files_end_between_transactions() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
     let args =
         ["--format", "maxwell", "--columns", "numbered", "types.binlog", "--out", out.to_str().unwrap()];
     let all = bintide(&args[..5]).stdout;
@@ -260,8 +260,8 @@ fn records_not_taken_are_repeated() {
     let few = &["rotation"][..];
     let many = &["types.binlog", "types-no-checksum.binlog", "types-small-events.binlog"];
     for (logs, bytes) in [(few, 1), (few, 9_000), (many, 1), (many, 9_000), (many, 70_000), (many, 300_000)] {
-        let folder = tempfile::tempdir().unwrap();
-        let progress = folder.path().join("progress").display().to_string();
+        let directory = tempfile::tempdir().unwrap();
+        let progress = directory.path().join("progress").display().to_string();
         let args = [&["--format", "debezium", "--columns=numbered"], logs].concat();
         let all = timeless(&bintide(&args).stdout);
         let args = [&args[..], &["--progress", &progress]].concat();
@@ -280,8 +280,8 @@ fn records_not_taken_are_repeated() {
 #[test]
 fn a_non_blocking_pipe_is_waited_for() {
     let args = ["--format", "debezium", "--columns", "numbered", "types.binlog"];
-    let wanted = bintide(&args).stdout;
-    assert!(wanted.len() > 1 << 17, "the output fits into a pipe");
+    let expected = bintide(&args).stdout;
+    assert!(expected.len() > 1 << 17, "the output fits into a pipe");
     let (mut reader, writer) = io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     let mut child = command(&args).stdout(writer).spawn().unwrap();
@@ -292,7 +292,7 @@ fn a_non_blocking_pipe_is_waited_for() {
     thread::sleep(Duration::from_millis(100));
     let mut told = Vec::new();
     reader.read_to_end(&mut told).unwrap();
-    assert!(child.wait().unwrap().success() && timeless(&told) == timeless(&wanted));
+    assert!(child.wait().unwrap().success() && timeless(&told) == timeless(&expected));
 }
 
 /// Definitions give the same names as the metadata of the same log.
@@ -314,8 +314,8 @@ fn definitions_in_the_log_name_its_columns() {
             let (plain, full) = (format!("{name}.binlog"), format!("{name}-full-metadata.binlog"));
             let told = rows(&["--format", form, "--schema", "ddl", &plain]);
             assert!(told.len() > 4);
-            for (told, wanted) in told.iter().zip(rows(&["--format", form, &full])) {
-                assert_eq!(*told, wanted, "{name} {form}");
+            for (told, expected) in told.iter().zip(rows(&["--format", form, &full])) {
+                assert_eq!(*told, expected, "{name} {form}");
             }
         }
     }
@@ -337,44 +337,44 @@ fn definitions_list_table_columns() {
         "autoIncremented": false, "generated": false, "comment": null, "defaultValueExpression": null,
         "enumValues": null,
     });
-    let wanted = serde_json::json!([{"type": "CREATE", "id": "\"types\".\"no_key\"", "table": {
+    let expected = serde_json::json!([{"type": "CREATE", "id": "\"types\".\"no_key\"", "table": {
         "defaultCharsetName": "utf8mb4", "primaryKeyColumnNames": [], "columns": [column], "comment": null,
     }}]);
     let told = records(&args);
     let changes: Vec<_> = told.iter().filter_map(|record| record.get("tableChanges")).collect();
-    assert_eq!(changes, [&serde_json::json!([]), &wanted]);
+    assert_eq!(changes, [&serde_json::json!([]), &expected]);
 }
 
 #[test]
 fn definitions_are_known_after_resuming() {
-    let folder = tempfile::tempdir().unwrap();
-    let progress = folder.path().join("progress");
+    let directory = tempfile::tempdir().unwrap();
+    let progress = directory.path().join("progress");
     let whole = records(&["--format", "maxwell", "--schema", "ddl", "types.binlog"]);
     let ends: Vec<&str> = whole.iter().filter_map(|record| record["resume"].as_str()).collect();
-    let place = ends[ends.len() / 2];
-    let behind = |args: &[&str]| {
+    let token = ends[ends.len() / 2];
+    let record_count = |args: &[&str]| {
         let told = records(&[&["--format", "maxwell", "--schema", "ddl", "types.binlog"], args].concat());
         assert_eq!(told, whole[whole.len() - told.len()..], "{args:?}");
         told.len()
     };
-    let count = behind(&["--resume", place]);
+    let count = record_count(&["--resume", token]);
     assert!(count > 10 && count < whole.len() - 10);
     let path = progress.to_str().unwrap();
-    assert_eq!(behind(&["--progress", path]), whole.len());
+    assert_eq!(record_count(&["--progress", path]), whole.len());
     let saved = fs::read_to_string(&progress).unwrap();
     let number = saved.lines().find_map(|line| line.strip_prefix("schema ")).expect("no file of definitions");
-    let definitions = folder.path().join(format!("progress.schema.{number}"));
+    let definitions = directory.path().join(format!("progress.schema.{number}"));
     assert!(
         fs::read_to_string(&definitions)
             .unwrap()
             .contains("CREATE TABLE `types`.`integers` (`id` int NOT NULL")
     );
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
     // State after a run that was interrupted at this point.
-    fs::write(&progress, format!("{place}\nschema {number}\n")).unwrap();
-    assert_eq!(behind(&["--progress", path]), count);
+    fs::write(&progress, format!("{token}\nschema {number}\n")).unwrap();
+    assert_eq!(record_count(&["--progress", path]), count);
     fs::remove_file(definitions).unwrap();
-    fs::write(&progress, format!("{place}\nschema {number}\n")).unwrap();
+    fs::write(&progress, format!("{token}\nschema {number}\n")).unwrap();
     refused(
         &["--format", "maxwell", "--schema", "ddl", "types.binlog", "--progress", path],
         2,
@@ -385,8 +385,8 @@ fn definitions_are_known_after_resuming() {
 /// A run that cannot resume fails before it writes anything, and created files are private.
 #[test]
 fn unwritable_and_mismatched_outputs_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
     let args = ["--format", "maxwell", "--columns", "numbered", "types.binlog"];
     let nowhere = path("nowhere/progress");
     let to_nowhere = [&args[..], &["--progress", &nowhere]].concat();
@@ -427,13 +427,13 @@ fn large_transaction() -> Vec<u8> {
 
 #[test]
 fn an_unusable_directory_of_temporary_files_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("large.binlog");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("large.binlog");
     fs::write(&path, large_transaction()).unwrap();
     let args = ["--format", "maxwell", "--columns", "numbered", path.to_str().unwrap()];
     let output = command(&args).env("TMPDIR", "/nonexistent").output().unwrap();
-    let wanted = "bintide: could not write records: temporary file in /nonexistent: No such file or directory \
-                  (os error 2); set TMPDIR to a directory that exists and can be written\n";
-    assert_eq!(String::from_utf8_lossy(&output.stderr), wanted);
+    let expected = "bintide: could not write records: temporary file in /nonexistent: No such file or directory \
+                    (os error 2); set TMPDIR to a directory that exists and can be written\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
     assert_eq!(output.status.code(), Some(1));
 }

@@ -149,7 +149,7 @@ impl ChangeExport {
         let is_list = |path: &PathBuf| path.extension().is_some_and(|end| end == LIST_END);
         if entries(&state).map_err(|cause| file_error("list", &state, cause))?.iter().any(is_list) {
             let known = if known.is_empty() { "all changes".to_owned() } else { known };
-            return Err(ColumnsError::OtherSelection { folder: self.root.clone(), known });
+            return Err(ColumnsError::OtherSelection { directory: self.root.clone(), known });
         }
         replace_file(&path, selection.as_bytes(), FileAccess::Private)
             .map_err(|cause| file_error("write", &path, cause))
@@ -385,7 +385,7 @@ fn write_list<'n>(path: &Path, names: impl Iterator<Item = &'n String>) -> Resul
 /// Returns a day as `2026-11-22`.
 fn day_text(day: i64) -> String {
     let mut text = Vec::new();
-    Date::from_epoch_day(u32::try_from(day).unwrap_or_default()).write(&mut text);
+    Date::from_epoch_day(u32::try_from(day).map_or(0, i64::from)).write(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 

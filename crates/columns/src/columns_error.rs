@@ -57,11 +57,11 @@ pub enum ColumnsError {
     /// The directory has an export of another selection, whose files would be replaced.
     #[error(
         "{} has an export of {known}: another selection would replace its files; give another directory",
-        folder.display()
+        directory.display()
     )]
     OtherSelection {
         /// Directory of the export.
-        folder: PathBuf,
+        directory: PathBuf,
         /// The selection.
         known: String,
     },

@@ -15,7 +15,6 @@ use binlog::{
     BytesValue, Charset, Date, DecodeError, DecodeReason, GeometryValue, JsonDocument, JsonHexDigits,
     JsonQuotes, Time, Timestamp, Value, put_json_escaped,
 };
-use stream::{epoch_day, epoch_micros, time_micros};
 
 use crate::change_schema::{SchemaColumn, geometry_fields};
 use crate::decimal_number;
@@ -173,7 +172,7 @@ impl ValueBuilder {
                 return Ok(append_or_text(array, day_number(*date), scratch, |out| date.write(out)));
             }
             (ArrayBuilder::Timestamp(array), Value::DateTime(moment)) => {
-                let micros = epoch_micros(moment).filter(|_| moment.date.year <= YEAR_MAX);
+                let micros = moment.epoch_micros().filter(|_| moment.date.year <= YEAR_MAX);
                 return Ok(append_or_text(array, micros, scratch, |out| moment.write(out)));
             }
             (ArrayBuilder::Timestamp(array), Value::Timestamp(moment)) => {
@@ -346,7 +345,7 @@ fn append_or_text<T: ArrowPrimitiveType>(
 /// Returns the days from 1970 on; `None` for a date that is invalid, or later than those of MySQL.
 #[inline]
 fn day_number(date: Date) -> Option<i32> {
-    let day = epoch_day(date).filter(|_| date.year <= YEAR_MAX);
+    let day = date.epoch_day().filter(|_| date.year <= YEAR_MAX);
     day.and_then(|day| i32::try_from(day).ok())
 }
 
@@ -359,7 +358,7 @@ fn point_in_time(moment: &Timestamp) -> Option<i64> {
 /// Returns the microseconds of a time of day; `None` for negative times and for 24 hours or more.
 fn time_of_day(time: &Time) -> Option<i64> {
     let is_clock = !time.negative && time.minutes < 60 && time.seconds < 60;
-    Some(time_micros(time)).filter(|micros| is_clock && *micros < DAY_US)
+    Some(time.total_micros()).filter(|micros| is_clock && *micros < DAY_US)
 }
 
 /// Appends a text, with U+FFFD in place of bytes that are no characters; `scratch` then has the bytes.

@@ -147,7 +147,7 @@ impl<'de> Visitor<'de> for AvroValue<'_> {
             return Err(A::Error::custom(format_args!("an object in place of {:?}", self.schema.kind)));
         };
         let mut left = &fields[..];
-        while let Some(found) = entries.next_key_seed(FieldPlace(left))? {
+        while let Some(found) = entries.next_key_seed(FieldIndex(left))? {
             let Some(index) = found else {
                 entries.next_value::<IgnoredAny>()?;
                 continue;
@@ -160,10 +160,10 @@ impl<'de> Visitor<'de> for AvroValue<'_> {
     }
 }
 
-/// Place of a field's name among the fields that are left; `None` for another name.
-struct FieldPlace<'f>(&'f [ConnectField]);
+/// Index of a field's name among the fields that are left; `None` for another name.
+struct FieldIndex<'f>(&'f [ConnectField]);
 
-impl<'de> DeserializeSeed<'de> for FieldPlace<'_> {
+impl<'de> DeserializeSeed<'de> for FieldIndex<'_> {
     type Value = Option<usize>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Option<usize>, D::Error> {
@@ -171,7 +171,7 @@ impl<'de> DeserializeSeed<'de> for FieldPlace<'_> {
     }
 }
 
-impl Visitor<'_> for FieldPlace<'_> {
+impl Visitor<'_> for FieldIndex<'_> {
     type Value = Option<usize>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -214,10 +214,10 @@ mod tests {
 
     #[test]
     fn numbers_are_zigzag() {
-        let check = |number, wanted: &[u8]| {
+        let check = |number, expected: &[u8]| {
             let mut out = Vec::new();
             put_long(&mut out, number);
-            assert_eq!(out, wanted, "{number}");
+            assert_eq!(out, expected, "{number}");
         };
         check(0, &[0]);
         check(-1, &[1]);
@@ -239,10 +239,10 @@ mod tests {
     #[test]
     fn fields_are_written_in_the_order_of_the_schema() {
         let schema = RecordSchemas::of(&KeyedRecordKind::Transaction, "t").value;
-        let check = |json: &str, wanted: Option<&[u8]>| {
+        let check = |json: &str, expected: Option<&[u8]>| {
             let mut out = Vec::new();
             let put = put_avro(&mut out, &schema, json.as_bytes());
-            assert_eq!(put.ok().map(|()| &*out), wanted, "{json}");
+            assert_eq!(put.ok().map(|()| &*out), expected, "{json}");
         };
         // `resume` has no field. An absent field is null, if the schema allows that.
         let begin = r#"{"status":"BEGIN","id":"x","ts_ms":1,"resume":"y"}"#;

@@ -13,7 +13,7 @@ pub(crate) fn avro_schema(schema: &ConnectSchema) -> Value {
     AvroSchemaWriter::default().schema(schema, "")
 }
 
-/// Returns the place of the value in the union of an optional schema: before or after `null`.
+/// Returns the index of the value in the union of an optional schema: before or after `null`.
 pub(crate) fn value_branch(schema: &ConnectSchema) -> u8 {
     let is_struct = matches!(schema.kind, ConnectKind::Struct(_));
     u8::from(is_struct || schema.default.is_none())
@@ -22,7 +22,7 @@ pub(crate) fn value_branch(schema: &ConnectSchema) -> u8 {
 /// Writer of one Avro schema.
 #[derive(Debug, Default)]
 struct AvroSchemaWriter {
-    /// Full names of the records so far, which later places refer to.
+    /// Full names of the records so far, which later references name.
     records: HashSet<String>,
 }
 

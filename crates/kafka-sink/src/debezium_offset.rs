@@ -17,7 +17,7 @@ use crate::topic_reader::{partitions_of, parts, read_topic};
 
 /// Name of the server in the progress of an adopted stream: the position counts only for its GTIDs.
 const SERVER: &str = "debezium";
-/// Offset of a connector: the place where it stopped.
+/// Offset of a connector: the position where it stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebeziumOffset {
     /// Name of the connector.
@@ -72,10 +72,10 @@ pub enum DebeziumOffsetError {
     #[error("there is no offset of a Debezium connector for MySQL")]
     None,
     /// No offset of the connector.
-    #[error("there is no offset of the connector {wanted}: choose one of these with --connector: {found}")]
+    #[error("there is no offset of the connector {connector}: choose one of these with --connector: {found}")]
     Unknown {
         /// Name of the connector.
-        wanted: String,
+        connector: String,
         /// Names of the connectors that have an offset.
         found: String,
     },
@@ -155,15 +155,15 @@ impl DebeziumOffset {
         for (key, value) in &offsets {
             let Some((name, prefix)) = connector_of(key) else { continue };
             names.push(name.clone());
-            if connector.is_none_or(|wanted| wanted == name) {
+            if connector.is_none_or(|chosen| chosen == name) {
                 found.push((name, prefix, value));
             }
         }
         let [(name, prefix, value)] = &found[..] else {
             return Err(match connector {
                 _ if names.is_empty() => DebeziumOffsetError::None,
-                Some(wanted) if found.is_empty() => {
-                    DebeziumOffsetError::Unknown { wanted: wanted.to_owned(), found: names.join(", ") }
+                Some(connector) if found.is_empty() => {
+                    DebeziumOffsetError::Unknown { connector: connector.to_owned(), found: names.join(", ") }
                 }
                 _ => DebeziumOffsetError::Several(names.join(", ")),
             });
@@ -199,7 +199,7 @@ impl DebeziumOffset {
         let has_start = self.has_start(gtid_state.as_ref());
         let skip = TransactionSkip { events: *event, rows: *row, has_start };
         Ok(BrokerProgress {
-            token: Some(ResumeToken { place: ResumePosition { log, position: *pos }, gtid: None }),
+            token: Some(ResumeToken { at: ResumePosition { log, position: *pos }, gtid: None }),
             part: CommittedPart::default(),
             skip: Some(skip).filter(|skip| skip.events > 0 || skip.rows > 0 || skip.has_start),
             gtid_state,
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn unknown_connectors_are_named() {
-        let check = |names: &[&str], connector: Option<&str>, wanted: &str| {
+        let check = |names: &[&str], connector: Option<&str>, expected: &str| {
             let key = |name: &&str| format!("[\"{name}\",{{\"server\":\"shop\"}}]").into_bytes();
             let offsets =
                 names.iter().map(|name| (key(name), br#"{"file":"b.1","pos":4}"#.to_vec())).collect();
@@ -248,7 +248,7 @@ mod tests {
                 Ok(offset) => offset.connector,
                 Err(error) => error.to_string(),
             };
-            assert_eq!(found, wanted);
+            assert_eq!(found, expected);
         };
         check(&[], None, "there is no offset of a Debezium connector for MySQL");
         check(&[], Some("a"), "there is no offset of a Debezium connector for MySQL");
@@ -268,12 +268,12 @@ mod tests {
 
     #[test]
     fn offsets_become_progress() {
-        let check = |offset: &str, wanted: &str| {
+        let check = |offset: &str, expected: &str| {
             let key = br#"["kafka",{"server":"shop"}]"#.to_vec();
             let offset = offset.replace('U', "3e11fa47-71ca-11e1-9e33-c80aa9429562");
-            let wanted = wanted.replace('U', "3e11fa47-71ca-11e1-9e33-c80aa9429562");
+            let expected = expected.replace('U', "3e11fa47-71ca-11e1-9e33-c80aa9429562");
             let found = DebeziumOffset::choose([(key, offset.clone().into_bytes())].into(), None).unwrap();
-            assert_eq!(found.progress().unwrap().to_string(), wanted, "{offset}");
+            assert_eq!(found.progress().unwrap().to_string(), expected, "{offset}");
         };
         check(r#"{"file":"b.1","pos":4}"#, "b.1:4\n");
         check(r#"{"file":"b.1","pos":4,"event":2}"#, "b.1:4\nskip 2 0 0\n");

@@ -59,8 +59,8 @@ impl<'b> JavaReader<'b> {
         Some(taken)
     }
 
-    fn expect(&mut self, wanted: &[u8]) -> Option<()> {
-        (self.take(wanted.len())? == wanted).then_some(())
+    fn expect(&mut self, expected: &[u8]) -> Option<()> {
+        (self.take(expected.len())? == expected).then_some(())
     }
 
     fn u16(&mut self) -> Option<u16> {

@@ -18,8 +18,8 @@ pub(crate) fn json_schema(schema: &ConnectSchema) -> Value {
     }
 }
 
-/// Returns a schema, with its place among the fields of its struct.
-fn placed_schema(schema: &ConnectSchema, index: Option<usize>) -> Value {
+/// Returns a schema, with its index among the fields of its struct.
+fn indexed_schema(schema: &ConnectSchema, index: Option<usize>) -> Value {
     let plain = plain_schema(schema);
     let mut json = match schema.is_optional {
         true => Map::from_iter([("oneOf".to_owned(), json!([{ "type": "null" }, plain]))]),
@@ -45,14 +45,14 @@ fn plain_schema(schema: &ConnectSchema) -> Map<String, Value> {
         // Base64, exact numbers too.
         ConnectKind::Bytes => ("string", Some("bytes")),
         ConnectKind::Array(item) => {
-            json.insert("items".to_owned(), placed_schema(item, None));
+            json.insert("items".to_owned(), indexed_schema(item, None));
             ("array", None)
         }
         ConnectKind::Struct(fields) => {
             let properties = fields
                 .iter()
                 .enumerate()
-                .map(|(index, field)| (field.name.clone(), placed_schema(&field.schema, Some(index))));
+                .map(|(index, field)| (field.name.clone(), indexed_schema(&field.schema, Some(index))));
             json.insert("properties".to_owned(), Value::Object(properties.collect()));
             json.insert("additionalProperties".to_owned(), json!(false));
             ("object", None)

@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn addresses_are_lists_of_brokers() {
-        let check = |text: &str, wanted: Option<&str>| {
+        let check = |text: &str, expected: Option<&str>| {
             let brokers = text.parse::<KafkaAddress>().map(|address| address.brokers);
-            assert_eq!(brokers.as_deref().ok(), wanted, "{text}");
+            assert_eq!(brokers.as_deref().ok(), expected, "{text}");
         };
         check("kafka://b1:9092,b2:9093/", Some("b1:9092,b2:9093"));
         check("kafka://b1", Some("b1:9092"));

@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn transactions_are_named_by_their_gtid() {
-        let check = |value: Option<&str>, wanted| {
-            assert_eq!(transaction_text(value.map(str::as_bytes)), wanted);
+        let check = |value: Option<&str>, expected| {
+            assert_eq!(transaction_text(value.map(str::as_bytes)), expected);
         };
         let record =
             r#"{"after":{"id":1,"gtid":"x"},"source":{"server_id":1,"gtid":"a:7","file":"f"},"op":"c"}"#;

@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn refused_records_become_dead_letters() {
-        let check = |numbers: &[usize], wanted: &str| {
+        let check = |numbers: &[usize], expected: &str| {
             let mut pending = PendingRecords::default();
             for (index, value) in ["ab", "cde", "fg"].iter().enumerate() {
                 let (key, value) = (Some(&b"k"[..]), Some(value.as_bytes()));
@@ -202,7 +202,7 @@ mod tests {
             }
             let letter = DeadLetter { topic: 9, part_size: 2, headers: [].into() };
             pending.bury(&numbers.iter().copied().collect(), |_| letter.clone());
-            assert_eq!(shown(&pending), wanted, "{numbers:?}");
+            assert_eq!(shown(&pending), expected, "{numbers:?}");
         };
         check(&[], "abcde|fg");
         check(&[0], "ab(1/1)cde|fg");

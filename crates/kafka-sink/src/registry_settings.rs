@@ -149,9 +149,9 @@ mod tests {
 
     #[test]
     fn addresses_have_no_user() {
-        let check = |text: &str, wanted: Option<&str>| {
+        let check = |text: &str, expected: Option<&str>| {
             let url = RegistrySettings::new(text).map(|settings| settings.url.to_string());
-            assert_eq!(url.as_deref().ok(), wanted, "{text}");
+            assert_eq!(url.as_deref().ok(), expected, "{text}");
         };
         check("http://r:8081", Some("http://r:8081/"));
         check("https://r/apis/ccompat/v7", Some("https://r/apis/ccompat/v7/"));
@@ -168,8 +168,8 @@ mod tests {
         assert_eq!((&*login.user, &*login.password), ("me", "a:b=c"));
         assert_eq!(settings.authority_file.as_deref(), Some(Path::new("/ca.pem")));
         assert!(!format!("{settings:?}").contains("a:b"), "{settings:?}");
-        for (line, wanted) in [("x=y", 1), ("\nbasic.auth.user.info=me", 2)] {
-            assert_eq!(settings.add_file(line), Err(RegistrySettingsError::Property(wanted)));
+        for (line, expected) in [("x=y", 1), ("\nbasic.auth.user.info=me", 2)] {
+            assert_eq!(settings.add_file(line), Err(RegistrySettingsError::Property(expected)));
         }
     }
 }

@@ -110,10 +110,10 @@ impl SchemaRegistry {
     }
 
     /// Registers a schema, unless it is registered already. Returns its number. Tries again while the registry is away.
-    pub(crate) fn register(&self, wanted: SubjectSchema<'_>) -> Result<u32, KafkaSinkError> {
+    pub(crate) fn register(&self, subject_schema: SubjectSchema<'_>) -> Result<u32, KafkaSinkError> {
         let (begun, mut backoff) = (Instant::now(), BACKOFF_MIN);
         loop {
-            let failure = match self.try_register(wanted) {
+            let failure = match self.try_register(subject_schema) {
                 Ok(id) => {
                     if let Some(error) = self.state.count_schema() {
                         info!("the schema registry answers again, after: {error}");
@@ -122,7 +122,7 @@ impl SchemaRegistry {
                 }
                 Err(failure) => failure,
             };
-            let subject = wanted.subject.to_owned();
+            let subject = subject_schema.subject.to_owned();
             let reason = match failure {
                 AttemptFailure::Transient(reason) => reason,
                 AttemptFailure::Incompatible(reason) => {
@@ -155,13 +155,13 @@ impl SchemaRegistry {
         false
     }
 
-    fn try_register(&self, wanted: SubjectSchema<'_>) -> Result<u32, AttemptFailure> {
+    fn try_register(&self, subject_schema: SubjectSchema<'_>) -> Result<u32, AttemptFailure> {
         let mut url = self.settings.url.clone();
         if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(["subjects", wanted.subject, "versions"]);
+            path.pop_if_empty().extend(["subjects", subject_schema.subject, "versions"]);
         }
-        let schema = wanted.schema.to_string();
-        let body = match wanted.language {
+        let schema = subject_schema.schema.to_string();
+        let body = match subject_schema.language {
             SchemaLanguage::Avro => json!({ "schema": schema }),
             SchemaLanguage::JsonSchema => json!({ "schema": schema, "schemaType": "JSON" }),
         };
@@ -283,9 +283,9 @@ mod tests {
             // No second attempt.
             let registry = SchemaRegistry::new(settings, SharedKafkaState::default(), || true).unwrap();
             let schema = json!("string");
-            let wanted =
+            let expected =
                 SubjectSchema { subject: "t-value", language: SchemaLanguage::Avro, schema: &schema };
-            registry.register(wanted).map_err(|error| error.to_string())
+            registry.register(expected).map_err(|error| error.to_string())
         }
     }
 

@@ -328,7 +328,7 @@ impl StoreWriter {
         self.sync()?;
         let Some(log) = &self.log else { return Ok(true) };
         let mut reader = open_log(&self.directory.path.join(&log.name), self.encryption.keyring())?;
-        for _ in ["the format description", "what is behind it"] {
+        for _ in ["the format description", "what follows it"] {
             if !matches!(reader.next_event()?, ReadOutcome::Some(_)) {
                 return Ok(false);
             }

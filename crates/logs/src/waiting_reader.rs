@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn waits_for_a_writer_end_when_the_program_stops() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         let file = open_file(&pipe).unwrap();
         let error = wait_for_bytes(&file, Some(|| true)).unwrap_err();
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn pipes_are_read_up_to_their_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         let file = open_file(&pipe).unwrap();
         let writer = thread::spawn(move || {

@@ -124,13 +124,13 @@ mod tests {
             "GRANT `role`@`%` TO `r`@`%`",
         ];
         let grants = AccountGrants::read(lines);
-        let check = |database: &str, name, wanted| {
+        let check = |database: &str, name, expected| {
             let found = if database == "*" {
                 grants.has_globally(name)
             } else {
                 grants.has_on_database(database.as_bytes(), name)
             };
-            assert_eq!(found, wanted, "{name} on {database}");
+            assert_eq!(found, expected, "{name} on {database}");
         };
         check("*", "SELECT", true);
         check("*", "BINLOG_ADMIN", true);
@@ -160,8 +160,12 @@ mod tests {
 
     #[test]
     fn privileges_to_see_triggers() {
-        let check = |grant: &str, wanted| {
-            assert_eq!(AccountGrants::read([grant]).has_on_table(b"d_1", b"t", "TRIGGER"), wanted, "{grant}");
+        let check = |grant: &str, expected| {
+            assert_eq!(
+                AccountGrants::read([grant]).has_on_table(b"d_1", b"t", "TRIGGER"),
+                expected,
+                "{grant}"
+            );
         };
         check("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION", true);
         check("GRANT SELECT, TRIGGER, UPDATE ON `d\\_1`.* TO `low`@`%`", true);

@@ -305,7 +305,7 @@ mod tests {
     }
 
     /// Checks the row values of each run, and that each run starts with its table map and ends its statement.
-    fn check(counts: &[u8], size_max: usize, wanted: &str) {
+    fn check(counts: &[u8], size_max: usize, expected: &str) {
         let mut runs = Vec::new();
         let events = statements(counts);
         split(&events, size_max, &mut |part| {
@@ -327,7 +327,7 @@ mod tests {
             runs.push(if is_fit { text } else { format!("[{text}]") });
         })
         .unwrap();
-        assert_eq!(runs.join(" "), wanted);
+        assert_eq!(runs.join(" "), expected);
     }
 
     #[test]
@@ -351,9 +351,9 @@ mod tests {
         let one = statements(&[1]).bytes.len();
         check(&[1], one - 1, "[0]");
         check(&[3, 1], one - 1, "[0] [1] [2] [3]");
-        let wanted = "a row of 800000 bytes exceeds the 700000 bytes that the target's max_allowed_packet allows. Run SET \
-                      GLOBAL max_allowed_packet = 1132544";
-        assert_eq!(row_too_large_message(800_000, 700_000), wanted);
+        let expected = "a row of 800000 bytes exceeds the 700000 bytes that the target's max_allowed_packet allows. \
+                        Run SET GLOBAL max_allowed_packet = 1132544";
+        assert_eq!(row_too_large_message(800_000, 700_000), expected);
     }
 
     #[test]

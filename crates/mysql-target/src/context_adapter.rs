@@ -180,8 +180,8 @@ impl ContextAdapter {
         let mut fitted = context.clone();
         // A source without the variable does not log it, and behaves as if it were off.
         let cascade_triggers = Some(context.cascade_triggers.unwrap_or(0));
-        let wanted = [context.require_primary_key, context.table_encryption, cascade_triggers];
-        let mut restricted = wanted.into_iter().zip(&self.restricted).map(|(value, has)| has.fit(value));
+        let requested = [context.require_primary_key, context.table_encryption, cascade_triggers];
+        let mut restricted = requested.into_iter().zip(&self.restricted).map(|(value, has)| has.fit(value));
         fitted.require_primary_key = restricted.next().flatten();
         fitted.table_encryption = restricted.next().flatten();
         fitted.cascade_triggers = restricted.next().flatten();
@@ -301,16 +301,16 @@ impl ContextAdapter {
         let name = |id: u16, flavour| {
             Collation::new(id, flavour).map_or_else(|| id.to_string(), |own| own.name().into())
         };
-        let wanted: String = name(server, source);
+        let collation: String = name(server, source);
         if source == Flavour::MySql && self.target == Flavour::MySql {
             let fallback = name(self.fallback_collation(server, source), self.target);
             let database = String::from_utf8_lossy(&statement.default_database).into_owned();
             let mut substituted = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
-            substituted.insert(format!("`{database}` with {fallback} instead of {wanted}"));
+            substituted.insert(format!("`{database}` with {fallback} instead of {collation}"));
             return Ok(());
         }
         Err(TargetFailure::refused(format!(
-            "CREATE DATABASE uses the source's collation_server, {wanted}, which the target does not have. Create \
+            "CREATE DATABASE uses the source's collation_server, {collation}, which the target does not have. Create \
              the database on the target, and leave this transaction out"
         )))
     }
@@ -328,13 +328,13 @@ impl RestrictedVariable {
         Ok(value.and_then(|value| value.parse().ok()).map_or(Self::Settable, Self::Fixed))
     }
 
-    /// Returns the value to set, if any. Includes a wanted value that differs from a fixed one, so that the server
+    /// Returns the value to set, if any. Includes a value that differs from a fixed one, so that the server
     /// refuses it.
-    fn fit(self, wanted: Option<u8>) -> Option<u8> {
-        wanted.filter(|wanted| match self {
+    fn fit(self, requested: Option<u8>) -> Option<u8> {
+        requested.filter(|requested| match self {
             Self::Absent => false,
             Self::Settable => true,
-            Self::Fixed(value) => value != *wanted,
+            Self::Fixed(value) => value != *requested,
         })
     }
 }
@@ -413,7 +413,7 @@ mod tests {
         }
     }
 
-    fn check(is_mariadb: bool, target: Flavour, mode: u64, charset: [u16; 3], wanted: (u64, [u16; 3])) {
+    fn check(is_mariadb: bool, target: Flavour, mode: u64, charset: [u16; 3], expected: (u64, [u16; 3])) {
         let context = SessionVariables {
             is_mariadb,
             sql_mode: Some(mode),
@@ -421,7 +421,7 @@ mod tests {
             ..SessionVariables::default()
         };
         let fitted = fit(target, 400).fit(&context);
-        assert_eq!((fitted.sql_mode, fitted.charset), (Some(wanted.0), Some(wanted.1)), "{context:?}");
+        assert_eq!((fitted.sql_mode, fitted.charset), (Some(expected.0), Some(expected.1)), "{context:?}");
     }
 
     #[test]
@@ -457,8 +457,8 @@ mod tests {
             utf8mb4_collation: VariablePresence::Absent,
             ..fit(Flavour::MySql, 250)
         };
-        let wanted = SessionVariables { require_primary_key: Some(1), ..SessionVariables::default() };
-        assert_eq!(old.fit(&context), wanted);
+        let expected = SessionVariables { require_primary_key: Some(1), ..SessionVariables::default() };
+        assert_eq!(old.fit(&context), expected);
         let restricted = |variable| {
             let adapter = ContextAdapter { restricted: [variable; 3], ..fit(Flavour::MySql, 400) };
             let of = |context: &SessionVariables| {
@@ -497,7 +497,7 @@ mod tests {
 
     #[test]
     fn statements_that_store_values() {
-        let check = |sql: &str, wanted| assert_eq!(stores_values(sql.as_bytes(), 0), wanted, "{sql}");
+        let check = |sql: &str, expected| assert_eq!(stores_values(sql.as_bytes(), 0), expected, "{sql}");
         check("insert into t values ('00:00:00.6')", true);
         check(" /* c */ INSERT INTO t VALUES (1)", true);
         check("-- c\nREPLACE t VALUES (1)", true);
@@ -515,7 +515,7 @@ mod tests {
     #[test]
     fn database_creations_are_recognised() {
         let check =
-            |sql: &str, wanted| assert_eq!(takes_server_collation(sql.as_bytes(), 0), wanted, "{sql}");
+            |sql: &str, expected| assert_eq!(takes_server_collation(sql.as_bytes(), 0), expected, "{sql}");
         check("CREATE DATABASE d", true);
         check("create  schema if not exists d", true);
         check("CREATE DATABASE d CHARACTER SET latin1", false);

@@ -132,10 +132,10 @@ mod tests {
 
     #[test]
     fn readers_are_named() {
-        let check = |connected: &[&str], has_ended_reader, wanted: Option<&str>| {
+        let check = |connected: &[&str], has_ended_reader, expected: Option<&str>| {
             let connected = connected.iter().map(|name| (*name).to_owned()).collect();
             let readers = LogReaders { connected, has_ended_reader, unknown: Vec::new() };
-            assert_eq!(readers.describe().as_deref(), wanted);
+            assert_eq!(readers.describe().as_deref(), expected);
             assert_eq!(readers.unknown(), None);
         };
         check(&[], false, None);

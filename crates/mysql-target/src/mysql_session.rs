@@ -363,9 +363,9 @@ impl MysqlSession {
         self.connection.send(&sql).map_err(server_failure)
     }
 
-    /// Waits for the answer to [`MysqlSession::send_end`]. Calls `placed` after the first statement.
-    fn receive_end(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
-        let received = self.connection.receive(placed);
+    /// Waits for the answer to [`MysqlSession::send_end`]. Calls `on_ordered` after the first statement.
+    fn receive_end(&mut self, on_ordered: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        let received = self.connection.receive(on_ordered);
         if received.is_ok() {
             self.saved_intent = SavedIntent::None;
         }
@@ -698,17 +698,21 @@ impl TargetSession for MysqlSession {
         Some(self.send())
     }
 
-    fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+    fn commit(
+        &mut self,
+        progress: &ReplayProgress,
+        on_ordered: &mut dyn FnMut(),
+    ) -> Result<(), TargetFailure> {
         self.send()?;
         // The first statement fixes the place of a transaction only if nothing was committed before it.
-        let is_placed_early =
+        let is_ordered_early =
             self.state == TransactionState::Open || self.logging == TargetLogging::BySourceGtids;
         self.send_end(progress)?;
-        if is_placed_early {
-            return self.receive_end(placed);
+        if is_ordered_early {
+            return self.receive_end(on_ordered);
         }
         self.receive_end(&mut || ())?;
-        placed();
+        on_ordered();
         Ok(())
     }
 
@@ -727,8 +731,8 @@ impl TargetSession for MysqlSession {
         self.send_end(progress)
     }
 
-    fn finish_commit(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
-        self.receive_end(placed)
+    fn finish_commit(&mut self, on_ordered: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        self.receive_end(on_ordered)
     }
 
     fn rollback(&mut self) -> Result<(), TargetFailure> {

@@ -58,7 +58,7 @@ pub(crate) fn put_update(
     row.extend_from_slice(&u32::try_from(stream).expect("ours: there are few streams").to_le_bytes());
     let (mut columns, mut image) = (1_u16 << GTIDS, Vec::new());
     put_long_text(&mut image, &progress.gtids.to_string());
-    if let Some(position) = &progress.place {
+    if let Some(position) = &progress.position {
         columns |= 1 << LOG | 1 << POSITION | 1 << BEYOND;
         let size = u16::try_from(position.log.len()).expect("ours: names of logs are short");
         image.extend_from_slice(&size.to_le_bytes());

@@ -51,19 +51,20 @@ fn parse_progress_row(row: ResultRow) -> Result<AppliedState, TargetFailure> {
     let mut next = || columns.next().flatten();
     let gtids = parse_gtid_set(&next().unwrap_or_default())?;
     let reached = match (next(), next()) {
-        (Some(log), Some(position)) => Some(parse_place(&log, &position)?),
+        (Some(log), Some(position)) => Some(parse_position(&log, &position)?),
         _ => None,
     };
     let beyond = next().unwrap_or_default();
-    let beyond = beyond.lines().filter_map(|line| line.split_once(' ')).map(|(log, at)| parse_place(log, at));
+    let beyond =
+        beyond.lines().filter_map(|line| line.split_once(' ')).map(|(log, at)| parse_position(log, at));
     let intent = next().as_deref().and_then(progress_sql::read_intent);
     let commits = next().and_then(|count| count.parse().ok());
     let beyond = beyond.collect::<Result<_, _>>()?;
-    let progress = ReplayProgress { gtids, place: reached, beyond, commits };
+    let progress = ReplayProgress { gtids, position: reached, beyond, commits };
     Ok(AppliedState { progress, executed: GtidSet::new(), intent })
 }
 
-fn parse_place(log: &str, position: &str) -> Result<SourcePosition, TargetFailure> {
+fn parse_position(log: &str, position: &str) -> Result<SourcePosition, TargetFailure> {
     let odd =
         || TargetFailure::refused(format!("bintide.progress contains an invalid position: {log} {position}"));
     let log = parse_hex(log).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(odd)?;

@@ -58,12 +58,12 @@ pub(crate) fn put_progress(
     saved_intent: SavedIntent,
 ) {
     assert!(stream > 0, "ours: the rows of the progress table are numbered from 1");
-    assert!(progress.place.is_some() || progress.beyond.is_empty(), "ours: beyond is beyond a position");
+    assert!(progress.position.is_some() || progress.beyond.is_empty(), "ours: beyond is beyond a position");
     let _ = write!(out, "UPDATE {PROGRESS_TABLE} SET gtids='{}'", progress.gtids);
-    if let Some(place) = &progress.place {
+    if let Some(end) = &progress.position {
         out.push_str(",log=X'");
-        put_hex(out, place.log.as_bytes());
-        let _ = write!(out, "',position={},beyond='{}'", place.position, beyond_text(&progress.beyond));
+        put_hex(out, end.log.as_bytes());
+        let _ = write!(out, "',position={},beyond='{}'", end.position, beyond_text(&progress.beyond));
     }
     if saved_intent == SavedIntent::Possible {
         out.push_str(",intent=NULL");
@@ -232,34 +232,34 @@ mod tests {
 
     #[test]
     fn intents_round_trip() {
-        let wanted = StatementIntent {
+        let expected = StatementIntent {
             transaction: "log:4".into(),
             databases: vec![b"d".to_vec(), b"\xff'".to_vec()],
             before: "x".into(),
         };
-        let sql = save_intent_sql(&wanted);
+        let sql = save_intent_sql(&expected);
         let text = sql.split('\'').nth(1).unwrap();
-        assert_eq!(read_intent(text), Some(wanted));
+        assert_eq!(read_intent(text), Some(expected));
     }
 
     #[test]
     fn progress_is_one_statement() {
-        let check = |progress: &ReplayProgress, intent, wanted: &str| {
+        let check = |progress: &ReplayProgress, intent, expected: &str| {
             let mut sql = String::new();
             put_progress(&mut sql, progress, 1, intent);
-            assert_eq!(sql, format!("UPDATE `bintide`.`progress` SET {wanted} WHERE stream=1;"));
+            assert_eq!(sql, format!("UPDATE `bintide`.`progress` SET {expected} WHERE stream=1;"));
         };
-        let place = SourcePosition { log: "b.1".into(), position: 99 };
+        let position = SourcePosition { log: "b.1".into(), position: 99 };
         let progress = ReplayProgress {
             gtids: Default::default(),
-            place: Some(place.clone()),
-            beyond: vec![place.clone(), place],
+            position: Some(position.clone()),
+            beyond: vec![position.clone(), position],
             commits: Some(7),
         };
-        let wanted = "gtids='',log=X'622e31',position=99,beyond='622e31 99\n622e31 99\n',intent=NULL,\
-                      commits=IF(commits=6,7,~0+commits+1)";
-        check(&progress, SavedIntent::Possible, wanted);
-        let progress = ReplayProgress { place: None, beyond: Vec::new(), ..progress };
+        let expected = "gtids='',log=X'622e31',position=99,beyond='622e31 99\n622e31 99\n',intent=NULL,\
+                        commits=IF(commits=6,7,~0+commits+1)";
+        check(&progress, SavedIntent::Possible, expected);
+        let progress = ReplayProgress { position: None, beyond: Vec::new(), ..progress };
         check(&progress, SavedIntent::Possible, "gtids='',intent=NULL,commits=IF(commits=6,7,~0+commits+1)");
         check(&progress, SavedIntent::None, "gtids='',commits=IF(commits=6,7,~0+commits+1)");
         check(&ReplayProgress { commits: None, ..progress }, SavedIntent::None, "gtids=''");
@@ -267,12 +267,12 @@ mod tests {
 
     #[test]
     fn texts_that_a_literal_cannot_contain() {
-        let check = |collation, bytes: &[u8], wanted| {
+        let check = |collation, bytes: &[u8], expected| {
             let value =
                 Some(UserVariableValue { kind: 0, collation, bytes: bytes.to_vec(), is_unsigned: false });
             let is_odd =
                 unverified_text(&StatementInput::User { name: b"v".to_vec(), value }, &own).is_some();
-            assert_eq!(is_odd, wanted, "{collation} {bytes:?}");
+            assert_eq!(is_odd, expected, "{collation} {bytes:?}");
         };
         // gbk: a lead byte followed by a byte that cannot follow it.
         check(28, b"\xa2#", true);
@@ -290,11 +290,11 @@ mod tests {
 
     #[test]
     fn variables() {
-        let check = |kind, bytes: &[u8], is_unsigned, wanted: &str| {
+        let check = |kind, bytes: &[u8], is_unsigned, expected: &str| {
             let value = Some(UserVariableValue { kind, collation: 255, bytes: bytes.to_vec(), is_unsigned });
             let mut out = Vec::new();
             put_variable(&mut out, &StatementInput::User { name: b"a`b".to_vec(), value }, &own).unwrap();
-            assert_eq!(String::from_utf8(out).unwrap(), format!("@`a``b`:={wanted},"));
+            assert_eq!(String::from_utf8(out).unwrap(), format!("@`a``b`:={expected},"));
         };
         check(0, b"it's", false, "_utf8mb4 X'69742773' COLLATE `utf8mb4_0900_ai_ci`");
         check(1, &1.5f64.to_le_bytes(), false, "1.5e0");

@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn tables_are_named_by_servers() {
-        let check = |sql: &str, wanted: Option<(Option<&str>, &str)>| {
-            let wanted = wanted.map(|(database, table)| (database.map(Vec::from), Vec::from(table)));
-            assert_eq!(parse_created_table(sql.as_bytes()), wanted, "{sql}");
+        let check = |sql: &str, expected: Option<(Option<&str>, &str)>| {
+            let expected = expected.map(|(database, table)| (database.map(Vec::from), Vec::from(table)));
+            assert_eq!(parse_created_table(sql.as_bytes()), expected, "{sql}");
         };
         check("CREATE TABLE `t` (\n `a` int)", Some((None, "t")));
         check("CREATE TABLE `d`.`t``x` (\n `a` int)", Some((Some("d"), "t`x")));

@@ -27,24 +27,24 @@ pub(crate) struct SessionState {
 }
 
 impl SessionState {
-    /// Returns the assignments that change the session to `wanted`, separated by commas, and records them as made.
+    /// Returns the assignments that change the session to `variables`, separated by commas, and records them as made.
     /// Empty if nothing changes.
-    pub(crate) fn adopt(&mut self, wanted: &SessionVariables) -> String {
+    pub(crate) fn adopt(&mut self, variables: &SessionVariables) -> String {
         let mut assignments = String::new();
-        if self.known.as_ref() == Some(wanted) {
+        if self.known.as_ref() == Some(variables) {
             return assignments;
         }
-        wanted.append_assignments(self.known.as_ref(), &mut assignments);
+        variables.append_assignments(self.known.as_ref(), &mut assignments);
         assignments.pop();
-        self.known = Some(wanted.merged_over(self.known.as_ref()));
-        debug_assert!(self.has(wanted), "ours: an assigned variable is known");
+        self.known = Some(variables.merged_over(self.known.as_ref()));
+        debug_assert!(self.has(variables), "ours: an assigned variable is known");
         assignments
     }
 
-    /// Returns true if no assignment is needed to change the session to `wanted`.
-    fn has(&self, wanted: &SessionVariables) -> bool {
+    /// Returns true if no assignment is needed to change the session to `variables`.
+    fn has(&self, variables: &SessionVariables) -> bool {
         let mut assignments = String::new();
-        wanted.append_assignments(self.known.as_ref(), &mut assignments);
+        variables.append_assignments(self.known.as_ref(), &mut assignments);
         assignments.is_empty()
     }
 
@@ -115,10 +115,10 @@ mod tests {
         let (mut state, mut session) = (SessionState::default(), Session::default());
         for step in steps {
             match step {
-                Step::Adopt(wanted) => {
-                    session.set(&state.adopt(wanted));
+                Step::Adopt(expected) => {
+                    session.set(&state.adopt(expected));
                     let mut whole = Session::default();
-                    whole.set(&SessionState::default().adopt(wanted));
+                    whole.set(&SessionState::default().adopt(expected));
                     for (name, value) in &whole.0 {
                         assert_eq!(session.0.get(name), Some(value), "{name} after {steps:?}");
                     }

@@ -35,7 +35,7 @@ pub(crate) fn unite_with_progress(
     progress: &ReplayProgress,
     stream: usize,
 ) -> Option<Vec<u8>> {
-    if progress.place.as_ref().is_some_and(|position| position.log.len() > LOG_NAME_SIZE_MAX) {
+    if progress.position.as_ref().is_some_and(|position| position.log.len() > LOG_NAME_SIZE_MAX) {
         return None;
     }
     let UnitedEvents { maps, rows: mut united, .. } = UnitedEvents::of(rows)?;
@@ -158,7 +158,7 @@ mod tests {
     fn progress() -> ReplayProgress {
         ReplayProgress {
             gtids: "00000000-0000-0000-0000-000000000001:1-7".parse().unwrap(),
-            place: Some(SourcePosition { log: "b.1".into(), position: 99 }),
+            position: Some(SourcePosition { log: "b.1".into(), position: 99 }),
             beyond: Vec::new(),
             commits: Some(7),
         }

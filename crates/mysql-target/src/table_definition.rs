@@ -2,7 +2,7 @@
 
 use binlog::KeyPart;
 use replay::{ForeignKeys, StorageEngine, TargetFailure, TargetTableDefinition, TargetTableName, UniqueKey};
-use servers::{ResultRow, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
+use servers::{ForeignKeyTables, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
 
 use crate::server_failure::server_failure;
 
@@ -22,14 +22,15 @@ pub(crate) fn read_definition(
         if engine.eq_ignore_ascii_case("InnoDB") { StorageEngine::InnoDb } else { StorageEngine::Other };
     let columns = catalogue.columns(database, table).map_err(server_failure)?;
     let parts = catalogue.index_parts(database, table).map_err(server_failure)?;
+    let name = TargetTableName { database: database.into(), table: table.into() };
     let mut definition = TargetTableDefinition {
-        name: TargetTableName { database: database.into(), table: table.into() },
         engine,
         auto_increment: columns
             .iter()
             .find(|column| column.extra.contains("auto_increment"))
             .map(|column| column.index),
-        foreign_keys: read_foreign_keys(connection, database, table)?,
+        foreign_keys: read_foreign_keys(&mut catalogue, &name)?,
+        name,
         ..TargetTableDefinition::default()
     };
     for key in parts.chunk_by(|one, next| one.index == next.index) {
@@ -53,26 +54,17 @@ fn key_parts(key: &[ServerIndexPart], columns: &[ServerColumn]) -> Option<Vec<Ke
     key.iter().map(part).collect()
 }
 
+/// Returns the tables that foreign keys connect with a table.
 fn read_foreign_keys(
-    connection: &mut SqlConnection,
-    database: &[u8],
-    table: &[u8],
+    catalogue: &mut ServerCatalogue<'_>,
+    table: &TargetTableName,
 ) -> Result<ForeignKeys, TargetFailure> {
-    let rows = connection
-        .rows(
-            "SELECT constraint_schema, table_name, unique_constraint_schema, referenced_table_name
-         FROM information_schema.referential_constraints",
-        )
-        .map_err(server_failure)?;
-    let name = |row: &ResultRow, at| TargetTableName {
-        database: bytes(row, at).into(),
-        table: bytes(row, at + 1).into(),
+    let tables = |reference: ForeignKeyTables| {
+        let ForeignKeyTables { database, table, parent_database, parent_table } = reference;
+        let child = TargetTableName { database: database.into(), table: table.into() };
+        (child, TargetTableName { database: parent_database.into(), table: parent_table.into() })
     };
-    let keys: Vec<_> = rows.iter().map(|row| (name(row, 0), name(row, 2))).collect();
-    let wanted = TargetTableName { database: database.into(), table: table.into() };
-    Ok(ForeignKeys::of_all(&keys).remove(&wanted).unwrap_or_default())
-}
-
-fn bytes(row: &ResultRow, at: usize) -> &[u8] {
-    row.get(at).and_then(|value| value.as_deref()).unwrap_or_default()
+    let references = catalogue.foreign_key_tables().map_err(server_failure)?;
+    let keys: Vec<_> = references.into_iter().map(tables).collect();
+    Ok(ForeignKeys::of_all(&keys).remove(table).unwrap_or_default())
 }

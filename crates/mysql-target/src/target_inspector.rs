@@ -309,11 +309,11 @@ impl TargetInspector {
                 "{unit} has a statement of {size} bytes, but the target's max_allowed_packet is {}",
                 self.facts.packet_max
             );
-            let wanted = size.next_multiple_of(1 << 20) + (1 << 20);
+            let required = size.next_multiple_of(1 << 20) + (1 << 20);
             out.push(PreflightFinding::new(
                 PreflightCheck::Packet,
                 found,
-                format!("SET GLOBAL max_allowed_packet = {wanted}"),
+                format!("SET GLOBAL max_allowed_packet = {required}"),
             ));
         }
         Ok(())
@@ -462,7 +462,7 @@ fn knows_source(survey: &LogSurvey, has: &GtidSet, applied: &AppliedState) -> bo
     let ours = || all.iter().map(|(tsid, _)| tsid.uuid);
     let is_of_one = has.iter().any(|(tsid, _)| ours().any(|uuid| uuid == tsid.uuid));
     // Without GTIDs, a saved position does not show whether transactions of another server are applied.
-    is_of_one || applied.progress.place.is_none() && has.is_empty()
+    is_of_one || applied.progress.position.is_none() && has.is_empty()
 }
 
 /// A column on the target, as `information_schema` describes it.
@@ -503,8 +503,8 @@ impl InspectedColumn {
         }
         match column {
             ColumnType::Decimal { precision, scale } if (precision, scale) != self.digits => {
-                let (there, behind) = self.digits;
-                Some((format!("{name}({there},{behind})"), format!("{name}({precision},{scale})")))
+                let (total, after_point) = self.digits;
+                Some((format!("{name}({total},{after_point})"), format!("{name}({precision},{scale})")))
             }
             ColumnType::Timestamp { fraction }
             | ColumnType::DateTime { fraction }
@@ -566,15 +566,15 @@ mod tests {
         }
     }
 
-    fn check(columns: &[ColumnType], types: &str, wanted: Option<&str>) {
+    fn check(columns: &[ColumnType], types: &str, expected: Option<&str>) {
         for has_invisible_key in [false, true] {
             let columns = columns.iter().map(|column| (*column, None)).collect();
             let shown = LogTable { columns, has_invisible_key, hidden: HiddenColumns::LeftOut };
             let types: Vec<InspectedColumn> = types.split_whitespace().map(there).collect();
             let found = difference(&shown, &types, 0);
             let is_lacking_key = has_invisible_key && types.len() + 1 == shown.columns.len();
-            let wanted = wanted.filter(|_| !is_lacking_key);
-            assert_eq!(found.as_deref(), wanted, "{shown:?} {types:?}");
+            let expected = expected.filter(|_| !is_lacking_key);
+            assert_eq!(found.as_deref(), expected, "{shown:?} {types:?}");
         }
     }
 
@@ -608,10 +608,10 @@ mod tests {
 
     #[test]
     fn expressions_of_indexes_are_columns_of_the_logs_alone() {
-        let check = |hidden, wanted: Option<&str>| {
+        let check = |hidden, expected: Option<&str>| {
             let columns = vec![(ColumnType::Int, None), (ColumnType::Int, None), (ColumnType::BigInt, None)];
             let shown = LogTable { columns, has_invisible_key: false, hidden: HiddenColumns::Shown };
-            assert_eq!(difference(&shown, &[there("int"), there("int")], hidden).as_deref(), wanted);
+            assert_eq!(difference(&shown, &[there("int"), there("int")], hidden).as_deref(), expected);
         };
         let differs = Some("has 2 columns on the target, but 3 in the logs");
         check(0, differs);

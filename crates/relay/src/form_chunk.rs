@@ -34,7 +34,7 @@ pub struct FormChunk {
     /// Number of transactions that end before the chunk.
     transactions_before: u64,
     /// Transactions that end in the chunk.
-    measured: Vec<MeasuredTransaction>,
+    measured: Vec<ChunkTransaction>,
     /// Stamp of the log's format description.
     stamp: u32,
     file: Option<Arc<ChunkFile>>,
@@ -42,7 +42,7 @@ pub struct FormChunk {
 
 /// Transaction that ends in a chunk.
 #[derive(Clone, Copy, Debug)]
-struct MeasuredTransaction {
+struct ChunkTransaction {
     /// Index of the transaction's last event in the chunk.
     slice: usize,
     sizes: SentTransaction,
@@ -225,7 +225,7 @@ impl FormChunk {
             + self.bytes().len()
             + self.slices.capacity() * size_of::<EventSlice>()
             + self.transactions.capacity() * size_of::<TransactionMark>()
-            + self.measured.capacity() * size_of::<MeasuredTransaction>()
+            + self.measured.capacity() * size_of::<ChunkTransaction>()
     }
 }
 
@@ -524,7 +524,7 @@ impl ChunkMarker {
         };
         for slice in 0..chunk.slices.len() {
             if let Some(sizes) = self.meter.add(&chunk, slice) {
-                chunk.measured.push(MeasuredTransaction { slice, sizes });
+                chunk.measured.push(ChunkTransaction { slice, sizes });
             }
         }
         self.position = chunk.end();

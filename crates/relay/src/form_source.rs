@@ -120,14 +120,14 @@ struct LogState {
     index: FormIndex,
     /// End of the index when it was saved last.
     saved: u64,
-    end: Option<LogSuccession>,
+    end: Option<ClosedLogEnd>,
     /// Position at which no more events were available, and `growth` at that time.
     dry: Option<(u64, u64)>,
 }
 
 /// End of a log that no longer grows.
 #[derive(Clone)]
-struct LogSuccession {
+struct ClosedLogEnd {
     position: u64,
     next: Arc<str>,
 }
@@ -470,7 +470,7 @@ impl FormSource {
                 FormRead::Pending => state.dry = Some((renderer.position(), growth)),
                 FormRead::NextLog(next) => {
                     is_due = true;
-                    state.end = Some(LogSuccession { position: renderer.position(), next: Arc::clone(next) });
+                    state.end = Some(ClosedLogEnd { position: renderer.position(), next: Arc::clone(next) });
                 }
             }
         }

@@ -558,16 +558,16 @@ fn values_equal_mysqls() {
     let mut client = FixedRelay::new(AccountRole::Admin);
     let mut differences = Vec::new();
     for line in include_str!("mysql_values.txt").lines().filter(|line| !line.starts_with('#')) {
-        let (expression, wanted) = line.split_once(" => ").unwrap();
-        let wanted = &wanted[1..wanted.len() - 1];
+        let (expression, expected) = line.split_once(" => ").unwrap();
+        let expected = &expected[1..expected.len() - 1];
         for statement in
             [format!("SELECT {expression} AS x"), format!("SELECT {expression} AS x FROM (SELECT 1 AS y) t")]
         {
             let answer = client.ask(&statement);
             let found = answer.strip_prefix("x\n").unwrap_or(&answer);
-            let [found_number, wanted_number] = [found, wanted].map(|text| text.parse::<f64>().ok());
-            if found != wanted && (found_number.is_none() || found_number != wanted_number) {
-                differences.push(format!("{statement}: {found}, should be {wanted}"));
+            let [found_number, expected_number] = [found, expected].map(|text| text.parse::<f64>().ok());
+            if found != expected && (found_number.is_none() || found_number != expected_number) {
+                differences.push(format!("{statement}: {found}, should be {expected}"));
             }
         }
     }

@@ -34,9 +34,9 @@ pub(crate) struct AppliedCheck {
 
 impl AppliedCheck {
     pub(crate) fn new(applied: AppliedState, log_names: &[String]) -> Self {
-        let saved_log = applied.progress.place.as_ref().map(|place| {
-            let number = log_names.iter().position(|name| *name == place.log);
-            number.ok_or_else(|| place.log.clone())
+        let saved_log = applied.progress.position.as_ref().map(|saved| {
+            let number = log_names.iter().position(|name| *name == saved.log);
+            number.ok_or_else(|| saved.log.clone())
         });
         let mut names = BTreeSet::new();
         let names_twice = log_names.iter().filter(|name| !names.insert(*name)).cloned().collect();
@@ -71,39 +71,39 @@ impl AppliedCheck {
 
     /// Checks that the saved position is between two transactions of its log. If it is not, the last replay read
     /// another log of the same name. Must be called once for each transaction.
-    pub(crate) fn check_place(&mut self, head: &TransactionHead) -> Result<(), ReplayError> {
-        let Some(place) = &self.applied.progress.place else { return Ok(()) };
+    pub(crate) fn check_position(&mut self, head: &TransactionHead) -> Result<(), ReplayError> {
+        let Some(saved) = &self.applied.progress.position else { return Ok(()) };
         let origin = &head.origin;
         self.last_log = origin.log_number;
         let is_saved_log = match &self.saved_log {
             Some(Ok(number)) => *number == origin.log_number,
-            _ => *origin.log_name == *place.log,
+            _ => *origin.log_name == *saved.log,
         };
         if !is_saved_log {
-            return self.check_place_reached(origin.log_number);
+            return self.check_position_reached(origin.log_number);
         }
         let is_first = self.saved_log_end == 0;
         self.has_only_gtids = head.gtid().is_some() && (is_first || self.has_only_gtids);
         self.saved_log_end = origin.end;
-        let is_inside = origin.start < place.position && place.position < origin.end;
+        let is_inside = origin.start < saved.position && saved.position < origin.end;
         match is_inside && head.gtid().is_none() {
-            true => Err(another_log_error(place, &format!("this position is inside {head}"))),
+            true => Err(another_log_error(saved, &format!("this position is inside {head}"))),
             false => Ok(()),
         }
     }
 
     /// Checks, at the end of all logs, that the log with the saved position extends to that position.
     pub(crate) fn check_end(&self) -> Result<(), ReplayError> {
-        self.check_place_reached(self.last_log + 1)
+        self.check_position_reached(self.last_log + 1)
     }
 
     /// Checks that the log with the saved position extends to that position. `next_log` is the number of the next log.
-    fn check_place_reached(&self, next_log: usize) -> Result<(), ReplayError> {
+    fn check_position_reached(&self, next_log: usize) -> Result<(), ReplayError> {
         let end = self.saved_log_end;
-        match (&self.applied.progress.place, &self.saved_log) {
+        match (&self.applied.progress.position, &self.saved_log) {
             (Some(_), Some(_)) if self.has_only_gtids => Ok(()),
-            (Some(place), Some(Ok(number))) if *number < next_log && end < place.position => {
-                Err(another_log_error(place, &format!("its last transaction ends at {end}")))
+            (Some(saved), Some(Ok(number))) if *number < next_log && end < saved.position => {
+                Err(another_log_error(saved, &format!("its last transaction ends at {end}")))
             }
             _ => Ok(()),
         }
@@ -133,13 +133,13 @@ impl AppliedCheck {
         if let Some(gtid) = head.gtid() {
             return Ok(progress.gtids.contains(gtid) || self.applied.executed.contains(gtid));
         }
-        if progress.beyond.contains(&head.origin.start_place()) {
+        if progress.beyond.contains(&head.origin.start_position()) {
             return Ok(true);
         }
-        let (Some(saved), Some(place)) = (&self.saved_log, &progress.place) else { return Ok(false) };
-        if place.log.starts_with(STDIN) && head.origin.log_name.starts_with(STDIN) {
-            return match *head.origin.log_name == *place.log {
-                true => Ok(head.origin.end <= place.position),
+        let (Some(saved_log), Some(saved)) = (&self.saved_log, &progress.position) else { return Ok(false) };
+        if saved.log.starts_with(STDIN) && head.origin.log_name.starts_with(STDIN) {
+            return match *head.origin.log_name == *saved.log {
+                true => Ok(head.origin.end <= saved.position),
                 false => Err(ReplayError::Refused(format!(
                     "{head} has no GTID, and the saved progress is of another log from standard input: it is unknown \
                      which of them is the later one. Give the logs as files, in order, or drop the progress with \
@@ -147,11 +147,11 @@ impl AppliedCheck {
                 ))),
             };
         }
-        match saved {
-            Ok(number) if head.origin.log_number == *number => Ok(head.origin.end <= place.position),
+        match saved_log {
+            Ok(number) if head.origin.log_number == *number => Ok(head.origin.end <= saved.position),
             Ok(number) => Ok(head.origin.log_number < *number),
             Err(log) => Err(ReplayError::Refused(format!(
-                "{head} has no GTID, and the target's progress is at {place}. Give {log} too, or drop the table \
+                "{head} has no GTID, and the target's progress is at {saved}. Give {log} too, or drop the table \
                  bintide.progress on the target to apply all"
             ))),
         }
@@ -159,10 +159,10 @@ impl AppliedCheck {
 }
 
 /// Returns the error for a log in which the saved position is not between two transactions.
-fn another_log_error(place: &SourcePosition, found: &str) -> ReplayError {
-    let log = &place.log;
+fn another_log_error(saved: &SourcePosition, found: &str) -> ReplayError {
+    let log = &saved.log;
     ReplayError::Refused(format!(
-        "the target's progress is at {place}, but {log} is not the log that was applied: {found}. If \
+        "the target's progress is at {saved}, but {log} is not the log that was applied: {found}. If \
          bintide compress or decompress has rewritten {log}, put its files positions.{log}* beside it. Otherwise, give \
          the log that was applied"
     ))
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn a_log_that_is_missing_is_named() {
-        let place = Some(SourcePosition { log: "b.000001".into(), position: 4 });
+        let position = Some(SourcePosition { log: "b.000001".into(), position: 4 });
         let applied = AppliedState {
-            progress: ReplayProgress { place, ..ReplayProgress::default() },
+            progress: ReplayProgress { position, ..ReplayProgress::default() },
             ..AppliedState::default()
         };
         let skip = |names: &[&str]| {
@@ -212,9 +212,9 @@ mod tests {
     #[test]
     fn logs_from_standard_input_have_distinct_names() {
         let (one, other) = ("standard input (1 17 1700 349)", "standard input (1 17 1800 349)");
-        let place = Some(SourcePosition { log: one.into(), position: 99 });
+        let position = Some(SourcePosition { log: one.into(), position: 99 });
         let applied = AppliedState {
-            progress: ReplayProgress { place, ..ReplayProgress::default() },
+            progress: ReplayProgress { position, ..ReplayProgress::default() },
             ..AppliedState::default()
         };
         let skip = AppliedCheck::new(applied, &["standard input".to_owned()]);
@@ -231,26 +231,26 @@ mod tests {
     fn a_log_without_the_saved_position_is_refused() {
         let names = ["b.1".to_owned(), "b.2".to_owned()];
         let check = |position, units: &[TransactionHead]| {
-            let place = Some(SourcePosition { log: "b.1".into(), position });
+            let position = Some(SourcePosition { log: "b.1".into(), position });
             let applied = AppliedState {
-                progress: ReplayProgress { place, ..ReplayProgress::default() },
+                progress: ReplayProgress { position, ..ReplayProgress::default() },
                 ..AppliedState::default()
             };
             let mut skip = AppliedCheck::new(applied, &names);
-            let all = units.iter().try_for_each(|unit| skip.check_place(unit));
+            let all = units.iter().try_for_each(|unit| skip.check_position(unit));
             all.and_then(|()| skip.check_end()).map_err(|error| error.to_string())
         };
         let (one, two) = (head(0, "b.1", None), head(1, "b.2", None));
         assert_eq!(check(4, &[one.clone(), two.clone()]), Ok(()));
         assert_eq!(check(99, &[one.clone(), two.clone()]), Ok(()));
-        for (position, units, wanted) in [
+        for (position, units, expected) in [
             (50, vec![one.clone()], "this position is inside "),
             (100, vec![one.clone()], "its last transaction ends at 99"),
             (100, vec![one.clone(), two.clone()], "its last transaction ends at 99"),
             (100, vec![two.clone()], "its last transaction ends at 0"),
         ] {
             let refused = check(position, &units).unwrap_err();
-            assert!(refused.contains(wanted), "{position}: {refused}");
+            assert!(refused.contains(expected), "{position}: {refused}");
         }
         // GTIDs identify transactions, whatever the position is.
         let by_gtid = head(0, "b.1", Some(1));

@@ -769,12 +769,12 @@ mod tests {
             }
             let rows = |event_type, rows: &[u8]| (event_type, 9, Some((true, rows.to_vec())));
             seen.retain(|(event_type, ..)| *event_type != EventType::TableMap);
-            let wanted = [
+            let expected = [
                 rows(EventType::WriteRows, &row),
                 rows(EventType::UpdateRows, &update),
                 rows(EventType::DeleteRows, &row),
             ];
-            assert_eq!(seen, wanted, "{held_max}");
+            assert_eq!(seen, expected, "{held_max}");
         }
     }
 

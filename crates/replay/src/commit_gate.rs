@@ -4,7 +4,7 @@
 //! [`CommitDecision`] after each change of state:
 //!
 //! ```text
-//! begin ──▶ applying ──applied──▶ waiting ─────Commit─────▶ committing ──placed──▶ placed ──committed──▶ gone
+//! begin ──▶ applying ──applied──▶ waiting ─────Commit─────▶ committing ──ordered──▶ ordered ──committed──▶ gone
 //!             ▲  │ failed            │ RollBack                 │ failed
 //!             │  ▼                   ▼                          ▼
 //!             └─ retry after … ◀── mark_rolled_back: wait for Apply
@@ -20,7 +20,7 @@
 //! [`CommitOrder::Any`], every permanent failure is final at once.)
 //!
 //! If the session of a group that has its place is lost, it is unknown whether the group was committed. The groups that
-//! were let go behind it can commit only if it was: the target decides. No further group commits.
+//! were let go after it can commit only if it was: the target decides. No further group commits.
 //!
 //! This module does no I/O, reads no clock and starts no thread.
 
@@ -108,10 +108,10 @@ enum CommitPhase {
     Applying,
     Applied,
     Committing,
-    Placed,
+    Ordered,
     Committed,
     Failed,
-    /// Placed, and its session lost: committed or not.
+    /// Ordered, and its session lost: committed or not.
     Unknown,
 }
 
@@ -171,7 +171,7 @@ impl CommitGate {
         );
         let yields = work.yields_to.is_some_and(|other| other >= self.first);
         match work.phase {
-            CommitPhase::Committing | CommitPhase::Placed | CommitPhase::Committed => CommitDecision::Wait,
+            CommitPhase::Committing | CommitPhase::Ordered | CommitPhase::Committed => CommitDecision::Wait,
             CommitPhase::Failed | CommitPhase::Unknown => CommitDecision::Abandon,
             _ if self.failed.is_some_and(|failed| number > failed) => CommitDecision::Abandon,
             CommitPhase::Idle if yields => CommitDecision::Wait,
@@ -187,15 +187,15 @@ impl CommitGate {
 
     /// Records that the group's place in the commit order is certain before its commit ends: the next group may commit.
     /// Must be called only if no later commit can succeed without this one.
-    pub fn mark_placed(&mut self, number: u64) {
-        self.step(number, &[CommitPhase::Committing], CommitPhase::Placed);
+    pub fn mark_ordered(&mut self, number: u64) {
+        self.step(number, &[CommitPhase::Committing], CommitPhase::Ordered);
         let is_in_order = self.order == CommitOrder::Any || self.is_next(number);
         assert!(is_in_order, "ours: a group gets its place after all before it");
     }
 
     /// Records that the group is committed.
     pub fn mark_committed(&mut self, number: u64) {
-        self.step(number, &[CommitPhase::Committing, CommitPhase::Placed], CommitPhase::Committed);
+        self.step(number, &[CommitPhase::Committing, CommitPhase::Ordered], CommitPhase::Committed);
         let is_any = self.order == CommitOrder::Any;
         assert!(is_any || self.is_next(number), "ours: a group commits after all before it");
         let is_before_failure = self.failed.is_none_or(|failed| number < failed || self.is_unknown(failed));
@@ -229,7 +229,7 @@ impl CommitGate {
     pub fn fail(&mut self, number: u64, code: u16) -> RetryDecision {
         let (first, order) = (self.first, self.order);
         let failing =
-            [CommitPhase::Applying, CommitPhase::Applied, CommitPhase::Committing, CommitPhase::Placed];
+            [CommitPhase::Applying, CommitPhase::Applied, CommitPhase::Committing, CommitPhase::Ordered];
         self.step(number, &failing, CommitPhase::Idle);
         let work = self.entry(number);
         work.failures += 1;
@@ -249,17 +249,17 @@ impl CommitGate {
         // The blocking session is unknown. Only later groups or the group itself can block the first one. Other groups
         // get one more retry first, because an earlier group may commit meanwhile.
         if order != CommitOrder::Any && (number == first || failures > 1) {
-            self.yield_all_behind(number);
+            self.yield_all_after(number);
         }
         RetryDecision::Retry { after: retry_backoff(failures) }
     }
 
     /// Records that the group's session was lost.
     pub fn lose(&mut self, number: u64) -> RetryDecision {
-        if self.entry(number).phase != CommitPhase::Placed || self.order == CommitOrder::Any {
+        if self.entry(number).phase != CommitPhase::Ordered || self.order == CommitOrder::Any {
             return self.fail(number, 0);
         }
-        self.step(number, &[CommitPhase::Placed], CommitPhase::Unknown);
+        self.step(number, &[CommitPhase::Ordered], CommitPhase::Unknown);
         self.failed = Some(self.failed.map_or(number, |failed| failed.min(number)));
         RetryDecision::Stop
     }
@@ -272,7 +272,7 @@ impl CommitGate {
         }
     }
 
-    fn yield_all_behind(&mut self, number: u64) {
+    fn yield_all_after(&mut self, number: u64) {
         for later in number + 1..self.first + self.works.len() as u64 {
             self.make_yield(later, number);
         }
@@ -294,7 +294,7 @@ impl CommitGate {
     fn is_next(&self, number: u64) -> bool {
         let mut in_front = self.works.iter().take(self.index(number));
         in_front.all(|work| {
-            matches!(work.phase, CommitPhase::Placed | CommitPhase::Committed | CommitPhase::Unknown)
+            matches!(work.phase, CommitPhase::Ordered | CommitPhase::Committed | CommitPhase::Unknown)
         })
     }
 
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn waits_grow_to_a_limit() {
-        let check = |failures, wanted| assert_eq!(retry_backoff(failures), Duration::from_millis(wanted));
+        let check = |failures, expected| assert_eq!(retry_backoff(failures), Duration::from_millis(expected));
         check(1, 5);
         check(2, 10);
         check(5, 80);
@@ -355,10 +355,10 @@ mod tests {
 
     #[test]
     fn temporary_errors_are_retried() {
-        for (code, wanted) in
+        for (code, expected) in
             [(1205, true), (1213, true), (1297, true), (1062, false), (1032, false), (0, false)]
         {
-            assert_eq!(is_temporary(code), wanted, "{code}");
+            assert_eq!(is_temporary(code), expected, "{code}");
         }
     }
 }

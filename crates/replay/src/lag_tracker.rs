@@ -200,8 +200,8 @@ mod tests {
 
     use super::{CommitLag, HALF_WINDOW_US, LagTracker};
 
-    fn is_near(found: Duration, wanted_us: u64) -> bool {
-        found.as_micros().abs_diff(u128::from(wanted_us)) <= u128::from(wanted_us / 100 + 1)
+    fn is_near(found: Duration, expected_us: u64) -> bool {
+        found.as_micros().abs_diff(u128::from(expected_us)) <= u128::from(expected_us / 100 + 1)
     }
 
     #[test]

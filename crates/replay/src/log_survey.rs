@@ -104,7 +104,7 @@ impl LogSurvey {
                 Err(_) => break,
             };
             let head = found.head();
-            if let Err(error) = skip.check_place(&head) {
+            if let Err(error) = skip.check_position(&head) {
                 survey.another_log = Some(error.to_string());
                 break;
             }

@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn a_finding_says_what_to_do() {
-        let check = |check, wanted: &str| {
-            assert_eq!(PreflightFinding::new(check, "found", "mend it").to_string(), wanted)
+        let check = |check, expected: &str| {
+            assert_eq!(PreflightFinding::new(check, "found", "mend it").to_string(), expected)
         };
         check(PreflightCheck::ReadOnly, "read-only: found; mend it");
         check(PreflightCheck::Gap, "gap: found; mend it; to replay nevertheless, give --allow-gap");

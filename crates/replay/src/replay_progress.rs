@@ -13,7 +13,7 @@ pub struct ReplayProgress {
     /// Applied transactions with GTIDs. May omit GTIDs that the target itself counts as executed.
     pub gtids: GtidSet,
     /// All transactions without GTIDs up to this position are applied.
-    pub place: Option<SourcePosition>,
+    pub position: Option<SourcePosition>,
     /// Starts of further applied transactions after that position, while an XA transaction is undecided.
     pub beyond: Vec<SourcePosition>,
     /// Number of target transactions committed so far in the source's order. Each transaction saves itself as the
@@ -58,12 +58,12 @@ impl StatementIntent {
     pub fn name(head: &TransactionHead) -> String {
         match head.gtid() {
             Some(gtid) => gtid.to_string(),
-            None => head.origin.start_place().to_string(),
+            None => head.origin.start_position().to_string(),
         }
     }
 
     /// Returns the position that identifies the transaction, if it has no GTID.
-    pub fn place(&self) -> Option<SourcePosition> {
+    pub fn position(&self) -> Option<SourcePosition> {
         let (log, position) = self.transaction.rsplit_once(':')?;
         Some(SourcePosition { log: log.to_owned(), position: position.parse().ok()? })
     }
@@ -81,7 +81,7 @@ pub struct ProgressLedger {
 impl ProgressLedger {
     /// Continues from saved progress.
     pub fn new(progress: ReplayProgress) -> Self {
-        Self { last: progress.place.clone(), progress, held: BTreeMap::new() }
+        Self { last: progress.position.clone(), progress, held: BTreeMap::new() }
     }
 
     /// Returns the progress to save with the next target transaction. It covers all transactions counted so far.
@@ -91,7 +91,7 @@ impl ProgressLedger {
         }
         let oldest = self.held.values().next();
         assert!(
-            oldest.is_none() || oldest == self.progress.place.as_ref(),
+            oldest.is_none() || oldest == self.progress.position.as_ref(),
             "ours: an undecided XA transaction is not counted as applied"
         );
         self.progress.clone()
@@ -110,15 +110,15 @@ impl ProgressLedger {
 
     fn mark_anonymous_applied(&mut self, head: &TransactionHead) {
         self.held.remove(&head.number);
-        self.last = Some(head.origin.end_place());
+        self.last = Some(head.origin.end_position());
         match self.held.values().next() {
             None => {
-                self.progress.place.clone_from(&self.last);
+                self.progress.position.clone_from(&self.last);
                 self.progress.beyond.clear();
             }
             Some(oldest) => {
-                self.progress.place = Some(oldest.clone());
-                self.progress.beyond.push(head.origin.start_place());
+                self.progress.position = Some(oldest.clone());
+                self.progress.beyond.push(head.origin.start_position());
             }
         }
     }
@@ -128,10 +128,10 @@ impl ProgressLedger {
         if head.gtid().is_none() {
             let is_last = self.held.last_key_value().is_none_or(|(last, _)| *last <= head.number);
             assert!(is_last, "ours: transactions come in the order of their numbers");
-            let before = self.held.insert(head.number, head.origin.start_place());
+            let before = self.held.insert(head.number, head.origin.start_position());
             assert!(before.is_none(), "ours: a transaction is prepared once");
             if self.held.len() == 1 {
-                self.progress.place = Some(head.origin.start_place());
+                self.progress.position = Some(head.origin.start_position());
             }
         }
     }

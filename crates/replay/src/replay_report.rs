@@ -75,7 +75,7 @@ pub struct ReplayReport {
     /// [`TransactionHead::committed_us`]: crate::TransactionHead::committed_us
     pub committed_us: Option<u64>,
     /// End position of the last applied transaction.
-    pub place: Option<SourcePosition>,
+    pub position: Option<SourcePosition>,
     /// The same position in the log's file. Differs if the file was rewritten.
     pub file_position: u64,
     /// `true` if the observer stopped the replay. Commits in progress are finished and counted.

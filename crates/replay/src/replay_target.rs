@@ -187,14 +187,18 @@ pub trait TargetSession: Send {
         None
     }
 
-    /// Saves progress and commits, in one transaction, which is durable on return. Calls `placed` as soon as no later
-    /// commit can overtake this one: the next group may then commit.
+    /// Saves progress and commits, in one transaction, which is durable on return. Calls `on_ordered` as soon as no
+    /// later commit can overtake this one: the next group may then commit.
     ///
     /// # Errors
     ///
     /// If the target refuses. After a lost session, only [`ReplayTarget::applied`] shows whether the transaction was
     /// committed.
-    fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure>;
+    fn commit(
+        &mut self,
+        progress: &ReplayProgress,
+        on_ordered: &mut dyn FnMut(),
+    ) -> Result<(), TargetFailure>;
 
     /// Returns the signal of commits in two steps. `None` if the session commits in one step only.
     fn commit_signal(&self) -> Option<Arc<dyn CommitSignal>> {
@@ -223,8 +227,8 @@ pub trait TargetSession: Send {
     /// # Errors
     ///
     /// The errors of [`TargetSession::commit`].
-    fn finish_commit(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
-        let _ = placed;
+    fn finish_commit(&mut self, on_ordered: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        let _ = on_ordered;
         Err(TargetFailure::refused("this target commits in one step"))
     }
 

@@ -20,8 +20,8 @@ impl RowEvents {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
             let size: [u8; 4] = rest.get(9..13)?.try_into().ok()?;
-            let (event, behind) = rest.split_at_checked(u32::from_le_bytes(size) as usize)?;
-            rest = behind;
+            let (event, after) = rest.split_at_checked(u32::from_le_bytes(size) as usize)?;
+            rest = after;
             RawEvent::new(event, EventChecksum::Absent).ok()
         })
     }

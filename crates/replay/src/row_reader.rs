@@ -259,7 +259,7 @@ mod tests {
     }
 
     /// `bits` are the columns of the before image, of five; `keys` are lists of columns, separated by `;`.
-    fn check_finder(bits: u8, keys: &str, wanted: RowLookup) {
+    fn check_finder(bits: u8, keys: &str, expected: RowLookup) {
         let sample = SampleTable::new("int int int int int");
         let set = [bits];
         let mut event = sample.rows(RowsKind::Delete, &[]);
@@ -278,7 +278,7 @@ mod tests {
             .split(';')
             .map(|key| key.split_whitespace().map(|column| column.parse().unwrap()).collect())
             .collect();
-        assert_eq!(rows.lookup_columns(keys.iter().map(Vec::as_slice)), wanted);
+        assert_eq!(rows.lookup_columns(keys.iter().map(Vec::as_slice)), expected);
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn hidden_columns_are_behind_the_others_and_have_no_values() {
         let sample = SampleTable::new("int int int");
-        let check = |bits: u8, hidden, count, wanted: Option<usize>| {
+        let check = |bits: u8, hidden, count, expected: Option<usize>| {
             let set = [bits];
             let mut event = sample.rows(RowsKind::Delete, &[]);
             event.columns = ColumnSet { bits: &set };
@@ -300,7 +300,7 @@ mod tests {
             let table = sample.table();
             let (kind, flags) = (RowsKind::Delete, RowsFlags(0));
             let rows = EventRows { table: &table, kind, flags, hidden, event: &event, decoder: &decoder };
-            assert_eq!(rows.columns_of(count).map(<[_]>::len), wanted, "{bits:b} {hidden:?} {count}");
+            assert_eq!(rows.columns_of(count).map(<[_]>::len), expected, "{bits:b} {hidden:?} {count}");
         };
         check(0b111, HiddenColumns::LeftOut, 3, Some(3));
         check(0b011, HiddenColumns::LeftOut, 2, None);

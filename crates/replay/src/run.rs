@@ -181,7 +181,7 @@ fn settle_intent(target: &dyn ReplayTarget, applied: &AppliedState) -> Result<Re
         IntentOutcome::Done => {
             match gtid {
                 Some(gtid) => drop(progress.gtids.add(gtid)),
-                None => progress.beyond.extend(StatementIntent::place(intent)),
+                None => progress.beyond.extend(StatementIntent::position(intent)),
             }
             let progress = ProgressLedger::new(progress).next_progress();
             target

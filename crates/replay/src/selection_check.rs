@@ -62,11 +62,11 @@ impl TransactionSelection {
         }
         let mut search = GtidSearch { logs, keyring, on_progress, bytes_read: 0 };
         let mut find = |gtids: &GtidSet| match search.find_first(gtids)? {
-            GtidPlace::Absent => Err(missing_gtids(gtids)),
-            place => Ok(place),
+            GtidPosition::Absent => Err(missing_gtids(gtids)),
+            position => Ok(position),
         };
-        let places = (starts.map(&mut find).transpose()?, stops.map(&mut find).transpose()?);
-        if let (Some(GtidPlace::At(start)), Some(GtidPlace::At(stop))) = places {
+        let positions = (starts.map(&mut find).transpose()?, stops.map(&mut find).transpose()?);
+        if let (Some(GtidPosition::At(start)), Some(GtidPosition::At(stop))) = positions {
             let takes_first = matches!(
                 (&self.start, &self.stop),
                 (Some(SelectionStart::AtGtid(_)), Some(SelectionStop::AfterGtid(_)))
@@ -81,7 +81,7 @@ impl TransactionSelection {
 
 /// Returns whether a start may be before a stop. The order of a time and a position is unknown.
 fn is_before(start: &SelectionBound, stop: &SelectionBound, logs: &[ReplayLog]) -> bool {
-    let place = |bound: &SelectionBound| match bound {
+    let position = |bound: &SelectionBound| match bound {
         SelectionBound::Position { log, position } => {
             let number = logs.iter().position(|file| file.name() == *log);
             number.map(|number| (number, *position))
@@ -90,7 +90,7 @@ fn is_before(start: &SelectionBound, stop: &SelectionBound, logs: &[ReplayLog]) 
     };
     match (start, stop) {
         (SelectionBound::Time(start), SelectionBound::Time(stop)) => start < stop,
-        _ => place(start).zip(place(stop)).is_none_or(|(start, stop)| start < stop),
+        _ => position(start).zip(position(stop)).is_none_or(|(start, stop)| start < stop),
     }
 }
 
@@ -130,9 +130,9 @@ fn check_original_position(
         return Ok(());
     }
     let start = positions.seek_original(position)?.map_or(0, |before| before.rewritten);
-    let wanted = positions.to_rewritten(position);
-    if wanted > start && (start == 0 || reader.skip_to(start).is_ok()) {
-        match ends_at(&mut reader, wanted) {
+    let rewritten = positions.to_rewritten(position);
+    if rewritten > start && (start == 0 || reader.skip_to(start).is_ok()) {
+        match ends_at(&mut reader, rewritten) {
             Ok(Some(false)) => {}
             Ok(Some(true)) => return Ok(()),
             Ok(None) => {
@@ -151,29 +151,29 @@ fn check_original_position(
 }
 
 /// Returns whether an event ends at a position; `None` if the log ends before it.
-fn ends_at(reader: &mut LogReader, wanted: u64) -> Result<Option<bool>, logs::LogError> {
-    while reader.position() < wanted {
+fn ends_at(reader: &mut LogReader, position: u64) -> Result<Option<bool>, logs::LogError> {
+    while reader.position() < position {
         match reader.next_piece(CHUNK_SIZE, CHUNK_SIZE)? {
             ReadOutcome::Some(LogPiece::Chunk(chunk)) => {
-                if let Some(event) = chunk.iter().find(|event| event.end() >= wanted) {
-                    return Ok(Some(event.end() == wanted));
+                if let Some(event) = chunk.iter().find(|event| event.end() >= position) {
+                    return Ok(Some(event.end() == position));
                 }
             }
-            ReadOutcome::Some(LogPiece::LargePayload(payload)) if payload.head().end() >= wanted => {
-                return Ok(Some(payload.head().end() == wanted));
+            ReadOutcome::Some(LogPiece::LargePayload(payload)) if payload.head().end() >= position => {
+                return Ok(Some(payload.head().end() == position));
             }
             ReadOutcome::Some(LogPiece::LargePayload(_)) => {}
             ReadOutcome::End(_) => return Ok(None),
         }
     }
-    Ok(Some(reader.position() == wanted))
+    Ok(Some(reader.position() == position))
 }
 
 /// Position of the first transaction of a GTID set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum GtidPlace {
+enum GtidPosition {
     /// Number of the log, and position of the event in the log.
-    At(GtidEventPlace),
+    At(GtidEventPosition),
     /// Unknown, because a log cannot be read. Replay reports it.
     Unknown,
     /// No log has one of the GTIDs.
@@ -182,7 +182,7 @@ enum GtidPlace {
 
 /// Position in the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct GtidEventPlace {
+struct GtidEventPosition {
     log_number: usize,
     position: u64,
 }
@@ -205,19 +205,21 @@ struct GtidSearch<'s> {
 
 impl GtidSearch<'_> {
     /// Finds the first transaction of these GTIDs.
-    fn find_first(&mut self, gtids: &GtidSet) -> Result<GtidPlace, ReplayError> {
+    fn find_first(&mut self, gtids: &GtidSet) -> Result<GtidPosition, ReplayError> {
         for (log_number, log) in self.logs.iter().enumerate() {
             if is_known_without(log, gtids) {
                 continue;
             }
             match self.find_in_log(log, gtids) {
-                Ok(Some(position)) => return Ok(GtidPlace::At(GtidEventPlace { log_number, position })),
+                Ok(Some(position)) => {
+                    return Ok(GtidPosition::At(GtidEventPosition { log_number, position }));
+                }
                 Ok(None) => {}
                 Err(ReplayError::Interrupted) => return Err(ReplayError::Interrupted),
-                Err(_) => return Ok(GtidPlace::Unknown),
+                Err(_) => return Ok(GtidPosition::Unknown),
             }
         }
-        Ok(GtidPlace::Absent)
+        Ok(GtidPosition::Absent)
     }
 
     fn find_in_log(&mut self, log: &ReplayLog, gtids: &GtidSet) -> Result<Option<u64>, ReplayError> {
@@ -265,8 +267,8 @@ mod tests {
     /// Without these calls, Ctrl-C would wait until all logs are read.
     #[test]
     fn searches_for_gtids_can_be_stopped() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/rotation");
-        let logs = [1, 2].map(|number| ReplayLog::File(folder.join(format!("binlog.{number:06}"))));
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/rotation");
+        let logs = [1, 2].map(|number| ReplayLog::File(directory.join(format!("binlog.{number:06}"))));
         let stop = "00000000-0000-0000-0000-00000000000a:1".parse().unwrap();
         let selection = TransactionSelection {
             stop: Some(SelectionStop::AfterGtid(stop)),

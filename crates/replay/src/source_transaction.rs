@@ -58,12 +58,12 @@ pub struct TransactionOrigin {
 
 impl TransactionOrigin {
     /// Returns the start as a position in the source's log.
-    pub fn start_place(&self) -> SourcePosition {
+    pub fn start_position(&self) -> SourcePosition {
         SourcePosition { log: self.log_name.to_string(), position: self.start }
     }
 
     /// Returns the end as a position in the source's log.
-    pub fn end_place(&self) -> SourcePosition {
+    pub fn end_position(&self) -> SourcePosition {
         SourcePosition { log: self.log_name.to_string(), position: self.end }
     }
 }

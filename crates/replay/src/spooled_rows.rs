@@ -170,7 +170,7 @@ mod tests {
 
     /// `statements` are words with a digit for each rows event; a part holds up to `events` rows events. In the result,
     /// `m` is a table map and `.` marks the end of a statement.
-    fn check(statements: &str, events: usize, wanted: &str) {
+    fn check(statements: &str, events: usize, expected: &str) {
         let table = SampleTable::new("int").named("t", 1);
         let format = Arc::new(format());
         let mut spooler = RowSpooler::new(&format).unwrap();
@@ -203,7 +203,7 @@ mod tests {
             }
             parts.push(text);
         }
-        assert_eq!(parts.join(" "), wanted);
+        assert_eq!(parts.join(" "), expected);
     }
 
     #[test]

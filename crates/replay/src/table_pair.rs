@@ -164,7 +164,7 @@ mod tests {
 
     use crate::transaction_filter::TransactionFilter;
 
-    fn check(rules: &[FilterRule], wanted: &[(&str, &str)]) {
+    fn check(rules: &[FilterRule], expected: &[(&str, &str)]) {
         let filter = ReplicationFilter::new(rules.iter().cloned()).unwrap();
         let mut found = BTreeSet::new();
         for (database, table) in [("d", "t"), ("d", "u"), ("e", "t")] {
@@ -175,8 +175,8 @@ mod tests {
             format!("{}.{}", text(&name.database), text(&name.table))
         };
         let found: Vec<_> = found.iter().map(|pair| (name(&pair.source), name(&pair.target))).collect();
-        let wanted: Vec<_> = wanted.iter().map(|(one, other)| ((*one).into(), (*other).into())).collect();
-        assert_eq!(found, wanted);
+        let expected: Vec<_> = expected.iter().map(|(one, other)| ((*one).into(), (*other).into())).collect();
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -269,7 +269,7 @@ mod tests {
     use crate::source_transaction::{TransactionHead, TransactionOrigin};
 
     /// Six transactions, three in each log, at 100, 200, 300; GTIDs 1 to 6. The fourth was committed before the third.
-    fn check(selection: &TransactionSelection, wanted: &str) {
+    fn check(selection: &TransactionSelection, expected: &str) {
         let names = ["b.1".to_owned(), "b.2".to_owned()];
         let mut selector = TransactionSelector::new(selection, &names).unwrap();
         let mut shown = String::new();
@@ -295,7 +295,7 @@ mod tests {
                 SelectionChoice::Stop => '.',
             });
         }
-        assert_eq!(shown, wanted, "{selection:?}");
+        assert_eq!(shown, expected, "{selection:?}");
     }
 
     fn at(log: &str, position: u64) -> SelectionBound {

@@ -1,8 +1,11 @@
 //! Source of transactions: logs, read one after the other.
 
 mod archived_log_rule;
+mod followed_store;
 mod log_beginning;
 mod log_cursor;
+mod log_omissions;
+mod log_queue;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,10 +14,7 @@ use std::time::Duration;
 use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
 use binlog::{PayloadLimits, PayloadOpener};
-use logs::{
-    ArchivedContents, EndOfLog, LogEndAction, LogReader, RewritePositions, Store, StoreCursor, StoreWatch,
-    read_keyring,
-};
+use logs::{EndOfLog, LogEndAction, LogReader, RewritePositions, Store, read_keyring};
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, event_size_max};
 use crate::replay_error::ReplayError;
@@ -22,60 +22,40 @@ use crate::replay_log::ReplayLog;
 use crate::replay_progress::AppliedState;
 use crate::source_transaction::{SourceTransaction, TransactionHead};
 use crate::transaction_selection::TransactionSelection;
-use crate::transaction_source::archived_log_rule::{ArchivedLogRule, LogListPosition};
+use crate::transaction_source::archived_log_rule::ArchivedLogRule;
+use crate::transaction_source::followed_store::FollowedStore;
 use crate::transaction_source::log_beginning::{first_needed, read_beginning};
 use crate::transaction_source::log_cursor::{
     GatheredEvents, LogCursor, LogItem, PartialTransaction, SourceLog,
 };
+pub(crate) use crate::transaction_source::log_omissions::LeftOutLogs;
+use crate::transaction_source::log_omissions::LogOmissions;
+use crate::transaction_source::log_queue::LogQueue;
 
 /// The transactions of a list of logs, in order.
 #[derive(Debug)]
 pub struct TransactionSource {
-    logs: std::vec::IntoIter<ReplayLog>,
-    names: Vec<String>,
+    queue: LogQueue,
+    /// The store, if the logs are still being written.
+    followed: Option<FollowedStore>,
     keys: KeyringSource,
-    /// Finder of the next log, for logs that are still being written.
-    cursor: Option<StoreCursor>,
-    watch: StoreWatch,
-    /// Path of the log that `watch` observes.
-    watched: Option<PathBuf>,
     held_max: usize,
     current: Option<LogCursor>,
     /// The transaction within which the last relay log ends.
     carried: Option<PartialTransaction>,
-    log_number: usize,
-    number: u64,
-    bytes_read: u64,
+    progress: SourceProgress,
+    omissions: LogOmissions,
+}
+
+/// Counts and findings of the logs read so far.
+#[derive(Debug, Default)]
+struct SourceProgress {
+    transactions: u64,
+    bytes: u64,
     /// `Previous_gtids` of the current log: the GTIDs in earlier logs.
     previous: GtidSet,
+    /// `server_id` of the server that wrote the first log.
     writer: Option<u32>,
-    rule: ArchivedLogRule,
-    left_out: LeftOutLogs,
-    /// The part of `left_out` that `take_left_out` has not returned yet.
-    left_out_new: LeftOutLogs,
-    /// Number of logs that were left out.
-    logs_left_out: u64,
-}
-
-/// Transactions of archived logs that were not read, because the replay applies none of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LeftOutLogs {
-    /// GTIDs of the transactions.
-    pub(crate) gtids: GtidSet,
-    /// Number of transactions.
-    pub(crate) transactions: u64,
-    /// Bytes of the logs.
-    pub(crate) bytes: u64,
-}
-
-impl LeftOutLogs {
-    fn add(&mut self, contents: &ArchivedContents) {
-        if let Some(gtids) = &contents.gtids {
-            self.gtids.add_all(gtids);
-        }
-        self.transactions += contents.transactions;
-        self.bytes += contents.size;
-    }
 }
 
 /// Keys for encrypted logs.
@@ -125,87 +105,71 @@ impl TransactionSource {
         let none = || ReplayError::Refused(format!("{} has no logs", store.path().display()));
         let first = store.logs().first().ok_or_else(none)?.clone();
         let logs = logs.take(1).collect();
-        let mut source =
-            Self::of(logs, names, keyring.map_or(KeyringSource::Held(None), KeyringSource::File), held_max);
-        source.cursor = Some(StoreCursor::new(store, first));
-        Ok(source)
+        let keys = keyring.map_or(KeyringSource::Held(None), KeyringSource::File);
+        let followed = Some(FollowedStore::new(store, first));
+        Ok(Self { followed, ..Self::of(logs, names, keys, held_max) })
     }
 
     fn of(logs: Vec<ReplayLog>, names: Vec<String>, keys: KeyringSource, held_max: usize) -> Self {
         Self {
-            names,
-            logs: logs.into_iter(),
+            queue: LogQueue::new(logs, names),
+            followed: None,
             keys,
-            cursor: None,
-            watch: StoreWatch::new(),
-            watched: None,
             held_max,
             current: None,
             carried: None,
-            log_number: 0,
-            number: 0,
-            bytes_read: 0,
-            previous: GtidSet::new(),
-            writer: None,
-            rule: ArchivedLogRule::default(),
-            left_out: LeftOutLogs::default(),
-            left_out_new: LeftOutLogs::default(),
-            logs_left_out: 0,
+            progress: SourceProgress::default(),
+            omissions: LogOmissions::default(),
         }
     }
 
     /// Returns the names of the logs on their own server, in order.
     pub fn log_names(&self) -> &[String] {
-        &self.names
+        self.queue.names()
     }
 
     /// Returns the GTIDs in the `Previous_gtids` event of the last transaction's log, without the GTIDs of archived
     /// logs that were left out.
     pub const fn previous(&self) -> &GtidSet {
-        &self.previous
+        &self.progress.previous
     }
 
     /// Returns the `server_id` of the server that wrote the first log, from its format description. Known once the
     /// first transaction has been read. Logs with `server_id` 0, which no server wrote, do not count.
     pub const fn writer(&self) -> Option<u32> {
-        self.writer
+        self.progress.writer
     }
 
     /// Returns the number of bytes of the logs read so far, including archived logs that were left out.
     pub const fn bytes_read(&self) -> u64 {
-        self.bytes_read + self.left_out.bytes
+        self.progress.bytes + self.omissions.total().bytes
     }
 
     /// Returns the number of bytes of archived logs that were left out.
     pub(crate) const fn bytes_left_out(&self) -> u64 {
-        self.left_out.bytes
+        self.omissions.total().bytes
     }
 
     /// Returns the transactions that were left out since the last call.
     pub(crate) fn take_left_out(&mut self) -> LeftOutLogs {
-        std::mem::take(&mut self.left_out_new)
+        self.omissions.take_unreported()
     }
 
     /// From now on, leaves out archived logs without a transaction from before this time, in microseconds since 1970.
     pub(crate) fn leave_out_logs_after(&mut self, limit_us: u64) {
-        self.rule.set_late_limit(limit_us);
+        self.omissions.set_late_limit(limit_us);
     }
 
     /// Returns whether the logs are still being written. More transactions may then follow the last one.
     pub const fn is_followed(&self) -> bool {
-        self.cursor.is_some()
+        self.followed.is_some()
     }
 
     /// Waits until followed logs may have grown since the last call, at most for this time.
     pub(crate) fn wait_for_growth(&mut self, longest: Duration) {
-        let newest = self.cursor.as_ref().and_then(|cursor| cursor.logs().last());
-        if self.watched.as_ref() == newest {
-            self.watch.wait(longest);
-            return;
+        if let Some(followed) = &mut self.followed {
+            followed.wait_for_growth(longest);
         }
-        // The log may have grown before it was watched.
-        self.watched = newest.cloned();
-        self.watch.check(self.watched.clone());
     }
 
     /// Returns the maximum number of bytes of a transaction held in memory.
@@ -252,17 +216,17 @@ impl TransactionSource {
             let reached = match current.next_found() {
                 // The replica receives this part again, from the server that replaced the source.
                 Err(ReplayError::Read(logs::LogError::Truncated { size, .. }))
-                    if self.cursor.is_some() && current.forget_cut_transaction(size) =>
+                    if self.followed.is_some() && current.forget_cut_transaction(size) =>
                 {
                     LogItem::End(EndOfLog::Open { in_use: false })
                 }
                 reached => reached?,
             };
-            self.writer = self.writer.or(current.writer());
+            self.progress.writer = self.progress.writer.or(current.writer());
             if let Some(previous) = current.take_previous() {
-                self.previous = previous.difference(&self.left_out.gtids);
+                self.progress.previous = previous.difference(&self.omissions.total().gtids);
             }
-            self.bytes_read += current.reader().position().saturating_sub(before);
+            self.progress.bytes += current.reader().position().saturating_sub(before);
             let whole = match reached {
                 LogItem::Whole(whole) => *whole,
                 LogItem::End(end) => match self.advance_log(end)? {
@@ -271,9 +235,9 @@ impl TransactionSource {
                 },
             };
             let Some(current) = &mut self.current else { continue };
-            assert!(self.log_number > 0, "ours: a transaction is in a log that was opened");
-            let (number, log_number) = (self.number, self.log_number - 1);
-            self.number += 1;
+            assert!(self.queue.taken() > 0, "ours: a transaction is in a log that was opened");
+            let (number, log_number) = (self.progress.transactions, self.queue.taken() - 1);
+            self.progress.transactions += 1;
             let origin = current.origin(&whole, log_number)?;
             return Ok(Some(match whole.events {
                 GatheredEvents::Held(transaction) => {
@@ -290,22 +254,16 @@ impl TransactionSource {
     /// Continues after the end of a log, or of its present content.
     fn advance_log(&mut self, end: EndOfLog) -> Result<ReadNext, ReplayError> {
         let Some(current) = &self.current else { return Ok(ReadNext::Now) };
-        match (&mut self.cursor, end) {
+        match (&mut self.followed, end) {
             (None, EndOfLog::Torn(torn)) => return Err(current.reader().torn_error(torn).into()),
             (None, _) => {}
-            (Some(cursor), end) => match cursor.reach_end(end, current.reader())? {
+            (Some(followed), end) => match followed.cursor.reach_end(end, current.reader())? {
                 LogEndAction::Wait => return Ok(ReadNext::Later),
                 LogEndAction::ReadAgain => return Ok(ReadNext::Now),
-                LogEndAction::NextLog(next) => {
-                    let next = ReplayLog::File(next);
-                    if !self.names.contains(&next.name()) {
-                        self.names.push(next.name());
-                    }
-                    self.logs = vec![next].into_iter();
-                }
+                LogEndAction::NextLog(next) => self.queue.follow_with(ReplayLog::File(next)),
             },
         }
-        let goes_on = self.cursor.is_some() || !self.logs.as_slice().is_empty();
+        let goes_on = self.followed.is_some() || !self.queue.is_empty();
         if let Some(current) = self.current.take() {
             self.carried = current.finish(goes_on)?;
         }
@@ -324,8 +282,8 @@ impl TransactionSource {
         selection: &TransactionSelection,
         applied: &AppliedState,
     ) -> Result<(), ReplayError> {
-        if self.cursor.is_none() {
-            self.rule = ArchivedLogRule::new(selection, applied);
+        if self.followed.is_none() {
+            self.omissions.set_rule(ArchivedLogRule::new(selection, applied));
             return Ok(());
         }
         match selection.can_skip_applied_logs() {
@@ -335,45 +293,40 @@ impl TransactionSource {
     }
 
     fn skip_applied_logs(&mut self, applied: &AppliedState) -> Result<(), ReplayError> {
-        let Some(cursor) = &mut self.cursor else { return Ok(()) };
-        assert!(self.current.is_none() && self.number == 0, "ours: logs are skipped before any is read");
+        let Some(FollowedStore { cursor, .. }) = &mut self.followed else { return Ok(()) };
+        assert!(
+            self.current.is_none() && self.progress.transactions == 0,
+            "ours: logs are skipped before any is read"
+        );
         let logs = cursor.logs().to_vec();
-        let place = applied.progress.place.as_ref();
-        let place = place.and_then(|place| self.names.iter().position(|name| *name == place.log));
+        let saved = applied.progress.position.as_ref();
+        let saved_log = saved.and_then(|saved| self.queue.names().iter().position(|name| *name == saved.log));
         let is_applied = |gtids: &GtidSet| {
             gtids.difference(&applied.executed).difference(&applied.progress.gtids).is_empty()
         };
         let keyring = self.keys.keyring()?;
         let read_start = |number: usize| read_beginning(logs.get(number)?, keyring.clone());
-        let number = first_needed(logs.len(), place, is_applied, read_start);
+        let number = first_needed(logs.len(), saved_log, is_applied, read_start);
         if let Some(log) = logs.get(number) {
             cursor.start_at(log.clone());
-            self.logs = vec![ReplayLog::File(log.clone())].into_iter();
-            self.log_number = number;
+            self.queue.start_at(number, ReplayLog::File(log.clone()));
         }
         Ok(())
     }
 
     /// Returns the next log that must be read.
     fn next_needed(&mut self) -> Option<ReplayLog> {
-        loop {
-            let log = self.logs.next()?;
-            let is_leading = self.log_number as u64 == self.logs_left_out;
-            let place = LogListPosition { number: self.log_number, names: &self.names, is_leading };
-            // A transaction that began in the previous log continues in this one.
-            let unneeded = if self.carried.is_none() { self.rule.unneeded(&log, place) } else { None };
-            let Some(contents) = unneeded else { return Some(log) };
-            self.left_out.add(&contents);
-            self.left_out_new.add(&contents);
-            self.logs_left_out += 1;
-            self.log_number += 1;
+        // A transaction that began in the previous log continues in this one.
+        while self.carried.is_none() && self.omissions.leaves_out(self.queue.peek()?, &self.queue) {
+            self.queue.take();
         }
+        self.queue.take()
     }
 
     fn open_next(&mut self) -> Result<bool, ReplayError> {
         let Some(log) = self.next_needed() else { return Ok(false) };
         let mut reader = match &log {
-            ReplayLog::File(path) if self.cursor.is_some() => LogReader::open_stored(path)?,
+            ReplayLog::File(path) if self.followed.is_some() => LogReader::open_stored(path)?,
             ReplayLog::File(path) => LogReader::open(path)?,
             ReplayLog::Stdin => LogReader::from_stdin(),
         };
@@ -385,7 +338,6 @@ impl TransactionSource {
         if let Some(keyring) = self.keys.keyring()? {
             reader = reader.with_keyring(keyring);
         }
-        self.log_number += 1;
         let source_log = (log != ReplayLog::Stdin).then(|| SourceLog { name: log.name().into(), positions });
         let (opener, carried) = (self.opener(), self.carried.take());
         self.current = Some(LogCursor::new(reader, opener, source_log, carried, self.held_max));

@@ -51,7 +51,9 @@ pub use crate::option_sources::{
 };
 pub use crate::password_source::PasswordSource;
 pub use crate::server_address::{AddressError, PublicKeySource, ServerAddress};
-pub use crate::server_catalogue::{ServerCatalogue, ServerColumn, ServerIndexPart, ServerTable};
+pub use crate::server_catalogue::{
+    ForeignKeyTables, ServerCatalogue, ServerColumn, ServerForeignKey, ServerIndexPart, ServerTable,
+};
 pub use crate::server_facts::{GTIDS_SINCE, GtidMode, ServerFacts};
 pub use crate::server_link::{CancelToken, LinkOptions, ServerLink};
 pub use crate::sql_connection::{

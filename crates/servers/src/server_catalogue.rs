@@ -3,7 +3,7 @@
 use sql::quote;
 
 use crate::error::ConnectionError;
-use crate::sql_connection::{NamedRow, SqlConnection};
+use crate::sql_connection::{NamedRow, ResultRow, SqlConnection};
 
 /// Reads definitions of tables from `information_schema`, with queries that every server version accepts.
 ///
@@ -72,6 +72,36 @@ pub struct ServerIndexPart {
     pub is_nullable: bool,
     /// True for descending order.
     pub is_descending: bool,
+}
+
+/// A foreign key of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerForeignKey {
+    /// Name of the constraint.
+    pub name: String,
+    /// Columns of the table, in the order of the key.
+    pub columns: Vec<String>,
+    /// Database of the table that it refers to.
+    pub parent_database: String,
+    /// Table that it refers to.
+    pub parent_table: String,
+    /// Columns that it refers to, in the order of the key.
+    pub parent_columns: Vec<String>,
+    /// Index that it refers to, if the server names one.
+    pub parent_index: Option<String>,
+}
+
+/// The two tables of a foreign key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForeignKeyTables {
+    /// Database of the table with the key.
+    pub database: Vec<u8>,
+    /// Table with the key.
+    pub table: Vec<u8>,
+    /// Database of the table that it refers to.
+    pub parent_database: Vec<u8>,
+    /// Table that it refers to.
+    pub parent_table: Vec<u8>,
 }
 
 impl<'c> ServerCatalogue<'c> {
@@ -174,6 +204,68 @@ impl<'c> ServerCatalogue<'c> {
         ))?;
         Ok(rows.iter().map(|row| text(row, "index_name")).collect())
     }
+
+    /// Returns the name of the index of each index part of a table, in the order of the table's definition.
+    ///
+    /// Without further privileges, only `SHOW INDEX` returns this order. The statement reads statistics: use it only in
+    /// a read-only session, which does not store them.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SqlConnection::run`].
+    pub fn defined_indexes(&mut self, database: &str, table: &str) -> Result<Vec<String>, ConnectionError> {
+        let statement = format!("SHOW INDEX FROM {}", quote::quote_table(database, table));
+        Ok(self.connection.named_rows(&statement)?.iter().map(|row| text(row, "key_name")).collect())
+    }
+
+    /// Returns the foreign keys of a table, by name.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SqlConnection::run`].
+    pub fn foreign_keys(
+        &mut self,
+        database: &[u8],
+        table: &[u8],
+    ) -> Result<Vec<ServerForeignKey>, ConnectionError> {
+        let condition = quote::table_condition(database, table)
+            .replace("table_schema", "k.table_schema")
+            .replace("table_name", "k.table_name");
+        let rows = self.connection.named_rows(&format!(
+            "SELECT k.constraint_name, k.column_name, k.referenced_table_schema, k.referenced_table_name,
+               k.referenced_column_name, r.unique_constraint_name
+             FROM information_schema.key_column_usage k JOIN information_schema.referential_constraints r
+               ON r.constraint_schema = k.constraint_schema AND r.constraint_name = k.constraint_name
+               AND r.table_name = k.table_name
+             WHERE k.referenced_table_name IS NOT NULL AND {condition}
+             ORDER BY k.constraint_name, k.ordinal_position"
+        ))?;
+        let keys = rows.chunk_by(|one, next| text(one, "constraint_name") == text(next, "constraint_name"));
+        Ok(keys.map(foreign_key).collect())
+    }
+
+    /// Returns the tables of all foreign keys of the server.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`SqlConnection::run`].
+    pub fn foreign_key_tables(&mut self) -> Result<Vec<ForeignKeyTables>, ConnectionError> {
+        let rows = self.connection.rows(
+            "SELECT constraint_schema, table_name, unique_constraint_schema, referenced_table_name
+             FROM information_schema.referential_constraints",
+        )?;
+        let reference = |row: ResultRow| {
+            let mut names = row.into_iter().map(Option::unwrap_or_default);
+            let mut next = || names.next().unwrap_or_default();
+            ForeignKeyTables {
+                database: next(),
+                table: next(),
+                parent_database: next(),
+                parent_table: next(),
+            }
+        };
+        Ok(rows.into_iter().map(reference).collect())
+    }
 }
 
 impl ServerColumn {
@@ -221,6 +313,19 @@ fn index_part(row: &NamedRow) -> ServerIndexPart {
         prefix: value(row, "sub_part").and_then(|size| size.parse().ok()),
         is_nullable: text(row, "nullable") == "YES",
         is_descending: text(row, "collation") == "D",
+    }
+}
+
+/// Returns a foreign key from the rows of its columns, of which there is at least one.
+fn foreign_key(rows: &[NamedRow]) -> ServerForeignKey {
+    let texts = |name: &str| rows.iter().map(|row| text(row, name)).collect();
+    ServerForeignKey {
+        name: text(&rows[0], "constraint_name"),
+        columns: texts("column_name"),
+        parent_database: text(&rows[0], "referenced_table_schema"),
+        parent_table: text(&rows[0], "referenced_table_name"),
+        parent_columns: texts("referenced_column_name"),
+        parent_index: value(&rows[0], "unique_constraint_name"),
     }
 }
 

@@ -152,9 +152,11 @@ fn a_cleartext_password_is_refused_with_the_remedy() {
 
 fn assert_lost<T>(result: Result<T, ConnectionError>, why: &str) {
     match result {
-        Err(ConnectionError::Lost { reason, .. }) => assert!(reason.contains(why), "wanted {why}: {reason}"),
-        Err(error) => panic!("wanted {why}: {error:?}"),
-        Ok(_) => panic!("wanted {why}, but the request succeeded"),
+        Err(ConnectionError::Lost { reason, .. }) => {
+            assert!(reason.contains(why), "expected {why}: {reason}")
+        }
+        Err(error) => panic!("expected {why}: {error:?}"),
+        Ok(_) => panic!("expected {why}, but the request succeeded"),
     }
 }
 

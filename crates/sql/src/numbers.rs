@@ -52,7 +52,15 @@ pub fn put_four(out: &mut Vec<u8>, value: u32) {
 }
 
 /// Appends `value` in at least `width` digits.
+#[inline]
 pub fn put_padded(out: &mut Vec<u8>, value: u64, width: usize) {
+    match (width, value) {
+        (2, 0..100) => put_two(out, value as u32),
+        _ => put_any_padded(out, value, width),
+    }
+}
+
+fn put_any_padded(out: &mut Vec<u8>, value: u64, width: usize) {
     let start = out.len();
     put_u64(out, value);
     let digits = out.len() - start;

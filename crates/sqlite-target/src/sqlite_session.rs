@@ -107,8 +107,12 @@ impl TargetSession for PathReportingSession {
         self.run_with_path(SqliteSession::flush)
     }
 
-    fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
-        self.run_with_path(|session| session.commit(progress, placed))
+    fn commit(
+        &mut self,
+        progress: &ReplayProgress,
+        on_ordered: &mut dyn FnMut(),
+    ) -> Result<(), TargetFailure> {
+        self.run_with_path(|session| session.commit(progress, on_ordered))
     }
 
     fn rollback(&mut self) -> Result<(), TargetFailure> {
@@ -150,16 +154,20 @@ impl TargetSession for SqliteSession {
         Ok(())
     }
 
-    fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+    fn commit(
+        &mut self,
+        progress: &ReplayProgress,
+        on_ordered: &mut dyn FnMut(),
+    ) -> Result<(), TargetFailure> {
         if self.connection.is_autocommit() {
             self.begin()?;
         }
-        let (log, position) = match &progress.place {
-            Some(place) => (Some(&place.log), Some(place.position.cast_signed())),
+        let (log, position) = match &progress.position {
+            Some(end) => (Some(&end.log), Some(end.position.cast_signed())),
             None => (None, None),
         };
         let beyond: String =
-            progress.beyond.iter().map(|place| format!("{} {}\n", place.position, place.log)).collect();
+            progress.beyond.iter().map(|start| format!("{} {}\n", start.position, start.log)).collect();
         let sql = "UPDATE \"bintide.progress\" SET \"gtids\" = ?1, \"log\" = ?2, \"position\" = ?3, \
                    \"beyond\" = ?4 WHERE \"stream\" = 1 AND \"run\" = ?5";
         let gtids = progress.gtids.to_string();
@@ -174,7 +182,7 @@ impl TargetSession for SqliteSession {
         }
         self.connection.execute_batch("COMMIT").map_err(sqlite_failure)?;
         assert!(self.connection.is_autocommit(), "ours: progress and changes are in one transaction");
-        placed();
+        on_ordered();
         let mut all = self.all_remarks.lock().unwrap_or_else(PoisonError::into_inner);
         all.absorb(&mut self.remarks);
         Ok(())

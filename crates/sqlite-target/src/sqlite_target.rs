@@ -197,13 +197,18 @@ fn read_progress((gtids, log, position, beyond): ProgressRow) -> Result<ReplayPr
     let odd =
         |what: &str| TargetFailure::refused(format!("bintide.progress contains an invalid position: {what}"));
     let gtids: GtidSet = gtids.parse().map_err(|_| odd(&gtids))?;
-    let place =
+    let position =
         log.zip(position).map(|(log, position)| SourcePosition { log, position: position.cast_unsigned() });
     let beyond = beyond.lines().map(|line| {
         let (position, log) = line.split_once(' ').ok_or_else(|| odd(line))?;
         Ok(SourcePosition { log: log.to_owned(), position: position.parse().map_err(|_| odd(line))? })
     });
-    Ok(ReplayProgress { gtids, place, beyond: beyond.collect::<Result<_, TargetFailure>>()?, commits: None })
+    Ok(ReplayProgress {
+        gtids,
+        position,
+        beyond: beyond.collect::<Result<_, TargetFailure>>()?,
+        commits: None,
+    })
 }
 
 impl ReplayTarget for SqliteTarget {

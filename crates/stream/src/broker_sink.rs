@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn progress_round_trips_as_text() {
-        let check = |token: Option<&str>, records, skip, server: Option<&str>, wanted: &str| {
+        let check = |token: Option<&str>, records, skip, server: Option<&str>, expected: &str| {
             let progress = BrokerProgress {
                 token: token.map(|token| token.parse().unwrap()),
                 part: CommittedPart { records, checksum: records as u32 * 3 },
@@ -252,8 +252,8 @@ mod tests {
                 definitions: DefinitionsUpdate::Keep,
                 snapshot: SnapshotProgress::default(),
             };
-            assert_eq!(progress.to_string(), wanted);
-            assert_eq!(BrokerProgress::parse(wanted), Ok(progress));
+            assert_eq!(progress.to_string(), expected);
+            assert_eq!(BrokerProgress::parse(expected), Ok(progress));
         };
         check(Some("binlog.000001:10"), 0, None, None, "binlog.000001:10\n");
         check(None, 7, None, None, "-\nrecords 7 21\n");

@@ -2,11 +2,13 @@
 //!
 //! Debezium writes them as reads with `"snapshot":"incremental"`, Maxwell as bootstrap inserts.
 
+use sql::numbers::put_u64;
+
 use crate::column_catalogue::TableSchema;
 use crate::debezium_writer::put_times;
 use crate::error::StreamError;
 use crate::incremental_snapshot::TableChunk;
-use crate::json_writer::{put_integer, put_string};
+use crate::json_writer::put_string;
 use crate::key_watch::KeyWatch;
 use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
@@ -26,7 +28,7 @@ pub struct ChunkWriter<'s> {
     buffers: ValueBuffers,
 }
 
-/// Place of a chunk in its table, for Maxwell's records at both ends.
+/// Position of a chunk in its table, for Maxwell's records at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkEnds {
     /// True for the first chunk of a table.
@@ -124,20 +126,20 @@ impl<'s> ChunkWriter<'s> {
         out.extend_from_slice(b",\"connector\":\"mysql\",\"name\":");
         put_string(&mut out, &self.settings.name);
         out.extend_from_slice(b",\"ts_ms\":");
-        put_integer(&mut out, self.now_ns / 1_000_000);
+        put_u64(&mut out, self.now_ns / 1_000_000);
         out.extend_from_slice(b",\"snapshot\":\"incremental\",\"db\":");
         let [database, table] = &self.table.names;
         put_string(&mut out, database);
         out.extend_from_slice(b",\"sequence\":null,\"ts_us\":");
-        put_integer(&mut out, self.now_ns / 1000);
+        put_u64(&mut out, self.now_ns / 1000);
         out.extend_from_slice(b",\"ts_ns\":");
-        put_integer(&mut out, self.now_ns);
+        put_u64(&mut out, self.now_ns);
         out.extend_from_slice(b",\"table\":");
         put_string(&mut out, table);
         out.extend_from_slice(b",\"server_id\":0,\"gtid\":null,\"file\":");
-        put_string(&mut out, &self.token.place.log);
+        put_string(&mut out, &self.token.at.log);
         out.extend_from_slice(b",\"pos\":");
-        put_integer(&mut out, self.token.place.position);
+        put_u64(&mut out, self.token.at.position);
         out.extend_from_slice(b",\"row\":0,\"thread\":null,\"query\":null}");
         out
     }

@@ -117,8 +117,8 @@ impl ColumnCatalogue {
     ///
     /// If the server cannot be queried.
     pub fn with_names(&mut self, logged: &Table) -> Result<Option<Table>, StreamError> {
-        let places: Vec<usize> = (0..logged.columns.len()).collect();
-        self.with_names_at(logged, &places)
+        let indexes: Vec<usize> = (0..logged.columns.len()).collect();
+        self.with_names_at(logged, &indexes)
     }
 
     /// Like [`ColumnCatalogue::with_names`], for a table map that lists columns that no row has. MySQL 8.0.13 and some
@@ -135,12 +135,12 @@ impl ColumnCatalogue {
     ) -> Result<Option<Table>, StreamError> {
         let is_shown =
             |index| rows.columns.contains(index) || rows.columns_after.is_some_and(|set| set.contains(index));
-        let places: Vec<usize> = (0..logged.columns.len()).filter(|index| is_shown(*index)).collect();
-        self.with_names_at(logged, &places)
+        let indexes: Vec<usize> = (0..logged.columns.len()).filter(|index| is_shown(*index)).collect();
+        self.with_names_at(logged, &indexes)
     }
 
-    /// Returns the table with names for the columns at `places`, which correspond to the catalogue's columns in order.
-    fn with_names_at(&mut self, logged: &Table, places: &[usize]) -> Result<Option<Table>, StreamError> {
+    /// Returns the table with names for the columns at `indexes`, which correspond to the catalogue's columns in order.
+    fn with_names_at(&mut self, logged: &Table, indexes: &[usize]) -> Result<Option<Table>, StreamError> {
         let [database, table] =
             [&logged.database, &logged.name].map(|name| String::from_utf8_lossy(name).into_owned());
         let name = format!("{database}.{table}");
@@ -148,16 +148,16 @@ impl ColumnCatalogue {
             CatalogueSource::Server(ask) => ask,
             CatalogueSource::Log(definitions) => {
                 let facts = definitions.table(&database, &table);
-                return Ok(facts.and_then(|facts| with_schema(logged, facts, places)));
+                return Ok(facts.and_then(|facts| with_schema(logged, facts, indexes)));
             }
         };
         let facts =
             ask(&database, &table).map_err(|cause| StreamError::Catalogue { table: name.clone(), cause })?;
         let Some(facts) = facts else { return Ok(None) };
         self.asked.insert(name, facts.asked_s);
-        let hidden = logged.columns.len() - places.len();
+        let hidden = logged.columns.len() - indexes.len();
         let is_explained = hidden == 0 || hidden == facts.index_expressions;
-        Ok(with_schema(logged, &facts, places).filter(|_| is_explained))
+        Ok(with_schema(logged, &facts, indexes).filter(|_| is_explained))
     }
 
     /// Returns the catalogue's definition of a table; `None` if the catalogue lacks it. After a DROP TABLE on the server,
@@ -230,25 +230,25 @@ impl fmt::Debug for ColumnCatalogue {
     }
 }
 
-/// Returns the table with the facts applied to its columns at `places`. The other columns are hidden, and no row has
+/// Returns the table with the facts applied to its columns at `indexes`. The other columns are hidden, and no row has
 /// them.
-fn with_schema(logged: &Table, facts: &TableSchema, places: &[usize]) -> Option<Table> {
-    if places.len() != facts.columns.len() {
+fn with_schema(logged: &Table, facts: &TableSchema, indexes: &[usize]) -> Option<Table> {
+    if indexes.len() != facts.columns.len() {
         return None;
     }
     let mut table = logged.clone();
     for column in &mut table.columns {
         column.name = Some(HIDDEN_NAME.into());
     }
-    for (place, facts) in places.iter().zip(&facts.columns) {
-        let column = logged.columns.get(*place).filter(|column| is_compatible(column.column_type, facts))?;
-        table.columns[*place] = with_column_schema(column, facts);
+    for (index, facts) in indexes.iter().zip(&facts.columns) {
+        let column = logged.columns.get(*index).filter(|column| is_compatible(column.column_type, facts))?;
+        table.columns[*index] = with_column_schema(column, facts);
     }
-    let place = |name: &String| {
+    let logged_index = |name: &String| {
         let index = facts.columns.iter().position(|column| column.name == *name)?;
-        places.get(index).copied()
+        indexes.get(index).copied()
     };
-    let key = facts.primary_key.iter().filter_map(place).map(|column| KeyPart { column, prefix: 0 });
+    let key = facts.primary_key.iter().filter_map(logged_index).map(|column| KeyPart { column, prefix: 0 });
     table.primary_key = Some(key.collect());
     Some(table)
 }
@@ -278,14 +278,14 @@ fn with_column_schema(column: &Column, facts: &ColumnSchema) -> Column {
 /// Returns whether the log's column type is compatible with the catalogue's column.
 fn is_compatible(column_type: ColumnType, facts: &ColumnSchema) -> bool {
     let data_type = &*facts.data_type;
-    let wanted: &[&str] = match column_type {
+    let data_types: &[&str] = match column_type {
         // MariaDB logs its address and UUID types as CHAR.
         ColumnType::Char { .. } => &["char", "binary", "uuid", "inet6", "inet4"],
         ColumnType::Blob { .. } => return data_type == "json" || BLOB_TYPES.contains(&data_type),
         ColumnType::Vector { .. } => &[],
         same => same.data_types(),
     };
-    wanted.is_empty() || wanted.contains(&data_type)
+    data_types.is_empty() || data_types.contains(&data_type)
 }
 
 /// Returns the members of `enum('a','it''s')` and `set(…)`; empty for other types.

@@ -41,15 +41,15 @@ fn truth_number(text: &str) -> &str {
 
 /// Returns a decimal with this number of digits after the point; `None` if it has more of them, or an exponent.
 fn scaled_decimal(text: &str, scale: usize) -> Option<String> {
-    let (whole, behind) = text.split_once('.').unwrap_or((text, ""));
-    let behind = behind.trim_end_matches('0');
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let fraction = fraction.trim_end_matches('0');
     let digits = whole.strip_prefix(['-', '+']).unwrap_or(whole);
-    let is_number = digits.chars().chain(behind.chars()).all(|digit| digit.is_ascii_digit());
-    if !is_number || behind.len() > scale || digits.len() + behind.len() == 0 {
+    let is_number = digits.chars().chain(fraction.chars()).all(|digit| digit.is_ascii_digit());
+    if !is_number || fraction.len() > scale || digits.len() + fraction.len() == 0 {
         return None;
     }
     let whole = whole.strip_prefix('+').unwrap_or(whole);
-    Some(if scale == 0 { whole.to_owned() } else { format!("{whole}.{behind:0<scale$}") })
+    Some(if scale == 0 { whole.to_owned() } else { format!("{whole}.{fraction:0<scale$}") })
 }
 
 #[cfg(test)]
@@ -60,12 +60,12 @@ mod tests {
 
     #[test]
     fn defaults_have_the_form_of_values() {
-        let check = |column_type: &str, default: &str, wanted: Option<&str>| {
+        let check = |column_type: &str, default: &str, expected: Option<&str>| {
             let data_type = column_type.split(['(', ' ']).next().unwrap_or_default().to_owned();
             let ddl = ColumnDdl { default: Some(default.to_owned()), ..ColumnDdl::default() };
             let column_type = column_type.to_owned();
             let column = ColumnSchema { data_type, column_type, ddl, ..ColumnSchema::default() };
-            assert_eq!(default_json(&column, ValueModes::default()).as_deref(), wanted, "{default}");
+            assert_eq!(default_json(&column, ValueModes::default()).as_deref(), expected, "{default}");
         };
         check("int", "-1", Some("-1"));
         check("int", "x", None);

@@ -96,7 +96,7 @@ pub enum ColumnRuleError {
         "expected an algorithm, a salt and regular expressions, such as SHA-256:SALT:shop.customers.email"
     )]
     NoSalt,
-    /// An unknown hash function. Its name may be a salt in the wrong place.
+    /// An unknown hash function. Its name may be a salt at the wrong position.
     #[error(
         "unknown algorithm: expected MD5, SHA-1, SHA-224, SHA-256, SHA-384 or SHA-512, a colon and the salt"
     )]
@@ -124,8 +124,8 @@ impl ColumnRules {
     /// Returns the columns of the key of a table, whose columns have these full names.
     pub(crate) fn key_of_definition(&self, names: &[String], definition: &TableSchema) -> Box<[usize]> {
         let primary_key = || {
-            let place = |name: &String| definition.columns.iter().position(|column| column.name == *name);
-            definition.primary_key.iter().filter_map(place).collect()
+            let index_of = |name: &String| definition.columns.iter().position(|column| column.name == *name);
+            definition.primary_key.iter().filter_map(index_of).collect()
         };
         self.keys.key_of(names).unwrap_or_else(primary_key)
     }
@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn patterns_match_whole_names_of_any_case() {
-        let check = |patterns: &str, column: &str, wanted: bool| {
-            assert_eq!(patterns.parse::<ColumnPatterns>().unwrap().matches(column), wanted, "{patterns}");
+        let check = |patterns: &str, column: &str, expected: bool| {
+            assert_eq!(patterns.parse::<ColumnPatterns>().unwrap().matches(column), expected, "{patterns}");
         };
         check("shop.orders.note", "shop.orders.note", true);
         check("SHOP.orders.note", "shop.Orders.note", true);
@@ -294,8 +294,8 @@ mod tests {
     #[test]
     fn keys_have_the_columns_of_the_rules_in_their_order() {
         let columns = ["s.t.a", "s.t.b", "s.t.c"].map(str::to_owned);
-        let check = |text: &str, wanted: Option<&[usize]>| {
-            assert_eq!(text.parse::<MessageKeys>().unwrap().key_of(&columns).as_deref(), wanted, "{text}");
+        let check = |text: &str, expected: Option<&[usize]>| {
+            assert_eq!(text.parse::<MessageKeys>().unwrap().key_of(&columns).as_deref(), expected, "{text}");
         };
         check("", None);
         check("s.t:c,a", Some(&[2, 0]));

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use binlog::events::RowsKind;
 use binlog::{RowChange, RowImage};
+use sql::numbers::{put_u32, put_u64};
 
 use crate::broker_sink::KeyedRecordKind;
 use crate::change::{
@@ -14,7 +15,7 @@ use crate::change::{
 };
 use crate::ddl_schema::put_changes;
 use crate::error::CorruptEvent;
-use crate::json_writer::{put_integer, put_string, put_token};
+use crate::json_writer::{put_string, put_token};
 use crate::record_index::{OtherKeyBounds, RecordIndex, RecordKeys};
 use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
@@ -106,7 +107,7 @@ impl DebeziumWriter {
         out.extend_from_slice(b"{\"status\":\"BEGIN\",\"id\":");
         out.extend_from_slice(&self.id);
         out.extend_from_slice(b",\"event_count\":null,\"data_collections\":null,\"ts_ms\":");
-        put_integer(out, at.commit_time_us(head) / 1000);
+        put_u64(out, at.commit_time_us(head) / 1000);
         out.extend_from_slice(b"}\n");
         self.index_boundary(output);
     }
@@ -145,18 +146,18 @@ impl DebeziumWriter {
         out.extend_from_slice(b"{\"status\":\"END\",\"id\":");
         out.extend_from_slice(&self.id);
         out.extend_from_slice(b",\"event_count\":");
-        put_integer(out, head.rows);
+        put_u64(out, head.rows);
         out.extend_from_slice(b",\"data_collections\":[");
         for (index, (table, rows)) in head.rows_by_table.iter().enumerate() {
             out.extend_from_slice(if index == 0 { b"{" } else { b",{" });
             out.extend_from_slice(b"\"data_collection\":");
             put_string(out, table);
             out.extend_from_slice(b",\"event_count\":");
-            put_integer(out, *rows);
+            put_u64(out, *rows);
             out.push(b'}');
         }
         out.extend_from_slice(b"],\"ts_ms\":");
-        put_integer(out, at.commit_time_us(head) / 1000);
+        put_u64(out, at.commit_time_us(head) / 1000);
         out.extend_from_slice(b",\"resume\":");
         put_token(out, token);
         out.extend_from_slice(b"}\n");
@@ -241,12 +242,12 @@ impl DebeziumWriter {
             _ => out.extend_from_slice(b"null"),
         }
         out.extend_from_slice(&self.front);
-        put_integer(out, change.index);
+        put_u64(out, change.index);
         out.extend_from_slice(&self.middle);
         let RowNumber { in_transaction, in_table } = head.count_row(self.table);
-        put_integer(out, in_transaction);
+        put_u64(out, in_transaction);
         out.extend_from_slice(b",\"data_collection_order\":");
-        put_integer(out, in_table);
+        put_u64(out, in_table);
         out.extend_from_slice(match op {
             DebeziumOp::Create => b"},\"op\":\"c\"",
             DebeziumOp::Update => b"},\"op\":\"u\"",
@@ -363,7 +364,7 @@ impl DebeziumWriter {
         let DdlRecord { database, table, .. } = *definition;
         self.put_source(out, &SourceBlock { database, table, head, at, when_us });
         out.extend_from_slice(b"0,\"thread\":null,\"query\":null},\"ts_ms\":");
-        put_integer(out, at.now_ns / 1_000_000);
+        put_u64(out, at.now_ns / 1_000_000);
         out.extend_from_slice(b",\"databaseName\":");
         put_string(out, definition.database);
         out.extend_from_slice(b",\"schemaName\":null,\"ddl\":");
@@ -393,23 +394,23 @@ impl DebeziumWriter {
         let SourceBlock { database, table, head, at, when_us } = *block;
         out.extend_from_slice(&self.source);
         out.extend_from_slice(b",\"ts_ms\":");
-        put_integer(out, when_us / 1000);
+        put_u64(out, when_us / 1000);
         out.extend_from_slice(b",\"snapshot\":\"false\",\"db\":");
         put_string(out, database);
         out.extend_from_slice(b",\"sequence\":null,\"ts_us\":");
-        put_integer(out, when_us);
+        put_u64(out, when_us);
         out.extend_from_slice(b",\"ts_ns\":");
-        put_integer(out, when_us.saturating_mul(1000));
+        put_u64(out, when_us.saturating_mul(1000));
         out.extend_from_slice(b",\"table\":");
         put_optional(out, table);
         out.extend_from_slice(b",\"server_id\":");
-        put_integer(out, at.server_id);
+        put_u32(out, at.server_id);
         out.extend_from_slice(b",\"gtid\":");
         put_optional(out, head.gtid.as_deref());
         out.extend_from_slice(b",\"file\":");
         put_string(out, at.log);
         out.extend_from_slice(b",\"pos\":");
-        put_integer(out, at.position);
+        put_u64(out, at.position);
         out.extend_from_slice(b",\"row\":");
     }
 }
@@ -417,7 +418,7 @@ impl DebeziumWriter {
 fn put_thread_and_query(out: &mut Vec<u8>, head: &TransactionMetadata) {
     out.extend_from_slice(b",\"thread\":");
     match head.thread {
-        Some(thread) => put_integer(out, thread),
+        Some(thread) => put_u32(out, thread),
         None => out.extend_from_slice(b"null"),
     }
     out.extend_from_slice(b",\"query\":");
@@ -437,7 +438,7 @@ pub(crate) fn put_times(out: &mut Vec<u8>, now_ns: u64) {
         [(b",\"ts_ms\":", now_ns / 1_000_000), (b",\"ts_us\":", now_ns / 1000), (b",\"ts_ns\":", now_ns)];
     for (label, number) in times {
         out.extend_from_slice(label);
-        put_integer(out, number);
+        put_u64(out, number);
     }
 }
 

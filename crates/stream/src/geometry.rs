@@ -1,8 +1,7 @@
 //! Geometries as well-known text: `POINT (1 2)`.
 
 use binlog::Cursor;
-
-use crate::json_writer::put_integer;
+use sql::numbers::put_i64;
 
 /// Nesting depth of geometries. A server accepts more. Bounds the stack.
 const DEPTH_MAX: usize = 64;
@@ -102,7 +101,7 @@ fn put_number(out: &mut Vec<u8>, number: f64) {
     /// Limit up to which whole numbers are exact, and written without a fraction.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     match number.fract() == 0.0 && number.abs() < EXACT_MAX {
-        true => put_integer(out, number as i64),
+        true => put_i64(out, number as i64),
         false => crate::json_writer::put_float(out, number),
     }
 }
@@ -121,10 +120,10 @@ mod tests {
         [x.to_le_bytes(), y.to_le_bytes()].concat()
     }
 
-    fn check(wkb: &[u8], wanted: Option<&str>) {
+    fn check(wkb: &[u8], expected: Option<&str>) {
         let mut out = Vec::new();
         let text = put_wkt(&mut out, wkb).map(|()| String::from_utf8(out).unwrap());
-        assert_eq!(text.as_deref(), wanted);
+        assert_eq!(text.as_deref(), expected);
     }
 
     #[test]

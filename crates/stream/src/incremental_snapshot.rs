@@ -5,7 +5,7 @@
 //! 1. The stream is between two transactions. From here on, a [`KeyWatch`] collects the keys that the log changes.
 //! 2. The reader waits until all transactions that the stream has read are visible on the server.
 //! 3. The reader selects the rows, and then asks for the end of the log. All transactions that the rows contain are before
-//!    this place, because servers write the log before they commit.
+//!    this position, because servers write the log before they commit.
 //! 4. When the stream has read the log up to there, it writes the rows whose keys the log has not changed. These rows have
 //!    the state of this moment.
 
@@ -39,7 +39,7 @@ enum ChunkPhase {
     Describing,
     /// The rows are being selected.
     Reading,
-    /// The rows wait until the stream has read the log up to their place.
+    /// The rows wait until the stream has read the log up to their position.
     Waiting(TableChunk),
 }
 
@@ -195,8 +195,8 @@ impl IncrementalSnapshot {
         }
     }
 
-    /// Returns what to do when the stream is between two transactions, and has read the log up to `place`.
-    pub fn step(&mut self, place: &ResumePosition, watch: &KeyWatch) -> ChunkStep {
+    /// Returns what to do when the stream is between two transactions, and has read the log up to `reached`.
+    pub fn step(&mut self, reached: &ResumePosition, watch: &KeyWatch) -> ChunkStep {
         let ChunkPhase::Waiting(chunk) = &self.phase else { return ChunkStep::Wait };
         if let Some(fault) = watch.fault() {
             self.phase = ChunkPhase::Idle;
@@ -205,7 +205,7 @@ impl IncrementalSnapshot {
             }
             return ChunkStep::Repeat(fault);
         }
-        if !is_reached(place, &chunk.end_of_log) {
+        if !is_reached(reached, &chunk.end_of_log) {
             return ChunkStep::Wait;
         }
         match std::mem::replace(&mut self.phase, ChunkPhase::Idle) {
@@ -249,11 +249,11 @@ impl IncrementalSnapshot {
     }
 }
 
-/// Returns whether a place in the log is at another one or after it.
-fn is_reached(place: &ResumePosition, wanted: &ResumePosition) -> bool {
-    match log_order(&place.log).cmp(&log_order(&wanted.log)) {
+/// Returns whether a position in the log is at another one or after it.
+fn is_reached(reached: &ResumePosition, goal: &ResumePosition) -> bool {
+    match log_order(&reached.log).cmp(&log_order(&goal.log)) {
         Ordering::Less => false,
-        Ordering::Equal => place.position >= wanted.position,
+        Ordering::Equal => reached.position >= goal.position,
         Ordering::Greater => true,
     }
 }
@@ -333,7 +333,7 @@ mod tests {
         format!("{{\"id\":{id}}}").into_bytes()
     }
 
-    fn place(read: usize) -> ResumePosition {
+    fn position_of(read: usize) -> ResumePosition {
         ResumePosition { log: "log.000001".to_owned(), position: read as u64 }
     }
 
@@ -410,7 +410,7 @@ mod tests {
         /// Runs a step of the reader: the query, or the end of the log after it.
         fn read_table(&mut self) {
             if let Some((number, mut chunk)) = self.selected.take() {
-                chunk.end_of_log = place(self.log.len());
+                chunk.end_of_log = position_of(self.log.len());
                 self.snapshot.take_rows(number, chunk);
                 return;
             }
@@ -449,7 +449,7 @@ mod tests {
         fn advance(&mut self) {
             if let Some(watch) = &self.watch {
                 let end = if self.omission == Omission::EndOfLog { usize::MAX >> 1 } else { self.read };
-                if let ChunkStep::Write(chunk) = self.snapshot.step(&place(end), watch) {
+                if let ChunkStep::Write(chunk) = self.snapshot.step(&position_of(end), watch) {
                     self.write(&chunk);
                 }
             }
@@ -539,9 +539,9 @@ mod tests {
         watch.redefine();
         // An answer to an earlier query.
         snapshot.take_rows(query.number - 1, TableChunk::default());
-        assert_eq!(snapshot.step(&place(7), &watch), ChunkStep::Wait);
+        assert_eq!(snapshot.step(&position_of(7), &watch), ChunkStep::Wait);
         snapshot.take_rows(query.number, TableChunk::default());
-        assert_eq!(snapshot.step(&place(7), &watch), ChunkStep::Repeat(WatchFault::Redefined));
+        assert_eq!(snapshot.step(&position_of(7), &watch), ChunkStep::Repeat(WatchFault::Redefined));
         let (query, watch) = snapshot.next_query().unwrap();
         assert_eq!(query.kind, SnapshotQueryKind::Describe);
         // Another primary key: the table is read from its start.

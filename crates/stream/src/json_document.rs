@@ -1,8 +1,9 @@
 //! JSON documents as Debezium and Maxwell write them: without whitespace, and values of non-JSON types as strings.
 
 use binlog::{DateTime, DecodeError, JsonContainer, JsonDocument, JsonQuotes, JsonValue, Time};
+use sql::numbers::{put_i64, put_u64};
 
-use crate::json_writer::{put_base64, put_escaped, put_float, put_integer, put_quoted};
+use crate::json_writer::{put_base64, put_escaped, put_float, put_quoted};
 
 /// Appends a document as JSON text.
 ///
@@ -26,8 +27,8 @@ fn put_value(out: &mut Vec<u8>, value: &JsonValue<'_>) -> Result<(), DecodeError
         JsonValue::Null => out.extend_from_slice(b"null"),
         JsonValue::Bool(true) => out.extend_from_slice(b"true"),
         JsonValue::Bool(false) => out.extend_from_slice(b"false"),
-        JsonValue::Int(number) => put_integer(out, *number),
-        JsonValue::UInt(number) => put_integer(out, *number),
+        JsonValue::Int(number) => put_i64(out, *number),
+        JsonValue::UInt(number) => put_u64(out, *number),
         JsonValue::Double(number) => put_float(out, *number),
         JsonValue::Decimal(decimal) => decimal.write(out),
         JsonValue::String(text) => put_text(out, text),

@@ -1,6 +1,7 @@
 //! Writing of JSON text into byte buffers.
 
 use binlog::{JsonHexDigits, put_json_escaped, put_json_string};
+use sql::numbers::put_u64;
 
 use crate::resume_token::ResumeToken;
 
@@ -24,20 +25,14 @@ pub(crate) fn put_escaped(out: &mut Vec<u8>, text: &[u8]) {
 /// Appends a resume token in quotes.
 pub(crate) fn put_token(out: &mut Vec<u8>, token: &ResumeToken) {
     out.push(b'"');
-    put_escaped(out, token.place.log.as_bytes());
+    put_escaped(out, token.at.log.as_bytes());
     out.push(b':');
-    put_integer(out, token.place.position);
+    put_u64(out, token.at.position);
     if let Some(gtid) = &token.gtid {
         out.push(b',');
         put_escaped(out, gtid.as_bytes());
     }
     out.push(b'"');
-}
-
-/// Appends a number.
-#[inline]
-pub(crate) fn put_integer(out: &mut Vec<u8>, number: impl itoa::Integer) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends a number in as few digits as identify it; `null` for NaN and infinity, which no server stores.
@@ -53,24 +48,16 @@ pub(crate) fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     put_quoted(out, |out| binlog::put_base64(out, bytes));
 }
 
-/// Appends a number with at least `width` digits.
-pub(crate) fn put_digits(out: &mut Vec<u8>, number: u32, width: usize) {
-    let mut buffer = itoa::Buffer::new();
-    let text = buffer.format(number).as_bytes();
-    out.extend(std::iter::repeat_n(b'0', width.saturating_sub(text.len())));
-    out.extend_from_slice(text);
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::proptest;
 
-    use super::{put_base64, put_digits, put_float, put_string, put_token};
+    use super::{put_base64, put_float, put_string, put_token};
 
-    fn check(put: impl Fn(&mut Vec<u8>), wanted: &str) {
+    fn check(put: impl Fn(&mut Vec<u8>), expected: &str) {
         let mut out = Vec::new();
         put(&mut out);
-        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]
@@ -92,10 +79,10 @@ mod tests {
     #[test]
     fn tokens_are_written_as_their_text() {
         for text in ["binlog.000003:1234", "a\"b:4,3e11fa47-71ca-11e1-9e33-c80aa9429562:tag:7"] {
-            let mut wanted = Vec::new();
-            put_string(&mut wanted, text);
-            let wanted = String::from_utf8(wanted).unwrap();
-            check(|out| put_token(out, &text.parse().unwrap()), &wanted);
+            let mut expected = Vec::new();
+            put_string(&mut expected, text);
+            let expected = String::from_utf8(expected).unwrap();
+            check(|out| put_token(out, &text.parse().unwrap()), &expected);
         }
     }
 
@@ -105,8 +92,6 @@ mod tests {
         check(|out| put_float(out, -0.0f64), "-0.0");
         check(|out| put_float(out, f64::NAN), "null");
         check(|out| put_float(out, f32::NEG_INFINITY), "null");
-        check(|out| put_digits(out, 7, 3), "007");
-        check(|out| put_digits(out, 12345, 3), "12345");
     }
 
     #[test]

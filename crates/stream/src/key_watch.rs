@@ -94,8 +94,8 @@ impl KeyWatch {
         if self.fault.is_some() {
             return Ok(());
         }
-        let place = |label: &Vec<u8>| plan.columns.iter().position(|column| *column.label == **label);
-        let Some(places) = self.labels.iter().map(place).collect::<Option<Vec<usize>>>() else {
+        let index_of = |label: &Vec<u8>| plan.columns.iter().position(|column| *column.label == **label);
+        let Some(indexes) = self.labels.iter().map(index_of).collect::<Option<Vec<usize>>>() else {
             self.set_fault(WatchFault::NoKey);
             return Ok(());
         };
@@ -105,7 +105,7 @@ impl KeyWatch {
             for images in [[before, after], [after, before]] {
                 // The second image has the columns that the first one lacks.
                 if images[0].is_some() {
-                    self.add_image(&plan.columns, &places, images)?;
+                    self.add_image(&plan.columns, &indexes, images)?;
                 }
             }
         }
@@ -115,19 +115,19 @@ impl KeyWatch {
     fn add_image(
         &mut self,
         columns: &[ColumnPlan],
-        places: &[usize],
+        indexes: &[usize],
         images: [Option<&RowImage<'_, '_>>; 2],
     ) -> Result<(), CorruptEvent> {
         let mut key = Vec::new();
-        for place in places {
-            let field = images.iter().flatten().find_map(|image| image.field(*place));
+        for index in indexes {
+            let field = images.iter().flatten().find_map(|image| image.field(*index));
             let Some(field) = field else {
                 self.set_fault(WatchFault::NoKey);
                 return Ok(());
             };
             key.push(if key.is_empty() { b'{' } else { b',' });
-            key.extend_from_slice(&columns[*place].label);
-            put(&mut key, &columns[*place], &field.value()?, &mut self.buffers)?;
+            key.extend_from_slice(&columns[*index].label);
+            put(&mut key, &columns[*index], &field.value()?, &mut self.buffers)?;
         }
         key.push(b'}');
         self.add_key(&key);

@@ -31,9 +31,8 @@ mod connect_schema;
 mod ddl_schema;
 mod debezium_schema;
 mod debezium_writer;
-mod epoch;
+mod directory_sink;
 mod error;
-mod folder_sink;
 mod geometry;
 mod incremental_snapshot;
 mod json_document;
@@ -82,9 +81,8 @@ pub use crate::column_rules::{
 pub use crate::connect_schema::{ConnectField, ConnectKind, ConnectParameter, ConnectSchema};
 pub use crate::ddl_schema::DdlSchema;
 pub use crate::debezium_schema::RecordSchemas;
-pub use crate::epoch::{epoch_day, epoch_micros, time_micros};
+pub use crate::directory_sink::{DirectorySink, lock_progress};
 pub use crate::error::StreamError;
-pub use crate::folder_sink::{FolderSink, lock_progress};
 pub use crate::incremental_snapshot::{
     ChunkStep, IncrementalSnapshot, SnapshotQuery, SnapshotQueryKind, TableChunk,
 };

@@ -5,11 +5,12 @@
 
 use binlog::events::{Rows, RowsKind};
 use binlog::{RowChange, RowField, RowImage, Value};
+use sql::numbers::{put_u32, put_u64};
 
 use crate::change::{ChangedRow, DdlRecord, DdlVerb, EventCoordinates, TransactionMetadata};
 use crate::error::{CorruptEvent, EventError, StreamError};
 use crate::json_document::put_document;
-use crate::json_writer::{put_escaped, put_integer, put_string};
+use crate::json_writer::{put_escaped, put_string};
 use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
 use crate::table_plan::TablePlan;
@@ -70,15 +71,15 @@ impl MaxwellWriter {
             RowsKind::Delete => b",\"type\":\"delete\",\"ts\":",
             RowsKind::Update | RowsKind::PartialUpdate => b",\"type\":\"update\",\"ts\":",
         });
-        put_integer(front, at.timestamp);
+        put_u32(front, at.timestamp);
         middle.clear();
         put_position(middle, at);
         put_gtid(middle, head);
         middle.extend_from_slice(b",\"server_id\":");
-        put_integer(middle, at.server_id);
+        put_u32(middle, at.server_id);
         if let Some(thread) = head.thread {
             middle.extend_from_slice(b",\"thread_id\":");
-            put_integer(middle, thread);
+            put_u32(middle, thread);
         }
         middle.extend_from_slice(b",\"data\":{");
     }
@@ -132,7 +133,7 @@ impl MaxwellWriter {
         let out = &mut record;
         put_names(out, definition.database, definition.table);
         out.extend_from_slice(b",\"ts\":");
-        put_integer(out, u64::from(at.timestamp) * 1000);
+        put_u64(out, u64::from(at.timestamp) * 1000);
         out.extend_from_slice(b",\"sql\":");
         put_string(out, definition.sql);
         put_position(out, at);
@@ -177,13 +178,13 @@ fn put_rows(
 fn put_number(out: &mut Vec<u8>, number: &MaxwellRowNumber, index: u64) {
     if let Some(xid) = number.xid {
         out.extend_from_slice(b",\"xid\":");
-        put_integer(out, xid);
+        put_u64(out, xid);
     }
     if number.last == Some(index) {
         out.extend_from_slice(b",\"commit\":true");
     } else {
         out.extend_from_slice(b",\"xoffset\":");
-        put_integer(out, number.offset);
+        put_u64(out, number.offset);
     }
 }
 
@@ -226,7 +227,7 @@ fn put_position(out: &mut Vec<u8>, at: &EventCoordinates<'_>) {
     out.push(b'"');
     put_escaped(out, at.log.as_bytes());
     out.push(b':');
-    put_integer(out, at.position);
+    put_u64(out, at.position);
     out.push(b'"');
 }
 

@@ -101,8 +101,8 @@ impl OriginalPositions {
         let Ok(gtid) = RawEvent::new(&self.gtid, format.checksum.for_events()) else { return size };
         // The event's size depends on the transaction's size, which includes the event.
         for _ in 0..GTID_SIZE_ROUNDS_MAX {
-            let (behind, mut bytes) = (size_before.saturating_sub(size), Vec::new());
-            if put_gtid_resized(&gtid, behind, NextPosition::Fixed(0), format, &mut bytes).is_err()
+            let (size_after, mut bytes) = (size_before.saturating_sub(size), Vec::new());
+            if put_gtid_resized(&gtid, size_after, NextPosition::Fixed(0), format, &mut bytes).is_err()
                 || bytes.len() as u64 == size
             {
                 break;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use logs::FileLock;
 
 use crate::ddl_schema::DdlSchema;
-use crate::folder_sink::write_atomically;
+use crate::directory_sink::write_atomically;
 use crate::resume_token::ResumeToken;
 use crate::schema_files::{SchemaFiles, format_schema_line};
 use crate::snapshot_progress::SnapshotProgress;
@@ -214,25 +214,25 @@ mod tests {
 
     use super::{MARKS_MAX, PipeMark, PipeSink};
     use crate::ddl_schema::{DdlContext, DdlSchema};
-    use crate::folder_sink::lock_progress;
+    use crate::directory_sink::lock_progress;
     use crate::snapshot_progress::SnapshotProgress;
 
     /// A pipe with a settable number of unread bytes, and the directory of its progress file.
     struct PipeFixture {
         pipe: PipeSink,
         waiting: Rc<Cell<u64>>,
-        folder: tempfile::TempDir,
+        directory: tempfile::TempDir,
     }
 
     impl PipeFixture {
         fn new() -> Self {
-            let (folder, waiting) = (tempfile::tempdir().unwrap(), Rc::new(Cell::new(0)));
+            let (directory, waiting) = (tempfile::tempdir().unwrap(), Rc::new(Cell::new(0)));
             let held = waiting.clone();
-            let path = folder.path().join("progress");
+            let path = directory.path().join("progress");
             let lock = lock_progress(&path).unwrap();
             let pipe =
                 PipeSink::new(Box::new(io::sink())).with_progress(path, lock, None, move || held.get());
-            Self { pipe, waiting, folder }
+            Self { pipe, waiting, directory }
         }
 
         /// Writes one byte, and a mark after it.
@@ -248,11 +248,11 @@ mod tests {
             });
         }
 
-        fn check(&mut self, waiting: u64, wanted: &str) {
+        fn check(&mut self, waiting: u64, expected: &str) {
             self.waiting.set(waiting);
             self.pipe.save().unwrap();
-            let text = fs::read_to_string(self.folder.path().join("progress")).unwrap_or_default();
-            assert_eq!(text.replace('\n', "|"), wanted, "{waiting} waiting");
+            let text = fs::read_to_string(self.directory.path().join("progress")).unwrap_or_default();
+            assert_eq!(text.replace('\n', "|"), expected, "{waiting} waiting");
         }
     }
 

@@ -3,12 +3,13 @@
 use std::io::{self, Write as _};
 
 use binlog::Event as Body;
+use sql::numbers::put_u64;
 
 use crate::broker_sink::{BrokerProgress, CommitStart, KeyedRecord, KeyedRecordKind, TransactionSkip};
 use crate::broker_target::BrokerTarget;
 use crate::ddl_schema::DdlSchema;
-use crate::folder_sink::{FolderSink, StreamCheckpoint};
-use crate::json_writer::{put_integer, put_string};
+use crate::directory_sink::{DirectorySink, StreamCheckpoint};
+use crate::json_writer::put_string;
 use crate::pipe_sink::{self, PipeSink};
 use crate::record_index::RecordIndex;
 use crate::resume_token::{ResumeToken, ResumeTokenError};
@@ -55,7 +56,7 @@ pub enum SinkTarget {
     /// Pipe or standard output, with a reader.
     Pipe(Box<PipeSink>),
     /// Files that contain each transaction exactly once.
-    Files(Box<FolderSink>),
+    Files(Box<DirectorySink>),
     /// Message broker, whose readers get each transaction exactly once.
     Broker(Box<BrokerTarget>),
 }
@@ -410,7 +411,7 @@ impl RecordSink {
         let SinkTarget::Broker(broker) = &mut self.target else { return Ok(()) };
         let (mut key, mut value) = (b"{\"serverName\":".to_vec(), b"{\"ts_ms\":".to_vec());
         put_string(&mut key, name);
-        put_integer(&mut value, now_ns / 1_000_000);
+        put_u64(&mut value, now_ns / 1_000_000);
         key.push(b'}');
         value.push(b'}');
         let (key, value) = (Some(&*key), Some(&*value));
@@ -550,7 +551,7 @@ mod tests {
         BrokerProgress, BrokerSink, CommitStart, CommittedPart, KeyedRecord, KeyedRecordKind,
     };
     use crate::broker_target::BrokerTarget;
-    use crate::folder_sink::lock_progress;
+    use crate::directory_sink::lock_progress;
     use crate::pipe_sink::PipeSink;
 
     /// A writer that accepts this number of bytes, and then fails.
@@ -572,8 +573,8 @@ mod tests {
 
     #[test]
     fn failed_writes_are_never_saved() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("progress");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("progress");
         let lock = lock_progress(&path).unwrap();
         let pipe = PipeSink::new(Box::new(LimitedWriter(10))).with_progress(path.clone(), lock, None, || 0);
         let mut output = RecordSink::new(SinkTarget::Pipe(Box::new(pipe)));
@@ -703,10 +704,10 @@ mod tests {
 
     #[test]
     fn brokers_commit_whole_transactions_or_parts_of_large_ones() {
-        let check = |letters: &str, wanted: &[&str]| {
+        let check = |letters: &str, expected: &[&str]| {
             let mut given = BrokerFixture::new(None, CommittedPart::default());
             given.write(letters).unwrap();
-            assert_eq!(*given.commits.borrow(), wanted, "{letters}");
+            assert_eq!(*given.commits.borrow(), expected, "{letters}");
         };
         check("a|", &["a: log:2+0"]);
         check("a|b|c|", &["a,b,c: log:6+0"]);
@@ -750,11 +751,11 @@ mod tests {
 
     #[test]
     fn committed_parts_are_left_out() {
-        let check = |committed: &str, letters: &str, wanted: &[&str]| {
+        let check = |committed: &str, letters: &str, expected: &[&str]| {
             let mut given = BrokerFixture::new(Some("log:9"), part(committed));
             match given.write(letters) {
-                Ok(()) => assert_eq!(*given.commits.borrow(), wanted, "{letters}"),
-                Err(error) => assert!(wanted.is_empty(), "{letters}: {error}"),
+                Ok(()) => assert_eq!(*given.commits.borrow(), expected, "{letters}"),
+                Err(error) => assert!(expected.is_empty(), "{letters}: {error}"),
             }
         };
         check("ab", "abc|d|", &["c,d: log:6+0"]);

@@ -11,7 +11,7 @@ use crate::change::ResumePosition;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResumeToken {
     /// Position to resume at.
-    pub place: ResumePosition,
+    pub at: ResumePosition,
     /// GTID of the transaction before it; `None` if it has none.
     pub gtid: Option<String>,
 }
@@ -33,7 +33,7 @@ impl ResumeTokenError {
 
 impl fmt::Display for ResumeToken {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}", self.place.log, self.place.position)?;
+        write!(out, "{}:{}", self.at.log, self.at.position)?;
         match &self.gtid {
             Some(gtid) => write!(out, ",{gtid}"),
             None => Ok(()),
@@ -46,14 +46,14 @@ impl FromStr for ResumeToken {
 
     fn from_str(text: &str) -> Result<Self, ResumeTokenError> {
         let error = || ResumeTokenError::new(text);
-        let (place, gtid) = match text.split_once(',') {
-            Some((place, gtid)) => (place, Some(gtid.to_owned())),
+        let (coordinates, gtid) = match text.split_once(',') {
+            Some((coordinates, gtid)) => (coordinates, Some(gtid.to_owned())),
             None => (text, None),
         };
-        let (log, position) = place.rsplit_once(':').ok_or_else(error)?;
+        let (log, position) = coordinates.rsplit_once(':').ok_or_else(error)?;
         let position = position.parse().map_err(|_| error())?;
         let is_one = !log.is_empty() && gtid.as_ref().is_none_or(|gtid| !gtid.is_empty());
-        let token = Self { place: ResumePosition { log: log.to_owned(), position }, gtid };
+        let token = Self { at: ResumePosition { log: log.to_owned(), position }, gtid };
         is_one.then_some(token).ok_or_else(error)
     }
 }
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn tokens_round_trip_as_text() {
-        let check = |text: &str, wanted: bool| match text.parse::<ResumeToken>() {
-            Ok(token) => assert!(wanted && token.to_string() == text, "{token:?}"),
-            Err(error) => assert!(!wanted, "{error}"),
+        let check = |text: &str, expected: bool| match text.parse::<ResumeToken>() {
+            Ok(token) => assert!(expected && token.to_string() == text, "{token:?}"),
+            Err(error) => assert!(!expected, "{error}"),
         };
         check("binlog.000003:1234", true);
         check("b:i:4", true);

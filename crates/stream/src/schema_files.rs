@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::ddl_schema::DdlSchema;
-use crate::folder_sink::write_atomically;
+use crate::directory_sink::write_atomically;
 
 /// Files of table definitions: `progress.schema.3`. The progress file names the current one.
 #[derive(Debug)]

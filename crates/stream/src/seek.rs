@@ -24,17 +24,17 @@ pub fn seek(
     if let ReadOutcome::End(_) = reader.next_event()? {
         return Err(resume_error(reader, token, SeekOutcome::EndsBefore(reader.position())));
     }
-    let (head, wanted) = (reader.position(), token.place.position);
-    let (near, place) = match positions {
+    let (head, original) = (reader.position(), token.at.position);
+    let (near, position) = match positions {
         Some(positions) => {
-            let near = positions.seek_original(wanted)?.map(|transaction| transaction.rewritten);
-            (near.filter(|near| *near >= head), positions.to_rewritten(wanted))
+            let near = positions.seek_original(original)?.map(|transaction| transaction.rewritten);
+            (near.filter(|near| *near >= head), positions.to_rewritten(original))
         }
-        None => (reader.seek_near(wanted)?, wanted),
+        None => (reader.seek_near(original)?, original),
     };
     if let Some(near) = near {
         if let Ok(()) = reader.skip_to(near)
-            && let Ok(found) = read_to(reader, place)
+            && let Ok(found) = read_to(reader, position)
             && found.matches(token)
         {
             return Ok(());
@@ -42,7 +42,7 @@ pub fn seek(
         // `near` may not be the start of a transaction. Reading from the log's start is certain.
         reader.go_back_to(head)?;
     }
-    match read_to(reader, place)? {
+    match read_to(reader, position)? {
         found if found.matches(token) => Ok(()),
         found => Err(resume_error(reader, token, found)),
     }
@@ -70,24 +70,24 @@ impl SeekOutcome {
 }
 
 fn resume_error(reader: &LogReader, token: &ResumeToken, found: SeekOutcome) -> StreamError {
-    let wanted = token.gtid.as_deref().unwrap_or_default();
+    let expected = token.gtid.as_deref().unwrap_or_default();
     let reason = match found {
         SeekOutcome::EndsBefore(size) => format!("the log has only {size} bytes"),
         SeekOutcome::InsideTransaction => {
             "no transaction ends there: this is another log, or the position is wrong".to_owned()
         }
-        SeekOutcome::AfterTransaction(None) => format!("no transaction precedes it, expected {wanted}"),
+        SeekOutcome::AfterTransaction(None) => format!("no transaction precedes it, expected {expected}"),
         SeekOutcome::AfterTransaction(Some(found)) => {
-            format!("the transaction before it is {found}, expected {wanted}: this is another log")
+            format!("the transaction before it is {found}, expected {expected}: this is another log")
         }
     };
-    StreamError::Resume { log: reader.name().to_owned(), position: token.place.position, reason }
+    StreamError::Resume { log: reader.name().to_owned(), position: token.at.position, reason }
 }
 
 /// Reads up to a position. The reader must be between two transactions.
-fn read_to(reader: &mut LogReader, place: u64) -> Result<SeekOutcome, StreamError> {
+fn read_to(reader: &mut LogReader, position: u64) -> Result<SeekOutcome, StreamError> {
     let (mut tracker, mut last, mut at) = (TransactionTracker::new(), None, reader.position());
-    while at < place {
+    while at < position {
         let ended;
         (at, ended) = match reader.next_piece(CHUNK_SIZE, LARGE_PAYLOAD_SIZE)? {
             ReadOutcome::End(_) => return Ok(SeekOutcome::EndsBefore(reader.position())),
@@ -95,10 +95,10 @@ fn read_to(reader: &mut LogReader, place: u64) -> Result<SeekOutcome, StreamErro
                 (payload.head().end(), last_ended_large(&mut tracker, &payload))
             }
             ReadOutcome::Some(LogPiece::Chunk(chunk)) => {
-                let count = chunk.iter().take_while(|event| event.end() <= place).count();
+                let count = chunk.iter().take_while(|event| event.end() <= position).count();
                 // The rest starts with an event that reaches beyond the position, if there is one.
                 let rest = chunk.part(count..chunk.len());
-                let is_within = rest.get(0).is_some_and(|event| event.offset < place);
+                let is_within = rest.get(0).is_some_and(|event| event.offset < position);
                 let ended = last_ended(&mut tracker, &chunk.part(0..count));
                 let at = if is_within { rest.end() } else { rest.offset() };
                 reader.put_back(rest);
@@ -107,10 +107,10 @@ fn read_to(reader: &mut LogReader, place: u64) -> Result<SeekOutcome, StreamErro
         };
         last = ended.or(last);
     }
-    if at != place || tracker.open().is_some() {
+    if at != position || tracker.open().is_some() {
         return Ok(SeekOutcome::InsideTransaction);
     }
-    reader.skip_to(place)?;
+    reader.skip_to(position)?;
     Ok(SeekOutcome::AfterTransaction(last.map(|outline| match outline.id {
         TransactionId::Gtid(_) | TransactionId::Mariadb(_) => outline.id.to_string(),
         _ => String::new(),

@@ -11,7 +11,6 @@ use sql::quote::quote_name;
 
 use crate::column_catalogue::{ColumnSchema, parse_texts};
 use crate::column_rules::ColumnRules;
-use crate::epoch::epoch_micros;
 use crate::json_writer::{put_escaped, put_string};
 use crate::settings::Envelope;
 use crate::table_plan::ColumnPlan;
@@ -207,9 +206,9 @@ fn parse_time(text: &str) -> Option<Time> {
         Some(text) => (true, text),
         None => (false, text),
     };
-    let (text, behind) = text.split_once('.').unwrap_or((text, ""));
-    let fraction = u8::try_from(behind.len()).ok().filter(|digits| *digits <= 6)?;
-    let micros = format!("{behind:0<6}").parse().ok()?;
+    let (text, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let fraction = u8::try_from(decimals.len()).ok().filter(|digits| *digits <= 6)?;
+    let micros = format!("{decimals:0<6}").parse().ok()?;
     let mut parts = text.splitn(3, ':');
     let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next()?);
     let [minutes, seconds] = [minutes.parse().ok()?, seconds.parse().ok()?];
@@ -227,7 +226,7 @@ fn parse_datetime(bytes: &[u8]) -> Option<DateTime> {
 /// Parses a date and time in UTC; 0 for the zero date.
 fn parse_timestamp(bytes: &[u8]) -> Option<Timestamp> {
     let moment = parse_datetime(bytes)?;
-    let micros = epoch_micros(&moment).unwrap_or(0);
+    let micros = moment.epoch_micros().unwrap_or(0);
     let seconds = u32::try_from(micros.div_euclid(1_000_000)).ok()?;
     Some(Timestamp { seconds, micros: moment.micros, fraction: moment.fraction })
 }
@@ -308,9 +307,9 @@ mod tests {
 
     /// Compares a value in both envelopes.
     fn check(column_type: &str, text: &str, debezium: &str, maxwell: &str) {
-        for (to, wanted) in [(Envelope::Debezium, debezium), (Envelope::Maxwell, maxwell)] {
+        for (to, expected) in [(Envelope::Debezium, debezium), (Envelope::Maxwell, maxwell)] {
             let found = json(column_type, text, to, ValueModes::default());
-            assert_eq!(found, wanted, "{column_type} {text}");
+            assert_eq!(found, expected, "{column_type} {text}");
         }
     }
 
@@ -354,8 +353,8 @@ mod tests {
 
     #[test]
     fn values_in_other_modes() {
-        let check = |modes, column_type, text, wanted| {
-            assert_eq!(json(column_type, text, Envelope::Debezium, modes), wanted, "{modes:?} {text}");
+        let check = |modes, column_type, text, expected| {
+            assert_eq!(json(column_type, text, Envelope::Debezium, modes), expected, "{modes:?} {text}");
         };
         let decimals = |decimals| ValueModes { decimals, ..ValueModes::default() };
         check(decimals(DecimalMode::Text), "decimal(8,2) zerofill", "000001.20", "\"1.20\"");

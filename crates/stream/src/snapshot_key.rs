@@ -146,11 +146,11 @@ mod tests {
 
     #[test]
     fn chunks_follow_the_primary_key() {
-        let check = |columns: &[&str], key: &[&str], after: Option<&[&str]>, end: &[&str], wanted: &str| {
+        let check = |columns: &[&str], key: &[&str], after: Option<&[&str]>, end: &[&str], expected: &str| {
             let owned = |literals: &[&str]| literals.iter().map(|text| (*text).to_owned()).collect();
             let bounds = ChunkBounds { after: after.map(owned), end: Some(owned(end)), rows_max: 5 };
             let sql = table(columns, key).chunk_sql(["d", "t"], &bounds);
-            assert_eq!(sql.as_deref(), Some(wanted));
+            assert_eq!(sql.as_deref(), Some(expected));
         };
         let columns = ["a int", "b enum('x')", "c text"];
         check(
@@ -178,11 +178,11 @@ mod tests {
 
     #[test]
     fn keys_are_literals_that_select_the_same_row() {
-        let check = |column: &str, value: &[u8], wanted: Option<&str>| {
+        let check = |column: &str, value: &[u8], expected: Option<&str>| {
             let table = table(&[column], &["a"]);
             let row = [None, Some(value.to_vec())];
             let found = table.key_literals(&row).map(|literals| literals.concat());
-            assert_eq!(found.as_deref(), wanted, "{column}");
+            assert_eq!(found.as_deref(), expected, "{column}");
         };
         check("a int", b"-7", Some("-7"));
         check("a int", b"7; DROP", None);

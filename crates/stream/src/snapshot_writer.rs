@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
+use sql::numbers::put_u64;
+
 use crate::broker_sink::KeyedRecordKind;
 use crate::column_catalogue::TableSchema;
 use crate::column_rules::ColumnRules;
 use crate::debezium_writer::put_times;
 use crate::error::StreamError;
-use crate::json_writer::{put_integer, put_string};
+use crate::json_writer::put_string;
 use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
 use crate::settings::{Envelope, StreamSettings};
@@ -198,21 +200,21 @@ impl SnapshotWriter {
         let mut front = b"},\"source\":".to_vec();
         front.extend_from_slice(&self.source);
         front.extend_from_slice(b",\"ts_ms\":");
-        put_integer(&mut front, self.taken_s * 1000);
+        put_u64(&mut front, self.taken_s * 1000);
         front.extend_from_slice(b",\"snapshot\":\"");
         let mut back = b"\",\"db\":".to_vec();
         put_string(&mut back, database);
         back.extend_from_slice(b",\"sequence\":null");
         for (label, unit) in [(",\"ts_us\":", 1_000_000), (",\"ts_ns\":", 1_000_000_000)] {
             back.extend_from_slice(label.as_bytes());
-            put_integer(&mut back, self.taken_s * unit);
+            put_u64(&mut back, self.taken_s * unit);
         }
         back.extend_from_slice(b",\"table\":");
         put_string(&mut back, table);
         back.extend_from_slice(b",\"server_id\":0,\"gtid\":null,\"file\":");
-        put_string(&mut back, &self.token.place.log);
+        put_string(&mut back, &self.token.at.log);
         back.extend_from_slice(b",\"pos\":");
-        put_integer(&mut back, self.token.place.position);
+        put_u64(&mut back, self.token.at.position);
         back.extend_from_slice(
             b",\"row\":0,\"thread\":null,\"query\":null},\"transaction\":null,\"op\":\"r\"",
         );

@@ -150,9 +150,9 @@ mod tests {
 
     #[test]
     fn verbs() {
-        let check = |sql: &str, wanted: Option<DdlVerb>| {
+        let check = |sql: &str, expected: Option<DdlVerb>| {
             let query = query(sql);
-            assert_eq!(ddl_verb(&first_word(query.sql), &query, Flavour::MySql), wanted, "{sql}");
+            assert_eq!(ddl_verb(&first_word(query.sql), &query, Flavour::MySql), expected, "{sql}");
         };
         check("create table t (a int, index (a))", Some(DdlVerb::Create));
         check("create temporary table t (a int)", None);

@@ -142,9 +142,9 @@ mod tests {
 
     const A: &str = "5ea5ca5e-0001-4000-8000-000000000001";
 
-    fn check(gtid_state: &StreamGtidState, wanted: &str) {
-        assert_eq!(gtid_state.to_string(), wanted);
-        assert_eq!(StreamGtidState::parse(wanted).as_ref(), Some(gtid_state));
+    fn check(gtid_state: &StreamGtidState, expected: &str) {
+        assert_eq!(gtid_state.to_string(), expected);
+        assert_eq!(StreamGtidState::parse(expected).as_ref(), Some(gtid_state));
     }
 
     #[test]

@@ -369,8 +369,8 @@ impl Streamer {
             Some(origin) => origin.end_transaction(end).map_err(|reason| corrupt(at, reason))?,
             None => end,
         };
-        let place = ResumePosition { log: at.log.to_owned(), position };
-        Ok(ResumeToken { place, gtid: self.open.head.gtid.clone() })
+        let at = ResumePosition { log: at.log.to_owned(), position };
+        Ok(ResumeToken { at, gtid: self.open.head.gtid.clone() })
     }
 
     /// Tracks the log's grammar. Returns the transaction that ends with this event.

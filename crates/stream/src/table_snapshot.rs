@@ -1,12 +1,13 @@
 //! Tables read by SQL, prepared for writing their rows as JSON.
 
+use sql::numbers::put_u64;
 use std::sync::Arc;
 
 use crate::broker_sink::KeyedRecordKind;
 use crate::column_catalogue::TableSchema;
 use crate::column_rules::ColumnRules;
 use crate::error::StreamError;
-use crate::json_writer::{put_integer, put_string};
+use crate::json_writer::put_string;
 use crate::record_table::{RecordTable, full_names};
 use crate::settings::Envelope;
 use crate::snapshot_column::SnapshotColumn;
@@ -100,7 +101,7 @@ impl TableSnapshot {
         out.extend_from_slice(b",\"type\":\"");
         out.extend_from_slice(kind.as_bytes());
         out.extend_from_slice(b"\",\"ts\":");
-        put_integer(out, time_s);
+        put_u64(out, time_s);
         out.extend_from_slice(b",\"data\":{");
     }
 }

@@ -117,12 +117,12 @@ impl TransactionBuffer {
         if self.bytes.len() <= MEMORY_MAX {
             return Ok(());
         }
-        let folder = env::temp_dir();
+        let directory = env::temp_dir();
         let spool = match &mut self.spool {
             Some(spool) => spool,
-            none => none.insert(EncryptedSpool::new_in(&folder, 0)?),
+            none => none.insert(EncryptedSpool::new_in(&directory, 0)?),
         };
-        spool.push(&self.bytes).map_err(|error| temporary_file_error(&folder, error))?;
+        spool.push(&self.bytes).map_err(|error| temporary_file_error(&directory, error))?;
         self.spooled.push(self.bytes.len());
         self.bytes.clear();
         Ok(())
@@ -173,17 +173,17 @@ impl TransactionBuffer {
 }
 
 /// Adds the directory of temporary files to an error of the operating system.
-fn temporary_file_error(folder: &Path, error: io::Error) -> io::Error {
+fn temporary_file_error(directory: &Path, error: io::Error) -> io::Error {
     let kind = error.kind();
-    let folder = folder.display();
+    let directory = directory.display();
     match kind {
         // The limit of temporary files: this error has the directory already.
         ErrorKind::Other => error,
-        _ if is_disk_full(&error) => io::Error::new(kind, format!("temporary file in {folder}: {error}")),
+        _ if is_disk_full(&error) => io::Error::new(kind, format!("temporary file in {directory}: {error}")),
         _ => io::Error::new(
             kind,
             format!(
-                "temporary file in {folder}: {error}; set TMPDIR to a directory that exists and can be written"
+                "temporary file in {directory}: {error}; set TMPDIR to a directory that exists and can be written"
             ),
         ),
     }

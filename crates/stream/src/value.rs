@@ -7,6 +7,7 @@ pub(crate) mod maxwell;
 use std::borrow::Cow;
 
 use binlog::{BytesValue, Charset, CompressedValue, DecodeError, RowChange, RowField, TextValue, Value};
+use sql::numbers::put_u32;
 
 use crate::error::CorruptEvent;
 use crate::json_writer::{put_base64, put_quoted, put_string};
@@ -117,7 +118,7 @@ pub(crate) fn put_compressed(
 /// Appends the text of an ENUM value, or its number if the log lacks the members.
 pub(crate) fn put_enum(out: &mut Vec<u8>, column: &ColumnPlan, number: u16) -> Result<(), CorruptEvent> {
     match (usize::from(number), &*column.texts) {
-        (_, []) => crate::json_writer::put_integer(out, number),
+        (_, []) => put_u32(out, u32::from(number)),
         (0, _) => out.extend_from_slice(b"\"\""),
         (number, texts) => out.extend_from_slice(texts.get(number - 1).ok_or(CorruptEvent::NoText)?),
     }

@@ -184,9 +184,9 @@ mod tests {
 
     #[test]
     fn texts_are_cut() {
-        let check = |max: usize, text, wanted| {
+        let check = |max: usize, text, expected| {
             let rule = MaskRule::parse_truncation(&format!("{max}:a.b.c")).unwrap();
-            assert_eq!(masked(&rule, TEXT, text), wanted);
+            assert_eq!(masked(&rule, TEXT, text), expected);
         };
         check(3, Some("abcdef"), "\"abc\"");
         check(3, Some("abc"), "\"abc\"");
@@ -213,8 +213,8 @@ mod tests {
 
     #[test]
     fn other_types_keep_their_values() {
-        let check = |rule: &MaskRule, kind, wanted: &str| {
-            assert_eq!(masked(rule, MaskedColumn { kind, length: None }, Some("abc")), wanted);
+        let check = |rule: &MaskRule, kind, expected: &str| {
+            assert_eq!(masked(rule, MaskedColumn { kind, length: None }, Some("abc")), expected);
         };
         let replacement = MaskRule::parse_replacement("2:a.b.c").unwrap();
         check(&replacement, MaskedKind::Text, "\"**\"");

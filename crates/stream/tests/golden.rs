@@ -81,11 +81,11 @@ fn check(sample: &str) {
         if env::var_os("BINTIDE_GOLDEN").is_some() {
             fs::write(&golden, &text).unwrap();
         }
-        let wanted = fs::read_to_string(&golden).unwrap();
-        for (number, (found, wanted)) in text.lines().zip(wanted.lines()).enumerate() {
-            assert_eq!(found, wanted, "{sample} {form} line {}", number + 1);
+        let expected = fs::read_to_string(&golden).unwrap();
+        for (number, (found, expected)) in text.lines().zip(expected.lines()).enumerate() {
+            assert_eq!(found, expected, "{sample} {form} line {}", number + 1);
         }
-        assert_eq!(text.len(), wanted.len(), "{sample} {form}");
+        assert_eq!(text.len(), expected.len(), "{sample} {form}");
     }
 }
 
@@ -167,14 +167,14 @@ fn streams_resume_after_every_transaction() {
 fn resume_positions_off_a_boundary_are_refused() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog");
     let (_, tokens) = stream_sample("types.binlog", Envelope::Maxwell, None);
-    let check = |token: ResumeToken, wanted: &str| {
+    let check = |token: ResumeToken, expected: &str| {
         let error = seek(&mut LogReader::open(&path).unwrap(), &token, None).unwrap_err().to_string();
-        assert!(error.contains(wanted), "{error}");
+        assert!(error.contains(expected), "{error}");
     };
     let token = &tokens[3];
     let moved = |by: u64| {
-        let place = stream::ResumePosition { position: token.place.position + by, ..token.place.clone() };
-        ResumeToken { place, gtid: None }
+        let at = stream::ResumePosition { position: token.at.position + by, ..token.at.clone() };
+        ResumeToken { at, gtid: None }
     };
     check(moved(1), "no transaction ends there");
     check(moved(1 << 30), "the log has only");

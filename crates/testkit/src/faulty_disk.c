@@ -1,7 +1,7 @@
-// A failing disk for tests: preloaded into a program, this library counts the calls that change files below a folder,
-// and makes some of them fail.
+// A failing disk for tests: preloaded into a program, this library counts the calls that change files below a
+// directory, and makes some of them fail.
 //
-//   FAULTY_DISK_UNDER  the folder; calls on the folder itself count, too
+//   FAULTY_DISK_UNDER  the directory; calls on the directory itself count, too
 //   FAULTY_DISK_LOG    a file elsewhere that gets a line for each call: its name and its path
 //   FAULTY_DISK_AT     number of the call that fails, from 1; 0 for none
 //   FAULTY_DISK_ERROR  errno of the failing call; 0 kills the program there, with a write half done
@@ -115,7 +115,7 @@ OPEN(open)
 OPEN(open64)
 
 #define OPEN_AT(symbol) \
-    int symbol(int folder, const char *path, int flags, ...) { \
+    int symbol(int directory, const char *path, int flags, ...) { \
         NEXT(OpenAt, #symbol); \
         va_list rest; \
         va_start(rest, flags); \
@@ -123,7 +123,7 @@ OPEN(open64)
         va_end(rest); \
         if ((flags & O_ACCMODE) != O_RDONLY && fails(is_path_counted("open", path))) \
             return failed(); \
-        return next(folder, path, flags, mode); \
+        return next(directory, path, flags, mode); \
     }
 OPEN_AT(openat)
 OPEN_AT(openat64)
@@ -183,9 +183,9 @@ int rename(const char *from, const char *to) {
     return fails(is_path_counted("rename", to)) ? failed() : next(from, to);
 }
 
-typedef int (*MakeFolder)(const char *, mode_t);
+typedef int (*MakeDirectory)(const char *, mode_t);
 int mkdir(const char *path, mode_t mode) {
-    NEXT(MakeFolder, "mkdir");
+    NEXT(MakeDirectory, "mkdir");
     return fails(is_path_counted("mkdir", path)) ? failed() : next(path, mode);
 }
 

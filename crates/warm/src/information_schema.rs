@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use servers::{NamedRow, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
-use sql::quote::{quote_table, table_condition};
+use servers::{ServerCatalogue, ServerColumn, ServerForeignKey, ServerIndexPart, SqlConnection};
+use sql::quote::quote_table;
 
 use crate::replica_table::{IndexKind, ReplicaColumn, ReplicaForeignKey, ReplicaIndex, ReplicaTable};
 
@@ -21,7 +21,6 @@ pub(crate) fn load_table(
     if engine.is_none_or(|engine| !engine.eq_ignore_ascii_case("InnoDB")) {
         return Ok(None);
     }
-    let condition = table_condition(database, table);
     let columns: Vec<ReplicaColumn> =
         catalogue.columns(database, table)?.into_iter().map(ReplicaColumn::new).collect();
     let parts = catalogue.index_parts(database, table)?;
@@ -29,25 +28,13 @@ pub(crate) fn load_table(
     let (Ok(database), Ok(table)) = (str::from_utf8(database), str::from_utf8(table)) else {
         return Ok(None);
     };
-    let name = quote_table(database, table);
-    let clustered = clustered(connection, &name, clustered_candidates(&parts))?;
+    let candidates = clustered_candidates(&parts);
+    let clustered = clustered(&mut catalogue, database, table, candidates)?;
     let mut indexes = indexes(&parts, &columns, clustered.as_deref());
     indexes.retain(|index| !hidden.contains(&index.name));
-    let foreign = connection.named_rows(&format!(
-        "SELECT k.constraint_name, k.column_name, k.referenced_table_schema, k.referenced_table_name,
-           k.referenced_column_name, r.unique_constraint_name
-         FROM information_schema.key_column_usage k JOIN information_schema.referential_constraints r
-           ON r.constraint_schema = k.constraint_schema AND r.constraint_name = k.constraint_name
-           AND r.table_name = k.table_name
-         WHERE k.referenced_table_name IS NOT NULL AND {}
-         ORDER BY k.constraint_name, k.ordinal_position",
-        condition.replace("table_schema", "k.table_schema").replace("table_name", "k.table_name")
-    ))?;
-    let parents = foreign
-        .chunk_by(|one, next| text(one, "constraint_name") == text(next, "constraint_name"))
-        .filter_map(|key| foreign_key(key, &columns))
-        .collect();
-    Ok(Some(ReplicaTable { name, columns, indexes, foreign_keys: parents }))
+    let keys = catalogue.foreign_keys(database.as_bytes(), table.as_bytes())?;
+    let foreign_keys = keys.into_iter().filter_map(|key| foreign_key(key, &columns)).collect();
+    Ok(Some(ReplicaTable { name: quote_table(database, table), columns, indexes, foreign_keys }))
 }
 
 impl ReplicaColumn {
@@ -79,17 +66,16 @@ fn clustered_candidates(parts: &[ServerIndexPart]) -> Vec<String> {
 
 /// Returns the clustered index. InnoDB chooses the first candidate in the order of the table's definition.
 fn clustered(
-    connection: &mut SqlConnection,
+    catalogue: &mut ServerCatalogue<'_>,
+    database: &str,
     table: &str,
     mut candidates: Vec<String>,
 ) -> Result<Option<String>, servers::ConnectionError> {
     if candidates.len() < 2 {
         return Ok(candidates.pop());
     }
-    // Without further privileges, only SHOW INDEX returns this order. The statement also reads statistics, but does not
-    // store them, because the session is read-only.
-    let ordered = connection.named_rows(&format!("SHOW INDEX FROM {table}"))?;
-    Ok(ordered.iter().map(|part| text(part, "key_name")).find(|name| candidates.contains(name)))
+    let ordered = catalogue.defined_indexes(database, table)?;
+    Ok(ordered.into_iter().find(|name| candidates.contains(name)))
 }
 
 /// Returns the indexes that can be searched.
@@ -131,26 +117,14 @@ fn index(
 }
 
 /// Returns a foreign key; `None` if the index that it refers to has no name.
-fn foreign_key(key: &[NamedRow], columns: &[ReplicaColumn]) -> Option<ReplicaForeignKey> {
-    let first = key.first()?;
-    let at = |row: &NamedRow| columns.iter().position(|column| column.name == text(row, "column_name"));
+fn foreign_key(key: ServerForeignKey, columns: &[ReplicaColumn]) -> Option<ReplicaForeignKey> {
+    let index_of = |name: &String| columns.iter().position(|column| column.name == *name);
     Some(ReplicaForeignKey {
-        table: quote_table(&text(first, "referenced_table_schema"), &text(first, "referenced_table_name")),
-        index: value(first, "unique_constraint_name")?,
-        parent_columns: key.iter().map(|row| text(row, "referenced_column_name")).collect(),
-        columns: key.iter().map(at).collect::<Option<Vec<_>>>()?,
+        table: quote_table(&key.parent_database, &key.parent_table),
+        index: key.parent_index?,
+        columns: key.columns.iter().map(index_of).collect::<Option<Vec<_>>>()?,
+        parent_columns: key.parent_columns,
     })
-}
-
-/// Returns a value by column name. Servers differ in the case of names.
-fn value(row: &NamedRow, name: &str) -> Option<String> {
-    let (_, value) = row.iter().find(|(column, _)| column.eq_ignore_ascii_case(name))?;
-    value.as_deref().map(|value| String::from_utf8_lossy(value).into_owned())
-}
-
-/// Returns a value as text; empty for NULL.
-fn text(row: &NamedRow, name: &str) -> String {
-    value(row, name).unwrap_or_default()
 }
 
 #[cfg(test)]

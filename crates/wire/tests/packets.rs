@@ -189,8 +189,8 @@ fn packets_that_are_encoded_in_place_are_the_same() {
                     Ok::<(), ()>(())
                 })
                 .unwrap();
-            copied.send(b"behind");
-            encoded.send(b"behind");
+            copied.send(b"later");
+            encoded.send(b"later");
             assert!(copied.output() == encoded.output(), "{size} bytes, {compression:?}");
         }
     }

@@ -274,10 +274,10 @@ fn is_shown(message: &str, examples: &str) -> Result<bool> {
     let line = message.trim_end_matches("\\n").split("\\n").max_by_key(|line| line.len()).unwrap_or(message);
     let line = line.replace("\\\"", "\"").replace("\\\\", "\\").replace("{{", "\u{1}").replace("}}", "\u{2}");
     let mut rest = line.trim();
-    while let Some((before, behind)) = rest.split_once('{') {
+    while let Some((before, after)) = rest.split_once('{') {
         pattern.push_str(&regex::escape(before));
         pattern.push_str(".*");
-        rest = behind.split_once('}').map_or("", |(_, behind)| behind);
+        rest = after.split_once('}').map_or("", |(_, after)| after);
     }
     pattern.push_str(&regex::escape(rest));
     let pattern = pattern.replace('\u{1}', "\\{").replace('\u{2}', "\\}");

@@ -280,40 +280,40 @@ fn a_lost_segment_is_not_replaced_by_another_log() -> Result<()> {
 /// Commands would read an archive in the directory of its logs in place of the logs. A pipe has no second reading.
 #[test]
 fn unsuitable_logs_and_places_are_refused() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let location = path_text(&folder.path().join("archive"));
+    let directory = tempfile::tempdir()?;
+    let location = path_text(&directory.path().join("archive"));
     let archive = Archive { location: location.clone(), variables: Vec::new() };
-    let log = folder.path().join("binlog.000001");
+    let log = directory.path().join("binlog.000001");
     fs::copy(workspace_root().join("samples/types.binlog"), &log)?;
-    let own = path_text(folder.path());
+    let own = path_text(directory.path());
     let ran = archive.run(&["--to", &own, &path_text(&log)])?;
     ensure!(ran.code == Some(2) && ran.stderr.contains("a directory of its own"), "{}", ran.stderr);
-    let pipe = folder.path().join("pipe");
+    let pipe = directory.path().join("pipe");
     ensure!(Command::new("mkfifo").arg(&pipe).status()?.success());
     for special in [pipe.as_path(), Path::new("/dev/null")] {
         let ran = archive.run(&["--to", &location, &path_text(special)])?;
         ensure!(ran.code == Some(2) && ran.stderr.contains("is not a regular file"), "{}", ran.stderr);
     }
-    let empty = folder.path().join("binlog.000002");
+    let empty = directory.path().join("binlog.000002");
     fs::write(&empty, "")?;
-    for (arguments, wanted) in [
+    for (arguments, expected) in [
         ([location.as_str(), &path_text(&empty)], "binlog.000002 is empty"),
         (["", &path_text(&log)], "an empty text is not the location of an archive"),
         ([&path_text(&log), &path_text(&log)], "it is a file; expected a directory"),
     ] {
         let ran = archive.run(&[&["--to"], arguments.as_slice()].concat())?;
-        ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{}", ran.stderr);
+        ensure!(ran.code == Some(2) && ran.stderr.contains(expected), "{}", ran.stderr);
     }
     archive.add(&[log], &[])?;
-    let restored = path_text(&folder.path().join("restored"));
+    let restored = path_text(&directory.path().join("restored"));
     fs::create_dir(&restored)?;
     let lock = DirectoryLock::take(Path::new(&restored))?.context("not locked")?;
     let ran = archive.run(&["restore", &location, "--to", &restored])?;
-    let wanted = "another process restores logs";
-    ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{}", ran.stderr);
+    let expected = "another process restores logs";
+    ensure!(ran.code == Some(2) && ran.stderr.contains(expected), "{}", ran.stderr);
     drop(lock);
     ensure!(archive.run(&["restore", &location, "--to", &restored])?.code == Some(0));
-    let manifest = fs::metadata(folder.path().join("archive/manifests/binlog.000001.json"))?;
+    let manifest = fs::metadata(directory.path().join("archive/manifests/binlog.000001.json"))?;
     ensure!(manifest.permissions().mode() & 0o027 == 0, "other users can read the archive");
     Ok(())
 }
@@ -349,13 +349,13 @@ fn large_transaction(directory: &Path) -> Result<PathBuf> {
     let bytes = fs::read(plain.join("large.binlog"))?;
     let mut rest = bytes.strip_prefix(&MAGIC).context("no magic number")?;
     let mut events = Vec::new();
-    while let Some((event, behind)) = RawEvent::split_first(rest, EventChecksum::Crc32) {
+    while let Some((event, after)) = RawEvent::split_first(rest, EventChecksum::Crc32) {
         events.push(event);
-        rest = behind;
+        rest = after;
     }
-    let place = |event_type| events.iter().position(|event| event.event_type() == event_type);
-    let first = place(EventType::TableMap).context("no table map")?;
-    let end = place(EventType::Xid).context("no end of a transaction")?;
+    let index_of = |event_type| events.iter().position(|event| event.event_type() == event_type);
+    let first = index_of(EventType::TableMap).context("no table map")?;
+    let end = index_of(EventType::Xid).context("no end of a transaction")?;
     let path = directory.join("large.000001");
     let mut file = BufWriter::new(fs::File::create(&path)?);
     file.write_all(&MAGIC)?;
@@ -433,8 +433,8 @@ fn encrypted_logs_come_back_with_their_key() -> Result<()> {
     ensure!(without.code == Some(2) && without.stderr.contains("--keyring"), "{}", without.stderr);
     let other = workspace_root().join("samples/encrypted-compressed/keyring").display().to_string();
     let wrong = archive.run(&["restore", &archive.location, "--to", &to, "--keyring", &other])?;
-    let wanted = "the keyring has another key of that name; give the keyring file of the server";
-    ensure!(wrong.code == Some(2) && wrong.stderr.contains(wanted), "{}", wrong.stderr);
+    let expected = "the keyring has another key of that name; give the keyring file of the server";
+    ensure!(wrong.code == Some(2) && wrong.stderr.contains(expected), "{}", wrong.stderr);
     let with = archive.run(&["restore", &archive.location, "--to", &to, "--keyring", &keyring])?;
     ensure!(with.code == Some(0), "{}", with.stderr);
     for log in logs {

@@ -119,10 +119,10 @@ fn commands_read_an_archive_on_a_server() -> Result<()> {
         &["advise", "--json", "--levels=1"],
         &["stream", "--format=maxwell", "--schema=ddl"],
     ] {
-        let (found, wanted) = (run(arguments, &archived)?, run(arguments, &log)?);
-        ensure!(found.code == wanted.code, "{arguments:?}: {found:?} {wanted:?}");
+        let (found, expected) = (run(arguments, &archived)?, run(arguments, &log)?);
+        ensure!(found.code == expected.code, "{arguments:?}: {found:?} {expected:?}");
         let is_measured = arguments[0] == "advise" || arguments[0] == "stats";
-        ensure!(is_measured || found.stdout == wanted.stdout, "{arguments:?}: {found:?} {wanted:?}");
+        ensure!(is_measured || found.stdout == expected.stdout, "{arguments:?}: {found:?} {expected:?}");
     }
     let target = Launch::mysql().start()?;
     let ran = run(&["replay", "--to", &address("root", &target)], Path::new(&location))?;
@@ -139,8 +139,8 @@ fn commands_read_an_archive_on_a_server() -> Result<()> {
 /// Credentials that bintide would not find are named, in place of a failed request.
 #[test]
 fn unsupported_settings_of_a_profile_are_named() -> Result<()> {
-    let folder = TempDir::new()?;
-    let config = folder.path().join("config");
+    let directory = TempDir::new()?;
+    let config = directory.path().join("config");
     fs::write(&config, "[profile backup]\nregion = eu-west-1\nrole_arn = arn:aws:iam::1:role/r\n")?;
     let mut command = Command::new(bintide()?);
     command.env_clear().env("AWS_PROFILE", "backup").env("AWS_CONFIG_FILE", &config);

@@ -109,9 +109,9 @@ fn readers_read_tables_on_an_object_store() -> Result<()> {
             .map(|(_, value)| value.clone())
             .context("no value")
     };
-    let place = format!("{}/tables/tables", ObjectServer::BUCKET);
+    let prefix = format!("{}/tables/tables", ObjectServer::BUCKET);
     let login = [value("AWS_ENDPOINT_URL")?, value("AWS_ACCESS_KEY_ID")?, value("AWS_SECRET_ACCESS_KEY")?];
-    let read = read_back("s3.py", &[&login[..], &[place]].concat())?;
+    let read = read_back("s3.py", &[&login[..], &[prefix]].concat())?;
     let expected = export_rows(&[&logs[0]])?;
     ensure!(read.trim() == expected.to_string(), "{read}: expected {expected}");
     damage_is_found(&server, &location)
@@ -143,8 +143,8 @@ fn damage_is_found(server: &ObjectServer, location: &str) -> Result<()> {
 /// Tables that are requested later are added, and a lost table is written again. The segment stays.
 #[test]
 fn missing_tables_are_written_beside_the_segment() -> Result<()> {
-    let folder = TempDir::new()?;
-    let archive = folder.path().join("archive");
+    let directory = TempDir::new()?;
+    let archive = directory.path().join("archive");
     let location = archive.display().to_string();
     let log = &samples(&["types.binlog"])[0];
     let segments = || -> Result<Vec<PathBuf>> {
@@ -190,7 +190,7 @@ fn writers_at_the_same_time_keep_all_columns() -> Result<()> {
     let directory = TempDir::new()?;
     let server = ObjectServer::start()?;
     let logs = samples(&["charsets.binlog", "charsets-full-metadata.binlog"]);
-    let one_by_one = directory.path().join("wanted").display().to_string();
+    let one_by_one = directory.path().join("expected").display().to_string();
     for log in &logs {
         run_well(&[], &["archive", "--change-tables", "--to", &one_by_one, log])?;
     }
@@ -200,9 +200,9 @@ fn writers_at_the_same_time_keep_all_columns() -> Result<()> {
         "{expected:?}"
     );
     for round in 0..ROUNDS {
-        let place = directory.path().join(format!("round-{round}"));
-        archive_at_once(&[], &place.display().to_string(), &logs)?;
-        ensure!(column_lines(&place)? == expected, "{:?}", column_lines(&place)?);
+        let path = directory.path().join(format!("round-{round}"));
+        archive_at_once(&[], &path.display().to_string(), &logs)?;
+        ensure!(column_lines(&path)? == expected, "{:?}", column_lines(&path)?);
         let url = server.url(&format!("round-{round}"));
         archive_at_once(&server.variables(), &url, &logs)?;
         for (name, lines) in &expected {

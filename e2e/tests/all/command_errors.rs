@@ -119,10 +119,10 @@ fn ctrl_c_ends_the_wait_for_a_connection() -> Result<()> {
 /// A named pipe has no writer, or a writer that writes nothing. The first SIGINT or SIGTERM ends the wait.
 #[test]
 fn the_first_signal_ends_the_wait_for_a_pipe() -> Result<()> {
-    let folder = TempDir::new()?;
-    let pipe = folder.path().join("pipe");
+    let directory = TempDir::new()?;
+    let pipe = directory.path().join("pipe");
     mkfifo(&pipe, Mode::S_IRWXU)?;
-    let (name, database) = (text(&pipe)?, format!("sqlite:{}", folder.path().join("x.db").display()));
+    let (name, database) = (text(&pipe)?, format!("sqlite:{}", directory.path().join("x.db").display()));
     let lines: [&[&str]; 5] = [
         &["stats", name],
         &["verify", name],
@@ -152,8 +152,8 @@ fn the_first_signal_ends_the_wait_for_a_pipe() -> Result<()> {
 
 #[test]
 fn pipes_are_refused_where_logs_are_read_twice() -> Result<()> {
-    let folder = TempDir::new()?;
-    let pipe = folder.path().join("pipe");
+    let directory = TempDir::new()?;
+    let pipe = directory.path().join("pipe");
     mkfifo(&pipe, Mode::S_IRWXU)?;
     says(&["history", "--table", "a.b", "--where", "id=1", text(&pipe)?], 2, &["is not a regular file"])
 }
@@ -162,10 +162,10 @@ fn pipes_are_refused_where_logs_are_read_twice() -> Result<()> {
 fn is_waited_for(port: u16) -> Result<bool> {
     // Columns of a line: number, local address, remote address, state, which is 02 (SYN_SENT) until the peer
     // answers.
-    let place = format!("0100007F:{port:04X}");
+    let address = format!("0100007F:{port:04X}");
     let is_so = |line: &str| {
         let mut words = line.split_whitespace().skip(2);
-        words.next() == Some(&place) && words.next() == Some("02")
+        words.next() == Some(&address) && words.next() == Some("02")
     };
     Ok(fs::read_to_string("/proc/net/tcp")?.lines().any(is_so))
 }
@@ -321,19 +321,19 @@ fn sources_without_semi_sync_are_reported() -> Result<()> {
 #[test]
 fn missing_logs_are_named() -> Result<()> {
     let directory = store()?;
-    let place = text(directory.path())?;
+    let path = text(directory.path())?;
     fs::write(directory.path().join("binlog.index"), "./binlog.000001\n./binlog.000002\n")?;
     // The directory looks like a store of receive, which refuses other directories.
     fs::write(directory.path().join("bintide.lock"), "")?;
     let missing = format!(
-        "{place}/binlog.000002 does not exist, but {place}/binlog.index names it: restore the log, or remove its line"
+        "{path}/binlog.000002 does not exist, but {path}/binlog.index names it: restore the log, or remove its line"
     );
     for arguments in [
-        &["verify", place][..],
-        &["stats", place],
-        &["stream", "--format", "maxwell", "--columns", "numbered", place],
-        &["replay", place, "--to", "mysql://root@127.0.0.1:1/"],
-        &["receive", place, "--from", "mysql://root@127.0.0.1:1/"],
+        &["verify", path][..],
+        &["stats", path],
+        &["stream", "--format", "maxwell", "--columns", "numbered", path],
+        &["replay", path, "--to", "mysql://root@127.0.0.1:1/"],
+        &["receive", path, "--from", "mysql://root@127.0.0.1:1/"],
     ] {
         says(arguments, 2, &[&missing])?;
     }
@@ -344,11 +344,11 @@ fn missing_logs_are_named() -> Result<()> {
 #[test]
 fn unwritable_files_are_refused_first() -> Result<()> {
     let (directory, logs) = (TempDir::new()?, store()?);
-    let [place, store, log] =
+    let [parent, store, log] =
         [directory.path(), &directory.path().join("store"), &logs.path().join("binlog.000001")];
     let nobody = "mysql://root@127.0.0.1:1/";
     for (file, why) in
-        [(place.to_owned(), "it is a directory"), (place.join("no/x.prom"), "its directory does not exist")]
+        [(parent.to_owned(), "it is a directory"), (parent.join("no/x.prom"), "its directory does not exist")]
     {
         let expected = format!("could not write metrics to {}: {why}", file.display());
         let metrics = ["--metrics-file", text(&file)?];
@@ -359,13 +359,13 @@ fn unwritable_files_are_refused_first() -> Result<()> {
         ] {
             says(&[command, &metrics].concat(), 2, &[&expected])?;
         }
-        ensure!(!store.exists() && !place.with_extension("new").exists(), "a directory or file was created");
+        ensure!(!store.exists() && !parent.with_extension("new").exists(), "a directory or file was created");
     }
-    let page = place.join("no/page.html");
+    let page = parent.join("no/page.html");
     let expected = format!("could not write {}", page.display());
     says(&["advise", "--from", nobody, "--html", text(&page)?], 2, &[&expected])?;
-    says(&["stats", text(log)?, "--html", text(place)?], 2, &["could not write", "Is a directory"])?;
-    let page = place.join("page.html");
+    says(&["stats", text(log)?, "--html", text(parent)?], 2, &["could not write", "Is a directory"])?;
+    let page = parent.join("page.html");
     says(&["advise", "--from", nobody, "--html", text(&page)?], 2, &["no connection to the server"])?;
     ensure!(!page.exists(), "an empty page was created");
     says(&["advise", "--from", nobody, "--fetch", "0"], 2, &["expected a size of at least one byte"])

@@ -79,7 +79,7 @@ impl Commands {
     }
 
     /// Returns the options for host and port, as this command names them.
-    fn place(&self, name: &str) -> Vec<String> {
+    fn host_options(&self, name: &str) -> Vec<String> {
         let port = self.server.port();
         options(name, &["--host=127.0.0.1".to_owned(), format!("--port={port}")])
     }
@@ -92,12 +92,12 @@ impl Commands {
         end(child, || Ok(!ends && self.server.sql(&count)?.trim() != "0"))
     }
 
-    fn check(&self, name: &str, place: &str, more: &[String], user: &str) -> Result<()> {
+    fn check(&self, name: &str, origin: &str, more: &[String], user: &str) -> Result<()> {
         let mut command = self.command(name)?;
         command.args(more).env("MYSQL_TEST_LOGIN_FILE", self.directory.path().join("login.cnf"));
         let ran = self.is_let_in(name, command, user)?;
         let said = String::from_utf8_lossy(&ran.stderr);
-        ensure!(ran.status.code() == Some(0), "{name}, by {place}: {:?}: {said}", ran.status);
+        ensure!(ran.status.code() == Some(0), "{name}, by {origin}: {:?}: {said}", ran.status);
         Ok(())
     }
 }
@@ -132,11 +132,11 @@ fn every_command_takes_options_from_every_place() -> Result<()> {
     let commands = Commands::new()?;
     let (port, data) = (commands.server.port(), commands.server.datadir());
     let file = commands.directory.path().join("my.cnf");
-    let place = format!("host=127.0.0.1\nport={port}\n");
+    let host = format!("host=127.0.0.1\nport={port}\n");
     write_private(
         &file,
         &format!(
-            "[client]\nuser=c\npassword='{PASSWORD}'\nmax-allowed-packet=1G\n{place}[bintide]\nloose-ssl_mode=REQUIRED\n"
+            "[client]\nuser=c\npassword='{PASSWORD}'\nmax-allowed-packet=1G\n{host}[bintide]\nloose-ssl_mode=REQUIRED\n"
         ),
     )?;
     let certificate = |name: &str| data.join(name).display().to_string();
@@ -150,7 +150,7 @@ fn every_command_takes_options_from_every_place() -> Result<()> {
         let mut of_file = vec![format!("--defaults-file={}", file.display())];
         if name == "replay --from" {
             // host and port in an option file apply to the main server.
-            of_file.extend(commands.place(name));
+            of_file.extend(commands.host_options(name));
         }
         // An option file alone does not select a server.
         match name {
@@ -165,7 +165,7 @@ fn every_command_takes_options_from_every_place() -> Result<()> {
         commands.check(name, "login path", &of_login, "n")?;
 
         let words = ["--user=c".to_owned(), format!("--password-command=printf '%s' '{PASSWORD}'")];
-        let of_command = [commands.place(name), options(name, &words)].concat();
+        let of_command = [commands.host_options(name), options(name, &words)].concat();
         commands.check(name, "password command", &of_command, "c")?;
 
         let words = [
@@ -174,7 +174,12 @@ fn every_command_takes_options_from_every_place() -> Result<()> {
             format!("--ssl-cert={}", certificate("client-cert.pem")),
             format!("--ssl-key={}", certificate("client-key.pem")),
         ];
-        commands.check(name, "certificate", &[commands.place(name), options(name, &words)].concat(), "x")?;
+        commands.check(
+            name,
+            "certificate",
+            &[commands.host_options(name), options(name, &words)].concat(),
+            "x",
+        )?;
     }
     // Short names, and a password attached to its option or in an address.
     let short = ["-h127.0.0.1".to_owned(), format!("-P{port}"), "-uc".to_owned(), format!("-p{PASSWORD}")];
@@ -191,7 +196,7 @@ fn changed_passwords_are_read_again() -> Result<()> {
     let (server, secret) = (&commands.server, commands.directory.path().join("secret"));
     write_private(&secret, PASSWORD)?;
     let mut command = commands.command("receive")?;
-    command.args(commands.place("receive")).arg("--user=c");
+    command.args(commands.host_options("receive")).arg("--user=c");
     command.arg(format!("--password-command=cat '{}'", secret.display()));
     let running = Running::start(&mut command)?;
     let is_in = || {
@@ -255,7 +260,7 @@ fn unsupported_options_are_refused() -> Result<()> {
             &["warm", "-P", "1", &of_file],
         ] {
             let said = refused(command)?;
-            ensure!(said.contains(expected), "{command:?}, {line}: wanted {expected}: {said}");
+            ensure!(said.contains(expected), "{command:?}, {line}: expected {expected}: {said}");
         }
     }
     let said = refused(&["receive", &store, "--from", nobody, "--ssl-mode=odd"])?;
@@ -302,7 +307,7 @@ fn ignored_sighup_stays_ignored() -> Result<()> {
         let mut command = Command::new("/usr/bin/env");
         let handling = if ignored { "--ignore-signal=HUP" } else { "--default-signal=HUP" };
         command.env_clear().env("NOTIFY_SOCKET", "/nowhere").arg(handling).arg(bintide()?);
-        command.args(["receive", &commands.path("store"), "--user=n"]).args(commands.place("receive"));
+        command.args(["receive", &commands.path("store"), "--user=n"]).args(commands.host_options("receive"));
         let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         let id = Pid::from_raw(i32::try_from(child.id())?);
         let ran = end(child, || {

@@ -54,8 +54,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 #[test]
 fn receive_writes_only_to_its_own_logs() -> Result<()> {
-    let place = TempDir::new()?;
-    let live = place.path().join("live");
+    let parent = TempDir::new()?;
+    let live = parent.path().join("live");
     fs::create_dir(&live)?;
     let server = server_with_logs_in(&live)?;
     let before = files(&live)?;
@@ -72,18 +72,18 @@ fn receive_writes_only_to_its_own_logs() -> Result<()> {
     fs::remove_file(live.join("bintide.lock"))?;
     ensure!(ran.code == Some(2) && ran.stderr.contains("line 1 is \"/"), "{ran:?}");
     // A copy of the directory, whose index still names the server's own files.
-    let directory = place.path().join("copy");
+    let directory = parent.path().join("copy");
     copy(&live, &directory)?;
     refused(&directory, "which bintide receive did not write")?;
     fs::write(directory.join("bintide.lock"), "")?;
     refused(&directory, "line 1 is \"/")?;
     let up = fs::read_to_string(directory.join("binlog.index"))?
-        .replace(text(place.path())?, "..")
+        .replace(text(parent.path())?, "..")
         .replacen("../live/", "./", 1);
     fs::write(directory.join("binlog.index"), &up)?;
     refused(&directory, "line 2 is \"../live/binlog.000002\"")?;
     // A store whose last log is a hard link to the server's file.
-    let store = place.path().join("store");
+    let store = parent.path().join("store");
     let ran = Ran::from(receive(&server, &store)?.output()?);
     ensure!(ran.code == Some(0), "{ran:?}");
     fs::remove_file(store.join("binlog.000002"))?;
@@ -115,12 +115,12 @@ const READERS: [&[&str]; 8] = [
 /// another file.
 #[test]
 fn copied_logs_are_read_instead_of_the_originals() -> Result<()> {
-    let place = TempDir::new()?;
-    let live = place.path().join("live");
+    let parent = TempDir::new()?;
+    let live = parent.path().join("live");
     fs::create_dir(&live)?;
     let mut server = server_with_logs_in(&live)?;
     server.stop()?;
-    let directory = place.path().join("copy");
+    let directory = parent.path().join("copy");
     copy(&live, &directory)?;
     let mut damaged = fs::read(directory.join("binlog.000001"))?;
     let at = damaged.len() - 40;
@@ -140,7 +140,7 @@ fn copied_logs_are_read_instead_of_the_originals() -> Result<()> {
         }
     }
     // The directory of the originals, and an index without logs beside it.
-    let index = place.path().join("index");
+    let index = parent.path().join("index");
     fs::create_dir(&index)?;
     fs::copy(live.join("binlog.index"), index.join("binlog.index"))?;
     for given in [text(&live)?, text(&index.join("binlog.index"))?] {
@@ -155,8 +155,8 @@ fn copied_logs_are_read_instead_of_the_originals() -> Result<()> {
 /// A named pipe in place of a log or an index would block; pipes named as arguments are read.
 #[test]
 fn named_pipes_in_directories_are_refused() -> Result<()> {
-    let place = TempDir::new()?;
-    let directory = place.path().join("folder");
+    let parent = TempDir::new()?;
+    let directory = parent.path().join("directory");
     fs::create_dir(&directory)?;
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/gtids/binlog.000001");
     fs::copy(&sample, directory.join("binlog.000001"))?;
@@ -201,14 +201,14 @@ fn named_pipes_in_directories_are_refused() -> Result<()> {
 #[test]
 fn progress_files_have_one_writer() -> Result<()> {
     let server = Launch::mysql().start()?;
-    let place = TempDir::new()?;
-    let progress = place.path().join("progress");
+    let parent = TempDir::new()?;
+    let progress = parent.path().join("progress");
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
     let words = ["stream", "--format", "maxwell", "--from", &from, "--progress", text(&progress)?];
     let mut command = Command::new(bintide()?);
     command.env_clear().args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut first = Running::start(&mut command)?;
-    let lock = place.path().join("progress.lock");
+    let lock = parent.path().join("progress.lock");
     wait_until("the first one's lock", || Ok(lock.exists()))?;
     let second = run(&words)?;
     ensure!(second.code == Some(2) && second.stderr.contains("in use by another process"), "{second:?}");
@@ -224,11 +224,11 @@ fn progress_files_have_one_writer() -> Result<()> {
 #[test]
 fn targets_of_symbolic_links_are_not_changed() -> Result<()> {
     let server = Launch::mysql().start()?;
-    let place = TempDir::new()?;
-    let target = place.path().join("target");
+    let parent = TempDir::new()?;
+    let target = parent.path().join("target");
     fs::write(&target, "text")?;
     for name in ["bintide.lock", "replica.cnf.new", "binlog.000001", "binlog.index"] {
-        let directory = place.path().join(format!("store-{name}"));
+        let directory = parent.path().join(format!("store-{name}"));
         fs::create_dir(&directory)?;
         std::os::unix::fs::symlink(&target, directory.join(name))?;
         if name != "bintide.lock" {

@@ -60,8 +60,8 @@ fn shown_commands_are_accepted() -> Result<()> {
         for block in blocks(&text).iter().filter(|block| block.language == "sh") {
             count += 1;
             for command in commands(&block.lines) {
-                let place = || format!("{}:{}: {command}", path.display(), block.start + 1);
-                check_arguments(&stage, &command).with_context(place)?;
+                let location = || format!("{}:{}: {command}", path.display(), block.start + 1);
+                check_arguments(&stage, &command).with_context(location)?;
             }
         }
     }
@@ -130,7 +130,7 @@ fn difference(shown: &[&str], actual: &[String]) -> Option<String> {
             continue;
         }
         match rest.split_first() {
-            Some((actual, behind)) if is_shown_as(actual, line) => rest = behind,
+            Some((actual, after)) if is_shown_as(actual, line) => rest = after,
             actual => return Some(format!("shown: {line}\nactual: {}", actual.map_or("", |(line, _)| line))),
         }
     }
@@ -147,9 +147,9 @@ fn is_shown_as(actual: &str, shown: &str) -> bool {
 /// Cuts the actual lines where the shown lines are cut, with the same numbers of lines before and after the cut.
 fn cut_as(shown: &[&str], actual: &[String]) -> Vec<String> {
     let Some(before) = shown.iter().position(|line| *line == CUT) else { return actual.to_vec() };
-    let behind = shown.len() - before - 1;
+    let after = shown.len() - before - 1;
     let (start, end) =
-        (before.min(actual.len()), actual.len().saturating_sub(behind).max(before.min(actual.len())));
+        (before.min(actual.len()), actual.len().saturating_sub(after).max(before.min(actual.len())));
     [&actual[..start], &[CUT.to_owned()], &actual[end..]].concat()
 }
 

@@ -82,17 +82,17 @@ fn samples() -> Result<Vec<(String, Vec<PathBuf>)>> {
 /// The export of a log replaces its earlier files, so another selection would remove changes.
 #[test]
 fn another_selection_is_refused() -> Result<()> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let logs = [workspace_root().join("samples/types.binlog")];
     let selection = ["--columns=numbered", "--table=types.integers"];
-    exported(folder.path(), &logs, &selection)?;
-    exported(folder.path(), &logs, &selection)?;
+    exported(directory.path(), &logs, &selection)?;
+    exported(directory.path(), &logs, &selection)?;
     for other in [&["--columns=numbered", "--table=types.decimals"][..], &["--columns=numbered"]] {
-        let ran = export(folder.path(), &logs, other)?;
-        let wanted = "has an export of --table types.integers: another selection would replace its files";
-        ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{ran:?}");
+        let ran = export(directory.path(), &logs, other)?;
+        let expected = "has an export of --table types.integers: another selection would replace its files";
+        ensure!(ran.code == Some(2) && ran.stderr.contains(expected), "{ran:?}");
     }
-    ensure!(folder.path().join("database=types/table=integers").is_dir());
+    ensure!(directory.path().join("database=types/table=integers").is_dir());
     Ok(())
 }
 

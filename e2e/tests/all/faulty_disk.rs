@@ -66,9 +66,9 @@ struct CleanRun {
 impl Trial<'_> {
     /// Runs the command with each failure, then again without it.
     fn run(&self) -> Result<()> {
-        let place = place()?;
-        let directory = place.path().join("disk");
-        let disk = FaultyDisk::new(&directory, &place.path().join("calls"))?;
+        let parent = parent()?;
+        let directory = parent.path().join("disk");
+        let disk = FaultyDisk::new(&directory, &parent.path().join("calls"))?;
         self.fresh(&directory)?;
         let clean = self.once(&directory, &disk, DiskFault::None)?;
         let calls = disk.calls()?.len();
@@ -153,7 +153,7 @@ fn check_reported(disk: &FaultyDisk, fault: DiskFault, ran: &Ran, directory: &Pa
 }
 
 /// Returns a directory in memory, if available, which is faster than the machine's disk.
-fn place() -> Result<TempDir> {
+fn parent() -> Result<TempDir> {
     Ok(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?)
 }
 
@@ -440,10 +440,10 @@ fn new_directories_are_synced_before_their_files() -> Result<()> {
     };
     let commands: [Start<'_>; 2] = [&store, &out];
     for command in commands {
-        let place = place()?;
-        let directory = place.path().join("disk");
+        let parent = parent()?;
+        let directory = parent.path().join("disk");
         fs::create_dir(&directory)?;
-        let disk = FaultyDisk::new(&directory, &place.path().join("calls"))?;
+        let disk = FaultyDisk::new(&directory, &parent.path().join("calls"))?;
         let ran = Ran::from(disk.attach(&mut command(&directory)?, DiskFault::None)?.output()?);
         ensure!(ran.code == Some(0), "{ran:?}");
         let calls = disk.calls()?;

@@ -133,13 +133,13 @@ fn text(random: &mut SeededRandom) -> String {
     ];
     let mut text = set(random);
     for _ in 0..random.below(4) {
-        let place = random.below(text.len() + 1);
-        if !text.is_char_boundary(place) {
+        let index = random.below(text.len() + 1);
+        if !text.is_char_boundary(index) {
             continue;
         }
         match random.below(3) {
-            0 if place < text.len() && text.is_char_boundary(place + 1) => drop(text.remove(place)),
-            _ => text.insert_str(place, random.pick::<&str>(PARTS)),
+            0 if index < text.len() && text.is_char_boundary(index + 1) => drop(text.remove(index)),
+            _ => text.insert_str(index, random.pick::<&str>(PARTS)),
         }
     }
     text

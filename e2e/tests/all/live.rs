@@ -259,11 +259,11 @@ fn empty_relay_directories_start_at_the_targets_position() -> Result<()> {
 #[test]
 fn logs_purged_before_they_are_applied_are_named() -> Result<()> {
     let (mysql, mariadb) = (Launch::mysql, Launch::mariadb);
-    let (gap, place) = ("gap: the target lacks ", "the target's progress is at binlog.000001:");
+    let (gap, position) = ("gap: the target lacks ", "the target's progress is at binlog.000001:");
     for (source, target, again) in [
         (mysql(), mysql(), gap),
-        (mysql().option("--gtid-mode=OFF"), mysql().option("--gtid-mode=OFF"), place),
-        (mariadb().option("--binlog-format=row"), mariadb(), place),
+        (mysql().option("--gtid-mode=OFF"), mysql().option("--gtid-mode=OFF"), position),
+        (mariadb().option("--binlog-format=row"), mariadb(), position),
     ] {
         let target = target.options(["--server-id=2", "--skip-log-bin"]);
         let (source, target, directory) = (source.start()?, target.start()?, TempDir::new()?);

@@ -16,8 +16,7 @@ use wire::{FormatOrigin, ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, Sou
 /// Receives events after the end of the store, up to the source's end or `events_max` events.
 fn receive(server: &TestServer, directory: &Path, events_max: usize) -> Result<usize> {
     let mut store = StoreWriter::open(directory, LogEncryption::Plain { keyring: None })?;
-    let (file, position) =
-        store.store_end().map_or(("", MAGIC.len() as u64), |place| (place.log, place.next));
+    let (file, position) = store.store_end().map_or(("", MAGIC.len() as u64), |end| (end.log, end.next));
     let wishes = ReplicaOptions {
         server_id: 77,
         uuid: "0afe4a3e-5a5b-11ef-9f3a-000000000077".to_owned(),
@@ -64,9 +63,9 @@ fn interrupted_stores_resume_until_they_equal_the_source() -> Result<()> {
         // A few events at a time; in between, the end of the last log is cut off, as by a crash.
         while receive(&server, directory.path(), 4)? == 4 {
             let store = StoreWriter::open(directory.path(), LogEncryption::Plain { keyring: None })?;
-            let place = store.store_end().context("no logs")?;
-            let log = fs::OpenOptions::new().write(true).open(directory.path().join(place.log))?;
-            let end = place.next;
+            let store_end = store.store_end().context("no logs")?;
+            let log = fs::OpenOptions::new().write(true).open(directory.path().join(store_end.log))?;
+            let end = store_end.next;
             drop(store);
             log.set_len(end - 1)?;
         }

@@ -53,7 +53,7 @@ fn all_metrics(server: &TestServer, directory: &Path) -> Result<Vec<String>> {
     let path = |name: &str| directory.join(name).display().to_string();
     let (port, relay) = (server.port(), free_port()?);
     let from = format!("mysql://root@127.0.0.1:{port}/");
-    let (sqlite, place) = (format!("sqlite:{}", path("copy.db")), format!("--port={port}"));
+    let (sqlite, port_option) = (format!("sqlite:{}", path("copy.db")), format!("--port={port}"));
     let listen = format!("--listen=127.0.0.1:{relay}");
     let index = index_of(server)?.display().to_string();
     let data = server.datadir().display().to_string();
@@ -62,7 +62,7 @@ fn all_metrics(server: &TestServer, directory: &Path) -> Result<Vec<String>> {
         &["relay", &path("relayed"), "--from", &from, &listen],
         &["replay", "--follow", &index, "--to", &sqlite],
         &["stream", "--format", "maxwell", "--from", &from, "--out", &path("changes")],
-        &["warm", "--force", "--host=127.0.0.1", &place, "--relay-logs", &data],
+        &["warm", "--force", "--host=127.0.0.1", &port_option, "--relay-logs", &data],
     ];
     commands.iter().map(|command| metrics_of(command).with_context(|| command[0].to_owned())).collect()
 }

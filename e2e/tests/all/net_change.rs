@@ -156,14 +156,14 @@ fn net_changes_make_the_same_tables() -> Result<()> {
     let mut rest = log.transactions.as_slice();
     let mut total = ChangesReport::default();
     while !rest.is_empty() {
-        let (group, behind) = rest.split_at(rest.len().min(1 + random.below(60)));
+        let (group, after) = rest.split_at(rest.len().min(1 + random.below(60)));
         for events in group {
             let events: Vec<RawEvent<'_>> = events.iter().map(RawEventBuf::as_raw).collect();
             changes.take(&events, &log.format, &|map| {
                 definitions.iter().find(|definition| *definition.name.table == *map.table)
             })?;
         }
-        rest = behind;
+        rest = after;
         let mut events = Vec::new();
         let report = changes.write(&mut events)?;
         total.net.inserted += report.net.inserted;

@@ -88,7 +88,7 @@ fn copies_of_tables_and_logs_are_private() -> Result<()> {
     let _child = Running::start(command(&["advise", "--from", &from])?.env("TMPDIR", &temporary))?;
     let made =
         || -> Result<Vec<PathBuf>> { fs::read_dir(&temporary)?.map(|entry| Ok(entry?.path())).collect() };
-    wait_until("a temporary folder", || Ok(!made()?.is_empty()))?;
+    wait_until("a temporary directory", || Ok(!made()?.is_empty()))?;
     for path in made()? {
         ensure!(mode(&path)? == 0o700, "{} {:o}", path.display(), mode(&path)?);
     }

@@ -499,14 +499,14 @@ fn failed_starts_leave_no_files() -> Result<()> {
         ["the source has no log nonsense", "SHOW BINARY LOGS", "REPLICATION CLIENT", "omit --start-log"];
     check(&directory, &r, &["--start-log", "nonsense"], &unknown)?;
     check(&directory, &root, &["--start-log", ""], &["--start-log", "none was supplied"])?;
-    let behind = "5ea5ca5e-0001-4000-8000-000000000001:1";
+    let later = "5ea5ca5e-0001-4000-8000-000000000001:1";
     let purged = [
         "1236",
         "after the GTIDs of --start-after-gtid",
         "a backup that is not older than the source's logs",
     ];
     server.sql("create database gone; flush binary logs; purge binary logs to 'binlog.000004'")?;
-    check(&directory, &root, &["--start-after-gtid", behind], &purged)?;
+    check(&directory, &root, &["--start-after-gtid", later], &purged)?;
     check(&directory, &r.replace(":s@", ":wrong@"), &[], &["Access denied for user 'r'"])?;
     check(&directory, "mysql://r@127.0.0.1:1/", &[], &["no connection to the server"])?;
     check(&directory, "mysql://r@nowhere.invalid/", &[], &["nowhere.invalid"])?;
@@ -855,8 +855,8 @@ fn waits_for_room(
     let header = if more.contains(&"--encrypt") { 512 } else { 0 };
     let logs = server.binlogs()?;
     let (before, first_end) = fitting(&logs[0], FILE_MAX)?;
-    let (behind, end) = fitting(&logs[1], FILE_MAX - header)?;
-    let transactions = before + behind;
+    let (after, end) = fitting(&logs[1], FILE_MAX - header)?;
+    let transactions = before + after;
     let number = |name: &str| number(&told, &format!("bintide_receive_{name}"));
     ensure!(number("transactions_total")? == f64::from(transactions), "not {transactions}: {told}");
     ensure!(number("position_bytes")? == end as f64, "not {end}: {told}");

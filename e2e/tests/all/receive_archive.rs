@@ -105,8 +105,8 @@ fn source() -> Result<TestServer> {
 
 /// Returns the address of the metrics, from the first message.
 fn metrics_address(message: &str) -> Result<String> {
-    let place = message.split("http://").nth(1).and_then(|rest| rest.split('/').next());
-    Ok(place.context("no address of metrics")?.to_owned())
+    let address = message.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+    Ok(address.context("no address of metrics")?.to_owned())
 }
 
 fn stop(child: Running) -> Result<String> {

@@ -14,7 +14,7 @@ use e2e::metrics::{ExpositionFormat, check_format};
 use e2e::program::bintide;
 use e2e::received::same_logs;
 use e2e::relayed::{
-    RelayProcess, ReplicaStartPlace, TABLE, error_of, follow, index_of, relay_address, replica, source,
+    RelayProcess, ReplicaStartPoint, TABLE, error_of, follow, index_of, relay_address, replica, source,
     wait_for_equal, work,
 };
 use nix::sys::signal::{Signal, kill};
@@ -31,12 +31,12 @@ fn stopped_replicas_resume_at_the_relay() -> Result<()> {
     let replica = replica(TestPackage::Mysql8_0_15)?;
     source.sql("create user repl identified with mysql_native_password by ''; grant replication slave on *.* to repl")?;
     source.sql(TABLE)?;
-    follow(&replica, source.port(), ReplicaStartPlace::Gtids)?;
+    follow(&replica, source.port(), ReplicaStartPoint::Gtids)?;
     source.sql(&work(0, "on"))?;
     wait_until("the replica's error", || Ok(error_of(&replica)?.is_some()))?;
     replica.sql("stop slave; reset slave all")?;
     let relay = RelayProcess::of(&source)?;
-    follow(&replica, relay.port, ReplicaStartPlace::Gtids)?;
+    follow(&replica, relay.port, ReplicaStartPoint::Gtids)?;
     wait_for_equal(&source, &replica)
 }
 
@@ -49,17 +49,17 @@ fn replicas_wait_for_the_first_transaction() -> Result<()> {
     let from = format!("--from=mysql://root@127.0.0.1:{}/", source.port());
     let relay = RelayProcess::start(logs.path(), &[&from])?;
     let replicas = [
-        (replica(TestPackage::Mysql)?, ReplicaStartPlace::Gtids),
-        (replica(TestPackage::Mysql8_0_15)?, ReplicaStartPlace::FirstLog),
+        (replica(TestPackage::Mysql)?, ReplicaStartPoint::Gtids),
+        (replica(TestPackage::Mysql8_0_15)?, ReplicaStartPoint::FirstLog),
     ];
-    for (replica, place) in &replicas {
-        follow(replica, relay.port, *place)?;
+    for (replica, start) in &replicas {
+        follow(replica, relay.port, *start)?;
     }
-    for (replica, place) in &replicas {
+    for (replica, start) in &replicas {
         let heartbeats =
             "select count_received_heartbeats from performance_schema.replication_connection_status";
         wait_until("heartbeats", || {
-            ensure!(error_of(replica)?.is_none(), "{place:?}: {:?}", error_of(replica)?);
+            ensure!(error_of(replica)?.is_none(), "{start:?}: {:?}", error_of(replica)?);
             Ok(replica.sql(heartbeats)?.trim().parse::<u32>()? > 1)
         })?;
     }
@@ -82,14 +82,14 @@ fn replicas_of_other_versions_resume_after_a_restart() -> Result<()> {
     wait_until("the first log", || Ok(fs::metadata(directory.path().join("binlog.000001")).is_ok()))?;
     let mut relay = RelayProcess::start(directory.path(), &[])?;
     let replicas = [
-        (TestPackage::Mysql, ReplicaStartPlace::Gtids),
-        (TestPackage::Mysql5_7, ReplicaStartPlace::Gtids),
-        (TestPackage::MariaDb, ReplicaStartPlace::FirstLog),
+        (TestPackage::Mysql, ReplicaStartPoint::Gtids),
+        (TestPackage::Mysql5_7, ReplicaStartPoint::Gtids),
+        (TestPackage::MariaDb, ReplicaStartPoint::FirstLog),
     ];
-    let replicas: Vec<(TestServer, ReplicaStartPlace)> =
-        replicas.into_iter().map(|(package, place)| Ok((replica(package)?, place))).collect::<Result<_>>()?;
-    for (replica, place) in &replicas {
-        follow(replica, relay.port, *place).context("could not start replication")?;
+    let replicas: Vec<(TestServer, ReplicaStartPoint)> =
+        replicas.into_iter().map(|(package, start)| Ok((replica(package)?, start))).collect::<Result<_>>()?;
+    for (replica, start) in &replicas {
+        follow(replica, relay.port, *start).context("could not start replication")?;
         wait_for_equal(&source, replica).with_context(|| format!("{:?}", replica.home().package()))?;
     }
     relay.stop()?;
@@ -227,12 +227,12 @@ fn accounts_are_read_again_after_sighup() -> Result<()> {
 }
 
 /// Writes a certificate that is its own authority, with its key.
-fn write_certificate(folder: &Path) -> Result<String> {
+fn write_certificate(directory: &Path) -> Result<String> {
     let mut certificate = CertificateParams::new(vec!["localhost".to_owned()])?;
     certificate.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate()?;
     let pem = certificate.self_signed(&key)?.pem();
-    fs::write(folder.join("server.pem"), format!("{pem}{}", key.serialize_pem()))?;
+    fs::write(directory.join("server.pem"), format!("{pem}{}", key.serialize_pem()))?;
     Ok(pem)
 }
 
@@ -240,11 +240,11 @@ fn write_certificate(folder: &Path) -> Result<String> {
 #[test]
 fn certificates_are_read_again_after_sighup() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
-    let folder = TempDir::new()?;
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let accounts = write_account(folder.path(), "secret")?;
+    let directory = TempDir::new()?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let accounts = write_account(directory.path(), "secret")?;
     let [before, after] = [path("before.pem"), path("after.pem")];
-    fs::write(&before, write_certificate(folder.path())?)?;
+    fs::write(&before, write_certificate(directory.path())?)?;
     let options = ["--accounts", &accounts, "--server-cert", &path("server.pem")];
     let relay = RelayProcess::start(&index_of(&source)?, &options)?;
     let shows = |authority: &str| -> Result<bool> {
@@ -256,13 +256,13 @@ fn certificates_are_read_again_after_sighup() -> Result<()> {
     };
     ensure!(shows(&before)?, "the first certificate");
     let id = Pid::from_raw(i32::try_from(relay.running.as_ref().context("the relay does not run")?.id())?);
-    fs::write(&after, write_certificate(folder.path())?)?;
+    fs::write(&after, write_certificate(directory.path())?)?;
     ensure!(shows(&before)? && !shows(&after)?, "before SIGHUP");
     kill(id, Signal::SIGHUP)?;
     wait_until("the second certificate", || shows(&after))?;
     ensure!(!shows(&before)?, "the first certificate is still in use");
     fs::write(path("server.pem"), "no certificate")?;
-    write_account(folder.path(), "other")?;
+    write_account(directory.path(), "other")?;
     kill(id, Signal::SIGHUP)?;
     for _ in 0..10 {
         ensure!(shows(&after)?, "neither the certificate nor the account changes");
@@ -282,13 +282,13 @@ fn connections_without_tls_are_counted() -> Result<()> {
         command.args(["-e", "select tls_version from bintide.clients where connection_id = connection_id()"]);
         Ok(command.arg(format!("--port={}", relay.port)).output()?)
     };
-    for (option, wanted) in [
+    for (option, expected) in [
         ("--ssl-mode=DISABLED", "NULL\n"),
         ("--tls-version=TLSv1.2", "TLSv1.2\n"),
         ("--tls-version=TLSv1.3", "TLSv1.3\n"),
     ] {
         let output = mysql(&[option])?;
-        ensure!(output.stdout == wanted.as_bytes(), "{option}: {output:?}");
+        ensure!(output.stdout == expected.as_bytes(), "{option}: {output:?}");
     }
     // The relay has no ciphers with DHE.
     let output = mysql(&["--tls-version=TLSv1.2", "--ssl-cipher=DHE-RSA-AES256-GCM-SHA384"])?;
@@ -312,13 +312,13 @@ fn browsers_show_the_page() -> Result<()> {
     source.sql(&work(0, "on"))?;
     let (relay, http) = RelayProcess::with_metrics(&index_of(&source)?, &[])?;
     let replica = replica(TestPackage::Mysql)?;
-    follow(&replica, relay.port, ReplicaStartPlace::Gtids)?;
+    follow(&replica, relay.port, ReplicaStartPoint::Gtids)?;
     wait_for_equal(&source, &replica)?;
     // The chart needs two samples of the lag.
     thread::sleep(Duration::from_secs(5));
     let page = dump_page(&format!("http://127.0.0.1:{http}/"))?;
-    for wanted in ["repl@127.0.0.1:", "<path class=\"line\" d=\"M", "binlog.000001", ">as-is<", ">ready<"] {
-        ensure!(page.contains(wanted), "{wanted} is not in {page}");
+    for expected in ["repl@127.0.0.1:", "<path class=\"line\" d=\"M", "binlog.000001", ">as-is<", ">ready<"] {
+        ensure!(page.contains(expected), "{expected} is not in {page}");
     }
     ensure!(!page.contains(">Waiting for the first report.<"), "{page}");
     Ok(())
@@ -387,7 +387,7 @@ fn mariadb_follows_mariadb() -> Result<()> {
     source.sql("insert into d.t values (1, repeat('x', 5000)), (2, 'y'); flush binary logs; delete from d.t where id = 2")?;
     let replica = replica(TestPackage::MariaDb)?;
     let relay = RelayProcess::of(&source)?;
-    follow(&replica, relay.port, ReplicaStartPlace::FirstLog)?;
+    follow(&replica, relay.port, ReplicaStartPoint::FirstLog)?;
     wait_for_equal(&source, &replica)?;
     source.sql("insert into d.t values (3, 'z')")?;
     wait_for_equal(&source, &replica)
@@ -603,7 +603,7 @@ fn relays_of_relays_receive_compressed_transactions() -> Result<()> {
     let from = format!("mysql://relay2@127.0.0.1:{}/", first.port);
     let second = RelayProcess::start(&logs, &["--from", &from])?;
     let replica = replica(TestPackage::Mysql8_0_15)?;
-    follow(&replica, second.port, ReplicaStartPlace::Gtids)?;
+    follow(&replica, second.port, ReplicaStartPoint::Gtids)?;
     wait_for_equal(&source, &replica)?;
     source.sql(&work(100, "off"))?;
     wait_for_equal(&source, &replica)?;
@@ -643,7 +643,7 @@ fn clients_and_their_lag_are_shown() -> Result<()> {
     let (relay, http) = RelayProcess::with_metrics(&index_of(&source)?, &[])?;
     let replicas = [replica(TestPackage::Mysql)?, replica(TestPackage::Mysql5_7)?];
     for replica in &replicas {
-        follow(replica, relay.port, ReplicaStartPlace::Gtids)?;
+        follow(replica, relay.port, ReplicaStartPoint::Gtids)?;
         wait_for_equal(&source, replica)?;
     }
     let number = |name: &str, form: &str| -> Result<f64> {
@@ -726,7 +726,7 @@ fn slow_clients_and_lost_sources_are_shown() -> Result<()> {
     let (relay, http) = RelayProcess::with_metrics(&directory.path().join("logs"), &["--from", &from])?;
     wait_until("the source", || Ok(get(http, "/readyz")?.0 == "HTTP/1.1 200 OK"))?;
     let replica = replica(TestPackage::Mysql)?;
-    follow(&replica, relay.port, ReplicaStartPlace::Gtids)?;
+    follow(&replica, relay.port, ReplicaStartPoint::Gtids)?;
     wait_for_equal(&source, &replica)?;
     signal(&replica, Signal::SIGSTOP)?;
     // More data than the socket buffers hold.

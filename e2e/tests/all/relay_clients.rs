@@ -8,27 +8,27 @@ use anyhow::{Context, Result, ensure};
 use e2e::command::wait_until;
 use e2e::program::bintide;
 use e2e::relayed::{
-    RelayProcess, ReplicaStartPlace, TABLE, error_of, follow, index_of, replica, replica_launch, source,
+    RelayProcess, ReplicaStartPoint, TABLE, error_of, follow, index_of, replica, replica_launch, source,
     status, wait_for_equal, work,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tempfile::TempDir;
 use testkit::{PackageHome, TestPackage, TestServer};
 
-use ReplicaStartPlace::{FirstLog, Gtids};
+use ReplicaStartPoint::{FirstLog, Gtids};
 
 /// Tests replicas of one source, which switches compression on and off, globally and in sessions.
-fn replicas_follow(source_package: TestPackage, replicas: &[(TestPackage, ReplicaStartPlace)]) -> Result<()> {
+fn replicas_follow(source_package: TestPackage, replicas: &[(TestPackage, ReplicaStartPoint)]) -> Result<()> {
     let source = source(source_package)?;
     source.sql(TABLE)?;
     source.sql(&work(0, "on"))?;
     let relay = RelayProcess::of(&source)?;
     let mut following: Vec<(TestServer, String)> = Vec::new();
-    for (server_id, (package, place)) in (2..).zip(replicas) {
+    for (server_id, (package, start)) in (2..).zip(replicas) {
         // A source ends the connection of another MariaDB with the same server_id.
         let replica = replica_launch(*package, server_id).start()?;
-        follow(&replica, relay.port, *place)?;
-        following.push((replica, format!("{package:?} {place:?}")));
+        follow(&replica, relay.port, *start)?;
+        following.push((replica, format!("{package:?} {start:?}")));
     }
     let rounds = [("off", "on"), ("on", "default"), ("on", "off"), ("off", "default"), ("off", "on")];
     for (round, (global, session)) in rounds.iter().enumerate() {
@@ -146,7 +146,7 @@ fn replicas_stopped_in_the_middle_of_a_log_resume_there() -> Result<()> {
         relay.port
     ))?;
     wait_for_equal(&source, &replica)?;
-    // A position behind the first compressed transaction is that of the relay, which a restart does not change.
+    // A position after the first compressed transaction is that of the relay, which a restart does not change.
     source.sql(&work(200, "off"))?;
     wait_for_equal(&source, &replica)?;
     replica.sql("stop slave; start slave")?;
@@ -181,10 +181,10 @@ fn relays_of_relays() -> Result<()> {
     let relay = RelayProcess::start(&index_of(&source)?, &["--form", "plain"])?;
     let directory = TempDir::new()?;
     let from = format!("mysql://repl@127.0.0.1:{}/", relay.port);
-    let behind = RelayProcess::start(directory.path(), &["--from", &from])?;
+    let downstream = RelayProcess::start(directory.path(), &["--from", &from])?;
     let replicas = [replica(TestPackage::Mysql8_0_15)?, replica(TestPackage::Mysql)?];
-    follow(&replicas[0], behind.port, FirstLog)?;
-    follow(&replicas[1], behind.port, Gtids)?;
+    follow(&replicas[0], downstream.port, FirstLog)?;
+    follow(&replicas[1], downstream.port, Gtids)?;
     source.sql(&work(100, "off"))?;
     source.sql("flush binary logs")?;
     source.sql(&work(200, "on"))?;
@@ -204,7 +204,7 @@ fn sources_with_changing_binlog_checksum() -> Result<()> {
         (replica(TestPackage::Mysql5_7)?, FirstLog),
         (replica(TestPackage::MariaDb)?, FirstLog),
     ];
-    replicas.iter().try_for_each(|(replica, place)| follow(replica, relay.port, *place))?;
+    replicas.iter().try_for_each(|(replica, start)| follow(replica, relay.port, *start))?;
     source.sql("set global binlog_checksum = crc32")?;
     source.sql(&work(100, "off"))?;
     source.sql("set global binlog_checksum = none")?;

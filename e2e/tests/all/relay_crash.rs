@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use binlog::EventType;
 use e2e::relayed::{
-    RelayProcess, ReplicaStartPlace, TABLE, error_of, follow, replica, source, wait_for_equal, work,
+    RelayProcess, ReplicaStartPoint, TABLE, error_of, follow, replica, source, wait_for_equal, work,
 };
 use logs::{LogReader, ReadOutcome};
 use nix::sys::signal::{Signal, kill};
@@ -86,8 +86,8 @@ fn replicas_go_on(form: &str) -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     let mut relay = ReceivingRelay::start(&source, form)?;
     let replicas = [replica(TestPackage::Mysql)?, replica(TestPackage::Mysql)?];
-    follow(&replicas[0], relay.relay.port, ReplicaStartPlace::FirstLog)?;
-    follow(&replicas[1], relay.relay.port, ReplicaStartPlace::Gtids)?;
+    follow(&replicas[0], relay.relay.port, ReplicaStartPoint::FirstLog)?;
+    follow(&replicas[1], relay.relay.port, ReplicaStartPoint::Gtids)?;
     source.sql(&work(0, "on"))?;
     relay.lose_and_go_on(&source, &work(500, "on"), &replicas.each_ref())
 }
@@ -107,7 +107,7 @@ fn mariadb_replicas_ahead_of_a_relay_go_on() -> Result<()> {
     let source = Launch::mariadb().options(["--server-id=1", "--log-bin=binlog"]).start()?;
     let mut relay = ReceivingRelay::start(&source, "auto")?;
     let replicas = [replica(TestPackage::MariaDb)?, replica(TestPackage::MariaDb)?];
-    follow(&replicas[0], relay.relay.port, ReplicaStartPlace::FirstLog)?;
+    follow(&replicas[0], relay.relay.port, ReplicaStartPoint::FirstLog)?;
     replicas[1].sql(&format!(
         "set global server_id = 3; change master to master_host = '127.0.0.1', master_port = {}, master_user = 'repl', \
          master_use_gtid = slave_pos, master_connect_retry = 1, master_heartbeat_period = 1; start slave",

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use e2e::command::wait_until;
-use e2e::relayed::{self, RelayProcess, ReplicaStartPlace, TABLE, error_of, wait_for_equal};
+use e2e::relayed::{self, RelayProcess, ReplicaStartPoint, TABLE, error_of, wait_for_equal};
 use tempfile::TempDir;
 use testkit::{CutMode, Proxy, TestPackage};
 
@@ -23,7 +23,7 @@ fn a_mariadb_replica_resumes_within_a_statement() -> Result<()> {
     let proxy = Proxy::to(relay.port)?;
     let launch = relayed::replica_launch(TestPackage::MariaDb, 2);
     let replica = launch.option("--sync-relay-log-info=1").start()?;
-    relayed::follow(&replica, proxy.port(), ReplicaStartPlace::FirstLog)?;
+    relayed::follow(&replica, proxy.port(), ReplicaStartPoint::FirstLog)?;
     wait_for_equal(&source, &replica)?;
     for cut in 0..CUTS {
         proxy.cut_after(CUT_AFTER.0 + cut * CUT_AFTER.1, CutMode::Reset);

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::wait_until;
-use e2e::relayed::{RelayProcess, ReplicaStartPlace, TABLE, follow, replica, wait_for_equal, work};
+use e2e::relayed::{RelayProcess, ReplicaStartPoint, TABLE, follow, replica, wait_for_equal, work};
 use tempfile::TempDir;
 use testkit::{Launch, TestPackage, TestServer, free_port};
 
@@ -72,7 +72,7 @@ fn primary(members: &[TestServer]) -> Result<Option<usize>> {
 }
 
 /// Follows a group by two members, kills the one that the relay reads, and compares a replica with the new primary.
-fn follow_a_group(package: TestPackage, behind: TestPackage) -> Result<Vec<TestServer>> {
+fn follow_a_group(package: TestPackage, replica_package: TestPackage) -> Result<Vec<TestServer>> {
     let mut members = start_group(package)?;
     members[0].sql(TABLE)?;
     members[0].sql(&work(100, "on"))?;
@@ -84,8 +84,8 @@ fn follow_a_group(package: TestPackage, behind: TestPackage) -> Result<Vec<TestS
         .collect();
     let from: Vec<&str> = from.iter().map(String::as_str).collect();
     let relay = RelayProcess::start(&directory.path().join("logs"), &from)?;
-    let replica = replica(behind)?;
-    follow(&replica, relay.port, ReplicaStartPlace::Gtids)?;
+    let replica = replica(replica_package)?;
+    follow(&replica, relay.port, ReplicaStartPoint::Gtids)?;
     wait_for_equal(&members[0], &replica)?;
     members[0].sql(&work(200, "on"))?;
     wait_for_equal(&members[0], &replica)?;

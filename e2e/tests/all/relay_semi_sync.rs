@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use e2e::command::wait_until;
 use e2e::metrics::scraped;
-use e2e::relayed::{RelayProcess, ReplicaStartPlace, follow, replica, source, wait_for_equal};
+use e2e::relayed::{RelayProcess, ReplicaStartPoint, follow, replica, source, wait_for_equal};
 use tempfile::TempDir;
 use testkit::{PackageHome, TestPackage, TestServer, free_port};
 
@@ -28,7 +28,7 @@ fn semi_sync_replica(relay: &RelayProcess) -> Result<TestServer> {
     let replica = replica(TestPackage::Mysql)?;
     replica.sql("install plugin rpl_semi_sync_replica soname 'semisync_replica.so'")?;
     replica.sql("set global rpl_semi_sync_replica_enabled = on")?;
-    follow(&replica, relay.port, ReplicaStartPlace::Gtids)?;
+    follow(&replica, relay.port, ReplicaStartPoint::Gtids)?;
     Ok(replica)
 }
 
@@ -140,7 +140,7 @@ fn sources_wait_for_replicas_with_plain_logs() -> Result<()> {
     let relay = RelayProcess::start(directory.path(), &[&options[..], &["--metrics", &metrics]].concat())?;
     let replica = replica(TestPackage::MariaDb)?;
     replica.sql("set global rpl_semi_sync_slave_enabled = on")?;
-    follow(&replica, relay.port, ReplicaStartPlace::FirstLog)?;
+    follow(&replica, relay.port, ReplicaStartPoint::FirstLog)?;
     wait_for_equal(&source, &replica)?;
     wait_until("the replica", || {
         commit_compressed(&source)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::command::{Running, wait_until};
 use e2e::program::bintide;
-use e2e::relayed::{RelayProcess, ReplicaStartPlace, follow, index_of, status, wait_for_equal};
+use e2e::relayed::{RelayProcess, ReplicaStartPoint, follow, index_of, status, wait_for_equal};
 use e2e::{bounded, large};
 use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
@@ -135,7 +135,7 @@ fn events_of_a_form_equal_those_that_its_clients_get() -> Result<()> {
             let ours = relay.ask(&format!("SHOW BINLOG EVENTS IN '{log}'"))?;
             let expected = listed(&directory.path().join(log))?;
             for (ours, expected) in ours.lines().zip(expected.lines()) {
-                ensure!(ours == expected, "{form} {log}\nours:   {ours:.300}\nwanted: {expected:.300}");
+                ensure!(ours == expected, "{form} {log}\nours:     {ours:.300}\nexpected: {expected:.300}");
             }
             ensure!(ours.lines().count() == expected.lines().count(), "{form} {log}: {ours:.3000}");
         }
@@ -522,7 +522,7 @@ fn the_source_is_changed_by_sql() -> Result<()> {
         "create user repl; create user r identified by 'secret'; grant replication slave on *.* to repl, r; create database d",
     )?;
     first.sql("create table d.t (id int primary key); insert into d.t values (1)")?;
-    follow(&second, first.port(), ReplicaStartPlace::Gtids)?;
+    follow(&second, first.port(), ReplicaStartPoint::Gtids)?;
     wait_for_equal(&first, &second)?;
     let directory = TempDir::new()?;
     let relay = receiving(&first, directory.path(), &[])?;
@@ -561,7 +561,7 @@ fn the_source_is_changed_by_sql() -> Result<()> {
     second.sql("insert into d.t values (3)")?;
     wait_until("the last transaction", || has_all(&second))?;
     // Replicas of the relay go on.
-    follow(&other, relay.port, ReplicaStartPlace::Gtids)?;
+    follow(&other, relay.port, ReplicaStartPoint::Gtids)?;
     wait_for_equal(&second, &other)
 }
 

@@ -120,7 +120,7 @@ fn files_are_the_same() -> Result<()> {
             "--raw binlog.000001 binlog.000003",
             "--raw --start-position=158 binlog.000001",
             "--raw --stop-position=300 --stop-datetime=2001-01-01 --database=d binlog.000001",
-            "--raw --result-file=no/such/folder/ binlog.000001",
+            "--raw --result-file=no/such/directory/ binlog.000001",
             "--raw --include-gtids=5ea5ca5e-0001-4000-8000-000000000001:2 binlog.000001",
             "--raw --exclude-gtids=5ea5ca5e-0001-4000-8000-000000000001:2 binlog.000001",
         ],
@@ -357,8 +357,8 @@ fn pass(mut client: TcpStream, server: u16, from: &[u8], to: &[u8]) -> std::io::
 #[test]
 fn raw_files_are_not_written_to_paths_from_a_server() -> Result<()> {
     let server = server()?;
-    let place = TempDir::new()?;
-    let directory = place.path().join("outer/inner");
+    let parent = TempDir::new()?;
+    let directory = parent.path().join("outer/inner");
     for name in ["../../x.00001", "./binlog.0001", "/tmp/x.000001", "binlog.00000/", "binlog\u{1b}00001"] {
         let port = rename_in_transit(server.port(), b"binlog.000001", name.as_bytes().to_vec())?;
         for more in ["--raw", "--raw -t", "--raw -t --result-file=kept-"] {
@@ -367,7 +367,7 @@ fn raw_files_are_not_written_to_paths_from_a_server() -> Result<()> {
             ensure!(found == expected, "{name:?} {more}: {found:?}, and mysqlbinlog {expected:?}");
             let is_refused = expected.0.stderr.ends_with(b"ERROR: Invalid log file name in rotate event.\n");
             ensure!(is_refused == name.contains('/'), "{name:?} {more}: {expected:?}");
-            ensure!(!place.path().join("x.00001").exists(), "{name:?} {more}");
+            ensure!(!parent.path().join("x.00001").exists(), "{name:?} {more}");
         }
     }
     Ok(())

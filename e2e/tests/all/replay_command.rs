@@ -534,10 +534,10 @@ fn rules_that_match_nothing_are_named() -> Result<()> {
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     let from = address("root", &source);
     let live = ["--from", from.as_str(), "--stop-at-end"];
-    for place in [paths.as_slice(), &live] {
-        let ran = stream(&[place, &nothing].concat())?;
+    for source in [paths.as_slice(), &live] {
+        let ran = stream(&[source, &nothing].concat())?;
         ensure!(warnings(&ran)? == expected, "{ran:?}");
-        let ran = stream(&[place, &matching].concat())?;
+        let ran = stream(&[source, &matching].concat())?;
         ensure!(warnings(&ran)?.is_empty(), "{ran:?}");
     }
     let ran = stream(&[&live[..], &["--snapshot"], &nothing].concat())?;

@@ -237,13 +237,13 @@ fn hidden_columns_of_tables_that_are_there(source: &TestServer, target: &TestSer
         (source.binlogs()?.len(), "insert into d.f values (7, 8); insert into d.g values (7, 'x')");
     source.sql(&format!("truncate d.f; truncate d.g; flush logs; {later}; flush logs"))?;
     target.sql(definitions)?;
-    let behind = source.binlogs()?.split_off(logs);
-    let ran = replay(&behind, target, &["--allow-gap"])?;
+    let later = source.binlogs()?.split_off(logs);
+    let ran = replay(&later, target, &["--allow-gap"])?;
     ensure!(ran.code == Some(0), "{ran:?}");
     is_equal(source, target, "d")?;
     target.sql("drop database d; drop database bintide; reset binary logs and gtids")?;
     target.sql(&definitions.replace(", (a + 3)", ""))?;
-    let refused = replay(&behind, target, &["--allow-gap"])?;
+    let refused = replay(&later, target, &["--allow-gap"])?;
     let expected = "`d`.`g` has 2 columns on the target, but 4 in the logs";
     ensure!(refused.code == Some(2) && refused.stderr.contains(expected), "{refused:?}");
     Ok(())

@@ -59,7 +59,7 @@ impl LogCopies {
     }
 
     /// Returns name and position after a transaction of the second file.
-    fn place(&self, number: usize) -> String {
+    fn position(&self, number: usize) -> String {
         format!("binlog.000002:{}", self.ends[number - 1])
     }
 
@@ -126,7 +126,7 @@ fn continues(logs: &LogCopies, target: &Target, steps: &[&str]) -> Result<()> {
             logs.rewrite(step)?;
         }
         applied += 2;
-        let ran = target.replay(&logs.paths()?, &["--stop-position", &logs.place(applied)])?;
+        let ran = target.replay(&logs.paths()?, &["--stop-position", &logs.position(applied)])?;
         ensure!(ran.code == Some(0), "{steps:?}, {step}: {ran:?}");
         target.ensure_applied(applied).with_context(|| format!("{steps:?}, {step}"))?;
     }
@@ -172,7 +172,7 @@ fn replay_resumes_in_a_compressed_log_that_has_grown() -> Result<()> {
 fn rewritten_logs_without_positions_are_refused() -> Result<()> {
     for number in [3, TRANSACTIONS] {
         let (logs, target) = (logs(&[])?, Target::Sqlite(tempfile::tempdir()?));
-        let ran = target.replay(&logs.paths()?, &["--stop-position", &logs.place(number)])?;
+        let ran = target.replay(&logs.paths()?, &["--stop-position", &logs.position(number)])?;
         ensure!(ran.code == Some(0), "{ran:?}");
         logs.rewrite("compress")?;
         let list = logs.directory.path().join("positions.binlog.000002");
@@ -210,7 +210,7 @@ fn start_and_stop_positions_are_those_of_the_source() -> Result<()> {
     }
     // Beyond the end of the file, but not beyond the end of the source's log.
     ensure!(logs.ends[TRANSACTIONS - 1] > file_size, "the log is not smaller");
-    let ran = target.replay(&paths, &["--stop-position", &logs.place(TRANSACTIONS)])?;
+    let ran = target.replay(&paths, &["--stop-position", &logs.position(TRANSACTIONS)])?;
     ensure!(ran.code == Some(0), "{ran:?}");
     target.ensure_applied(TRANSACTIONS)?;
     let ran = target.replay(&paths[2..], &["--start-position", "binlog.000003:4", "--dry-run"])?;

@@ -62,7 +62,7 @@ fn refused(source: &TestServer, target: &TestServer, options: &str, expected: &s
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.code() == Some(2) && said.contains(expected),
-        "{options}: wanted {expected}: {said}"
+        "{options}: expected {expected}: {said}"
     );
     ensure!(target.sql("show databases like 'd'")?.is_empty(), "{options}: something was applied");
     Ok(())

@@ -369,11 +369,11 @@ fn metrics_show_the_progress_of_a_running_replay() -> Result<()> {
     let last = scraped(address)?;
     ensure!(number(&last, "bintide_replay_commit_lag_seconds_count")? == 24.0, "{last}");
     ensure!(number(&last, "bintide_replay_commit_lag_seconds_sum")? > 0.0, "{last}");
-    let place = source.sql("show binary log status")?;
-    let place: Vec<&str> = place.split_whitespace().take(2).collect();
-    let log_number: f64 = place[0].rsplit('.').next().context("no number")?.parse()?;
+    let status = source.sql("show binary log status")?;
+    let status: Vec<&str> = status.split_whitespace().take(2).collect();
+    let log_number: f64 = status[0].rsplit('.').next().context("no number")?.parse()?;
     ensure!(number(&last, "bintide_replay_log_number")? == log_number, "{last}");
-    ensure!(number(&last, "bintide_replay_position_bytes")? == place[1].parse::<f64>()?, "{last}");
+    ensure!(number(&last, "bintide_replay_position_bytes")? == status[1].parse::<f64>()?, "{last}");
     ends_when_told(child)?;
     drop(stderr);
     // The file has the final values.

@@ -135,10 +135,10 @@ fn a_drifted_row_is_found_with_its_place() -> Result<()> {
     let part = serde_json::json!({"change": "UPDATE", "table": "d.t", "rows": 3});
     ensure!(first["a"] == part && first["b"] == part, "{transaction:#}");
     for (server, side) in [(&source, "a"), (&replica, "b")] {
-        let place = &transaction[side];
-        let log = Path::new(place["log_name"].as_str().context("no log")?);
+        let found = &transaction[side];
+        let log = Path::new(found["log_name"].as_str().context("no log")?);
         let log = log.file_name().context("no name")?.to_string_lossy();
-        let event = server.sql(&format!("show binlog events in '{log}' from {} limit 1", place["pos"]))?;
+        let event = server.sql(&format!("show binlog events in '{log}' from {} limit 1", found["pos"]))?;
         let gtid = transaction["gtid"].as_str().context("no GTID")?;
         ensure!(event.contains("Gtid") && event.contains(gtid), "{event} {transaction:#}");
     }

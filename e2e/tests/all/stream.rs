@@ -334,18 +334,18 @@ fn streams_resume_in_a_log_that_was_compressed_meanwhile() -> Result<()> {
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
     let mut random = SeededRandom::new(seed);
-    let places: Vec<_> = expected.match_indices("\"resume\":\"").collect();
+    let tokens: Vec<_> = expected.match_indices("\"resume\":\"").collect();
     for store in &stores {
         rest(store)?;
         ensure!(joined(&store.out())? == expected, "the files differ from one run over the source's logs");
         // Every resume point gives the same result.
         for _ in 0..8 {
-            let (start, _) = places[random.below(places.len())];
-            let place = expected[start + 10..].split('"').next().unwrap_or_default();
-            let behind = start + expected[start..].find('\n').context("no end of line")? + 1;
+            let (start, _) = tokens[random.below(tokens.len())];
+            let token = expected[start + 10..].split('"').next().unwrap_or_default();
+            let next_line = start + expected[start..].find('\n').context("no end of line")? + 1;
             ensure!(
-                store.stream(&["--resume", place])? == expected[behind..],
-                "a different rest after {place}"
+                store.stream(&["--resume", token])? == expected[next_line..],
+                "a different rest after {token}"
             );
         }
     }
@@ -382,14 +382,17 @@ fn streams_resume_around_a_large_payload_that_was_compressed_meanwhile() -> Resu
     let expected =
         printed(&["--format", "maxwell", &server.datadir().join("binlog.index").display().to_string()])?;
     ensure!(joined(&store.out())? == expected, "the files differ from one run over the source's logs");
-    let places: Vec<usize> = expected.match_indices("\"resume\":\"").map(|(start, _)| start).collect();
-    let large = places.windows(2).filter(|ends| ends[1] - ends[0] > 16 << 20);
+    let tokens: Vec<usize> = expected.match_indices("\"resume\":\"").map(|(start, _)| start).collect();
+    let large = tokens.windows(2).filter(|ends| ends[1] - ends[0] > 16 << 20);
     let around: Vec<usize> = large.flatten().copied().collect();
     ensure!(around.len() == 4, "{around:?}");
     for start in around {
-        let place = expected[start + 10..].split('"').next().unwrap_or_default();
-        let behind = start + expected[start..].find('\n').context("no end of line")? + 1;
-        ensure!(store.stream(&["--resume", place])? == expected[behind..], "a different rest after {place}");
+        let token = expected[start + 10..].split('"').next().unwrap_or_default();
+        let next_line = start + expected[start..].find('\n').context("no end of line")? + 1;
+        ensure!(
+            store.stream(&["--resume", token])? == expected[next_line..],
+            "a different rest after {token}"
+        );
     }
     Ok(())
 }

@@ -140,8 +140,9 @@ fn key_of(row: &Value, key: &[&str]) -> String {
 /// A snapshot of 20,000 rows with writers and a kill: the last record of each key is its row, and no row is read twice.
 #[test]
 fn topics_have_the_table_after_a_kill() -> Result<()> {
-    let (broker, source, folder, port) = (KafkaBroker::start(&[])?, source()?, TempDir::new()?, free_port()?);
-    let (signals, from) = (folder.path().display().to_string(), from(&source));
+    let (broker, source, directory, port) =
+        (KafkaBroker::start(&[])?, source()?, TempDir::new()?, free_port()?);
+    let (signals, from) = (directory.path().display().to_string(), from(&source));
     let address = format!("--metrics=127.0.0.1:{port}");
     let arguments = ["--from", &*from, "--signals", &*signals, &*address];
     let start =
@@ -172,7 +173,7 @@ fn topics_have_the_table_after_a_kill() -> Result<()> {
             wait_for_within(TIMEOUT, || {
                 ensure!(figure(port, "bintide_stream_snapshot_rows_total")? > 1000);
                 ensure!(figure(port, "bintide_stream_snapshot_tables")? == 0);
-                ensure!(fs::read_dir(folder.path())?.count() == 1, "requests are left");
+                ensure!(fs::read_dir(directory.path())?.count() == 1, "requests are left");
                 Ok(())
             })
         };
@@ -227,30 +228,30 @@ fn compare_topic(broker: &KafkaBroker, source: &TestServer, table: &str, key: &[
     if table == "t" {
         let rows = source.sql(&format!("select json_object({columns}, 'size', length(s)) from d.t"))?;
         let rows = expected(&rows, key)?;
-        let mut wanted: Vec<_> = rows
+        let mut expected: Vec<_> = rows
             .into_iter()
             .map(|(key, row)| (key, row["n"].clone(), row["size"].as_u64().unwrap_or_default() as usize))
             .collect();
-        wanted.sort_by(|a, b| a.0.cmp(&b.0));
+        expected.sort_by(|a, b| a.0.cmp(&b.0));
         found.sort_by(|a, b| a.0.cmp(&b.0));
-        let first = wanted.iter().zip(&found).find(|(wanted, found)| wanted != found);
-        ensure!(wanted == found, "{} rows, wanted {}; first {first:?}", found.len(), wanted.len());
+        let first = expected.iter().zip(&found).find(|(expected, found)| expected != found);
+        ensure!(expected == found, "{} rows, expected {}; first {first:?}", found.len(), expected.len());
         return Ok(());
     }
     // Keys of other types are compared by their number: n identifies each row.
     let mut found: Vec<i64> = found.iter().filter_map(|(_, n, _)| n.as_i64()).collect();
     let rows = source.sql(&format!("select n from d.{table}"))?;
-    let mut wanted: Vec<i64> = rows.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+    let mut expected: Vec<i64> = rows.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
     found.sort_unstable();
-    wanted.sort_unstable();
-    ensure!(found == wanted, "{} rows, wanted {}: {found:?}, {wanted:?}", found.len(), wanted.len());
+    expected.sort_unstable();
+    ensure!(found == expected, "{} rows, expected {}: {found:?}, {expected:?}", found.len(), expected.len());
     Ok(())
 }
 
 /// Returns all records in a directory's files.
-fn records(folder: &Path) -> Result<Vec<Value>> {
+fn records(directory: &Path) -> Result<Vec<Value>> {
     let mut paths = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if path.to_string_lossy().contains("changes.") {
             paths.push(path);
@@ -270,8 +271,8 @@ fn records(folder: &Path) -> Result<Vec<Value>> {
 /// in its new form.
 #[test]
 fn files_have_rows_once_and_refusals_are_named() -> Result<()> {
-    let (source, folder, port) = (source()?, TempDir::new()?, free_port()?);
-    let [signals, out] = ["signals", "out"].map(|name| folder.path().join(name).display().to_string());
+    let (source, directory, port) = (source()?, TempDir::new()?, free_port()?);
+    let [signals, out] = ["signals", "out"].map(|name| directory.path().join(name).display().to_string());
     let from = from(&source);
     request(&signals, "d.pair,d.no_key,d.missing,d.excluded,d.blank")?;
     let mut command = Command::new(bintide()?);
@@ -305,7 +306,7 @@ fn files_have_rows_once_and_refusals_are_named() -> Result<()> {
     running.interrupt()?;
     let ran = running.output()?;
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    for wanted in [
+    for expected in [
         "no snapshot of d.excluded: the stream excludes it",
         "no snapshot of d.no_key: it has no primary key",
         "no snapshot of d.missing: there is no such table",
@@ -313,7 +314,7 @@ fn files_have_rows_once_and_refusals_are_named() -> Result<()> {
         "snapshot of d.blank: complete, 0 rows read",
         "snapshot of d.pair: complete, 301 rows read",
     ] {
-        ensure!(said.contains(wanted), "{wanted}: {said}");
+        ensure!(said.contains(expected), "{expected}: {said}");
     }
     let records = records(Path::new(&out))?;
     let count = |kind: &str, table: &str| {
@@ -330,9 +331,9 @@ fn files_have_rows_once_and_refusals_are_named() -> Result<()> {
 /// A source without GTIDs is refused with a sentence, and the stream goes on.
 #[test]
 fn sources_without_gtids_are_refused() -> Result<()> {
-    let (source, folder) = (Launch::mysql().option("--gtid-mode=OFF").start()?, TempDir::new()?);
+    let (source, directory) = (Launch::mysql().option("--gtid-mode=OFF").start()?, TempDir::new()?);
     source.sql("create database d; create table d.t (id int primary key); insert into d.t values (1)")?;
-    let [signals, out] = ["signals", "out"].map(|name| folder.path().join(name).display().to_string());
+    let [signals, out] = ["signals", "out"].map(|name| directory.path().join(name).display().to_string());
     request(&signals, "d.t")?;
     let from = from(&source);
     let mut command = Command::new(bintide()?);

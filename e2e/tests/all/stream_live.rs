@@ -283,8 +283,8 @@ fn errors_that_another_attempt_does_not_mend_end_the_run() -> Result<()> {
     schema.sql("create user locked@'%' identified by 'right' with max_connections_per_hour 1")?;
     let out = TempDir::new()?;
     let [from, out] = [from(server.port()), out.path().display().to_string()];
-    let fails = |user: &str, place: &str, expected: &str| -> Result<()> {
-        let schema = format!("mysql://{user}@{place}/?tls=required");
+    let fails = |user: &str, address: &str, expected: &str| -> Result<()> {
+        let schema = format!("mysql://{user}@{address}/?tls=required");
         let mut child = Running::start(
             stream(&["--from", &from, "--out", &out, "--schema", &schema])?
                 .stdout(Stdio::null())
@@ -298,12 +298,12 @@ fn errors_that_another_attempt_does_not_mend_end_the_run() -> Result<()> {
         ensure!(ran.status.code() == Some(2) && said(&ran).contains(expected), "{}", said(&ran));
         Ok(())
     };
-    let place = format!("127.0.0.1:{}", schema.port());
-    fails("names:wrong", &place, "--schema: Access denied for user 'names'")?;
+    let address = format!("127.0.0.1:{}", schema.port());
+    fails("names:wrong", &address, "--schema: Access denied for user 'names'")?;
     fails("names:right", "127.0.0.1:1", "--schema: no connection to the server")?;
     fails("names:right", "no.such.host.invalid", "--schema: no connection to the server")?;
     // The login works at the start, but not for the later lookup of a table.
-    fails("locked:right", &place, "could not query the columns of d.t on the server: User 'locked'")
+    fails("locked:right", &address, "could not query the columns of d.t on the server: User 'locked'")
 }
 
 /// The log contains CREATE TABLE IF NOT EXISTS even if the table existed, so its columns may be wrong.
@@ -341,10 +341,10 @@ fn closed_pipes_are_noticed_without_new_events() -> Result<()> {
         ensure!(reader.read_line(&mut line)? > 0, "the command has ended");
     }
     let record: serde_json::Value = serde_json::from_str(&line)?;
-    let place = record["resume"].as_str().context("no resume point")?;
+    let token = record["resume"].as_str().context("no resume point")?;
     wait_for(|| {
         let kept = fs::read_to_string(&progress)?;
-        ensure!(kept.lines().next() == Some(place), "{kept}, not {place}");
+        ensure!(kept.lines().next() == Some(token), "{kept}, not {token}");
         Ok(())
     })?;
     drop(reader);

@@ -380,7 +380,7 @@ fn interrupted_snapshots_start_over() -> Result<()> {
     let once = stream(&[&arguments[..], &["--stop-at-end"]].concat())?.output()?;
     ensure!(once.status.success(), "{}", said(&once));
     ensure!(applied(&records(&out)?)?["d.t"].len() == 60_000);
-    server.sql("insert into d.t values (0, 'behind it')")?;
+    server.sql("insert into d.t values (0, 'after it')")?;
     let again = stream(&[&arguments[..], &["--stop-at-end"]].concat())?.output()?;
     ensure!(again.status.success() && !said(&again).contains("snapshot of"), "{}", said(&again));
     ensure!(applied(&records(&out)?)?["d.t"].len() == 60_001);
@@ -467,9 +467,9 @@ fn definitions_are_tracked_from_a_snapshot_on() -> Result<()> {
         ))?;
         let run = |user: &str, more: &[&str]| {
             let (from, path) = (address(user, &server), out.display().to_string());
-            let place = ["--format", "maxwell", "--from", &from, "--out", &path];
+            let common = ["--format", "maxwell", "--from", &from, "--out", &path];
             let ran =
-                stream(&[&place[..], &["--schema", "ddl", "--stop-at-end"], more].concat())?.output()?;
+                stream(&[&common[..], &["--schema", "ddl", "--stop-at-end"], more].concat())?.output()?;
             ensure!(ran.status.success(), "{}", said(&ran));
             let told: Vec<Value> = records(&out)?.iter().map(|record| record["data"].clone()).collect();
             let is_row = |data: &Value| data.get("id").is_some();
@@ -502,8 +502,8 @@ fn definitions_after_a_snapshot_change_columns() -> Result<()> {
     )?;
     let run = |more: &[&str]| {
         let from = address("root", &server);
-        let place = ["--format", "debezium", "--from", &from, "--schema", "ddl", "--stop-at-end"];
-        let ran = stream(&[&place[..], more].concat())?.output()?;
+        let common = ["--format", "debezium", "--from", &from, "--schema", "ddl", "--stop-at-end"];
+        let ran = stream(&[&common[..], more].concat())?.output()?;
         ensure!(ran.status.success(), "{}", said(&ran));
         let lines = String::from_utf8(ran.stdout)?;
         let told = lines.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
@@ -517,10 +517,10 @@ fn definitions_after_a_snapshot_change_columns() -> Result<()> {
         "alter table d.t add m tinytext, drop b; alter table d.u modify a varchar(4);
          create table d.v (a char(3)); drop table d.u",
     )?;
-    let (behind, all) = (run(&["--progress", &progress])?, run(&[])?);
-    ensure!(behind.len() == 4 && behind.iter().all(|changes| changes[0]["type"].is_string()), "{behind:?}");
-    for (behind, all) in behind.iter().zip(&all[all.len() - behind.len()..]) {
-        ensure!(behind == all, "{behind}\n{all}");
+    let (later, all) = (run(&["--progress", &progress])?, run(&[])?);
+    ensure!(later.len() == 4 && later.iter().all(|changes| changes[0]["type"].is_string()), "{later:?}");
+    for (later, all) in later.iter().zip(&all[all.len() - later.len()..]) {
+        ensure!(later == all, "{later}\n{all}");
     }
     Ok(())
 }

@@ -292,7 +292,7 @@ fn check(
         (Ok(found), expected) => ensure!(found == expected, "found {found:?}, expected {expected:?}"),
         (Err(error), ConnectionOutcome::Refused(why)) => {
             let said = error.to_string();
-            ensure!(said.contains(why), "wanted {why}: {said}");
+            ensure!(said.contains(why), "expected {why}: {said}");
             for weak in ["tls=off", "DISABLED"] {
                 ensure!(!said.contains(weak), "{address}: the message advises a weaker mode: {said}");
             }
@@ -519,7 +519,7 @@ fn every_command_obeys_the_mode() -> Result<()> {
             let readable = readable(&proxy);
             match expected {
                 ConnectionOutcome::Refused(why) => {
-                    ensure!(said.contains(why), "{cell}: wanted {why}: {said}")
+                    ensure!(said.contains(why), "{cell}: expected {why}: {said}")
                 }
                 _ => {
                     ensure!(!said.contains("TLS") && !said.contains("no connection"), "{cell}: {said}");

@@ -117,8 +117,8 @@ fn random_subsets_are_undone_or_refused() -> Result<()> {
         let other = Launch::mysql().start()?;
         let ran = command::replay(&logs, &other, &["--exclude-gtids", &chosen, "--no-log"])?;
         ensure!(ran.code == Some(0), "{}", ran.stderr);
-        let (found, wanted) = (server.sql(ROWS)?, other.sql(ROWS)?);
-        ensure!(found == wanted, "{chosen}: {found}\ninstead of\n{wanted}");
+        let (found, expected) = (server.sql(ROWS)?, other.sql(ROWS)?);
+        ensure!(found == expected, "{chosen}: {found}\ninstead of\n{expected}");
         return Ok(());
     }
     anyhow::bail!("all {refused} subsets were refused")
@@ -183,7 +183,7 @@ fn undo_logs_of_one_name_are_applied_each_once() -> Result<()> {
             10_u32.pow(step as u32)
         ))?;
         let inverse = directory.path().join(name);
-        std::fs::create_dir_all(inverse.parent().context("no folder")?)?;
+        std::fs::create_dir_all(inverse.parent().context("no directory")?)?;
         let newest = server.binlogs()?.pop().context("no log")?;
         undo(&[newest], &["--table=d.t"], &inverse)?;
         inverses.push(inverse);

@@ -252,11 +252,11 @@ fn dumps_of_mysql() -> Result<()> {
 
     // From GTID sets, with and without tags.
     let executed = || server.sql("select @@global.gtid_executed");
-    let mut behind: Vec<String> = vec![executed()?];
+    let mut executed_sets: Vec<String> = vec![executed()?];
     server.sql("set gtid_next = 'automatic:tag'; insert into d.t (b) values ('seven')")?;
-    behind.push(executed()?);
+    executed_sets.push(executed()?);
     server.sql("insert into d.t (b) values ('eight')")?;
-    for (text, transactions) in behind.iter().zip([2, 1]) {
+    for (text, transactions) in executed_sets.iter().zip([2, 1]) {
         let gtids: GtidSet = text.trim().replace("\\n", "").parse()?;
         let mut set = Vec::new();
         gtids.encode(gtids.format(), &mut set);

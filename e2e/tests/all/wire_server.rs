@@ -343,7 +343,7 @@ fn replicas_log_in() -> Result<()> {
         ensure!(attribute(&session, "program_name") == "mysqld");
         let register = record.commands.iter().position(|command| command == "register 5");
         ensure!(
-            register.is_some_and(|place| record.commands[place + 1..] == ["dump binlog.000001"]),
+            register.is_some_and(|index| record.commands[index + 1..] == ["dump binlog.000001"]),
             "{record:?}"
         );
     }

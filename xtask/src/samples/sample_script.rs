@@ -42,13 +42,13 @@ pub(crate) enum SampleKind {
 impl SampleKind {
     const NAMES: [(&str, Self, &str); 8] = [
         ("log", Self::Log(ServerFlavour::Mysql), "MySQL"),
-        ("folder", Self::Directory(ServerFlavour::Mysql), "MySQL, all logs and their index"),
+        ("directory", Self::Directory(ServerFlavour::Mysql), "MySQL, all logs and their index"),
         ("killed", Self::Killed, "MySQL, killed"),
         ("torn", Self::Torn, "MySQL, killed, and the last event cut"),
         ("relay", Self::Relay, "the relay logs of a MySQL replica, and their index"),
         ("encrypted", Self::Encrypted, "MySQL, all logs, their index, the keyring"),
         ("mariadb-log", Self::Log(ServerFlavour::MariaDb), "MariaDB"),
-        ("mariadb-folder", Self::Directory(ServerFlavour::MariaDb), "MariaDB, all logs and their index"),
+        ("mariadb-directory", Self::Directory(ServerFlavour::MariaDb), "MariaDB, all logs and their index"),
     ];
 
     fn from_name(name: &str) -> Option<Self> {

@@ -71,9 +71,9 @@ mod tests {
     #[test]
     fn subjects_name_their_area() {
         let form = Regex::new(SUBJECT_FORM).unwrap();
-        assert!(fault(&form, "1", "logs: sync the folder").is_none());
+        assert!(fault(&form, "1", "logs: sync the directory").is_none());
         assert!(fault(&form, "1", "option-files, servers: read one dialect").is_none());
-        assert!(fault(&form, "1", "Sync the folder").is_some());
+        assert!(fault(&form, "1", "Sync the directory").is_some());
         assert!(fault(&form, "1", &format!("logs: {}", "x".repeat(67))).is_some());
     }
 }

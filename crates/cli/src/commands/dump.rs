@@ -55,20 +55,20 @@ pub(crate) fn detect(args: &[OsString]) -> Option<DumpArgs> {
     }
     let (mut front, mut rest) = (Vec::new(), rest);
     loop {
-        let (word, behind) = rest.split_first()?;
+        let (word, after) = rest.split_first()?;
         match word.to_str()? {
-            "dump" => return Some(DumpArgs { called: None, front, words: behind.to_vec() }),
+            "dump" => return Some(DumpArgs { called: None, front, words: after.to_vec() }),
             "-q" | "--quiet" => front.push("--quiet".into()),
             "--color" | "--config" => {
-                let (value, behind) = behind.split_first()?;
+                let (value, after) = after.split_first()?;
                 front.push(join_option(word, value));
-                rest = behind;
+                rest = after;
                 continue;
             }
             text if text.starts_with("--color=") || text.starts_with("--config=") => front.push(word.clone()),
             _ => return None,
         }
-        rest = behind;
+        rest = after;
     }
 }
 

@@ -24,7 +24,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
+use crate::log_args::{InputLocation, InputLogs, LogArgs, add_advice};
 use crate::output_directory::{refuse_file, refuse_url};
 use crate::progress::ByteProgress;
 use crate::transaction_args::TransactionArgs;
@@ -165,7 +165,7 @@ pub(crate) fn run(command: &ExportArgs, global: &GlobalArgs) -> CommandResult {
 /// Refuses two logs of the same name: the second one would replace the files of the first one.
 fn check_names(found: &InputLogs) -> Result<(), CommandFailure> {
     let mut names = HashSet::new();
-    match found.places.iter().map(log_name).find(|name| !names.insert(name.clone())) {
+    match found.locations.iter().map(log_name).find(|name| !names.insert(name.clone())) {
         Some(name) => Err(CommandFailure::NotStarted(anyhow!(
             "two logs are named {name}: export the logs of each server to a directory of its own"
         ))),
@@ -173,15 +173,20 @@ fn check_names(found: &InputLogs) -> Result<(), CommandFailure> {
     }
 }
 
-fn log_name(place: &InputPlace) -> String {
-    match place {
-        InputPlace::File(path) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
-        InputPlace::Stdin => "stdin".to_owned(),
+fn log_name(location: &InputLocation) -> String {
+    match location {
+        InputLocation::File(path) => {
+            path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+        }
+        InputLocation::Stdin => "stdin".to_owned(),
     }
 }
 
 fn logs(found: &InputLogs) -> impl Iterator<Item = Result<ExportLog, logs::LogError>> {
-    found.places.iter().map(|place| Ok(ExportLog { name: log_name(place), reader: found.open(place)? }))
+    found
+        .locations
+        .iter()
+        .map(|location| Ok(ExportLog { name: log_name(location), reader: found.open(location)? }))
 }
 
 fn document(counts: ExportCounts) -> serde_json::Value {

@@ -77,11 +77,11 @@ fn name_subcommand(whole: &Command, inner: &Command) -> Command {
 /// Preserves the lines of the section with examples: commands must not be filled and justified.
 fn preserve_lines(page: &str) -> String {
     let Some((front, rest)) = page.split_once("\n.SH EXTRA\n") else { return page.to_owned() };
-    let (notes, behind) = match rest.find("\n.SH ") {
+    let (notes, after) = match rest.find("\n.SH ") {
         Some(end) => rest.split_at(end + 1),
         None => (rest, ""),
     };
-    format!("{front}\n.SH NOTES\n.nf\n{notes}.fi\n{behind}")
+    format!("{front}\n.SH NOTES\n.nf\n{notes}.fi\n{after}")
 }
 
 /// Returns the source of a page, in ASCII: without a converter, groff reads other bytes as Latin-1.

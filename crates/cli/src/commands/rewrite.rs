@@ -24,7 +24,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{FILES_HELP, InputLogs, InputPlace, LogArgs, add_advice};
+use crate::log_args::{FILES_HELP, InputLocation, InputLogs, LogArgs, add_advice};
 use crate::output_directory::create_directory;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
@@ -188,13 +188,13 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let (mut bytes_done, mut all) = (0, Vec::new());
     let count = files.len() as u64;
-    for (number, (&(place, path), target)) in (1..).zip(files.iter().zip(&targets)) {
+    for (number, (&(location, path), target)) in (1..).zip(files.iter().zip(&targets)) {
         let size = std::fs::metadata(path).map_or(0, |data| data.len());
         let mut watch = |step: RewriteProgress| {
             progress.update_with_ratio(bytes_done + step.before, step.ratio());
             interrupt::stop_flow()
         };
-        match job.rewrite_log(place, path, target, &mut watch) {
+        match job.rewrite_log(location, path, target, &mut watch) {
             Ok(end) => all.push(LogRewrite { path: path.clone(), end }),
             Err(failure) => {
                 drop(progress);
@@ -224,7 +224,7 @@ fn create_output(common: &RewriteArgs) -> Result<(), CommandFailure> {
 
 /// Refuses a log that would be its own target: `--output` does not overwrite files.
 fn refuse_same_file(
-    files: &[(&InputPlace, &PathBuf)],
+    files: &[(&InputLocation, &PathBuf)],
     targets: &[PathBuf],
     common: &RewriteArgs,
 ) -> Result<(), CommandFailure> {
@@ -243,15 +243,15 @@ fn refuse_same_file(
 /// Plans threads and memory. Reports a lack of memory before the work begins.
 fn plan(
     action: RewriteAction,
-    files: &[(&InputPlace, &PathBuf)],
+    files: &[(&InputLocation, &PathBuf)],
     common: &RewriteArgs,
 ) -> Result<ResourcePlan, CommandFailure> {
     let sizes = files.iter().filter_map(|(_, path)| std::fs::metadata(path).ok());
     let size_max = sizes.map(|data| data.len()).max().unwrap_or_default();
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let wanted = common.jobs.unwrap_or(cores);
+    let requested = common.jobs.unwrap_or(cores);
     let memory = common.memory.unwrap_or(MEMORY_DEFAULT);
-    let plan = ResourcePlan::new(action, wanted, memory, size_max);
+    let plan = ResourcePlan::new(action, requested, memory, size_max);
     let need = format!(
         "{} can need {} of memory",
         units::counted(plan.workers.get() as u64, "thread"),
@@ -263,9 +263,9 @@ fn plan(
             units::bytes(memory)
         )));
     }
-    if plan.workers < wanted {
+    if plan.workers < requested {
         warn!(
-            "using {} of {wanted} threads, which can need {} of memory; to use more threads, increase --memory",
+            "using {} of {requested} threads, which can need {} of memory; to use more threads, increase --memory",
             plan.workers,
             units::bytes(plan.memory_needed)
         );
@@ -280,7 +280,7 @@ fn plan(
 
 /// Refuses to replace logs in the directory of a running server, unless `--live` is given.
 fn refuse_running(
-    files: &[(&InputPlace, &PathBuf)],
+    files: &[(&InputLocation, &PathBuf)],
     targets: &[PathBuf],
     common: &RewriteArgs,
 ) -> Result<(), CommandFailure> {
@@ -294,7 +294,7 @@ fn refuse_running(
 
 /// Returns the logs that are replaced.
 fn in_place<'f>(
-    files: &'f [(&InputPlace, &PathBuf)],
+    files: &'f [(&InputLocation, &PathBuf)],
     targets: &'f [PathBuf],
 ) -> impl Iterator<Item = &'f Path> {
     let pairs = files.iter().zip(targets).filter(|((_, path), target)| is_same_file(path, target));
@@ -303,7 +303,7 @@ fn in_place<'f>(
 
 /// Finds the logs at whose ends `bintide receive` resumes.
 fn newest_received(
-    files: &[(&InputPlace, &PathBuf)],
+    files: &[(&InputLocation, &PathBuf)],
     targets: &[PathBuf],
 ) -> Result<NewestReceivedLogs, CommandFailure> {
     let newest = NewestReceivedLogs::find_beside(in_place(files, targets));
@@ -327,15 +327,18 @@ fn directory_of(path: &Path) -> Option<&Path> {
 }
 
 /// Returns the path of each new log. Two logs with the same path give an error.
-fn targets(files: &[(&InputPlace, &PathBuf)], common: &RewriteArgs) -> Result<Vec<PathBuf>, CommandFailure> {
-    let target = |(_, path): &(&InputPlace, &PathBuf)| match (&common.output, path.file_name()) {
+fn targets(
+    files: &[(&InputLocation, &PathBuf)],
+    common: &RewriteArgs,
+) -> Result<Vec<PathBuf>, CommandFailure> {
+    let target = |(_, path): &(&InputLocation, &PathBuf)| match (&common.output, path.file_name()) {
         (Some(output), Some(name)) => output.join(name),
         _ => path.to_path_buf(),
     };
     let targets: Vec<PathBuf> = files.iter().map(target).collect();
     let mut seen = HashSet::new();
-    let place = |target: &PathBuf| target.canonicalize().unwrap_or_else(|_| target.clone());
-    match targets.iter().find(|target| !seen.insert(place(target))) {
+    let resolved = |target: &PathBuf| target.canonicalize().unwrap_or_else(|_| target.clone());
+    match targets.iter().find(|target| !seen.insert(resolved(target))) {
         Some(twice) => Err(CommandFailure::NotStarted(anyhow!(
             "two logs have the same target {}: give each log once",
             twice.display()
@@ -344,21 +347,21 @@ fn targets(files: &[(&InputPlace, &PathBuf)], common: &RewriteArgs) -> Result<Ve
     }
 }
 
-fn files(found: &InputLogs) -> Result<Vec<(&InputPlace, &PathBuf)>, CommandFailure> {
+fn files(found: &InputLogs) -> Result<Vec<(&InputLocation, &PathBuf)>, CommandFailure> {
     let is_special = |path: &Path| std::fs::metadata(path).is_ok_and(|found| !found.is_file());
-    let paths = found.places.iter().map(|place| match place {
+    let paths = found.locations.iter().map(|location| match location {
         // Do not open a pipe: without a writer, the open would wait, and a writer must not see the pipe open and close.
-        InputPlace::File(path) if is_special(path) => Err(CommandFailure::NotStarted(anyhow!(
+        InputLocation::File(path) if is_special(path) => Err(CommandFailure::NotStarted(anyhow!(
             "{} is not a regular file: large transactions are read twice, but a pipe or a device can be read only \
              once; give a file",
             path.display()
         ))),
-        InputPlace::File(path) if archived_contents(path).is_some() => Err(CommandFailure::NotStarted(anyhow!(
+        InputLocation::File(path) if archived_contents(path).is_some() => Err(CommandFailure::NotStarted(anyhow!(
             "{} is in an archive, and only files can be rewritten: restore it first with `bintide archive restore`",
             path.display()
         ))),
-        InputPlace::File(path) => Ok((place, path)),
-        InputPlace::Stdin => Err(CommandFailure::NotStarted(anyhow!(
+        InputLocation::File(path) => Ok((location, path)),
+        InputLocation::Stdin => Err(CommandFailure::NotStarted(anyhow!(
             "large transactions are read twice, but standard input can be read only once: give a file"
         ))),
     });
@@ -398,7 +401,7 @@ fn has_other_names(_: &Path) -> bool {
 impl RewriteRun<'_> {
     fn rewrite_log(
         &self,
-        place: &InputPlace,
+        location: &InputLocation,
         path: &Path,
         target: &Path,
         progress: &mut dyn FnMut(RewriteProgress) -> ControlFlow<()>,
@@ -412,12 +415,12 @@ impl RewriteRun<'_> {
             if !common.live {
                 refuse_running_beside(path)?;
             }
-            if let Some(end) = self.in_use(place, path)? {
+            if let Some(end) = self.in_use(location, path)? {
                 self.remark_on_newest(&end, path);
                 return Ok(end);
             }
         }
-        self.remark(place, path, target)?;
+        self.remark(location, path, target)?;
         let job = FileJob {
             source: path,
             target,
@@ -447,23 +450,23 @@ impl RewriteRun<'_> {
             rewrite::RewriteError::Read(cause) => add_advice(cause),
             other => other.into(),
         })?;
-        self.remark_on_old_server(place, &done)?;
+        self.remark_on_old_server(location, &done)?;
         Ok(RewriteEnd::Rewritten(Box::new(done)))
     }
 
     /// Warns of facts that the table does not show: the effect of a dry run, and hard links that keep the old log.
-    fn remark(&self, place: &InputPlace, path: &Path, target: &Path) -> Result<(), CommandFailure> {
+    fn remark(&self, location: &InputLocation, path: &Path, target: &Path) -> Result<(), CommandFailure> {
         let is_dry = self.common.dry_run;
         let in_place = is_same_file(path, target);
         let remark = match in_place {
-            true if is_dry && self.in_use(place, path)?.is_some() => Some(
+            true if is_dry && self.in_use(location, path)?.is_some() => Some(
                 "would be skipped without --dry-run: it is in use, flagged as in use, or needed by bintide receive",
             ),
             true if has_other_names(path) => Some("has other hard links: they keep the old log"),
             false if is_dry && target.exists() => Some("exists: the log would be skipped without --dry-run"),
             _ => None,
         };
-        let stays = self.action == RewriteAction::Decompress && self.is_mariadb(place)?;
+        let stays = self.action == RewriteAction::Decompress && self.is_mariadb(location)?;
         let stays = stays.then_some("is a MariaDB log: its compressed events stay compressed");
         for remark in remark.into_iter().chain(stays) {
             warn!("{} {remark}", target.display());
@@ -482,26 +485,32 @@ impl RewriteRun<'_> {
     }
 
     /// Says why no transaction of an old server's log was compressed.
-    fn remark_on_old_server(&self, place: &InputPlace, done: &FileReport) -> Result<(), CommandFailure> {
+    fn remark_on_old_server(
+        &self,
+        location: &InputLocation,
+        done: &FileReport,
+    ) -> Result<(), CommandFailure> {
         let tally = &done.report.tally;
         let is_compression = matches!(self.action, RewriteAction::Compress(_));
         if !is_compression || tally.compressed > 0 || tally.transactions == 0 {
             return Ok(());
         }
-        let Some(format) = self.read_format(place)? else { return Ok(()) };
+        let Some(format) = self.read_format(location)? else { return Ok(()) };
         let version = String::from_utf8_lossy(&format.server_version);
         if format.flavour == Flavour::MySql && is_before_marks(&version) {
-            warn!("{place} has no transaction that can be compressed: MySQL {version} wrote it. {NO_MARKS}");
+            warn!(
+                "{location} has no transaction that can be compressed: MySQL {version} wrote it. {NO_MARKS}"
+            );
         }
         Ok(())
     }
 
-    fn is_mariadb(&self, place: &InputPlace) -> Result<bool, CommandFailure> {
-        Ok(self.read_format(place)?.is_some_and(|format| format.flavour == Flavour::MariaDb))
+    fn is_mariadb(&self, location: &InputLocation) -> Result<bool, CommandFailure> {
+        Ok(self.read_format(location)?.is_some_and(|format| format.flavour == Flavour::MariaDb))
     }
 
-    fn read_format(&self, place: &InputPlace) -> Result<Option<Arc<EventFormat>>, CommandFailure> {
-        let mut reader = self.found.open(place).map_err(add_advice)?;
+    fn read_format(&self, location: &InputLocation) -> Result<Option<Arc<EventFormat>>, CommandFailure> {
+        let mut reader = self.found.open(location).map_err(add_advice)?;
         reader.next_event().map_err(add_advice)?;
         Ok(reader.format().cloned())
     }
@@ -509,12 +518,12 @@ impl RewriteRun<'_> {
     /// Returns whether a server may still write to the log. If a process has the log open for writing, later writes
     /// would be lost. If only the in-use flag is set, a crash may have left it set: `--live` then permits the change,
     /// but only if certainly no process has the log open.
-    fn in_use(&self, place: &InputPlace, path: &Path) -> Result<Option<RewriteEnd>, CommandFailure> {
+    fn in_use(&self, location: &InputLocation, path: &Path) -> Result<Option<RewriteEnd>, CommandFailure> {
         let sight = logs::find_writer(path);
         if sight == logs::WriterPresence::Open {
             return Ok(Some(RewriteEnd::InUse));
         }
-        let mut reader = self.found.open(place).map_err(add_advice)?;
+        let mut reader = self.found.open(location).map_err(add_advice)?;
         reader.next_event().map_err(add_advice)?;
         Ok(match (reader.in_use(), sight) {
             (true, _) if !self.common.live => Some(RewriteEnd::InUse),

@@ -34,11 +34,11 @@ pub(crate) struct TableArgs {
     wild_ignore_table: Vec<String>,
 }
 
-/// Warns in one line about rules that matched nothing. `place` describes the searched logs.
-pub(crate) fn warn_unmatched(rules: &[FilterRule], place: &str) {
+/// Warns in one line about rules that matched nothing. `logs` describes the searched logs.
+pub(crate) fn warn_unmatched(rules: &[FilterRule], logs: &str) {
     if !rules.is_empty() {
         let options: Vec<String> = rules.iter().map(ToString::to_string).collect();
-        warn!("nothing in {place} matches {}", options.join(", "));
+        warn!("nothing in {logs} matches {}", options.join(", "));
     }
 }
 

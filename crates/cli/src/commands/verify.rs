@@ -14,7 +14,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
+use crate::log_args::{InputLocation, InputLogs, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle, visible};
 use crate::units::{bytes, count, counted};
@@ -71,9 +71,9 @@ pub(crate) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
 
 fn verify_logs(found: &InputLogs, global: &GlobalArgs) -> Result<VerifyReport, CommandFailure> {
     let mut progress = ByteProgress::new(global, found.bytes_total);
-    let inputs = found.places.iter().enumerate().map(|(position, place)| VerifyInput {
-        name: place.to_string(),
-        reader: found.open(place),
+    let inputs = found.locations.iter().enumerate().map(|(position, location)| VerifyInput {
+        name: location.to_string(),
+        reader: found.open(location),
         order: if found.is_listed_after(position) { LogOrder::Listed } else { LogOrder::Unknown },
     });
     let mut watch = |bytes_done| {
@@ -89,20 +89,20 @@ fn verify_logs(found: &InputLogs, global: &GlobalArgs) -> Result<VerifyReport, C
 /// Refuses an impossible repair, before hours of reading.
 fn check_repair(found: &InputLogs, copy: &Path) -> Result<(), CommandFailure> {
     let refuse = |why: String| Err(CommandFailure::NotStarted(anyhow!(why)));
-    match found.places.as_slice() {
-        [InputPlace::File(_)] if copy.exists() => {
+    match found.locations.as_slice() {
+        [InputLocation::File(_)] if copy.exists() => {
             refuse(format!("{} exists: name a new file", copy.display()))
         }
-        [InputPlace::File(_)] => Ok(()),
+        [InputLocation::File(_)] => Ok(()),
         _ => refuse("--repair-tail copies one log: give one file".into()),
     }
 }
 
 fn repair_tail(found: &InputLogs, copy: &Path, global: &GlobalArgs) -> Result<(), CommandFailure> {
-    let [place @ InputPlace::File(log)] = found.places.as_slice() else {
+    let [location @ InputLocation::File(log)] = found.locations.as_slice() else {
         return Err(CommandFailure::NotStarted(anyhow!("--repair-tail copies one log: give one file")));
     };
-    let reader = found.open(place).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
+    let reader = found.open(location).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
     let repaired = verify::repair_tail(log, reader, copy).map_err(anyhow::Error::new)?;
     if !global.quiet {
         let (kept, cut) = (counted(repaired.bytes_kept, "byte"), count(repaired.bytes_cut));

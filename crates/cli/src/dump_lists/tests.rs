@@ -56,10 +56,10 @@ fn lines(args: &str, sample: &str) -> Vec<Value> {
 
 /// Checks the number of lines, and of rows in them.
 #[track_caller]
-fn check(args: &str, sample: &str, wanted: (usize, usize)) {
+fn check(args: &str, sample: &str, expected: (usize, usize)) {
     let lines = lines(&format!("--quiet --json {args}"), sample);
     let rows = lines.iter().filter_map(|line| line["rows"].as_array()).map(Vec::len).sum();
-    assert_eq!((lines.len(), rows), wanted, "{args}");
+    assert_eq!((lines.len(), rows), expected, "{args}");
 }
 
 const NAMED: &str = "types-full-metadata.binlog";
@@ -127,11 +127,11 @@ fn directories_and_indexes_give_the_same_logs() {
     let logs: Vec<PathBuf> =
         (1..=6).map(|number| samples.join(format!("rotation/binlog.{number:06}"))).collect();
     for args in ["-vv", "--json", "--events", "--transactions", "-j 158 --stop-position=158"] {
-        let wanted = dump_logs(DumpDialect::Bintide, args, &logs);
-        assert!(wanted.0.lines().count() > 5 && wanted.2 == 0, "{args}: {wanted:?}");
+        let expected = dump_logs(DumpDialect::Bintide, args, &logs);
+        assert!(expected.0.lines().count() > 5 && expected.2 == 0, "{args}: {expected:?}");
         for store in ["rotation", "rotation/", "rotation/binlog.index"] {
             let found = dump_logs(DumpDialect::Bintide, args, &[samples.join(store)]);
-            assert_eq!(found, wanted, "{args} {store}");
+            assert_eq!(found, expected, "{args} {store}");
         }
     }
     // mysqlbinlog accepts only files.
@@ -141,29 +141,29 @@ fn directories_and_indexes_give_the_same_logs() {
 
 #[test]
 fn inconsistent_indexes_are_reported() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = [folder.path().to_owned()];
+    let directory = tempfile::tempdir().unwrap();
+    let store = [directory.path().to_owned()];
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog");
-    fs::copy(&sample, folder.path().join("binlog.000001")).unwrap();
-    let index = folder.path().join("binlog.index");
+    fs::copy(&sample, directory.path().join("binlog.000001")).unwrap();
+    let index = directory.path().join("binlog.index");
     fs::write(&index, "./binlog.000001\n./binlog.000002\n").unwrap();
-    for (args, wanted) in [("", 1), ("--json", 2)] {
+    for (args, expected) in [("", 1), ("--json", 2)] {
         let (output, error, code) = dump_logs(DumpDialect::Bintide, args, &store);
         assert!(error.contains("binlog.000002 does not exist, but "), "{error}");
-        assert_eq!((output.as_str(), code), ("", wanted), "{args}");
+        assert_eq!((output.as_str(), code), ("", expected), "{args}");
     }
     fs::write(&index, "./binlog.000001\n").unwrap();
-    fs::copy(&sample, folder.path().join("binlog.000002")).unwrap();
-    let wanted = dump_logs(DumpDialect::Bintide, "--json", &[folder.path().join("binlog.000001")]).0;
+    fs::copy(&sample, directory.path().join("binlog.000002")).unwrap();
+    let expected = dump_logs(DumpDialect::Bintide, "--json", &[directory.path().join("binlog.000001")]).0;
     let (output, error, code) = dump_logs(DumpDialect::Bintide, "--json", &store);
-    assert!(output == wanted && code == 0, "{error}");
+    assert!(output == expected && code == 0, "{error}");
     assert!(error.contains("binlog.000002 is not listed in the index and was not read"), "{error}");
     assert_eq!(dump_logs(DumpDialect::Bintide, "--json --quiet", &store).1, "");
 }
 
 #[test]
 fn contradictory_options_are_refused() {
-    for (args, wanted) in [
+    for (args, expected) in [
         ("--events --json", "--events cannot be combined"),
         ("--events --transactions", "--events cannot be combined"),
         ("--where=id=1", "--where requires"),
@@ -175,7 +175,7 @@ fn contradictory_options_are_refused() {
     ] {
         let (output, error, code) = dump(args, NAMED);
         assert_eq!((output.as_str(), code), ("", 2), "{args}");
-        assert!(error.contains(wanted), "{args}: {error}");
+        assert!(error.contains(expected), "{args}: {error}");
     }
 }
 
@@ -220,8 +220,8 @@ fn a_column_that_no_table_has_is_an_error() {
         ("--quiet --json --jobs=3 --where=no_such_column=1", "no_such_column=1"),
     ] {
         let (_, error, code) = dump(args, NAMED);
-        let wanted = format!("ERROR: no selected table in these logs has the column of --where={column}: ");
-        assert!(code == 1 && error.starts_with(&wanted), "{args}: {code} {error}");
+        let expected = format!("ERROR: no selected table in these logs has the column of --where={column}: ");
+        assert!(code == 1 && error.starts_with(&expected), "{args}: {code} {error}");
     }
     let (_, error, _) = dump("--json --table=types.integers --where=@99=1", NAMED);
     assert!(error.contains("columns; write @N=VALUE with N from 1 to "), "{error}");
@@ -233,8 +233,8 @@ fn a_column_that_no_table_has_is_an_error() {
 #[test]
 fn options_that_only_affect_text_are_named() {
     let (_, error, code) = dump("--json -vv --hexdump --skip-gtids --force-if-open", NAMED);
-    let wanted = "WARNING: --hexdump, --skip-gtids and --verbose have no effect with --json\n";
-    assert_eq!((error.as_str(), code), (wanted, 0));
+    let expected = "WARNING: --hexdump, --skip-gtids and --verbose have no effect with --json\n";
+    assert_eq!((error.as_str(), code), (expected, 0));
     let (_, error, _) = dump("--events --base64-output=decode-rows", NAMED);
     assert!(error.starts_with("WARNING: --base64-output has no effect with --events"), "{error}");
     assert_eq!(dump("-vv --hexdump", NAMED).1, "");

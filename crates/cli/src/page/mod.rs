@@ -109,18 +109,18 @@ pub(crate) fn render_table(columns: &[&str], rows: impl Iterator<Item = Vec<Stri
 }
 
 /// Returns the directory that contains all logs; empty if there is none. Tables show the logs' paths below it.
-pub(crate) fn common_folder<'n>(mut names: impl Iterator<Item = &'n str>) -> &'n Path {
+pub(crate) fn common_directory<'n>(mut names: impl Iterator<Item = &'n str>) -> &'n Path {
     let none = Path::new("");
     let first = names.next().and_then(|name| Path::new(name).parent()).unwrap_or(none);
     let common = names.fold(first, |common, name| {
-        common.ancestors().find(|folder| Path::new(name).starts_with(folder)).unwrap_or(none)
+        common.ancestors().find(|directory| Path::new(name).starts_with(directory)).unwrap_or(none)
     });
     if common.parent().is_some() { common } else { none }
 }
 
 /// Returns a log's path below a directory, as HTML.
-pub(crate) fn log_below(folder: &Path, name: &str) -> String {
-    let below = Path::new(name).strip_prefix(folder).ok().and_then(Path::to_str);
+pub(crate) fn log_below(directory: &Path, name: &str) -> String {
+    let below = Path::new(name).strip_prefix(directory).ok().and_then(Path::to_str);
     escaped(below.unwrap_or(name))
 }
 
@@ -143,11 +143,11 @@ pub(crate) fn escaped(text: &str) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::{common_folder, escaped, log_below, relay_page};
+    use super::{common_directory, escaped, log_below, relay_page};
 
     #[test]
     fn tables_show_logs_below_their_common_directory() {
-        for (names, folder, last) in [
+        for (names, directory, last) in [
             (&["/data/a.000001", "/data/a.000002"][..], "/data", "a.000002"),
             (&["/data/x/a.000001", "/data/y/a.000001"][..], "/data", "y/a.000001"),
             (&["/x/a.000001", "/y/a.000001"][..], "", "/y/a.000001"),
@@ -155,8 +155,11 @@ mod tests {
             (&["data/a.000001", "standard input"][..], "", "standard input"),
             (&["a.000001"][..], "", "a.000001"),
         ] {
-            let found = common_folder(names.iter().copied());
-            assert_eq!((found, log_below(found, names[names.len() - 1]).as_str()), (Path::new(folder), last));
+            let found = common_directory(names.iter().copied());
+            assert_eq!(
+                (found, log_below(found, names[names.len() - 1]).as_str()),
+                (Path::new(directory), last)
+            );
         }
     }
 

@@ -177,7 +177,7 @@ impl LogJudge {
         }
     }
 
-    /// Records that the log cannot be read at this place.
+    /// Records that the log cannot be read at this position.
     pub(crate) fn log_unreadable(&mut self, offset: u64, error: logs::LogError, resumed: Option<u64>) {
         (self.log.is_damaged, self.log.is_clock_lost) = (true, true);
         self.log.open = None;

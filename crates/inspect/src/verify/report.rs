@@ -10,7 +10,7 @@ use super::fault::{LogFault, LogRemark};
 pub struct VerifyReport {
     /// Each log, in the order read.
     pub logs: Vec<LogVerdict>,
-    /// Faults, by log and place. At most a thousand per log are listed; [`LogVerdict::faults`] counts all.
+    /// Faults, by log and position. At most a thousand per log are listed; [`LogVerdict::faults`] counts all.
     pub faults: Vec<LogFault>,
     /// Observations that are not faults.
     pub remarks: Vec<LogRemark>,

@@ -24,7 +24,7 @@ pub(super) struct RowSearch<'s> {
     pub(super) sightings: &'s ConditionCoverage,
 }
 
-/// Place of a change in its log; places increase from change to change.
+/// Position of a change in its log; positions increase from change to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ChangePosition {
     position: u64,

@@ -1,6 +1,6 @@
 //! Writes JSON directly into bytes, without a tree or copies.
 
-use binlog::{Charset, JsonHexDigits, put_base64, put_json_string};
+use binlog::{Charset, Date, JsonHexDigits, put_base64, put_json_string};
 use sql::numbers::{put_i64, put_padded, put_u64};
 
 /// An unfinished JSON object.
@@ -212,19 +212,12 @@ pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
 
 /// Writes a time in UTC without zone, given in seconds since 1970: `2026-11-21T21:14:59`.
 pub(crate) fn put_moment(out: &mut Vec<u8>, seconds: u64) {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date_of_day(days);
-    for (number, width, separator) in [
-        (year, 4, b'-'),
-        (month, 2, b'-'),
-        (day, 2, b'T'),
-        (second / 3600, 2, b':'),
-        (second / 60 % 60, 2, b':'),
-    ] {
-        put_padded(out, number, width);
+    let (day, second) = (seconds / 86_400, seconds % 86_400);
+    Date::from_epoch_day(i64::try_from(day).unwrap_or(i64::MAX)).write(out);
+    for (separator, number) in [(b'T', second / 3600), (b':', second / 60 % 60), (b':', second % 60)] {
         out.push(separator);
+        put_padded(out, number, 2);
     }
-    put_padded(out, second % 60, 2);
 }
 
 /// Writes a time with microseconds: `2026-11-21T21:14:59.182040`.
@@ -232,20 +225,6 @@ pub(crate) fn put_moment_us(out: &mut Vec<u8>, micros: u64) {
     put_moment(out, micros / 1_000_000);
     out.push(b'.');
     put_padded(out, micros % 1_000_000, 6);
-}
-
-/// Returns year, month and day of the Gregorian calendar, from the number of days since 1970-01-01.
-const fn date_of_day(days: u64) -> (u64, u64, u64) {
-    // Years are counted from March: then the leap day is the last day, and one formula gives all months.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let months = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * months + 2) / 5 + 1;
-    let month = if months < 10 { months + 3 } else { months - 9 };
-    let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
-    (year, month, day)
 }
 
 /// Writes the names of set flags as an array, and unknown flags as one number.

@@ -116,14 +116,14 @@ impl StatementBatch<'_> {
         let (mut key, mut condition) = (Vec::new(), Vec::new());
         let mut columns = Vec::new();
         if let Some(image) = row.before.as_ref().or(row.after.as_ref()) {
-            let compared = |place: &ColumnMapping| -> Result<ComparedValue, TargetFailure> {
-                let SqlExpression { sql, parameters } = self.column_condition(image, place)?;
-                let column = self.plan.target(place).name.clone();
+            let compared = |mapping: &ColumnMapping| -> Result<ComparedValue, TargetFailure> {
+                let SqlExpression { sql, parameters } = self.column_condition(image, mapping)?;
+                let column = self.plan.target(mapping).name.clone();
                 let condition = inline_parameters(&sql, &parameters);
                 // A JSON document with exact numbers has several parameters; the first one is its text.
                 let number = parameters.first().map(literal).unwrap_or_default();
                 let is_number = matches!(parameters.first(), Some(StatementParameter::UInt(_)));
-                let (literal, expression) = match self.member_text(image, place)? {
+                let (literal, expression) = match self.member_text(image, mapping)? {
                     Some(text) => (quote_text(&text), column.clone()),
                     // ENUM, SET and BIT values are numbers in the log.
                     None if is_number => (number, format!("{column}+0")),
@@ -132,8 +132,8 @@ impl StatementBatch<'_> {
                 Ok(ComparedValue { column, literal, condition, expression })
             };
             let (key_columns, image_columns) = self.plan.condition_columns.split_at(self.plan.key_size);
-            for place in key_columns {
-                let ComparedValue { column, literal, condition: test, .. } = compared(place)?;
+            for mapping in key_columns {
+                let ComparedValue { column, literal, condition: test, .. } = compared(mapping)?;
                 key.push((column, literal));
                 condition.push(test);
             }
@@ -155,10 +155,10 @@ impl StatementBatch<'_> {
     fn member_text(
         &self,
         image: &RowImage<'_, '_>,
-        place: &ColumnMapping,
+        mapping: &ColumnMapping,
     ) -> Result<Option<String>, TargetFailure> {
-        let column = &self.plan.log[place.log];
-        Ok(match value_of(image, place)? {
+        let column = &self.plan.log[mapping.log];
+        Ok(match value_of(image, mapping)? {
             Value::Enum(number) => enum_text(column, number, Flavour::MySql).map(Cow::into_owned),
             Value::Set(members) => set_text(column, members, Flavour::MySql),
             _ => None,

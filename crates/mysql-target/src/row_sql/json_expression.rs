@@ -307,11 +307,11 @@ mod tests {
     #[test]
     fn conditions_have_a_size() {
         let value = || StatementParameter::Bytes(vec![b'x'; 1 << 20]);
-        let check = |parameters: Vec<StatementParameter>, wanted: usize| {
+        let check = |parameters: Vec<StatementParameter>, expected: usize| {
             let document = SqlExpression { sql: "j".into(), parameters };
             let mut condition = ChangeCondition::default();
             let put = (0..).take_while(|_| condition.put("f(", &document, b"$.a", ")").is_ok()).count();
-            assert_eq!(put, wanted);
+            assert_eq!(put, expected);
             let size: usize = condition.expression.parameters.iter().map(StatementParameter::size).sum();
             assert!(size <= CONDITION_SIZE_MAX + (CONDITION_PARAMETERS_MAX << 4), "{size}");
         };
@@ -350,8 +350,9 @@ mod tests {
         let found =
             exact_expression(JsonDocument::new(b"\x02\x01\x00\x08\x00\x06\x01\x00\x00")).unwrap().unwrap();
         let text = "CONVERT(? USING utf8mb4)";
-        let wanted = format!("JSON_REPLACE(CAST({text} AS JSON), {text}, CAST(CAST(? AS UNSIGNED) AS JSON))");
-        assert_eq!(found.sql, wanted);
+        let expected =
+            format!("JSON_REPLACE(CAST({text} AS JSON), {text}, CAST(CAST(? AS UNSIGNED) AS JSON))");
+        assert_eq!(found.sql, expected);
         let bytes = |text: &str| StatementParameter::Bytes(text.as_bytes().to_vec());
         assert_eq!(found.parameters, [bytes("[1]"), bytes("$[0]"), StatementParameter::UInt(1)]);
     }

@@ -311,8 +311,8 @@ impl<'p> StatementBatch<'p> {
         let (condition, found) = self.row_condition(row)?;
         let mut parameters = written.parameters;
         parameters.extend(found);
-        let places = self.plan.written_columns.iter().zip(&written.pieces);
-        let assigned = places.map(|(place, sql)| format!("{}={sql}", self.plan.target(place).name));
+        let mappings = self.plan.written_columns.iter().zip(&written.pieces);
+        let assigned = mappings.map(|(mapping, sql)| format!("{}={sql}", self.plan.target(mapping).name));
         let kept = self.plan.preserved_columns.iter().map(|target| {
             let name = &self.plan.table.columns[*target].name;
             format!("{name}={name}")
@@ -335,10 +335,10 @@ impl<'p> StatementBatch<'p> {
         let mut written = RowValues::default();
         let Some(after) = &row.after else { return Ok(written) };
         let mut fields = after.fields();
-        for place in &self.plan.written_columns {
-            let Some(field) = fields.find(|field| field.index() == place.log) else { continue };
-            let target = self.plan.target(place);
-            let document = if field.is_partial() { row.document_after(place.log)? } else { None };
+        for mapping in &self.plan.written_columns {
+            let Some(field) = fields.find(|field| field.index() == mapping.log) else { continue };
+            let target = self.plan.target(mapping);
+            let document = if field.is_partial() { row.document_after(mapping.log)? } else { None };
             let value = match &document {
                 Some(document) => Value::Json(JsonDocument::new(document)),
                 None => field.value()?,
@@ -361,7 +361,7 @@ impl<'p> StatementBatch<'p> {
                     written.parameters.extend(expression.parameters);
                 }
                 None => {
-                    written.pieces.push(place.sql.clone());
+                    written.pieces.push(mapping.sql.clone());
                     written.parameters.push(parameter::parameter(value, field.column(), target)?);
                 }
             }
@@ -380,9 +380,9 @@ impl<'p> StatementBatch<'p> {
         let mut parameters = Vec::new();
         let mut conditions = Vec::new();
         let mut is_own = false;
-        for place in &self.plan.condition_columns {
-            let condition = self.column_condition(before, place)?;
-            is_own |= condition.sql != place.sql;
+        for mapping in &self.plan.condition_columns {
+            let condition = self.column_condition(before, mapping)?;
+            is_own |= condition.sql != mapping.sql;
             conditions.push(condition.sql);
             parameters.extend(condition.parameters);
         }
@@ -395,10 +395,10 @@ impl<'p> StatementBatch<'p> {
     fn column_condition(
         &self,
         image: &RowImage<'_, '_>,
-        place: &ColumnMapping,
+        mapping: &ColumnMapping,
     ) -> Result<SqlExpression, TargetFailure> {
-        let target = self.plan.target(place);
-        let value = value_of(image, place)?;
+        let target = self.plan.target(mapping);
+        let value = value_of(image, mapping)?;
         let expression = match value {
             Value::Json(document) if target.data_type == "json" => {
                 json_expression::exact_expression(document)?
@@ -410,8 +410,8 @@ impl<'p> StatementBatch<'p> {
                 SqlExpression { sql: format!("{} <=> {sql}", target.name), parameters }
             }
             None => {
-                let parameter = parameter::parameter(value, &self.plan.log[place.log], target)?;
-                SqlExpression { sql: place.sql.clone(), parameters: vec![parameter] }
+                let parameter = parameter::parameter(value, &self.plan.log[mapping.log], target)?;
+                SqlExpression { sql: mapping.sql.clone(), parameters: vec![parameter] }
             }
         })
     }
@@ -419,7 +419,7 @@ impl<'p> StatementBatch<'p> {
     /// Returns the plan's condition.
     fn condition(&self) -> String {
         let conditions: Vec<&str> =
-            self.plan.condition_columns.iter().map(|place| place.sql.as_str()).collect();
+            self.plan.condition_columns.iter().map(|mapping| mapping.sql.as_str()).collect();
         if conditions.is_empty() { "TRUE".to_owned() } else { conditions.join(" AND ") }
     }
 
@@ -489,10 +489,10 @@ impl<'p> StatementBatch<'p> {
 
     fn insert_sql(&self, own: Option<String>, count: usize) -> String {
         let names: Vec<&str> =
-            self.plan.written_columns.iter().map(|place| self.plan.target(place).name.as_str()).collect();
+            self.plan.written_columns.iter().map(|mapping| self.plan.target(mapping).name.as_str()).collect();
         let values = own.unwrap_or_else(|| {
             let values: Vec<&str> =
-                self.plan.written_columns.iter().map(|place| place.sql.as_str()).collect();
+                self.plan.written_columns.iter().map(|mapping| mapping.sql.as_str()).collect();
             format!("({})", values.join(","))
         });
         let values = vec![values; count].join(",");
@@ -500,7 +500,7 @@ impl<'p> StatementBatch<'p> {
     }
 
     /// Returns ER_KEY_NOT_FOUND (1032), the error of a replica in the same situation.
-    fn row_count_mismatch(&self, met: u64, wanted: u64) -> TargetFailure {
+    fn row_count_mismatch(&self, met: u64, expected: u64) -> TargetFailure {
         const KEY_NOT_FOUND: u16 = 1032;
         let verb = match self.kind {
             RowsKind::Write => "an INSERT",
@@ -508,7 +508,7 @@ impl<'p> StatementBatch<'p> {
             RowsKind::Update | RowsKind::PartialUpdate => "an UPDATE",
         };
         let message = format!(
-            "{verb} in {} matched {met} rows, but {wanted} on the source: the target's rows differ from the source's",
+            "{verb} in {} matched {met} rows, but {expected} on the source: the target's rows differ from the source's",
             self.plan.table.name
         );
         TargetFailure { code: Some(KEY_NOT_FOUND), ..TargetFailure::refused(message) }
@@ -536,8 +536,8 @@ const fn batch_size(rows: usize) -> usize {
     }
 }
 
-fn value_of<'a>(image: &RowImage<'_, 'a>, place: &ColumnMapping) -> Result<Value<'a>, TargetFailure> {
-    match image.field(place.log) {
+fn value_of<'a>(image: &RowImage<'_, 'a>, mapping: &ColumnMapping) -> Result<Value<'a>, TargetFailure> {
+    match image.field(mapping.log) {
         Some(field) => Ok(field.value()?),
         None => Ok(Value::Null),
     }

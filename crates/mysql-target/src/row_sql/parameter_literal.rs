@@ -68,8 +68,8 @@ mod tests {
 
     use super::inline_parameters;
 
-    fn check(sql: &str, parameters: &[StatementParameter], wanted: &str) {
-        assert_eq!(inline_parameters(sql, parameters), wanted);
+    fn check(sql: &str, parameters: &[StatementParameter], expected: &str) {
+        assert_eq!(inline_parameters(sql, parameters), expected);
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl StatementPlan {
             key.into_iter().filter_map(|log| mapping(log, equality_sql)).collect();
         let key_size = found.len();
         found.extend(image.into_iter().filter_map(|log| mapping(log, identity_sql)));
-        let is_written = |target: &usize| written.iter().any(|place| place.target == *target);
+        let is_written = |target: &usize| written.iter().any(|mapping| mapping.target == *target);
         let others: Vec<usize> = (0..table.columns.len()).filter(|target| !is_written(target)).collect();
         let is_short = others.iter().any(|target| !table.columns[*target].is_generated);
         let kept = others.into_iter().filter(|target| table.columns[*target].has_on_update).collect();
@@ -108,8 +108,8 @@ impl StatementPlan {
     }
 
     /// Returns the target's column.
-    pub(super) fn target(&self, place: &ColumnMapping) -> &TargetColumn {
-        &self.table.columns[place.target]
+    pub(super) fn target(&self, mapping: &ColumnMapping) -> &TargetColumn {
+        &self.table.columns[mapping.target]
     }
 }
 

@@ -4,10 +4,8 @@ use wire::ServerError;
 
 use super::date_time::{CalendarFields, SqlDateTime, TimeUnit, parse_time, time_text};
 use super::refusals::unsupported;
-use super::sql_function::FunctionContext;
+use super::sql_function::{FunctionContext, FunctionResult};
 use crate::sql_answer::SqlValue;
-
-type FunctionResult = Result<SqlValue, ServerError>;
 
 pub(super) fn date(_: &FunctionContext, values: &[SqlValue]) -> FunctionResult {
     Ok(time_of(&values[0]).map(|time| time.date_text()).into())
@@ -21,9 +19,9 @@ pub(super) fn cast_datetime(_: &FunctionContext, values: &[SqlValue]) -> Functio
     let whole = |time: SqlDateTime| {
         // A server rounds the fraction.
         let seconds = (time.micros() + 500_000).div_euclid(1_000_000);
-        SqlDateTime::of_micros(seconds * 1_000_000).to_text()
+        SqlDateTime::of_micros(seconds * 1_000_000).map(SqlDateTime::to_text)
     };
-    Ok(time_of(&values[0]).map(whole).into())
+    Ok(time_of(&values[0]).and_then(whole).into())
 }
 
 /// `YEAR`, `MONTH`, `DAY`, `HOUR`, `MINUTE`, `SECOND`, `MICROSECOND`
@@ -97,7 +95,7 @@ pub(super) fn from_unixtime(_: &FunctionContext, values: &[SqlValue]) -> Functio
         SqlValue::Int(seconds) => Some(*seconds as f64).filter(|seconds| range.contains(seconds)),
         value => value.to_number().filter(|seconds| range.contains(seconds)),
     };
-    let time = time.map(|seconds| SqlDateTime::of_micros((seconds * 1e6).round() as i64));
+    let time = time.and_then(|seconds| SqlDateTime::of_micros((seconds * 1e6).round() as i64));
     match values.get(1) {
         Some(format) => formatted(time, format),
         None => Ok(time.map(SqlDateTime::to_text).into()),

@@ -1,5 +1,7 @@
 //! Dates and times of MySQL in functions: `DATE_FORMAT`, `TIMESTAMPDIFF`, `INTERVAL` and others.
 
+use binlog::Date;
+
 /// Microseconds in a second.
 const SECOND_US: i64 = 1_000_000;
 /// Microseconds in a day.
@@ -87,13 +89,10 @@ impl SqlDateTime {
         };
         let mut parts = date.split('-').map(digits);
         let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
-        let is_date = parts.next().is_none()
-            && (1..=9999).contains(&year)
-            && (1..=12).contains(&month)
-            && (1..=days_in_month(year, month)).contains(&day);
-        if !is_date {
+        if parts.next().is_some() {
             return None;
         }
+        let day = epoch_day(year, month, day)?;
         let (of_day_us, has_fraction) = match time {
             Some(time) => {
                 let is_clock = time.contains(':') && !time.starts_with('-');
@@ -102,13 +101,17 @@ impl SqlDateTime {
             }
             None => (0, false),
         };
-        let time_us = days_of_date(year, month, day) * DAY_US + of_day_us;
+        let time_us = day * DAY_US + of_day_us;
         Some(Self { time_us, has_time: time.is_some(), has_fraction })
     }
 
-    /// Returns the time that is `time_us` microseconds after 1970-01-01 00:00:00.
-    pub(super) fn of_micros(time_us: i64) -> Self {
-        Self { time_us, has_time: true, has_fraction: time_us.rem_euclid(SECOND_US) != 0 }
+    /// Returns the time that is `time_us` microseconds after 1970-01-01 00:00:00; `None` outside of the years 1 to 9999.
+    pub(super) fn of_micros(time_us: i64) -> Option<Self> {
+        Self { time_us, has_time: true, has_fraction: time_us.rem_euclid(SECOND_US) != 0 }.in_range()
+    }
+
+    fn in_range(self) -> Option<Self> {
+        Date::EPOCH_DAYS.contains(&self.days()).then_some(self)
     }
 
     /// Returns the microseconds since 1970-01-01 00:00:00.
@@ -123,13 +126,13 @@ impl SqlDateTime {
 
     /// Returns the fields.
     pub(super) fn fields(self) -> CalendarFields {
-        let (year, month, day) = date_of_days(self.days());
+        let Date { year, month, day } = Date::from_epoch_day(self.days());
         let of_day_us = self.time_us.rem_euclid(DAY_US);
         let second = of_day_us / SECOND_US;
         CalendarFields {
-            year,
-            month,
-            day,
+            year: year.into(),
+            month: month.into(),
+            day: day.into(),
             hour: second / 3600,
             minute: second / 60 % 60,
             second: second % 60,
@@ -151,16 +154,13 @@ impl SqlDateTime {
                 let fields = self.fields();
                 let months = (fields.year * 12 + fields.month - 1).checked_add(count.checked_mul(size)?)?;
                 let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
-                if !(1..=9999).contains(&year) {
-                    return None;
-                }
-                let day = fields.day.min(days_in_month(year, month));
+                let last_day = i64::from(date(year, month, 1)?.days_in_month());
+                let day = epoch_day(year, month, fields.day.min(last_day))?;
                 let of_day_us = self.time_us.rem_euclid(DAY_US);
-                Self { time_us: days_of_date(year, month, day) * DAY_US + of_day_us, ..self }
+                Self { time_us: day * DAY_US + of_day_us, ..self }
             }
         };
-        let years = days_of_date(1, 1, 1)..days_of_date(10_000, 1, 1);
-        years.contains(&moved.days()).then_some(moved)
+        moved.in_range()
     }
 
     /// Returns the number of whole units from this time to another.
@@ -228,7 +228,7 @@ impl SqlDateTime {
             'd' => format!("{day:02}"),
             'e' => day.to_string(),
             'D' => format!("{day}{}", ordinal_suffix(day)),
-            'j' => format!("{:03}", self.days() - days_of_date(year, 1, 1) + 1),
+            'j' => format!("{:03}", self.days() - epoch_day(year, 1, 1)? + 1),
             'W' => weekday_name.to_owned(),
             'a' => weekday_name[..3].to_owned(),
             'w' => weekday.to_string(),
@@ -296,50 +296,26 @@ fn ordinal_suffix(day: i64) -> &'static str {
     }
 }
 
-fn days_in_month(year: i64, month: i64) -> i64 {
-    let (next_year, next_month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
-    days_of_date(next_year, next_month, 1) - days_of_date(year, month, 1)
+/// Returns the date of these numbers, as far as they fit; its month and day may be wrong.
+fn date(year: i64, month: i64, day: i64) -> Option<Date> {
+    let year = u16::try_from(year).ok().filter(|year| *year <= 9999)?;
+    Some(Date { year, month: month.try_into().ok()?, day: day.try_into().ok()? })
 }
 
-/// Returns the days since 1970-01-01 in the Gregorian calendar. Counts years from March, so that leap days come last.
-fn days_of_date(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month > 2 { year } else { year - 1 };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-/// Returns the year, the month and the day: the inverse of [`days_of_date`].
-fn date_of_days(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = (shifted_month + 2) % 12 + 1;
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+/// Returns the days since 1970-01-01; `None` for dates that do not exist.
+fn epoch_day(year: i64, month: i64, day: i64) -> Option<i64> {
+    date(year, month, day)?.epoch_day()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{SqlDateTime, TimeUnit, date_of_days, days_of_date};
-
-    #[test]
-    fn days_and_dates_are_inverse() {
-        for days in (-719_162..2_932_896).step_by(13) {
-            let (year, month, day) = date_of_days(days);
-            assert_eq!(days_of_date(year, month, day), days);
-        }
-        assert_eq!(date_of_days(0), (1970, 1, 1));
-    }
+    use super::{SqlDateTime, TimeUnit};
 
     #[test]
     fn intervals() {
-        let check = |text: &str, count: i64, unit: &str, wanted: Option<&str>| {
+        let check = |text: &str, count: i64, unit: &str, expected: Option<&str>| {
             let time = SqlDateTime::parse(text).and_then(|time| time.after(count, TimeUnit::of(unit)?));
-            assert_eq!(time.map(SqlDateTime::to_text).as_deref(), wanted, "{text} {count} {unit}");
+            assert_eq!(time.map(SqlDateTime::to_text).as_deref(), expected, "{text} {count} {unit}");
         };
         check("2024-01-31", 1, "month", Some("2024-02-29"));
         check("2024-02-29", -1, "year", Some("2023-02-28"));

@@ -2,13 +2,9 @@
 
 use std::cmp::Ordering;
 
-use wire::ServerError;
-
 use super::refusals::unsupported;
-use super::sql_function::FunctionContext;
+use super::sql_function::{FunctionContext, FunctionResult};
 use crate::sql_answer::SqlValue;
-
-type FunctionResult = Result<SqlValue, ServerError>;
 
 /// Maximum number of digits after the point in `ROUND` and `FORMAT`.
 const DIGITS_MAX: f64 = 30.0;
@@ -181,7 +177,7 @@ fn rounded(number: f64, digits: i32, round: fn(f64) -> f64) -> f64 {
 }
 
 /// Returns the largest or the smallest value: of numbers as numbers, otherwise as texts without case.
-fn extreme(values: &[SqlValue], wanted: Ordering) -> SqlValue {
+fn extreme(values: &[SqlValue], direction: Ordering) -> SqlValue {
     if values.contains(&SqlValue::Null) {
         return SqlValue::Null;
     }
@@ -190,7 +186,8 @@ fn extreme(values: &[SqlValue], wanted: Ordering) -> SqlValue {
         true => one.to_number().partial_cmp(&other.to_number()).unwrap_or(Ordering::Equal),
         false => lower(one).cmp(&lower(other)),
     };
-    let pick = |best: SqlValue, value: SqlValue| if compare(&value, &best) == wanted { value } else { best };
+    let pick =
+        |best: SqlValue, value: SqlValue| if compare(&value, &best) == direction { value } else { best };
     values.iter().cloned().reduce(pick).unwrap_or(SqlValue::Null)
 }
 

@@ -34,7 +34,10 @@ pub(crate) struct SqlFunction {
     evaluate: FunctionBody,
 }
 
-type FunctionBody = fn(&FunctionContext, &[SqlValue]) -> Result<SqlValue, ServerError>;
+/// Value of a function, or the error of a server.
+pub(super) type FunctionResult = Result<SqlValue, ServerError>;
+
+type FunctionBody = fn(&FunctionContext, &[SqlValue]) -> FunctionResult;
 
 /// Maximum number of arguments of functions that take any number.
 const ARGUMENTS_MAX: usize = 100;
@@ -176,11 +179,7 @@ impl SqlFunction {
     /// # Errors
     ///
     /// For a wrong number of arguments, and for arguments that a server refuses.
-    pub(crate) fn call(
-        &self,
-        context: &FunctionContext,
-        values: &[SqlValue],
-    ) -> Result<SqlValue, ServerError> {
+    pub(crate) fn call(&self, context: &FunctionContext, values: &[SqlValue]) -> FunctionResult {
         if !self.arguments.contains(&values.len()) {
             return Err(wrong_argument_count(self.name));
         }
@@ -197,7 +196,7 @@ pub(crate) fn date_time_text(time_us: u64, fraction: u8) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn now(context: &FunctionContext, values: &[SqlValue]) -> Result<SqlValue, ServerError> {
+fn now(context: &FunctionContext, values: &[SqlValue]) -> FunctionResult {
     let fraction = values.first().and_then(SqlValue::to_number).unwrap_or(0.0);
     Ok(date_time_text(context.now_us, fraction.clamp(0.0, 6.0) as u8).into())
 }

@@ -4,10 +4,8 @@ use regex::bytes::RegexBuilder;
 use wire::ServerError;
 
 use super::refusals::wrong_pattern;
-use super::sql_function::FunctionContext;
+use super::sql_function::{FunctionContext, FunctionResult};
 use crate::sql_answer::SqlValue;
-
-type FunctionResult = Result<SqlValue, ServerError>;
 
 /// Maximum size of a text that functions make, in bytes: the limit of the engine.
 const TEXT_SIZE_MAX: usize = 1 << 18;

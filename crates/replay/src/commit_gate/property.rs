@@ -144,8 +144,8 @@ proptest! {
         match order {
             CommitOrder::Any => prop_assert!(failed.is_some() || run.committed.len() as u64 == end),
             _ => {
-                let wanted: Vec<u64> = (0..failed.unwrap_or(end)).collect();
-                prop_assert_eq!(run.committed, wanted);
+                let expected: Vec<u64> = (0..failed.unwrap_or(end)).collect();
+                prop_assert_eq!(run.committed, expected);
             }
         }
     }

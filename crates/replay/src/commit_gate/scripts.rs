@@ -1,9 +1,9 @@
 //! Scripts for the commit gate.
 //!
 //! Each file of `scripts` is a script. `gate order=grouped` makes a new gate; each line of `do` is a step: `begin 1`,
-//! `applied 1`, `placed 1`, `committed 1`, `rolled-back 1`, `fail 1 1205`, `lose 1`, `conflict 1 2` (1 waits for 2), or just
-//! `turns`. Below each line is its answer, if it has one, and the decision for each group that has begun and need not
-//! wait. `REWRITE=1` rewrites the answers.
+//! `applied 1`, `ordered 1`, `committed 1`, `rolled-back 1`, `fail 1 1205`, `lose 1`, `conflict 1 2` (1 waits for 2),
+//! or just `turns`. Below each line is its answer, if it has one, and the decision for each group that has begun and
+//! need not wait. `REWRITE=1` rewrites the answers.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -47,7 +47,7 @@ fn step(gate: &mut CommitGate, open: &mut BTreeSet<u64>, line: &str) -> String {
             open.insert(number);
         }
         "applied" => gate.mark_applied(number),
-        "placed" => gate.mark_placed(number),
+        "ordered" => gate.mark_ordered(number),
         "committed" => {
             gate.mark_committed(number);
             open.remove(&number);

@@ -200,13 +200,13 @@ mod tests {
 
     #[test]
     fn columns_are_paired_by_name_or_else_by_order() {
-        let check = |theirs: &str, ours: &str, wanted: Option<&str>| {
+        let check = |theirs: &str, ours: &str, expected: Option<&str>| {
             let (theirs, ours) = (columns(theirs), columns(ours));
             let found = ColumnPairs::of(&theirs, &ours);
             let names = found.map(|readings| {
                 readings.of_target().iter().map(|reading| reading.column.name.clone()).collect::<Vec<_>>()
             });
-            assert_eq!(names.map(|names| names.join(" ")).as_deref(), wanted);
+            assert_eq!(names.map(|names| names.join(" ")).as_deref(), expected);
         };
         check("a:int b:int", "B:int a:int", Some("a B"));
         check("a:int b:int", "col1:int col2:int", Some("col1 col2"));

@@ -265,8 +265,8 @@ mod tests {
 
     #[test]
     fn weights_are_those_of_a_server() {
-        let check = |text: &str, prefix, wanted: Option<&str>| {
-            assert_eq!(hex(text, prefix).as_deref(), wanted, "{text} {prefix}");
+        let check = |text: &str, prefix, expected: Option<&str>| {
+            assert_eq!(hex(text, prefix).as_deref(), expected, "{text} {prefix}");
         };
         check("aß", 0, Some("1C471E711E71"));
         check("aß", 1, Some("1C47"));
@@ -282,10 +282,10 @@ mod tests {
 
     #[test]
     fn positive_and_negative_zero_are_equal() {
-        let check = |put: &dyn Fn(&mut Vec<u8>), wanted: &[u8]| {
+        let check = |put: &dyn Fn(&mut Vec<u8>), expected: &[u8]| {
             let mut out = b"x".to_vec();
             put(&mut out);
-            assert_eq!(out.strip_prefix(b"x").unwrap(), wanted);
+            assert_eq!(out.strip_prefix(b"x").unwrap(), expected);
         };
         check(&|out| put_decimal(&[0x7f, 0xff, 0xff], out), &[0x80, 0, 0]);
         check(&|out| put_decimal(&[0x7f, 0xff, 0xfe], out), &[0x7f, 0xff, 0xfe]);

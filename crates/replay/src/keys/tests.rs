@@ -25,10 +25,10 @@ fn do_conflict(a: &KeySet, b: &KeySet) -> bool {
 }
 
 /// Checks whether inserts of these two rows conflict.
-fn check(columns: &str, keys: &str, a: &[StoredValue], b: &[StoredValue], wanted: bool) {
+fn check(columns: &str, keys: &str, a: &[StoredValue], b: &[StoredValue], expected: bool) {
     let (sample, definition) = (SampleTable::new(columns), definition(keys));
     let insert = |row: &[StoredValue]| read(&sample, &definition, RowsKind::Write, &image(row));
-    assert_eq!(do_conflict(&insert(a), &insert(b)), wanted, "{columns}, {keys}: {a:?} {b:?}");
+    assert_eq!(do_conflict(&insert(a), &insert(b)), expected, "{columns}, {keys}: {a:?} {b:?}");
 }
 
 const CONFLICT: bool = true;
@@ -57,9 +57,9 @@ fn tables_without_distinguishable_rows_conflict_as_a_whole() {
 
 #[test]
 fn texts_conflict_if_their_collation_treats_them_as_equal() {
-    let texts = |collation: &str, prefix: &str, a: &str, b: &str, wanted| {
+    let texts = |collation: &str, prefix: &str, a: &str, b: &str, expected| {
         let columns = format!("int varchar:{collation}");
-        check(&columns, &format!("0;1{prefix}"), &[int(1), text(a)], &[int(2), text(b)], wanted);
+        check(&columns, &format!("0;1{prefix}"), &[int(1), text(a)], &[int(2), text(b)], expected);
     };
     let [ai_ci, bin, bin_0900, binary, utf16_bin] = ["255", "46", "309", "63", "55"];
     texts(ai_ci, "", "Straße", "strasse", CONFLICT);
@@ -88,11 +88,12 @@ fn both_images_of_an_update_count() {
     let update = read(&sample, &definition, RowsKind::Update, &update);
     // Two primary keys and one other key.
     assert_eq!(update.exclusive.len(), 3);
-    for (row, wanted) in [((1, 5), CONFLICT), ((2, 5), CONFLICT), ((3, 10), CONFLICT), ((3, 5), NO_CONFLICT)]
+    for (row, expected) in
+        [((1, 5), CONFLICT), ((2, 5), CONFLICT), ((3, 10), CONFLICT), ((3, 5), NO_CONFLICT)]
     {
         let delete = image(&[int(row.0), int(row.1)]);
         let delete = read(&sample, &definition, RowsKind::Delete, &delete);
-        assert_eq!(do_conflict(&update, &delete), wanted, "{row:?}");
+        assert_eq!(do_conflict(&update, &delete), expected, "{row:?}");
     }
 }
 
@@ -100,7 +101,7 @@ fn both_images_of_an_update_count() {
 #[test]
 fn columns_omitted_in_an_update_keep_their_values() {
     let sample = SampleTable::new("int int");
-    let check = |keys: &str, wanted: &[usize]| {
+    let check = |keys: &str, expected: &[usize]| {
         let bytes = [vec![0, 1, 0, 0, 0], vec![0, 9, 0, 0, 0]].concat();
         let rows = Rows {
             columns: ColumnSet { bits: &[1] },
@@ -112,7 +113,7 @@ fn columns_omitted_in_an_update_keep_their_values() {
         let decoder = RowDecoder::new(sample.table(), &rows).unwrap();
         reader.read(&rows, &decoder, &mut keys).unwrap();
         let is_whole = keys.exclusive.contains(&reader.table);
-        assert_eq!([keys.exclusive.len(), usize::from(is_whole)], wanted);
+        assert_eq!([keys.exclusive.len(), usize::from(is_whole)], expected);
     };
     check("0", &[1, 0]);
     check("0 1", &[1, 1]); // The second column before is unknown.

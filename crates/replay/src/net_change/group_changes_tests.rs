@@ -85,16 +85,16 @@ struct TableModel(BTreeMap<(usize, i32), Vec<u8>>);
 
 impl TableModel {
     fn change(&mut self, change: &RandomChange) -> (RowsKind, Vec<u8>) {
-        let place = (change.table, change.key);
+        let position = (change.table, change.key);
         let row = image(&[int(change.key), int(change.value)]);
-        match (self.0.remove(&place), change.value) {
+        match (self.0.remove(&position), change.value) {
             (None, _) => {
-                self.0.insert(place, row.clone());
+                self.0.insert(position, row.clone());
                 (RowsKind::Write, row)
             }
             (Some(before), 0) => (RowsKind::Delete, before),
             (Some(before), _) => {
-                self.0.insert(place, row.clone());
+                self.0.insert(position, row.clone());
                 (RowsKind::Update, [before, row].concat())
             }
         }
@@ -103,15 +103,15 @@ impl TableModel {
     fn apply(&mut self, table: usize, rows: &Rows<'_>, decoder: &RowDecoder) {
         for row in decoder.rows(rows) {
             let row = row.unwrap();
-            let place = |image: &binlog::RowImage<'_, '_>| {
+            let position = |image: &binlog::RowImage<'_, '_>| {
                 let key = image.field(0).unwrap().bytes().unwrap();
                 (table, i32::from_le_bytes(key.try_into().unwrap()))
             };
             if let Some(before) = row.before {
-                assert_eq!(self.0.remove(&place(&before)).as_deref(), Some(before.bytes()));
+                assert_eq!(self.0.remove(&position(&before)).as_deref(), Some(before.bytes()));
             }
             if let Some(after) = row.after {
-                assert_eq!(self.0.insert(place(&after), after.bytes().to_vec()), None);
+                assert_eq!(self.0.insert(position(&after), after.bytes().to_vec()), None);
             }
         }
     }
@@ -246,13 +246,13 @@ fn script(world: &ChangesFixture, script: &str) -> Vec<Vec<u8>> {
     script.split(';').map(transaction).collect()
 }
 
-fn check(transactions: &str, wanted: ChangesReport) {
+fn check(transactions: &str, expected: ChangesReport) {
     let world = ChangesFixture::new();
     let mut changes = world.changes();
     for events in script(&world, transactions) {
         world.take(&mut changes, &events).unwrap();
     }
-    assert_eq!(changes.write(&mut Vec::new()), Ok(wanted), "{transactions}");
+    assert_eq!(changes.write(&mut Vec::new()), Ok(expected), "{transactions}");
 }
 
 #[test]

@@ -104,11 +104,11 @@ fn shown(bytes: &[u8]) -> String {
     shown
 }
 
-fn check(script: &str, wanted: &str) {
+fn check(script: &str, expected: &str) {
     let (sample, definition) = (SampleTable::new("int int"), definition("0"));
     let mut net = NetChanges::new(Flavour::MySql);
     take(&mut net, &sample, &definition, script).unwrap();
-    assert_eq!(shown(&write(&net, 1000).0), wanted, "{script}");
+    assert_eq!(shown(&write(&net, 1000).0), expected, "{script}");
 }
 
 #[test]
@@ -160,10 +160,10 @@ fn a_transaction_can_be_taken_back() {
 fn highest_auto_increment_is_inserted_even_if_deleted() {
     let (sample, mut definition) = (SampleTable::new("int int"), definition("0"));
     definition.auto_increment = Some(0);
-    let check = |script: &str, wanted: &str| {
+    let check = |script: &str, expected: &str| {
         let mut net = NetChanges::new(Flavour::MySql);
         take(&mut net, &sample, &definition, script).unwrap();
-        assert_eq!(shown(&write(&net, 1000).0), wanted, "{script}");
+        assert_eq!(shown(&write(&net, 1000).0), expected, "{script}");
     };
     check("+8=1 +9=2; -8=1 -9=2", "+9=2 |-9=2 .");
     check("+8=1 +9=2; -8=1", "+9=2 .");
@@ -201,10 +201,10 @@ fn tables_that_cannot_be_folded_are_refused() {
     let check = |columns: &str,
                  keys: &str,
                  change: &dyn Fn(&mut TargetTableDefinition),
-                 wanted: Option<FoldRefusal>| {
+                 expected: Option<FoldRefusal>| {
         let refused = map(columns, change, keys).err();
-        assert_eq!(refused, wanted.map(NetChangeError::Refused), "{columns}, {keys}");
-        assert!(wanted.is_none_or(FoldRefusal::is_of_table));
+        assert_eq!(refused, expected.map(NetChangeError::Refused), "{columns}, {keys}");
+        assert!(expected.is_none_or(FoldRefusal::is_of_table));
     };
     let as_it_is = |_: &mut TargetTableDefinition| {};
     check("int int", "0", &as_it_is, None);
@@ -244,12 +244,12 @@ fn events_that_differ_are_refused() {
     let (sample, definition) = (SampleTable::new("int int"), definition("0"));
     let row = image(&[int(1), int(2)]);
     let both = [row.clone(), row.clone()].concat();
-    let check = |rows: &Rows<'_>, wanted: FoldRefusal| {
+    let check = |rows: &Rows<'_>, expected: FoldRefusal| {
         let mut net = NetChanges::new(Flavour::MySql);
         take(&mut net, &sample, &definition, "+5=5").unwrap();
         net.add_map(&sample.map(), Some(&definition)).unwrap();
-        assert_eq!(net.rows(rows), Err(NetChangeError::Refused(wanted)));
-        assert!(!wanted.is_of_table());
+        assert_eq!(net.rows(rows), Err(NetChangeError::Refused(expected)));
+        assert!(!expected.is_of_table());
         net.undo();
         assert_eq!(shown(&write(&net, 1000).0), "+5=5 .");
     };

@@ -436,16 +436,16 @@ impl<'s> ApplyWorker<'s, '_> {
             let turn;
             (own, turn) = self.wait_to_commit(number, group, own);
             let session = &mut *own.session;
-            let mut placed = || {
+            let mut on_ordered = || {
                 let mut state = shared.state();
-                state.gate.mark_placed(number);
+                state.gate.mark_ordered(number);
                 shared.release_turns(state);
             };
             let committed = match turn {
                 CommitTurn::Decided(CommitDecision::Commit) => {
-                    session.commit(&shared.progress(group), &mut placed)
+                    session.commit(&shared.progress(group), &mut on_ordered)
                 }
-                CommitTurn::Sent(sent) => sent.and_then(|()| session.finish_commit(&mut placed)),
+                CommitTurn::Sent(sent) => sent.and_then(|()| session.finish_commit(&mut on_ordered)),
                 CommitTurn::Decided(CommitDecision::RollBack) => {
                     let undone =
                         session.rollback().map(|()| |gate: &mut CommitGate| gate.mark_rolled_back(number));

@@ -240,11 +240,11 @@ fn find_refused<'g>(
 
 /// Returns the command-line option that skips a group of one transaction.
 fn skip_option(group: &CommitGroup) -> String {
-    let place = group.end.end_place();
+    let end = group.end.end_position();
     match group.head.gtid() {
         Some(gtid) => format!("--exclude-gtids {gtid} in this and all later runs"),
-        None if place.log.starts_with(STDIN) => format!("--start-position '{STDIN}:{}'", place.position),
-        None => format!("--start-position {place}"),
+        None if end.log.starts_with(STDIN) => format!("--start-position '{STDIN}:{}'", end.position),
+        None => format!("--start-position {end}"),
     }
 }
 

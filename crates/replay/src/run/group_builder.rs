@@ -452,9 +452,13 @@ mod tests {
 
     #[test]
     fn groups_of_large_transactions_stay_small() {
-        let check = |each: usize, transactions: u64, wanted: bool| {
+        let check = |each: usize, transactions: u64, expected: bool| {
             let size = each * usize::try_from(transactions).unwrap();
-            assert_eq!(has_enough_large_transactions(size, transactions), wanted, "{transactions} of {each}");
+            assert_eq!(
+                has_enough_large_transactions(size, transactions),
+                expected,
+                "{transactions} of {each}"
+            );
         };
         check(2 << 10, 10_000, false);
         check(180 << 10, 10, false);
@@ -465,7 +469,7 @@ mod tests {
 
     #[test]
     fn xids_are_text_where_they_can_be_printed() {
-        let check = |xid: &str, wanted: &str| assert_eq!(format_xid(xid), wanted);
+        let check = |xid: &str, expected: &str| assert_eq!(format_xid(xid), expected);
         check("X'6f72646572',X'31',1", "'order','1',1");
         check("X'61',X'',1", "'a','',1");
         check("X'00ff',X'61',7", "X'00ff','a',7");

@@ -363,7 +363,11 @@ impl TargetSession for MemorySession {
         Ok(())
     }
 
-    fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+    fn commit(
+        &mut self,
+        progress: &ReplayProgress,
+        on_ordered: &mut dyn FnMut(),
+    ) -> Result<(), TargetFailure> {
         let world = Arc::clone(&self.world);
         let mut state = world.state();
         if state.roll(100) == 0 {
@@ -385,7 +389,7 @@ impl TargetSession for MemorySession {
         }
         self.release(&mut state);
         drop(state);
-        placed();
+        on_ordered();
         Ok(())
     }
 
@@ -411,10 +415,10 @@ impl TargetSession for MemorySession {
         Ok(())
     }
 
-    fn finish_commit(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+    fn finish_commit(&mut self, on_ordered: &mut dyn FnMut()) -> Result<(), TargetFailure> {
         self.signal.state().0 = false;
         let progress = self.sent.take().expect("a commit that ends was sent");
-        self.commit(&progress, placed)
+        self.commit(&progress, on_ordered)
     }
 
     fn rollback(&mut self) -> Result<(), TargetFailure> {
@@ -544,7 +548,7 @@ fn skipped_transactions_end_batches() {
             transaction_reader::fill_batch(&mut source, &mut rules, &mut opener, &mut batch, 1).unwrap();
         assert!(batch.units.is_empty());
         skipped.push(batch.so_far.skipped);
-        if state != SourceState::Yes {
+        if state != SourceState::More {
             break;
         }
     }
@@ -684,9 +688,13 @@ impl TargetSession for PanickingSession {
         self.inner.flush()
     }
 
-    fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+    fn commit(
+        &mut self,
+        progress: &ReplayProgress,
+        on_ordered: &mut dyn FnMut(),
+    ) -> Result<(), TargetFailure> {
         self.calls.enter("commit");
-        self.inner.commit(progress, placed)
+        self.inner.commit(progress, on_ordered)
     }
 
     fn rollback(&mut self) -> Result<(), TargetFailure> {
@@ -752,9 +760,9 @@ fn a_panic_ends_the_replay_with_an_error() {
                     "at" => replay_error(&history, &target, &options, PanickingObserver),
                     _ => replay_error(&history, &target, &options, CommitLimit(u64::MAX)),
                 };
-                let wanted = format!("panicked: injected in {method}; please report this defect");
+                let expected = format!("panicked: injected in {method}; please report this defect");
                 assert!(
-                    error.starts_with("internal error") && error.ends_with(&wanted),
+                    error.starts_with("internal error") && error.ends_with(&expected),
                     "{order:?} {mode:?}: {error}"
                 );
                 let state = target.inner.0.state();

@@ -98,7 +98,7 @@ impl<'w> ReplayMonitor<'w> {
             self.latest = Some(group.head.number);
             self.report.last_applied = Some(group.last_head().clone());
             self.report.committed_us = group.committed_us.last().copied();
-            self.report.place = Some(group.end.end_place());
+            self.report.position = Some(group.end.end_position());
             self.report.file_position = group.end.file_range.end;
             self.group_transactions = group.transactions;
         }

@@ -139,7 +139,7 @@ pub fn plan(
             planner.plan.refuse(gap.to_string());
         }
         previous.get_or_insert_with(|| source.previous().clone());
-        skip.check_place(&head)?;
+        skip.check_position(&head)?;
         let is_again = skip.is_repeated(&head)?;
         match selector.choose(&head) {
             SelectionChoice::Take if !is_again && !skip.is_applied(&head)? => {}

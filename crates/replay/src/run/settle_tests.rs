@@ -43,8 +43,8 @@ impl ReplayTarget for IntentTarget {
 }
 
 fn settle(transaction: &str, outcome: IntentOutcome) -> (ReplayProgress, Vec<ReplayProgress>) {
-    let place = Some(SourcePosition { log: "binlog.000001".to_owned(), position: 1272 });
-    let progress = ReplayProgress { place, commits: Some(7), ..ReplayProgress::default() };
+    let position = Some(SourcePosition { log: "binlog.000001".to_owned(), position: 1272 });
+    let progress = ReplayProgress { position, commits: Some(7), ..ReplayProgress::default() };
     let intent =
         StatementIntent { transaction: transaction.to_owned(), databases: Vec::new(), before: String::new() };
     let target = IntentTarget { outcome, saved: Mutex::default() };

@@ -43,11 +43,11 @@ pub(super) fn read(
         let mut batch = TransactionBatch::default();
         let result = fill_batch(source, &mut rules, &mut opener, &mut batch, REPORT_BYTES);
         batch.so_far.bytes_read = source.bytes_read();
-        if let Ok(SourceState::No | SourceState::Behind(_)) = result {
+        if let Ok(SourceState::End | SourceState::AfterStop(_)) = result {
             batch.so_far.unmatched = std::mem::take(&mut rules.unmatched).into_rules();
         }
         batch.is_last = matches!(result, Ok(SourceState::Later));
-        let (is_last, more) = (batch.is_last, result.as_ref().map_or(SourceState::No, |more| *more));
+        let (is_last, more) = (batch.is_last, result.as_ref().map_or(SourceState::End, |more| *more));
         batch.failure = result.err();
         let is_news = !is_last || !was_last || !batch.units.is_empty() || batch.so_far.skipped > 0;
         was_last = is_last;
@@ -55,11 +55,11 @@ pub(super) fn read(
             return;
         }
         match more {
-            SourceState::Yes => {}
+            SourceState::More => {}
             SourceState::Later if queue.is_stopped() => return,
             SourceState::Later => source.wait_for_growth(WAIT_TIMEOUT),
-            SourceState::No => return,
-            SourceState::Behind(limit) => return count_late(source, limit, out),
+            SourceState::End => return,
+            SourceState::AfterStop(limit) => return count_late(source, limit, out),
         }
     }
 }
@@ -115,12 +115,12 @@ impl ReadRules<'_> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceState {
-    Yes,
+    More,
     /// No transaction yet: the logs are still being written.
     Later,
-    No,
+    End,
     /// No further selected transaction: the stop, at this time in microseconds since 1970, was reached.
-    Behind(u64),
+    AfterStop(u64),
 }
 
 /// Fills a batch. Ends it early if a skipped transaction brings the bytes read to `skipped_max`.
@@ -142,13 +142,13 @@ pub(super) fn fill_batch(
             }
             rules.selector.finish()?;
             rules.skip.check_end()?;
-            return Ok(SourceState::No);
+            return Ok(SourceState::End);
         };
         let head = found.head();
         if rules.gap == GapPolicy::Refuse {
             rules.skip.check_gap(&head, source.previous())?;
         }
-        rules.skip.check_place(&head)?;
+        rules.skip.check_position(&head)?;
         let is_again = rules.skip.is_repeated(&head)?;
         match rules.selector.choose(&head) {
             SelectionChoice::Take if !is_again && !rules.skip.is_applied(&head)? => {}
@@ -161,14 +161,14 @@ pub(super) fn fill_batch(
                 }
                 batch.so_far.skipped += 1;
                 if source.bytes_read() >= end {
-                    return Ok(SourceState::Yes);
+                    return Ok(SourceState::More);
                 }
                 continue;
             }
             SelectionChoice::Stop => {
                 rules.selector.finish()?;
                 batch.so_far.first_after_stop = Some(head);
-                return Ok(rules.selector.stop_time().map_or(SourceState::No, SourceState::Behind));
+                return Ok(rules.selector.stop_time().map_or(SourceState::End, SourceState::AfterStop));
             }
         }
         let filter = TransactionFilter(rules.filter);
@@ -190,5 +190,5 @@ pub(super) fn fill_batch(
         batch.units.push((head, plan));
     }
     assert!(!batch.units.is_empty(), "ours: a full batch has transactions");
-    Ok(SourceState::Yes)
+    Ok(SourceState::More)
 }

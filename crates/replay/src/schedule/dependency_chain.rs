@@ -50,15 +50,15 @@ impl DependencyChain {
             WaitRule::ForAll => longest,
             WaitRule::Below(unit) => self.longest_before(unit),
         };
-        let mut behind = waits_for.max(self.floor);
+        let mut previous = waits_for.max(self.floor);
         for key in &claim.keys.exclusive {
             let holder = self.holders.get(key).copied().unwrap_or_default();
-            behind = behind.max(holder.exclusive).max(holder.shared);
+            previous = previous.max(holder.exclusive).max(holder.shared);
         }
         for key in &claim.keys.shared {
-            behind = behind.max(self.holders.get(key).map_or(0, |holder| holder.exclusive));
+            previous = previous.max(self.holders.get(key).map_or(0, |holder| holder.exclusive));
         }
-        let length = behind + 1;
+        let length = previous + 1;
         for key in &claim.keys.shared {
             let holder = self.holders.entry(*key).or_default();
             holder.shared = longest.max(length);

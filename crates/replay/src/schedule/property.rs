@@ -54,11 +54,11 @@ fn any_schedule_has_the_result_of_a_serial_run() {
         let mut runner = TestRunner::new(Config { cases: 128, ..Config::default() });
         let counted = std::cell::Cell::new(0);
         let result = runner.run(&case(), |case| {
-            let wanted = serial(&case);
+            let expected = serial(&case);
             for seed in 0..RUNS {
                 let (model, taken) = run(&case, seed)?;
                 counted.set(counted.get() + taken);
-                prop_assert_eq!(&model, &wanted);
+                prop_assert_eq!(&model, &expected);
             }
             Ok(())
         });

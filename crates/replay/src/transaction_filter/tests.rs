@@ -50,7 +50,7 @@ fn statement(database: &str, sql: &str) -> ApplyPlan {
 }
 
 /// Checks the remaining statement: its database and text, or `None`.
-fn check(rules: &str, database: &str, sql: &str, wanted: Option<(&str, &str)>) {
+fn check(rules: &str, database: &str, sql: &str, expected: Option<(&str, &str)>) {
     let left = TransactionFilter(&filter(rules)).apply(statement(database, sql)).unwrap();
     let left = left.steps.first().map(|step| match step {
         ApplyStep::Statement(left) => {
@@ -58,7 +58,7 @@ fn check(rules: &str, database: &str, sql: &str, wanted: Option<(&str, &str)>) {
         }
         _ => panic!("rows"),
     });
-    assert_eq!(left, wanted, "{rules}: {sql}");
+    assert_eq!(left, expected, "{rules}: {sql}");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn three_tables() -> ApplyPlan {
 
 /// Checks the remaining events of three tables: `d.a` for a table map, the table's number for rows, with a `.` at the
 /// end of the statement.
-fn check_rows(rules: &str, wanted: &str) {
+fn check_rows(rules: &str, expected: &str) {
     let left = TransactionFilter(&filter(rules)).apply(three_tables()).unwrap();
     assert_eq!(left.shape, TransactionShape::Rows);
     let mut words = Vec::new();
@@ -174,7 +174,7 @@ fn check_rows(rules: &str, wanted: &str) {
             });
         }
     }
-    assert_eq!(words.join(" "), wanted, "{rules}");
+    assert_eq!(words.join(" "), expected, "{rules}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ struct ReplayScope {
     start: Option<SelectionStart>,
     stop: Option<SelectionStop>,
     /// Transactions that the target has, or that are excluded.
-    unwanted: GtidSet,
+    unneeded: GtidSet,
     /// Log with the saved position.
     saved_log: Option<String>,
 }
@@ -45,8 +45,8 @@ impl ArchivedLogRule {
         let known = (selection.skip == 0).then(|| ReplayScope {
             start: selection.start.clone(),
             stop: selection.stop.clone(),
-            unwanted: applied.executed.union(&applied.progress.gtids).union(&selection.exclude),
-            saved_log: applied.progress.place.as_ref().map(|place| place.log.clone()),
+            unneeded: applied.executed.union(&applied.progress.gtids).union(&selection.exclude),
+            saved_log: applied.progress.position.as_ref().map(|position| position.log.clone()),
         });
         Self { known, late_limit: None }
     }
@@ -57,27 +57,31 @@ impl ArchivedLogRule {
     }
 
     /// Returns the contents of a log that is left out.
-    pub(super) fn unneeded(&self, log: &ReplayLog, place: LogListPosition<'_>) -> Option<ArchivedContents> {
+    pub(super) fn unneeded(
+        &self,
+        log: &ReplayLog,
+        position: LogListPosition<'_>,
+    ) -> Option<ArchivedContents> {
         let scope = self.known.as_ref()?;
         let ReplayLog::File(path) = log else { return None };
         let contents = archived_contents(path)?;
         let is_unneeded = match self.late_limit {
             Some(limit) => contents.has_whole_transactions && !contents.may_have_commits(None, Some(limit)),
-            None => scope.can_leave_out(&contents, place),
+            None => scope.can_leave_out(&contents, position),
         };
         is_unneeded.then_some(contents)
     }
 }
 
 impl ReplayScope {
-    fn can_leave_out(&self, contents: &ArchivedContents, place: LogListPosition<'_>) -> bool {
-        let name = place.names.get(place.number);
+    fn can_leave_out(&self, contents: &ArchivedContents, position: LogListPosition<'_>) -> bool {
+        let name = position.names.get(position.number);
         let Some(gtids) = &contents.gtids else { return false };
         // The last transaction of a relay log may continue in the next log.
         if !contents.has_whole_transactions || name.is_some() && name == self.saved_log.as_ref() {
             return false;
         }
-        !self.has_stop(gtids, contents, name) && !self.may_select(gtids, contents, place)
+        !self.has_stop(gtids, contents, name) && !self.may_select(gtids, contents, position)
     }
 
     /// Returns whether the selection may stop in this log.
@@ -92,18 +96,25 @@ impl ReplayScope {
         }
     }
 
-    fn may_select(&self, gtids: &GtidSet, contents: &ArchivedContents, place: LogListPosition<'_>) -> bool {
+    fn may_select(
+        &self,
+        gtids: &GtidSet,
+        contents: &ArchivedContents,
+        position: LogListPosition<'_>,
+    ) -> bool {
         let all_have_gtids = gtids.count() == u128::from(contents.transactions);
         match &self.start {
-            None => !(all_have_gtids && gtids.is_subset(&self.unwanted)),
+            None => !(all_have_gtids && gtids.is_subset(&self.unneeded)),
             // An earlier log may have contained the start.
-            Some(_) if !place.is_leading => true,
+            Some(_) if !position.is_leading => true,
             Some(SelectionStart::At(SelectionBound::Time(start))) => {
                 contents.may_have_commits(Some(*start), None)
             }
-            Some(SelectionStart::At(SelectionBound::Position { log, .. })) => {
-                place.names.iter().position(|name| name == log).is_none_or(|start| place.number >= start)
-            }
+            Some(SelectionStart::At(SelectionBound::Position { log, .. })) => position
+                .names
+                .iter()
+                .position(|name| name == log)
+                .is_none_or(|start| position.number >= start),
             Some(SelectionStart::AtGtid(set) | SelectionStart::AfterGtid(set)) => gtids.intersects(set),
         }
     }
@@ -124,7 +135,7 @@ mod tests {
 
     /// Checks a log with the transactions 11 to 20 of the seconds 100 to 110, the second of three logs.
     #[track_caller]
-    fn check(selection: TransactionSelection, applied: &str, is_leading: bool, wanted: bool) {
+    fn check(selection: TransactionSelection, applied: &str, is_leading: bool, expected: bool) {
         let executed = if applied.is_empty() { GtidSet::new() } else { set(applied) };
         let applied = AppliedState { executed, ..AppliedState::default() };
         let rule = ArchivedLogRule::new(&selection, &applied);
@@ -136,12 +147,12 @@ mod tests {
             ..ArchivedContents::default()
         };
         let names = ["b.000001", "b.000002", "b.000003"].map(str::to_owned);
-        let place = LogListPosition { number: 1, names: &names, is_leading };
+        let position = LogListPosition { number: 1, names: &names, is_leading };
         let scope = rule.known.as_ref();
-        let found = scope.is_some_and(|scope| scope.can_leave_out(&contents, place));
-        assert_eq!(found, wanted, "{selection:?}");
+        let found = scope.is_some_and(|scope| scope.can_leave_out(&contents, position));
+        assert_eq!(found, expected, "{selection:?}");
         let relay = ArchivedContents { has_whole_transactions: false, ..contents };
-        assert!(!scope.is_some_and(|scope| scope.can_leave_out(&relay, place)));
+        assert!(!scope.is_some_and(|scope| scope.can_leave_out(&relay, position)));
     }
 
     #[test]

@@ -43,12 +43,12 @@ pub(super) fn read_beginning(path: &Path, keyring: Option<Arc<Keyring>>) -> Opti
     None
 }
 
-/// Returns the number of the first log, of `count`, that is not completely applied. `place` is the log of the saved
-/// position, for transactions without GTIDs. `is_applied` checks that the target has all GTIDs of a set. `read_start`
-/// reads the start of a log.
+/// Returns the number of the first log, of `count`, that is not completely applied. `saved_log` is the number of the
+/// log with the saved position, for transactions without GTIDs. `is_applied` checks that the target has all GTIDs of a
+/// set. `read_start` reads the start of a log.
 pub(super) fn first_needed(
     count: usize,
-    place: Option<usize>,
+    saved_log: Option<usize>,
     is_applied: impl Fn(&GtidSet) -> bool,
     read_start: impl Fn(usize) -> Option<LogBeginning>,
 ) -> usize {
@@ -63,7 +63,7 @@ pub(super) fn first_needed(
             break;
         }
     }
-    let Some((mut number, beginning)) = found else { return place.unwrap_or(0) };
+    let Some((mut number, beginning)) = found else { return saved_log.unwrap_or(0) };
     if beginning.kind == LogKind::Relay {
         // A relay log's `Previous_gtids` omits a partly received transaction. That transaction begins in the last
         // earlier log that contains a whole transaction, or in the log before that one.
@@ -73,7 +73,7 @@ pub(super) fn first_needed(
         }
         number = number.saturating_sub(1);
     }
-    place.map_or(number, |place| place.min(number))
+    saved_log.map_or(number, |saved_log| saved_log.min(number))
 }
 
 #[cfg(test)]
@@ -93,15 +93,15 @@ mod tests {
     }
 
     /// `logs` are the `Previous_gtids` of each log; `?` if it has none.
-    fn check(kind: LogKind, logs: &[&str], place: Option<usize>, applied: &str, wanted: usize) {
+    fn check(kind: LogKind, logs: &[&str], saved_log: Option<usize>, applied: &str, expected: usize) {
         let applied = set(applied);
         let read_start = |number: usize| {
             let previous = Some(logs[number]).filter(|previous| *previous != "?");
             previous.map(|previous| LogBeginning { previous: set(previous), kind })
         };
         let is_applied = |previous: &GtidSet| previous.difference(&applied).is_empty();
-        let found = first_needed(logs.len(), place, is_applied, read_start);
-        assert_eq!(found, wanted, "{logs:?} {place:?} {applied}");
+        let found = first_needed(logs.len(), saved_log, is_applied, read_start);
+        assert_eq!(found, expected, "{logs:?} {saved_log:?} {applied}");
     }
 
     #[test]

@@ -271,9 +271,9 @@ impl TransactionGatherer {
             let mut large = OversizedTransactionBuilder::new(event.format, self.held_max);
             let (held, checksum) = (assembler.take_collected(), event.raw.checksum());
             let mut rest = held.as_slice();
-            while let Some((raw, behind)) = RawEvent::split_first(rest, checksum) {
+            while let Some((raw, after)) = RawEvent::split_first(rest, checksum) {
                 large.take(&raw, event.format);
-                rest = behind;
+                rest = after;
             }
             return self.push_large(large, event);
         }

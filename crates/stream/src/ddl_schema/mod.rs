@@ -403,7 +403,7 @@ fn apply_change(change: &TableChange, facts: &mut TableSchema, database_charset:
     match change {
         TableChange::Add { element: TableElement::Column(definition), check, .. }
             if *check == ExistenceCheck::Skip && find(facts, &definition.name).is_some() => {}
-        // The new column's place depends on whether the last columns are hidden.
+        // The new column's position depends on whether the last columns are hidden.
         TableChange::Add { element: TableElement::Column(_), position: ColumnPosition::Same, .. }
             if may_have_hidden_period(facts) =>
         {
@@ -475,12 +475,12 @@ mod tests {
     use crate::column_catalogue::{ColumnSchema, TableSchema};
 
     /// Checks the tables that statements create, and that these survive saving.
-    fn check(statements: &[&str], wanted: &str) {
+    fn check(statements: &[&str], expected: &str) {
         let mut definitions = DdlSchema::default();
         for statement in statements {
             definitions.apply_statement(statement, DdlContext { database: "d", ..DdlContext::default() });
         }
-        assert_eq!(definitions.to_string().trim_end(), wanted, "{statements:?}");
+        assert_eq!(definitions.to_string().trim_end(), expected, "{statements:?}");
         assert_eq!(DdlSchema::parse(&definitions.to_string()), definitions);
     }
 
@@ -617,9 +617,9 @@ mod tests {
         let columns = [Some(47), Some(255), Some(2304)].map(|collation| column("a", collation)).to_vec();
         let mut definitions = DdlSchema::default();
         definitions.insert_table(["d", "t"], TableSchema { columns, ..TableSchema::default() }, None);
-        let wanted =
+        let expected =
             ["latin1", "utf8mb4", "utf8mb4"].map(|set| format!("`a` varchar(9) CHARACTER SET {set}"));
-        assert_eq!(definitions.to_string(), format!("CREATE TABLE `d`.`t` ({});\n", wanted.join(", ")));
+        assert_eq!(definitions.to_string(), format!("CREATE TABLE `d`.`t` ({});\n", expected.join(", ")));
         assert_eq!(DdlSchema::parse(&definitions.to_string()), definitions);
     }
 
@@ -631,20 +631,20 @@ mod tests {
         let ambient = DdlContext { database: "d", sql_mode, ..DdlContext::default() };
         let mut definitions = DdlSchema::default();
         definitions.apply_statement("create table \"t\" (\"a\\\" char(9) default 'b\\', c int)", ambient);
-        let wanted = "CREATE TABLE `d`.`t` (`a\\` char(9) DEFAULT 'b\\\\', `c` int);\n";
-        assert_eq!(definitions.to_string(), wanted);
+        let expected = "CREATE TABLE `d`.`t` (`a\\` char(9) DEFAULT 'b\\\\', `c` int);\n";
+        assert_eq!(definitions.to_string(), expected);
     }
 
     #[test]
     fn create_if_not_exists_without_effect_defines_nothing() {
         let mut definitions = DdlSchema::default();
-        let mut check = |statement: &str, may_be_idle: bool, wanted: Option<&str>| {
+        let mut check = |statement: &str, may_be_idle: bool, expected: Option<&str>| {
             definitions.apply_statement(
                 statement,
                 DdlContext { database: "d", may_have_no_effect: may_be_idle, ..DdlContext::default() },
             );
             let column = definitions.table("d", "t").map(|facts| facts.columns[0].name.as_str());
-            assert_eq!(column, wanted, "{statement}");
+            assert_eq!(column, expected, "{statement}");
         };
         check("create table if not exists t (a int)", true, None);
         check("create table if not exists t (b int)", false, Some("b"));
@@ -704,9 +704,9 @@ mod tests {
 
     #[test]
     fn tables_are_changed() {
-        let check_all = |changes: &[&str], wanted: &str| {
+        let check_all = |changes: &[&str], expected: &str| {
             let statements = [&["create table t (a int primary key, b int, c text)"], changes].concat();
-            check(&statements, wanted);
+            check(&statements, expected);
         };
         check_all(
             &["alter table T add column x int first, add (y date, z time), add key (b), engine = innodb"],

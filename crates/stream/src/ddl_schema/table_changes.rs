@@ -1,9 +1,11 @@
 //! The array `tableChanges` of Debezium's records of DDL statements.
 
+use sql::numbers::{put_i64, put_u64};
+
 use crate::column_catalogue::{ColumnSchema, TableSchema};
 use crate::ddl_schema::column::{column_charset, has_charset};
 use crate::ddl_schema::{DdlSchema, DdlTableName, SchemaChanges};
-use crate::json_writer::{put_integer, put_string};
+use crate::json_writer::put_string;
 
 /// Type of change to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +16,7 @@ enum TableChangeType {
 }
 
 /// Values of `java.sql.Types` that Debezium uses, by the first word of the type name.
-const JDBC_TYPES: [(&str, i32); 42] = [
+const JDBC_TYPES: [(&str, i64); 42] = [
     ("CHAR", 1),
     ("CHARACTER", 1),
     ("ENUM", 1),
@@ -60,10 +62,10 @@ const JDBC_TYPES: [(&str, i32); 42] = [
 ];
 
 /// `java.sql.Types.BLOB`, for types whose first word ends in BLOB.
-const JDBC_BLOB: i32 = 2004;
+const JDBC_BLOB: i64 = 2004;
 
 /// `java.sql.Types.OTHER`, for all remaining types.
-const JDBC_OTHER: i32 = 1111;
+const JDBC_OTHER: i64 = 1111;
 
 /// Appends the changes of a statement as an array. `after` holds the definitions after it. The table `named` is
 /// included even if it has not changed.
@@ -137,7 +139,7 @@ fn put_column(out: &mut Vec<u8>, column: &ColumnSchema, table: &TableSchema, pos
     out.extend_from_slice(b"{\"name\":");
     put_string(out, &column.name);
     out.extend_from_slice(b",\"jdbcType\":");
-    put_integer(out, jdbc_type(&written.type_name));
+    put_i64(out, jdbc_type(&written.type_name));
     out.extend_from_slice(b",\"nativeType\":null,\"typeName\":");
     put_string(out, &written.type_name);
     out.extend_from_slice(b",\"typeExpression\":");
@@ -151,12 +153,12 @@ fn put_column(out: &mut Vec<u8>, column: &ColumnSchema, table: &TableSchema, pos
     for (label, number) in [(&b",\"length\":"[..], length), (b",\"scale\":", scale)] {
         out.extend_from_slice(label);
         match number {
-            Some(number) => put_integer(out, number),
+            Some(number) => put_u64(out, number),
             None => out.extend_from_slice(b"null"),
         }
     }
     out.extend_from_slice(b",\"position\":");
-    put_integer(out, position);
+    put_u64(out, position);
     let flags: [(&[u8], bool); 3] = [
         (b",\"optional\":", column.nullable && !is_key),
         (b",\"autoIncremented\":", written.is_auto_increment),
@@ -180,7 +182,7 @@ fn put_column(out: &mut Vec<u8>, column: &ColumnSchema, table: &TableSchema, pos
     out.push(b'}');
 }
 
-fn jdbc_type(type_name: &str) -> i32 {
+fn jdbc_type(type_name: &str) -> i64 {
     let word = type_name.split(' ').next().unwrap_or_default();
     let found = JDBC_TYPES.iter().find(|(name, _)| *name == word);
     found.map_or(if word.ends_with("BLOB") { JDBC_BLOB } else { JDBC_OTHER }, |(_, number)| *number)

@@ -1,10 +1,11 @@
 //! Values as Debezium's MySQL connector writes them.
 
 use binlog::{BitValue, GeometryValue, Value};
+use sql::numbers::{put_i64, put_u32, put_u64};
 
 use crate::error::CorruptEvent;
 use crate::json_document::put_document;
-use crate::json_writer::{put_base64, put_escaped, put_float, put_integer, put_quoted};
+use crate::json_writer::{put_base64, put_escaped, put_float, put_quoted};
 use crate::table_plan::ColumnPlan;
 use crate::unscaled_decimal::{unscaled_from_text, unscaled_integer};
 use crate::value::debezium_times::{put_date, put_datetime, put_time, put_timestamp};
@@ -20,7 +21,7 @@ pub(crate) fn put(
 ) -> Result<(), CorruptEvent> {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
-        Value::Int(number) => put_integer(out, *number),
+        Value::Int(number) => put_i64(out, *number),
         Value::UInt(number) => put_unsigned(out, column, *number),
         Value::Float(number) => put_float(out, *number),
         Value::Double(number) => put_float(out, *number),
@@ -51,7 +52,7 @@ fn put_rare(
         Value::Time(time) => put_time(out, column, time),
         Value::DateTime(moment) => put_datetime(out, column, moment),
         Value::Timestamp(moment) => put_timestamp(out, moment),
-        Value::Year(year) => put_integer(out, *year),
+        Value::Year(year) => put_u32(out, u32::from(*year)),
         Value::Bit(bit) => put_bit(out, bit),
         Value::Geometry(geometry) => put_geometry(out, column, geometry),
         Value::Vector(vector) => {
@@ -80,7 +81,7 @@ fn put_unsigned(out: &mut Vec<u8>, column: &ColumnPlan, number: u64) {
             unscaled_integer(number, |bytes| put_base64(out, bytes));
         }
         // Values that do not fit become negative.
-        _ => put_integer(out, number as i64),
+        _ => put_i64(out, number as i64),
     }
 }
 
@@ -106,7 +107,7 @@ fn put_bit(out: &mut Vec<u8>, bit: &BitValue) {
 
 fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), CorruptEvent> {
     if column.texts.is_empty() {
-        put_integer(out, bits);
+        put_u64(out, bits);
         return Ok(());
     }
     out.push(b'"');
@@ -162,7 +163,7 @@ fn put_geometry(out: &mut Vec<u8>, column: &ColumnPlan, geometry: &GeometryValue
     out.extend_from_slice(b",\"srid\":");
     match geometry.srid() {
         None | Some(0) => out.extend_from_slice(b"null"),
-        Some(srid) => put_integer(out, srid),
+        Some(srid) => put_u32(out, srid),
     }
     out.push(b'}');
 }

@@ -1,11 +1,12 @@
 //! Values as Maxwell writes them.
 
 use binlog::{DateTime, GeometryValue, Value};
+use sql::numbers::{put_i64, put_u64};
 
 use crate::error::CorruptEvent;
 use crate::geometry::put_wkt;
 use crate::json_document::put_document;
-use crate::json_writer::{put_base64, put_float, put_integer, put_quoted};
+use crate::json_writer::{put_base64, put_float, put_quoted};
 use crate::table_plan::ColumnPlan;
 use crate::value::{ValueBuffers, put_bytes, put_compressed, put_enum, put_text, set_texts};
 
@@ -18,8 +19,8 @@ pub(crate) fn put(
 ) -> Result<(), CorruptEvent> {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
-        Value::Int(number) => put_integer(out, *number),
-        Value::UInt(number) => put_integer(out, *number),
+        Value::Int(number) => put_i64(out, *number),
+        Value::UInt(number) => put_u64(out, *number),
         Value::Float(number) => put_float(out, *number),
         Value::Double(number) => put_float(out, *number),
         Value::Text(text) => put_text(out, column, text),
@@ -46,8 +47,8 @@ fn put_rare(
         Value::Time(time) => put_quoted(out, |out| time.write(out)),
         Value::DateTime(moment) => put_moment(out, moment),
         Value::Timestamp(moment) => put_moment(out, &moment.to_utc()),
-        Value::Year(year) => put_integer(out, *year),
-        Value::Bit(bit) => put_integer(out, bit.value),
+        Value::Year(year) => put_u32(out, u32::from(*year)),
+        Value::Bit(bit) => put_u64(out, bit.value),
         Value::Geometry(geometry) => put_geometry(out, geometry),
         Value::Vector(vector) => put_base64(out, vector.bytes),
         Value::Compressed(value) => put_compressed(out, column, value, buffers)?,
@@ -62,7 +63,7 @@ fn put_moment(out: &mut Vec<u8>, moment: &DateTime) {
 
 fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), CorruptEvent> {
     if column.texts.is_empty() {
-        put_integer(out, bits);
+        put_u64(out, bits);
         return Ok(());
     }
     out.push(b'[');

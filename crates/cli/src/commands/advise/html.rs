@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use super::server_readings::ServerReadings;
 use super::text::took_and_covered;
 use crate::page::chart::{self, BarPart, ChartBar, ChartRange, ColumnChart, RangeChart};
-use crate::page::{common_folder, escaped, log_below, render_page, render_pairs, render_table};
+use crate::page::{common_directory, escaped, log_below, render_page, render_pairs, render_table};
 use crate::units::{bytes, bytes_of_two, count, counted, duration};
 
 /// Maximum number of tables in the chart, which shows the largest.
@@ -29,7 +29,7 @@ pub(super) fn render(report: &AdviseReport, server: Option<&ServerReadings>, zon
         [name] => format!("Transaction compression of {name}"),
         several => format!("Transaction compression of {} logs", several.len()),
     };
-    let folder = common_folder(names.iter().copied());
+    let directory = common_directory(names.iter().copied());
     let drawn = drawn_level(report);
     let at = |what: &str| match report.levels.get(drawn) {
         Some(level) => format!("{what}, level {}", level.level),
@@ -39,7 +39,7 @@ pub(super) fn render(report: &AdviseReport, server: Option<&ServerReadings>, zon
     let [by_table, by_size, over_time] = [at("By table"), at("By transaction size"), at("Over time: bytes")];
     let sections = [
         (headline.as_str(), advice(report)),
-        ("Measurements", measured(report, folder, zone)),
+        ("Measurements", measured(report, directory, zone)),
         ("Size of the logs", sizes_by_level(report)),
         ("Costs", costs(&report.levels)),
         ("Added commit time", latencies(report)),
@@ -51,7 +51,7 @@ pub(super) fn render(report: &AdviseReport, server: Option<&ServerReadings>, zon
         ("Comparison: other methods, which no server supports", comparisons(report)),
         ("Already compressed", found(&report.found)),
         ("Server", server.map(server_text).unwrap_or_default()),
-        ("Logs", logs(report, folder)),
+        ("Logs", logs(report, directory)),
     ];
     render_page("advise", &title, &sections)
 }
@@ -80,7 +80,7 @@ fn advice(report: &AdviseReport) -> String {
     list("reasons", &report.advice.reasons) + &list("faint", &report.advice.uncertainties)
 }
 
-fn measured(report: &AdviseReport, folder: &Path, zone: &TimeZone) -> String {
+fn measured(report: &AdviseReport, directory: &Path, zone: &TimeZone) -> String {
     let totals = &report.totals;
     let mut values = vec![
         ("Logs", bytes(totals.bytes)),
@@ -103,8 +103,8 @@ fn measured(report: &AdviseReport, folder: &Path, zone: &TimeZone) -> String {
     let cpu = machine.cpu.as_deref().unwrap_or("unknown processor");
     let cores = counted(machine.cores as u64, "core");
     values.push(("Machine", format!("{} ({cores}), zstd {}", escaped(cpu), escaped(&machine.zstd))));
-    if folder != Path::new("") {
-        values.push(("Directory", escaped(&folder.to_string_lossy())));
+    if directory != Path::new("") {
+        values.push(("Directory", escaped(&directory.to_string_lossy())));
     }
     render_pairs(&values)
 }
@@ -349,7 +349,7 @@ fn found(found: &FoundReport) -> String {
     ])
 }
 
-fn logs(report: &AdviseReport, folder: &Path) -> String {
+fn logs(report: &AdviseReport, directory: &Path) -> String {
     let rows = report.logs.iter().map(|log| {
         let kind = match (log.is_relay, log.is_encrypted) {
             (false, false) => "",
@@ -357,7 +357,7 @@ fn logs(report: &AdviseReport, folder: &Path) -> String {
             (false, true) => "encrypted",
             (true, true) => "relay, encrypted",
         };
-        vec![log_below(folder, &log.name), bytes(log.bytes), kind.to_owned(), escaped(&log.server_version)]
+        vec![log_below(directory, &log.name), bytes(log.bytes), kind.to_owned(), escaped(&log.server_version)]
     });
     render_table(&["log", ">bytes", "", "server"], rows)
 }

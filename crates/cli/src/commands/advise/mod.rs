@@ -25,7 +25,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{FILES_HELP, InputLogs, InputPlace, LogArgs, add_advice, no_events_error};
+use crate::log_args::{FILES_HELP, InputLocation, InputLogs, LogArgs, add_advice, no_events_error};
 use crate::newest_log_args::NewestLogArgs;
 use crate::page;
 use crate::progress::ByteProgress;
@@ -129,8 +129,8 @@ pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
         false => Some(command.newest_logs.fetch(global, ask_server)?),
     };
     let mut inputs = command.inputs.clone();
-    if let Some((folder, _)) = &fetched {
-        inputs.set_store(folder.path().to_owned());
+    if let Some((directory, _)) = &fetched {
+        inputs.set_store(directory.path().to_owned());
     }
     let names = if fetched.is_some() { LogNaming::OfFiles } else { LogNaming::AsGiven };
     let report = measure(command, &inputs, names, global)?;
@@ -212,8 +212,8 @@ fn measure(
             MeasureExtent::Sample { time, bytes: command.sample }
         }
     };
-    let wanted = command.jobs.unwrap_or(cores);
-    let plan = plan(&levels, wanted, &sources, command.memory)?;
+    let requested = command.jobs.unwrap_or(cores);
+    let plan = plan(&levels, requested, &sources, command.memory)?;
     let MeasurementPlan { workers, sizes, .. } = plan;
     let settings = AdviseSettings { levels, extent, seed: command.seed, workers, sizes };
     let mut progress = ByteProgress::new(global, found.bytes_total);
@@ -228,13 +228,13 @@ fn measure(
 /// Plans threads and memory. Reports a lack of memory before the work begins.
 fn plan(
     levels: &[ZstdLevel],
-    wanted: NonZeroUsize,
+    requested: NonZeroUsize,
     sources: &[LogSource<'_>],
     memory: Option<u64>,
 ) -> Result<MeasurementPlan, CommandFailure> {
     let size_max = sources.iter().map(|source| source.bytes).max().unwrap_or_default();
     let most = memory.unwrap_or(MEMORY_DEFAULT);
-    let plan = MeasurementPlan::new(levels, wanted, most, size_max);
+    let plan = MeasurementPlan::new(levels, requested, most, size_max);
     let threads = counted(plan.workers.get() as u64, "thread");
     let need = format!("{threads} can need {} of memory", bytes(plan.memory_needed));
     if plan.memory_needed > most && memory.is_some() {
@@ -243,9 +243,9 @@ fn plan(
             bytes(most)
         )));
     }
-    if plan.workers < wanted {
+    if plan.workers < requested {
         warn!(
-            "using {} of {wanted} threads, which can need {} of memory; to use more threads, increase --memory",
+            "using {} of {requested} threads, which can need {} of memory; to use more threads, increase --memory",
             plan.workers,
             bytes(plan.memory_needed)
         );
@@ -257,15 +257,15 @@ fn plan(
 
 /// Returns the logs to measure. Sampling reads the logs more than once, so all logs must be files.
 fn sources(found: &InputLogs, names: LogNaming) -> Result<Vec<LogSource<'_>>, CommandFailure> {
-    found.places.iter().map(|place| source(found, place, names)).collect()
+    found.locations.iter().map(|location| source(found, location, names)).collect()
 }
 
 fn source<'f>(
     found: &'f InputLogs,
-    place: &'f InputPlace,
+    location: &'f InputLocation,
     names: LogNaming,
 ) -> Result<LogSource<'f>, CommandFailure> {
-    let InputPlace::File(path) = place else {
+    let InputLocation::File(path) = location else {
         let refusal =
             anyhow!("sampling reads logs twice, but standard input can be read only once: give a file");
         return Err(CommandFailure::NotStarted(refusal));
@@ -281,7 +281,7 @@ fn source<'f>(
     };
     let name = match (names, path.file_name()) {
         (LogNaming::OfFiles, Some(name)) => name.display().to_string(),
-        _ => place.to_string(),
+        _ => location.to_string(),
     };
-    Ok(LogSource { name, bytes, open: Box::new(move || found.open(place)) })
+    Ok(LogSource { name, bytes, open: Box::new(move || found.open(location)) })
 }

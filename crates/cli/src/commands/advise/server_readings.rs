@@ -232,8 +232,8 @@ mod tests {
 
     #[test]
     fn clients_that_read_compressed_transactions_are_recognised() {
-        let check = |program, version, wanted| {
-            assert_eq!(reads_compressed(program, version), wanted, "{program} {version}")
+        let check = |program, version, expected| {
+            assert_eq!(reads_compressed(program, version), expected, "{program} {version}")
         };
         check("mysqld", "9.7.4", PayloadSupport::Yes);
         check("mysqld", "8.0.20", PayloadSupport::Yes);

@@ -14,12 +14,12 @@ use serde_json::json;
 use tracing::warn;
 
 use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LocalLogPolicy, LogArchiver};
-use super::{document, is_directory_of_logs, open_storage, text};
+use super::{archive_directory, document, is_directory_of_logs, open_storage, text};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{InputPlace, LogArgs, add_advice};
+use crate::log_args::{InputLocation, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen;
 
@@ -68,14 +68,14 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     let Some(location) = &command.to else {
         return Err(CommandFailure::NotStarted(anyhow!("archive needs the archive's location: --to")));
     };
-    let folder = command.follow.then(|| command.inputs.store("--follow")).transpose()?;
+    let directory = command.follow.then(|| command.inputs.store("--follow")).transpose()?;
     let found = command.inputs.find_logs()?;
     found.check_indexes()?;
     let mut logs = Vec::new();
-    for place in found.places {
-        match place {
-            InputPlace::File(path) => logs.push(path),
-            InputPlace::Stdin => {
+    for location in found.locations {
+        match location {
+            InputLocation::File(path) => logs.push(path),
+            InputLocation::Stdin => {
                 return Err(CommandFailure::NotStarted(anyhow!(
                     "archive reads the name of a log from its file, so it cannot read standard input"
                 )));
@@ -84,8 +84,9 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     }
     for log in &logs {
         let is_named = command.inputs.given().contains(log);
-        check_log(log, is_named, location).map_err(CommandFailure::NotStarted)?;
+        check_log(log, is_named).map_err(CommandFailure::NotStarted)?;
     }
+    check_location(location, &logs).map_err(CommandFailure::NotStarted)?;
     if command.then_remove {
         check_removal(&logs)?;
     }
@@ -98,7 +99,7 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     let archiver = archiver.with_tables(tables);
     let mut archiver = archiver;
     archiver.archive_all(&logs)?;
-    if let Some(mut store) = folder {
+    if let Some(mut store) = directory {
         interrupt::set_runs_until_stopped();
         while wait() {
             store.refresh().map_err(|error| CommandFailure::Failed(add_advice(error)))?;
@@ -108,9 +109,8 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     archiver.observer.finish()
 }
 
-/// Refuses a log that cannot be read from its start again, a named log that is empty, and an archive in the directory of
-/// the log: commands that are given the directory would read the archive in place of the logs.
-fn check_log(log: &Path, is_named: bool, location: &str) -> anyhow::Result<()> {
+/// Refuses a log that cannot be read from its start again, and a named log that is empty.
+fn check_log(log: &Path, is_named: bool) -> anyhow::Result<()> {
     let name = log.display();
     if fs::metadata(log).is_ok_and(|found| !found.is_file()) {
         bail!("{name} is not a regular file: expected a log");
@@ -118,12 +118,20 @@ fn check_log(log: &Path, is_named: bool, location: &str) -> anyhow::Result<()> {
     if is_named && fs::metadata(log).is_ok_and(|found| found.len() == 0) {
         bail!("{name} is empty: expected a log. Leave it out, or give a whole copy of the log");
     }
-    if is_directory_of_logs(location, parent_of(log)) {
-        bail!(
-            "{location} is the directory of {name}: give the archive a directory of its own, such as {location}/archive"
-        );
-    }
     Ok(())
+}
+
+/// Refuses an archive in the directory of a log: commands that are given the directory would read the archive in place
+/// of the logs.
+fn check_location(location: &str, logs: &[PathBuf]) -> anyhow::Result<()> {
+    let archive = archive_directory(location);
+    match logs.iter().find(|log| is_directory_of_logs(archive.as_deref(), parent_of(log))) {
+        Some(log) => bail!(
+            "{location} is the directory of {}: give the archive a directory of its own, such as {location}/archive",
+            log.display()
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Waits for the next check of the store. Returns false once the run must stop.
@@ -195,17 +203,17 @@ impl ArchiveReport<'_> {
 
 /// Refuses to remove logs of a server, or logs that an index would miss.
 fn check_removal(logs: &[PathBuf]) -> Result<(), CommandFailure> {
-    let mut folders: Vec<&Path> = logs.iter().map(|log| parent_of(log)).collect();
-    folders.dedup();
-    for folder in folders {
-        let name = folder.display();
-        if let Some(server) = find_running_server(folder) {
+    let mut directories: Vec<&Path> = logs.iter().map(|log| parent_of(log)).collect();
+    directories.dedup();
+    for directory in directories {
+        let name = directory.display();
+        if let Some(server) = find_running_server(directory) {
             return Err(CommandFailure::NotStarted(anyhow!(
                 "{name} belongs to a running server ({server}): delete its logs with PURGE BINARY LOGS"
             )));
         }
-        let has_index = has_index(folder).with_context(|| format!("could not read the directory {name}"));
-        if has_index.map_err(CommandFailure::NotStarted)? && !is_received_store(folder) {
+        let has_index = has_index(directory).with_context(|| format!("could not read the directory {name}"));
+        if has_index.map_err(CommandFailure::NotStarted)? && !is_received_store(directory) {
             return Err(CommandFailure::NotStarted(anyhow!(
                 "{name} has an index file that bintide does not maintain: delete the logs with the program that \
                  maintains it"
@@ -215,8 +223,8 @@ fn check_removal(logs: &[PathBuf]) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn has_index(folder: &Path) -> io::Result<bool> {
-    for entry in fs::read_dir(folder)? {
+fn has_index(directory: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(directory)? {
         if entry?.path().extension().is_some_and(|end| end == "index") {
             return Ok(true);
         }

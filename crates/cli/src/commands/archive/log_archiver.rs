@@ -286,24 +286,25 @@ impl<O: ArchiverObserver> LogArchiver<O> {
     /// Removes an archived log. From a store, removes all archived logs before the first one that is not archived: a
     /// store has no gaps.
     fn remove(&self, log: &Path) -> Result<(), CommandFailure> {
-        let folder = parent_of(log);
-        if !is_received_store(folder) {
+        let directory = parent_of(log);
+        if !is_received_store(directory) {
             return fs::remove_file(log)
                 .and_then(|()| logs::sync_parent(log))
                 .with_context(|| format!("could not delete {}", log.display()))
                 .map_err(CommandFailure::Failed);
         }
-        let archived: HashSet<_> = self.finished.iter().filter(|other| parent_of(other) == folder).collect();
+        let archived: HashSet<_> =
+            self.finished.iter().filter(|other| parent_of(other) == directory).collect();
         let names: HashSet<_> = archived.iter().filter_map(|log| log.file_name()).collect();
         let unreadable = |error: LogError| CommandFailure::Failed(add_advice(error));
-        let store = Store::open(folder).map_err(unreadable)?;
+        let store = Store::open(directory).map_err(unreadable)?;
         let mut logs = store.logs().iter().filter_map(|log| log.file_name());
         let newest = logs.clone().next_back();
         let first_kept = logs.find(|name| !names.contains(name)).or(newest);
         let Some(first_kept) = first_kept.and_then(|name| name.to_str()) else { return Ok(()) };
         let encryption = LogEncryption::Plain { keyring: self.settings.keyring.clone() };
         let purged =
-            StoreWriter::open(folder, encryption).and_then(|mut store| store.purge_before(first_kept));
+            StoreWriter::open(directory, encryption).and_then(|mut store| store.purge_before(first_kept));
         purged.map(drop).map_err(unreadable)
     }
 }

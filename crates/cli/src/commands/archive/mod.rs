@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tracing::error;
 
 pub(crate) use crate::commands::archive::received_logs::{
-    ArchivedLogs, ArchiverShutdown, ReceivedLogArchiver, RunningArchiver,
+    ArchivedLogCheck, ArchiverShutdown, ReceivedLogArchiver, RunningArchiver,
 };
 #[cfg(feature = "columns")]
 pub(crate) use crate::commands::archive::table_writer::ChangeTableArgs;
@@ -134,10 +134,15 @@ fn open_storage(location: &str, missing: MissingDirectory) -> Result<Archive, Co
     storage.map(Archive::new).map_err(|error| CommandFailure::NotStarted(anyhow!(error)))
 }
 
-/// Returns whether the location of an archive is the directory of its logs.
-fn is_directory_of_logs(location: &str, logs: &Path) -> bool {
-    let directory = fs::canonicalize(location).ok();
-    directory.is_some_and(|directory| fs::canonicalize(logs).ok() == Some(directory))
+/// Returns the directory of an archive without symbolic links; `None` if the location is an object store, or no such
+/// directory exists yet.
+fn archive_directory(location: &str) -> Option<PathBuf> {
+    fs::canonicalize(location).ok()
+}
+
+/// Returns whether the directory of an archive is the directory of its logs.
+fn is_directory_of_logs(archive: Option<&Path>, logs: &Path) -> bool {
+    archive.is_some_and(|archive| fs::canonicalize(logs).is_ok_and(|logs| logs == archive))
 }
 
 /// Denies other users access to the files that this process creates: logs contain the data of tables.

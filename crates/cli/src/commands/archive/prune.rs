@@ -138,9 +138,9 @@ mod tests {
         let logs =
             [("a.000001", Some(100)), ("a.000002", Some(900)), ("a.000003", Some(200)), ("b.000001", None)];
         let manifests: Vec<_> = logs.iter().map(|(log, last)| manifest(log, *last)).collect();
-        let check = |keep, wanted: &[&str]| {
+        let check = |keep, expected: &[&str]| {
             let found: Vec<_> = expired(&manifests, keep, 1000).iter().map(|log| log.log.as_str()).collect();
-            assert_eq!(found, wanted, "{keep:?}");
+            assert_eq!(found, expected, "{keep:?}");
         };
         let age = |seconds| RetentionLimit::Age(Duration::from_secs(seconds));
         check(age(850), &["a.000001"]);

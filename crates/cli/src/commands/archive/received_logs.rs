@@ -13,7 +13,7 @@ use receive::ReceiveControl;
 use tracing::{info, warn};
 
 use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver, lock};
-use super::{is_directory_of_logs, open_storage, text};
+use super::{archive_directory, is_directory_of_logs, open_storage, text};
 use crate::commands::receive::ArchivingState;
 use crate::exit::{CommandFailure, failure_message};
 use crate::interrupt;
@@ -33,7 +33,7 @@ const ABANDON_TIMEOUT: Duration = Duration::from_secs(5);
 /// Archiver of a directory into which logs are received.
 pub(crate) struct ReceivedLogArchiver {
     archive: Archive,
-    folder: PathBuf,
+    directory: PathBuf,
     shared: Arc<ArchiverShared>,
     #[cfg(feature = "columns")]
     tables: Option<super::table_writer::ChangeTableWriter>,
@@ -46,7 +46,7 @@ pub(crate) struct RunningArchiver {
 }
 
 /// Function that reports whether a stored log is in the archive.
-pub(crate) type ArchivedLogs = Box<dyn Fn(&str) -> bool + Send + Sync>;
+pub(crate) type ArchivedLogCheck = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Handling of logs that are not archived when the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,12 +71,12 @@ impl ReceivedLogArchiver {
     /// spares logs that are not known to be archived.
     pub(crate) fn open(
         location: &str,
-        folder: &Path,
+        directory: &Path,
         control: &ReceiveControl,
         state: ArchivingState,
     ) -> Result<Self, CommandFailure> {
         let archive = open_storage(location, MissingDirectory::Create)?;
-        if is_directory_of_logs(location, folder) {
+        if is_directory_of_logs(archive_directory(location).as_deref(), directory) {
             return Err(CommandFailure::NotStarted(anyhow!(
                 "{location} cannot be the archive of its own logs: give --archive another directory"
             )));
@@ -89,7 +89,7 @@ impl ReceivedLogArchiver {
         });
         Ok(Self {
             archive,
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             shared,
             #[cfg(feature = "columns")]
             tables: None,
@@ -104,7 +104,7 @@ impl ReceivedLogArchiver {
     }
 
     /// Returns a function that reports whether a stored log is in the archive.
-    pub(crate) fn archived_logs(&self) -> ArchivedLogs {
+    pub(crate) fn archived_logs(&self) -> ArchivedLogCheck {
         let shared = Arc::clone(&self.shared);
         Box::new(move |log| lock(&shared.archived).contains(log))
     }
@@ -119,7 +119,7 @@ impl ReceivedLogArchiver {
     fn run(self) -> Result<(), CommandFailure> {
         let Self {
             archive,
-            folder,
+            directory,
             shared,
             #[cfg(feature = "columns")]
             tables,
@@ -135,7 +135,7 @@ impl ReceivedLogArchiver {
         let mut reported = HashSet::new();
         loop {
             let is_last = shared.end().is_some();
-            let outcome = shared.archive_closed(&folder, &mut archiver);
+            let outcome = shared.archive_closed(&directory, &mut archiver);
             match outcome {
                 _ if shared.is_stopping() => return Ok(()),
                 outcome if is_last => return outcome,
@@ -182,11 +182,11 @@ impl RunningArchiver {
 impl ArchiverShared {
     fn archive_closed(
         &self,
-        folder: &Path,
+        directory: &Path,
         archiver: &mut LogArchiver<ReceivedLogObserver>,
     ) -> Result<(), CommandFailure> {
         // An empty directory has no index yet. The receiver reports an index that it cannot read.
-        let Ok(store) = Store::open(folder) else { return Ok(()) };
+        let Ok(store) = Store::open(directory) else { return Ok(()) };
         let names: HashSet<String> = store.logs().iter().filter_map(|log| name_of(log)).collect();
         let archived = {
             let mut archived = lock(&self.archived);

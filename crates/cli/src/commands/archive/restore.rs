@@ -84,8 +84,9 @@ pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
 }
 
 /// Locks the directory, so that no other restore writes to it; returns `None` if one does.
-fn lock(folder: &Path) -> Result<Option<DirectoryLock>, CommandFailure> {
-    let lock = DirectoryLock::take(folder).with_context(|| format!("could not lock {}", folder.display()));
+fn lock(directory: &Path) -> Result<Option<DirectoryLock>, CommandFailure> {
+    let lock =
+        DirectoryLock::take(directory).with_context(|| format!("could not lock {}", directory.display()));
     lock.map_err(CommandFailure::NotStarted)
 }
 

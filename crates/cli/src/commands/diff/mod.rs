@@ -17,7 +17,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
+use crate::log_args::{InputLocation, InputLogs, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::units::counted;
@@ -157,10 +157,10 @@ fn settings(command: &DiffArgs) -> Result<(DiffSettings, Option<u64>), CommandFa
 fn store(path: &Path, keyring: Option<&PathBuf>) -> Result<(DiffStore, Option<u64>), CommandFailure> {
     let found = LogArgs::of_one(path.to_owned(), keyring.cloned()).find_logs()?;
     found.check_indexes()?;
-    let InputLogs { places, bytes_total, keyring, .. } = found;
-    let logs = places.into_iter().map(|place| match place {
-        InputPlace::File(path) => Ok(path),
-        InputPlace::Stdin => Err(CommandFailure::NotStarted(anyhow!(
+    let InputLogs { locations, bytes_total, keyring, .. } = found;
+    let logs = locations.into_iter().map(|location| match location {
+        InputLocation::File(path) => Ok(path),
+        InputLocation::Stdin => Err(CommandFailure::NotStarted(anyhow!(
             "diff reads logs more than once, but standard input can be read only once: give a file"
         ))),
     });

@@ -169,12 +169,12 @@ pub(super) const fn change_verb(kind: RowsKind) -> &'static str {
 
 fn order_example(example: &OrderExample) -> String {
     let OrderExample { earlier, later } = example;
-    let places = |side: usize| {
+    let positions = |side: usize| {
         let [earlier, later] =
             [earlier, later].map(|transaction| transaction.positions.get(side).map(position));
         [earlier, later].map(Option::unwrap_or_default)
     };
-    let ([earlier_a, later_a], [earlier_b, later_b]) = (places(0), places(1));
+    let ([earlier_a, later_a], [earlier_b, later_b]) = (positions(0), positions(1));
     format!(
         "A: {} ({earlier_a}) before {} ({later_a})\nB: {} ({later_b}) before {} ({earlier_b})\n",
         earlier.id, later.id, later.id, earlier.id

@@ -13,7 +13,7 @@ use tracing::warn;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::{FILES_HELP, InputLogs, InputPlace, LogArgs, add_advice};
+use crate::log_args::{FILES_HELP, InputLocation, InputLogs, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::value_parsers::parse_row_condition;
@@ -107,13 +107,13 @@ fn warn_of_gaps(gaps: &HistoryGaps) {
 
 /// Warns of missing logs, except before the log with the row's INSERT.
 fn warn_of_missing_logs(history: &RowHistory, found: &InputLogs) {
-    let has_name = |place: &InputPlace, name: &str| match place {
-        InputPlace::File(path) => path.file_name().is_some_and(|file| file == name),
-        InputPlace::Stdin => false,
+    let has_name = |location: &InputLocation, name: &str| match location {
+        InputLocation::File(path) => path.file_name().is_some_and(|file| file == name),
+        InputLocation::Stdin => false,
     };
     let first = match (history.beginning, history.entries.first()) {
         (HistoryBeginning::Created, Some(entry)) => {
-            found.places.iter().position(|place| has_name(place, &entry.log_name)).unwrap_or(0)
+            found.locations.iter().position(|location| has_name(location, &entry.log_name)).unwrap_or(0)
         }
         _ => 0,
     };
@@ -140,28 +140,28 @@ fn find(command: &HistoryArgs, found: &InputLogs, global: &GlobalArgs) -> Result
 
 /// Returns the logs, which must be files because they are read backward.
 fn sources(found: &InputLogs) -> Result<Vec<ListSource>, CommandFailure> {
-    let source = |place: &InputPlace| match place {
-        InputPlace::File(path) if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) => {
+    let source = |location: &InputLocation| match location {
+        InputLocation::File(path) if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) => {
             Err(CommandFailure::NotStarted(anyhow!(
                 "{} is not a regular file: history reads logs more than once, but a pipe or a device can be read \
                  only once; give a file",
                 path.display()
             )))
         }
-        InputPlace::File(path) => Ok(ListSource::File(path.clone())),
-        InputPlace::Stdin => Err(CommandFailure::NotStarted(anyhow!(
+        InputLocation::File(path) => Ok(ListSource::File(path.clone())),
+        InputLocation::Stdin => Err(CommandFailure::NotStarted(anyhow!(
             "history reads logs more than once, but standard input can be read only once: give a file"
         ))),
     };
-    found.places.iter().map(source).collect()
+    found.locations.iter().map(source).collect()
 }
 
 fn sizes(found: &InputLogs) -> Vec<u64> {
-    let size = |place: &InputPlace| match place {
-        InputPlace::File(path) => std::fs::metadata(path).map_or(0, |data| data.len()),
-        InputPlace::Stdin => 0,
+    let size = |location: &InputLocation| match location {
+        InputLocation::File(path) => std::fs::metadata(path).map_or(0, |data| data.len()),
+        InputLocation::Stdin => 0,
     };
-    found.places.iter().map(size).collect()
+    found.locations.iter().map(size).collect()
 }
 
 fn failure(error: ListError) -> CommandFailure {

@@ -27,7 +27,7 @@ const KEYRING_ADVICE: ErrorAdvice = ErrorAdvice(
     "write the complete keyring to a new file, rename it over the old one, and run the command again",
 );
 
-const FOLDER_ADVICE: ErrorAdvice =
+const WRITABLE_DIRECTORY_ADVICE: ErrorAdvice =
     ErrorAdvice("give a directory that this user may write to or create, or run bintide as its owner");
 
 const OWN_DIRECTORY_ADVICE: ErrorAdvice = ErrorAdvice(
@@ -53,7 +53,7 @@ impl From<ReceiveFailure> for CommandFailure {
 /// Returns the remedy for an error, if one is known.
 pub(super) fn advice(error: &ReceiveError) -> Option<ErrorAdvice> {
     match error {
-        ReceiveError::OpenStore(error) if is_folder_error(error) => Some(FOLDER_ADVICE),
+        ReceiveError::OpenStore(error) if is_access_error(error) => Some(WRITABLE_DIRECTORY_ADVICE),
         ReceiveError::OtherLog(_) | ReceiveError::CannotResume { .. } => Some(ANOTHER_DIRECTORY_ADVICE),
         ReceiveError::RewrittenLog { .. } => Some(RESTORE_LOG_ADVICE),
         ReceiveError::Keyring(_) => Some(KEYRING_ADVICE),
@@ -84,7 +84,7 @@ fn with_advice(error: ReceiveError) -> anyhow::Error {
 }
 
 /// Returns whether the directory is not writable for this user, or read-only.
-fn is_folder_error(error: &LogError) -> bool {
+fn is_access_error(error: &LogError) -> bool {
     let is_so = |cause: &io::Error| {
         matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
     };
@@ -99,7 +99,7 @@ mod tests {
     use receive::{ReceiveError, ReceiveFailure};
     use servers::ConnectionError;
 
-    use super::{ANOTHER_DIRECTORY_ADVICE, FOLDER_ADVICE};
+    use super::{ANOTHER_DIRECTORY_ADVICE, WRITABLE_DIRECTORY_ADVICE};
     use crate::exit::{CommandFailure, ErrorAdvice};
 
     fn disk_error(code: i32) -> LogError {
@@ -112,7 +112,7 @@ mod tests {
         let permission_denied = 13;
         let failure = CommandFailure::from(ReceiveError::OpenStore(disk_error(permission_denied)));
         let CommandFailure::NotStarted(error) = failure else { panic!("{failure:?}") };
-        assert_eq!(error.downcast_ref::<ErrorAdvice>().unwrap().0, FOLDER_ADVICE.0);
+        assert_eq!(error.downcast_ref::<ErrorAdvice>().unwrap().0, WRITABLE_DIRECTORY_ADVICE.0);
         assert!(error.downcast_ref::<LogError>().is_some());
     }
 
@@ -137,7 +137,7 @@ mod tests {
         });
         assert!(error.chain().any(|cause| cause.is::<ConnectionError>()));
         assert_eq!(error.downcast_ref::<ErrorAdvice>().unwrap().0, ANOTHER_DIRECTORY_ADVICE.0);
-        let wanted = "the source cannot resume after b.000001 at 4: purged (error 1236)";
-        assert!(format!("{error:#}").ends_with(wanted), "{error:#}");
+        let expected = "the source cannot resume after b.000001 at 4: purged (error 1236)";
+        assert!(format!("{error:#}").ends_with(expected), "{error:#}");
     }
 }

@@ -71,7 +71,7 @@ pub(crate) struct ReceiveArgs {
     /// Directory for the logs, with an index file like a server's. It is created if it does not exist; if it has
     /// logs, receive resumes after the last event.
     #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    directory: PathBuf,
     #[command(flatten)]
     source: SourceArgs,
     /// Stop at the end of the last log instead of waiting for more events.
@@ -162,13 +162,13 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     let addresses = command.source.addresses(global)?;
     let options = command.source.link_options(interrupt::cancel_on_interrupt());
     let end = if command.stop_at_end { ReplicaEnd::LastEvent } else { ReplicaEnd::Never };
-    let wanted = command.source.receive_options(command.folder.clone(), end)?;
+    let settings = command.source.receive_options(command.directory.clone(), end)?;
     let archiving = ArchivingState::default();
     #[cfg(feature = "archive")]
     let archiver =
-        command.archiving.open(&command.source, &command.folder, &wanted.control, archiving.clone())?;
+        command.archiving.open(&command.source, &command.directory, &settings.control, archiving.clone())?;
     let display = Arc::new(ReceiveDisplay::new(global));
-    let (receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
+    let (receiver, store) = LogReceiver::open(settings, addresses, options, display.clone())?;
     if display.shows_gtids() {
         receiver.read_stored_gtids();
     }
@@ -181,7 +181,7 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     #[cfg(feature = "archive")]
     let received = command.finish_archive(archiver, received);
     received?;
-    display.print(&state.figures(), &command.folder, command.json)
+    display.print(&state.figures(), &command.directory, command.json)
 }
 
 #[cfg(feature = "archive")]
@@ -213,7 +213,7 @@ impl ReceivedArchiveArgs {
     pub(crate) fn open(
         &self,
         source: &SourceArgs,
-        folder: &Path,
+        directory: &Path,
         control: &ReceiveControl,
         state: ArchivingState,
     ) -> Result<Option<ReceivedLogArchiver>, CommandFailure> {
@@ -230,7 +230,7 @@ impl ReceivedArchiveArgs {
                  --compress: logs become smaller in the archive"
             )));
         }
-        let archiver = ReceivedLogArchiver::open(location, folder, control, state)?;
+        let archiver = ReceivedLogArchiver::open(location, directory, control, state)?;
         #[cfg(feature = "columns")]
         let archiver = archiver.with_tables(self.tables)?;
         Ok(Some(archiver))

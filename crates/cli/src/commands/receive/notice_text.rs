@@ -102,20 +102,20 @@ mod tests {
 
     #[test]
     fn retries_name_the_error_and_the_next_source() {
-        let check = |error: ReceiveError, next: Option<&str>, pause_ms, wanted: &str| {
+        let check = |error: ReceiveError, next: Option<&str>, pause_ms, expected: &str| {
             let (next, pause) = (next.map(str::to_owned), Duration::from_millis(pause_ms));
-            assert_eq!(notice_text(&ReceiveNotice::Retry { error: &error, next, pause }), wanted);
+            assert_eq!(notice_text(&ReceiveNotice::Retry { error: &error, next, pause }), expected);
         };
         let lost = || ConnectionError::lost("gone");
         let lost_text = "no connection to the server: gone";
         check(lost().into(), None, 500, &format!("{lost_text}; retrying in 500 ms"));
         check(lost().into(), Some("mysql://b/"), 0, &format!("{lost_text}; trying mysql://b/ now"));
         let (log, position, reason) = ("b.000001".to_owned(), 4, Some("its logs were reset".to_owned()));
-        let wanted = format!(
+        let expected = format!(
             "keep this directory as it is, and receive into another one: the source cannot resume after b.000001 at \
              4: its logs were reset: {lost_text}; retrying in 1.0 s"
         );
-        check(ReceiveError::CannotResume { log, position, reason, error: lost() }, None, 1000, &wanted);
+        check(ReceiveError::CannotResume { log, position, reason, error: lost() }, None, 1000, &expected);
     }
 
     #[test]
@@ -127,8 +127,8 @@ mod tests {
             log: "b.000001",
             position: 4711,
         };
-        let wanted = "--start-log b.000002 is ignored: it applies to an empty directory only, but /backup has logs; \
-                      resuming in b.000001 at 4711";
-        assert_eq!(notice_text(&notice), wanted);
+        let expected = "--start-log b.000002 is ignored: it applies to an empty directory only, but /backup has logs; \
+                        resuming in b.000001 at 4711";
+        assert_eq!(notice_text(&notice), expected);
     }
 }

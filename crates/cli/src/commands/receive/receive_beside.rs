@@ -15,15 +15,15 @@ use crate::interrupt;
 /// Interval at which the wait for the first log polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Receives into `folder`, and runs `work` as soon as a log there has an event. If the receiver fails, requests `work`
-/// to stop, as Ctrl-C does. When `work` ends, stops the receiver. Without any event, does not run `work`.
+/// Receives into `directory`, and runs `work` as soon as a log there has an event. If the receiver fails, requests
+/// `work` to stop, as Ctrl-C does. When `work` ends, stops the receiver. Without any event, does not run `work`.
 ///
 /// `cancel` is the token of the receiver's options.
 pub(crate) fn receive_beside(
     receiver: LogReceiver,
     store: StoreWriter,
     cancel: &CancelToken,
-    folder: &Path,
+    directory: &Path,
     work: impl FnOnce() -> CommandResult,
 ) -> CommandResult {
     thread::scope(|scope| {
@@ -35,7 +35,7 @@ pub(crate) fn receive_beside(
             }
             ended
         });
-        let outcome = match wait_for_first_event(folder, &receiving) {
+        let outcome = match wait_for_first_event(directory, &receiving) {
             true => work(),
             false => Ok(CommandVerdict::Success),
         };
@@ -49,10 +49,10 @@ pub(crate) fn receive_beside(
 }
 
 /// Waits for the first event of the first log. Returns false if the receiver ends or is interrupted before.
-fn wait_for_first_event<T>(folder: &Path, receiving: &ScopedJoinHandle<'_, T>) -> bool {
-    while !has_event(folder) {
+fn wait_for_first_event<T>(directory: &Path, receiving: &ScopedJoinHandle<'_, T>) -> bool {
+    while !has_event(directory) {
         if receiving.is_finished() || interrupt::is_stop_requested() {
-            return has_event(folder);
+            return has_event(directory);
         }
         thread::sleep(POLL_INTERVAL);
     }
@@ -60,8 +60,8 @@ fn wait_for_first_event<T>(folder: &Path, receiving: &ScopedJoinHandle<'_, T>) -
 }
 
 /// Returns whether the directory has a log with an event.
-fn has_event(folder: &Path) -> bool {
-    let store = Store::open(folder).ok();
+fn has_event(directory: &Path) -> bool {
+    let store = Store::open(directory).ok();
     let first = store.and_then(|store| std::fs::metadata(store.logs().first()?).ok());
     first.is_some_and(|log| log.len() > MAGIC.len() as u64)
 }

@@ -100,13 +100,13 @@ impl ReceiveDisplay {
     }
 
     /// Prints the result.
-    pub(super) fn print(&self, figures: &ReceiveFigures, folder: &Path, json: bool) -> CommandResult {
+    pub(super) fn print(&self, figures: &ReceiveFigures, directory: &Path, json: bool) -> CommandResult {
         self.lock_progress().screen.clear();
         let mut out = io::stdout().lock();
         if json {
             write_document(&mut out, &stats_text::document(figures))?;
         } else {
-            screen::print(&stats_text::text(figures, &folder.display().to_string()), &mut out)?;
+            screen::print(&stats_text::text(figures, &directory.display().to_string()), &mut out)?;
             let rows = figures.stats.statistics.rows();
             screen::print(&stats::compression(&rows, self.style), &mut out)?;
         }

@@ -22,7 +22,7 @@ const LINE_END: usize = 36;
 pub(super) fn line(stats: &ReceiveStats, rates: &RecentRates, now_s: i64) -> String {
     let last = stats.reached.last().map(|last| format!("up to {last}"));
     let parts = [
-        vec![place_text(stats)],
+        vec![position_text(stats)],
         last.into_iter().collect(),
         received_texts(stats, rates),
         network_texts(stats),
@@ -36,13 +36,13 @@ pub(super) fn terminal_text(stats: &ReceiveStats, rates: &RecentRates, now_s: i6
     if let Some(first) = gtids.first_mut() {
         *first = format!("GTIDs {first}");
     }
-    let place = vec![format!("{}, {}", place_text(stats), state_text(stats, now_s))];
+    let position = vec![format!("{}, {}", position_text(stats), state_text(stats, now_s))];
     let (came, saved) =
         (vec![received_texts(stats, rates).join(", ")], vec![network_texts(stats).join(", ")]);
-    [place, gtids, came, saved].concat().join("\n  ")
+    [position, gtids, came, saved].concat().join("\n  ")
 }
 
-fn place_text(stats: &ReceiveStats) -> String {
+fn position_text(stats: &ReceiveStats) -> String {
     format!("{} at {}", stats.log, count(stats.position))
 }
 
@@ -76,11 +76,11 @@ fn state_text(stats: &ReceiveStats, now_s: i64) -> String {
 }
 
 /// Returns the result as text.
-pub(super) fn text(figures: &ReceiveFigures, folder: &str) -> String {
+pub(super) fn text(figures: &ReceiveFigures, directory: &str) -> String {
     let ReceiveFigures { stats, archiving, .. } = figures;
     let ends = match stats.stored_log.as_str() {
         "" => String::new(),
-        log => format!("; {folder} ends at {log}:{}", stats.stored_position),
+        log => format!("; {directory} ends at {log}:{}", stats.stored_position),
     };
     let saved = stats.bytes_saved().map(|saved| format!("; {} saved by compression", bytes(saved)));
     let received = format!("{}, {} received", counted(stats.transactions, "transaction"), bytes(stats.bytes));
@@ -152,8 +152,8 @@ mod tests {
     #[test]
     fn a_line_shows_position_and_lag() {
         let (mut figures, mut rates) = (figures(), RecentRates::default());
-        let check = |figures: &ReceiveStats, rates: &RecentRates, wanted: &str| {
-            assert_eq!(line(figures, rates, 1055), wanted);
+        let check = |figures: &ReceiveStats, rates: &RecentRates, expected: &str| {
+            assert_eq!(line(figures, rates, 1055), expected);
         };
         let first = "b.000003 at 4,711, 0 transactions, 0 B, 0 B transferred, lag 1 min 0 s";
         check(&figures, &rates, first);
@@ -161,17 +161,17 @@ mod tests {
         (figures.transactions, figures.bytes, figures.is_caught_up) = (100, 50_000, true);
         figures.network_bytes = 51_000;
         rates.add_sample(Duration::from_secs(2), figures.bytes, figures.transactions);
-        let place = "b.000003 at 4,711, 100 transactions, 50.0 kB, 50 transactions/s, 25.0 kB/s";
-        let plain = format!("{place}, 51.0 kB transferred");
+        let position = "b.000003 at 4,711, 100 transactions, 50.0 kB, 50 transactions/s, 25.0 kB/s";
+        let plain = format!("{position}, 51.0 kB transferred");
         check(&figures, &rates, &format!("{plain}, caught up"));
         figures.network_bytes = 8_000;
         let network = "8.0 kB transferred, 42.0 kB saved by network compression";
-        check(&figures, &rates, &format!("{place}, {network}, caught up"));
+        check(&figures, &rates, &format!("{position}, {network}, caught up"));
         (figures.compressed_logs, figures.compressed_from, figures.compressed_to) = (1, 30_000, 10_000);
         let savings = format!("{network}, 20.0 kB saved on the disk");
-        check(&figures, &rates, &format!("{place}, {savings}, caught up"));
+        check(&figures, &rates, &format!("{position}, {savings}, caught up"));
         figures.to_compress = 2;
-        check(&figures, &rates, &format!("{place}, {savings}, 2 logs to compress, caught up"));
+        check(&figures, &rates, &format!("{position}, {savings}, 2 logs to compress, caught up"));
         (figures.network_bytes, figures.compressed_logs, figures.to_compress) = (51_000, 0, 0);
         figures.is_connected = false;
         check(&figures, &rates, &format!("{plain}, not connected"));
@@ -198,13 +198,13 @@ mod tests {
     fn terminal_text_has_gtids_and_savings() {
         let mut figures = of_sample("gtids-compressed/binlog.000002");
         figures.network_bytes = figures.bytes;
-        let wanted = "b.000003 at 4,711, lag 5.0 s
+        let expected = "b.000003 at 4,711, lag 5.0 s
   GTIDs 5ea5ca5e-0001-4000-8000-000000000001:1-7:another_tag_of_thirty_two_chars_:1:tag:1-2
   bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb:1:3:9223372036854775806
   cccccccc-cccc-cccc-cccc-cccccccccccc:99:by_hand:77:79
   0 transactions, 802 B
   802 B transferred, 51 B saved by network compression, 51 B saved on the disk";
-        assert_eq!(terminal_text(&figures, &RecentRates::default(), 1000), wanted);
+        assert_eq!(terminal_text(&figures, &RecentRates::default(), 1000), expected);
         let line = line(&figures, &RecentRates::default(), 1000);
         let start =
             "b.000003 at 4,711, up to 5ea5ca5e-0001-4000-8000-000000000001:7, 0 transactions, 802 B, ";
@@ -216,21 +216,21 @@ mod tests {
         let mut figures = ReceiveFigures { stats: figures(), ..ReceiveFigures::default() };
         // Another server replaced the source: the directory has its own names and positions.
         (figures.stats.stored_log, figures.stats.stored_position) = ("b-1.000001".to_owned(), 815);
-        let wanted = "0 transactions, 0 B received; /backup ends at b-1.000001:815";
-        assert_eq!(text(&figures, "/backup"), format!("{wanted}\n"));
+        let expected = "0 transactions, 0 B received; /backup ends at b-1.000001:815";
+        assert_eq!(text(&figures, "/backup"), format!("{expected}\n"));
         figures.archiving.logs = 2;
-        assert_eq!(text(&figures, "/backup"), format!("{wanted}; 2 logs archived\n"));
+        assert_eq!(text(&figures, "/backup"), format!("{expected}; 2 logs archived\n"));
         let none = ReceiveFigures::default();
         assert_eq!(text(&none, "/backup"), "0 transactions, 0 B received\n");
         let found = document(&figures);
         assert_eq!((&found["log"], &found["position"]), (&"b.000003".into(), &4711.into()));
         let mut keys: Vec<&String> = found.as_object().unwrap().keys().collect();
         keys.sort();
-        let wanted = "acknowledgements archived_from archived_to archivings_failed bytes compressed_from \
-                      compressed_to compression compressions_failed connections events log logs_archived \
-                      logs_compressed logs_purged logs_to_archive logs_to_compress network_bytes position seconds \
-                      semi_sync stored_log stored_position syncs transactions";
-        assert_eq!(keys, wanted.split_whitespace().collect::<Vec<_>>());
+        let expected = "acknowledgements archived_from archived_to archivings_failed bytes compressed_from \
+                        compressed_to compression compressions_failed connections events log logs_archived \
+                        logs_compressed logs_purged logs_to_archive logs_to_compress network_bytes position seconds \
+                        semi_sync stored_log stored_position syncs transactions";
+        assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
         let none = document(&ReceiveFigures::default());
         assert!(none["log"].is_null() && none["position"].is_null(), "{none}");
     }
@@ -245,9 +245,9 @@ mod tests {
         let found = lines(&(uuid(1) + &gaps)).remove(0);
         assert!(found.starts_with(&start[..LINE_START]) && found.ends_with(end), "{found}");
         let many: Vec<String> = (1..=5).map(|number| uuid(number) + ":1-7").collect();
-        let mut wanted = many[..3].to_vec();
-        wanted.push("(further servers: 2)".to_owned());
-        assert_eq!(lines(&many.join(",")), wanted);
+        let mut expected = many[..3].to_vec();
+        expected.push("(further servers: 2)".to_owned());
+        assert_eq!(lines(&many.join(",")), expected);
         assert!(lines("").is_empty());
     }
 }

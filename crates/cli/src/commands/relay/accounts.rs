@@ -222,9 +222,9 @@ mod tests {
 
     #[test]
     fn missing_files_are_no_empty_lists() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(check_exists(&folder.path().join("accounts.toml")).is_err());
-        assert!(check_exists(folder.path()).is_ok());
+        let directory = tempfile::tempdir().unwrap();
+        assert!(check_exists(&directory.path().join("accounts.toml")).is_err());
+        assert!(check_exists(directory.path()).is_ok());
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
             form: FormChoice::Auto,
             connections_max: Some(3),
         }]);
-        let wanted = json!([{
+        let expected = json!([{
             "name": "repl",
             "hosts": ["10.0.0.0/8", "localhost"],
             "role": "replica",
@@ -246,7 +246,7 @@ mod tests {
             "form": "auto",
             "connections": 3,
         }]);
-        assert_eq!(accounts_document(&accounts), json!({ "accounts": wanted }));
+        assert_eq!(accounts_document(&accounts), json!({ "accounts": expected }));
         let table = accounts_table(&accounts);
         let words: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
         assert_eq!(words, ["repl", "10.0.0.0/8,localhost", "replica", "tls", "auto"]);

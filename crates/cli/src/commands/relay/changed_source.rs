@@ -113,9 +113,9 @@ mod tests {
 
     #[test]
     fn unnamed_options_keep_their_values() {
-        let check = |before: &str, change: SourceChange, wanted: &str, password: &str| {
+        let check = |before: &str, change: SourceChange, expected: &str, password: &str| {
             let address = changed(before, &change).unwrap();
-            assert_eq!(address.to_string(), wanted);
+            assert_eq!(address.to_string(), expected);
             assert_eq!(address.password.read(&CancelToken::default()).unwrap(), password);
             assert!(!format!("{change:?}").contains("secret"));
         };
@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn ssl_mode_follows_the_tls_options() {
-        let check = |before: &str, change: SourceChange, wanted: SslMode| {
-            assert_eq!(changed(before, &change).unwrap().tls.mode, wanted, "{before} {change:?}");
+        let check = |before: &str, change: SourceChange, expected: SslMode| {
+            assert_eq!(changed(before, &change).unwrap().tls.mode, expected, "{before} {change:?}");
         };
         let none = SourceChange::default;
         let encrypted = |is_encrypted| SourceChange { is_encrypted: Some(is_encrypted), ..none() };
@@ -164,7 +164,8 @@ mod tests {
         let error = changed(any, &verified(true)).unwrap_err();
         assert!(error.starts_with("Incorrect arguments to SOURCE_SSL: "), "{error}");
         let odd = SourceChange { options: option("tls-version", "TLSv1.1"), ..none() };
-        let wanted = "Incorrect arguments to SOURCE_X: tls-version has TLSv1.1; expected TLSv1.2 or TLSv1.3";
-        assert_eq!(changed(any, &odd).unwrap_err(), wanted);
+        let expected =
+            "Incorrect arguments to SOURCE_X: tls-version has TLSv1.1; expected TLSv1.2 or TLSv1.3";
+        assert_eq!(changed(any, &odd).unwrap_err(), expected);
     }
 }

@@ -32,7 +32,7 @@ use crate::commands::receive::ReceivedArchiveArgs;
 use crate::commands::receive::{ArchivingState, ReceiveDisplay, ReceivingState, SourceArgs, receive_beside};
 use crate::commands::relay::accounts::AccountsArgs;
 #[cfg(feature = "archive")]
-use crate::commands::relay::received_logs::ArchivedFolder;
+use crate::commands::relay::received_logs::ArchivedDirectory;
 use crate::commands::relay::received_logs::ReceivedLogs;
 use crate::commands::relay::relay_site::{LagSampler, RelaySite};
 use crate::commands::relay::relay_status::StatusArgs;
@@ -78,7 +78,7 @@ pub(crate) struct RelayArgs {
     /// Directory or index file of the logs. With --from, relay receives into this directory; otherwise another program
     /// writes it, such as bintide receive, a backup, or a running server.
     #[arg(value_name = "DIR", required = true)]
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
     /// Address to listen on. Port 0 means any free port. Without accounts, the address must be local.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:3307")]
     listen: String,
@@ -161,20 +161,20 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
         Some(RelayAction::Status(status)) => return relay_status::run(status, global),
         None => {}
     }
-    let Some(folder) = &command.folder else {
+    let Some(directory) = &command.directory else {
         return Err(CommandFailure::NotStarted(anyhow!("relay needs a directory of logs")));
     };
     command.metrics.check()?;
     interrupt::set_runs_until_stopped();
     raise_descriptor_limit(command.max_connections);
     match command.source.from.is_empty() {
-        true => serve_stored(command, folder, global),
-        false => receive_and_serve(command, folder, global),
+        true => serve_stored(command, directory, global),
+        false => receive_and_serve(command, directory, global),
     }
 }
 
 /// Serves a directory that another program writes.
-fn serve_stored(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> CommandResult {
+fn serve_stored(command: &RelayArgs, directory: &Path, global: &GlobalArgs) -> CommandResult {
     if command.source.connection.names_server() {
         let why = "connection options name a server, but relay receives only from the servers of --from: give --from";
         return Err(CommandFailure::NotStarted(anyhow!(why)));
@@ -185,47 +185,49 @@ fn serve_stored(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> Comm
             "--archive archives received logs: give --from, or use bintide archive"
         )));
     }
-    if folder.is_file() && folder.extension().is_none_or(|extension| extension != "index") {
-        let name = folder.display();
+    if directory.is_file() && directory.extension().is_none_or(|extension| extension != "index") {
+        let name = directory.display();
         return Err(CommandFailure::NotStarted(anyhow!(
             "{name} is a file; expected a directory of logs or its index"
         )));
     }
-    if find_archived_logs(folder).is_some() {
+    if find_archived_logs(directory).is_some() {
         return Err(CommandFailure::NotStarted(anyhow!(
             "{} is an archive, and relay serves only files: restore its logs first with `bintide archive restore`",
-            folder.display()
+            directory.display()
         )));
     }
     let site = RelaySite::new(None);
     let (http, sampler) = site.http_site();
     let _served = command.metrics.serve(http)?;
-    let options = command.server_options(folder, global)?;
+    let options = command.server_options(directory, global)?;
     let serving = ServingParts { site: &site, sampler, control: None };
-    serve(command, folder, serving, options)
+    serve(command, directory, serving, options)
 }
 
 /// Receives into a directory, and serves it from the first log on.
-fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> CommandResult {
+fn receive_and_serve(command: &RelayArgs, directory: &Path, global: &GlobalArgs) -> CommandResult {
     let cancel = interrupt::cancel_on_interrupt();
-    let wanted = command.source.receive_options(folder.to_owned(), ReplicaEnd::Never)?;
+    let settings = command.source.receive_options(directory.to_owned(), ReplicaEnd::Never)?;
     let archiving = ArchivingState::default();
     #[cfg(feature = "archive")]
-    let archiver = command.archiving.open(&command.source, folder, &wanted.control, archiving.clone())?;
+    let archiver =
+        command.archiving.open(&command.source, directory, &settings.control, archiving.clone())?;
     let options = command.source.link_options(cancel.clone());
     let display = Arc::new(ReceiveDisplay::without_progress(global));
     let addresses = command.source.addresses(global)?;
     let sources = Mutex::new(addresses.clone());
-    let (mut receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
+    let (mut receiver, store) = LogReceiver::open(settings, addresses, options, display.clone())?;
     receiver.read_stored_gtids();
     let received = Arc::new(ReceivedLogs {
         sources,
         stats: receiver.stats(),
         control: receiver.control(),
         #[cfg(feature = "archive")]
-        archive: archiver
-            .as_ref()
-            .map(|archiver| ArchivedFolder { folder: folder.to_owned(), archived: archiver.archived_logs() }),
+        archive: archiver.as_ref().map(|archiver| ArchivedDirectory {
+            directory: directory.to_owned(),
+            archived: archiver.archived_logs(),
+        }),
         options: command.source.link_options(cancel.clone()),
     });
     let gate = command.ack_gate();
@@ -238,14 +240,14 @@ fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) ->
     let _served = command.metrics.serve(http)?;
     #[cfg(feature = "archive")]
     let archiver = archiver.map(ReceivedLogArchiver::start);
-    let outcome = receive_beside(receiver, store, &cancel, folder, || {
+    let outcome = receive_beside(receiver, store, &cancel, directory, || {
         let options = RelayServerOptions {
             ack_gate: gate,
             upstream_control: Some(Arc::clone(&received) as Arc<dyn UpstreamControl>),
-            ..command.server_options(folder, global)?
+            ..command.server_options(directory, global)?
         };
         let serving = ServingParts { site: &site, sampler, control: Some(received.control.clone()) };
-        serve(command, folder, serving, options)
+        serve(command, directory, serving, options)
     });
     #[cfg(feature = "archive")]
     if let Some(archiver) = archiver {
@@ -274,13 +276,13 @@ struct ServingParts<'s> {
 
 fn serve(
     command: &RelayArgs,
-    folder: &Path,
+    directory: &Path,
     serving: ServingParts<'_>,
     options: RelayServerOptions,
 ) -> CommandResult {
     let ServingParts { site, mut sampler, control } = serving;
     let not_started = |error: anyhow::Error| CommandFailure::NotStarted(error);
-    let store = RelayStore::open(folder, command.source.keyring.clone());
+    let store = RelayStore::open(directory, command.source.keyring.clone());
     let server = RelayServer::start(store.map_err(|error| not_started(error.into()))?, options)
         .map_err(|error| not_started(with_advice(error)))?;
     if let Some(control) = control {
@@ -291,7 +293,7 @@ fn serve(
         });
     }
     site.set_serving(&server);
-    info!("serving {} at {}", folder.display(), server.address());
+    info!("serving {} at {}", directory.display(), server.address());
     while !interrupt::is_stop_requested() {
         thread::sleep(POLL_INTERVAL);
         sampler.sample();
@@ -318,10 +320,11 @@ impl RelayArgs {
 
     fn server_options(
         &self,
-        folder: &Path,
+        directory: &Path,
         global: &GlobalArgs,
     ) -> Result<RelayServerOptions, CommandFailure> {
-        let parent = if folder.is_dir() { folder } else { folder.parent().unwrap_or(Path::new(".")) };
+        let parent =
+            if directory.is_dir() { directory } else { directory.parent().unwrap_or(Path::new(".")) };
         let of_a_server = logs::find_server_file(parent).is_some();
         let state = match &self.state {
             Some(state) => state.clone(),
@@ -412,11 +415,11 @@ fn with_advice(error: RelayServerError) -> anyhow::Error {
 
 /// Allows one descriptor for each connection. If the system refuses, fewer clients can connect.
 fn raise_descriptor_limit(connections: usize) {
-    let wanted = connections as u64 + OTHER_DESCRIPTORS;
+    let required = connections as u64 + OTHER_DESCRIPTORS;
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < wanted
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard)
+        && soft < required
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, required.min(hard), hard)
     {
-        warn!("could not raise the limit of open files from {soft} to {wanted}: {error}");
+        warn!("could not raise the limit of open files from {soft} to {required}: {error}");
     }
 }

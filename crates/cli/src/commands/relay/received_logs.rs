@@ -18,7 +18,7 @@ use servers::{ConnectionError, LinkOptions, ServerAddress, ServerLink, SslMode};
 use wire::ServerError;
 
 #[cfg(feature = "archive")]
-use crate::commands::archive::ArchivedLogs;
+use crate::commands::archive::ArchivedLogCheck;
 use crate::commands::relay::changed_source::changed_source;
 
 /// Maximum time that `STOP REPLICA` waits for the end of the connection.
@@ -34,23 +34,23 @@ pub(super) struct ReceivedLogs {
     pub(super) control: ReceiveControl,
     /// Logs of `--archive`.
     #[cfg(feature = "archive")]
-    pub(super) archive: Option<ArchivedFolder>,
+    pub(super) archive: Option<ArchivedDirectory>,
     /// Options of a connection for statements.
     pub(super) options: LinkOptions,
 }
 
 /// Directory whose logs are archived.
 #[cfg(feature = "archive")]
-pub(super) struct ArchivedFolder {
-    pub(super) folder: PathBuf,
-    pub(super) archived: ArchivedLogs,
+pub(super) struct ArchivedDirectory {
+    pub(super) directory: PathBuf,
+    pub(super) archived: ArchivedLogCheck,
 }
 
 #[cfg(feature = "archive")]
-impl ArchivedFolder {
+impl ArchivedDirectory {
     /// Refuses to remove logs before this one that are not archived.
     fn check_purge(&self, before: &str) -> Result<(), ServerError> {
-        let store = Store::open(&self.folder).map_err(|error| other_error(&error))?;
+        let store = Store::open(&self.directory).map_err(|error| other_error(&error))?;
         let names = store.logs().iter().filter_map(|log| log.file_name()?.to_str());
         let missing = names.take_while(|name| *name != before).find(|name| !(self.archived)(name));
         missing.map_or(Ok(()), |log| {

@@ -196,9 +196,9 @@ fn upstream_lines(rows: &[Value]) -> String {
     };
     let mut lines = format!("{}: {state}\n", text(row, "sources"));
     if !text(row, "log").is_empty() {
-        let place = format!("{} at {}", text(row, "log"), count(number(row, "position")));
+        let position = format!("{} at {}", text(row, "log"), count(number(row, "position")));
         lines += &format!(
-            "{place}, lag {}, received {}\n",
+            "{position}, lag {}, received {}\n",
             seconds(row, "lag_seconds"),
             bytes(number(row, "bytes_received"))
         );
@@ -331,7 +331,7 @@ mod tests {
             ],
         });
         let text = status_text(&document, ReportStyle::new(false));
-        for wanted in [
+        for expected in [
             "Relay 127.0.0.1:3307, server version 9.7.4",
             "db1:3306: not connected: refused",
             "b.000002 at 4,711, lag 5.0 s, received 2.0 MB",
@@ -339,7 +339,7 @@ mod tests {
             "1.5 s",
             "2.5 kB (250.0 %)",
         ] {
-            assert!(text.contains(wanted), "{wanted}\n{text}");
+            assert!(text.contains(expected), "{expected}\n{text}");
         }
         assert!(!text.contains("10.0.0.4"), "clients that read no logs must be left out\n{text}");
     }

@@ -15,7 +15,7 @@ use crate::commands::replay::target::TargetAddress;
 use crate::exit::{CommandFailure, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::{InputLogs, InputPlace, add_advice};
+use crate::log_args::{InputLocation, InputLogs, add_advice};
 use crate::progress::ByteProgress;
 
 /// Options that allow a replay in spite of failed checks.
@@ -139,12 +139,12 @@ pub(super) fn check_logs(found: &InputLogs, lifetime: LogLifetime) -> Result<(),
         found.check_indexes()?;
     }
     // An archive has the manifests of its logs, and needs no key to read them.
-    let is_checked = |place: &&InputPlace| match place {
-        InputPlace::File(path) => archived_contents(path).is_none(),
-        InputPlace::Stdin => false,
+    let is_checked = |location: &&InputLocation| match location {
+        InputLocation::File(path) => archived_contents(path).is_none(),
+        InputLocation::Stdin => false,
     };
-    for place in found.places.iter().filter(is_checked) {
-        let Err(error) = found.open(place).and_then(|mut reader| reader.next_event().map(drop)) else {
+    for location in found.locations.iter().filter(is_checked) {
+        let Err(error) = found.open(location).and_then(|mut reader| reader.next_event().map(drop)) else {
             continue;
         };
         let is_key_missing =

@@ -38,7 +38,7 @@ use crate::commands::replay::warming::ReplayWarming;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::{LogArgs, MEMORY_ADVICE, is_torn_behind_format, needs_memory};
+use crate::log_args::{LogArgs, MEMORY_ADVICE, is_torn_after_format, needs_memory};
 use crate::metrics::MetricsArgs;
 use crate::selection_args::SelectionArgs;
 
@@ -136,10 +136,10 @@ pub(crate) fn make_logs_optional(command: clap::Command) -> clap::Command {
 pub(crate) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResult {
     command.metrics.check()?;
     command.apply.temporary.limit();
-    if command.follow || command.source.is_wanted() {
+    if command.follow || command.source.is_live() {
         interrupt::set_runs_until_stopped();
     }
-    if command.source.is_wanted() {
+    if command.source.is_live() {
         return source_args::run(command, global);
     }
     match (command.status, command.forget) {
@@ -206,7 +206,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
         Some(store) => Some(follow(store.clone())?),
         None => checks::logs_to_survey(&logs).map(source),
     };
-    let ahead = || ReplayWarming::new(&named, followed.as_ref(), &found.places, command, &options);
+    let ahead = || ReplayWarming::new(&named, followed.as_ref(), &found.locations, command, &options);
     let ahead = command.warm.then(ahead).transpose()?;
     let writer = checks::check(&named, to_look_at, &options, command.apply.log_choice(), &command.allow)?;
     let stats = SharedReplayFigures::new(ahead.as_ref().map(ReplayWarming::stats));
@@ -288,7 +288,7 @@ fn read_advice(cause: &logs::LogError) -> ErrorAdvice {
         ),
         // The file has no transactions.
         logs::LogError::NotALog { .. } => ErrorAdvice("give binary logs"),
-        cause if is_torn_behind_format(cause) => TORN_ADVICE,
+        cause if is_torn_after_format(cause) => TORN_ADVICE,
         logs::LogError::Torn { .. } => {
             ErrorAdvice("committed transactions are kept; to resume, give the complete log")
         }

@@ -31,7 +31,7 @@ pub(super) struct ReplayFigures {
     retries: u64,
     at_once: u64,
     bytes_read: u64,
-    place: Option<SourcePosition>,
+    position: Option<SourcePosition>,
     committed_us: Option<u64>,
     commit_lags: CommitLagBuckets,
     /// Lag while the target follows; known at the end.
@@ -122,10 +122,10 @@ pub(super) const REPLAY_METRICS: &[ReplayMetric] = &[
     ReplayMetric::gauge(
         "bintide_replay_position_bytes",
         "End position of the last applied transaction in its log.",
-        |figures| figures.place.as_ref().map(|place| place.position).into(),
+        |figures| figures.position.as_ref().map(|end| end.position).into(),
     ),
     ReplayMetric::gauge("bintide_replay_log_number", "Number of that log.", |figures| {
-        figures.place.as_ref().and_then(|place| log_number(&place.log)).into()
+        figures.position.as_ref().and_then(|end| log_number(&end.log)).into()
     }),
     ReplayMetric::json_only("at_once", |figures| figures.at_once.into()),
     ReplayMetric::json_only("seconds", |figures| figures.elapsed.into()),
@@ -235,8 +235,8 @@ impl ReplayFigures {
         self.committed_us = report.committed_us;
         self.commit_lags = report.commit_lags;
         self.following_lag = report.lag;
-        if self.place != report.place {
-            self.place.clone_from(&report.place);
+        if self.position != report.position {
+            self.position.clone_from(&report.position);
         }
     }
 
@@ -276,9 +276,9 @@ mod tests {
             let figures = ReplayFigures { now_us: 5_500_000, ..stats.figures().clone() };
             MetricsRegistry::new().with(REPLAY_METRICS, move || figures.clone()).text(MetricsFormat::Classic)
         };
-        let line = |wanted: &str| {
+        let line = |expected: &str| {
             let text = text();
-            assert!(text.lines().any(|line| line == wanted), "{wanted}: {text}");
+            assert!(text.lines().any(|line| line == expected), "{expected}: {text}");
         };
         line("bintide_replay_transactions_total 0");
         line("bintide_replay_commit_lag_seconds_count 0");
@@ -286,7 +286,7 @@ mod tests {
         let mut report =
             ReplayReport { transactions: 7, groups: 2, rows: 30, retries: 1, ..ReplayReport::default() };
         report.committed_us = Some(2_000_000);
-        report.place = Some(SourcePosition { log: "binlog.000007".into(), position: 4711 });
+        report.position = Some(SourcePosition { log: "binlog.000007".into(), position: 4711 });
         let mut status = ReplayStatus::new(&report, 8, 3, 5);
         stats.set(&status);
         line("bintide_replay_transactions_total 7");

@@ -91,11 +91,11 @@ fn transaction_document(head: &TransactionHead) -> Value {
 
 /// Returns a transaction's identifier, position in the source's log and commit time as text.
 fn transaction_text(head: &TransactionHead) -> String {
-    let place = visible(&head.origin.start_place().to_string());
+    let start = visible(&head.origin.start_position().to_string());
     let time = timestamp(head.committed_us).map_or_else(String::new, |time| format!(", committed {time}"));
     match gtid_text(head) {
-        Some(gtid) => format!("{gtid} at {place}{time}"),
-        None => format!("{place}{time}"),
+        Some(gtid) => format!("{gtid} at {start}{time}"),
+        None => format!("{start}{time}"),
     }
 }
 

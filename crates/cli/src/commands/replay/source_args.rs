@@ -66,7 +66,7 @@ impl ReplaySourceArgs {
         Ok(address)
     }
 
-    pub(super) const fn is_wanted(&self) -> bool {
+    pub(super) const fn is_live(&self) -> bool {
         !self.from.is_empty()
     }
 }
@@ -75,13 +75,13 @@ impl ReplaySourceArgs {
 pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResult {
     let from = command.source.from.clone();
     command.follow = true;
-    if let [folder] = from.as_slice()
-        && !folder.contains("://")
+    if let [directory] = from.as_slice()
+        && !directory.contains("://")
     {
-        command.inputs.set_store(PathBuf::from(folder));
+        command.inputs.set_store(PathBuf::from(directory));
         return apply(command, global, None);
     }
-    let Some(folder) = command.source.relay.clone() else {
+    let Some(directory) = command.source.relay.clone() else {
         let why = "--from mysql://… needs --relay DIR, a directory for the server's logs";
         return Err(CommandFailure::NotStarted(anyhow!(why)));
     };
@@ -91,9 +91,9 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
     let cancel = interrupt::cancel_on_interrupt();
     let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
     refuse_itself(command, &addresses, &options, global)?;
-    let wanted = ReceiveOptions {
-        directory: folder.clone(),
-        begin: relay_start_point(command, &folder, global)?,
+    let settings = ReceiveOptions {
+        directory: directory.clone(),
+        begin: relay_start_point(command, &directory, global)?,
         end: ReplicaEnd::Never,
         at_rest: LogEncryption::Plain { keyring: command.inputs.keyring() },
         keep: command.source.relay_keep,
@@ -103,11 +103,11 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
         control: ReceiveControl::default(),
     };
     let display = Arc::new(ReceiveDisplay::without_progress(global));
-    let (receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
+    let (receiver, store) = LogReceiver::open(settings, addresses, options, display.clone())?;
     let receiving = ReceivingState::new(receiver.stats(), display);
     // If the receiver fails, nothing more can be applied.
-    receive_beside(receiver, store, &cancel, &folder.clone(), || {
-        command.inputs.set_store(folder);
+    receive_beside(receiver, store, &cancel, &directory.clone(), || {
+        command.inputs.set_store(directory);
         apply(command, global, Some(receiving))
     })
 }
@@ -136,19 +136,19 @@ fn refuse_itself(
 
 /// Refuses to follow the target's own directory: its logs would contain the applied changes again.
 pub(super) fn refuse_own_directory(followed: &Store, target: &TargetAddress) -> Result<(), CommandFailure> {
-    let (TargetAddress::Mysql(target, _), Some(folder)) =
+    let (TargetAddress::Mysql(target, _), Some(directory)) =
         (target, followed.logs().first().and_then(|log| log.parent()))
     else {
         return Ok(());
     };
-    let Ok(text) = std::fs::read_to_string(folder.join("auto.cnf")) else { return Ok(()) };
-    let of_folder = text.lines().find_map(|line| line.strip_prefix("server-uuid=")).map(str::trim);
+    let Ok(text) = std::fs::read_to_string(directory.join("auto.cnf")) else { return Ok(()) };
+    let directory_uuid = text.lines().find_map(|line| line.strip_prefix("server-uuid=")).map(str::trim);
     let options = LinkOptions { cancel: interrupt::cancel_on_interrupt(), ..LinkOptions::default() };
-    match of_folder.filter(|uuid| server_uuid(target, &options).as_deref() == Some(uuid.as_bytes())) {
+    match directory_uuid.filter(|uuid| server_uuid(target, &options).as_deref() == Some(uuid.as_bytes())) {
         Some(uuid) => Err(CommandFailure::NotStarted(anyhow!(
             "{} is the data directory of --to {target} (its auto.cnf has server_uuid {uuid}): its changes would be \
              applied twice; give another target",
-            folder.display()
+            directory.display()
         ))),
         None => Ok(()),
     }
@@ -178,5 +178,5 @@ fn relay_start_point(
         TargetAddress::Sqlite(path) => status::applied(&path)?.unwrap_or_default(),
     };
     let gtids = applied.executed.union(&applied.progress.gtids);
-    Ok(StartPoint::ForTarget { gtids, log: applied.progress.place.map(|place| place.log) })
+    Ok(StartPoint::ForTarget { gtids, log: applied.progress.position.map(|saved| saved.log) })
 }

@@ -22,7 +22,7 @@ pub(super) fn status(address: &ServerAddress, json: bool) -> CommandResult {
             "target": address.to_string(),
             "has_progress": inspector.has_progress(),
             "applied": applied.progress.gtids.to_string(),
-            "place": applied.progress.place.as_ref().map(ToString::to_string),
+            "place": applied.progress.position.as_ref().map(ToString::to_string),
             "announced": applied.intent.as_ref().map(|intent| &intent.transaction),
             "source": inspector.source_server_id(),
             "gtid_executed": applied.executed.to_string(),
@@ -42,9 +42,10 @@ fn text(inspector: &TargetInspector, applied: &AppliedState) -> String {
         text.push_str("No progress is saved: the table bintide.progress does not exist.\n");
         return text;
     }
-    let place = applied.progress.place.as_ref().map_or_else(none, |place| format!("up to {place}"));
+    let position =
+        applied.progress.position.as_ref().map_or_else(none, |position| format!("up to {position}"));
     text.push_str(&format!("applied        {}\n", set(&applied.progress.gtids)));
-    text.push_str(&format!("without GTIDs  {place}\n"));
+    text.push_str(&format!("without GTIDs  {position}\n"));
     if let Some(source) = inspector.source_server_id() {
         text.push_str(&format!("logs of        server_id {source}\n"));
     }
@@ -77,7 +78,7 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> CommandResult {
             "target": format!("sqlite:{}", path.display()),
             "has_progress": progress.is_some(),
             "applied": progress.map(|progress| progress.gtids.to_string()).unwrap_or_default(),
-            "place": progress.and_then(|progress| progress.place.as_ref()).map(ToString::to_string),
+            "place": progress.and_then(|progress| progress.position.as_ref()).map(ToString::to_string),
         });
         write_document(&mut out, &document)?;
         return Ok(CommandVerdict::Success);
@@ -89,10 +90,11 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> CommandResult {
         }
         None => writeln!(out, "No progress is saved: the table bintide.progress does not exist.")?,
         Some(AppliedState { progress, .. }) => {
-            let place = progress.place.map_or_else(|| "none".to_owned(), |place| format!("up to {place}"));
+            let position =
+                progress.position.map_or_else(|| "none".to_owned(), |position| format!("up to {position}"));
             let gtids =
                 if progress.gtids.is_empty() { "none".to_owned() } else { progress.gtids.to_string() };
-            screen::print(&format!("applied        {gtids}\nwithout GTIDs  {place}\n"), &mut out)?;
+            screen::print(&format!("applied        {gtids}\nwithout GTIDs  {position}\n"), &mut out)?;
             writeln!(
                 out,
                 "The progress is stored in the table bintide.progress; to start over, delete the \

@@ -110,10 +110,10 @@ mod tests {
     #[test]
     fn workers_share_parallel_work() {
         let rows = 100_000.0 * MYSQL_COSTS.row;
-        let check = |workers, chain, wanted: f64| {
+        let check = |workers, chain, expected: f64| {
             let in_order = 100.0 * MYSQL_COSTS.commit + 2.0 * MYSQL_COSTS.alone;
-            let wanted = Duration::from_micros((wanted + in_order) as u64);
-            assert_eq!(estimate(workers, chain, 0).total(), wanted);
+            let expected = Duration::from_micros((expected + in_order) as u64);
+            assert_eq!(estimate(workers, chain, 0).total(), expected);
         };
         check(4, 102, rows);
         check(4, 51, rows / 2.0);

@@ -15,7 +15,7 @@ use crate::commands::replay::replay_progress_monitor::ReplayProgressMonitor;
 use crate::commands::replay::target::{OpenTarget, TargetAddress};
 use crate::commands::warm::{SharedWarmStatus, document, sentence};
 use crate::exit::CommandFailure;
-use crate::log_args::InputPlace;
+use crate::log_args::InputLocation;
 
 /// Warming for a replay.
 pub(super) struct ReplayWarming {
@@ -48,20 +48,20 @@ impl ReplayWarming {
     pub(super) fn new(
         named: &TargetAddress,
         followed: Option<&Store>,
-        places: &[InputPlace],
+        locations: &[InputLocation],
         command: &ReplayArgs,
         options: &ReplayOptions,
     ) -> Result<Self, CommandFailure> {
         let address = named.server("--warm")?.clone();
-        let file = |place: &InputPlace| match place {
-            InputPlace::File(path) => Ok(path.clone()),
-            InputPlace::Stdin => Err(CommandFailure::NotStarted(anyhow!(
+        let file = |location: &InputLocation| match location {
+            InputLocation::File(path) => Ok(path.clone()),
+            InputLocation::Stdin => Err(CommandFailure::NotStarted(anyhow!(
                 "--warm reads the logs twice, but standard input can be read only once: give the logs as files"
             ))),
         };
         let logs = match followed {
             Some(store) => AppliedLogs::Store(store.path().to_owned()),
-            None => AppliedLogs::Files(places.iter().map(file).collect::<Result<_, _>>()?),
+            None => AppliedLogs::Files(locations.iter().map(file).collect::<Result<_, _>>()?),
         };
         let sessions = options.workers.get() as u64;
         let keyring = command.inputs.keyring();
@@ -148,8 +148,8 @@ struct WarmingObserver<'t> {
 
 impl ReplayObserver for WarmingObserver<'_> {
     fn on_status(&mut self, status: &ReplayStatus<'_>) -> ControlFlow<()> {
-        if let Some(place) = &status.report.place {
-            self.applier.set_position(&place.log, status.report.file_position);
+        if let Some(position) = &status.report.position {
+            self.applier.set_position(&position.log, status.report.file_position);
         }
         self.applier.set_sessions(self.target.connections());
         self.watch.on_status(status)

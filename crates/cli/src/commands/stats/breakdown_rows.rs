@@ -153,8 +153,8 @@ mod tests {
             counts: GroupCounts::default(),
         };
         let groups = [1_792_882_800, 1_792_886_400, 1_792_890_000, 1_792_893_600].map(hour);
-        let wanted =
+        let expected =
             ["2026-10-25 01:00", "2026-10-25 02:00 +02:00", "2026-10-25 02:00 +01:00", "2026-10-25 03:00"];
-        assert_eq!(group_names(&groups, &zone), wanted);
+        assert_eq!(group_names(&groups, &zone), expected);
     }
 }

@@ -7,8 +7,9 @@ use inspect::stats::{BucketCounts, RowOperation, StatsReport, TableAmounts, Time
 use jiff::tz::TimeZone;
 
 use super::breakdown_rows::BreakdownTable;
+use super::compression_cells::{COMPRESSION_COLUMNS, compression_cells};
 use crate::page::chart::{self, BarPart, ChartBar, ColumnChart};
-use crate::page::{common_folder, escaped, log_below, render_page, render_pairs, render_table};
+use crate::page::{common_directory, escaped, log_below, render_page, render_pairs, render_table};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share};
 
 /// Maximum number of tables in the chart, which shows the largest.
@@ -23,9 +24,9 @@ pub(crate) fn render(report: &StatsReport, zone: &TimeZone, count_max: usize) ->
         [name] => (*name).to_owned(),
         several => format!("{} logs", several.len()),
     };
-    let folder = common_folder(names.iter().copied());
+    let directory = common_directory(names.iter().copied());
     let mut sections = vec![
-        ("Totals", summary(report, folder, zone)),
+        ("Totals", summary(report, directory, zone)),
         ("Over time: transactions", rate(&report.rate, zone, |counts| counts.transactions, count)),
         ("Over time: bytes before compression", rate(&report.rate, zone, |counts| counts.bytes, bytes)),
         ("Tables, by bytes of rows events", tables(&report.tables)),
@@ -37,9 +38,9 @@ pub(crate) fn render(report: &StatsReport, zone: &TimeZone, count_max: usize) ->
     sections.extend([
         ("Transactions by size, before compression", sizes(report)),
         ("Compression", compression(report)),
-        ("Largest transactions", transactions(&report.largest, folder, zone)),
-        ("Longest transactions", transactions(&report.longest, folder, zone)),
-        ("Logs", logs(report, folder)),
+        ("Largest transactions", transactions(&report.largest, directory, zone)),
+        ("Longest transactions", transactions(&report.longest, directory, zone)),
+        ("Logs", logs(report, directory)),
     ]);
     render_page("stats", &title, &sections)
 }
@@ -51,7 +52,7 @@ fn breakdown(breakdown: &BreakdownTable) -> String {
     render_table(&breakdown.columns, rows) + &remark.unwrap_or_default()
 }
 
-fn summary(report: &StatsReport, folder: &Path, zone: &TimeZone) -> String {
+fn summary(report: &StatsReport, directory: &Path, zone: &TimeZone) -> String {
     let totals = &report.totals;
     let rows = &totals.changes;
     let mut values = vec![
@@ -71,8 +72,8 @@ fn summary(report: &StatsReport, folder: &Path, zone: &TimeZone) -> String {
         let (first, last) = (span.first.in_zone(zone), span.last.in_zone(zone));
         values.push(("Commits", format!("{first} to {last} ({})", duration(took))));
     }
-    if folder != Path::new("") {
-        values.push(("Directory", escaped(&folder.to_string_lossy())));
+    if directory != Path::new("") {
+        values.push(("Directory", escaped(&directory.to_string_lossy())));
     }
     render_pairs(&values)
 }
@@ -131,20 +132,10 @@ fn sizes(report: &StatsReport) -> String {
 }
 
 fn compression(report: &StatsReport) -> String {
-    let rows = report.compression.iter().map(|row| {
-        vec![
-            format!("{:?}", row.log_type).to_uppercase(),
-            format!("{:?}", row.compression_type).to_uppercase(),
-            count(row.transaction_counter),
-            bytes(row.compressed_bytes_counter),
-            bytes(row.uncompressed_bytes_counter),
-            format!("{} %", row.compression_percentage),
-        ]
-    });
-    render_table(&["log", "type", ">transactions", ">stored", ">uncompressed", ">saved"], rows)
+    render_table(&COMPRESSION_COLUMNS, report.compression.iter().map(|row| compression_cells(row).into()))
 }
 
-fn transactions(transactions: &[TransactionReport], folder: &Path, zone: &TimeZone) -> String {
+fn transactions(transactions: &[TransactionReport], directory: &Path, zone: &TimeZone) -> String {
     let rows = transactions.iter().map(|each| {
         vec![
             bytes(each.bytes_uncompressed),
@@ -152,16 +143,16 @@ fn transactions(transactions: &[TransactionReport], folder: &Path, zone: &TimeZo
             duration(Duration::from_micros(each.duration_us)),
             each.committed.in_zone(zone),
             escaped(&each.id),
-            log_below(folder, &each.log),
+            log_below(directory, &each.log),
             each.position.to_string(),
         ]
     });
     render_table(&[">bytes", ">rows", ">duration", "committed", "GTID", "log", ">position"], rows)
 }
 
-fn logs(report: &StatsReport, folder: &Path) -> String {
+fn logs(report: &StatsReport, directory: &Path) -> String {
     let rows = report.logs.iter().map(|log| {
-        let name = log_below(folder, &log.name);
+        let name = log_below(directory, &log.name);
         vec![name, bytes(log.bytes), count(log.events), count(log.transactions), escaped(&log.server_version)]
     });
     render_table(&["log", ">bytes", ">events", ">transactions", "server"], rows)

@@ -1,6 +1,7 @@
 //! `bintide stats`: counts transactions, rows and bytes.
 
 mod breakdown_rows;
+mod compression_cells;
 mod html;
 mod text;
 
@@ -18,7 +19,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{InputPlace, LogArgs, add_advice, no_events_error};
+use crate::log_args::{InputLocation, LogArgs, add_advice, no_events_error};
 use crate::newest_log_args::NewestLogArgs;
 use crate::page;
 use crate::progress::ByteProgress;
@@ -162,13 +163,13 @@ fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, Comm
         false => Some(command.newest_logs.fetch(global, |_, _| Ok(()))?.0),
     };
     let mut inputs = command.inputs.clone();
-    if let Some(folder) = &fetched {
-        inputs.set_store(folder.path().to_owned());
+    if let Some(directory) = &fetched {
+        inputs.set_store(directory.path().to_owned());
     }
     let mut found = inputs.find_logs()?;
     found.leave_out_archived(&command.transactions.selection()?);
     let mut progress = ByteProgress::new(global, found.bytes_total);
-    let readers = found.places.iter().map(|place| found.open(place));
+    let readers = found.locations.iter().map(|location| found.open(location));
     let mut watch = |bytes_done| {
         progress.update(bytes_done);
         interrupt::stop_flow()
@@ -176,7 +177,7 @@ fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, Comm
     let report = stats::collect(readers, &settings, &mut watch);
     let mut report = report.map_err(|error| CommandFailure::Failed(add_advice(error)))?;
     if fetched.is_some() {
-        name_as_on_server(&mut report, &found.places);
+        name_as_on_server(&mut report, &found.locations);
         warn_late_start(&report, &settings);
     }
     if report.totals.transactions == 0 && !settings.selection.selects_all() {
@@ -206,14 +207,14 @@ fn settings(command: &StatsArgs) -> Result<StatsSettings, CommandFailure> {
 }
 
 /// Names the logs of a temporary directory as the server does.
-fn name_as_on_server(report: &mut StatsReport, places: &[InputPlace]) {
-    let folder = places.iter().find_map(|place| match place {
-        InputPlace::File(path) => path.parent(),
-        InputPlace::Stdin => None,
+fn name_as_on_server(report: &mut StatsReport, locations: &[InputLocation]) {
+    let directory = locations.iter().find_map(|location| match location {
+        InputLocation::File(path) => path.parent(),
+        InputLocation::Stdin => None,
     });
-    let Some(folder) = folder.map(|folder| format!("{}/", folder.display())) else { return };
+    let Some(directory) = directory.map(|directory| format!("{}/", directory.display())) else { return };
     let shorten = |name: &mut String| {
-        if let Some(short) = name.strip_prefix(&folder) {
+        if let Some(short) = name.strip_prefix(&directory) {
             *name = short.to_owned();
         }
     };

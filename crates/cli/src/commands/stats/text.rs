@@ -9,6 +9,7 @@ use inspect::stats::{
 use jiff::tz::TimeZone;
 
 use super::breakdown_rows::BreakdownTable;
+use super::compression_cells::{COMPRESSION_COLUMNS, compression_cells};
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share, sparkline};
 
@@ -291,17 +292,9 @@ pub(super) fn compression(rows: &[CompressionRow], style: ReportStyle) -> String
     if rows.is_empty() {
         return String::new();
     }
-    let columns = ["log", "type", ">transactions", ">stored", ">uncompressed", ">saved"];
-    let mut table = style.table(&columns);
+    let mut table = style.table(&COMPRESSION_COLUMNS);
     for row in rows {
-        table.add_row([
-            format!("{:?}", row.log_type).to_uppercase(),
-            format!("{:?}", row.compression_type).to_uppercase(),
-            count(row.transaction_counter),
-            bytes(row.compressed_bytes_counter),
-            bytes(row.uncompressed_bytes_counter),
-            format!("{} %", row.compression_percentage),
-        ]);
+        table.add_row(compression_cells(row));
     }
     table_lines(&table)
 }

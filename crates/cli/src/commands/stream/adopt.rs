@@ -37,7 +37,7 @@ pub(super) struct StreamAdoptArgs {
     replication: Option<u32>,
 }
 
-/// Saves the place where a connector stopped as the progress of a new stream.
+/// Saves the position where a connector stopped as the progress of a new stream.
 pub(super) fn run(arguments: &StreamAdoptArgs) -> CommandResult {
     arguments.adopt().map_err(CommandFailure::NotStarted)
 }
@@ -71,12 +71,12 @@ impl StreamAdoptArgs {
             KafkaSink::open(&settings, &SharedKafkaState::default()).context("--to")?;
         ensure!(saved.is_none(), "another process has started the stream {name}");
         sink.save(&progress).context("--to")?;
-        let place = progress.token.map(|token| token.to_string()).unwrap_or_default();
+        let position = progress.token.map(|token| token.to_string()).unwrap_or_default();
         let gtids = progress.gtid_state.and_then(|state| state.gtids);
         let gtids = gtids.map(|gtids| format!(" (GTIDs {gtids})")).unwrap_or_default();
         tracing::info!(
-            "the stream {name} continues where the connector {} stopped: {place}{gtids}. Start it with: bintide stream \
-             --format debezium --name {name} --to {}",
+            "the stream {name} continues where the connector {} stopped: {position}{gtids}. Start it with: bintide \
+             stream --format debezium --name {name} --to {}",
             offset.connector,
             self.to
         );

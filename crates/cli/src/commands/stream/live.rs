@@ -256,8 +256,8 @@ fn advance_snapshots(
 ) -> Result<(), StreamDisconnect> {
     let Some(snapshots) = &mut live.incremental else { return Ok(()) };
     let (log, position) = (source.reader().file(), source.reader().position());
-    let place = ResumePosition { log: String::from_utf8_lossy(log).into_owned(), position };
-    let advanced = snapshots.advance(streamer, output, &place);
+    let reached = ResumePosition { log: String::from_utf8_lossy(log).into_owned(), position };
+    let advanced = snapshots.advance(streamer, output, &reached);
     advanced.map_err(|error| StreamDisconnect::Failed(failed(error)))
 }
 
@@ -370,7 +370,7 @@ fn check_not_reset(gtid_state: Option<&StreamGtidState>, facts: &ServerFacts) ->
 }
 
 fn start_at(token: &ResumeToken) -> ReplicaStart {
-    ReplicaStart::Position { file: token.place.log.clone().into_bytes(), position: token.place.position }
+    ReplicaStart::Position { file: token.at.log.clone().into_bytes(), position: token.at.position }
 }
 
 /// Returns the start after the transactions of another server.

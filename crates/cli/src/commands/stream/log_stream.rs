@@ -20,7 +20,7 @@ use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::{InputLogs, InputPlace, add_advice};
+use crate::log_args::{InputLocation, InputLogs, add_advice};
 
 /// Interval at which progress is saved. Limits the repeated records after a crash.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -47,16 +47,16 @@ pub(super) fn write_records(
 ) -> CommandResult {
     let LogStreamInputs { found, settings, mut schema, figures } = inputs;
     let (mut output, resume) = (resumed.output, resumed.resume.token);
-    let places = remaining_logs(found, resume.as_ref())?;
+    let locations = remaining_logs(found, resume.as_ref())?;
     if let (ColumnNameSource::Log(definitions), Some(token), None) =
         (&mut schema, &resume, saved_definitions(&output)?)
     {
-        let before = &found.places[..found.places.len() - places.len()];
-        defined(found, before, &places[0], token, definitions)?;
+        let before = &found.locations[..found.locations.len() - locations.len()];
+        defined(found, before, &locations[0], token, definitions)?;
     }
     let streamer = schema.attach_to(Streamer::new(settings).skipping(output.skip()));
     let mut work = LogStreamWork { found, streamer, saver: ProgressSaver::new(figures) };
-    let outcome = work.each(places, resume.as_ref(), &mut output);
+    let outcome = work.each(locations, resume.as_ref(), &mut output);
     // Otherwise, rules may have matched in the part read by an earlier run, or may match later.
     if outcome.is_ok() && resume.is_none() && !interrupt::is_stop_requested() && !global.quiet {
         warn_unmatched(&work.streamer.unmatched_rules().clone().into_rules(), "the logs");
@@ -74,23 +74,23 @@ pub(super) fn saved_definitions(output: &RecordSink) -> Result<Option<DdlSchema>
 /// Reads the table definitions before the position `token`: of the logs `before`, and of the start of `log`.
 fn defined(
     found: &InputLogs,
-    before: &[InputPlace],
-    log: &InputPlace,
+    before: &[InputLocation],
+    log: &InputLocation,
     token: &ResumeToken,
     definitions: &mut DdlSchema,
 ) -> Result<(), CommandFailure> {
-    for place in before {
-        let mut reader = found.open(place).map_err(|error| CommandFailure::Failed(add_advice(error)))?;
+    for location in before {
+        let mut reader = found.open(location).map_err(|error| CommandFailure::Failed(add_advice(error)))?;
         apply_log_ddl(&mut reader, definitions, None).map_err(failed)?;
     }
-    if let InputPlace::File(_) = log {
+    if let InputLocation::File(_) = log {
         let (mut reader, positions) = open(found, log)?;
         let until = match positions {
             Some(mut positions) => {
-                positions.seek_original(token.place.position).map_err(|error| failed(error.into()))?;
-                positions.to_rewritten(token.place.position)
+                positions.seek_original(token.at.position).map_err(|error| failed(error.into()))?;
+                positions.to_rewritten(token.at.position)
             }
-            None => token.place.position,
+            None => token.at.position,
         };
         apply_log_ddl(&mut reader, definitions, Some(until)).map_err(failed)?;
     }
@@ -120,23 +120,23 @@ pub(super) fn finished(told: Result<(), CommandFailure>, mut output: RecordSink)
 fn remaining_logs<'f>(
     found: &'f InputLogs,
     resume: Option<&ResumeToken>,
-) -> Result<&'f [InputPlace], CommandFailure> {
-    let Some(token) = resume else { return Ok(&found.places) };
-    let first = found.places.iter().position(|place| name(place) == token.place.log);
+) -> Result<&'f [InputLocation], CommandFailure> {
+    let Some(token) = resume else { return Ok(&found.locations) };
+    let first = found.locations.iter().position(|location| name(location) == token.at.log);
     match first {
-        Some(first) => Ok(&found.places[first..]),
+        Some(first) => Ok(&found.locations[first..]),
         None => Err(CommandFailure::NotStarted(anyhow!(
             "cannot resume: the resume position is in {}, which is not among the logs",
-            token.place.log
+            token.at.log
         ))),
     }
 }
 
 /// Returns the log's name on its server: the last part of its path.
-fn name(place: &InputPlace) -> String {
-    match place {
-        InputPlace::File(path) => base(path),
-        InputPlace::Stdin => "-".to_owned(),
+fn name(location: &InputLocation) -> String {
+    match location {
+        InputLocation::File(path) => base(path),
+        InputLocation::Stdin => "-".to_owned(),
     }
 }
 
@@ -154,21 +154,21 @@ struct LogStreamWork<'f> {
 impl LogStreamWork<'_> {
     fn each(
         &mut self,
-        places: &[InputPlace],
+        locations: &[InputLocation],
         resume: Option<&ResumeToken>,
         output: &mut RecordSink,
     ) -> Result<(), CommandFailure> {
         let Self { found, streamer, saver } = self;
         let mut boundary =
             |boundary: TransactionBoundary<'_>| saver.save_when_due(boundary.output, boundary.token.clone());
-        for (index, place) in places.iter().enumerate() {
-            let (mut reader, mut positions) = open(found, place)?;
+        for (index, location) in locations.iter().enumerate() {
+            let (mut reader, mut positions) = open(found, location)?;
             if let Some(token) = resume.filter(|_| index == 0) {
                 seek(&mut reader, token, positions.as_mut()).map_err(failed)?;
             }
             streamer.begin_log(positions);
             let mut watch = StreamHooks { now_ns: &now_ns, on_boundary: &mut boundary };
-            let mut name = name(place);
+            let mut name = name(location);
             let mut walk = new_stream_walk(reader);
             let ended = stream_log(&mut walk, &mut name, streamer, output, &mut watch);
             warn_changed(&streamer.take_mismatches());
@@ -191,13 +191,13 @@ impl LogStreamWork<'_> {
 /// Opens a log. If the log was rewritten in place, also opens the lists of old positions.
 fn open(
     found: &InputLogs,
-    place: &InputPlace,
+    location: &InputLocation,
 ) -> Result<(LogReader, Option<RewritePositions>), CommandFailure> {
     let opened = || -> Result<_, logs::LogError> {
-        let reader = found.open(place)?;
+        let reader = found.open(location)?;
         // The list is written before its log, and contains the log's size.
-        let positions = match (place, reader.size()?) {
-            (InputPlace::File(path), Some(size)) => RewritePositions::open(path, size)?,
+        let positions = match (location, reader.size()?) {
+            (InputLocation::File(path), Some(size)) => RewritePositions::open(path, size)?,
             _ => None,
         };
         Ok((reader, positions))
@@ -216,7 +216,7 @@ impl ProgressSaver {
         output: &mut RecordSink,
         token: ResumeToken,
     ) -> Result<ControlFlow<()>, stream::StreamError> {
-        self.figures.count_transaction(&token.place);
+        self.figures.count_transaction(&token.at);
         output.mark(token);
         let is_interrupted = interrupt::is_stop_requested();
         if is_interrupted || output.is_save_due() || self.saved.elapsed() >= SAVE_INTERVAL {
@@ -237,24 +237,25 @@ const FREE_DISK_SPACE: &str = "free disk space and run the command again";
 const FREE_DISK_SPACE_TO_RESUME: &str =
     "free disk space and run the command again: it resumes where it stopped";
 
-/// Replaces the remedy for a full disk, if the error has it.
-fn with_disk_remedy(mut failure: CommandFailure, remedy: &'static str) -> CommandFailure {
-    if let CommandFailure::Failed(error) = &mut failure
-        && let Some(advice) = error.downcast_mut::<ErrorAdvice>()
-        && advice.0 == FREE_DISK_SPACE
-    {
-        advice.0 = remedy;
+/// Adds the remedy to an error of a full disk.
+fn with_disk_remedy(failure: CommandFailure, remedy: &'static str) -> CommandFailure {
+    let with_remedy = |error: anyhow::Error| match error.downcast_ref() {
+        Some(stream::StreamError::Write(cause)) if logs::is_disk_full(cause) => {
+            error.context(ErrorAdvice(remedy))
+        }
+        _ => error,
+    };
+    match failure {
+        CommandFailure::Failed(error) => CommandFailure::Failed(with_remedy(error)),
+        CommandFailure::NotStarted(error) => CommandFailure::NotStarted(with_remedy(error)),
+        other => other,
     }
-    failure
 }
 
 pub(super) fn failed(error: stream::StreamError) -> CommandFailure {
     CommandFailure::Failed(match error {
         stream::StreamError::Log(error) => add_advice(error),
         stream::StreamError::Write(error) if error.kind() == BrokenPipe => error.into(),
-        stream::StreamError::Write(ref full) if logs::is_disk_full(full) => {
-            anyhow::Error::new(error).context(ErrorAdvice(FREE_DISK_SPACE))
-        }
         error => error.into(),
     })
 }
@@ -269,9 +270,9 @@ mod tests {
     #[test]
     fn a_full_disk_promises_to_resume_only_with_saved_progress() {
         let full = || failed(stream::StreamError::Write(io::Error::from_raw_os_error(28)));
-        let check = |remedy, wanted: &str| {
+        let check = |remedy, expected: &str| {
             let line = failure_message(&with_disk_remedy(full(), remedy));
-            assert!(line.ends_with(wanted), "{line}");
+            assert!(line.ends_with(expected), "{line}");
         };
         check(FREE_DISK_SPACE, "; free disk space and run the command again");
         check(FREE_DISK_SPACE_TO_RESUME, "run the command again: it resumes where it stopped");

@@ -19,7 +19,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use logs::open_regular;
 use servers::{ServerAddress, SqlConnection};
 use stream::{
-    DdlSchema, Envelope, FolderSink, QueryText, RecordSink, ResumeToken, SinkTarget, SnapshotProgress,
+    DdlSchema, DirectorySink, Envelope, QueryText, RecordSink, ResumeToken, SinkTarget, SnapshotProgress,
     StatementPolicy, StreamSettings, UnnamedColumnPolicy, lock_progress, parse_progress,
 };
 use wire::ReplicaEnd;
@@ -32,7 +32,7 @@ use crate::commands::stream::live::{LiveStream, ResumePoint, ResumedOutput};
 use crate::commands::stream::log_stream::LogStreamInputs;
 use crate::commands::stream::snapshot::incremental::{IncrementalSettings, IncrementalSnapshots};
 use crate::commands::stream::snapshot::request::StreamSnapshotArgs;
-use crate::commands::stream::snapshot::request_folder::RequestFolder;
+use crate::commands::stream::snapshot::request_directory::RequestDirectory;
 use crate::commands::stream::stdout_reader::ProgressFile;
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::commands::table_args::TableArgs;
@@ -302,10 +302,10 @@ impl StreamSourceArgs {
         live: &LiveStream,
         output: &RecordSink,
     ) -> Result<Option<IncrementalSnapshots>, CommandFailure> {
-        let folder = self.signals.as_deref().map(RequestFolder::open).transpose();
-        let folder = folder.context("--signals").map_err(CommandFailure::NotStarted)?;
+        let directory = self.signals.as_deref().map(RequestDirectory::open).transpose();
+        let directory = directory.context("--signals").map_err(CommandFailure::NotStarted)?;
         let (stream, address, figures) = (&live.settings, &live.address, &live.figures);
-        let settings = IncrementalSettings { stream, address, folder, figures };
+        let settings = IncrementalSettings { stream, address, directory, figures };
         let snapshots = IncrementalSnapshots::new(settings, output.snapshot().clone());
         snapshots.map_err(|error| CommandFailure::NotStarted(error.into()))
     }
@@ -381,9 +381,9 @@ impl StreamArgs {
 impl OutputArgs {
     /// Opens the output, and returns the point to resume from.
     fn open_output(&self, envelope: Envelope) -> Result<ResumedOutput, CommandFailure> {
-        if let Some(folder) = &self.out {
-            refuse_file(folder).context("--out").map_err(CommandFailure::NotStarted)?;
-            let files = FolderSink::open(folder, self.file_size, envelope).context("--out");
+        if let Some(directory) = &self.out {
+            refuse_file(directory).context("--out").map_err(CommandFailure::NotStarted)?;
+            let files = DirectorySink::open(directory, self.file_size, envelope).context("--out");
             let files = files.map_err(CommandFailure::NotStarted)?;
             let resume =
                 ResumePoint { token: files.resume_token().cloned(), gtid_state: files.gtid_state().cloned() };

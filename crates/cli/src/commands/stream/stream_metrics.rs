@@ -414,9 +414,9 @@ mod tests {
 
     #[test]
     fn lag_is_never_negative_and_zero_without_newer_events() {
-        let check = |event_s, is_caught_up, wanted_s: Option<u64>| {
+        let check = |event_s, is_caught_up, expected_s: Option<u64>| {
             let figures = StreamFigures { event_s, is_caught_up, now_s: 1000, ..StreamFigures::default() };
-            assert_eq!(figures.lag(), wanted_s.map(Duration::from_secs));
+            assert_eq!(figures.lag(), expected_s.map(Duration::from_secs));
         };
         check(None, false, None);
         check(Some(990), false, Some(10));

@@ -67,8 +67,8 @@ struct HttpResponse {
 
 fn get(address: &str, path: &str) -> Result<HttpResponse> {
     let failed = || format!("could not read http://{address}{path}");
-    let place = address.to_socket_addrs().with_context(failed)?.next().with_context(failed)?;
-    let mut stream = TcpStream::connect_timeout(&place, TIMEOUT).with_context(failed)?;
+    let socket_address = address.to_socket_addrs().with_context(failed)?.next().with_context(failed)?;
+    let mut stream = TcpStream::connect_timeout(&socket_address, TIMEOUT).with_context(failed)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     write!(

@@ -132,8 +132,8 @@ impl TopWatch {
         }
     }
 
-    fn is_behind(&self) -> bool {
-        self.store.as_ref().is_some_and(StoreObserver::is_behind)
+    fn is_reading(&self) -> bool {
+        self.store.as_ref().is_some_and(StoreObserver::is_reading)
     }
 }
 
@@ -145,7 +145,7 @@ fn print_once(watch: &mut TopWatch, command: &TopArgs, global: &GlobalArgs) -> C
     }
     while !interrupt::is_stop_requested() {
         watch.advance(Instant::now() + interval)?;
-        if !watch.is_behind() {
+        if !watch.is_reading() {
             break;
         }
     }

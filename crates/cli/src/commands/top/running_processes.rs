@@ -8,11 +8,11 @@ use std::path::Path;
 pub(super) fn metrics_addresses() -> Vec<String> {
     let mut addresses = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let folder = entry.path();
-        if let Ok(name) = fs::read_to_string(folder.join("comm"))
+        let directory = entry.path();
+        if let Ok(name) = fs::read_to_string(directory.join("comm"))
             && name.trim() == "bintide"
         {
-            addresses.extend(address_of(&folder));
+            addresses.extend(address_of(&directory));
         }
     }
     addresses.sort();
@@ -20,9 +20,9 @@ pub(super) fn metrics_addresses() -> Vec<String> {
     addresses
 }
 
-fn address_of(folder: &Path) -> Option<String> {
+fn address_of(directory: &Path) -> Option<String> {
     let words = |name: &str| {
-        let bytes = fs::read(folder.join(name)).unwrap_or_default();
+        let bytes = fs::read(directory.join(name)).unwrap_or_default();
         let words = bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
         words.collect::<Vec<_>>()
     };
@@ -54,13 +54,13 @@ mod tests {
     #[test]
     fn addresses_are_found() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let wanted = Some("127.0.0.1:9104".to_owned());
-        assert_eq!(in_arguments(&words("bintide receive --metrics 127.0.0.1:9104 /d")), wanted);
-        assert_eq!(in_arguments(&words("bintide receive --metrics=127.0.0.1:9104")), wanted);
+        let expected = Some("127.0.0.1:9104".to_owned());
+        assert_eq!(in_arguments(&words("bintide receive --metrics 127.0.0.1:9104 /d")), expected);
+        assert_eq!(in_arguments(&words("bintide receive --metrics=127.0.0.1:9104")), expected);
         assert_eq!(in_arguments(&words("bintide receive --metrics-file f --keep 3d")), None);
         let variables = words("PATH=/bin BINTIDE_RELAY_METRICS=127.0.0.1:9104");
-        assert_eq!(in_variables(&variables, "relay"), wanted);
+        assert_eq!(in_variables(&variables, "relay"), expected);
         assert_eq!(in_variables(&variables, "receive"), None);
-        assert_eq!(in_variables(&words("BINTIDE_METRICS=127.0.0.1:9104"), "warm"), wanted);
+        assert_eq!(in_variables(&words("BINTIDE_METRICS=127.0.0.1:9104"), "warm"), expected);
     }
 }

@@ -63,12 +63,12 @@ struct ActivitySecond {
     bytes: u64,
     tables: BTreeMap<String, RowActivity>,
     /// The largest first.
-    largest: Vec<LargeTransaction>,
+    largest: Vec<LargestTransaction>,
 }
 
 /// One of the largest transactions.
 #[derive(Clone, Debug)]
-struct LargeTransaction {
+struct LargestTransaction {
     id: TransactionId,
     commit_us: u64,
     bytes: u64,
@@ -77,7 +77,7 @@ struct LargeTransaction {
     tables: Vec<String>,
 }
 
-impl LargeTransaction {
+impl LargestTransaction {
     fn new(transaction: TransactionActivity) -> Self {
         let TransactionActivity { id, commit_us, bytes, tables } = transaction;
         let rows = tables.values().fold(0, |sum: u64, table| sum.saturating_add(table.rows));
@@ -139,11 +139,11 @@ impl StoreActivity {
             return;
         }
         let second = transaction.commit_us / 1_000_000;
-        let place = self.seconds.partition_point(|found| found.second < second);
-        if self.seconds.get(place).is_none_or(|found| found.second != second) {
-            self.seconds.insert(place, ActivitySecond { second, ..ActivitySecond::default() });
+        let index = self.seconds.partition_point(|found| found.second < second);
+        if self.seconds.get(index).is_none_or(|found| found.second != second) {
+            self.seconds.insert(index, ActivitySecond { second, ..ActivitySecond::default() });
         }
-        self.seconds[place].add(transaction);
+        self.seconds[index].add(transaction);
     }
 
     fn expire(&mut self, now_us: u64) {
@@ -172,7 +172,7 @@ impl StoreActivity {
             })
             .collect();
         tables.sort_by(|one, other| other.bytes_per_second.total_cmp(&one.bytes_per_second));
-        let large = |transaction: &LargeTransaction| TopTransaction {
+        let large = |transaction: &LargestTransaction| TopTransaction {
             gtid: transaction.id.to_string(),
             age_seconds: age(transaction.commit_us),
             bytes: transaction.bytes,
@@ -210,7 +210,7 @@ impl ActivitySecond {
         for (table, rows) in &transaction.tables {
             add_rows(&mut self.tables, table, *rows);
         }
-        self.keep_largest(LargeTransaction::new(transaction));
+        self.keep_largest(LargestTransaction::new(transaction));
     }
 
     fn join(&mut self, other: &Self) {
@@ -224,10 +224,10 @@ impl ActivitySecond {
         }
     }
 
-    fn keep_largest(&mut self, transaction: LargeTransaction) {
-        let place = self.largest.partition_point(|found| found.bytes >= transaction.bytes);
-        if place < LARGEST_MAX {
-            self.largest.insert(place, transaction);
+    fn keep_largest(&mut self, transaction: LargestTransaction) {
+        let index = self.largest.partition_point(|found| found.bytes >= transaction.bytes);
+        if index < LARGEST_MAX {
+            self.largest.insert(index, transaction);
             self.largest.truncate(LARGEST_MAX);
         }
     }

@@ -33,7 +33,7 @@ pub(super) struct StoreObserver {
     walk: LogWalk,
     counter: TransactionCounter,
     activity: StoreActivity,
-    is_behind: bool,
+    is_reading: bool,
 }
 
 /// View of a store.
@@ -45,7 +45,7 @@ pub(super) struct StoreView {
     /// End of the events that are counted.
     pub(super) position: u64,
     /// True until all events of the log are counted.
-    pub(super) is_behind: bool,
+    pub(super) is_reading: bool,
     #[serde(flatten)]
     pub(super) activity: ActivitySummary,
 }
@@ -66,19 +66,19 @@ impl StoreObserver {
             walk,
             counter: TransactionCounter::default(),
             activity: StoreActivity::new(window_s),
-            is_behind: true,
+            is_reading: true,
         })
     }
 
     /// Counts the events that the store has, until `until` at the latest.
     pub(super) fn advance(&mut self, until: Instant) -> Result<(), CommandFailure> {
         let failed = |error: LogError| CommandFailure::Failed(add_advice(error));
-        self.is_behind = true;
+        self.is_reading = true;
         while Instant::now() < until {
             let Some(end) = self.count_steps()? else { continue };
             match self.cursor.reach_end(end, self.walk.reader()).map_err(failed)? {
                 LogEndAction::Wait => {
-                    self.is_behind = false;
+                    self.is_reading = false;
                     return Ok(());
                 }
                 LogEndAction::ReadAgain => {}
@@ -135,8 +135,8 @@ impl StoreObserver {
         Ok(None)
     }
 
-    pub(super) const fn is_behind(&self) -> bool {
-        self.is_behind
+    pub(super) const fn is_reading(&self) -> bool {
+        self.is_reading
     }
 
     pub(super) fn view(&self, now_us: u64) -> StoreView {
@@ -144,7 +144,7 @@ impl StoreObserver {
             path: self.path.display().to_string(),
             log_name: self.log.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             position: self.walk.reader().position(),
-            is_behind: self.is_behind,
+            is_reading: self.is_reading,
             activity: self.activity.summary(now_us),
         }
     }

@@ -154,7 +154,7 @@ mod tests {
             path: "/var/lib/mysql/binlog.index".to_owned(),
             log_name: "binlog.000012".to_owned(),
             position: 4711,
-            is_behind: false,
+            is_reading: false,
             activity: activity.summary(100_000_000),
         };
         TopView { store: Some(store), processes: vec![process] }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn all_sections_are_drawn() {
         let found = screen(&view(1), 80, 20);
-        let wanted = [
+        let expected = [
             "Processes",
             "process         command  transactions/s  bytes/s     lag  state",
             "127.0.0.1:9104  receive              12   2.0 MB  500 ms  ready",
@@ -194,7 +194,7 @@ mod tests {
             "",
             "q: quit",
         ];
-        assert_eq!(found, wanted);
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -72,13 +72,13 @@ fn process_row(process: &ProcessView) -> Vec<String> {
 
 fn store_section(store: &StoreView) -> TopSection {
     let activity = &store.activity;
-    let place = format!("{}:{}", store.log_name, store.position);
-    let behind = if store.is_behind { " (reading)" } else { "" };
+    let position = format!("{}:{}", store.log_name, store.position);
+    let reading = if store.is_reading { " (reading)" } else { "" };
     TopSection {
         heading: format!("{}, last {} s", store.path, activity.window_seconds),
         columns: &["position", ">transactions/s", ">bytes/s", ">newest transaction"],
         rows: vec![vec![
-            place + behind,
+            position + reading,
             rate(activity.transactions_per_second),
             bytes_rate(activity.bytes_per_second),
             activity.newest_age_seconds.map_or_else(unknown, |age| format!("{} ago", time(age))),

@@ -11,7 +11,7 @@ use rewrite::{
     RewriteError, RewriteSettings, StagedFile, TransactionMove, rewrite,
 };
 
-use super::{Inverse, place, write_log, write_staged};
+use super::{Inverse, publish_staged, write_log, write_staged};
 use crate::commands::rewrite::MEMORY_DEFAULT;
 use crate::exit::CommandFailure;
 use crate::interrupt;
@@ -34,7 +34,7 @@ pub(super) fn write(inverse: Inverse, level: ZstdLevel, path: &Path) -> Result<(
     match compress(plain.path(), level, &mut compressed) {
         Err(RewriteError::Interrupted { .. }) => Ok(()),
         Err(error) => Err(failed(error)),
-        Ok(()) => place(compressed),
+        Ok(()) => publish_staged(compressed),
     }
 }
 

@@ -402,8 +402,8 @@ fn leave_out_archived(found: &mut InputLogs, selection: &TransactionSelection, g
 }
 
 /// Refuses GTIDs of `--gtid` that the logs do not contain.
-fn check_all_found(wanted: Option<&GtidSet>, found: &GtidSet) -> Result<(), CommandFailure> {
-    let missing = wanted.map(|wanted| wanted.difference(found)).unwrap_or_default();
+fn check_all_found(selected: Option<&GtidSet>, found: &GtidSet) -> Result<(), CommandFailure> {
+    let missing = selected.map(|selected| selected.difference(found)).unwrap_or_default();
     if missing.is_empty() {
         return Ok(());
     }
@@ -618,7 +618,7 @@ fn write_file(
     write_staged(&mut staged, path, write)?;
     match interrupt::is_stop_requested() {
         true => Ok(()),
-        false => place(staged),
+        false => publish_staged(staged),
     }
 }
 
@@ -639,9 +639,9 @@ fn write_staged(
 }
 
 /// Gives a complete file its name.
-fn place(staged: StagedFile) -> Result<(), CommandFailure> {
-    let placed = staged.sync_new().and_then(|file| file.create_target()?.sync());
-    placed.map_err(|error| CommandFailure::Failed(error.into()))
+fn publish_staged(staged: StagedFile) -> Result<(), CommandFailure> {
+    let published = staged.sync_new().and_then(|file| file.create_target()?.sync());
+    published.map_err(|error| CommandFailure::Failed(error.into()))
 }
 
 /// Failure while the result is written.

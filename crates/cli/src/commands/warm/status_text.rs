@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use warm::{BusyResource, ChannelStatus, DiskWaits, WarmEndReason, WarmReport, WarmState, WarmStatus};
 
-use crate::commands::warm::warm_metrics::{CHANGES, STATEMENTS, StateName, WARM_METRICS, lag_s, most_behind};
+use crate::commands::warm::warm_metrics::{
+    CHANGES, STATEMENTS, StateName, WARM_METRICS, lag_s, most_lagging,
+};
 use crate::metric_table;
 use crate::screen::{ReportStyle, table_lines};
 use crate::units::{count, counted, duration, share};
@@ -17,9 +19,9 @@ pub(super) fn line(status: &WarmStatus) -> String {
     if status.is_lost {
         parts.push("waiting for the replica, which does not respond".to_owned());
     }
-    if let Some(channel) = most_behind(status) {
+    if let Some(channel) = most_lagging(status) {
         parts.push(match channel.applier {
-            Some(place) => format!("{} at {}", channel.log, count(place.offset)),
+            Some(position) => format!("{} at {}", channel.log, count(position.offset)),
             None => "no relay log".to_owned(),
         });
         parts.push(match channel.is_applying {
@@ -225,7 +227,7 @@ fn channel_document(channel: &ChannelStatus) -> Value {
     json!({
         "name": channel.name,
         "log": channel.log,
-        "position": channel.applier.map(|place| place.offset),
+        "position": channel.applier.map(|position| position.offset),
         "applying": channel.is_applying,
         "events_ahead": channel.events_ahead,
         "touches_ahead": channel.searches_ahead,
@@ -290,19 +292,19 @@ mod tests {
 
     #[test]
     fn a_line_shows_page_reads() {
-        let wanted = "relay.000003 at 4,711, 1,200 events ahead, 8,000 searches, 4,000 pages read, \
-                      200 by the applier, backing off from busy disks, lag 1 min 15 s";
-        assert_eq!(line(&status()), wanted);
-        let wanted = "8,000 searches ahead read 4,000 pages, the replay 200 (backing off from busy disks)";
-        assert_eq!(line_of_replay(&status()), wanted);
+        let expected = "relay.000003 at 4,711, 1,200 events ahead, 8,000 searches, 4,000 pages read, \
+                        200 by the applier, backing off from busy disks, lag 1 min 15 s";
+        assert_eq!(line(&status()), expected);
+        let expected = "8,000 searches ahead read 4,000 pages, the replay 200 (backing off from busy disks)";
+        assert_eq!(line_of_replay(&status()), expected);
     }
 
     #[test]
     fn results_are_formatted() {
         let report = WarmReport { status: status(), end_reason: WarmEndReason::NoGain };
         let text = text(&report, ReportStyle::new(false));
-        for wanted in ["4,000, 1 ms each", "50.0 %", "about", "1.0 s", "no gain"] {
-            assert!(text.contains(wanted), "{wanted}: {text}");
+        for expected in ["4,000, 1 ms each", "50.0 %", "about", "1.0 s", "no gain"] {
+            assert!(text.contains(expected), "{expected}: {text}");
         }
         let counts = WarmCounts { rows: 7, rows_unsearchable: 7, ..WarmCounts::default() };
         let blind = WarmStatus { counts, is_lost: true, reads: DiskReads::default(), ..status() };
@@ -332,9 +334,9 @@ mod tests {
         );
         assert_eq!((&document["saved_seconds"], &document["stopped"]), (&1.0.into(), &"no gain".into()));
         let fixed = WarmStatus { distance: u64::MAX, ..status() };
-        for (metrics, wanted) in [(metrics_text(&report.status), 1), (metrics_text(&fixed), 0)] {
+        for (metrics, expected) in [(metrics_text(&report.status), 1), (metrics_text(&fixed), 0)] {
             assert!(metrics.contains("\nbintide_warm_lag_seconds 75\n"), "{metrics}");
-            assert_eq!(metrics.matches("\nbintide_warm_touches_ahead_max ").count(), wanted, "{metrics}");
+            assert_eq!(metrics.matches("\nbintide_warm_touches_ahead_max ").count(), expected, "{metrics}");
         }
     }
 }

@@ -179,13 +179,13 @@ fn sum(status: &WarmStatus, figure: fn(&ChannelStatus) -> u64) -> u64 {
 }
 
 /// Returns the channel with the longest lag.
-pub(super) fn most_behind(status: &WarmStatus) -> Option<&ChannelStatus> {
+pub(super) fn most_lagging(status: &WarmStatus) -> Option<&ChannelStatus> {
     status.channels.iter().max_by_key(|channel| channel.lag_s)
 }
 
 /// Returns the maximum lag in seconds, if the replica reports one.
 pub(super) fn lag_s(status: &WarmStatus) -> Option<u64> {
-    most_behind(status).and_then(|channel| channel.lag_s)
+    most_lagging(status).and_then(|channel| channel.lag_s)
 }
 
 /// State of the controller for programs, with a description that has the reason.

@@ -12,19 +12,19 @@ use tracing::{info, warn};
 
 use crate::commands::stream::log_stream::now_ns;
 use crate::commands::stream::snapshot::chunk_reader::{ChunkReader, ReaderAnswer, ReaderResult, ReaderTask};
-use crate::commands::stream::snapshot::request_folder::RequestFolder;
+use crate::commands::stream::snapshot::request_directory::RequestDirectory;
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
 use crate::units::counted;
 
 /// Pause before a query is tried again.
 const BACKOFF: Duration = Duration::from_secs(1);
 /// Size of a chunk that the number of its rows aims at, in bytes.
-const CHUNK_SIZE_WANTED: usize = 1 << 20;
+const CHUNK_SIZE_GOAL: usize = 1 << 20;
 
 /// Incremental snapshots of a stream.
 pub(in crate::commands::stream) struct IncrementalSnapshots {
     settings: StreamSettings,
-    folder: Option<RequestFolder>,
+    directory: Option<RequestDirectory>,
     snapshot: IncrementalSnapshot,
     reader: ChunkReader,
     figures: SharedStreamFigures,
@@ -41,7 +41,7 @@ pub(in crate::commands::stream) struct IncrementalSettings<'s> {
     pub(in crate::commands::stream) stream: &'s StreamSettings,
     pub(in crate::commands::stream) address: &'s ServerAddress,
     /// Directory of requests; `None` to only finish what was requested.
-    pub(in crate::commands::stream) folder: Option<RequestFolder>,
+    pub(in crate::commands::stream) directory: Option<RequestDirectory>,
     pub(in crate::commands::stream) figures: &'s SharedStreamFigures,
 }
 
@@ -51,15 +51,15 @@ impl IncrementalSnapshots {
         settings: IncrementalSettings<'_>,
         saved: SnapshotProgress,
     ) -> std::io::Result<Option<Self>> {
-        let IncrementalSettings { stream, address, folder, figures } = settings;
-        if folder.is_none() && saved.tables.is_empty() {
+        let IncrementalSettings { stream, address, directory, figures } = settings;
+        if directory.is_none() && saved.tables.is_empty() {
             return Ok(None);
         }
         let snapshot = IncrementalSnapshot::new(saved);
         let (reader, settings, figures) = (ChunkReader::start(address)?, stream.clone(), figures.clone());
         figures.set_snapshot(snapshot.progress());
         let (server, pause_until, delay) = (String::new(), None, None);
-        Ok(Some(Self { settings, folder, snapshot, reader, figures, server, pause_until, delay }))
+        Ok(Some(Self { settings, directory, snapshot, reader, figures, server, pause_until, delay }))
     }
 
     /// Starts over with the current chunk, after a new connection to a server.
@@ -73,38 +73,45 @@ impl IncrementalSnapshots {
         self.snapshot.table().is_some().then(|| self.reader.wake())
     }
 
-    /// Does what is due after the stream has read the log up to `place`: takes requests, writes rows, and asks for more.
+    /// Does what is due after the stream has read the log up to `reached`: takes requests, writes rows, and asks for
+    /// more.
     pub(in crate::commands::stream) fn advance(
         &mut self,
         streamer: &mut Streamer,
         output: &mut RecordSink,
-        place: &ResumePosition,
+        reached: &ResumePosition,
     ) -> Result<(), StreamError> {
-        if streamer.open_transaction().is_some() || !output.is_between_transactions() || place.log.is_empty()
+        if streamer.open_transaction().is_some()
+            || !output.is_between_transactions()
+            || reached.log.is_empty()
         {
             return Ok(());
         }
-        self.take_requests(output, place)?;
+        self.take_requests(output, reached)?;
         while let Some(answer) = self.reader.take_answer() {
-            self.take_answer(answer, streamer, output, place)?;
+            self.take_answer(answer, streamer, output, reached)?;
         }
         if let Some(watch) = streamer.watch() {
-            match self.snapshot.step(place, watch) {
+            match self.snapshot.step(reached, watch) {
                 ChunkStep::Wait => {}
                 ChunkStep::Repeat(fault) => self.repeat(fault),
-                ChunkStep::Write(chunk) => self.write(&chunk, streamer, output, place)?,
+                ChunkStep::Write(chunk) => self.write(&chunk, streamer, output, reached)?,
             }
         }
         self.ask(streamer, output);
         Ok(())
     }
 
-    fn take_requests(&mut self, output: &mut RecordSink, place: &ResumePosition) -> Result<(), StreamError> {
-        let Some(folder) = &mut self.folder else { return Ok(()) };
-        if !folder.take_due(Instant::now()) {
+    fn take_requests(
+        &mut self,
+        output: &mut RecordSink,
+        reached: &ResumePosition,
+    ) -> Result<(), StreamError> {
+        let Some(directory) = &mut self.directory else { return Ok(()) };
+        if !directory.take_due(Instant::now()) {
             return Ok(());
         }
-        let requests = match folder.requests() {
+        let requests = match directory.requests() {
             Ok(requests) => requests,
             Err(error) => {
                 self.report_delay(format!("could not read requests for snapshots: {error}"));
@@ -126,14 +133,14 @@ impl IncrementalSnapshots {
             }
         }
         if is_changed {
-            self.mark(output, place)?;
+            self.mark(output, reached)?;
         }
         let saved = output.saved_snapshot();
         for request in &requests {
             // Without saved progress, the request is only in memory.
             if saved.is_none_or(|saved| saved.requests.contains(&request.id))
-                && let Some(folder) = &self.folder
-                && let Err(error) = folder.remove(&request.id)
+                && let Some(directory) = &self.directory
+                && let Err(error) = directory.remove(&request.id)
             {
                 warn!("could not remove a request for a snapshot: {error}");
             }
@@ -146,7 +153,7 @@ impl IncrementalSnapshots {
         answer: ReaderAnswer,
         streamer: &mut Streamer,
         output: &mut RecordSink,
-        place: &ResumePosition,
+        reached: &ResumePosition,
     ) -> Result<(), StreamError> {
         let ReaderAnswer { number, result } = answer;
         if !self.snapshot.is_current(number) {
@@ -160,7 +167,7 @@ impl IncrementalSnapshots {
             }
             ReaderResult::Rows(chunk) => self.snapshot.take_rows(number, chunk),
             ReaderResult::Redefined => self.pause(),
-            ReaderResult::Refused(reason) => self.refuse(&reason, output, place)?,
+            ReaderResult::Refused(reason) => self.refuse(&reason, output, reached)?,
             ReaderResult::Delayed(reason) => {
                 self.pause();
                 let table = self.table_name();
@@ -190,7 +197,7 @@ impl IncrementalSnapshots {
         chunk: &TableChunk,
         streamer: &mut Streamer,
         output: &mut RecordSink,
-        place: &ResumePosition,
+        reached: &ResumePosition,
     ) -> Result<(), StreamError> {
         let (Some(watch), Some(table), Some(definition)) =
             (streamer.take_watch(), self.snapshot.table().cloned(), self.snapshot.definition().cloned())
@@ -199,10 +206,10 @@ impl IncrementalSnapshots {
         };
         let last = chunk.rows.last().map(|row| definition.key_literals(row));
         if last == Some(None) {
-            return self.refuse("its primary key has a value that bintide cannot compare", output, place);
+            return self.refuse("its primary key has a value that bintide cannot compare", output, reached);
         }
         let ends = ChunkEnds { is_first: table.last.is_none(), is_last: chunk.is_last };
-        let token = token(output, place);
+        let token = token(output, reached);
         let names = table.names.each_ref().map(String::as_str);
         let mut writer = ChunkWriter::new(&self.settings, names, &definition, &token, now_ns());
         let written = writer.write(chunk, &watch, ends, output)?;
@@ -241,18 +248,18 @@ impl IncrementalSnapshots {
         &mut self,
         reason: &str,
         output: &mut RecordSink,
-        place: &ResumePosition,
+        reached: &ResumePosition,
     ) -> Result<(), StreamError> {
         warn!("no snapshot of {}: {reason}", self.table_name());
         self.figures.count_refused_snapshot();
         self.end_delay();
         self.snapshot.drop_table();
-        self.mark(output, place)
+        self.mark(output, reached)
     }
 
     /// Saves the tables that are to be read, with the next save.
-    fn mark(&mut self, output: &mut RecordSink, place: &ResumePosition) -> Result<(), StreamError> {
-        let token = token(output, place);
+    fn mark(&mut self, output: &mut RecordSink, reached: &ResumePosition) -> Result<(), StreamError> {
+        let token = token(output, reached);
         self.figures.set_snapshot(self.snapshot.progress());
         Ok(output.mark_snapshot(token, self.snapshot.progress().clone())?)
     }
@@ -297,16 +304,16 @@ fn is_selected(settings: &StreamSettings, figures: &SharedStreamFigures, names: 
     is_selected
 }
 
-/// Returns the token of a place between two transactions.
-fn token(output: &RecordSink, place: &ResumePosition) -> ResumeToken {
-    match output.token().filter(|token| token.place == *place) {
+/// Returns the token of a position between two transactions.
+fn token(output: &RecordSink, reached: &ResumePosition) -> ResumeToken {
+    match output.token().filter(|token| token.at == *reached) {
         Some(token) => token.clone(),
-        None => ResumeToken { place: place.clone(), gtid: None },
+        None => ResumeToken { at: reached.clone(), gtid: None },
     }
 }
 
 /// Returns the number of rows of the next chunk, by the size of the rows of this one.
 fn rows_of_size(chunk: &TableChunk) -> usize {
     let size: usize = chunk.rows.iter().flatten().flatten().map(Vec::len).sum();
-    CHUNK_SIZE_WANTED * chunk.rows.len().max(1) / size.max(1)
+    CHUNK_SIZE_GOAL * chunk.rows.len().max(1) / size.max(1)
 }

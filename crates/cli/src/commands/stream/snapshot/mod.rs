@@ -3,7 +3,7 @@
 mod chunk_reader;
 pub(super) mod incremental;
 pub(super) mod request;
-pub(super) mod request_folder;
+pub(super) mod request_directory;
 mod snapshot_point;
 
 use std::ops::ControlFlow;
@@ -90,8 +90,8 @@ pub(super) fn take(
         unmatched.record_table(database, name);
     }
     warn_unmatched(&unmatched.into_rules(), "the snapshot");
-    let place = ResumePosition { log: point.log, position: point.position };
-    let token = ResumeToken { place, gtid: None };
+    let at = ResumePosition { log: point.log, position: point.position };
+    let token = ResumeToken { at, gtid: None };
     let mut snapshot = SnapshotWriter::new(settings, token.clone(), point.taken_s);
     let mut reader = SnapshotReader { address, connection: &mut connection };
     if write_tables(&mut reader, &tables, &mut snapshot, output)?.is_break() {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tracing::info;
 
-use crate::commands::stream::snapshot::request_folder::write_request;
+use crate::commands::stream::snapshot::request_directory::write_request;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::units::counted;
 

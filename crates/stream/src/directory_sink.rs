@@ -20,8 +20,8 @@ use crate::stream_gtid_state::StreamGtidState;
 /// `changes.000001.json` and so on are finished: they end between transactions and no longer change.
 /// `changes.000002.json.part` grows. The file `progress` states how much of it is saved, and where to resume.
 #[derive(Debug)]
-pub struct FolderSink {
-    folder: PathBuf,
+pub struct DirectorySink {
+    directory: PathBuf,
     /// Size in bytes at which a file is finished.
     size_max: u64,
     /// Format of the records.
@@ -62,7 +62,7 @@ pub(crate) struct StreamCheckpoint<'s> {
 
 /// Contents of the progress file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct FolderProgress {
+struct DirectoryProgress {
     token: ResumeToken,
     number: u64,
     size: u64,
@@ -73,58 +73,58 @@ struct FolderProgress {
     snapshot: SnapshotProgress,
 }
 
-impl FolderSink {
+impl DirectorySink {
     /// Opens a directory, which it creates if needed, and truncates the last file after the last saved transaction.
     ///
     /// # Errors
     ///
     /// If an I/O operation fails, another process uses the directory, its files do not match the saved progress, or
     /// their records have another format.
-    pub fn open(folder: &Path, size_max: u64, envelope: Envelope) -> io::Result<Self> {
-        make_directories(folder).map_err(io::Error::other)?;
-        let mark = folder.join(LOCK_FILE);
-        let lock = DirectoryLock::take(folder).map_err(|error| named(folder, &error))?;
+    pub fn open(directory: &Path, size_max: u64, envelope: Envelope) -> io::Result<Self> {
+        make_directories(directory).map_err(io::Error::other)?;
+        let mark = directory.join(LOCK_FILE);
+        let lock = DirectoryLock::take(directory).map_err(|error| named(directory, &error))?;
         let lock = lock
-            .ok_or_else(|| in_use_error(folder))?
+            .ok_or_else(|| in_use_error(directory))?
             .with_mark(&mark)
             .map_err(|error| named(&mark, &error))?;
-        let lock = lock.ok_or_else(|| in_use_error(folder))?;
-        let saved = match fs::read_to_string(folder.join(PROGRESS_FILE)) {
+        let lock = lock.ok_or_else(|| in_use_error(directory))?;
+        let saved = match fs::read_to_string(directory.join(PROGRESS_FILE)) {
             Ok(text) => Some(
-                FolderProgress::parse(&text)
-                    .ok_or_else(|| damaged_error(folder, "its progress file is damaged"))?,
+                DirectoryProgress::parse(&text)
+                    .ok_or_else(|| damaged_error(directory, "its progress file is damaged"))?,
             ),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        if let Some(FolderProgress { envelope: Some(other), .. }) = &saved
+        if let Some(DirectoryProgress { envelope: Some(other), .. }) = &saved
             && *other != envelope
         {
-            return Err(envelope_error(folder, *other, envelope));
+            return Err(envelope_error(directory, *other, envelope));
         }
         let (number, size) = match &saved {
-            None if finished_path(folder, 1).exists() => {
-                return Err(damaged_error(folder, "it has record files but no progress file"));
+            None if finished_path(directory, 1).exists() => {
+                return Err(damaged_error(directory, "it has record files but no progress file"));
             }
             None => (1, 0),
-            Some(saved) if finished_path(folder, saved.number).exists() => (saved.number + 1, 0),
+            Some(saved) if finished_path(directory, saved.number).exists() => (saved.number + 1, 0),
             Some(saved) => (saved.number, saved.size),
         };
-        let path = growing_path(folder, number);
+        let path = growing_path(directory, number);
         let mut file = create_options().truncate(false).open(&path).map_err(|error| named(&path, &error))?;
         if file.metadata()?.len() < size {
-            return Err(damaged_error(folder, "its last file is shorter than the saved size"));
+            return Err(damaged_error(directory, "its last file is shorter than the saved size"));
         }
         let cut = file.set_len(size).and_then(|()| file.seek(SeekFrom::Start(size)));
         cut.map_err(|error| named(&path, &error))?;
         let kept = SchemaFiles::beside(
-            &folder.join(PROGRESS_FILE),
+            &directory.join(PROGRESS_FILE),
             saved.as_ref().and_then(|saved| saved.schema_number),
         );
-        let folder = folder.to_owned();
-        let saved = saved.map(FolderProgress::into_position);
+        let directory = directory.to_owned();
+        let saved = saved.map(DirectoryProgress::into_position);
         Ok(Self {
-            folder,
+            directory,
             size_max,
             envelope,
             number,
@@ -171,7 +171,7 @@ impl FolderSink {
 
     /// Adds the path of the growing file to an error.
     fn with_path(&self, error: &io::Error) -> io::Error {
-        named(&growing_path(&self.folder, self.number), error)
+        named(&growing_path(&self.directory, self.number), error)
     }
 
     /// Returns the size of the growing file in bytes.
@@ -194,8 +194,8 @@ impl FolderSink {
         let (token, envelope, gtid_state) = (token.clone(), Some(self.envelope), gtid_state.cloned());
         let snapshot = snapshot.clone();
         let saved =
-            FolderProgress { token, number, size, envelope, schema_number: kept, gtid_state, snapshot };
-        write_atomically(&self.folder.join(PROGRESS_FILE), &saved.to_text())?;
+            DirectoryProgress { token, number, size, envelope, schema_number: kept, gtid_state, snapshot };
+        write_atomically(&self.directory.join(PROGRESS_FILE), &saved.to_text())?;
         written.remove();
         self.saved = Some(saved.into_position());
         if torn == 0 && self.size >= self.size_max { self.finish_file() } else { Ok(()) }
@@ -207,16 +207,16 @@ impl FolderSink {
         if self.complete_size > 0 {
             self.finish_file()?;
         }
-        fs::remove_file(growing_path(&self.folder, self.number)).map_err(|error| self.with_path(&error))
+        fs::remove_file(growing_path(&self.directory, self.number)).map_err(|error| self.with_path(&error))
     }
 
     /// Finishes the file. All of its bytes must be saved.
     fn finish_file(&mut self) -> io::Result<()> {
-        let whole = finished_path(&self.folder, self.number);
-        let renamed = fs::rename(growing_path(&self.folder, self.number), &whole);
+        let whole = finished_path(&self.directory, self.number);
+        let renamed = fs::rename(growing_path(&self.directory, self.number), &whole);
         renamed.and_then(|()| sync_parent(&whole)).map_err(|error| named(&whole, &error))?;
         // The number grows only once the next file exists: saved progress must not name a file that is missing.
-        let next = growing_path(&self.folder, self.number + 1);
+        let next = growing_path(&self.directory, self.number + 1);
         self.file = create_options().truncate(true).open(&next).map_err(|error| named(&next, &error))?;
         self.number += 1;
         (self.size, self.complete_size) = (0, 0);
@@ -224,7 +224,7 @@ impl FolderSink {
     }
 }
 
-impl Write for FolderSink {
+impl Write for DirectorySink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes).map_err(|error| self.with_path(&error))?;
         self.size += written as u64;
@@ -246,25 +246,25 @@ fn in_use_error(path: &Path) -> io::Error {
     ))
 }
 
-fn finished_path(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("changes.{number:06}.json"))
+fn finished_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("changes.{number:06}.json"))
 }
 
-fn growing_path(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("changes.{number:06}.json.part"))
+fn growing_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("changes.{number:06}.json.part"))
 }
 
-fn envelope_error(folder: &Path, found: Envelope, asked: Envelope) -> io::Error {
+fn envelope_error(directory: &Path, found: Envelope, asked: Envelope) -> io::Error {
     let [found, asked] = [found, asked].map(Envelope::name);
-    let folder = folder.display();
+    let directory = directory.display();
     let text = format!(
-        "the records in {folder} have the format {found}, not {asked}: give --format={found}, or an empty directory"
+        "the records in {directory} have the format {found}, not {asked}: give --format={found}, or an empty directory"
     );
     io::Error::other(text)
 }
 
-fn damaged_error(folder: &Path, what: &str) -> io::Error {
-    io::Error::other(format!("cannot resume in {}: {what}; give an empty directory", folder.display()))
+fn damaged_error(directory: &Path, what: &str) -> io::Error {
+    io::Error::other(format!("cannot resume in {}: {what}; give an empty directory", directory.display()))
 }
 
 /// Replaces a file atomically: after a crash it has either the old or the new text.
@@ -297,7 +297,7 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-impl FolderProgress {
+impl DirectoryProgress {
     /// Formats the contents of the progress file:
     ///
     /// ```text
@@ -355,7 +355,7 @@ mod tests {
     use std::io::Write;
     use std::path::Path;
 
-    use super::{FolderSink, LOCK_FILE, StreamCheckpoint, lock_progress};
+    use super::{DirectorySink, LOCK_FILE, StreamCheckpoint, lock_progress};
     use crate::ddl_schema::DdlSchema;
     use crate::resume_token::ResumeToken;
     use crate::settings::Envelope;
@@ -373,8 +373,8 @@ mod tests {
         StreamCheckpoint { token, gtid_state: None, new_schema: None, snapshot: NONE }
     }
 
-    fn names(folder: &Path) -> String {
-        let mut names: Vec<String> = fs::read_dir(folder)
+    fn names(directory: &Path) -> String {
+        let mut names: Vec<String> = fs::read_dir(directory)
             .unwrap()
             .map(|entry| entry.unwrap())
             .filter(|entry| entry.file_name() != LOCK_FILE)
@@ -389,17 +389,17 @@ mod tests {
 
     #[test]
     fn records_after_the_last_saved_transaction_are_cut_off() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("out");
-        let mut files = FolderSink::open(&path, 8, FORM).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out");
+        let mut files = DirectorySink::open(&path, 8, FORM).unwrap();
         assert_eq!(files.resume_token(), None);
         files.write_all(b"one\n").unwrap();
         files.save(at(&token(10)), 0).unwrap();
         files.write_all(b"torn").unwrap();
         drop(files);
         let gtid_state = StreamGtidState::new("here".to_owned());
-        let mut files = FolderSink::open(&path, 8, FORM).unwrap();
-        let error = FolderSink::open(&path, 8, FORM).unwrap_err().to_string();
+        let mut files = DirectorySink::open(&path, 8, FORM).unwrap();
+        let error = DirectorySink::open(&path, 8, FORM).unwrap_err().to_string();
         assert!(error.contains("in use by another process"), "{error}");
         assert_eq!((files.resume_token(), files.gtid_state()), (Some(&token(10)), None));
         files.write_all(b"two\n").unwrap();
@@ -410,7 +410,7 @@ mod tests {
             names(&path),
             "changes.000001.json=one|two| changes.000002.json.part=torn progress=binlog.000001:20|1 8 maxwell|server here|"
         );
-        let mut files = FolderSink::open(&path, 8, FORM).unwrap();
+        let mut files = DirectorySink::open(&path, 8, FORM).unwrap();
         assert_eq!((files.resume_token(), files.gtid_state()), (Some(&token(20)), Some(&gtid_state)));
         files.write_all(b"torn").unwrap();
         files.cut_tail(4).unwrap();
@@ -421,33 +421,33 @@ mod tests {
             names(&path),
             "changes.000001.json=one|two| changes.000002.json=3| progress=binlog.000001:30|2 2 maxwell|"
         );
-        let error = FolderSink::open(&path, 8, Envelope::Debezium).unwrap_err().to_string();
+        let error = DirectorySink::open(&path, 8, Envelope::Debezium).unwrap_err().to_string();
         assert!(error.contains("give --format=maxwell"), "{error}");
-        let files = FolderSink::open(&path, 8, FORM).unwrap();
+        let files = DirectorySink::open(&path, 8, FORM).unwrap();
         assert_eq!(files.resume_token(), Some(&token(30)));
         files.finish().unwrap();
         // The state after a crash between saving and renaming.
         fs::rename(path.join("changes.000002.json"), path.join("changes.000002.json.part")).unwrap();
-        FolderSink::open(&path, 8, FORM).unwrap().finish().unwrap();
+        DirectorySink::open(&path, 8, FORM).unwrap().finish().unwrap();
         assert!(names(&path).contains("changes.000002.json=3|"));
     }
 
     #[test]
     fn outdated_definitions_are_deleted() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("new");
-        let save = |files: &mut FolderSink, position, defined| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new");
+        let save = |files: &mut DirectorySink, position, defined| {
             files.save(StreamCheckpoint { new_schema: defined, ..at(&token(position)) }, 0).unwrap();
             names(&path)
         };
-        let mut files = FolderSink::open(&path, 8, FORM).unwrap();
+        let mut files = DirectorySink::open(&path, 8, FORM).unwrap();
         let begun = save(&mut files, 10, Some(DdlSchema::default()));
-        let wanted =
+        let expected =
             "changes.000001.json.part= progress.schema.1= progress=binlog.000001:10|1 0 maxwell|schema 1|";
-        assert_eq!(begun, wanted);
+        assert_eq!(begun, expected);
         drop(files);
         // Nothing was saved since then: the definitions still apply.
-        let mut files = FolderSink::open(&path, 8, FORM).unwrap();
+        let mut files = DirectorySink::open(&path, 8, FORM).unwrap();
         files.forget_schema();
         assert_eq!(names(&path), begun);
         let ended = save(&mut files, 20, None);
@@ -456,27 +456,27 @@ mod tests {
 
     #[test]
     fn progress_has_one_writer() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("progress");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("progress");
         let lock = lock_progress(&path).unwrap();
         let error = lock_progress(&path).unwrap_err().to_string();
         assert!(error.contains("in use by another process") && error.contains("progress"), "{error}");
         drop(lock);
         drop(lock_progress(&path).unwrap());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     /// A link could point to any file that the user may write to.
     #[test]
     fn symbolic_links_in_place_of_files_are_not_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("target");
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("target");
         fs::write(&target, "text").unwrap();
         for name in [LOCK_FILE, "changes.000001.json.part", "progress.new"] {
-            let out = folder.path().join(name).join("out");
+            let out = directory.path().join(name).join("out");
             fs::create_dir_all(&out).unwrap();
             std::os::unix::fs::symlink(&target, out.join(name)).unwrap();
-            let result = FolderSink::open(&out, 8, FORM).and_then(|mut files| {
+            let result = DirectorySink::open(&out, 8, FORM).and_then(|mut files| {
                 files.write_all(b"one\n")?;
                 files.save(at(&token(10)), 0)
             });
@@ -487,16 +487,16 @@ mod tests {
 
     #[test]
     fn directories_of_other_programs_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let check = |wanted: &str| {
-            let error = FolderSink::open(folder.path(), 8, FORM).unwrap_err().to_string();
-            assert!(error.contains(wanted), "{error}");
+        let directory = tempfile::tempdir().unwrap();
+        let check = |expected: &str| {
+            let error = DirectorySink::open(directory.path(), 8, FORM).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         };
-        fs::write(folder.path().join("changes.000001.json"), "x").unwrap();
+        fs::write(directory.path().join("changes.000001.json"), "x").unwrap();
         check("no progress file");
-        fs::write(folder.path().join("progress"), "x").unwrap();
+        fs::write(directory.path().join("progress"), "x").unwrap();
         check("damaged");
-        fs::write(folder.path().join("progress"), "binlog.000001:10\n2 5\n").unwrap();
+        fs::write(directory.path().join("progress"), "binlog.000001:10\n2 5\n").unwrap();
         check("shorter");
     }
 }

@@ -21,7 +21,7 @@ const SUFFIX: &str = ".request";
 
 /// Directory of requests, for one stream.
 #[derive(Debug)]
-pub(in crate::commands::stream) struct RequestFolder {
+pub(in crate::commands::stream) struct RequestDirectory {
     path: PathBuf,
     scanned: Option<Instant>,
     /// Keeps other streams out of the directory: each request is for one stream.
@@ -35,7 +35,7 @@ pub(super) struct SnapshotRequest {
     pub(super) tables: Vec<[String; 2]>,
 }
 
-impl RequestFolder {
+impl RequestDirectory {
     /// Opens a directory, which is created if it is missing.
     pub(in crate::commands::stream) fn open(path: &Path) -> Result<Self, anyhow::Error> {
         make_directories(path)?;
@@ -90,20 +90,20 @@ impl RequestFolder {
 }
 
 /// Writes a request. The stream finds it within a second, or when it starts.
-pub(super) fn write_request(folder: &Path, tables: &[[String; 2]]) -> Result<(), anyhow::Error> {
-    make_directories(folder)?;
+pub(super) fn write_request(directory: &Path, tables: &[[String; 2]]) -> Result<(), anyhow::Error> {
+    make_directories(directory)?;
     let mut random = [0; 4];
     getrandom::fill(&mut random).map_err(|error| anyhow!("could not get a random number: {error}"))?;
     // In order of time.
     let id = format!("{:016x}{:08x}", now_ns(), u32::from_le_bytes(random));
     let text = serde_json::to_string(tables)?;
-    let path = request_path(folder, &id);
+    let path = request_path(directory, &id);
     replace_file(&path, text.as_bytes(), FileAccess::Private)
         .with_context(|| format!("could not write {}", path.display()))
 }
 
-fn request_path(folder: &Path, id: &str) -> PathBuf {
-    folder.join(format!("{PREFIX}{id}{SUFFIX}"))
+fn request_path(directory: &Path, id: &str) -> PathBuf {
+    directory.join(format!("{PREFIX}{id}{SUFFIX}"))
 }
 
 #[cfg(test)]
@@ -111,18 +111,18 @@ mod tests {
     use std::fs;
     use std::time::{Duration, Instant};
 
-    use super::{RequestFolder, write_request};
+    use super::{RequestDirectory, write_request};
 
     #[test]
     fn requests_stay_until_they_are_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("signals");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("signals");
         let table = |name: &str| ["d".to_owned(), name.to_owned()];
         write_request(&path, &[table("t.1"), table("\"u")]).unwrap();
         write_request(&path, &[table("v")]).unwrap();
         fs::write(path.join("snapshot-x.request"), "[").unwrap();
-        let mut requests = RequestFolder::open(&path).unwrap();
-        let error = RequestFolder::open(&path).unwrap_err().to_string();
+        let mut requests = RequestDirectory::open(&path).unwrap();
+        let error = RequestDirectory::open(&path).unwrap_err().to_string();
         assert!(error.contains("in use by another stream"), "{error}");
         let found = requests.requests().unwrap();
         let tables: Vec<_> = found.iter().flat_map(|request| &request.tables).cloned().collect();
