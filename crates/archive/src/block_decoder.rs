@@ -109,7 +109,7 @@ impl BlockDecoder {
         }
         match out.len() == frame.log_size {
             true => Ok(()),
-            false => Err(BlockDamage("a block has another size than stated")),
+            false => Err(BlockDamage("a block does not have the stated size")),
         }
     }
 
@@ -145,7 +145,7 @@ impl BlockDecoder {
         }
         match events.fields.streams.are_empty() {
             true => Ok(()),
-            false => Err(BlockDamage("streams have bytes behind the last event")),
+            false => Err(BlockDamage("streams have bytes after the last event")),
         }
     }
 }

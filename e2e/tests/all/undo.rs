@@ -258,7 +258,7 @@ fn changes_without_an_inverse_are_refused() -> Result<()> {
         ensure!(directory.path().read_dir()?.next().is_none(), "{args:?} leaves a file");
         Ok(())
     };
-    check(&logs, &["--table=customers"], 1, "the inserted rows cannot be found again")?;
+    check(&logs, &["--table=customers"], 1, "the inserted rows cannot be identified")?;
     check(&logs, &["--table=orders"], 1, "the log lacks the values before the update (@3)")?;
     check(&logs, &["--table=items"], 1, "a statement whose inverse is not known: truncate table d.items")?;
     check(&logs, &["--table=missing"], 1, "nothing to undo")?;

@@ -124,9 +124,9 @@ struct UndoOutputArgs {
     #[arg(long)]
     sql: bool,
     /// Apply the inverse to this server, as one transaction: mysql://USER@HOST:PORT/ or
-    /// mysql://USER@localhost/?socket=FILE; the connection options below complete this address, or are used instead of
-    /// it. With --sql, only the definitions of the tables are read from this server: logs with
-    /// binlog_row_metadata=MINIMAL have no column names.
+    /// mysql://USER@localhost/?socket=FILE; the connection options below complete or replace this address. With --sql,
+    /// only the definitions of the tables are read from this server: logs with binlog_row_metadata=MINIMAL have no
+    /// column names.
     #[arg(long, value_name = "TARGET")]
     to: Option<String>,
     /// Skip rows that were changed again later, and undo the other changes. Without this option, nothing is changed if
@@ -304,7 +304,9 @@ impl UndoArgs {
         }
         let is_log = !self.output.sql && self.output.to.is_none() && !self.output.connection.names_server();
         match &self.output.result_file {
-            Some(path) if path.exists() => refuse(format!("{} exists: name a new file", path.display())),
+            Some(path) if path.exists() => {
+                refuse(format!("{} exists: give the name of a new file", path.display()))
+            }
             None if is_log && io::stdout().is_terminal() => {
                 refuse("the result is a binary log, not text: name a file with --result-file".into())
             }
