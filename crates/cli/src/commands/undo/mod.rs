@@ -448,7 +448,7 @@ impl UndoCollector<'_> {
     /// Adds the chosen row changes of a transaction.
     fn add(&mut self, found: replay::SizedTransaction, head: &TransactionHead) -> Result<(), CommandFailure> {
         if matches!(head.id, TransactionId::Mariadb(_)) {
-            return Err(refused(head, "comes from a MariaDB server: use MariaDB's mysqlbinlog --flashback"));
+            return Err(refused(head, FROM_MARIADB));
         }
         let plan = found.plan(&mut self.opener, TRANSACTION_MEMORY).map_err(|error| {
             CommandFailure::Failed(
@@ -487,12 +487,15 @@ impl UndoCollector<'_> {
             TransactionShape::Rows
             | TransactionShape::Statements
             | TransactionShape::ImplicitCommit { .. } => Ok(()),
-            TransactionShape::RolledBack => {
-                Err(refused(head, "was rolled back, except for changes of nontransactional tables"))
-            }
+            TransactionShape::RolledBack => Err(refused(
+                head,
+                "the transaction was rolled back, except for changes of nontransactional tables",
+            )),
             TransactionShape::XaPrepare(_)
             | TransactionShape::XaCommit(_)
-            | TransactionShape::XaRollback(_) => Err(refused(head, "is a part of an XA transaction")),
+            | TransactionShape::XaRollback(_) => {
+                Err(refused(head, "the transaction is a part of an XA transaction"))
+            }
         }
     }
 
@@ -524,12 +527,12 @@ impl UndoCollector<'_> {
         }
         let text: String =
             String::from_utf8_lossy(&statement.sql).chars().take(STATEMENT_LENGTH_MAX).collect();
-        Err(refused(head, &format!("has a statement whose inverse is not known: {text}")))
+        Err(refused(head, &format!("the inverse of this statement is not known: {text}")))
     }
 
     fn add_rows(&mut self, rows: &RowEvents, head: &TransactionHead) -> Result<(), CommandFailure> {
         if rows.format.flavour == Flavour::MariaDb {
-            return Err(refused(head, "comes from a MariaDB server: use MariaDB's mysqlbinlog --flashback"));
+            return Err(refused(head, FROM_MARIADB));
         }
         let mut choice = UndoChoice {
             tables: self.tables,
@@ -561,8 +564,11 @@ impl UndoCollector<'_> {
 /// Maximum length of a statement in a message, in characters.
 const STATEMENT_LENGTH_MAX: usize = 100;
 
+/// Reason to refuse a transaction of MariaDB.
+const FROM_MARIADB: &str = "the log is from a MariaDB server: use MariaDB's mysqlbinlog --flashback";
+
 fn refused(head: &TransactionHead, why: &str) -> CommandFailure {
-    CommandFailure::Failed(anyhow!("cannot undo {head}: it {why}"))
+    CommandFailure::Failed(anyhow!("cannot undo {head}: {why}"))
 }
 
 fn refuse_change(head: &TransactionHead, error: CollectError) -> CommandFailure {
