@@ -254,7 +254,7 @@ fn reasons(report: &AdviseReport, summary: &AdviceFacts<'_>, best: Option<&Level
     if growing >= 0.05 {
         reasons.push(format!(
             "{} of the transactions that can be compressed would grow, by {} in total. A server compresses them \
-             nevertheless; `bintide compress` leaves them uncompressed.",
+             anyway; `bintide compress` leaves them uncompressed.",
             percent(growing),
             bytes(best.growing_bytes as f64)
         ));

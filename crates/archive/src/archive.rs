@@ -338,7 +338,7 @@ impl Archive {
     fn check_table_size(&self, file: &TableFile) -> Result<(), ArchiveError> {
         let what = match self.storage.size(&file.name)? {
             Some(size) if size == file.size => return Ok(()),
-            Some(_) => "has another size than its manifest says",
+            Some(_) => "does not have the size in its manifest",
             None => "is missing",
         };
         Err(ArchiveError::Table { name: file.name.clone(), what })
@@ -362,7 +362,7 @@ impl Archive {
                 digest.update(&piece[..count]);
             }
             if digest.finish() != file.sha256 {
-                let what = "has another SHA-256 than its manifest says";
+                let what = "does not have the SHA-256 in its manifest";
                 return Err(ArchiveError::Table { name: file.name.clone(), what });
             }
         }

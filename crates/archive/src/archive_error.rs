@@ -23,7 +23,7 @@ pub enum ArchiveError {
         cause: io::Error,
     },
     /// zstd fails.
-    #[error("could not compress: zstd: {why}. Free memory, or archive on a machine with more")]
+    #[error("could not compress: zstd: {why}. Free memory, or archive on a machine with more memory")]
     Compress {
         /// Error of zstd.
         why: &'static str,
@@ -52,13 +52,13 @@ pub enum ArchiveError {
         error: EncryptionKeyError,
     },
     /// An encrypted log is to be restored, and no key is given.
-    #[error("{name} was encrypted, and comes back byte for byte only with its key")]
+    #[error("{name} was encrypted: restoring it byte for byte requires its key")]
     KeyringRequired {
         /// Log.
         name: String,
     },
     /// The keyring has another key than the server that wrote the log.
-    #[error("the log was encrypted with the key {key_id}: the keyring has another key of that name")]
+    #[error("the log was encrypted with the key {key_id}: the keyring has a different key with this name")]
     WrongKey {
         /// Name of the key.
         key_id: String,
@@ -90,7 +90,7 @@ pub enum ArchiveError {
         why: String,
     },
     /// The archive has another log of this name.
-    #[error("{name} is already archived with other contents: choose another prefix for this server")]
+    #[error("{name} is already archived with different content: choose another prefix for this server")]
     OtherLog {
         /// Log.
         name: String,

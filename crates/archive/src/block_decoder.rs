@@ -109,7 +109,7 @@ impl BlockDecoder {
         }
         match out.len() == frame.log_size {
             true => Ok(()),
-            false => Err(BlockDamage("a block has another size than stated")),
+            false => Err(BlockDamage("a block does not have the stated size")),
         }
     }
 

@@ -254,7 +254,7 @@ impl StreamExpander {
         out.resize(size, 0);
         match self.context.decompress(&mut out[..], frame) {
             Ok(found) if found == size => Ok(()),
-            Ok(_) => Err(BlockDamage("a stream has another size than stated")),
+            Ok(_) => Err(BlockDamage("a stream does not have the stated size")),
             Err(_) => Err(BlockDamage("a stream cannot be decompressed")),
         }
     }

@@ -78,7 +78,7 @@ pub(crate) enum CliCommand {
     /// Count transactions, rows and bytes, by table, size and time.
     #[command(after_long_help = stats::EXAMPLES)]
     Stats(Box<stats::StatsArgs>),
-    /// List all changes of one row, from its creation on.
+    /// List all changes of one row, from its INSERT on.
     #[command(after_long_help = history::EXAMPLES)]
     History(history::HistoryArgs),
     /// Undo chosen row changes: write their inverse as a log or as SQL, or apply it to a server.
@@ -105,8 +105,7 @@ pub(crate) enum CliCommand {
     /// Serve logs to replicas and clients as a MySQL source does, to each in the form that it can read.
     #[command(after_long_help = relay::EXAMPLES)]
     Relay(Box<relay::RelayArgs>),
-    /// Apply logs to a MySQL server or a SQLite database: each transaction exactly once, in the source's order; can be
-    /// resumed.
+    /// Apply logs to a server or a SQLite database: each transaction exactly once, in the source's order; can be resumed.
     #[command(after_long_help = replay::EXAMPLES)]
     Replay(Box<replay::ReplayArgs>),
     /// Write row changes as JSON records in the format of Debezium or Maxwell.
@@ -119,7 +118,7 @@ pub(crate) enum CliCommand {
     /// Read pages into a replica's memory before its applier needs them.
     #[command(after_long_help = warm::EXAMPLES)]
     Warm(Box<warm::WarmArgs>),
-    /// Show a live view of a directory of logs while it grows, and of the bintide processes of this machine.
+    /// Show a live view of a directory of logs that is being written, and of the bintide processes of this machine.
     #[command(after_long_help = top::EXAMPLES)]
     Top(top::TopArgs),
     /// Archive closed logs on object storage or in a directory; list, verify, restore and delete archived logs.

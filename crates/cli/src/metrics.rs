@@ -20,8 +20,7 @@ use crate::service_notifier::ServiceNotifier;
 /// Options that publish metrics.
 #[derive(Args, Debug)]
 pub(crate) struct MetricsArgs {
-    /// Serve metrics for Prometheus, /healthz and /readyz over HTTP at this address, such as 127.0.0.1:9104. The relay
-    /// also serves a status page.
+    /// Serve metrics for Prometheus, /healthz and /readyz over HTTP at this address, such as 127.0.0.1:9104.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
     /// Write metrics to this file every five seconds and at the end; the file is replaced atomically.

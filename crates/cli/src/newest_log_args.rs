@@ -23,8 +23,8 @@ use crate::value_parsers::parse_positive_size;
 #[derive(Args, Debug)]
 pub(crate) struct NewestLogArgs {
     /// Read the newest logs of a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The
-    /// connection options below complete this address, or are used instead of it. The logs are received into a
-    /// temporary directory, as a replica would receive them. Nothing is changed on the server.
+    /// connection options below complete or replace this address. The logs are received into a temporary directory, as
+    /// a replica would receive them. Nothing is changed on the server.
     #[arg(long, value_name = "SERVER", conflicts_with = "logs")]
     from: Option<String>,
     /// Approximate size of the newest logs to receive, such as 100M or 2G; always whole logs.

@@ -56,7 +56,7 @@ pub enum ColumnsError {
     },
     /// The directory has an export of another selection, whose files would be replaced.
     #[error(
-        "{} has an export of {known}: another selection would replace its files; give another directory",
+        "{} has an export of {known}: a different selection would replace its files; give another directory",
         directory.display()
     )]
     OtherSelection {

@@ -51,7 +51,7 @@ pub enum LogError {
     },
     /// A directory contains logs, but has no mark of a store.
     #[error(
-        "{name} contains {found}, which bintide receive did not write: specify an empty or a new directory. \
+        "{name} contains {found}, which bintide receive did not write: give an empty or a new directory. \
          If bintide receive wrote {name} and its file bintide.lock was deleted, create an empty file bintide.lock there"
     )]
     ForeignLogs {
@@ -63,7 +63,7 @@ pub enum LogError {
     /// A line of a store's index is not the plain file name of a log in the index's directory.
     #[error(
         "{index}: line {number} is {line:?}, which is not the name of a log beside the index: bintide receive writes \
-         only to logs in the directory of the index. Specify another directory"
+         only to logs in the directory of the index. Give another directory"
     )]
     IndexLine {
         /// Path of the index.
@@ -80,7 +80,7 @@ pub enum LogError {
         name: String,
     },
     /// A source's log is not the successor of the store's last log.
-    #[error("{name} does not follow {last}: the source's logs were reset, or it is another server")]
+    #[error("{name} does not follow {last}: the source's logs were reset, or it is a different server")]
     NotNextLog {
         /// Name of the source's log.
         name: String,
@@ -99,8 +99,8 @@ pub enum LogError {
     },
     /// The source's last event differs from the store's.
     #[error(
-        "{name} at {offset}: the source has another event at this position: its logs were reset, or it is another \
-        server"
+        "{name} at {offset}: the source has a different event at this position: its logs were reset, or it is a \
+        different server"
     )]
     EventMismatch {
         /// Path or name of the log.
@@ -134,7 +134,7 @@ pub enum LogError {
         error: EncryptionKeyError,
     },
     /// The log is encrypted, and its decrypted bytes are not a log.
-    #[error("{name} is encrypted with the key {key_id}: the keyring has another key of that name")]
+    #[error("{name} is encrypted with the key {key_id}: the keyring has a different key with this name")]
     WrongKey {
         /// Path of the file, or `standard input`.
         name: String,
@@ -251,7 +251,7 @@ pub enum LogError {
     },
     /// The index of a given directory names a log that exists only in another directory.
     #[error(
-        "{index}: line {number} names {line}, but the index's directory has no such log: specify the index itself \
+        "{index}: line {number} names {line}, but the index's directory has no such log: give the index itself \
          to read logs in other directories"
     )]
     LogElsewhere {
@@ -327,7 +327,7 @@ impl fmt::Display for NoLogsReason {
             Self::EmptyIndex => "lists no logs",
             Self::NoLogName => {
                 "has no logs: it contains no index, and no file with a name such as binlog.000001. To read files with \
-                 other names, specify the files"
+                 other names, give their names"
             }
         })
     }

@@ -39,7 +39,7 @@ impl LogFileWriter {
     /// the log's line in the index was written can leave such a file.
     pub(crate) fn create(path: &Path, key: Option<&KeyringKey>) -> io::Result<Self> {
         if !has_at_most_log_start(path)? {
-            let reason = "it exists, but the index does not name it: restore the index, or specify another \
+            let reason = "it exists, but the index does not name it: restore the index, or give another \
                           directory";
             return Err(io::Error::new(ErrorKind::AlreadyExists, reason));
         }

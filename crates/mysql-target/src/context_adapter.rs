@@ -311,7 +311,7 @@ impl ContextAdapter {
         }
         Err(TargetFailure::refused(format!(
             "CREATE DATABASE uses the source's collation_server, {collation}, which the target does not have. Create \
-             the database on the target, and leave this transaction out"
+             the database on the target, and exclude this transaction"
         )))
     }
 }

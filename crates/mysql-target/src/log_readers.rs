@@ -99,7 +99,7 @@ fn count_dumps(
     facts: &ServerFacts,
 ) -> Result<Result<u64, &'static str>, ConnectionError> {
     if !facts.is_mariadb && facts.is_older_than(STATEMENT_COUNTS_SINCE) {
-        return Ok(Err("whether replicas have read it before, MySQL counts only since 5.6"));
+        return Ok(Err("MySQL before 5.6 does not count earlier readers of its binary log"));
     }
     let counts = rows_if_allowed(
         connection,
@@ -108,11 +108,11 @@ fn count_dumps(
     )?;
     let Some(counts) = counts else {
         return Ok(Err(
-            "to find replicas that have read it before, the account needs SELECT on performance_schema",
+            "to find earlier readers of the binary log, the account needs SELECT on performance_schema",
         ));
     };
     let count = counts.first().and_then(|row| row_text(row, 0).parse().ok());
-    Ok(count.ok_or("whether replicas have read it before is counted only with performance_schema = ON"))
+    Ok(count.ok_or("earlier readers of the binary log are counted only with performance_schema = ON"))
 }
 
 /// Returns the rows of a query; `None` if the account lacks a privilege for it, or if the server lacks the table.

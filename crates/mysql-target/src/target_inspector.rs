@@ -326,7 +326,7 @@ impl TargetInspector {
         let (Some(before), Some(now)) = (self.source, survey.writer) else { return };
         if before != now && !knows_source(survey, &has, &applied) {
             let found = format!(
-                "these logs come from the server with server_id {now}, but the last ones applied came from {before}"
+                "these logs are from the server with server_id {now}, but the logs applied before are from {before}"
             );
             let remedy = "give that server's logs, or discard the progress with --forget";
             out.push(PreflightFinding::new(PreflightCheck::OtherSource, found, remedy));

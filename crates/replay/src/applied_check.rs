@@ -141,7 +141,7 @@ impl AppliedCheck {
             return match *head.origin.log_name == *saved.log {
                 true => Ok(head.origin.end <= saved.position),
                 false => Err(ReplayError::Refused(format!(
-                    "{head} has no GTID, and the saved progress is of another log from standard input: it is unknown \
+                    "{head} has no GTID, and the saved progress is of a different log from standard input: it is unknown \
                      which of them is the later one. Give the logs as files, in order, or drop the progress with \
                      --forget to apply all of this log"
                 ))),

@@ -100,7 +100,7 @@ impl fmt::Display for PreflightFinding {
             write!(out, "; {}", self.remedy)?;
         }
         match self.check.can_be_allowed() {
-            true => write!(out, "; to replay nevertheless, give --allow-{}", self.check.name()),
+            true => write!(out, "; to replay anyway, give --allow-{}", self.check.name()),
             false => Ok(()),
         }
     }
@@ -116,6 +116,6 @@ mod tests {
             assert_eq!(PreflightFinding::new(check, "found", "mend it").to_string(), expected)
         };
         check(PreflightCheck::ReadOnly, "read-only: found; mend it");
-        check(PreflightCheck::Gap, "gap: found; mend it; to replay nevertheless, give --allow-gap");
+        check(PreflightCheck::Gap, "gap: found; mend it; to replay anyway, give --allow-gap");
     }
 }

@@ -54,7 +54,7 @@ pub enum ReplayError {
     #[error(
         "{transaction}: {failure}; {table} is not an InnoDB table, so its changes cannot be rolled back, and it may already \
          have some or all of them: compare it with the source. Then either undo these changes and run the same command \
-         again, or complete them and leave the transaction out with {skip_option}"
+         again, or complete them and exclude the transaction with {skip_option}"
     )]
     KeptChanges {
         /// Log, position and GTID of the transaction.

@@ -280,7 +280,7 @@ fn compare_content(job: &FileJob<'_>, made: &Path) -> Result<(), RewriteError> {
     let at = ErrorContext { name: &name, offset: 0 };
     if before.content != after.content {
         let (after, before) = (after.content, before.content);
-        let what = format!("the rewritten log has other content: found {after:?}, expected {before:?}");
+        let what = format!("the rewritten log has different content: found {after:?}, expected {before:?}");
         return Err(at.corrupt_error(&what));
     }
     if after.mismatches > before.mismatches {

@@ -106,7 +106,7 @@ impl SchemaEditor<'_> {
 /// Returns the failure for a statement whose row changes the log does not contain.
 fn needs_rows(what: &str) -> TargetFailure {
     TargetFailure::refused(format!(
-        "the log contains {what} as a statement (binlog_format = STATEMENT or MIXED), which only a MySQL server \
-         can repeat. A SQLite target needs row events"
+        "the log contains {what} as a statement (binlog_format = STATEMENT or MIXED), but a SQLite target needs \
+         row events"
     ))
 }

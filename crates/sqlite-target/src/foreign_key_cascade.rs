@@ -176,7 +176,7 @@ impl ForeignKeyCascade<'_> {
             .map_err(sqlite_failure)?
         {
             return Err(TargetFailure::refused(format!(
-                "rows of {}.{} refer to a changed row with another spelling: whether the foreign key {} matches them \
+                "rows of {}.{} refer to a changed row with a different spelling: whether the foreign key {} matches them \
                  depends on the collation",
                 name.0, name.1, key.name
             )));

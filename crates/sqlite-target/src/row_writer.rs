@@ -248,8 +248,8 @@ struct LookupStatement {
 
 fn lacks_row(name: &QualifiedName) -> TargetFailure {
     TargetFailure::refused(format!(
-        "{}.{} lacks a row that was changed on the source: something else changed the target, or it lacks \
-         transactions",
+        "{}.{} lacks a row that was changed on the source: another program changed the target, or the target \
+         lacks transactions",
         name.0, name.1
     ))
 }

@@ -74,11 +74,11 @@ fn resume_error(reader: &LogReader, token: &ResumeToken, found: SeekOutcome) -> 
     let reason = match found {
         SeekOutcome::EndsBefore(size) => format!("the log has only {size} bytes"),
         SeekOutcome::InsideTransaction => {
-            "no transaction ends there: this is another log, or the position is wrong".to_owned()
+            "no transaction ends there: this is a different log, or the position is wrong".to_owned()
         }
         SeekOutcome::AfterTransaction(None) => format!("no transaction precedes it, expected {expected}"),
         SeekOutcome::AfterTransaction(Some(found)) => {
-            format!("the transaction before it is {found}, expected {expected}: this is another log")
+            format!("the transaction before it is {found}, expected {expected}: this is a different log")
         }
     };
     StreamError::Resume { log: reader.name().to_owned(), position: token.at.position, reason }

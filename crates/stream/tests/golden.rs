@@ -178,5 +178,5 @@ fn resume_positions_off_a_boundary_are_refused() {
     };
     check(moved(1), "no transaction ends there");
     check(moved(1 << 30), "the log has only");
-    check(ResumeToken { gtid: Some("a:1".to_owned()), ..token.clone() }, "this is another log");
+    check(ResumeToken { gtid: Some("a:1".to_owned()), ..token.clone() }, "this is a different log");
 }

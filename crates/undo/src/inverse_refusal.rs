@@ -39,8 +39,8 @@ pub enum InverseRefusal {
     },
     /// An insert whose image lacks columns and possibly a part of the primary key.
     #[error(
-        "the inserted rows cannot be found again: the log lacks columns ({columns}), and does not show that it has the \
-         primary key, which needs binlog_row_metadata=FULL"
+        "the inserted rows cannot be identified: the log lacks columns ({columns}), and without binlog_row_metadata=FULL \
+         it does not show which columns are the primary key"
     )]
     InsertedKey {
         /// Missing columns.

@@ -190,7 +190,7 @@ fn another_log_of_the_same_name_is_refused() -> Result<()> {
     fs::copy(workspace_root().join("samples/ddl.binlog"), &log)?;
     let ran = archive.run(&["--to", &archive.location, &log.display().to_string()])?;
     ensure!(
-        ran.code == Some(1) && ran.stderr.contains("already archived with other contents"),
+        ran.code == Some(1) && ran.stderr.contains("already archived with different content"),
         "{}",
         ran.stderr
     );
@@ -273,7 +273,7 @@ fn a_lost_segment_is_not_replaced_by_another_log() -> Result<()> {
     bytes[last] ^= 1;
     fs::write(&log, bytes)?;
     let ran = archive.run(&["--to", &archive.location, &log.display().to_string()])?;
-    ensure!(ran.code == Some(1) && ran.stderr.contains("with other contents"), "{}", ran.stderr);
+    ensure!(ran.code == Some(1) && ran.stderr.contains("with different content"), "{}", ran.stderr);
     Ok(())
 }
 
@@ -433,7 +433,7 @@ fn encrypted_logs_come_back_with_their_key() -> Result<()> {
     ensure!(without.code == Some(2) && without.stderr.contains("--keyring"), "{}", without.stderr);
     let other = workspace_root().join("samples/encrypted-compressed/keyring").display().to_string();
     let wrong = archive.run(&["restore", &archive.location, "--to", &to, "--keyring", &other])?;
-    let expected = "the keyring has another key of that name; give the keyring file of the server";
+    let expected = "the keyring has a different key with this name; give the keyring file of the server";
     ensure!(wrong.code == Some(2) && wrong.stderr.contains(expected), "{}", wrong.stderr);
     let with = archive.run(&["restore", &archive.location, "--to", &to, "--keyring", &keyring])?;
     ensure!(with.code == Some(0), "{}", with.stderr);

@@ -148,7 +148,7 @@ fn copied_logs_are_read_instead_of_the_originals() -> Result<()> {
         ensure!(ran.code == Some(0) && ran.stderr.is_empty(), "{ran:?}");
     }
     let ran = run(&["verify", text(&index)?])?;
-    ensure!(ran.code == Some(2) && ran.stderr.contains("specify the index itself"), "{ran:?}");
+    ensure!(ran.code == Some(2) && ran.stderr.contains("give the index itself"), "{ran:?}");
     Ok(())
 }
 

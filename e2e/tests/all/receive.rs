@@ -629,7 +629,7 @@ fn different_logs_with_the_same_name_are_refused() -> Result<()> {
         &from,
         directory.path(),
         2,
-        &["the source has another event at this position: its logs were reset"],
+        &["the source has a different event at this position: its logs were reset"],
     )?;
     ensure!(fs::read(directory.path().join("binlog.000001"))? == before, "the store was changed");
     // The source's log is shorter than the received one.

@@ -195,7 +195,7 @@ fn a_log_that_cannot_be_archived_stays_and_is_reported() -> Result<()> {
     ensure!(ran.code == Some(0), "{}", ran.stderr);
     write_log(&server)?;
     let ran = receiver.receive_to_end(&["--keep", "1K"])?;
-    let expected = "is already archived with other contents: choose another prefix";
+    let expected = "is already archived with different content: choose another prefix";
     ensure!(ran.code == Some(1) && ran.stderr.contains(expected), "{:?} {}", ran.code, ran.stderr);
     ensure!(receiver.stored()?.len() == 3, "a log that is not archived was deleted");
     Ok(())

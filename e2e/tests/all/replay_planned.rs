@@ -129,7 +129,7 @@ fn earlier_commits_after_stop_datetime_are_counted() -> Result<()> {
     let ran = replay(&logs, &target, &stop)?;
     says(&ran, 0, &[late, "\"transactions\":3,", "\"skipped\":0,"])?;
     ensure!(
-        ran.stderr.contains("skipped 2 transactions after the stop position that were committed earlier"),
+        ran.stderr.contains("not applied: 2 transactions after the stop, committed before the stop time"),
         "{ran:?}"
     );
     let there = target.sql("select group_concat(id) from d.t; show databases like 'e'")?;

@@ -418,7 +418,7 @@ fn references_equal_only_under_a_collation_are_refused() -> Result<()> {
     let Err(error) = replay_all(&source.binlogs()?, &file, CommitOrder::Strict) else {
         bail!("the transaction was applied")
     };
-    ensure!(error.to_string().contains("with another spelling"), "{error}");
+    ensure!(error.to_string().contains("with a different spelling"), "{error}");
     let rows: String =
         Sqlite::open(&file)?.query_row("select group_concat(k, ' ') from \"d.c\"", [], |row| row.get(0))?;
     ensure!(rows == "bb A", "{rows}");

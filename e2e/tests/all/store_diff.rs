@@ -143,7 +143,7 @@ fn a_drifted_row_is_found_with_its_place() -> Result<()> {
         ensure!(event.contains("Gtid") && event.contains(gtid), "{event} {transaction:#}");
     }
     let text = run(&index_of(&source)?, &index_of(&replica)?, &[])?;
-    ensure!(text.stdout.contains("statement 2: other values: UPDATE d.t, 3 rows"), "{}", text.stdout);
+    ensure!(text.stdout.contains("statement 2: different values: UPDATE d.t, 3 rows"), "{}", text.stdout);
     Ok(())
 }
 

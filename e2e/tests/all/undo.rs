@@ -258,9 +258,9 @@ fn changes_without_an_inverse_are_refused() -> Result<()> {
         ensure!(directory.path().read_dir()?.next().is_none(), "{args:?} leaves a file");
         Ok(())
     };
-    check(&logs, &["--table=customers"], 1, "the inserted rows cannot be found again")?;
+    check(&logs, &["--table=customers"], 1, "the inserted rows cannot be identified")?;
     check(&logs, &["--table=orders"], 1, "the log lacks the values before the update (@3)")?;
-    check(&logs, &["--table=items"], 1, "a statement whose inverse is not known: truncate table d.items")?;
+    check(&logs, &["--table=items"], 1, "inverse of this statement is not known: truncate table d.items")?;
     check(&logs, &["--table=missing"], 1, "nothing to undo")?;
     check(&logs, &["--table=orders", "--where=state=new"], 1, "no column names")?;
     check(updates, &["--table=orders", "--where=@2=1"], 1, "cannot be tested on some rows")?;
@@ -380,9 +380,9 @@ fn logs_that_are_missing_are_noticed() -> Result<()> {
         Ok(())
     };
     let store = [directory.path().to_owned()];
-    check(&store, None, 1, ": the inverse would lack its changes; give the missing logs")?;
+    check(&store, None, 1, ": the inverse would be incomplete; give the missing logs")?;
     check(&store, Some(&names[1]), 0, "")?;
-    check(&[logs[1].clone(), logs[3].clone()], None, 0, ": the inverse lacks its changes")?;
+    check(&[logs[1].clone(), logs[3].clone()], None, 0, ": the inverse is incomplete")?;
     let mut history = Command::new(bintide()?);
     history.args(["history", "--table=d.t", "--where=@1=1"]).arg(directory.path());
     let output = history.output()?;

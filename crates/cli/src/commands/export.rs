@@ -101,7 +101,7 @@ struct ExportNameArgs {
     columns: ExportNaming,
     /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/, where the account
     /// needs SELECT on the tables; or ddl, for the table definitions in the logs. The connection options below
-    /// complete the address of the server, or are used instead of it.
+    /// complete or replace the address of the server.
     #[arg(long, value_name = "SERVER|ddl")]
     schema: Option<String>,
     #[command(flatten)]

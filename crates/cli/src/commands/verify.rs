@@ -91,7 +91,7 @@ fn check_repair(found: &InputLogs, copy: &Path) -> Result<(), CommandFailure> {
     let refuse = |why: String| Err(CommandFailure::NotStarted(anyhow!(why)));
     match found.locations.as_slice() {
         [InputLocation::File(_)] if copy.exists() => {
-            refuse(format!("{} exists: name a new file", copy.display()))
+            refuse(format!("{} exists: give the name of a new file", copy.display()))
         }
         [InputLocation::File(_)] => Ok(()),
         _ => refuse("--repair-tail copies one log: give one file".into()),

@@ -80,7 +80,7 @@ fn missing_and_wrong_keys_are_named() {
     );
     assert_eq!(
         message(&log, Some(Keyring::new(vec![key(id.as_bytes())]))),
-        format!(" is encrypted with the key {id}: the keyring has another key of that name")
+        format!(" is encrypted with the key {id}: the keyring has a different key with this name")
     );
 }
 

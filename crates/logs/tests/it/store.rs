@@ -91,7 +91,7 @@ fn directories_without_an_index() {
 fn invalid_stores_are_refused() {
     let directory = StoreFixture::new(&[("empty/x", b""), ("empty.index", b"\n"), ("bad.index", b"a\0b\n")]);
     let message = "empty has no logs: it contains no index, and no file with a name such as binlog.000001. To read \
-                   files with other names, specify the files";
+                   files with other names, give their names";
     assert_eq!(directory.list("empty"), message);
     assert_eq!(directory.list("empty.index"), "empty.index lists no logs");
     assert_eq!(

@@ -148,7 +148,7 @@ fn incomplete_events_at_the_end_of_encrypted_logs_are_cut_off() {
             .append(last, &events[1])
             .unwrap_err()
             .to_string()
-            .contains("has another event at this position")
+            .contains("has a different event at this position")
     );
     store.sync().unwrap();
     let whole = fs::read(made.path().join("b.000001")).unwrap();
@@ -201,7 +201,7 @@ fn encrypted_logs_continue_with_their_key_only() {
     let other = directory.path().join("other");
     let text = fs::read_to_string(keyring(&directory)).unwrap();
     fs::write(&other, text.replace("0123", "0124")).unwrap();
-    refused(Some(other.clone()), "the keyring has another key of that name");
+    refused(Some(other.clone()), "the keyring has a different key with this name");
     fs::write(&other, text.replace("_3", "_4")).unwrap();
     refused(Some(other.clone()), &format!("the key {KEY_ID} is not in the keyring, which has"));
     fs::write(&other, r#"{"version":"1.0","elements":[]}"#).unwrap();
@@ -389,7 +389,7 @@ fn wrong_names_and_positions_are_refused() {
     let end = store.store_end().unwrap().next;
     let expected = format!("b.000001: an event starts at 5; expected {end}");
     check(&mut store, "b.000001", 5, &expected);
-    let reset = "the source's logs were reset, or it is another server";
+    let reset = "the source's logs were reset, or it is a different server";
     check(&mut store, "b.000003", 4, &format!("b.000003 does not follow b.000001: {reset}"));
     check(&mut store, "c.000002", 4, &format!("c.000002 does not follow b.000001: {reset}"));
     let error =
@@ -410,8 +410,8 @@ fn the_last_event_may_be_sent_again_if_it_is_equal() {
         store.begin_log("b.000001", last).unwrap();
         assert_eq!(store.append(last, &one).unwrap(), AppendOutcome::Repeated);
         let expected = format!(
-            "b.000001 at {last}: the source has another event at this position: its logs were reset, or it is \
-             another server"
+            "b.000001 at {last}: the source has a different event at this position: its logs were reset, or it is \
+             a different server"
         );
         assert_eq!(store.append(last, &other).unwrap_err().to_string(), expected);
         append(&mut store, &[other.clone(), one.clone()]);

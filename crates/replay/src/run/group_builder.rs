@@ -358,7 +358,7 @@ impl<'t> GroupBuilder<'t> {
         let Some((first, _)) = self.held.get(xid) else { return Ok(()) };
         Err(ReplayError::Refused(format!(
             "{head} prepares the XA transaction {} again, but the logs do not commit or roll back {first}. If that was \
-             rolled back, leave it out with --exclude-gtids",
+             rolled back, exclude it with --exclude-gtids",
             format_xid(xid)
         )))
     }

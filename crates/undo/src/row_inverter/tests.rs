@@ -142,8 +142,8 @@ fn incomplete_images_are_used_if_they_suffice() {
         [3, 0],
         &["1,a"],
         Err(
-            "d.t: the inserted rows cannot be found again: the log lacks columns (@3), and does not show that it has the \
-             primary key, which needs binlog_row_metadata=FULL",
+            "d.t: the inserted rows cannot be identified: the log lacks columns (@3), and without binlog_row_metadata=FULL \
+             it does not show which columns are the primary key",
         ),
     );
 }

@@ -62,9 +62,9 @@ needs REPLICATION SLAVE and REPLICATION CLIENT, and SELECT on performance_schema
 for the server's own measurements.";
 
 const FROM_HELP: &str = "Measure the newest logs of a running server: mysql://USER@HOST:PORT/, or \
-    mysql://USER@localhost/?socket=FILE. The connection options below complete this address, or are used instead of \
-    it. The logs are received into a temporary directory, as a replica would receive them. The server is also queried \
-    for its settings, statistics and replication clients. Nothing is changed on the server";
+    mysql://USER@localhost/?socket=FILE. The connection options below complete or replace this address. The logs are \
+    received into a temporary directory, as a replica would receive them. The server is also queried for its \
+    settings, statistics and replication clients. Nothing is changed on the server";
 
 /// Arguments of `bintide advise`.
 #[derive(Args, Debug)]

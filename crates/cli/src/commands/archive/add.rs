@@ -116,7 +116,7 @@ fn check_log(log: &Path, is_named: bool) -> anyhow::Result<()> {
         bail!("{name} is not a regular file: expected a log");
     }
     if is_named && fs::metadata(log).is_ok_and(|found| found.len() == 0) {
-        bail!("{name} is empty: expected a log. Leave it out, or give a whole copy of the log");
+        bail!("{name} is empty: expected a log. Omit it, or give a complete copy of the log");
     }
     Ok(())
 }

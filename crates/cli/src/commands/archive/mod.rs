@@ -33,10 +33,11 @@ pub(crate) use crate::commands::archive::received_logs::{
 pub(crate) use crate::commands::archive::table_writer::ChangeTableArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
+use crate::log_args::FILES_HELP;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Archive the closed logs of a directory in S3, and delete them then:
+  Archive the closed logs of a directory in S3, and then delete the logs:
       bintide archive /backup/db1 --to s3://backups/db1 --then-remove
   Archive each log as soon as its server has closed it, until Ctrl-C:
       bintide archive /backup/db1 --to s3://backups/db1 --follow
@@ -50,22 +51,22 @@ Examples:
       bintide archive ls s3://backups/db1 \\
           --start-datetime '2026-11-22 14:00:00' \\
           --stop-datetime '2026-11-22 15:00:00'
-  Verify that each archived log comes back byte for byte, without writing it:
+  Verify that all archived logs can be restored byte for byte:
       bintide archive verify s3://backups/db1
   Restore two logs:
       bintide archive restore s3://backups/db1 --to /restore \\
           binlog.000012 binlog.000013
-  Show which archived logs are older than a year, and would be deleted:
+  Show the archived logs that are older than a year and would be deleted:
       bintide archive prune s3://backups/db1 --keep 52w --dry-run
 
 Credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
 AWS_REGION, AWS_ENDPOINT_URL), from ~/.aws, or from the machine. Commands that
-read logs read an archive too, such as bintide stats s3://backups/db1. Use a
-separate prefix for each server.";
+read logs can also read an archive, such as bintide stats s3://backups/db1.";
 
 /// Arguments of `bintide archive`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(mut_arg("logs", |arg| arg.help(FILES_HELP)))]
 pub(crate) struct ArchiveArgs {
     #[command(subcommand)]
     action: Option<ArchiveAction>,

@@ -96,7 +96,7 @@ impl ChangeTableWriter {
             // Another process has changed a list, and may have chosen the same directory for other columns.
             self.column_lists = None;
         }
-        let cause = "other processes change the lists of columns all the time";
+        let cause = "other processes keep changing the lists of columns";
         Err(ArchiveError::Tables { cause: cause.into() })
     }
 

@@ -64,7 +64,7 @@ pub(super) fn run(command: &ArchiveVerifyArgs, global: &GlobalArgs) -> CommandRe
     }
     if !global.quiet {
         let logs = counted(logs as u64, "log");
-        text += &format!("{equal} of {logs} come back byte for byte, {}\n", bytes(total));
+        text += &format!("{equal} of {logs} can be restored byte for byte, {}\n", bytes(total));
     }
     screen::print(&text, &mut out)?;
     Ok(verdict)

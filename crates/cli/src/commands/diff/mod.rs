@@ -53,10 +53,10 @@ pub(crate) struct DiffArgs {
     /// Exclude the transactions in GTIDS, such as @@gtid_purged of a replica that got its data from a backup.
     #[arg(long, value_name = "GTIDS", value_parser = parse_any_gtids)]
     exclude_gtids: Option<GtidSet>,
-    /// Count transactions in another order as a difference (exit code 1). Without this option, they are only reported.
+    /// Count a different order of transactions as a difference (exit code 1). Without this option, it is only reported.
     #[arg(long)]
     order: bool,
-    /// Number of transactions with other content to list.
+    /// Number of transactions with different content to list.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     top: usize,
     /// Print the report as one JSON document.

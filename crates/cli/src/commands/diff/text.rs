@@ -29,8 +29,8 @@ pub(super) fn render(diff: &StoreDiff, verdict: DiffVerdict, style: ReportStyle)
         ("Transactions", transactions(diff, style)),
         ("Only in A", one_sided(only_in_a, "B")),
         ("Only in B", one_sided(only_in_b, "A")),
-        ("Other content", content + &more),
-        ("Other order", order),
+        ("Different content", content + &more),
+        ("Different order", order),
         ("Purged in A", ranges(purged_in_a)),
         ("Purged in B", ranges(purged_in_b)),
     ];
@@ -58,8 +58,8 @@ fn transactions(diff: &StoreDiff, style: ReportStyle) -> String {
         ("equal in both", diff.common - diff.content.count),
         ("only in A", only_in_a.transactions.count),
         ("only in B", only_in_b.transactions.count),
-        ("other content", diff.content.count),
-        ("other order", diff.order.moved),
+        ("different content", diff.content.count),
+        ("different order", diff.order.moved),
         ("purged in A, not comparable", purged_in_a.count),
         ("purged in B, not comparable", purged_in_b.count),
     ];
@@ -84,13 +84,13 @@ fn one_sided(missing: &OneSidedTransactions, other: &str) -> String {
         let number = count(*before_first_common);
         let _ = writeln!(
             text,
-            "{number} of them before the first transaction of both; if {other} purged them, exclude them with \
+            "{number} of them before the first transaction that both have; if {other} purged them, exclude them with \
              --exclude-gtids"
         );
     }
     if *after_last_common > 0 {
         let number = count(*after_last_common);
-        let _ = writeln!(text, "{number} of them after the last transaction of both; {other} may lag");
+        let _ = writeln!(text, "{number} of them after the last transaction that both have; {other} may lag");
     }
     text
 }
@@ -131,17 +131,17 @@ fn first_difference(first: &FirstDifference) -> String {
 const fn difference(kind: DifferenceKind) -> &'static str {
     match kind {
         DifferenceKind::End => "one transaction ends earlier",
-        DifferenceKind::Statement => "other statements",
-        DifferenceKind::JsonForm => "other form of JSON changes (binlog_row_value_options)",
-        DifferenceKind::ColumnTypes => "other column types",
-        DifferenceKind::Columns => "other columns in the images (binlog_row_image)",
-        DifferenceKind::RowCount => "other number of rows",
-        DifferenceKind::RowValues => "other values",
-        DifferenceKind::Text => "other text or default database",
-        DifferenceKind::File => "other file of LOAD DATA",
-        DifferenceKind::Variables => "other variables",
-        DifferenceKind::Outcome => "other outcome",
-        DifferenceKind::Other => "other event",
+        DifferenceKind::Statement => "different statements",
+        DifferenceKind::JsonForm => "different form of JSON changes (binlog_row_value_options)",
+        DifferenceKind::ColumnTypes => "different column types",
+        DifferenceKind::Columns => "different columns in the images (binlog_row_image)",
+        DifferenceKind::RowCount => "different number of rows",
+        DifferenceKind::RowValues => "different values",
+        DifferenceKind::Text => "different text or default database",
+        DifferenceKind::File => "different file of LOAD DATA",
+        DifferenceKind::Variables => "different variables",
+        DifferenceKind::Outcome => "different outcome",
+        DifferenceKind::Other => "different event",
     }
 }
 

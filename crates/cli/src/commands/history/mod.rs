@@ -20,7 +20,7 @@ use crate::value_parsers::parse_row_condition;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  All changes of one row, from its creation on:
+  All changes of one row, from its INSERT on:
       bintide history --table shop.orders --where id=4711 /var/lib/mysql
   The same for a log without column names (binlog_row_metadata=MINIMAL):
       bintide history --table shop.orders --where @1=4711 /var/lib/mysql
@@ -29,7 +29,7 @@ Examples:
           --json binlog.0000*
 
 The newest log is read first. Reading ends at the INSERT of the row. If the key
-of the row changed, its changes with the other key are listed too.";
+of the row changed, its changes under the other keys are listed, too.";
 
 /// Arguments of `bintide history`.
 #[derive(Args, Debug)]

@@ -104,8 +104,8 @@ pub(crate) struct ReceivedArchiveArgs {
 #[derive(Args, Debug)]
 pub(crate) struct SourceArgs {
     /// Source server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE. The connection options below
-    /// complete this address, or are used instead of it. If given several times: when the source is lost, the next
-    /// server that has all transactions in DIR replaces it (MySQL with GTIDs only).
+    /// complete or replace this address. If given several times: when the source is lost, the next server that has all
+    /// transactions in DIR replaces it (MySQL with GTIDs only).
     #[arg(long, value_name = "SOURCE")]
     pub(crate) from: Vec<String>,
     #[command(flatten)]

@@ -43,7 +43,7 @@ struct AddArgs {
     /// File of accounts. It is created if it does not exist; its directory must exist.
     #[arg(long, value_name = "FILE")]
     accounts: PathBuf,
-    /// Read the password from the first line of this file; without it, relay prompts for the password.
+    /// Read the password from the first line of this file; without it, bintide prompts for the password.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     /// Role: replica may read logs; monitor may query the relay's status by SQL; admin may do both, and control the

@@ -69,9 +69,14 @@ stored. All other clients get uncompressed transactions: older MySQL, MariaDB,
 connectors. Ctrl-C or SIGTERM stops the relay; replicas reconnect by themselves.
 SIGHUP reloads accounts and certificates.";
 
+/// Help for `--metrics`, which also serves the page.
+const METRICS_HELP: &str = "Serve a status page, metrics for Prometheus, /healthz and /readyz over HTTP at this \
+    address, such as 127.0.0.1:9104";
+
 /// Arguments of `relay`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(mut_arg("metrics", |arg| arg.help(METRICS_HELP)))]
 pub(crate) struct RelayArgs {
     #[command(subcommand)]
     action: Option<RelayAction>,

@@ -55,7 +55,7 @@ impl ArchivedDirectory {
         let missing = names.take_while(|name| *name != before).find(|name| !(self.archived)(name));
         missing.map_or(Ok(()), |log| {
             Err(other_error(&format!(
-                "cannot purge {log}: it is not archived yet. Wait, or purge the logs before it"
+                "cannot purge {log}: it is not archived yet. Wait, or purge only the logs before it"
             )))
         })
     }

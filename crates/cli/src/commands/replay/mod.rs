@@ -301,7 +301,7 @@ fn read_advice(cause: &logs::LogError) -> ErrorAdvice {
 fn add_advice(error: replay::ReplayError) -> CommandFailure {
     let advice = match &error {
         replay::ReplayError::Gap { .. } => {
-            Some(ErrorAdvice("give the logs that contain them; to replay nevertheless, give --allow-gap"))
+            Some(ErrorAdvice("give the logs that contain them; to replay anyway, give --allow-gap"))
         }
         replay::ReplayError::Read(cause) => Some(read_advice(cause)),
         replay::ReplayError::TornTransaction { .. } => Some(TORN_ADVICE),
@@ -315,13 +315,13 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
              same command again",
         )),
         replay::ReplayError::Plan { .. } => Some(ErrorAdvice(
-            "committed transactions are kept; the same command fails again, unless you leave this transaction \
-             out: give its GTID to --exclude-gtids in this and all later runs",
+            "committed transactions are kept; the same command fails again, unless you exclude this \
+             transaction: give its GTID to --exclude-gtids in this and all later runs",
         )),
         replay::ReplayError::Apply { failure, .. } if failure.code == Some(PLUGIN_NOT_LOADED) => {
             Some(ErrorAdvice(
                 "committed transactions are kept; create the account on the target with an authentication plugin that the \
-                 target has (caching_sha2_password exists since MySQL 8.0), then leave this transaction out: \
+                 target has (caching_sha2_password exists since MySQL 8.0), then exclude this transaction: \
                  give its GTID to --exclude-gtids in this and all later runs",
             ))
         }
@@ -335,9 +335,9 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
         // A retry fails again, until the cause is removed.
         replay::ReplayError::Apply { failure, .. } if failure.kind == TargetFailureKind::Refused => {
             Some(ErrorAdvice(
-                "committed transactions are kept; to resume, correct this and run the same command again, or leave \
-                 this transaction out: give its GTID to --exclude-gtids in this and all later runs. If it has no MySQL \
-                 GTID, start after it with --start-position",
+                "committed transactions are kept; to resume, correct this and run the same command again, or \
+                 exclude this transaction: give its GTID to --exclude-gtids in this and all later runs. If it has no \
+                 MySQL GTID, start after it with --start-position",
             ))
         }
         replay::ReplayError::Apply { .. } | replay::ReplayError::Target { .. } => {

@@ -119,9 +119,9 @@ pub(super) fn late_line(late: &LateTransactions) -> String {
         None => String::new(),
     };
     match late.transactions {
-        1 => format!("skipped 1 transaction after the stop position that was committed earlier{more}"),
+        1 => format!("not applied: 1 transaction after the stop, committed before the stop time{more}"),
         several => format!(
-            "skipped {} after the stop position that were committed earlier{more}",
+            "not applied: {} after the stop, committed before the stop time{more}",
             units::counted(several, "transaction")
         ),
     }

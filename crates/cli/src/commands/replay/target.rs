@@ -18,8 +18,8 @@ use crate::global_args::GlobalArgs;
 #[derive(Args, Debug)]
 pub(super) struct TargetArgs {
     /// Target: a server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE; the connection options
-    /// below complete this address, or are used instead of it. Or a SQLite database, as sqlite:FILE; it is created if
-    /// it does not exist.
+    /// below complete or replace this address. Or a SQLite database, as sqlite:FILE; it is created if it does not
+    /// exist.
     #[arg(long, value_name = "TARGET", required_unless_present_any = TARGET_OPTIONS)]
     to: Option<String>,
     #[command(flatten)]

@@ -73,7 +73,7 @@ pub(crate) struct StatsArgs {
     /// selected, account,statement]
     #[arg(long, value_name = "PROPERTY", value_enum, value_delimiter = ',', conflicts_with = "rows")]
     by: Vec<BreakdownArg>,
-    /// Stop at an event with a wrong checksum. Without this option, checksums are not verified, as by mysqlbinlog.
+    /// Stop at an event with a wrong checksum. Without this option, checksums are not verified, as in mysqlbinlog.
     #[arg(long)]
     verify_binlog_checksum: bool,
     #[command(flatten)]

@@ -26,7 +26,7 @@ pub(super) struct StreamAdoptArgs {
     /// Name of the new stream [default: the topic prefix of the connector]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Property of librdkafka, such as security.protocol=ssl.
+    /// Property of librdkafka, such as security.protocol=ssl. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     kafka: Vec<String>,
     /// File with properties of librdkafka, one per line, such as sasl.password=…; properties of --kafka override them.

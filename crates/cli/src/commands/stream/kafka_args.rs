@@ -16,11 +16,11 @@ use crate::value_parsers::number_within;
 #[command(next_help_heading = "Apache Kafka, instead of a pipe or files")]
 pub(super) struct KafkaArgs {
     /// Write records to Kafka: kafka://HOST:PORT,HOST:PORT/. Consumers of committed records get each transaction exactly
-    /// once. Topics and keys are those of Debezium; --name is the topic prefix. The position is saved there, too. Needs
-    /// --format debezium.
+    /// once. Topics and keys are those of Debezium; --name is the topic prefix. The position is saved in Kafka, too.
+    /// Needs --format debezium.
     #[arg(long, value_name = "BROKERS", conflicts_with_all = ["progress", "out", "resume"])]
     to: Option<String>,
-    /// Property of librdkafka, such as security.protocol=ssl or compression.type=lz4.
+    /// Property of librdkafka, such as security.protocol=ssl or compression.type=lz4. Repeatable.
     #[arg(long, value_name = "KEY=VALUE", requires = "to")]
     kafka: Vec<String>,
     /// File with properties of librdkafka, one per line, such as sasl.password=…; properties of --kafka override them.
@@ -55,7 +55,8 @@ pub(super) struct KafkaArgs {
     /// topic, its GTID and the error.
     #[arg(long, value_name = "TOPIC", requires = "to", value_parser = parse_topic)]
     dead_letter: Option<String>,
-    /// Write a heartbeat to the topic __debezium-heartbeat.NAME at this interval, also while no chosen table changes.
+    /// Write a heartbeat to the topic __debezium-heartbeat.NAME at this interval, even if no selected table
+    /// changes.
     #[arg(long, value_name = "SECONDS", requires_all = ["to", "from"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=3600))]
     heartbeat_interval: Option<u32>,

@@ -96,8 +96,8 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_enum, value_name = "NAMES", default_value_t = ColumnNaming::Named)]
     columns: ColumnNaming,
     /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/, where the account
-    /// needs SELECT on the tables; or ddl, for the table definitions in the log itself. The connection options of
-    /// this server have the prefix --schema-, such as --schema-ssl-ca. [default: the server of --from]
+    /// needs SELECT on the tables; or ddl, for the table definitions in the logs. The connection options of this server
+    /// have the prefix --schema-, such as --schema-ssl-ca. [default: the server of --from]
     #[arg(long, value_name = "SERVER|ddl")]
     schema: Option<String>,
     /// Skip changes that are logged as statements, instead of failing: the rows that they changed are not known.
@@ -137,9 +137,9 @@ enum StreamAction {
     Adopt(adopt::StreamAdoptArgs),
     /// Read tables while a stream runs.
     ///
-    /// Requests a snapshot of tables, which were added later or are to be read again, from the stream with the same
-    /// --signals. The stream goes on, takes no locks, and writes the rows in parts, between the changes. The source must be
-    /// MySQL with gtid_mode=ON, and each table must have a primary key.
+    /// Requests the rows of tables from the running stream with the same --signals: of tables that were added later, or
+    /// that must be read again. The stream continues without locks, and writes the rows in parts, between the changes.
+    /// The source must be MySQL with gtid_mode=ON, and each table must have a primary key.
     Snapshot(StreamSnapshotArgs),
 }
 
@@ -148,8 +148,8 @@ enum StreamAction {
 #[command(next_help_heading = "Running server, instead of logs")]
 struct StreamSourceArgs {
     /// Follow this server's log as it is written, from its oldest log on: mysql://USER@HOST:PORT/, or
-    /// mysql://USER@localhost/?socket=FILE. The connection options below complete this address, or are used instead of
-    /// it. The account needs REPLICATION SLAVE.
+    /// mysql://USER@localhost/?socket=FILE. The connection options below complete or replace this address. The account
+    /// needs REPLICATION SLAVE.
     #[arg(long, value_name = "SOURCE", conflicts_with_all = ["logs", "keyring"])]
     from: Option<String>,
     /// server_id of this client. It must be different from the server_id of the source and of all its replicas
@@ -161,8 +161,7 @@ struct StreamSourceArgs {
     /// is saved.
     #[arg(long, conflicts_with_all = ["logs", "resume"])]
     snapshot: bool,
-    /// Directory in which `bintide stream snapshot` requests snapshots of tables from this stream. It is created if it is
-    /// missing.
+    /// Directory for requests of `bintide stream snapshot` to this stream. It is created if it does not exist.
     #[arg(long, value_name = "DIR", conflicts_with = "logs")]
     signals: Option<PathBuf>,
     /// Stop at the end of the last log instead of waiting for more events.
@@ -181,8 +180,8 @@ struct OutputArgs {
     /// Resume after this transaction: the value of the field `resume` in its last record.
     #[arg(long, value_name = "POSITION", conflicts_with_all = ["progress", "out"])]
     resume: Option<ResumeToken>,
-    /// Save the position in this file, and resume from it. If the output is a pipe, only records that the reader has
-    /// taken count. After a crash, the last records may be repeated.
+    /// Save the position in this file, and resume from it. With a pipe, the position includes only records that the
+    /// reader has read. After a crash, the last records may be repeated.
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     progress: Option<PathBuf>,
     /// Write records to files in this directory, each transaction exactly once. Finished files never change.

@@ -59,7 +59,7 @@ pub(crate) struct TopArgs {
     /// Seconds between two updates: 1 to 60.
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = number_within::<u32>(1..=60))]
     interval: u32,
-    /// Print the present state once, and exit. Rates of processes need two readings, so this takes one interval.
+    /// Print the current state once, and exit. Rates of processes need two readings, so this takes one interval.
     #[arg(long)]
     once: bool,
     /// Print the state as one JSON document. Requires --once.

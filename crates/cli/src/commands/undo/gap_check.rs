@@ -47,14 +47,14 @@ impl GapCheck {
         self.has_begun |= is_taken;
         match crossed.filter(|_| has_begun && is_taken && !continues) {
             Some(gap) if gap.listing == LogListing::Index => {
-                let error = anyhow!("{gap}: the inverse would lack its changes");
+                let error = anyhow!("{gap}: the inverse would be incomplete");
                 Err(CommandFailure::Failed(error.context(ErrorAdvice(
                     "give the missing logs, choose transactions with --gtid, or give only the logs before or after \
                      the gap",
                 ))))
             }
             Some(gap) => {
-                warn!("{gap}: the inverse lacks its changes");
+                warn!("{gap}: the inverse is incomplete");
                 Ok(())
             }
             None => Ok(()),

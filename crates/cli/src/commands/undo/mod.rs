@@ -124,9 +124,9 @@ struct UndoOutputArgs {
     #[arg(long)]
     sql: bool,
     /// Apply the inverse to this server, as one transaction: mysql://USER@HOST:PORT/ or
-    /// mysql://USER@localhost/?socket=FILE; the connection options below complete this address, or are used instead of
-    /// it. With --sql, only the definitions of the tables are read from this server: logs with
-    /// binlog_row_metadata=MINIMAL have no column names.
+    /// mysql://USER@localhost/?socket=FILE; the connection options below complete or replace this address. With --sql,
+    /// only the definitions of the tables are read from this server: logs with binlog_row_metadata=MINIMAL have no
+    /// column names.
     #[arg(long, value_name = "TARGET")]
     to: Option<String>,
     /// Skip rows that were changed again later, and undo the other changes. Without this option, nothing is changed if
@@ -304,7 +304,9 @@ impl UndoArgs {
         }
         let is_log = !self.output.sql && self.output.to.is_none() && !self.output.connection.names_server();
         match &self.output.result_file {
-            Some(path) if path.exists() => refuse(format!("{} exists: name a new file", path.display())),
+            Some(path) if path.exists() => {
+                refuse(format!("{} exists: give the name of a new file", path.display()))
+            }
             None if is_log && io::stdout().is_terminal() => {
                 refuse("the result is a binary log, not text: name a file with --result-file".into())
             }
@@ -446,7 +448,7 @@ impl UndoCollector<'_> {
     /// Adds the chosen row changes of a transaction.
     fn add(&mut self, found: replay::SizedTransaction, head: &TransactionHead) -> Result<(), CommandFailure> {
         if matches!(head.id, TransactionId::Mariadb(_)) {
-            return Err(refused(head, "comes from a MariaDB server: use MariaDB's mysqlbinlog --flashback"));
+            return Err(refused(head, FROM_MARIADB));
         }
         let plan = found.plan(&mut self.opener, TRANSACTION_MEMORY).map_err(|error| {
             CommandFailure::Failed(
@@ -485,12 +487,15 @@ impl UndoCollector<'_> {
             TransactionShape::Rows
             | TransactionShape::Statements
             | TransactionShape::ImplicitCommit { .. } => Ok(()),
-            TransactionShape::RolledBack => {
-                Err(refused(head, "was rolled back, except for changes of nontransactional tables"))
-            }
+            TransactionShape::RolledBack => Err(refused(
+                head,
+                "the transaction was rolled back, except for changes of nontransactional tables",
+            )),
             TransactionShape::XaPrepare(_)
             | TransactionShape::XaCommit(_)
-            | TransactionShape::XaRollback(_) => Err(refused(head, "is a part of an XA transaction")),
+            | TransactionShape::XaRollback(_) => {
+                Err(refused(head, "the transaction is a part of an XA transaction"))
+            }
         }
     }
 
@@ -522,12 +527,12 @@ impl UndoCollector<'_> {
         }
         let text: String =
             String::from_utf8_lossy(&statement.sql).chars().take(STATEMENT_LENGTH_MAX).collect();
-        Err(refused(head, &format!("has a statement whose inverse is not known: {text}")))
+        Err(refused(head, &format!("the inverse of this statement is not known: {text}")))
     }
 
     fn add_rows(&mut self, rows: &RowEvents, head: &TransactionHead) -> Result<(), CommandFailure> {
         if rows.format.flavour == Flavour::MariaDb {
-            return Err(refused(head, "comes from a MariaDB server: use MariaDB's mysqlbinlog --flashback"));
+            return Err(refused(head, FROM_MARIADB));
         }
         let mut choice = UndoChoice {
             tables: self.tables,
@@ -559,8 +564,11 @@ impl UndoCollector<'_> {
 /// Maximum length of a statement in a message, in characters.
 const STATEMENT_LENGTH_MAX: usize = 100;
 
+/// Reason to refuse a transaction of MariaDB.
+const FROM_MARIADB: &str = "the log is from a MariaDB server: use MariaDB's mysqlbinlog --flashback";
+
 fn refused(head: &TransactionHead, why: &str) -> CommandFailure {
-    CommandFailure::Failed(anyhow!("cannot undo {head}: it {why}"))
+    CommandFailure::Failed(anyhow!("cannot undo {head}: {why}"))
 }
 
 fn refuse_change(head: &TransactionHead, error: CollectError) -> CommandFailure {

@@ -129,7 +129,7 @@ fn ends(report: &WarmReport) -> Vec<(String, String)> {
         rows.push((format!("of this {}", StateName::of(*state).name), duration(*time)));
     }
     if report.end_reason == WarmEndReason::NoGain {
-        let reason = "no gain: the applier would hardly have waited for the pages";
+        let reason = "no gain: without warm, the applier would wait only briefly for pages";
         rows.push(("stopped".to_owned(), reason.to_owned()));
     }
     if let Some(missing) = missing_rights(&report.status) {

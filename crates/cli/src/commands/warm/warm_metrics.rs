@@ -214,7 +214,9 @@ impl StateName {
                 ("disks busy", "uses fewer connections: the applier's own reads take too long")
             }
             WarmState::Sampling => ("sampling", "makes one search in 16: almost all pages are in memory"),
-            WarmState::NoGain => ("no gain", "stopped: the applier would hardly have waited for the pages"),
+            WarmState::NoGain => {
+                ("no gain", "stopped: without warm, the applier would wait only briefly for pages")
+            }
         };
         Self { name, why }
     }

@@ -147,7 +147,7 @@ impl ReaderThread {
             none => none.insert(ReaderConnection::open(&self.address)?),
         };
         if connection.server != task.server {
-            let reason = format!("the address now leads to another server, {}", connection.server);
+            let reason = format!("the address now belongs to a different server, {}", connection.server);
             self.connection = None;
             return Ok(ReaderResult::Delayed(reason));
         }
@@ -155,8 +155,8 @@ impl ReaderThread {
             return Ok(ReaderResult::Refused(reason.to_owned()));
         }
         let Some(seen) = &task.seen else {
-            let reason = "the stream learns the GTIDs that it has read with the next log of the source: FLUSH BINARY LOGS \
-                          starts one";
+            let reason = "the stream does not know yet which GTIDs it has read: it learns them when the source's next log begins \
+                          (FLUSH BINARY LOGS)";
             return Ok(ReaderResult::Delayed(reason.to_owned()));
         };
         let sql = &mut connection.sql;
@@ -304,7 +304,7 @@ fn read_rows(
 fn status_failure(error: anyhow::Error) -> Result<ReaderResult, ConnectionError> {
     match error.downcast::<ConnectionError>() {
         Ok(error) if error.code() == Some(1227) => Ok(ReaderResult::Refused(
-            "the account may not ask for the end of the log: grant it REPLICATION CLIENT".to_owned(),
+            "the account may not query the end of the log: grant it REPLICATION CLIENT".to_owned(),
         )),
         Ok(error) => Err(error),
         Err(error) => Ok(ReaderResult::Refused(format!("{error:#}"))),
