@@ -30,7 +30,9 @@ use replay::{
 };
 use rewrite::{RewriteError, StagedFile};
 use servers::ServerAddress;
-use sql::{StatementKind, TablePattern, TableSelection, classify_statement, is_account_statement};
+use sql::{
+    StatementKind, TablePattern, TableSelection, classify_statement, first_word, is_account_statement,
+};
 use tracing::{info, warn};
 use undo::{
     CollectError, ForeignKeyActions, InverseCollector, InverseCounts, InverseLog, InverseLogError,
@@ -501,7 +503,7 @@ impl UndoCollector<'_> {
         head: &TransactionHead,
     ) -> Result<(), CommandFailure> {
         // Row changes of a table are undone back to the empty table.
-        let is_creation = statement.sql.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"CREATE"));
+        let is_creation = first_word(&statement.sql) == "CREATE";
         let is_savepoint = TransactionVerb::of(&statement.sql) == TransactionVerb::Savepoint;
         let is_harmless = match classify_statement(&statement.sql) {
             _ if is_savepoint => true,
