@@ -1,8 +1,12 @@
 //! Sources of column names that a log lacks: a server, or the log's own DDL statements.
 
+use std::collections::HashMap;
+
+use binlog::Table;
 use servers::{
     ConnectionError, ServerAddress, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection,
 };
+use sql::quote::quote_table;
 use stream::{ColumnCatalogue, ColumnDdl, ColumnSchema, DdlSchema, SchemaMismatch, Streamer, TableSchema};
 use tracing::warn;
 
@@ -50,7 +54,34 @@ pub(crate) fn warn_changed(changed: &[SchemaMismatch]) {
     }
 }
 
-fn query_table(
+/// Definitions of tables on a server, each read once.
+#[derive(Debug)]
+pub(crate) struct ServerDefinitions {
+    address: ServerAddress,
+    known: HashMap<String, Option<TableSchema>>,
+}
+
+impl ServerDefinitions {
+    /// Uses the server at this address. Connects at the first table.
+    pub(crate) fn new(address: ServerAddress) -> Self {
+        Self { address, known: HashMap::new() }
+    }
+
+    /// Returns a table of a log with the server's column names; `None` if the server has no such table, or its columns
+    /// differ.
+    pub(crate) fn complete(&mut self, logged: &Table) -> Result<Option<Table>, ConnectionError> {
+        let [database, table] = [&logged.database, &logged.name].map(|name| String::from_utf8_lossy(name));
+        let name = quote_table(&database, &table);
+        if !self.known.contains_key(&name) {
+            let found = query_table(&self.address, &database, &table)?;
+            self.known.insert(name.clone(), found);
+        }
+        Ok(self.known.get(&name).and_then(Option::as_ref).and_then(|schema| schema.complete(logged)))
+    }
+}
+
+/// Returns a table of a server; `None` if it does not exist, or the account has no privilege on it.
+pub(crate) fn query_table(
     address: &ServerAddress,
     database: &str,
     table: &str,

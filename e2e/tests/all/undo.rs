@@ -348,6 +348,36 @@ fn a_script_is_printed_only_if_it_is_whole() -> Result<()> {
     Ok(())
 }
 
+/// The server has a default log, without column names. `undo` reads them from the server that it changes.
+#[test]
+fn conditions_have_the_column_names_of_the_target() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    // The server logs a prepared statement with its comment.
+    server.sql(
+        "create database d; use d; flush binary logs;
+        set @sql = '/* a tool */ create table notes (id int primary key, state enum(''new'', ''paid''))';
+        prepare s from @sql; execute s; insert into notes values (1, 'new'), (2, 'new'), (3, 'new');
+        update notes set state = 'paid'; flush binary logs",
+    )?;
+    let logs = server.binlogs()?;
+    let logs = &logs[1..logs.len() - 1];
+    let events = Command::new(bintide()?).args(["dump", "--events"]).args(logs).output()?;
+    ensure!(String::from_utf8_lossy(&events.stdout).contains("/* a tool */ create table"), "{events:?}");
+    let check = |args: &[&str], expected: &str| -> Result<()> {
+        let output = undo_on(&server, logs, &[&["--table=notes"], args].concat())?;
+        let rows = server.sql("select * from d.notes")?;
+        ensure!(output.status.success() && rows == expected, "{args:?}: {rows}{output:?}");
+        Ok(())
+    };
+    check(&["--where=id=2"], "1\tpaid\n3\tpaid\n")?;
+    check(&["--where=state=paid", "--skip-changed"], "1\tnew\n3\tnew\n")?;
+    server.sql("alter table d.notes add column late int")?;
+    let refused = undo_on(&server, logs, &["--where=id=1"])?;
+    let error = String::from_utf8_lossy(&refused.stderr);
+    ensure!(error.contains("the server of --to has no table d.notes with the columns of the log"), "{error}");
+    Ok(())
+}
+
 #[test]
 fn logs_that_are_missing_are_noticed() -> Result<()> {
     let server = Launch::mysql().start()?;
