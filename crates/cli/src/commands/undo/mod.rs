@@ -26,8 +26,8 @@ use list::{RowCondition, RowConditions, RowTest};
 use logs::{GtidSelection, ServerIdentity};
 use mysql_target::LoggedActions;
 use replay::{
-    ApplyPlan, ApplyStep, RowEvents, SelectionChoice, SourceStatement, TransactionHead, TransactionSelection,
-    TransactionSelector, TransactionShape, TransactionSource,
+    AppliedState, ApplyPlan, ApplyStep, RowEvents, SelectionChoice, SourceStatement, TransactionHead,
+    TransactionSelection, TransactionSelector, TransactionShape, TransactionSource,
 };
 use rewrite::{RewriteError, StagedFile};
 use servers::{ConnectionError, ServerAddress};
@@ -361,6 +361,7 @@ fn collect(
     let gtids = GtidSelection { included: command.gtid.clone(), excluded: None };
     leave_out_archived(&mut found, &selection, &gtids);
     let mut source = TransactionSource::new(found.replay_logs(), found.keyring.clone(), TRANSACTION_MEMORY);
+    source.leave_out_logs(&selection, &AppliedState::default()).map_err(failed)?;
     let mut selector = TransactionSelector::new(&selection, source.log_names())
         .map_err(|error| CommandFailure::NotStarted(error.into()))?;
     let conditions = RowConditions::new(command.rows.conditions.clone());
@@ -371,7 +372,15 @@ fn collect(
     let gaps = if command.gtid.is_none() { found.gaps() } else { Vec::new() };
     let mut gap_check = GapCheck::new(gaps, &selection);
     let mut found_gtids = GtidSet::new();
-    while let Some(found) = source.next_found().map_err(failed)? {
+    // All transactions of `--gtid` must be found, whatever tables they change.
+    let mut needed_tables = Some(tables.clone()).filter(|_| command.gtid.is_none());
+    loop {
+        if selector.has_started()
+            && let Some(tables) = needed_tables.take()
+        {
+            source.leave_out_other_tables(tables);
+        }
+        let Some(found) = source.next_found().map_err(failed)? else { break };
         if interrupt::is_stop_requested() {
             return Ok(None);
         }
@@ -399,12 +408,11 @@ fn collect(
     Ok(Some(CollectedInverse { collector: undo.collector, format: undo.format }))
 }
 
-/// Leaves out archived logs without any transaction to undo. A start, a stop and a number of transactions to skip need
-/// all logs.
+/// Leaves out archived logs without a transaction of `--gtid`. A start, a stop and a number of transactions to skip need
+/// other logs, too.
 fn leave_out_archived(found: &mut InputLogs, selection: &TransactionSelection, gtids: &GtidSelection) {
     if selection.start.is_none() && selection.stop.is_none() && selection.skip == 0 {
-        let gtids = GtidSelection { excluded: Some(selection.exclude.clone()), ..gtids.clone() };
-        found.leave_out_archived(&StatsSelection { gtids, ..StatsSelection::default() });
+        found.leave_out_archived(&StatsSelection { gtids: gtids.clone(), ..StatsSelection::default() });
     }
 }
 
