@@ -33,25 +33,46 @@ impl ColumnNameSource {
     pub(crate) fn catalogue(self) -> Option<ColumnCatalogue> {
         match self {
             Self::Unknown => None,
-            Self::Server(address) => Some(catalogue(*address)),
+            Self::Server(address) => Some(catalogue_of(vec![*address])),
             Self::Log(definitions) => Some(ColumnCatalogue::from_definitions(definitions)),
         }
     }
 }
 
-/// Returns the catalogue of a server. Each query uses a new connection, since queries are rare.
-fn catalogue(address: ServerAddress) -> ColumnCatalogue {
-    ColumnCatalogue::from_server(move |database, table| Ok(query_table(&address, database, table)?))
+/// Returns the catalogue of the first of these servers that answers. Each query uses a new connection, since queries are
+/// rare.
+pub(crate) fn catalogue_of(servers: Vec<ServerAddress>) -> ColumnCatalogue {
+    ColumnCatalogue::from_server(move |database, table| Ok(query_servers(&servers, database, table)?))
+}
+
+/// Returns a table of the first server that answers, or the error of the last one.
+fn query_servers(
+    servers: &[ServerAddress],
+    database: &str,
+    table: &str,
+) -> Result<Option<TableSchema>, ConnectionError> {
+    let mut found = Ok(None);
+    for address in servers {
+        found = query_table(address, database, table);
+        if found.is_ok() {
+            break;
+        }
+    }
+    found
 }
 
 /// Warns of tables that were redefined after rows to which the later definition was applied.
 pub(crate) fn warn_changed(changed: &[SchemaMismatch]) {
-    for SchemaMismatch { table, log, offset } in changed {
-        warn!(
-            "{log} at {offset}: {table} was altered here, and earlier changes have the column names that the server \
-             has now; to take the names from the log, use --schema=ddl"
-        );
+    for mismatch in changed {
+        warn!("{}; to take the names from the log, use --schema=ddl", changed_text(mismatch));
     }
+}
+
+/// Returns the message about a table that was redefined after rows to which the later definition was applied.
+pub(crate) fn changed_text(SchemaMismatch { table, log, offset }: &SchemaMismatch) -> String {
+    format!(
+        "{log} at {offset}: {table} was altered here, and earlier changes have the column names that the server has now"
+    )
 }
 
 /// Definitions of tables on a server, each read once.

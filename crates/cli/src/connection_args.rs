@@ -137,8 +137,9 @@ const LOGIN_PATH: &str = "login-path";
 /// Options that each suffice to name a server.
 pub(crate) const SERVER_OPTIONS: [&str; 6] = ["from", "host", "port", "socket", "protocol", LOGIN_PATH];
 /// Commands with connection options.
-const COMMANDS: [&str; 10] =
-    ["receive", "relay", "replay", "stream", "warm", "advise", "stats", "undo", "export", "history"];
+const COMMANDS: [&str; 11] = [
+    "receive", "relay", "replay", "stream", "warm", "advise", "stats", "undo", "export", "history", "archive",
+];
 
 /// Role of the server that options are for.
 pub(crate) trait ServerRole: fmt::Debug + Clone {

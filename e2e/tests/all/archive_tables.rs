@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::Ran;
+use e2e::command::{Ran, address};
 use e2e::program::bintide;
 use e2e::readers::read_back;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{ObjectServer, workspace_root};
+use testkit::{Launch, ObjectServer, workspace_root};
 
 /// Runs bintide with these variables.
 fn run(variables: &[(&'static str, String)], arguments: &[&str]) -> Result<Ran> {
@@ -200,6 +200,39 @@ fn writers_at_the_same_time_keep_all_columns() -> Result<()> {
         "{expected:?}"
     );
     for round in 0..ROUNDS {
+/// The log of a server with default settings has no column names and no texts of ENUM. They come from the server.
+#[test]
+fn tables_have_the_column_names_of_a_server() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql(
+        "create database d; create table d.orders (id int primary key, status enum('new', 'paid'));
+        insert into d.orders values (1, 'new'), (2, 'paid'), (3, 'paid'); flush binary logs",
+    )?;
+    let log = server.binlogs()?[0].display().to_string();
+    let directory = TempDir::new()?;
+    let place = |name: &str| directory.path().join(name).display().to_string();
+    let schema = address("root", &server);
+    let add = ["archive", "--change-tables", "--no-defaults", "--schema"];
+    let (archive, absent) = (place("archive"), place("absent"));
+    run_well(&[], &[&add[..], &[&schema, "--to", &archive, &log]].concat())?;
+    let pattern = format!("{archive}/tables/database=d/table=orders/**/*.parquet");
+    let sql = format!("select sum(after.id) from read_parquet('{pattern}') where after.status = 'paid'");
+    let read = read_back("query.py", &[sql])?;
+    ensure!(read.trim() == "5", "{read}");
+    let from = ["--from", schema.as_str(), "--no-defaults", "--stop-at-end", "--change-tables"];
+    let (received, kept) = (place("received"), place("kept"));
+    run_well(&[], &[&["receive", &received, "--archive", &kept][..], &from].concat())?;
+    let tables = |archive: &str| parquet_files(&Path::new(archive).join("tables/database=d"));
+    ensure!(tables(&kept)? == tables(&archive)?, "receive --archive has written other tables");
+    // Nothing is written in part while the server does not answer.
+    let ran = run(&[], &[&add[..], &["mysql://root@127.0.0.1:1/", "--to", &absent, &log]].concat())?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("--schema"), "{ran:?}");
+    ensure!(!Path::new(&absent).join("tables").exists());
+    let ran = run(&[], &["archive", "--schema", &schema, "--to", &absent, &log])?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("--change-tables"), "{ran:?}");
+    Ok(())
+}
+
         let place = directory.path().join(format!("round-{round}"));
         archive_at_once(&[], &place.display().to_string(), &logs)?;
         ensure!(column_lines(&place)? == expected, "{:?}", column_lines(&place)?);

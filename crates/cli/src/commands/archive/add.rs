@@ -11,10 +11,14 @@ use archive::{Manifest, MissingDirectory};
 use clap::Args;
 use logs::{find_running_server, is_received_store, parent_of};
 use serde_json::json;
+#[cfg(feature = "columns")]
+use servers::{ServerAddress, SqlConnection};
 use tracing::warn;
 
 use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LocalLogPolicy, LogArchiver};
 use super::{document, is_directory_of_logs, open_storage, text};
+#[cfg(feature = "columns")]
+use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -50,6 +54,24 @@ pub(super) struct ArchiveAddArgs {
     /// Print the manifests of the archived logs as one JSON document.
     #[arg(long, conflicts_with = "follow")]
     json: bool,
+    #[cfg(feature = "columns")]
+    #[command(flatten)]
+    names: TableNameArgs,
+}
+
+/// Options of the column names in change tables.
+#[cfg(feature = "columns")]
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Column names of change tables")]
+struct TableNameArgs {
+    /// Server that has the tables: source of the column names and ENUM texts that the logs do not have
+    /// (binlog_row_metadata=MINIMAL, the default of MySQL). mysql://USER@HOST:PORT/ or
+    /// mysql://USER@localhost/?socket=FILE; the account needs SELECT on the tables. The connection options below
+    /// complete this address, or are used instead of it.
+    #[arg(long, value_name = "SERVER", requires = "change_tables")]
+    schema: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
 }
 
 /// Messages and result of a run of `bintide archive`.
@@ -92,7 +114,9 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     let archive = open_storage(location, MissingDirectory::Create)?;
     let report = ArchiveReport { command, global, bar: None, archived: Vec::new(), present: 0 };
     #[cfg(feature = "columns")]
-    let tables = super::table_writer(&archive, command.inputs.keyring(), command.tables)?;
+    let servers = command.names.servers(command, global)?;
+    #[cfg(feature = "columns")]
+    let tables = super::table_writer(&archive, command.inputs.keyring(), command.tables, servers)?;
     let archiver = LogArchiver::new(archive, command.settings(), report);
     #[cfg(feature = "columns")]
     let archiver = archiver.with_tables(tables);
@@ -144,6 +168,32 @@ impl ArchiveAddArgs {
             local_logs: if self.then_remove { LocalLogPolicy::Remove } else { LocalLogPolicy::Keep },
             last_log: if self.follow { LastLogPolicy::ReadAtRest } else { LastLogPolicy::Read },
         }
+    }
+}
+
+#[cfg(feature = "columns")]
+impl TableNameArgs {
+    /// Returns the server with the column names, if one is given.
+    fn servers(
+        &self,
+        command: &ArchiveAddArgs,
+        global: &GlobalArgs,
+    ) -> Result<Vec<ServerAddress>, CommandFailure> {
+        if self.schema.is_none() && !self.connection.names_server() {
+            return Ok(Vec::new());
+        }
+        if !command.tables.change_tables {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "a server is given, but no --change-tables: only their column names come from a server"
+            )));
+        }
+        let address = self.connection.address(self.schema.as_deref(), "--schema", global)?;
+        // A service waits for its server.
+        if !command.follow {
+            let opened = SqlConnection::open(&address).context("--schema");
+            opened.map_err(CommandFailure::NotStarted)?;
+        }
+        Ok(vec![address])
     }
 }
 

@@ -24,6 +24,8 @@ use archive::{
 use clap::{Args, Subcommand};
 use nix::sys::stat::{Mode, umask};
 use serde_json::{Value, json};
+#[cfg(feature = "columns")]
+use servers::ServerAddress;
 use tracing::error;
 
 pub(crate) use crate::commands::archive::received_logs::{
@@ -193,17 +195,18 @@ impl io::Write for DigestWriter<'_> {
     }
 }
 
-/// Creates the writer of change tables, if they are requested.
+/// Creates the writer of change tables, if they are requested. `servers` have the column names that logs lack.
 #[cfg(feature = "columns")]
 fn table_writer(
     archive: &Archive,
     keyring: Option<PathBuf>,
     options: ChangeTableArgs,
+    servers: Vec<ServerAddress>,
 ) -> Result<Option<table_writer::ChangeTableWriter>, CommandFailure> {
     if !options.change_tables {
         return Ok(None);
     }
-    let writer = table_writer::ChangeTableWriter::new(archive.clone(), keyring, options);
+    let writer = table_writer::ChangeTableWriter::new(archive.clone(), keyring, options, servers);
     let context =
         || "could not create a temporary directory for the change tables: set TMPDIR to another directory";
     writer.with_context(context).map(Some).map_err(CommandFailure::NotStarted)

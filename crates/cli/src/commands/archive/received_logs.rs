@@ -10,6 +10,8 @@ use anyhow::anyhow;
 use archive::{Archive, Manifest, MissingDirectory};
 use logs::Store;
 use receive::ReceiveControl;
+#[cfg(feature = "columns")]
+use servers::ServerAddress;
 use tracing::{info, warn};
 
 use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver, lock};
@@ -96,10 +98,15 @@ impl ReceivedLogArchiver {
         })
     }
 
-    /// Makes the archiver write change tables, if they are requested.
+    /// Makes the archiver write change tables, if they are requested. The sources have the column names that the logs
+    /// lack.
     #[cfg(feature = "columns")]
-    pub(crate) fn with_tables(mut self, options: super::ChangeTableArgs) -> Result<Self, CommandFailure> {
-        self.tables = super::table_writer(&self.archive, None, options)?;
+    pub(crate) fn with_tables(
+        mut self,
+        options: super::ChangeTableArgs,
+        sources: &[ServerAddress],
+    ) -> Result<Self, CommandFailure> {
+        self.tables = super::table_writer(&self.archive, None, options, sources.to_vec())?;
         Ok(self)
     }
 

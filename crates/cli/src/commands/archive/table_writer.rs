@@ -13,15 +13,19 @@ use columns::{
     exported_column_lists, exported_files,
 };
 use logs::LogReader;
-use stream::{StatementPolicy, UnnamedColumnPolicy};
+use servers::ServerAddress;
+use stream::{StatementPolicy, StreamError, UnnamedColumnPolicy};
 use tempfile::TempDir;
+use tracing::warn;
+
+use crate::column_name_source::{catalogue_of, changed_text};
 
 /// Options of change tables.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct ChangeTableArgs {
     /// Also write the row changes of each log into the archive, as change tables (Parquet) that DuckDB, pyarrow and
-    /// Spark read there: tables/database=DB/table=TABLE/day=DAY/. Columns whose names the log lacks are named @1, @2
-    /// and so on.
+    /// Spark read there: tables/database=DB/table=TABLE/day=DAY/. Columns whose names neither the log nor the server
+    /// has are named @1, @2 and so on.
     #[arg(long)]
     pub(crate) change_tables: bool,
     /// With --change-tables, skip changes that are logged as statements. By default, a log with such changes gets no
@@ -35,6 +39,8 @@ pub(super) struct ChangeTableWriter {
     archive: Archive,
     keyring: Option<PathBuf>,
     settings: DecodeSettings,
+    /// Servers with the column names that logs lack. The first one that answers is asked.
+    servers: Vec<ServerAddress>,
     /// Directory of the files until they are uploaded. Also has the lists of columns, which stay.
     staging: TempDir,
     /// Lists of columns in the archive, by name; `None` until they are read.
@@ -49,11 +55,12 @@ const MEMORY_BYTES: usize = 64 << 20;
 const ATTEMPTS_MAX: usize = 16;
 
 impl ChangeTableWriter {
-    /// Creates the writer. Encrypted logs need the keyring.
+    /// Creates the writer. Encrypted logs need the keyring. `servers` have the column names that logs lack.
     pub(super) fn new(
         archive: Archive,
         keyring: Option<PathBuf>,
         options: ChangeTableArgs,
+        servers: Vec<ServerAddress>,
     ) -> Result<Self, io::Error> {
         let statements = match options.skip_statements {
             true => StatementPolicy::Skip,
@@ -62,7 +69,7 @@ impl ChangeTableWriter {
         let unnamed_columns = UnnamedColumnPolicy::Number;
         let settings = DecodeSettings { unnamed_columns, statements, ..DecodeSettings::default() };
         let staging = tempfile::Builder::new().prefix("bintide-tables-").tempdir()?;
-        Ok(Self { archive, keyring, settings, staging, column_lists: None })
+        Ok(Self { archive, keyring, settings, servers, staging, column_lists: None })
     }
 
     /// Writes the change tables of a log. A log whose changes are not known has none, for a reason that is returned.
@@ -79,9 +86,12 @@ impl ChangeTableWriter {
             match self.export(log, &name, &mut watch) {
                 Ok(()) => {}
                 Err(ColumnsError::Stopped) => return Err(ArchiveError::Interrupted),
-                Err(error @ (ColumnsError::File { .. } | ColumnsError::Parquet { .. })) => {
-                    return Err(ArchiveError::Tables { cause: Box::new(error) });
-                }
+                // A later attempt may succeed.
+                Err(
+                    error @ (ColumnsError::File { .. }
+                    | ColumnsError::Parquet { .. }
+                    | ColumnsError::Names(StreamError::Catalogue { .. })),
+                ) => return Err(ArchiveError::Tables { cause: Box::new(error) }),
                 Err(error) => {
                     self.clear().map_err(|cause| self.failed(cause))?;
                     return Ok(LocalTables { missing: Some(error.to_string()), ..LocalTables::default() });
@@ -121,8 +131,16 @@ impl ChangeTableWriter {
         let limits = ExportLimits { memory_bytes: MEMORY_BYTES, ..ExportLimits::default() };
         let export = ChangeExport::open(self.staging.path(), limits)?;
         let log = ExportLog { name: name.to_owned(), reader };
-        let mut decoder = ChangeDecoder::new(self.settings.clone());
-        export_logs(std::iter::once(Ok(log)), &mut decoder, export, watch).map(drop)
+        let decoder = ChangeDecoder::new(self.settings.clone());
+        let mut decoder = match self.servers.is_empty() {
+            true => decoder,
+            false => decoder.with_column_catalogue(catalogue_of(self.servers.clone())),
+        };
+        let exported = export_logs(std::iter::once(Ok(log)), &mut decoder, export, watch);
+        for mismatch in decoder.take_mismatches() {
+            warn!("change tables: {}", changed_text(&mismatch));
+        }
+        exported.map(drop)
     }
 
     /// Reads the lists of columns from the archive, once.

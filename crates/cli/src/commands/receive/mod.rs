@@ -169,6 +169,8 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
         command.archiving.open(&command.source, &command.folder, &wanted.control, archiving.clone())?;
     let display = Arc::new(ReceiveDisplay::new(global));
     let (receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
+    #[cfg(all(feature = "archive", feature = "columns"))]
+    let archiver = command.archiving.with_tables(archiver, &addresses)?;
     if display.shows_gtids() {
         receiver.read_stored_gtids();
     }
@@ -209,7 +211,8 @@ impl ReceivedArchiveArgs {
         self.archive.is_some()
     }
 
-    /// Opens the archive of `--archive` for the logs received into a directory.
+    /// Opens the archive of `--archive` for the logs received into a directory. Change tables are requested separately,
+    /// with `with_tables`.
     pub(crate) fn open(
         &self,
         source: &SourceArgs,
@@ -230,10 +233,17 @@ impl ReceivedArchiveArgs {
                  --compress: logs become smaller in the archive"
             )));
         }
-        let archiver = ReceivedLogArchiver::open(location, folder, control, state)?;
-        #[cfg(feature = "columns")]
-        let archiver = archiver.with_tables(self.tables)?;
-        Ok(Some(archiver))
+        ReceivedLogArchiver::open(location, folder, control, state).map(Some)
+    }
+
+    /// Makes the archiver write change tables, if they are requested.
+    #[cfg(feature = "columns")]
+    pub(crate) fn with_tables(
+        &self,
+        archiver: Option<ReceivedLogArchiver>,
+        sources: &[ServerAddress],
+    ) -> Result<Option<ReceivedLogArchiver>, CommandFailure> {
+        archiver.map(|archiver| archiver.with_tables(self.tables, sources)).transpose()
     }
 }
 
