@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use e2e::command::{Ran, address, replay};
 use e2e::program::bintide;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::{Launch, ObjectServer, workspace_root};
 
@@ -155,6 +155,7 @@ fn commands_read_an_archive_on_a_server() -> Result<()> {
     let archived_log = archived.to_str().context("the path is not UTF-8")?;
     let ran = run(&["diff", "--order", archived_log], &log)?;
     ensure!(ran.code == Some(0), "{ran:?}");
+    check_credential_process(&server, folder.path(), &location)?;
     let target = Launch::mysql().start()?;
     let ran = run(&["replay", "--to", &address("root", &target)], Path::new(&location))?;
     ensure!(ran.code == Some(0), "{}", ran.stderr);
@@ -167,6 +168,37 @@ fn commands_read_an_archive_on_a_server() -> Result<()> {
     Ok(())
 }
 
+/// Checks that keys, region and address of the server come from a profile, whose keys a command prints.
+fn check_credential_process(server: &ObjectServer, folder: &Path, location: &str) -> Result<()> {
+    let variables = server.variables();
+    let value = |expected: &str| {
+        variables.iter().find(|(name, _)| *name == expected).map(|(_, value)| value).context("no value")
+    };
+    let keys = json!({
+        "Version": 1,
+        "AccessKeyId": value("AWS_ACCESS_KEY_ID")?,
+        "SecretAccessKey": value("AWS_SECRET_ACCESS_KEY")?,
+        "Expiration": "2100-01-01T00:00:00Z",
+    });
+    let (file, config) = (folder.join("keys.json"), folder.join("config"));
+    fs::write(&file, keys.to_string())?;
+    let (region, endpoint) = (value("AWS_REGION")?, value("AWS_ENDPOINT_URL")?);
+    let check = |process: &str, code: i32, expected: &str| -> Result<()> {
+        let profile = format!(
+            "[profile printed]\nregion = {region}\nendpoint_url = {endpoint}\ncredential_process = {process}\n"
+        );
+        fs::write(&config, profile)?;
+        let mut command = Command::new(bintide()?);
+        command.env_clear().env("AWS_PROFILE", "printed").env("AWS_CONFIG_FILE", &config);
+        let ran = Ran::from(command.args(["archive", "ls", location]).output()?);
+        let text = format!("{}{}", ran.stdout, ran.stderr);
+        ensure!(ran.code == Some(code) && text.contains(expected), "{process}: {ran:?}");
+        Ok(())
+    };
+    check(&format!("/bin/cat '{}'", file.display()), 0, "types.binlog")?;
+    check("exit 3", 2, "the credential_process of the AWS profile failed: exit status: 3")
+}
+
 /// Credentials that bintide would not find are named, in place of a failed request.
 #[test]
 fn unsupported_settings_of_a_profile_are_named() -> Result<()> {
@@ -176,7 +208,7 @@ fn unsupported_settings_of_a_profile_are_named() -> Result<()> {
     let mut command = Command::new(bintide()?);
     command.env_clear().env("AWS_PROFILE", "backup").env("AWS_CONFIG_FILE", &config);
     let ran = Ran::from(command.args(["archive", "ls", "s3://backups/db1"]).output()?);
-    ensure!(ran.code == Some(2) && ran.stderr.contains("role_arn, which is not supported"), "{ran:?}");
+    ensure!(ran.code == Some(2) && ran.stderr.contains("by role_arn, which is not supported"), "{ran:?}");
     Ok(())
 }
 
