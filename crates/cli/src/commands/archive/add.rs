@@ -3,34 +3,34 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use archive::{Manifest, MissingDirectory};
+use archive::{Archive, Manifest, MissingDirectory};
 use clap::Args;
-use logs::{find_running_server, is_received_store, parent_of};
+use logs::{Store, find_running_server, is_received_store, parent_of};
 use serde_json::json;
 #[cfg(feature = "columns")]
 use servers::{ServerAddress, SqlConnection};
 use tracing::warn;
 
+use super::archive_metrics::ARCHIVE_METRICS;
+use super::followed_logs::{FollowedLogArchiver, FollowedLogObserver, FollowedLogState};
 use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LocalLogPolicy, LogArchiver};
 use super::{document, is_directory_of_logs, open_storage, text};
+use crate::commands::receive::{ArchivingFigures, ArchivingState};
 #[cfg(feature = "columns")]
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
+use crate::http_site::HttpSite;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{InputPlace, LogArgs, add_advice};
+use crate::log_args::{InputPlace, LogArgs};
+use crate::metrics::MetricsArgs;
+use crate::metrics_registry::MetricsRegistry;
 use crate::progress::ByteProgress;
 use crate::screen;
-
-/// Interval at which a followed store is looked at.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval at which signals are looked for meanwhile.
-const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Arguments of `bintide archive` without another command.
 #[derive(Args, Debug)]
@@ -54,6 +54,8 @@ pub(super) struct ArchiveAddArgs {
     /// Print the manifests of the archived logs as one JSON document.
     #[arg(long, conflicts_with = "follow")]
     json: bool,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     #[cfg(feature = "columns")]
     #[command(flatten)]
     names: TableNameArgs,
@@ -74,15 +76,15 @@ struct TableNameArgs {
     connection: ConnectionArgs,
 }
 
-/// Messages and result of a run of `bintide archive`.
+/// Messages and result of a run of `bintide archive` without `--follow`.
 struct ArchiveReport<'r> {
     command: &'r ArchiveAddArgs,
     global: &'r GlobalArgs,
     /// Progress of the present log.
     bar: Option<ByteProgress>,
+    figures: ArchivingFigures,
+    /// Manifests of the archived logs, for `--json`.
     archived: Vec<Manifest>,
-    /// Number of logs that were in the archive before.
-    present: u64,
 }
 
 /// Archives the logs.
@@ -90,7 +92,13 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     let Some(location) = &command.to else {
         return Err(CommandFailure::NotStarted(anyhow!("archive needs the archive's location: --to")));
     };
-    let folder = command.follow.then(|| command.inputs.store("--follow")).transpose()?;
+    command.metrics.check()?;
+    let followed = command.follow.then(|| command.inputs.store("--follow")).transpose()?;
+    if followed.is_none() && command.metrics.is_given() {
+        return Err(CommandFailure::NotStarted(anyhow!(
+            "--metrics, --metrics-file and --ready-lag require --follow"
+        )));
+    }
     let found = command.inputs.find_logs()?;
     found.check_indexes()?;
     let mut logs = Vec::new();
@@ -112,24 +120,28 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
         check_removal(&logs)?;
     }
     let archive = open_storage(location, MissingDirectory::Create)?;
-    let report = ArchiveReport { command, global, bar: None, archived: Vec::new(), present: 0 };
-    #[cfg(feature = "columns")]
-    let servers = command.names.servers(command, global)?;
-    #[cfg(feature = "columns")]
-    let tables = super::table_writer(&archive, command.inputs.keyring(), command.tables, servers)?;
-    let archiver = LogArchiver::new(archive, command.settings(), report);
-    #[cfg(feature = "columns")]
-    let archiver = archiver.with_tables(tables);
-    let mut archiver = archiver;
-    archiver.archive_all(&logs)?;
-    if let Some(mut store) = folder {
-        interrupt::set_runs_until_stopped();
-        while wait() {
-            store.refresh().map_err(|error| CommandFailure::Failed(add_advice(error)))?;
-            archiver.archive_all(store.logs())?;
+    match followed {
+        Some(store) => follow(command, archive, store, global),
+        None => {
+            let (bar, figures, archived) = (None, ArchivingFigures::default(), Vec::new());
+            let report = ArchiveReport { command, global, bar, figures, archived };
+            let mut archiver = command.archiver(archive, report, global)?;
+            archiver.archive_all(&logs)?;
+            archiver.observer.finish()
         }
     }
-    archiver.observer.finish()
+}
+
+/// Archives closed logs of a directory until the command is stopped.
+fn follow(command: &ArchiveAddArgs, archive: Archive, store: Store, global: &GlobalArgs) -> CommandResult {
+    interrupt::set_runs_until_stopped();
+    let state = ArchivingState::default();
+    let observer = FollowedLogObserver::new(state.clone(), global);
+    let archiver = FollowedLogArchiver::new(command.archiver(archive, observer, global)?, store);
+    let figures = state.clone();
+    let registry = MetricsRegistry::new().with(ARCHIVE_METRICS, move || figures.figures());
+    let _served = command.metrics.serve(HttpSite::new(registry, Arc::new(FollowedLogState(state))))?;
+    archiver.run(global)
 }
 
 /// Refuses a log that cannot be read from its start again, a named log that is empty, and an archive in the directory of
@@ -150,17 +162,29 @@ fn check_log(log: &Path, is_named: bool, location: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits for the next check of the store. Returns false once the run must stop.
-fn wait() -> bool {
-    let mut left = POLL_INTERVAL;
-    while !left.is_zero() && !interrupt::is_stop_requested() {
-        thread::sleep(SIGNAL_INTERVAL);
-        left = left.saturating_sub(SIGNAL_INTERVAL);
-    }
-    !interrupt::is_stop_requested()
-}
-
 impl ArchiveAddArgs {
+    /// Returns the archiver with the settings of the options.
+    #[cfg_attr(
+        not(feature = "columns"),
+        expect(unused_variables, reason = "only change tables need a server")
+    )]
+    fn archiver<O: ArchiverObserver>(
+        &self,
+        archive: Archive,
+        observer: O,
+        global: &GlobalArgs,
+    ) -> Result<LogArchiver<O>, CommandFailure> {
+        #[cfg(feature = "columns")]
+        let tables = {
+            let servers = self.names.servers(self, global)?;
+            super::table_writer(&archive, self.inputs.keyring(), self.tables, servers)?
+        };
+        let archiver = LogArchiver::new(archive, self.settings(), observer);
+        #[cfg(feature = "columns")]
+        let archiver = archiver.with_tables(tables);
+        Ok(archiver)
+    }
+
     fn settings(&self) -> ArchiverSettings {
         ArchiverSettings {
             keyring: self.inputs.keyring(),
@@ -214,18 +238,19 @@ impl ArchiverObserver for ArchiveReport<'_> {
         }
         text::warn_kept(log, &manifest);
         text::warn_missing_tables(log, &manifest);
-        self.archived.push(manifest);
+        self.figures.add(manifest.size, manifest.stored_size());
+        if self.command.json {
+            self.archived.push(manifest);
+        }
     }
 
     fn present(&mut self, _: &Path) {
         self.bar = None;
-        self.present += 1;
+        self.figures.present += 1;
     }
 
     fn left_open(&mut self, log: &Path) {
-        if !self.command.follow {
-            warn!("{} is still open: it is archived once its server has closed it", log.display());
-        }
+        warn!("{} is still open: it is archived once its server has closed it", log.display());
     }
 }
 
@@ -234,10 +259,10 @@ impl ArchiveReport<'_> {
         self.bar = None;
         if self.command.json {
             let manifests: Vec<_> = self.archived.iter().map(document).collect();
-            let document = json!({ "archived": manifests, "already_archived": self.present });
+            let document = json!({ "archived": manifests, "already_archived": self.figures.present });
             write_document(&mut io::stdout().lock(), &document)?;
-        } else if !self.global.quiet && self.archived.len() != 1 {
-            screen::write_line(text::archived_sum(&self.archived, self.present));
+        } else if !self.global.quiet && self.figures.logs != 1 {
+            screen::write_line(text::archived_sum(&self.figures));
         }
         Ok(CommandVerdict::Success)
     }

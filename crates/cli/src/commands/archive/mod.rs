@@ -1,7 +1,10 @@
 //! `bintide archive`: logs on object storage or in a directory, compressed, and restored byte for byte.
 
 mod add;
+mod archive_metrics;
+mod archiver_thread;
 mod choice;
+mod followed_logs;
 mod log_archiver;
 mod prune;
 mod received_logs;
@@ -28,9 +31,8 @@ use serde_json::{Value, json};
 use servers::ServerAddress;
 use tracing::error;
 
-pub(crate) use crate::commands::archive::received_logs::{
-    ArchivedLogs, ArchiverShutdown, ReceivedLogArchiver, RunningArchiver,
-};
+pub(crate) use crate::commands::archive::archiver_thread::{ArchiverShutdown, RunningArchiver};
+pub(crate) use crate::commands::archive::received_logs::{ArchivedLogs, ReceivedLogArchiver};
 #[cfg(feature = "columns")]
 pub(crate) use crate::commands::archive::table_writer::ChangeTableArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};

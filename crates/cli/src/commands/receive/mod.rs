@@ -28,6 +28,8 @@ use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
 #[cfg(feature = "archive")]
 use crate::commands::archive::{ArchiverShutdown, ReceivedLogArchiver, RunningArchiver};
+#[cfg(feature = "archive")]
+pub(crate) use crate::commands::receive::archiving_state::ArchivingFigures;
 pub(crate) use crate::commands::receive::archiving_state::ArchivingState;
 pub(crate) use crate::commands::receive::receive_beside::receive_beside;
 pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
@@ -167,10 +169,10 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     #[cfg(feature = "archive")]
     let archiver =
         command.archiving.open(&command.source, &command.folder, &wanted.control, archiving.clone())?;
-    let display = Arc::new(ReceiveDisplay::new(global));
-    let (receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
     #[cfg(all(feature = "archive", feature = "columns"))]
     let archiver = command.archiving.with_tables(archiver, &addresses)?;
+    let display = Arc::new(ReceiveDisplay::new(global));
+    let (receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
     if display.shows_gtids() {
         receiver.read_stored_gtids();
     }
