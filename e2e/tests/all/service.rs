@@ -221,7 +221,7 @@ fn units_are_valid_and_hardened() -> Result<()> {
         check_options(&text)?;
         count += 1;
     }
-    ensure!(count == 5, "{count} units in {}", units.display());
+    ensure!(count == 6, "{count} units in {}", units.display());
     Ok(())
 }
 
