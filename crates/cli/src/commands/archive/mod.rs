@@ -208,7 +208,7 @@ fn table_writer(
     if !options.change_tables {
         return Ok(None);
     }
-    let writer = table_writer::ChangeTableWriter::new(archive.clone(), keyring, options, servers);
+    let writer = table_writer::ChangeTableWriter::new(archive, keyring, options, servers);
     let context =
         || "could not create a temporary directory for the change tables: set TMPDIR to another directory";
     writer.with_context(context).map(Some).map_err(CommandFailure::NotStarted)
