@@ -114,7 +114,40 @@ fn readers_read_tables_on_an_object_store() -> Result<()> {
     let read = read_back("s3.py", &[&login[..], &[place]].concat())?;
     let expected = export_rows(&[&logs[0]])?;
     ensure!(read.trim() == expected.to_string(), "{read}: expected {expected}");
+    check_export(&server, &login)?;
     damage_is_found(&server, &location)
+}
+
+/// Checks an export to the server: the files are those of an export to a directory, also after a second run.
+fn check_export(server: &ObjectServer, login: &[String; 3]) -> Result<()> {
+    let (variables, location) = (server.variables(), server.url("exported"));
+    let logs = samples(&["types.binlog", "json.binlog"]);
+    let logs: Vec<&str> = logs.iter().map(String::as_str).collect();
+    let directory = TempDir::new()?;
+    let local = directory.path().display().to_string();
+    let to = |to, more: &[&'static str]| {
+        let export: [&str; 5] = ["export", "--columns=numbered", "--json", "--to", to];
+        run(&variables, &[&export[..], more, &logs].concat())
+    };
+    let expected = to(&local, &[])?;
+    let place = format!("{}/exported", ObjectServer::BUCKET);
+    for _ in 0..2 {
+        let found = to(&location, &[])?;
+        ensure!(found.code == Some(0) && found.stdout == expected.stdout, "{found:?} {expected:?}");
+        let read = read_back("s3.py", &[&login[..], std::slice::from_ref(&place)].concat())?;
+        let document: Value = serde_json::from_str(&found.stdout)?;
+        ensure!(read.trim().parse().ok() == document["row_changes"].as_u64(), "{read}: {document}");
+    }
+    for name in parquet_files(directory.path())?.keys() {
+        ensure!(
+            server.read(&format!("exported/{}", name.display())).is_ok(),
+            "{} is missing",
+            name.display()
+        );
+    }
+    let refused = to(&location, &["--table=types.integers"])?;
+    ensure!(refused.code == Some(2) && refused.stderr.contains("another selection"), "{refused:?}");
+    Ok(())
 }
 
 /// Checks that `verify` finds a changed, a truncated and a missing table.
@@ -167,39 +200,6 @@ fn missing_tables_are_written_beside_the_segment() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn logs_without_known_rows_are_archived_without_tables() -> Result<()> {
-    let directory = TempDir::new()?;
-    let archive = directory.path().join("archive").display().to_string();
-    let logs = samples(&["statements.binlog", "torn.binlog"]);
-    let ran = run_well(&[], &["archive", "--change-tables", "--to", &archive, &logs[0], &logs[1]])?;
-    ensure!(ran.stderr.matches("has no change tables in the archive: ").count() == 2, "{}", ran.stderr);
-    ensure!(!directory.path().join("archive/tables/database=d").exists());
-    run_well(&[], &["archive", "verify", &archive])?;
-    let document: Value =
-        serde_json::from_str(&run_well(&[], &["archive", "ls", &archive, "--json"])?.stdout)?;
-    ensure!(document["logs"][1]["change_tables"]["missing"].is_string(), "{document}");
-    Ok(())
-}
-
-/// Two processes add columns of the same tables at the same time: the names of one log, and numbers for the other log,
-/// which lacks names. Neither list may lose the columns of the other process.
-#[test]
-fn writers_at_the_same_time_keep_all_columns() -> Result<()> {
-    const ROUNDS: usize = 6;
-    let directory = TempDir::new()?;
-    let server = ObjectServer::start()?;
-    let logs = samples(&["charsets.binlog", "charsets-full-metadata.binlog"]);
-    let one_by_one = directory.path().join("wanted").display().to_string();
-    for log in &logs {
-        run_well(&[], &["archive", "--change-tables", "--to", &one_by_one, log])?;
-    }
-    let expected = column_lines(Path::new(&one_by_one))?;
-    ensure!(
-        expected.values().all(|lines| lines.iter().any(|line| line.starts_with("%401\t"))),
-        "{expected:?}"
-    );
-    for round in 0..ROUNDS {
 /// The log of a server with default settings has no column names and no texts of ENUM. They come from the server.
 #[test]
 fn tables_have_the_column_names_of_a_server() -> Result<()> {
@@ -233,6 +233,39 @@ fn tables_have_the_column_names_of_a_server() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn logs_without_known_rows_are_archived_without_tables() -> Result<()> {
+    let directory = TempDir::new()?;
+    let archive = directory.path().join("archive").display().to_string();
+    let logs = samples(&["statements.binlog", "torn.binlog"]);
+    let ran = run_well(&[], &["archive", "--change-tables", "--to", &archive, &logs[0], &logs[1]])?;
+    ensure!(ran.stderr.matches("has no change tables in the archive: ").count() == 2, "{}", ran.stderr);
+    ensure!(!directory.path().join("archive/tables/database=d").exists());
+    run_well(&[], &["archive", "verify", &archive])?;
+    let document: Value =
+        serde_json::from_str(&run_well(&[], &["archive", "ls", &archive, "--json"])?.stdout)?;
+    ensure!(document["logs"][1]["change_tables"]["missing"].is_string(), "{document}");
+    Ok(())
+}
+
+/// Two processes add columns of the same tables at the same time: the names of one log, and numbers for the other log,
+/// which lacks names. Neither list may lose the columns of the other process.
+#[test]
+fn writers_at_the_same_time_keep_all_columns() -> Result<()> {
+    const ROUNDS: usize = 6;
+    let directory = TempDir::new()?;
+    let server = ObjectServer::start()?;
+    let logs = samples(&["charsets.binlog", "charsets-full-metadata.binlog"]);
+    let one_by_one = directory.path().join("wanted").display().to_string();
+    for log in &logs {
+        run_well(&[], &["archive", "--change-tables", "--to", &one_by_one, log])?;
+    }
+    let expected = column_lines(Path::new(&one_by_one))?;
+    ensure!(
+        expected.values().all(|lines| lines.iter().any(|line| line.starts_with("%401\t"))),
+        "{expected:?}"
+    );
+    for round in 0..ROUNDS {
         let place = directory.path().join(format!("round-{round}"));
         archive_at_once(&[], &place.display().to_string(), &logs)?;
         ensure!(column_lines(&place)? == expected, "{:?}", column_lines(&place)?);
